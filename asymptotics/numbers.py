@@ -1,0 +1,246 @@
+"""Number systems: the small mathematical namespace in which every closed form is written.
+
+A closed form is written once, with ordinary operators and the functions of the namespace that
+`namespace` picks from its arguments:
+
+* array API arrays (NumPy, CuPy, ...) and plain Python numbers: elementwise and broadcasting,
+* mpmath numbers: any precision,
+* SymPy expressions: exact.
+
+Two kinds of case distinction occur and must not be confused.  ``where`` distinguishes cases of
+the mathematics (a SymPy `Piecewise` for symbols).  ``stable`` chooses between two algebraically
+equal forms by their rounding errors; exact arithmetic takes the first.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+Number = Any
+"""A Python number, an array, an mpmath number or a SymPy expression."""
+
+Thunk = Callable[[], Any]
+
+
+class ArrayMath:
+    """Elementwise mathematics on float64 arrays of one array API namespace."""
+
+    inf = math.inf
+    tiny = 1e-80
+    """Stands for zero where a limit is taken from above: its square root is far below rounding
+    error and its square, divided by the smallest quantities of the theory, does not underflow."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def convert(self, value: Number) -> Any:
+        return self._xp.asarray(value, dtype=self._xp.float64)
+
+    def sqrt(self, value: Any) -> Any:
+        return self._xp.sqrt(value)
+
+    def hypot(self, a: Any, b: Any) -> Any:
+        return self._xp.hypot(a, b)
+
+    def log(self, value: Any) -> Any:
+        return self._xp.log(value)
+
+    def log1p(self, value: Any) -> Any:
+        return self._xp.log1p(value)
+
+    def isinf(self, value: Any) -> Any:
+        return self._xp.isinf(value)
+
+    def where(self, condition: Any, yes: Thunk, no: Thunk) -> Any:
+        return self._xp.where(condition, self.convert(yes()), self.convert(no()))
+
+    stable = where
+
+    def all_of(self, *conditions: Any) -> Any:
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = self._xp.logical_and(result, condition)
+        return result
+
+    def branch(self, condition: Any, cases: Callable[[Any], tuple]) -> tuple:
+        """Evaluate cases(condition); for undecided symbols, a Piecewise of both cases."""
+        return cases(condition)
+
+    def divide(self, a: Any, b: Any) -> Any:
+        return a / b
+
+    def host(self, value: Any) -> np.ndarray:
+        """Copy to NumPy, for what only SciPy can do."""
+        return np.asarray(array_api_compat.to_device(value, "cpu"))
+
+    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
+        """Return the first element for which ``allowed`` is not true, or None."""
+        wrong = self._xp.logical_not(allowed(value))
+        if not bool(self._xp.any(wrong)):
+            return None
+        return float(self._xp.reshape(value[wrong] if wrong.ndim else value, (-1,))[0])
+
+    def quiet(self) -> AbstractContextManager:
+        """Discarded branches may divide by zero or overflow: no warning leaks."""
+        return np.errstate(all="ignore")
+
+    def finish(self, value: Any) -> Any:
+        """Scalars in, scalar out, as for NumPy's ufuncs."""
+        return value[()] if isinstance(value, np.ndarray) else value
+
+
+class MpMath:
+    """Scalar mathematics at mpmath's current precision."""
+
+    def __init__(self) -> None:
+        import mpmath
+
+        self._mp = mpmath.mp
+        self.inf = mpmath.mp.inf
+        self.sqrt, self.hypot = mpmath.mp.sqrt, mpmath.mp.hypot
+        self.log, self.log1p, self.isinf = mpmath.mp.log, mpmath.mp.log1p, mpmath.mp.isinf
+
+    @property
+    def tiny(self) -> Any:
+        return self._mp.eps**4
+
+    def convert(self, value: Number) -> Any:
+        return self._mp.mpf(value)
+
+    def where(self, condition: bool, yes: Thunk, no: Thunk) -> Any:
+        return yes() if condition else no()
+
+    stable = where
+
+    def branch(self, condition: bool, cases: Callable[[bool], tuple]) -> tuple:
+        return cases(condition)
+
+    def all_of(self, *conditions: bool) -> bool:
+        return all(conditions)
+
+    def divide(self, a: Any, b: Any) -> Any:
+        return a / b if b else self.inf
+
+    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
+        return None if allowed(value) else value
+
+    def quiet(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def finish(self, value: Any) -> Any:
+        return value
+
+
+class SymPyMath:
+    """Exact mathematics on SymPy expressions."""
+
+    tiny = 0
+
+    def __init__(self) -> None:
+        import sympy
+
+        self._sympy = sympy
+        self.inf = sympy.oo
+        self.convert = sympy.sympify
+        self.sqrt, self.log = sympy.sqrt, sympy.log
+
+    def hypot(self, a: Any, b: Any) -> Any:
+        return self._sympy.sqrt(a**2 + b**2)
+
+    def log1p(self, value: Any) -> Any:
+        return self._sympy.log(1 + value)
+
+    def isinf(self, value: Any) -> bool:
+        return value.is_infinite is True
+
+    def where(self, condition: Any, yes: Thunk, no: Thunk) -> Any:
+        if condition in (True, False):
+            return yes() if condition else no()
+        return self._sympy.Piecewise((yes(), condition), (no(), True))
+
+    def stable(self, condition: Any, yes: Thunk, no: Thunk) -> Any:  # noqa: ARG002
+        return yes()
+
+    def branch(self, condition: Any, cases: Callable[[bool], tuple]) -> tuple:
+        if condition in (True, False):
+            return cases(bool(condition))
+        pairs = zip(cases(True), cases(False), strict=True)
+        return tuple(self._sympy.Piecewise((yes, condition), (no, True)) for yes, no in pairs)
+
+    def all_of(self, *conditions: Any) -> Any:
+        return self._sympy.And(*conditions)
+
+    def divide(self, a: Any, b: Any) -> Any:
+        return self.inf if b == 0 else a / b
+
+    def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
+        return value if allowed(value) in (False, self._sympy.false) else None
+
+    def quiet(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def finish(self, value: Any) -> Any:
+        return value
+
+
+Namespace = ArrayMath | MpMath | SymPyMath
+
+
+def _is_from(library: str, value: Number) -> bool:
+    return library in sys.modules and type(value).__module__.split(".")[0] == library
+
+
+def namespace(**arguments: Number) -> Namespace:
+    """Pick the number system of the arguments.
+
+    SymPy takes precedence over mpmath, and mpmath over plain numbers.  Arrays do not mix with
+    either, since neither mpmath nor SymPy broadcasts.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a number, or arrays meet mpmath numbers or SymPy expressions.
+    """
+    values = arguments.values()
+    arrays = [v for v in values if array_api_compat.is_array_api_obj(v)]
+    symbolic = any(_is_from("sympy", v) for v in values)
+    multiprecision = any(_is_from("mpmath", v) for v in values)
+    if symbolic or multiprecision:
+        if any(array.ndim for array in arrays):
+            raise TypeError(
+                f"{', '.join(arguments)} must all be arrays or all scalars of one number system: "
+                "mpmath numbers and SymPy expressions do not mix with arrays"
+            )
+        return SymPyMath() if symbolic else MpMath()
+    for name, value in arguments.items():
+        if isinstance(value, (str, bytes, bool, complex)) or value is None:
+            raise TypeError(f"{name} must be a real number or an array, got {value!r}")
+    foreign = [a for a in arrays if not isinstance(a, (np.ndarray, np.generic))]
+    return ArrayMath(array_api_compat.array_namespace(*foreign) if foreign else np)
+
+
+def convert(math_: Namespace, name: str, value: Number) -> Any:
+    """Convert one argument, naming it when it cannot be converted."""
+    try:
+        return math_.convert(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a real number or an array, got {value!r}") from error
+
+
+def require(
+    math_: Namespace, name: str, value: Any, allowed: Callable[[Any], Any], description: str
+) -> None:
+    """Raise a ValueError naming the argument unless every element is allowed.
+
+    Comparisons with NaN are false, so ``allowed`` rejects NaN without asking for it.
+    """
+    wrong = math_.violates(value, allowed)
+    if wrong is not None:
+        raise ValueError(f"{name} must be {description}, got {wrong}")

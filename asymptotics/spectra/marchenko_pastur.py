@@ -1,0 +1,275 @@
+r"""The Marchenko-Pastur law: limiting spectrum of a sample covariance matrix.
+
+:math:`\frac1N Z^\top Z` with an :math:`N \times d` matrix Z of independent entries of mean 0 and
+variance 1 has, at fixed ratio :math:`c = d/N`, the limiting spectral measure
+
+.. math:: \mu = \max(0, 1 - 1/c)\, \delta_0
+   + \frac{\sqrt{(\lambda_+ - x)(x - \lambda_-)}}{2\pi c x}\, dx,
+   \qquad \lambda_\pm = (1 \pm \sqrt c)^2.
+
+Everything here rests on one fact: :math:`x\, d\mu` is a semicircle law of centre :math:`1 + c` and
+half-width :math:`2\sqrt c`.  With :math:`x = 1 + c + 2\sqrt c \cos\varphi` the distribution
+function is elementary and the quadrature nodes are Chebyshev's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import elementwise
+
+from iclimit.asymptotics.numbers import Number, convert, namespace, require
+from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
+
+
+class MarchenkoPastur:
+    """Marchenko-Pastur law of unit variance.
+
+    Parameters
+    ----------
+    ratio : number or array, 0 < ratio < inf
+        Dimension over number of samples, d/N.  An array is a family of laws: every method
+        broadcasts it against its argument.
+
+    Raises
+    ------
+    ValueError
+        If ratio is not positive and finite.
+
+    References
+    ----------
+    Marchenko and Pastur, Math. USSR Sbornik 1 (1967) 457.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import MarchenkoPastur
+    >>> law = MarchenkoPastur(0.25)
+    >>> [float(edge) for edge in law.edges]
+    [0.25, 2.25]
+    >>> float(law.moment(2))
+    1.25
+    """
+
+    def __init__(self, ratio: Number) -> None:
+        self._math = namespace(ratio=ratio)
+        self.ratio = convert(self._math, "ratio", ratio)
+        require(
+            self._math, "ratio", self.ratio, lambda v: (v > 0) & (v < np.inf), "> 0 and finite"
+        )
+
+    def __repr__(self) -> str:
+        return f"MarchenkoPastur(ratio={self.ratio})"
+
+    @property
+    def edges(self) -> tuple[Any, Any]:
+        """Lower and upper end of the continuous part, (1 -+ sqrt(c))^2."""
+        math_, c = self._math, self.ratio
+        root = math_.sqrt(c)
+        return math_.finish(((1 - c) / (1 + root)) ** 2), math_.finish((1 + root) ** 2)
+
+    @property
+    def atom(self) -> Any:
+        """Mass at zero, max(0, 1 - 1/c)."""
+        math_, c = self._math, self.ratio
+        return math_.finish(math_.where(c > 1, lambda: (c - 1) / c, lambda: 0 * c))
+
+    def density(self, x: Any) -> Any:
+        """Density of the continuous part at x; zero outside the edges."""
+        x = np.asarray(x, dtype=float)
+        lower, upper = self.edges
+        inside = (x > lower) & (x < upper)
+        with np.errstate(all="ignore"):
+            value = np.sqrt((upper - x) * (x - lower)) / (2 * np.pi * self.ratio * x)
+        return np.where(inside, value, 0.0)[()]
+
+    def cdf(self, x: Any) -> Any:
+        """Distribution function: mass of (-inf, x]."""
+        x = np.asarray(x, dtype=float)
+        cosine = np.clip((x - 1 - self.ratio) / (2 * np.sqrt(self.ratio)), -1, 1)
+        value = 1 - self._mass_above(np.arccos(cosine))
+        return np.where(x >= 0, np.clip(value, 0.0, 1.0), 0.0)[()]
+
+    def _mass_above(self, angle: Any) -> Any:
+        """Mass of the part at angles below ``angle``: integral of (2/pi) sin^2 / x."""
+        c = self.ratio
+        root = np.sqrt(c)
+        squeeze = abs(1 - c) / (1 + root) ** 2
+        turned = np.arctan2(squeeze * np.sin(angle / 2), np.cos(angle / 2))
+        area = (1 + c) * angle - 2 * abs(1 - c) * turned
+        return (area / (2 * c) - np.sin(angle) / root) / np.pi
+
+    def quantile(self, probability: Any) -> Any:
+        """Inverse of the distribution function; zero on the atom.
+
+        Raises
+        ------
+        ValueError
+            If a probability lies outside [0, 1].
+        """
+        p = np.asarray(probability, dtype=float)
+        require(namespace(p=p), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        p, c = np.broadcast_arrays(p, np.asarray(self.ratio, dtype=float))
+        flat = MarchenkoPastur(c.ravel())
+        tail = np.minimum(1 - p.ravel(), flat._mass_above(np.pi))
+        angle = elementwise.find_root(
+            lambda t, c, tail: MarchenkoPastur(c)._mass_above(t) - tail,
+            (np.zeros_like(tail), np.full_like(tail, np.pi)),
+            args=(flat.ratio, tail),
+        ).x
+        value = 1 + flat.ratio + 2 * np.sqrt(flat.ratio) * np.cos(angle)
+        return np.where(p.ravel() > flat.atom, value, 0.0).reshape(p.shape)[()]
+
+    def sample(self, size: int | tuple[int, ...], rng: Any) -> np.ndarray:
+        """Independent draws from the law (not the repelling eigenvalues of one matrix).
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            Shape of the result; must broadcast with the shape of ratio.
+        rng : int, SeedSequence or Generator
+            Source of randomness, as in `numpy.random.default_rng`.
+        """
+        return self.quantile(np.random.default_rng(rng).random(size))
+
+    def moment(self, order: int) -> Any:
+        r"""Moment :math:`\int x^m d\mu = \sum_j N(m, j) c^{j-1}` with Narayana numbers N."""
+        if order != int(order) or order < 0:
+            raise ValueError(f"order must be an integer >= 0, got {order!r}")
+        c = self.ratio
+        total = narayana = self._math.convert(1)
+        for j in range(1, int(order)):
+            narayana = narayana * ((order - j) * (order - j + 1)) / (j * (j + 1))
+            total = total + narayana * c**j
+        return self._math.finish(total + 0 * c)
+
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+        r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.
+
+        Parameters
+        ----------
+        z : number or array, real or complex
+            Real points must lie outside the support (the atom included).  Negative real z takes
+            the number system of the arguments (mpmath, SymPy); the rest is NumPy's.
+        derivative : {0, 1}
+            Order of the derivative.
+
+        Raises
+        ------
+        ValueError
+            If a real z lies in the support, or derivative is not 0 or 1.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> MarchenkoPastur(0.5).stieltjes(0.0)
+        np.float64(2.0)
+        """
+        if derivative not in (0, 1):
+            raise ValueError(f"derivative must be 0 or 1, got {derivative!r}")
+        if not np.iscomplexobj(z):
+            math_ = namespace(z=z, ratio=self.ratio)
+            z = convert(math_, "z", z)
+            if math_.violates(z, lambda v: v < 0) is None:
+                value = wishart_resolvent(-z, 1 / self.ratio, derivative=derivative)
+                return -value if derivative else value
+            return self._real_stieltjes(z, derivative)
+        return self._stieltjes(np.asarray(z), derivative)
+
+    def _real_stieltjes(self, z: Any, derivative: int) -> Any:
+        lower, upper = self.edges
+        outside = ((z < lower) & ((z != 0) | (np.asarray(self.atom) == 0))) | (z > upper)
+        if not np.all(outside):
+            raise ValueError(
+                f"z must lie outside the support [{lower}, {upper}] and its atom, got {z}; "
+                "inside, take a complex z with a small positive imaginary part"
+            )
+        return self._stieltjes(np.asarray(z) + 0j, derivative).real
+
+    def _stieltjes(self, z: np.ndarray, derivative: int) -> Any:
+        c = np.asarray(self.ratio, dtype=float)
+        lower, upper = self.edges
+        # The product of the two principal roots is the branch that behaves as z at infinity.
+        root = np.sqrt(z - lower) * np.sqrt(z - upper)
+        linear = 1 - c - z
+        with np.errstate(all="ignore"):
+            m = np.where(
+                abs(linear - root) >= abs(linear + root),
+                2 / (linear - root),
+                (linear + root) / (2 * c * z),
+            )
+            return (-m * (1 + c * m) / root if derivative else m)[()]
+
+    def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+        r"""Transform of the companion law (spectrum of :math:`ZZ^\top/N`).
+
+        Equal to :math:`-(1-c)/z + c\, m(z)`; arguments and errors as `stieltjes`, and z != 0.
+        """
+        if np.any(np.asarray(z) == 0):
+            raise ValueError("z must be != 0, got 0")
+        c = self.ratio
+        pole = (1 - c) / z**2 if derivative else -(1 - c) / z
+        return pole + c * self.stieltjes(z, derivative=derivative)
+
+    def shannon_transform(self, gamma: Number) -> Any:
+        r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` for gamma > 0.
+
+        References
+        ----------
+        Tulino and Verdu, Random Matrix Theory and Wireless Communications (2004), section 2.2.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> round(float(MarchenkoPastur(1e-9).shannon_transform(1.0)), 6)
+        0.693147
+        """
+        math_ = namespace(gamma=gamma, ratio=self.ratio)
+        gamma = convert(math_, "gamma", gamma)
+        require(math_, "gamma", gamma, lambda v: v > 0, "> 0")
+        kappa = 1 / self.ratio
+        w = 1 + wishart_resolvent(1 / gamma, kappa) / kappa
+        return math_.finish(math_.log1p(gamma / w) + kappa * (math_.log(w) - (w - 1) / w))
+
+    def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        r"""Gauss-Radau rule with fixed node 0: exact for polynomials of degree 2 * order.
+
+        The nodes are 0 and :math:`1 + c + 2\sqrt c \cos(k\pi/(n+1))`, the zeros of the
+        orthogonal polynomials of :math:`x\,d\mu`.  The weight at 0 is the Christoffel number
+        :math:`1/\sum_{j=0}^n c^{-j}`: it tends to the atom as the order n grows.
+
+        Parameters
+        ----------
+        order : int >= 1
+            Number n of nodes inside the support.
+
+        Returns
+        -------
+        nodes, weights : ndarray, shape (..., order + 1)
+            The last axis runs over the nodes, 0 first; leading axes are those of ratio.
+
+        Raises
+        ------
+        ValueError
+            If order is not a positive integer.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> nodes, weights = MarchenkoPastur(0.5).quadrature(20)
+        >>> round(float(weights @ nodes**3), 12)
+        2.75
+        """
+        if order != int(order) or order < 1:
+            raise ValueError(f"order must be an integer >= 1, got {order!r}")
+        c = np.asarray(self.ratio, dtype=float)[..., None]
+        angle = np.pi * np.arange(1, order + 1) / (order + 1)
+        # 1 + c + 2 sqrt(c) cos(t) without cancellation at the lower edge.
+        inner = (1 - np.sqrt(c)) ** 2 + 4 * np.sqrt(c) * np.cos(angle / 2) ** 2
+        inner_weights = 2 / (order + 1) * np.sin(angle) ** 2 / inner
+        powers = np.where(c < 1, c, 1 / c) ** np.arange(order + 1)
+        at_zero = np.where(c < 1, powers[..., -1:], 1.0) / powers.sum(axis=-1, keepdims=True)
+        return (
+            np.concatenate([np.zeros_like(c), inner], axis=-1),
+            np.concatenate([at_zero, inner_weights], axis=-1),
+        )

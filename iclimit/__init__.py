@@ -1,0 +1,1 @@
+"""iclimit: the theory of in-context learning, computed and checked."""
