@@ -1,0 +1,96 @@
+"""Array backends and seeds: NumPy by default, CuPy when asked for.
+
+Functions of this package that take arrays use the array API of those arrays, so they run on
+whatever the sampler produced.  Only random numbers, which the array API standard does not have,
+and the transfer to the host need the backend by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+Array = Any
+"""An array of the chosen backend."""
+
+BACKENDS = ("numpy", "cupy")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An array namespace with its random generators."""
+
+    name: str
+    xp: Any
+
+    def generator(self, seed: np.random.SeedSequence) -> Any:
+        """Random generator of this backend, seeded by a SeedSequence."""
+        if self.name == "numpy":
+            return np.random.default_rng(seed)
+        return self.xp.random.default_rng(int(seed.generate_state(1, np.uint64)[0]))
+
+    def asarray(self, value: Any) -> Array:
+        """Copy host data to this backend."""
+        return self.xp.asarray(value)
+
+
+def get_backend(name: str) -> Backend:
+    """Return the backend of that name.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    RuntimeError
+        If CuPy is not installed or finds no GPU.
+    """
+    if name == "numpy":
+        return Backend(name, array_api_compat.array_namespace(np.empty(0)))
+    if name != "cupy":
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}")
+    try:
+        import cupy
+    except ImportError as error:
+        raise RuntimeError(
+            "backend 'cupy' needs CuPy, which is not installed: pip install 'iclimit[gpu]'"
+        ) from error
+    try:
+        cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(f"backend 'cupy' finds no usable GPU: {error}") from error
+    return Backend(name, array_api_compat.array_namespace(cupy.empty(0)))
+
+
+def to_host(value: Array) -> np.ndarray:
+    """Copy an array to NumPy."""
+    return np.asarray(array_api_compat.to_device(value, "cpu"))
+
+
+def seed_sequences(rng: Any, count: int) -> list[np.random.SeedSequence]:
+    """Independent seeds of ``count`` repeats; repeat r has the same seed whatever the count.
+
+    Parameters
+    ----------
+    rng : int, SeedSequence or Generator
+        Root.  A Generator is advanced by one draw.
+    count : int
+        Number of repeats.
+
+    Raises
+    ------
+    TypeError
+        If rng is none of these.
+    """
+    if isinstance(rng, np.random.Generator):
+        rng = int(rng.integers(2**63))
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
+        rng = np.random.SeedSequence(int(rng))
+    if not isinstance(rng, np.random.SeedSequence):
+        raise TypeError(f"rng must be an int, SeedSequence or Generator, got {rng!r}")
+    return [
+        np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, repeat))
+        for repeat in range(count)
+    ]

@@ -1,0 +1,304 @@
+"""One simulated cell: pretrain linear attention at given integers, test it, with error bars."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from iclimit.simulate import risk
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
+from iclimit.simulate.attention import context_summary
+from iclimit.simulate.prompts import (
+    INPUT_LAWS,
+    TASK_LAWS,
+    sample_inputs,
+    sample_prompts,
+    sample_tasks,
+)
+from iclimit.simulate.ridge import solve_ridge
+from iclimit.simulate.summaries import (
+    fresh_task_moments,
+    sample_summaries,
+    task_set_moments,
+)
+
+SAMPLERS = ("summaries", "tokens")
+TOKEN_BLOCK = 2**22
+"""Most input numbers that token-level sampling holds at a time (32 MiB)."""
+
+
+@dataclass(frozen=True)
+class SimulatedErrors:
+    """Errors of repeated finite-size runs at one set of integers.
+
+    Attributes
+    ----------
+    icl, idg : ndarray (repeats,)
+        Test error on fresh and on the pretraining tasks, one entry per repeat.
+    parameters : dict
+        The integers and numbers simulated, with tau, alpha and kappa as they come out.
+    residual : float
+        Worst relative residual of the linear solves.
+    iterations : int
+        Most iterations of a solve.
+    """
+
+    icl: np.ndarray
+    idg: np.ndarray
+    parameters: dict[str, Any] = field(repr=False)
+    residual: float = 0.0
+    iterations: int = 0
+
+    @property
+    def repeats(self) -> int:
+        """Number of independent runs."""
+        return len(self.icl)
+
+    @property
+    def icl_mean(self) -> float:
+        """Mean ICL error over the repeats."""
+        return float(np.mean(self.icl))
+
+    @property
+    def idg_mean(self) -> float:
+        """Mean IDG error over the repeats."""
+        return float(np.mean(self.idg))
+
+    @property
+    def icl_se(self) -> float:
+        """Standard error of the mean ICL error; ``inf`` for a single repeat."""
+        return _standard_error(self.icl)
+
+    @property
+    def idg_se(self) -> float:
+        """Standard error of the mean IDG error; ``inf`` for a single repeat."""
+        return _standard_error(self.idg)
+
+    @property
+    def correlation(self) -> float:
+        """Correlation of the two errors over repeats (they share Gamma); 0 if undefined."""
+        if self.repeats < 2 or np.std(self.icl) == 0 or np.std(self.idg) == 0:
+            return 0.0
+        return float(np.corrcoef(self.icl, self.idg)[0, 1])
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
+
+
+def simulate_errors(
+    *,
+    d: int,
+    context: int,
+    tasks: Any,
+    prompts: int,
+    rho: float,
+    ridge: float = 0.0,
+    rng: Any,
+    repeats: int = 1,
+    backend: str = "numpy",
+    task_law: str = "sphere",
+    inputs: Any = "gaussian",
+    sampler: str = "auto",
+    test_prompts: int = 10_000,
+) -> SimulatedErrors:
+    r"""Pretrain reduced linear attention on random prompts and measure its test errors.
+
+    Every repeat draws its own task set and prompts, solves the ridge regression for
+    :math:`\Gamma` and evaluates it on fresh and on its pretraining tasks.
+
+    Parameters
+    ----------
+    d : int >= 1
+        Dimension of the inputs.
+    context : int >= 1
+        Context length, :math:`\ell`.
+    tasks : int >= 1, inf, or array of shape (k, d)
+        Number of training tasks; ``inf`` for a fresh task in every prompt; or the task vectors.
+    prompts : int >= 1
+        Number of training prompts, n.
+    rho : float >= 0
+        Variance of the label noise.
+    ridge : float >= 0
+        Ridge :math:`\lambda` of the penalty :math:`\frac nd \lambda \lVert\Gamma\rVert_F^2`; 0 is
+        the least-norm solution.
+    rng : int, SeedSequence or Generator
+        Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.
+    repeats : int >= 1
+        Number of independent runs.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    task_law : {"sphere", "gaussian"}
+        Law of training and fresh tasks.
+    inputs : {"gaussian", "uniform", "rademacher"} or array (d, d)
+        Law of the input coordinates, or covariance of Gaussian inputs times d.
+    sampler : {"auto", "summaries", "tokens"}
+        Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
+        former for "gaussian" inputs, the only ones it can do.
+    test_prompts : int >= 2
+        Test prompts per error for inputs other than "gaussian", whose error is found by
+        Monte Carlo; for "gaussian" it is exact.
+
+    Returns
+    -------
+    SimulatedErrors
+        Errors per repeat with means, standard errors and correlation.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    RuntimeError
+        If the backend is not available.
+    ArithmeticError
+        If a solve did not converge (ridgeless, very near n = d (d + 1)).
+
+    Examples
+    --------
+    >>> from iclimit.simulate import simulate_errors
+    >>> run = simulate_errors(
+    ...     d=20, context=20, tasks=10, prompts=800, rho=0.1, ridge=0.1, rng=0, repeats=8
+    ... )
+    >>> run.repeats, run.parameters["tau"], run.parameters["alpha"]
+    (8, 2.0, 1.0)
+    >>> 1.0 < run.icl_mean < 1.4
+    True
+    """
+    _check(d, context, prompts, rho, ridge, repeats, task_law, sampler, test_prompts)
+    fixed = _check_tasks(tasks, d)
+    gaussian = _check_inputs(inputs, d)
+    if sampler == "auto":
+        sampler = "summaries" if gaussian else "tokens"
+    if sampler == "summaries" and not gaussian:
+        raise ValueError(f"sampler must be 'tokens' for inputs other than 'gaussian', got {sampler!r}")
+    place = get_backend(backend)
+    runs = []
+    for seed in seed_sequences(rng, repeats):
+        generator = place.generator(seed)
+        if fixed is not None:
+            task_set = place.asarray(fixed)
+        elif tasks == math.inf:
+            task_set = None
+        else:
+            task_set = sample_tasks(place, generator, int(tasks), d, task_law)
+        draw = _Sampler(place, generator, task_set, d, context, rho, task_law, inputs, sampler)
+        solution = solve_ridge(*draw(prompts, fresh=False), ridge)
+        if gaussian:
+            fresh = fresh_task_moments(place, d, context, rho, task_law)
+            train = fresh if task_set is None else task_set_moments(place, task_set, context, rho)
+            errors = [float(risk.exact_error(solution.gamma, m)) for m in (fresh, train)]
+        else:
+            xp = place.xp
+            errors = [
+                float(xp.mean(risk.squared_errors(solution.gamma, *draw(test_prompts, fresh=f))))
+                for f in (True, False)
+            ]
+        runs.append((*errors, solution.residual, solution.iterations))
+    icl, idg, residuals, iterations = (np.array(column) for column in zip(*runs, strict=True))
+    count = tasks if fixed is None else len(fixed)
+    parameters = {
+        "d": d, "context": context, "tasks": count, "prompts": prompts,
+        "tau": prompts / d**2, "alpha": context / d, "kappa": count / d,
+        "rho": rho, "ridge": ridge, "task_law": task_law, "sampler": sampler, "backend": backend,
+    }  # fmt: skip
+    return SimulatedErrors(icl, idg, parameters, float(residuals.max()), int(iterations.max()))
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    """Draws (x_query, summary, y_query) of many prompts, token by token or from the exact law."""
+
+    backend: Backend
+    generator: Any
+    task_set: Array | None
+    d: int
+    context: int
+    rho: float
+    task_law: str
+    inputs: Any
+    sampler: str
+
+    def __call__(self, count: int, *, fresh: bool) -> tuple[Array, Array, Array]:
+        if self.sampler == "summaries":
+            return self._from_law(self._tasks(count, fresh))
+        block = max(1, TOKEN_BLOCK // (self.d * (self.context + 1)))
+        parts = [
+            self._from_tokens(self._tasks(min(block, count - start), fresh))
+            for start in range(0, count, block)
+        ]
+        x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
+        return x, h, y
+
+    def _tasks(self, count: int, fresh: bool) -> Array:
+        if fresh or self.task_set is None:
+            return sample_tasks(self.backend, self.generator, count, self.d, self.task_law)
+        chosen = self.generator.integers(0, self.task_set.shape[0], size=count)
+        return self.task_set[chosen]
+
+    def _from_law(self, tasks: Array) -> tuple[Array, Array, Array]:
+        xp = self.backend.xp
+        summary = sample_summaries(self.backend, self.generator, tasks, self.context, self.rho)
+        x = sample_inputs(self.backend, self.generator, tasks.shape, self.inputs)
+        noise = math.sqrt(self.rho) * self.generator.standard_normal(tasks.shape[0])
+        return x, summary, xp.vecdot(x, tasks) + noise
+
+    def _from_tokens(self, tasks: Array) -> tuple[Array, Array, Array]:
+        prompts = sample_prompts(
+            self.backend, self.generator, tasks, self.context, self.rho, self.inputs
+        )
+        return prompts.x_query, context_summary(prompts), prompts.y_query
+
+
+def _check(
+    d: int,
+    context: int,
+    prompts: int,
+    rho: float,
+    ridge: float,
+    repeats: int,
+    task_law: str,
+    sampler: str,
+    test_prompts: int,
+) -> None:
+    integers = {
+        "d": d, "context": context, "prompts": prompts, "repeats": repeats,
+        "test_prompts": test_prompts,
+    }  # fmt: skip
+    for name, value in integers.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+    for name, number in {"rho": rho, "ridge": ridge}.items():
+        if not (np.isscalar(number) and 0 <= number < math.inf):
+            raise ValueError(f"{name} must be a number >= 0 and finite, got {number!r}")
+    if task_law not in TASK_LAWS:
+        raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
+    if sampler not in ("auto", *SAMPLERS):
+        raise ValueError(f"sampler must be auto or one of {', '.join(SAMPLERS)}, got {sampler!r}")
+
+
+def _check_tasks(tasks: Any, d: int) -> np.ndarray | None:
+    """Return given task vectors as an array, None for a number of tasks."""
+    if np.ndim(tasks) == 0:
+        if tasks != math.inf and (isinstance(tasks, bool) or tasks != int(tasks) or tasks < 1):
+            raise ValueError(f"tasks must be an integer >= 1, inf or an array, got {tasks!r}")
+        return None
+    fixed = np.asarray(tasks, dtype=float)
+    if fixed.ndim != 2 or fixed.shape[1] != d or len(fixed) == 0:
+        raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {fixed.shape}")
+    return fixed
+
+
+def _check_inputs(inputs: Any, d: int) -> bool:
+    """Whether inputs are isotropic Gaussian."""
+    if isinstance(inputs, str):
+        if inputs not in INPUT_LAWS:
+            raise ValueError(
+                f"inputs must be one of {', '.join(INPUT_LAWS)} or a covariance, got {inputs!r}"
+            )
+        return inputs == "gaussian"
+    if np.shape(inputs) != (d, d):
+        raise ValueError(f"inputs must be a covariance of shape ({d}, {d}), got {np.shape(inputs)}")
+    return False

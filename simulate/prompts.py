@@ -1,0 +1,101 @@
+r"""Prompts at the token level: tasks, inputs and noisy labels.
+
+A prompt holds :math:`\ell` context pairs and a query,
+:math:`y_i = \langle w, x_i\rangle + \epsilon_i` with :math:`x_i` of mean zero and covariance
+:math:`I/d` (or a given covariance over d) and noise variance :math:`\rho`.  This is the reference
+that every faster path is tested against, and the path for inputs without structure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, Backend
+
+TASK_LAWS = ("sphere", "gaussian")
+INPUT_LAWS = ("gaussian", "uniform", "rademacher")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Token-level prompts.
+
+    Attributes
+    ----------
+    x : array (n, context, d)
+        Context inputs.
+    y : array (n, context)
+        Context labels.
+    x_query : array (n, d)
+        Query inputs.
+    y_query : array (n,)
+        Noisy query labels.
+    """
+
+    x: Array
+    y: Array
+    x_query: Array
+    y_query: Array
+
+
+def sample_tasks(backend: Backend, generator: Any, count: int, d: int, task_law: str) -> Array:
+    """Draw task vectors, shape (count, d): uniform on the sphere of squared norm d, or N(0, I)."""
+    xp = backend.xp
+    tasks = generator.standard_normal((count, d))
+    if task_law == "sphere":
+        tasks = tasks * math.sqrt(d) / xp.sqrt(xp.sum(tasks**2, axis=-1, keepdims=True))
+    return tasks
+
+
+def sample_inputs(
+    backend: Backend, generator: Any, shape: tuple[int, ...], inputs: Any
+) -> Array:
+    r"""Draw inputs of covariance I/d, d being the last entry of shape.
+
+    ``inputs`` names the law of the independent coordinates, or is a covariance matrix
+    :math:`\Sigma` for Gaussian inputs of covariance :math:`\Sigma/d`.
+    """
+    xp, d = backend.xp, shape[-1]
+    if not isinstance(inputs, str):
+        root = xp.linalg.cholesky(backend.asarray(inputs))
+        return generator.standard_normal(shape) @ root.T / math.sqrt(d)
+    if inputs == "gaussian":
+        unit = generator.standard_normal(shape)
+    elif inputs == "uniform":
+        unit = (generator.random(shape) - 0.5) * math.sqrt(12)
+    else:
+        unit = 2.0 * generator.integers(0, 2, size=shape) - 1.0
+    return unit / math.sqrt(d)
+
+
+def sample_prompts(
+    backend: Backend,
+    generator: Any,
+    tasks: Array,
+    context: int,
+    rho: float,
+    inputs: Any = "gaussian",
+) -> Prompts:
+    """Draw one prompt for each row of tasks, shape (n, d)."""
+    xp = backend.xp
+    n, d = tasks.shape
+    x = sample_inputs(backend, generator, (n, context + 1, d), inputs)
+    noise = math.sqrt(rho) * generator.standard_normal((n, context + 1))
+    y = (x @ tasks[:, :, None])[:, :, 0] + noise
+    return Prompts(x=x[:, :-1], y=y[:, :-1], x_query=xp.asarray(x[:, -1]), y_query=y[:, -1])
+
+
+def token_matrix(prompts: Prompts) -> Array:
+    r"""Embedding matrices of shape (n, d + 1, context + 1).
+
+    Column i holds :math:`(x_i, y_i)`, the last one the query and a zero for its label.
+    """
+    xp = array_namespace(prompts.x)
+    x = xp.concat([prompts.x, prompts.x_query[:, None, :]], axis=1)
+    masked = xp.zeros_like(prompts.y[:, :1])
+    y = xp.concat([prompts.y, masked], axis=1)
+    return xp.matrix_transpose(xp.concat([x, y[:, :, None]], axis=2))

@@ -1,0 +1,263 @@
+r"""Ridge regression on rank-one features, without ever forming them.
+
+The features of linear attention are :math:`x_i h_i^\top` with :math:`p = d(d+1)` entries; the
+estimator minimises :math:`\sum_i (y_i - x_i^\top\Gamma h_i)^2 + \frac nd\lambda\lVert\Gamma\rVert_F^2`.
+Two structures make it cheap (Khatri-Rao product):
+
+* the :math:`n \times n` Gram matrix is the Hadamard product of the Gram matrices of x and h;
+* applying the features or their transpose takes one :math:`n \times d \times d` product.
+
+For n >= p the normal equations are solved by conjugate gradients.  Right multiplication by the
+inverse root of :math:`\frac1n\sum_i h_i h_i^\top + \lambda` makes their spectrum about that of a
+Marchenko-Pastur law of ratio p/n, so the number of iterations does not grow with d; memory is
+O(n d).  For n < p the dual system is solved, directly when the Gram matrix is small, by conjugate
+gradients otherwise; as the ridge tends to 0 it gives the solution of least norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+
+DENSE_GRAM = 2048
+"""Largest dual system solved directly: 32 MiB; above it iterating is faster unless alpha is large."""
+
+BLOCK_ROWS = 1024
+"""Prompts handled at a time by the normal operator: its temporaries then stay in cache."""
+
+
+@dataclass(frozen=True)
+class RidgeSolution:
+    """Solution of the ridge regression.
+
+    Attributes
+    ----------
+    gamma : array (d, d + 1)
+        Reduced attention matrix.
+    method : {"primal-cg", "dual-dense", "dual-cg"}
+        How it was found.
+    iterations : int
+        Conjugate gradient iterations; 0 for the direct solve.
+    residual : float
+        Norm of the residual of the linear system that was solved, relative to its right side.
+    """
+
+    gamma: Array
+    method: str
+    iterations: int
+    residual: float
+
+
+def solve_ridge(
+    x: Array,
+    h: Array,
+    y: Array,
+    ridge: float,
+    *,
+    method: str = "auto",
+    tolerance: float = 1e-8,
+    max_iterations: int | None = None,
+) -> RidgeSolution:
+    """Solve the ridge regression for Gamma.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        Query inputs.
+    h : array (n, d + 1)
+        Context summaries.
+    y : array (n,)
+        Query labels.
+    ridge : float >= 0
+        Ridge per prompt and dimension, see the module.
+    method : {"auto", "primal-cg", "dual-dense", "dual-cg"}
+        "auto" chooses by size.  The primal method needs n >= d (d + 1) or a positive ridge.
+    tolerance : float
+        Relative residual at which the iteration stops.
+    max_iterations : int, optional
+        Bound on the iterations; default 20 p.
+
+    Returns
+    -------
+    RidgeSolution
+
+    Raises
+    ------
+    ArithmeticError
+        If the iteration does not reach the tolerance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.ridge import solve_ridge
+    >>> rng = np.random.default_rng(0)
+    >>> x, h = rng.standard_normal((50, 4)), rng.standard_normal((50, 5))
+    >>> gamma = rng.standard_normal((4, 5))
+    >>> y = np.sum(x @ gamma * h, axis=1)
+    >>> solution = solve_ridge(x, h, y, 0.0)
+    >>> bool(np.allclose(solution.gamma, gamma))
+    True
+    """
+    n, d = x.shape
+    size = d * (d + 1)
+    if method == "auto":
+        method = "primal-cg" if n >= size else "dual-dense" if n <= DENSE_GRAM else "dual-cg"
+    solve = {"primal-cg": _primal_cg, "dual-cg": _dual_cg, "dual-dense": _dual_dense}.get(method)
+    if solve is None:
+        raise ValueError(
+            f"method must be auto, primal-cg, dual-dense or dual-cg, got {method!r}"
+        )
+    limit = 20 * size if max_iterations is None else max_iterations
+    solution = solve(x, h, y, n / d * ridge, tolerance, limit)
+    if not solution.residual <= 10 * tolerance:
+        raise ArithmeticError(
+            f"{method} stopped at relative residual {solution.residual:.1e} after "
+            f"{solution.iterations} iterations (tolerance {tolerance:.0e}); n = {n} prompts are "
+            f"close to the interpolation threshold d (d + 1) = {size}: take a positive ridge, "
+            "a different n, or more iterations"
+        )
+    return solution
+
+
+def _apply(x: Array, h: Array, gamma: Array) -> Array:
+    """Predictions x_i^T gamma h_i."""
+    return array_namespace(x).vecdot(x @ gamma, h)
+
+
+def _adjoint(x: Array, h: Array, weights: Array) -> Array:
+    """Sum of weights_i x_i h_i^T."""
+    return x.T @ (h * weights[:, None])
+
+
+def _normal(x: Array, h: Array, gamma: Array) -> Array:
+    """Adjoint of the predictions of gamma, in one pass over the prompts."""
+    total = 0 * gamma
+    for start in range(0, x.shape[0], BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        total += _adjoint(x[rows, :], h[rows, :], _apply(x[rows, :], h[rows, :], gamma))
+    return total
+
+
+def _in_both_precisions(*arrays: Array) -> dict[Any, list[Array]]:
+    """Map the dtypes float32 and float64 to copies of the arrays."""
+    xp = array_namespace(*arrays)
+    copies = ([xp.astype(v, kind, copy=False) for v in arrays] for kind in (xp.float32, xp.float64))
+    return {copy[0].dtype: copy for copy in copies}
+
+
+def _primal_cg(
+    x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
+) -> RidgeSolution:
+    xp = array_namespace(x)
+    n, d = x.shape
+    g, basis = xp.linalg.eigh(h.T @ h + penalty * xp.eye(d + 1, dtype=h.dtype))
+    whitener = (basis / xp.sqrt(g / d)) @ basis.T
+    white = h @ whitener
+    copies = _in_both_precisions(x, white, penalty * (whitener @ whitener))
+
+    def operator(v: Array) -> Array:
+        query, summary, shrink = copies[v.dtype]
+        return _normal(query, summary, v) + v @ shrink
+
+    gamma, iterations, residual = refined_solve(operator, _adjoint(x, white, y), tolerance, limit)
+    return RidgeSolution(gamma @ whitener, "primal-cg", iterations, residual)
+
+
+def _dual_cg(
+    x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
+) -> RidgeSolution:
+    copies = _in_both_precisions(x, h)
+
+    def operator(v: Array) -> Array:
+        query, summary = copies[v.dtype]
+        return _apply(query, summary, _adjoint(query, summary, v)) + penalty * v
+
+    weights, iterations, residual = refined_solve(operator, y, tolerance, limit)
+    return RidgeSolution(_adjoint(x, h, weights), "dual-cg", iterations, residual)
+
+
+def _dual_dense(
+    x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int  # noqa: ARG001
+) -> RidgeSolution:
+    xp = array_namespace(x)
+    gram = (x @ x.T) * (h @ h.T) + penalty * xp.eye(x.shape[0], dtype=x.dtype)
+    weights = xp.linalg.solve(gram, y[:, None])[:, 0]
+    residual = xp.linalg.vector_norm(gram @ weights - y) / xp.linalg.vector_norm(y)
+    return RidgeSolution(_adjoint(x, h, weights), "dual-dense", 0, float(residual))
+
+
+def refined_solve(
+    operator: Callable[[Array], Array], right: Array, tolerance: float, limit: int
+) -> tuple[Array, int, float]:
+    """Solve operator(v) = right in float64, iterating in float32 while that makes progress.
+
+    Iterative refinement: corrections are found by conjugate gradients in float32, at half the
+    cost, and residuals are computed in float64.  Where a correction gains less than a factor of
+    ten, the conditioning is beyond float32 and the rest is done in float64.
+
+    Parameters
+    ----------
+    operator : callable
+        Positive definite; computes in the precision of its argument.
+    right : array
+        Right side, of any shape.
+    tolerance : float
+        Relative residual to reach.
+    limit : int
+        Bound on the iterations in all.
+
+    Returns
+    -------
+    solution, iterations, relative residual
+    """
+    xp = array_namespace(right)
+    norm = start = float(xp.sqrt(xp.sum(right**2)))
+    solution, residual, iterations, precision = 0 * right, right, 0, xp.float32
+    while norm > tolerance * start and iterations < limit:
+        goal = max(FLOAT32_GAIN, tolerance * start / norm)
+        if precision == xp.float64:
+            goal = 0.5 * tolerance * start / norm
+        correction, used = conjugate_gradients(
+            operator, xp.astype(residual / norm, precision), goal, limit - iterations
+        )
+        solution = solution + norm * xp.astype(correction, xp.float64)
+        residual = right - operator(solution)
+        previous, norm = norm, float(xp.sqrt(xp.sum(residual**2)))
+        iterations += used
+        if norm > 0.1 * previous:
+            if precision == xp.float64:
+                break
+            precision = xp.float64
+    return solution, iterations, norm / start if start > 0 else 0.0
+
+
+FLOAT32_GAIN = 1e-4
+"""Reduction of the residual asked of one float32 correction."""
+
+
+def conjugate_gradients(
+    operator: Callable[[Array], Array], right: Array, tolerance: float, limit: int
+) -> tuple[Array, int]:
+    """Solve operator(v) = right, positive definite, from zero; return it and the iterations.
+
+    Own code because it must run on the arrays of any backend and on matrices as unknowns.
+    """
+    xp = array_namespace(right)
+    solution, residual, direction = 0 * right, right, right
+    norm = xp.sum(right * right)
+    target = tolerance**2 * float(norm)
+    iterations = 0
+    while iterations < limit and float(norm) > target:
+        image = operator(direction)
+        step = norm / xp.sum(direction * image)
+        solution = solution + step * direction
+        residual = residual - step * image
+        previous, norm = norm, xp.sum(residual * residual)
+        direction = residual + norm / previous * direction
+        iterations += 1
+    return solution, iterations

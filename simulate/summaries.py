@@ -1,0 +1,102 @@
+r"""Context summaries drawn from their exact law, in O(d) per prompt.
+
+For Gaussian inputs the summary :math:`h = (\frac d\ell\sum_i y_i x_i, \frac1\ell\sum_i y_i^2)` needs
+no tokens.  With :math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
+:math:`a_i = \langle z_i, w\rangle/|w|`, and across.  The labels depend on :math:`a` and the noise
+:math:`\epsilon = \sqrt\rho\, b` only, and given the labels the transverse part of
+:math:`\sum_i y_i z_i` is Gaussian with variance :math:`|y|^2`.  All that is needed of
+:math:`(a, b) \in R^{\ell \times 2}` is its Gram matrix, a :math:`2 \times 2` Wishart matrix with
+:math:`\ell` degrees of freedom (Bartlett decomposition).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from iclimit.simulate.arrays import Array, Backend
+
+
+def sample_summaries(
+    backend: Backend, generator: Any, tasks: Array, context: int, rho: float
+) -> Array:
+    """Draw one summary for each row of tasks, shape (n, d) -> (n, d + 1)."""
+    xp = backend.xp
+    n, d = tasks.shape
+    norm = xp.sqrt(xp.sum(tasks**2, axis=1))
+    signal, noise = norm / math.sqrt(d), math.sqrt(rho)
+    diagonal = xp.sqrt(2 * generator.standard_gamma(context / 2, n))
+    below = generator.standard_normal(n)
+    corner = 2 * generator.standard_gamma((context - 1) / 2, n)
+    aa, ab, bb = diagonal**2, diagonal * below, below**2 + corner
+    label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
+    along = (signal * aa + noise * ab) / norm
+    across = generator.standard_normal((n, d))
+    across -= (xp.sum(across * tasks, axis=1) / norm**2)[:, None] * tasks
+    across *= xp.sqrt(label_square)[:, None]
+    across += along[:, None] * tasks
+    return xp.concat([across * (math.sqrt(d) / context), (label_square / context)[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class SummaryMoments:
+    """Exact moments of summaries over Gaussian contexts and a law of tasks.
+
+    Attributes
+    ----------
+    second : array (d + 1, d + 1)
+        E h h^T.
+    cross : array (d + 1, d)
+        E h w^T.
+    label : float
+        E y^2 of a noisy query label.
+    """
+
+    second: Array
+    cross: Array
+    label: Any
+
+
+def task_set_moments(backend: Backend, tasks: Array, context: int, rho: float) -> SummaryMoments:
+    """Moments for a task drawn uniformly from the rows of tasks, shape (k, d)."""
+    xp = backend.xp
+    k, d = tasks.shape
+    variance = xp.sum(tasks**2, axis=1) / d + rho
+    weighted = variance[None, :] @ tasks / k
+    scatter = tasks.T @ tasks / k
+    head = (1 + 1 / context) * scatter + (d / context) * xp.mean(variance) * xp.eye(d)
+    side = (1 + 2 / context) * weighted
+    tail = (1 + 2 / context) * xp.mean(variance**2)
+    return SummaryMoments(
+        second=xp.concat(
+            [
+                xp.concat([head, side.T], axis=1),
+                xp.concat([side, xp.reshape(tail, (1, 1))], axis=1),
+            ],
+            axis=0,
+        ),
+        cross=xp.concat([scatter, weighted], axis=0),
+        label=xp.mean(variance),
+    )
+
+
+def fresh_task_moments(
+    backend: Backend, d: int, context: int, rho: float, task_law: str
+) -> SummaryMoments:
+    """Moments for fresh tasks from the sphere of squared norm d, or from N(0, I)."""
+    xp = backend.xp
+    label = 1 + rho
+    # E (|w|^2/d)^2 is 1 on the sphere and 1 + 2/d for Gaussian tasks.
+    label_square = label**2 + (2 / d if task_law == "gaussian" else 0.0)
+    diagonal = xp.concat(
+        [
+            xp.full((d,), 1 + 1 / context + d / context * label),
+            xp.full((1,), (1 + 2 / context) * label_square),
+        ]
+    )
+    return SummaryMoments(
+        second=xp.eye(d + 1) * diagonal,
+        cross=xp.concat([xp.eye(d), xp.zeros((1, d))], axis=0),
+        label=label,
+    )
