@@ -9,9 +9,15 @@ from setuptools import find_packages, setup
 
 ROOMS = ("asymptotics", "simulate", "validation")
 
-packages = ["iclimit", *(f"iclimit.{name}" for name in find_packages("iclimit", exclude=[
-    pattern for room in ROOMS for pattern in (room, f"{room}.*")
-]))]
+packages = [
+    "iclimit",
+    *(
+        f"iclimit.{name}"
+        for name in find_packages(
+            "iclimit", exclude=[pattern for room in ROOMS for pattern in (room, f"{room}.*")]
+        )
+    ),
+]
 package_dir = {"iclimit": "iclimit"}
 for room in ROOMS:
     packages += [f"iclimit.{room}", *(f"iclimit.{room}.{name}" for name in find_packages(room))]

@@ -1,8 +1,8 @@
 r"""Bayes estimators: on all tasks (ridge regression) and on the pretraining tasks (dMMSE).
 
-Same setting and limit as `iclimit.asymptotics.icl`: contexts of length :math:`\alpha d` with label
-noise :math:`\rho`.  With :math:`x = \rho/\alpha`, :math:`M = M_\alpha(x)`, :math:`w = 1 + M/\alpha`,
-the spectrum of the context's Gram matrix is Marchenko-Pastur of ratio :math:`1/\alpha`.
+Same setting and limit as `iclimit.asymptotics.icl`: contexts of length :math:`\alpha d` with
+label noise :math:`\rho`.  Let :math:`x = \rho/\alpha`, :math:`M = M_\alpha(x)` and
+:math:`w = 1 + M/\alpha`; the spectrum of the context's Gram matrix is Marchenko-Pastur of ratio :math:`1/\alpha`.
 
 *All tasks*, :math:`w \sim N(0, I_d)`: the Bayes estimator is ridge regression on the context at its
 optimal ridge and has error :math:`\rho + xM`.
@@ -13,8 +13,8 @@ random-energy argument (heuristic; checked against simulation in `iclimit.valida
 :math:`I = \frac12 \int \log(1 + \alpha\lambda/\rho)\, d\mu` be the information of a context.
 
 * :math:`\theta > I`: the tasks look like a continuum and dMMSE equals ridge regression;
-* :math:`\theta < I`: one task dominates the posterior.  On pretraining tasks it is the true one and
-  the error is :math:`\rho`.  On fresh tasks it is the nearest one, as if the noise were
+* :math:`\theta < I`: one task dominates the posterior.  On pretraining tasks it is the true one
+  and the error is :math:`\rho`.  On fresh tasks it is the nearest one, as if the noise were
   :math:`b \ge \rho` with
 
   .. math:: \theta = \tfrac12\Bigl[V(x_b) - (x_b - x)\frac{M_b}{1 + x_b w_b^2}\Bigr],

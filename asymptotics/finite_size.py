@@ -6,12 +6,12 @@ by 1 to 15 %.  Nearly all of that is predictable, from two sources.
 **Exact moments.**  Given the training tasks, the context summary h has exact moments
 :math:`G = E\,hh^\top` and :math:`A = E\,hw^\top` at finite context length
 (`iclimit.asymptotics.summary_law`).  The features :math:`x_q h^\top` have covariance
-:math:`\frac1d I \otimes G`, and ridge regression on them behaves as its population version
+:math:`\frac1d I \otimes G`; ridge regression on them behaves as its population version
 :math:`\Gamma = A^\top (G + \xi)^{-1}` at an effective ridge :math:`\xi`, plus a variance V.
 
-**Fluctuating feature norms.**  The features are products of vectors in d dimensions, so the leverage
-of a prompt, :math:`u \propto |x_q|^2\, h^\top (G + \xi)^{-1} h` of mean 1, fluctuates with variance
-O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2).  Leave-one-out analysis of
+**Fluctuating feature norms.**  The features are products of vectors in d dimensions, so the
+leverage of a prompt, :math:`u \propto |x_q|^2\, h^\top (G + \xi)^{-1} h` of mean 1, has a variance
+of O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2).  Leave-one-out analysis of
 ridge regression with features of random norm :math:`\sqrt u` gives, with
 :math:`f = E\,u/(t + u)` and :math:`\mathrm{df}_m = \operatorname{tr}[G(G+\xi)^{-1}]^m`,
 
@@ -28,9 +28,9 @@ with the irreducible misfit :math:`\rho + m` of the best :math:`\Gamma` and the 
    + V\, \operatorname{tr}[G_f (G+\xi)^{-1} G (G+\xi)^{-1}] / \mathrm{df}_2,
 
 index f for fresh tasks.  Ridgeless, :math:`\xi = 0` for n > d (d + 1) and :math:`t = 0` for fewer
-prompts.  :math:`|x_q|^2` is chi-square; the quadratic form is taken as a Gamma variable of its exact
-variance.  At u = 1 this is the usual equivalent of ridge regression, and as d grows it tends to the
-asymptotic errors as 1/d.
+prompts.  :math:`|x_q|^2` is chi-square; the quadratic form is taken as a Gamma variable of its
+exact variance.  At u = 1 this is the usual equivalent of ridge regression; as d grows it tends to
+the asymptotic errors as 1/d.
 
 The second correction is derived by leave-one-out heuristics, not proved, and is checked against
 simulation (`iclimit validate finite-size`).
@@ -40,13 +40,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.icl import ridge_bracket
+from iclimit.asymptotics.icl import check_parameters, ridge_bracket
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.summary_law import (
     SummaryLaw,
@@ -146,9 +147,8 @@ def finite_size_errors(
     >>> round(run.icl, 2), round(run.idg, 2)  # published simulation: 1.279(4), 0.625(3)
     (1.28, 0.62)
     """
-    d, context = _integer("d", d), _integer("context", context)
-    prompts, draws = _integer("prompts", prompts), _integer("draws", draws)
-    _number("rho", rho), _number("ridge", ridge)
+    _check_integers(d=d, context=context, prompts=prompts, draws=draws)
+    check_parameters(ArrayMath(np), rho=rho, ridge=ridge)
     if task_law not in TASK_LAWS:
         raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
     task_sets = _task_sets(tasks, d, task_law, np.random.default_rng(rng), draws)
@@ -161,19 +161,16 @@ def finite_size_errors(
         for task_set in task_sets
     ])  # fmt: skip
     (icl, idg), count = errors.mean(axis=0), len(errors)
-    spread = errors.std(axis=0, ddof=1) if count > 1 and np.all(np.isfinite(errors)) else (0.0, 0.0)
+    spread = (
+        errors.std(axis=0, ddof=1) if count > 1 and np.all(np.isfinite(errors)) else (0.0, 0.0)
+    )
     return FiniteSizeErrors(float(icl), float(idg), float(spread[0]), float(spread[1]), count)
 
 
-def _integer(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not np.isscalar(value) or value != int(value) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
-    return int(value)
-
-
-def _number(name: str, value: float) -> None:
-    if not (np.isscalar(value) and 0 <= value < math.inf):
-        raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}")
+def _check_integers(**values: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
 def _task_sets(
@@ -183,8 +180,8 @@ def _task_sets(
     if np.ndim(tasks) == 0:
         if tasks == math.inf:
             return [None]
-        shape = (draws, _integer("tasks", tasks), d)
-        drawn = rng.standard_normal(shape)
+        _check_integers(tasks=tasks)
+        drawn = rng.standard_normal((draws, tasks, d))
         if task_law == "sphere":
             drawn *= math.sqrt(d) / np.linalg.norm(drawn, axis=-1, keepdims=True)
         return list(drawn)
@@ -241,7 +238,9 @@ def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
     else:
         lower, upper = np.log(ridge_bracket(ArrayMath(np), tau, ends, ridge))
     found = elementwise.find_root(
-        lambda u: tau * (1 - ridge * np.exp(-u)) - np.mean(g / (g + np.exp(u[..., None])), axis=-1),
+        lambda u: (
+            tau * (1 - ridge * np.exp(-u)) - np.mean(g / (g + np.exp(u[..., None])), axis=-1)
+        ),
         (np.asarray(lower) - 1e-9, np.asarray(upper) + 1e-9),
     )
     if not found.success:

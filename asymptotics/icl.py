@@ -24,8 +24,8 @@ With :math:`q = (1+\rho)/\alpha` and the Wishart resolvent :math:`M = M_\kappa(\
 .. math:: \tau(1 - \lambda/\xi) = 1 - \xi M_\kappa(q + \xi).
 
 At :math:`\lambda = 0` it is explicit: :math:`\xi = 0` for :math:`\tau \ge 1`, and otherwise
-:math:`\xi = (1-\tau) / (\tau M_{\kappa/\tau}(q))`.  At :math:`\lambda > 0` the same closed form holds with
-:math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`, and this is how it is solved: in
+:math:`\xi = (1-\tau) / (\tau M_{\kappa/\tau}(q))`.  At :math:`\lambda > 0` the same closed form
+holds with :math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`, and this is how it is solved: in
 :math:`\log \xi` that equation has a slope of at least one everywhere.
 
 In :math:`w = 1 + M/\kappa`, :math:`r = 1 + \nu w^2`, :math:`\eta = \lambda/\xi` (at
@@ -227,9 +227,7 @@ def context_noise(math_: Namespace, alpha: Any, rho: Any) -> Any:
     return math_.where(math_.isinf(alpha), lambda: math_.tiny, lambda: (1 + rho) / alpha)
 
 
-def ridgeless_point(
-    math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any
-) -> tuple[Any, Any]:
+def ridgeless_point(math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any) -> tuple[Any, Any]:
     """Effective ridge xi and eta = lim ridge/xi as the ridge tends to 0; below is tau < 1."""
     xi = math_.where(below, lambda: _ridgeless_xi(math_, tau, q, kappa), lambda: 0)
     eta = math_.where(below, lambda: 0, lambda: excess(math_, tau, 1))
@@ -301,13 +299,11 @@ def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> An
 def _fixed_point(
     math_: Namespace, log_xi: Any, exp: Any, tau: Any, q: Any, kappa: Any, ridge: Any
 ) -> Any:
-    """Residual of the fixed point in log xi, increasing: the ridgeless form at tau(1 - ridge/xi)."""
+    """Residual of the fixed point, increasing: the ridgeless form at tau (1 - ridge/xi)."""
     xi = exp(log_xi)
     spent = tau * ridge / xi
     remaining = math_.where(spent < tau, lambda: tau - spent, lambda: 0)
-    offset = math_.where(
-        math_.isinf(kappa), lambda: 1, lambda: ((kappa - tau) + spent) / kappa
-    )
+    offset = math_.where(math_.isinf(kappa), lambda: 1, lambda: ((kappa - tau) + spent) / kappa)
     M = resolvent(math_, q, math_.divide(kappa, remaining), offset)
     return xi * remaining * M - ((1 - tau) + spent)
 

@@ -1,7 +1,8 @@
 r"""The ridge that minimises the asymptotic ICL or IDG error.
 
 The effective ridge :math:`\xi` parametrises the ridge explicitly,
-:math:`\lambda = \eta\xi` with :math:`\eta = 1 - (1 - \xi M_\kappa(q + \xi))/\tau`, so the error along the path of ridges
+:math:`\lambda = \eta\xi` with
+ :math:`\eta = 1 - (1 - \xi M_\kappa(q + \xi))/\tau`, so the error along the path of ridges
 needs no root finding.  The path is scanned from the ridgeless point on, and the best bracket is
 minimised; the error may have several local minima in the ridge.
 """
@@ -101,9 +102,7 @@ def optimal_ridge(
         )
         ridge, value = np.zeros_like(tau), np.asarray(ridgeless).copy()
         chosen = tuple(v[inside] for v in arguments)
-        found = elementwise.find_minimum(
-            error, tuple(v[inside] for v in bracket), args=chosen
-        )
+        found = elementwise.find_minimum(error, tuple(v[inside] for v in bracket), args=chosen)
         xi, eta = point(found.x, *chosen[:4])
         better = found.f_x < value[inside]
         ridge[inside] = np.where(better, xi * eta, 0.0)

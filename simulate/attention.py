@@ -44,7 +44,7 @@ def predict(Z: Array, value: Array, key: Array, query: Array) -> Array:
 
 
 def weights_from_gamma(gamma: Array) -> tuple[Array, Array, Array]:
-    """Value, key and query matrices whose layer predicts with the reduced matrix gamma (d, d + 1)."""
+    """Value, key and query matrices of a layer with the reduced matrix gamma (d, d + 1)."""
     xp = array_namespace(gamma)
     d = gamma.shape[0]
     value = xp.zeros((d + 1, d + 1), dtype=gamma.dtype)

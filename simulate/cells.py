@@ -11,6 +11,13 @@ import numpy as np
 from iclimit.simulate import risk
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.attention import context_summary
+from iclimit.simulate.checks import (
+    check_choice,
+    check_integers,
+    check_nonnegative,
+    given_tasks,
+    is_isotropic_gaussian,
+)
 from iclimit.simulate.prompts import (
     INPUT_LAWS,
     TASK_LAWS,
@@ -167,13 +174,18 @@ def simulate_errors(
     >>> 1.0 < run.icl_mean < 1.4
     True
     """
-    _check(d, context, prompts, rho, ridge, repeats, task_law, sampler, test_prompts)
-    fixed = _check_tasks(tasks, d)
-    gaussian = _check_inputs(inputs, d)
+    check_integers(
+        d=d, context=context, prompts=prompts, repeats=repeats, test_prompts=test_prompts
+    )
+    check_nonnegative(rho=rho, ridge=ridge)
+    check_choice("task_law", task_law, TASK_LAWS)
+    check_choice("sampler", sampler, ("auto", *SAMPLERS))
+    fixed = given_tasks(tasks, d)
+    gaussian = is_isotropic_gaussian(inputs, d, INPUT_LAWS)
     if sampler == "auto":
         sampler = "summaries" if gaussian else "tokens"
     if sampler == "summaries" and not gaussian:
-        raise ValueError(f"sampler must be 'tokens' for inputs other than 'gaussian', got {sampler!r}")
+        raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
     place = get_backend(backend)
     runs = []
     for seed in seed_sequences(rng, repeats):
@@ -250,55 +262,3 @@ class _Sampler:
             self.backend, self.generator, tasks, self.context, self.rho, self.inputs
         )
         return prompts.x_query, context_summary(prompts), prompts.y_query
-
-
-def _check(
-    d: int,
-    context: int,
-    prompts: int,
-    rho: float,
-    ridge: float,
-    repeats: int,
-    task_law: str,
-    sampler: str,
-    test_prompts: int,
-) -> None:
-    integers = {
-        "d": d, "context": context, "prompts": prompts, "repeats": repeats,
-        "test_prompts": test_prompts,
-    }  # fmt: skip
-    for name, value in integers.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
-    for name, number in {"rho": rho, "ridge": ridge}.items():
-        if not (np.isscalar(number) and 0 <= number < math.inf):
-            raise ValueError(f"{name} must be a number >= 0 and finite, got {number!r}")
-    if task_law not in TASK_LAWS:
-        raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
-    if sampler not in ("auto", *SAMPLERS):
-        raise ValueError(f"sampler must be auto or one of {', '.join(SAMPLERS)}, got {sampler!r}")
-
-
-def _check_tasks(tasks: Any, d: int) -> np.ndarray | None:
-    """Return given task vectors as an array, None for a number of tasks."""
-    if np.ndim(tasks) == 0:
-        if tasks != math.inf and (isinstance(tasks, bool) or tasks != int(tasks) or tasks < 1):
-            raise ValueError(f"tasks must be an integer >= 1, inf or an array, got {tasks!r}")
-        return None
-    fixed = np.asarray(tasks, dtype=float)
-    if fixed.ndim != 2 or fixed.shape[1] != d or len(fixed) == 0:
-        raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {fixed.shape}")
-    return fixed
-
-
-def _check_inputs(inputs: Any, d: int) -> bool:
-    """Whether inputs are isotropic Gaussian."""
-    if isinstance(inputs, str):
-        if inputs not in INPUT_LAWS:
-            raise ValueError(
-                f"inputs must be one of {', '.join(INPUT_LAWS)} or a covariance, got {inputs!r}"
-            )
-        return inputs == "gaussian"
-    if np.shape(inputs) != (d, d):
-        raise ValueError(f"inputs must be a covariance of shape ({d}, {d}), got {np.shape(inputs)}")
-    return False

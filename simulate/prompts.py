@@ -51,9 +51,7 @@ def sample_tasks(backend: Backend, generator: Any, count: int, d: int, task_law:
     return tasks
 
 
-def sample_inputs(
-    backend: Backend, generator: Any, shape: tuple[int, ...], inputs: Any
-) -> Array:
+def sample_inputs(backend: Backend, generator: Any, shape: tuple[int, ...], inputs: Any) -> Array:
     r"""Draw inputs of covariance I/d, d being the last entry of shape.
 
     ``inputs`` names the law of the independent coordinates, or is a covariance matrix

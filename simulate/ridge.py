@@ -1,7 +1,8 @@
 r"""Ridge regression on rank-one features, without ever forming them.
 
 The features of linear attention are :math:`x_i h_i^\top` with :math:`p = d(d+1)` entries; the
-estimator minimises :math:`\sum_i (y_i - x_i^\top\Gamma h_i)^2 + \frac nd\lambda\lVert\Gamma\rVert_F^2`.
+estimator minimises
+:math:`\sum_i (y_i - x_i^\top\Gamma h_i)^2 + \frac nd\lambda\lVert\Gamma\rVert_F^2`.
 Two structures make it cheap (Khatri-Rao product):
 
 * the :math:`n \times n` Gram matrix is the Hadamard product of the Gram matrices of x and h;
@@ -25,7 +26,7 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array
 
 DENSE_GRAM = 2048
-"""Largest dual system solved directly: 32 MiB; above it iterating is faster unless alpha is large."""
+"""Largest dual system solved directly, 32 MiB; above, iterating is faster unless alpha is large."""
 
 BLOCK_ROWS = 1024
 """Prompts handled at a time by the normal operator: its temporaries then stay in cache."""
@@ -109,9 +110,7 @@ def solve_ridge(
         method = "primal-cg" if n >= size else "dual-dense" if n <= DENSE_GRAM else "dual-cg"
     solve = {"primal-cg": _primal_cg, "dual-cg": _dual_cg, "dual-dense": _dual_dense}.get(method)
     if solve is None:
-        raise ValueError(
-            f"method must be auto, primal-cg, dual-dense or dual-cg, got {method!r}"
-        )
+        raise ValueError(f"method must be auto, primal-cg, dual-dense or dual-cg, got {method!r}")
     limit = 20 * size if max_iterations is None else max_iterations
     solution = solve(x, h, y, n / d * ridge, tolerance, limit)
     if not solution.residual <= 10 * tolerance:
@@ -146,7 +145,9 @@ def _normal(x: Array, h: Array, gamma: Array) -> Array:
 def _in_both_precisions(*arrays: Array) -> dict[Any, list[Array]]:
     """Map the dtypes float32 and float64 to copies of the arrays."""
     xp = array_namespace(*arrays)
-    copies = ([xp.astype(v, kind, copy=False) for v in arrays] for kind in (xp.float32, xp.float64))
+    copies = (
+        [xp.astype(v, kind, copy=False) for v in arrays] for kind in (xp.float32, xp.float64)
+    )
     return {copy[0].dtype: copy for copy in copies}
 
 
@@ -154,7 +155,7 @@ def _primal_cg(
     x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
 ) -> RidgeSolution:
     xp = array_namespace(x)
-    n, d = x.shape
+    d = x.shape[1]
     g, basis = xp.linalg.eigh(h.T @ h + penalty * xp.eye(d + 1, dtype=h.dtype))
     whitener = (basis / xp.sqrt(g / d)) @ basis.T
     white = h @ whitener
@@ -182,7 +183,12 @@ def _dual_cg(
 
 
 def _dual_dense(
-    x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int  # noqa: ARG001
+    x: Array,
+    h: Array,
+    y: Array,
+    penalty: float,
+    tolerance: float,  # noqa: ARG001
+    limit: int,  # noqa: ARG001
 ) -> RidgeSolution:
     xp = array_namespace(x)
     gram = (x @ x.T) * (h @ h.T) + penalty * xp.eye(x.shape[0], dtype=x.dtype)

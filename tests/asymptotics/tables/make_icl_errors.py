@@ -10,6 +10,7 @@ Run as ``python tests/asymptotics/tables/make_icl_errors.py``; it takes a few mi
 import csv
 import itertools
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 from mpmath import mp, mpf, polyroots, sqrt
@@ -19,18 +20,18 @@ COLUMNS = ("tau", "alpha", "kappa", "rho", "ridge", "icl", "idg")
 DIGITS = 20
 
 
-def resolvent(x, kappa):
+def resolvent(x: mpf, kappa: mpf) -> mpf:
     b = x + 1 - 1 / kappa
     return 2 / (b + sqrt(b**2 + 4 * x / kappa))
 
 
-def derivative(x, kappa):
+def derivative(x: mpf, kappa: mpf) -> mpf:
     """Differentiate (x/kappa) M^2 + (x + 1 - 1/kappa) M - 1 = 0 implicitly."""
     M = resolvent(x, kappa)
     return -(M**2 / kappa + M) / (2 * x * M / kappa + x + 1 - 1 / kappa)
 
 
-def effective_ridge(t, q, k, lam):
+def effective_ridge(t: mpf, q: mpf, k: mpf, lam: mpf) -> mpf:
     """Positive root of the quartic with u = (1 - tau) xi + tau lambda > 0."""
     if lam == 0 and t >= 1:
         return mpf(0)
@@ -57,8 +58,8 @@ def effective_ridge(t, q, k, lam):
     return xi
 
 
-def errors(tau, alpha, kappa, rho, ridge):
-    tau, alpha, kappa, rho, ridge = map(mpf, (tau, alpha, kappa, rho, ridge))
+def errors(*point: float) -> tuple[mpf, mpf]:
+    tau, alpha, kappa, rho, ridge = map(mpf, point)
     q = (1 + rho) / alpha
     xi = effective_ridge(tau, q, kappa, ridge)
     nu = q + xi
@@ -70,7 +71,7 @@ def errors(tau, alpha, kappa, rho, ridge):
     return icl, tau * Q
 
 
-def points():
+def points() -> Iterator[tuple[float, ...]]:
     near = [1e-9, -1e-9]
     taus = [0.01, 0.5, 1 - 1e-9, 1 + 1e-9, 1.6, 1e6]
     kappas = [1e-3, 0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 2.0, 1e4]
@@ -88,7 +89,7 @@ def points():
         )
 
 
-def main():
+def main() -> None:
     with open(Path(__file__).with_name("icl_errors.csv"), "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)

@@ -1,0 +1,59 @@
+"""Argument checks of the public simulation functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+
+def check_integers(**values: Any) -> None:
+    """Raise a ValueError unless every value is an integer >= 1."""
+    for name, value in values.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+
+
+def check_nonnegative(**values: Any) -> None:
+    """Raise a ValueError unless every value is a finite number >= 0."""
+    for name, value in values.items():
+        if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise a ValueError unless value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def given_tasks(tasks: Any, d: int) -> np.ndarray | None:
+    """Return given task vectors as an array; None for a checked number of tasks."""
+    if np.ndim(tasks) == 0:
+        if tasks != math.inf:
+            check_integers(tasks=tasks)
+        return None
+    fixed = np.asarray(tasks, dtype=float)
+    if fixed.ndim != 2 or fixed.shape[1] != d or len(fixed) == 0:
+        raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {fixed.shape}")
+    if not np.all(np.isfinite(fixed)):
+        raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
+    return fixed
+
+
+def is_isotropic_gaussian(inputs: Any, d: int, laws: Sequence[str]) -> bool:
+    """Check the input law; tell whether it is the one with closed-form moments."""
+    if isinstance(inputs, str):
+        check_choice("inputs", inputs, laws)
+        return inputs == "gaussian"
+    covariance = np.asarray(inputs, dtype=float)
+    if covariance.shape != (d, d):
+        raise ValueError(
+            f"inputs must be a covariance of shape ({d}, {d}), got {covariance.shape}"
+        )
+    if not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] <= 0:
+        raise ValueError("inputs must be a symmetric positive definite covariance")
+    return False
