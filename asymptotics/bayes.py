@@ -2,10 +2,11 @@ r"""Bayes estimators: on all tasks (ridge regression) and on the pretraining tas
 
 Same setting and limit as `iclimit.asymptotics.icl`: contexts of length :math:`\alpha d` with
 label noise :math:`\rho`.  Let :math:`x = \rho/\alpha`, :math:`M = M_\alpha(x)` and
-:math:`w = 1 + M/\alpha`; the spectrum of the context's Gram matrix is Marchenko-Pastur of ratio :math:`1/\alpha`.
+:math:`w = 1 + M/\alpha`; the spectrum of the context's Gram matrix is Marchenko-Pastur of ratio
+:math:`1/\alpha`.
 
-*All tasks*, :math:`w \sim N(0, I_d)`: the Bayes estimator is ridge regression on the context at its
-optimal ridge and has error :math:`\rho + xM`.
+*All tasks*, :math:`w \sim N(0, I_d)`: the Bayes estimator is ridge regression on the context at
+its optimal ridge and has error :math:`\rho + xM`.
 
 *Pretraining tasks*: the posterior mean over :math:`k = e^{\theta d}` tasks, "discrete minimum mean
 squared error" (Raventos, Paul, Chen, Ganguli, NeurIPS 2023).  Its limit is derived by the

@@ -10,8 +10,8 @@ by 1 to 15 %.  Nearly all of that is predictable, from two sources.
 :math:`\Gamma = A^\top (G + \xi)^{-1}` at an effective ridge :math:`\xi`, plus a variance V.
 
 **Fluctuating feature norms.**  The features are products of vectors in d dimensions, so the
-leverage of a prompt, :math:`u \propto |x_q|^2\, h^\top (G + \xi)^{-1} h` of mean 1, has a variance
-of O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2).  Leave-one-out analysis of
+leverage of a prompt, :math:`u \propto |x_q|^2\, h^\top (G + \xi)^{-1} h` of mean 1, has a
+variance of O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2).  Leave-one-out analysis of
 ridge regression with features of random norm :math:`\sqrt u` gives, with
 :math:`f = E\,u/(t + u)` and :math:`\mathrm{df}_m = \operatorname{tr}[G(G+\xi)^{-1}]^m`,
 

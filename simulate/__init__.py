@@ -4,5 +4,6 @@ if __name__ != "iclimit.simulate":
     raise ImportError("import this package as iclimit.simulate")
 
 from iclimit.simulate.cells import SimulatedErrors, simulate_errors
+from iclimit.simulate.estimators import simulate_estimator
 
-__all__ = ["SimulatedErrors", "simulate_errors"]
+__all__ = ["SimulatedErrors", "simulate_errors", "simulate_estimator"]

@@ -26,7 +26,7 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array
 
 DENSE_GRAM = 2048
-"""Largest dual system solved directly, 32 MiB; above, iterating is faster unless alpha is large."""
+"""Largest dual system solved directly (32 MiB); above, iterating is faster at moderate alpha."""
 
 BLOCK_ROWS = 1024
 """Prompts handled at a time by the normal operator: its temporaries then stay in cache."""

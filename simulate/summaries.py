@@ -1,7 +1,8 @@
 r"""Context summaries drawn from their exact law, in O(d) per prompt.
 
 For Gaussian inputs the summary
-:math:`h = (\frac d\ell\sum_i y_i x_i, \frac1\ell\sum_i y_i^2)` needs no tokens.  With :math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
+:math:`h = (\frac d\ell\sum_i y_i x_i, \frac1\ell\sum_i y_i^2)` needs no tokens.  With
+:math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
 :math:`a_i = \langle z_i, w\rangle/|w|`, and across.  The labels depend on :math:`a` and the noise
 :math:`\epsilon = \sqrt\rho\, b` only, and given the labels the transverse part of
 :math:`\sum_i y_i z_i` is Gaussian with variance :math:`|y|^2`.  All that is needed of
