@@ -38,7 +38,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.icl import check_parameters
-from iclimit.asymptotics.numbers import Number, namespace, require
+from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, require
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 
@@ -132,8 +132,8 @@ def dmmse_errors(*, theta: Number, alpha: Number, rho: Number) -> DMMSEErrors:
     >>> round(float(errors.icl), 3), float(errors.idg)
     (1.846, 0.3)
     """
-    math_ = namespace(theta=theta)
-    theta = np.asarray(theta, dtype=float)
+    math_ = ArrayMath(np)
+    theta = convert(math_, "theta", theta)
     alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
     require(math_, "theta", theta, lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite")
     require(math_, "rho", rho, lambda v: v > 0, "> 0")

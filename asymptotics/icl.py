@@ -186,9 +186,9 @@ def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Numbe
         xi, eta = ridgeless_point(math_, below, tau, q, kappa)
         xi, eta = _with_ridge(math_, tau, q, kappa, ridge, xi, eta)
         icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
-        free = math_.all_of(math_.isinf(alpha), ridge == 0, rho > 0, tau < math_.inf)
+        free = math_.all_of(math_.isinf(alpha), ridge <= 0, rho > 0, tau < math_.inf)
         icl_diverges = math_.all_of(free, kappa <= 1, kappa <= tau)
-        idg_diverges = math_.all_of(free, kappa < 1, kappa == tau)
+        idg_diverges = math_.all_of(free, kappa < 1, kappa <= tau, kappa >= tau)
         return (
             math_.where(icl_diverges, lambda: math_.inf, lambda: icl),
             math_.where(idg_diverges, lambda: math_.inf, lambda: idg),

@@ -78,7 +78,9 @@ class ArrayMath:
 
     def host(self, value: Any) -> np.ndarray:
         """Copy to NumPy, for what only SciPy can do."""
-        return np.asarray(array_api_compat.to_device(value, "cpu"))
+        if array_api_compat.is_cupy_array(value) or array_api_compat.is_torch_array(value):
+            value = array_api_compat.to_device(value, "cpu")
+        return np.asarray(value)
 
     def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
         """Return the first element for which ``allowed`` is not true, or None."""
@@ -148,8 +150,13 @@ class SymPyMath:
 
         self._sympy = sympy
         self.inf = sympy.oo
-        self.convert = sympy.sympify
         self.sqrt, self.log = sympy.sqrt, sympy.log
+
+    def convert(self, value: Number) -> Any:
+        expression = self._sympy.sympify(value)
+        if not isinstance(expression, self._sympy.Expr):
+            raise TypeError
+        return expression
 
     def hypot(self, a: Any, b: Any) -> Any:
         return self._sympy.sqrt(a**2 + b**2)
@@ -181,12 +188,19 @@ class SymPyMath:
         return self.inf if b == 0 else a / b
 
     def violates(self, value: Any, allowed: Callable[[Any], Any]) -> Any:
-        return value if allowed(value) in (False, self._sympy.false) else None
+        try:
+            return value if allowed(value) in (False, self._sympy.false) else None
+        except TypeError:  # NaN and expressions known not to be real cannot be compared
+            return value
 
     def quiet(self) -> AbstractContextManager:
         return nullcontext()
 
     def finish(self, value: Any) -> Any:
+        if value is self._sympy.nan:
+            raise ArithmeticError(
+                "undetermined at these infinite SymPy arguments: take sympy.limit, or pass numbers"
+            )
         return value
 
 
@@ -206,7 +220,7 @@ def namespace(**arguments: Number) -> Namespace:
     Raises
     ------
     TypeError
-        If an argument is not a number, or arrays meet mpmath numbers or SymPy expressions.
+        If arrays meet mpmath numbers or SymPy expressions.
     """
     values = arguments.values()
     arrays = [v for v in values if array_api_compat.is_array_api_obj(v)]
@@ -219,16 +233,23 @@ def namespace(**arguments: Number) -> Namespace:
                 "mpmath numbers and SymPy expressions do not mix with arrays"
             )
         return SymPyMath() if symbolic else MpMath()
-    for name, value in arguments.items():
-        if isinstance(value, (str, bytes, bool, complex)) or value is None:
-            raise TypeError(f"{name} must be a real number or an array, got {value!r}")
     foreign = [a for a in arrays if not isinstance(a, (np.ndarray, np.generic))]
     return ArrayMath(array_api_compat.array_namespace(*foreign) if foreign else np)
 
 
+def _may_be_real(value: Number) -> bool:
+    """Tell apart what conversion would accept in silence: strings, truth values, complex."""
+    if array_api_compat.is_array_api_obj(value):
+        xp = array_api_compat.array_namespace(value)
+        return bool(xp.isdtype(value.dtype, ("integral", "real floating")))
+    return value is not None and not isinstance(value, (str, bytes, bool, complex))
+
+
 def convert(math_: Namespace, name: str, value: Number) -> Any:
-    """Convert one argument, naming it when it cannot be converted."""
+    """Convert one argument, naming it when it is not a real number or an array of them."""
     try:
+        if not _may_be_real(value):
+            raise TypeError
         return math_.convert(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be a real number or an array, got {value!r}") from error

@@ -17,10 +17,12 @@ gradients otherwise; as the ridge tends to 0 it gives the solution of least norm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
@@ -157,6 +159,10 @@ def _primal_cg(
     xp = array_namespace(x)
     d = x.shape[1]
     g, basis = xp.linalg.eigh(h.T @ h + penalty * xp.eye(d + 1, dtype=h.dtype))
+    # Directions that no summary has (one task without noise) stay out: least norm.  Rounding
+    # leaves at most 3e-16 of the largest eigenvalue there.
+    null = g <= (d + 1) * xp.finfo(g.dtype).eps * g[-1]
+    g = xp.where(null, xp.full_like(g, math.inf), g)
     whitener = (basis / xp.sqrt(g / d)) @ basis.T
     white = h @ whitener
     copies = _in_both_precisions(x, white, penalty * (whitener @ whitener))
@@ -192,9 +198,15 @@ def _dual_dense(
 ) -> RidgeSolution:
     xp = array_namespace(x)
     gram = (x @ x.T) * (h @ h.T) + penalty * xp.eye(x.shape[0], dtype=x.dtype)
-    weights = xp.linalg.solve(gram, y[:, None])[:, 0]
-    residual = xp.linalg.vector_norm(gram @ weights - y) / xp.linalg.vector_norm(y)
-    return RidgeSolution(_adjoint(x, h, weights), "dual-dense", 0, float(residual))
+    try:
+        weights = xp.linalg.solve(gram, y[:, None])[:, 0]
+    except np.linalg.LinAlgError:  # that of every backend
+        return RidgeSolution(0 * x.T @ h, "dual-dense", 0, math.inf)
+    residual = float(xp.linalg.vector_norm(gram @ weights - y))
+    scale = float(xp.linalg.vector_norm(y))
+    return RidgeSolution(
+        _adjoint(x, h, weights), "dual-dense", 0, residual / scale if scale > 0 else residual
+    )
 
 
 def refined_solve(
@@ -225,21 +237,26 @@ def refined_solve(
     norm = start = float(xp.sqrt(xp.sum(right**2)))
     solution, residual, iterations, precision = 0 * right, right, 0, xp.float32
     while norm > tolerance * start and iterations < limit:
-        goal = max(FLOAT32_GAIN, tolerance * start / norm)
+        goal, allowed = max(FLOAT32_GAIN, tolerance * start / norm), limit - iterations
         if precision == xp.float64:
             goal = 0.5 * tolerance * start / norm
+        else:
+            # An operator that float32 rounding has made indefinite would iterate for ever.
+            allowed = min(allowed, math.prod(right.shape))
         correction, used = conjugate_gradients(
-            operator, xp.astype(residual / norm, precision), goal, limit - iterations
+            operator, xp.astype(residual / norm, precision), goal, allowed
         )
-        solution = solution + norm * xp.astype(correction, xp.float64)
-        residual = right - operator(solution)
-        previous, norm = norm, float(xp.sqrt(xp.sum(residual**2)))
         iterations += used
-        if norm > 0.1 * previous:
+        trial = solution + norm * xp.astype(correction, xp.float64)
+        left = right - operator(trial)
+        previous, found = norm, float(xp.sqrt(xp.sum(left**2)))
+        if found < norm:  # a failed correction is dropped
+            solution, residual, norm = trial, left, found
+        if not found <= 0.1 * previous:
             if precision == xp.float64:
                 break
             precision = xp.float64
-    return solution, iterations, norm / start if start > 0 else 0.0
+    return solution, iterations, 0.0 if start == 0 else norm / start
 
 
 FLOAT32_GAIN = 1e-4

@@ -32,9 +32,10 @@ def sample_summaries(
     corner = 2 * generator.standard_gamma((context - 1) / 2, n)
     aa, ab, bb = diagonal**2, diagonal * below, below**2 + corner
     label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
-    along = (signal * aa + noise * ab) / norm
+    length = xp.where(norm > 0, norm, xp.ones_like(norm))  # a zero task has no direction
+    along = (signal * aa + noise * ab) / length
     across = generator.standard_normal((n, d))
-    across -= (xp.sum(across * tasks, axis=1) / norm**2)[:, None] * tasks
+    across -= (xp.sum(across * tasks, axis=1) / length**2)[:, None] * tasks
     across *= xp.sqrt(label_square)[:, None]
     across += along[:, None] * tasks
     return xp.concat(

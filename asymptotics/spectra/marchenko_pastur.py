@@ -14,12 +14,13 @@ function is elementary and the quadrature nodes are Chebyshev's.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import Number, convert, namespace, require
+from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, require
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 
 
@@ -76,7 +77,7 @@ class MarchenkoPastur:
 
     def density(self, x: Any) -> Any:
         """Density of the continuous part at x; zero outside the edges."""
-        x = np.asarray(x, dtype=float)
+        x = _points(x)
         lower, upper = self.edges
         inside = (x > lower) & (x < upper)
         with np.errstate(all="ignore"):
@@ -85,9 +86,13 @@ class MarchenkoPastur:
 
     def cdf(self, x: Any) -> Any:
         """Distribution function: mass of (-inf, x]."""
-        x = np.asarray(x, dtype=float)
-        cosine = np.clip((x - 1 - self.ratio) / (2 * np.sqrt(self.ratio)), -1, 1)
-        value = 1 - self._mass_above(np.arccos(cosine))
+        x = _points(x)
+        lower, upper = self.edges
+        # Half angles: an arccos would lose half the digits at the edges (1e-8 of mass at c = 1).
+        angle = 2 * np.arctan2(
+            np.sqrt(np.maximum(upper - x, 0.0)), np.sqrt(np.maximum(x - lower, 0.0))
+        )
+        value = 1 - self._mass_above(angle)
         return np.where(x >= 0, np.clip(value, 0.0, 1.0), 0.0)[()]
 
     def _mass_above(self, angle: Any) -> Any:
@@ -107,8 +112,9 @@ class MarchenkoPastur:
         ValueError
             If a probability lies outside [0, 1].
         """
-        p = np.asarray(probability, dtype=float)
-        require(namespace(p=p), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        math_ = ArrayMath(np)
+        p = convert(math_, "probability", probability)
+        require(math_, "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
         p, c = np.broadcast_arrays(p, np.asarray(self.ratio, dtype=float))
         flat = MarchenkoPastur(c.ravel())
         tail = np.minimum(1 - p.ravel(), flat._mass_above(np.pi))
@@ -117,7 +123,8 @@ class MarchenkoPastur:
             (np.zeros_like(tail), np.full_like(tail, np.pi)),
             args=(flat.ratio, tail),
         ).x
-        value = 1 + flat.ratio + 2 * np.sqrt(flat.ratio) * np.cos(angle)
+        # 1 + c + 2 sqrt(c) cos(angle) without cancellation at the lower edge.
+        value = flat.edges[0] + 4 * np.sqrt(flat.ratio) * np.cos(angle / 2) ** 2
         return np.where(p.ravel() > flat.atom, value, 0.0).reshape(p.shape)[()]
 
     def sample(self, size: int | tuple[int, ...], rng: Any) -> np.ndarray:
@@ -134,11 +141,10 @@ class MarchenkoPastur:
 
     def moment(self, order: int) -> Any:
         r"""Moment :math:`\int x^m d\mu = \sum_j N(m, j) c^{j-1}` with Narayana numbers N."""
-        if order != int(order) or order < 0:
-            raise ValueError(f"order must be an integer >= 0, got {order!r}")
+        _check_order(order, least=0)
         c = self.ratio
         total = narayana = self._math.convert(1)
-        for j in range(1, int(order)):
+        for j in range(1, order):
             narayana = narayana * ((order - j) * (order - j + 1)) / (j * (j + 1))
             total = total + narayana * c**j
         return self._math.finish(total + 0 * c)
@@ -184,7 +190,9 @@ class MarchenkoPastur:
                 f"z must lie outside the support [{lower}, {upper}] and its atom, got {z}; "
                 "inside, take a complex z with a small positive imaginary part"
             )
-        return self._stieltjes(np.asarray(z) + 0j, derivative).real
+        with np.errstate(all="ignore"):
+            value = self._stieltjes(np.asarray(z) + 0j, derivative).real
+        return np.where(np.isinf(z), 0.0, value)[()]
 
     def _stieltjes(self, z: np.ndarray, derivative: int) -> Any:
         c = np.asarray(self.ratio, dtype=float)
@@ -260,8 +268,7 @@ class MarchenkoPastur:
         >>> round(float(weights @ nodes**3), 12)
         2.75
         """
-        if order != int(order) or order < 1:
-            raise ValueError(f"order must be an integer >= 1, got {order!r}")
+        _check_order(order, least=1)
         c = np.asarray(self.ratio, dtype=float)[..., None]
         angle = np.pi * np.arange(1, order + 1) / (order + 1)
         # 1 + c + 2 sqrt(c) cos(t) without cancellation at the lower edge.
@@ -273,3 +280,15 @@ class MarchenkoPastur:
             np.concatenate([np.zeros_like(c), inner], axis=-1),
             np.concatenate([at_zero, inner_weights], axis=-1),
         )
+
+
+def _points(x: Any) -> np.ndarray:
+    """Points of the real line as a NumPy array."""
+    x = convert(ArrayMath(np), "x", x)
+    require(ArrayMath(np), "x", x, lambda v: (v <= 0) | (v > 0), "a number")
+    return x
+
+
+def _check_order(order: Any, least: int) -> None:
+    if not isinstance(order, Integral) or isinstance(order, bool) or order < least:
+        raise ValueError(f"order must be an integer >= {least}, got {order!r}")

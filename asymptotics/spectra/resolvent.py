@@ -105,7 +105,8 @@ def wishart_resolvent(q: Number, kappa: Number, *, derivative: int = 0) -> Any:
         w = 1 + M / kappa
         curvature = 1 + q * w**2
         if derivative == 1:
-            slope = -M / (1 / w**2 + q)
-            return math_.finish(math_.where(math_.isinf(M), lambda: -math_.inf, lambda: slope))
+            return math_.finish(
+                math_.where(math_.isinf(M), lambda: -math_.inf, lambda: -M / (1 / w**2 + q))
+            )
         second = 2 * M * (w / curvature) ** 3 * (2 * w - 1 + q * w**3)
         return math_.finish(math_.where(math_.isinf(M), lambda: math_.inf, lambda: second))

@@ -1,0 +1,226 @@
+"""Number systems and argument checks, for every public function of the room."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from iclimit.asymptotics import (
+    MarchenkoPastur,
+    bayes_error,
+    dmmse_errors,
+    finite_size_errors,
+    icl_error,
+    idg_error,
+    optimal_ridge,
+    task_gap,
+    wishart_resolvent,
+)
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath, namespace
+
+LAW = MarchenkoPastur(0.5)
+SETTING = {"tau": 1.6, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
+THEORY: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "icl_error": (icl_error, {**SETTING, "ridge": 0.1}),
+    "idg_error": (idg_error, {**SETTING, "ridge": 0.1}),
+    "task_gap": (task_gap, {**SETTING, "ridge": 0.1}),
+    "optimal_ridge": (optimal_ridge, SETTING),
+    "bayes_error": (bayes_error, {"alpha": 1.0, "rho": 0.1}),
+    "dmmse_errors": (dmmse_errors, {"theta": 0.05, "alpha": 1.0, "rho": 0.1}),
+    "wishart_resolvent": (wishart_resolvent, {"q": 1.0, "kappa": 0.5}),
+    "MarchenkoPastur": (MarchenkoPastur, {"ratio": 0.5}),
+    "shannon_transform": (LAW.shannon_transform, {"gamma": 1.0}),
+    "quantile": (LAW.quantile, {"probability": 0.5}),
+    "density": (LAW.density, {"x": 0.5}),
+    "cdf": (LAW.cdf, {"x": 0.5}),
+    "stieltjes": (LAW.stieltjes, {"z": -1.0}),
+}
+FINITE_SIZE = {"d": 6, "context": 6, "tasks": 3, "prompts": 60, "rho": 0.1, "ridge": 0.1, "rng": 0}
+INVALID: dict[str, list[float]] = {
+    "tau": [0.0, -1.0, -math.inf],
+    "alpha": [0.0, -1.0, -math.inf],
+    "kappa": [0.0, -1.0, -math.inf],
+    "rho": [-0.1, math.inf],
+    "ridge": [-1e-300, math.inf],
+    "theta": [-0.1, math.inf],
+    "q": [-1e-300, -math.inf],
+    "ratio": [0.0, -1.0, math.inf],
+    "gamma": [0.0, -1.0],
+    "probability": [-0.1, 1.1, math.inf],
+    "z": [0.5],
+    "x": [],
+}
+ARGUMENTS = [(name, argument) for name, (_, kwargs) in THEORY.items() for argument in kwargs]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, ArrayMath),
+        (1.0, ArrayMath),
+        ([1.0, 2.0], ArrayMath),
+        (np.float64(1.0), ArrayMath),
+        (np.array([1, 2]), ArrayMath),
+        (array_api_strict.asarray([1.0]), ArrayMath),
+        (mpmath.mpf(1), MpMath),
+        (sympy.Symbol("x"), SymPyMath),
+        (sympy.Rational(1, 2), SymPyMath),
+    ],
+)
+def test_namespace_follows_the_argument(value: Any, expected: type) -> None:
+    assert isinstance(namespace(a=value, b=1.0), expected)
+
+
+def test_sympy_precedes_mpmath() -> None:
+    assert isinstance(namespace(a=sympy.Integer(1), b=mpmath.mpf(1)), SymPyMath)
+
+
+@pytest.mark.parametrize("scalar", [mpmath.mpf(1), sympy.Integer(1)], ids=["mpmath", "sympy"])
+@pytest.mark.parametrize("array", [np.array([1.0, 2.0]), array_api_strict.asarray([1.0, 2.0])])
+def test_arrays_do_not_mix(array: Any, scalar: Any) -> None:
+    with pytest.raises(TypeError, match="tau, alpha.*do not mix with arrays"):
+        icl_error(tau=array, alpha=scalar, kappa=1.0, rho=0.1)
+
+
+@pytest.mark.parametrize("scalar", [mpmath.mpf(1), sympy.Integer(1)], ids=["mpmath", "sympy"])
+@pytest.mark.parametrize("wrong", [[1.0, 2.0], "1.5", None, True])
+def test_non_numbers_beside_mpmath_and_sympy_are_named(wrong: Any, scalar: Any) -> None:
+    with pytest.raises(TypeError, match="tau must be a real number"):
+        icl_error(tau=wrong, alpha=scalar, kappa=1.0, rho=0.1)
+
+
+def test_zero_dimensional_array_is_a_scalar() -> None:
+    value = icl_error(tau=np.float64(1.6), alpha=mpmath.mpf(1), kappa=0.5, rho=0.1)
+    assert isinstance(value, mpmath.mpf)
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+@pytest.mark.parametrize(
+    "wrong", ["1.0", b"1", None, True, np.True_, np.array([True]), np.array(["1"]), object()]
+)
+def test_type_error_names_the_argument(name: str, argument: str, wrong: Any) -> None:
+    function, kwargs = THEORY[name]
+    with pytest.raises(TypeError, match=f"{argument} must be a real number"):
+        function(**{**kwargs, argument: wrong})
+
+
+@pytest.mark.parametrize(("name", "argument"), [pair for pair in ARGUMENTS if pair[1] != "z"])
+@pytest.mark.parametrize("wrong", [1j, np.complex64(1), np.array([1.0 + 0j])])
+def test_complex_is_refused_not_truncated(name: str, argument: str, wrong: Any) -> None:
+    function, kwargs = THEORY[name]
+    with pytest.raises(TypeError, match=f"{argument} must be a real number"):
+        function(**{**kwargs, argument: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [(n, a, v) for n, a in ARGUMENTS for v in [*INVALID[a], math.nan]],
+)
+@pytest.mark.parametrize("as_array", [False, True], ids=["scalar", "array"])
+def test_value_error_names_argument_and_value(
+    name: str, argument: str, value: float, as_array: bool
+) -> None:
+    function, kwargs = THEORY[name]
+    valid = kwargs[argument]
+    with pytest.raises(ValueError, match=rf"^{argument} must .*got.*{value}"):
+        function(**{**kwargs, argument: [valid, value] if as_array else value})
+
+
+@pytest.mark.parametrize("number", [mpmath.mpf, sympy.sympify], ids=["mpmath", "sympy"])
+@pytest.mark.parametrize("value", [-1, math.nan])
+@pytest.mark.parametrize("argument", ["tau", "alpha", "kappa", "rho", "ridge"])
+def test_value_error_in_every_number_system(
+    argument: str, value: float, number: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(ValueError, match=f"{argument} must be .*got {value}"):
+        icl_error(**{**SETTING, argument: number(value)})
+
+
+def test_imaginary_symbol_is_refused() -> None:
+    with pytest.raises(ValueError, match="alpha must be > 0, got I"):
+        icl_error(tau=2, alpha=sympy.I, kappa=1, rho=0)
+
+
+@pytest.mark.parametrize("argument", ["d", "context", "tasks", "prompts", "draws"])
+@pytest.mark.parametrize("value", [0, -1, 2.0, math.nan, True, None, "3"])
+def test_finite_size_wants_positive_integers(argument: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{argument} must be an integer >= 1, got"):
+        finite_size_errors(**{**FINITE_SIZE, argument: value})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("rho", -0.1, "rho must be >= 0 and finite, got -0.1"),
+        ("rho", math.nan, "rho must be >= 0 and finite, got nan"),
+        ("ridge", math.inf, "ridge must be >= 0 and finite, got inf"),
+        ("task_law", "cube", "task_law must be one of sphere, gaussian, got 'cube'"),
+        ("tasks", np.ones((3, 5)), r"tasks must have shape \(k, 6\) .* got shape \(3, 5\)"),
+        ("tasks", np.ones(6), r"tasks must have shape \(k, 6\) .* got shape \(6,\)"),
+        ("tasks", np.ones((0, 6)), r"tasks must have shape \(k, 6\) .* got shape \(0, 6\)"),
+    ],
+)
+def test_finite_size_names_what_is_wrong(argument: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        finite_size_errors(**{**FINITE_SIZE, argument: value})
+
+
+@pytest.mark.parametrize("method", [LAW.moment, LAW.quadrature])
+@pytest.mark.parametrize("order", [-1, 1.5, math.nan, math.inf, None, "2", True])
+def test_orders_are_integers(method: Callable[[Any], Any], order: Any) -> None:
+    with pytest.raises(ValueError, match="order must be an integer >= "):
+        method(order)
+
+
+@pytest.mark.parametrize("derivative", [-1, 3, 0.5, None])
+def test_derivative_orders(derivative: Any) -> None:
+    with pytest.raises(ValueError, match="derivative must be 0, 1 or 2, got"):
+        wishart_resolvent(1.0, 1.0, derivative=derivative)
+    with pytest.raises(ValueError, match="derivative must be 0 or 1, got"):
+        LAW.stieltjes(-1.0, derivative=derivative)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: icl_error(**SETTING),
+        lambda: idg_error(**SETTING, ridge=0.1),
+        lambda: task_gap(**SETTING),
+        lambda: bayes_error(alpha=1, rho=0),
+        lambda: optimal_ridge(**SETTING).ridge,
+        lambda: optimal_ridge(**SETTING).error,
+        lambda: dmmse_errors(theta=0.1, alpha=1, rho=1).icl,
+        lambda: dmmse_errors(theta=0.1, alpha=1, rho=1).idg,
+        lambda: wishart_resolvent(1, 1),
+        lambda: LAW.edges[0],
+        lambda: LAW.atom,
+        lambda: LAW.density(1),
+        lambda: LAW.cdf(1),
+        lambda: LAW.quantile(0.5),
+        lambda: LAW.moment(3),
+        lambda: LAW.stieltjes(-1),
+        lambda: LAW.stieltjes(9.0),
+        lambda: LAW.companion_stieltjes(-1),
+        lambda: LAW.shannon_transform(1),
+    ],
+)
+def test_scalars_in_scalar_out(call: Callable[[], Any]) -> None:
+    assert isinstance(call(), float)
+
+
+def test_arrays_keep_their_library() -> None:
+    value = icl_error(**{**SETTING, "tau": array_api_strict.asarray([0.5, 2.0])})
+    assert value.__array_namespace__().__name__ == "array_api_strict"
+    assert value.dtype == array_api_strict.float64
+
+
+def test_single_precision_and_integer_arrays_become_float64() -> None:
+    for tau in (np.float32(2), np.array(2), 2):
+        value = icl_error(**{**SETTING, "tau": tau})
+        assert value.dtype == np.float64
+        assert value == icl_error(**{**SETTING, "tau": 2.0})

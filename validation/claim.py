@@ -1,0 +1,135 @@
+"""What a claim is: a statement of the theory, the runs that test it, and the judgement."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from iclimit.validation.statistics import z_score, z_threshold
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Preset = Literal["quick", "full"]
+PRESETS: tuple[Preset, ...] = ("quick", "full")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of simulation: a function and its arguments, but for the seed.
+
+    The function is defined at module level (workers import it), takes ``rng`` and returns something
+    that can be pickled.
+    """
+
+    function: Callable[..., Any]
+    parameters: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], **parameters: Any) -> Cell:
+        """Build a cell from keyword arguments."""
+        return cls(function, tuple(sorted(parameters.items())))
+
+    def seed(self, root: int) -> np.random.SeedSequence:
+        """Seed that depends on the root and on this cell only: any cell can be rerun alone."""
+        identity = json.dumps([self.function.__qualname__, self.parameters])
+        digest = hashlib.sha256(identity.encode()).digest()
+        return np.random.SeedSequence(root, spawn_key=np.frombuffer(digest, np.uint32).tolist())
+
+    def run(self, root: int, **extra: Any) -> Any:
+        """Run the cell."""
+        return self.function(**dict(self.parameters), **extra, rng=self.seed(root))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A number of the theory against an estimate.
+
+    Attributes
+    ----------
+    label : str
+        What is compared, with its parameters.
+    theory, estimate : float
+        The two numbers.
+    standard_error : float
+        Of the estimate (and of the theory where it is averaged over random draws); 0 for a
+        deterministic comparison.
+    allowance : float
+        Documented systematic deviation, absolute; z counts what lies beyond.
+    """
+
+    label: str
+    theory: float
+    estimate: float
+    standard_error: float
+    allowance: float = 0.0
+
+    @property
+    def z(self) -> float:
+        """Deviation beyond the allowance in standard errors."""
+        return z_score(self.estimate, self.theory, self.standard_error, self.allowance)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Outcome of a claim.
+
+    Attributes
+    ----------
+    comparisons : tuple of Comparison
+        All of them must hold.
+    draw : callable
+        Draws the claim's figure into a matplotlib Figure.
+    notes : tuple of str
+        What a reader should know: fit orders, goodness of fit, limits of the comparison.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    draw: Callable[[Figure], None]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def threshold(self) -> float:
+        """Largest |z| accepted, given the number of comparisons."""
+        return z_threshold(sum(c.standard_error > 0 for c in self.comparisons))
+
+    @property
+    def worst(self) -> Comparison:
+        """The comparison with the largest |z|."""
+        return max(self.comparisons, key=lambda c: abs(c.z))
+
+    @property
+    def holds(self) -> bool:
+        """Whether every comparison lies within the threshold (NaN never does)."""
+        return all(abs(c.z) <= self.threshold for c in self.comparisons)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the theory that simulation can contradict.
+
+    Attributes
+    ----------
+    name : str
+        Short name for the command line.
+    title, statement : str
+        One line, and a sentence or two saying exactly what is compared.
+    source : str
+        Paper and place of the statement.
+    cells : callable
+        The simulation needed at a preset.
+    judge : callable
+        Compares, given the preset and the results of the cells.
+    """
+
+    name: str
+    title: str
+    source: str
+    statement: str
+    cells: Callable[[Preset], Sequence[Cell]]
+    judge: Callable[[Preset, Mapping[Cell, Any]], Verdict]

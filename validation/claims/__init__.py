@@ -1,0 +1,51 @@
+"""The registry of claims, one subject per file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iclimit.validation.claim import Claim
+from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
+from iclimit.validation.claims.machinery import risk_claim, sampler_claim, solver_claim
+from iclimit.validation.claims.published import published_claim
+from iclimit.validation.claims.sweeps import (
+    context_length_claim,
+    double_descent_claim,
+    nonmonotonicity_claim,
+)
+from iclimit.validation.claims.task_diversity import dmmse_claim, task_diversity_claim
+
+CLAIMS: dict[str, Claim] = {
+    claim.name: claim
+    for claim in (
+        solver_claim,
+        sampler_claim,
+        risk_claim,
+        ridgeless_claim,
+        ridge_claim,
+        double_descent_claim,
+        context_length_claim,
+        nonmonotonicity_claim,
+        task_diversity_claim,
+        dmmse_claim,
+        published_claim,
+    )
+}
+"""All claims by name, the quick ones first."""
+
+FIGURES = ("double-descent", "context-length", "nonmonotonicity", "task-diversity")
+"""Claims whose figures are those of the paper on linear attention."""
+
+
+def select_claims(names: Sequence[str]) -> list[Claim]:
+    """Return the claims of these names, in the order given; all of them for no names.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown.
+    """
+    unknown = [name for name in names if name not in CLAIMS]
+    if unknown:
+        raise ValueError(f"claim must be one of {', '.join(CLAIMS)}, got {unknown[0]!r}")
+    return [CLAIMS[name] for name in dict.fromkeys(names)] if names else list(CLAIMS.values())

@@ -1,0 +1,157 @@
+"""Statistics of comparisons: extrapolation in size, z-scores, thresholds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+FALSE_ALARM = 1e-3
+"""Probability that a true claim fails because of chance, over all its comparisons."""
+
+
+def z_score(estimate: float, theory: float, standard_error: float, allowance: float = 0.0) -> float:
+    """Signed deviation beyond the allowance, in standard errors.
+
+    Without a standard error (a deterministic comparison) the result is 0 within the allowance
+    and infinite outside.
+    """
+    excess = max(abs(estimate - theory) - allowance, 0.0)
+    if excess == 0.0:
+        return 0.0
+    size = excess / standard_error if standard_error > 0 else math.inf
+    return math.copysign(size, estimate - theory)
+
+
+def z_threshold(count: int, false_alarm: float = FALSE_ALARM) -> float:
+    """Largest |z| to accept so that ``count`` true comparisons fail with this probability.
+
+    Sidak's bound, exact for independent comparisons and conservative for the positively
+    correlated ones that occur here.
+    """
+    single = -math.expm1(math.log1p(-false_alarm) / max(count, 1))
+    return float(stats.norm.isf(single / 2))
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """Polynomial fit in 1/d, evaluated at d = infinity.
+
+    Attributes
+    ----------
+    value : ndarray (m,)
+        Extrapolated quantities.
+    covariance : ndarray (m, m)
+        Their covariance, propagated from the data.
+    order : int
+        Degree of the polynomial.
+    chi_square, degrees : float, int
+        Goodness of fit.
+    coefficients : ndarray (order + 1, m)
+        Of the powers of 1/d.
+    """
+
+    value: np.ndarray
+    covariance: np.ndarray
+    order: int
+    chi_square: float
+    degrees: int
+    coefficients: np.ndarray
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a worse fit if the polynomial is right."""
+        return float(stats.chi2.sf(self.chi_square, self.degrees)) if self.degrees else 1.0
+
+    @property
+    def standard_error(self) -> np.ndarray:
+        """Standard errors of the extrapolated quantities."""
+        return np.sqrt(np.diag(self.covariance))
+
+    def curve(self, d: np.ndarray) -> np.ndarray:
+        """Fitted quantities at sizes d, shape (len(d), m)."""
+        return np.vander(1 / np.asarray(d, float), self.order + 1, increasing=True) @ (
+            self.coefficients
+        )
+
+
+def extrapolate(
+    sizes: Sequence[int],
+    means: np.ndarray,
+    covariances: np.ndarray,
+    *,
+    max_order: int = 2,
+    level: float = 0.05,
+) -> Extrapolation:
+    """Extrapolate correlated quantities to infinite size, the order chosen by goodness of fit.
+
+    Finite-size deviations are power series in 1/d with a large first coefficient.  The order is
+    the smallest, from 1, whose chi-square is not rejected at ``level``; if all are, the largest.
+
+    Parameters
+    ----------
+    sizes : sequence of int, length s
+        Sizes d, at least three and all different.
+    means : array (s, m)
+        Estimates of the m quantities at each size.
+    covariances : array (s, m, m)
+        Covariance of the estimates at each size (sizes are independent).
+    max_order : int
+        Largest order tried; at most s - 2, so that a degree of freedom remains.
+    level : float
+        Significance level of the goodness-of-fit test.
+
+    Returns
+    -------
+    Extrapolation
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than three different sizes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.validation import extrapolate
+    >>> d = np.array([16, 32, 64])
+    >>> fit = extrapolate(d, (2 + 3 / d)[:, None], np.full((3, 1, 1), 1e-4))
+    >>> fit.order, round(float(fit.value[0]), 6)
+    (1, 2.0)
+    """
+    if len(set(sizes)) < 3 or len(set(sizes)) != len(sizes):
+        raise ValueError(f"sizes must be at least three different ones, got {list(sizes)}")
+    fit = None
+    for order in range(1, min(max_order, len(sizes) - 2) + 1):
+        fit = _fit(np.asarray(sizes, float), np.asarray(means), np.asarray(covariances), order)
+        if fit.p_value >= level:
+            break
+    assert fit is not None
+    return fit
+
+
+def _fit(sizes: np.ndarray, means: np.ndarray, covariances: np.ndarray, order: int) -> Extrapolation:
+    """Generalised least squares with a block per size."""
+    count, m = means.shape
+    powers = np.vander(1 / sizes, order + 1, increasing=True)
+    rows, targets = [], []
+    for row, mean, covariance in zip(powers, means, covariances, strict=True):
+        whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+        rows.append(np.kron(row, whiten))
+        targets.append(whiten @ mean)
+    design, target = np.vstack(rows), np.concatenate(targets)
+    solution, *_ = np.linalg.lstsq(design, target, rcond=None)
+    covariance = np.linalg.inv(design.T @ design)[:m, :m]
+    residual = target - design @ solution
+    coefficients = solution.reshape(order + 1, m)
+    return Extrapolation(
+        value=coefficients[0],
+        covariance=covariance,
+        order=order,
+        chi_square=float(residual @ residual),
+        degrees=count * m - solution.size,
+        coefficients=coefficients,
+    )
