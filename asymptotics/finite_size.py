@@ -11,8 +11,8 @@ by 1 to 15 %.  Nearly all of that is predictable, from two sources.
 
 **Fluctuating feature norms.**  The features are products of vectors in d dimensions, so the
 leverage of a prompt, :math:`u \propto |x_q|^2\, h^\top (G + \xi)^{-1} h` of mean 1, has a
-variance of O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2).  Leave-one-out analysis of
-ridge regression with features of random norm :math:`\sqrt u` gives, with
+variance of O(1/d), where Gaussian features in d^2 dimensions would have O(1/d^2).  Leave-one-out
+analysis of ridge regression with features of random norm :math:`\sqrt u` gives, with
 :math:`f = E\,u/(t + u)` and :math:`\mathrm{df}_m = \operatorname{tr}[G(G+\xi)^{-1}]^m`,
 
 .. math::
@@ -45,7 +45,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
-from scipy.optimize import elementwise
+from scipy.optimize import brentq
 
 from iclimit.asymptotics.icl import check_parameters, ridge_bracket
 from iclimit.asymptotics.numbers import ArrayMath
@@ -237,15 +237,13 @@ def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
         lower, upper = np.log(ends * (1 - tau) / tau)
     else:
         lower, upper = np.log(ridge_bracket(ArrayMath(np), tau, ends, ridge))
-    found = elementwise.find_root(
-        lambda u: (
-            tau * (1 - ridge * np.exp(-u)) - np.mean(g / (g + np.exp(u[..., None])), axis=-1)
-        ),
-        (np.asarray(lower) - 1e-9, np.asarray(upper) + 1e-9),
-    )
-    if not found.success:
-        raise ArithmeticError(f"the effective ridge was not found at ridge={ridge}")
-    return float(np.exp(found.x))
+
+    def residual(log_xi: float) -> float:
+        xi = math.exp(log_xi)
+        return tau * (1 - ridge / xi) - float(np.mean(g / (g + xi)))
+
+    # Widened because equal ends (a single eigenvalue) would hide the change of sign.
+    return math.exp(brentq(residual, lower - 1e-9, upper + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -266,9 +264,9 @@ class _Leverage:
             np.outer(query_weight, summary_weight).ravel(),
         )
 
-    def average(self, values: np.ndarray) -> np.ndarray:
-        """Expectation over the last axis."""
-        return np.sum(self.probability * values, axis=-1)
+    def average(self, values: np.ndarray) -> float:
+        """Expectation of a function given by its values at the nodes."""
+        return float(self.probability @ values)
 
 
 def _gamma_rule(variance: float, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
@@ -285,19 +283,20 @@ def _norm_corrected(
     if ridge == 0 and samples < len(g):
         return 0.0, xi
 
-    def fraction(t: np.ndarray) -> np.ndarray:
-        return leverage.average(leverage.value / (t[..., None] + leverage.value))
+    def fraction(t: float) -> float:
+        return leverage.average(leverage.value / (t + leverage.value))
 
-    def residual(log_t: np.ndarray) -> np.ndarray:
-        f = fraction(np.exp(log_t))
-        at = ridge / (np.exp(log_t) * f)
-        return f - np.sum(g / (g + at[..., None]), axis=-1) / samples
+    def residual(log_t: float) -> float:
+        t = math.exp(log_t)
+        f = fraction(t)
+        return f - float(np.sum(g / (g + ridge / (t * f)))) / samples
 
     eta = ridge / xi if ridge > 0 else 1 - len(g) / samples
-    start = np.log(eta / (1 - eta))
-    bracket = elementwise.bracket_root(residual, start - 0.1, start + 0.1)
-    found = elementwise.find_root(residual, bracket.bracket)
-    if not found.success:
-        raise ArithmeticError(f"the leverage fixed point was not solved at ridge={ridge}")
-    t = np.exp(found.x)
-    return float(t), float(ridge / (t * fraction(t)))
+    lower = upper = math.log(eta / (1 - eta))
+    step = 0.1
+    while residual(lower) < 0:
+        lower, step = lower - step, 2 * step
+    while residual(upper) > 0:
+        upper, step = upper + step, 2 * step
+    t = math.exp(brentq(residual, lower, upper)) if lower < upper else math.exp(lower)
+    return t, ridge / (t * fraction(t))

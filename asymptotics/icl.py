@@ -340,14 +340,25 @@ def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
     math_ = MpMath()
     if mpmath.isinf(tau):
         return ridge
-    lower = mpmath.log(ridge_bracket(math_, tau, q, ridge))
-    upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge))
+    margin = mpmath.mp.eps / 4
     with mpmath.workprec(2 * mpmath.mp.prec):
+        # Widened as for float64: rounding must not hide the change of sign.
+        lower = mpmath.log(ridge_bracket(math_, tau, q, ridge)) - margin
+        upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge)) + margin
+
+        def residual(log_xi: Any) -> Any:
+            return _fixed_point(math_, log_xi, mpmath.exp, tau, q, kappa, ridge)
+
         log_xi = mpmath.findroot(
-            lambda u: _fixed_point(math_, u, mpmath.exp, tau, q, kappa, ridge),
+            residual,
             (lower, upper),
-            solver="anderson",
+            solver="illinois",
             tol=mpmath.mp.eps,
-            maxsteps=400,
+            maxsteps=1000,
+            verify=False,  # by the change of sign below: the residual can be very steep
         )
+        if not residual(log_xi - margin) < 0 < residual(log_xi + margin):
+            raise ArithmeticError(
+                f"the fixed point was not solved at tau={tau}, q={q}, kappa={kappa}, ridge={ridge}"
+            )
     return mpmath.exp(log_xi)

@@ -27,8 +27,9 @@ from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.spectra import wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess
 
-_SCAN = np.linspace(np.log(1e-14), np.log(1e6), 121)
-"""Scanned values of log(xi - xi_ridgeless), in units of 1 + q."""
+_SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
+"""Scanned values of log(xi - xi_ridgeless), in units of 1 + q; the optimum can be as large as
+(1 + rho)(1 + q)/tau."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,17 @@ def optimal_ridge(
         ridgeless = {"icl": icl_error, "idg": idg_error}[objective](
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
-        ridge, value = np.zeros_like(tau), np.asarray(ridgeless).copy()
+        value = np.asarray(ridgeless).copy()
+        # At the upper end of the scan only rounding decides; the scanned error is as good as any.
+        last = np.argmin(scanned, axis=0) == len(_SCAN) - 1
+        last &= scanned[-1] < value
+        xi, eta = point(_SCAN[-1], *arguments[:4])
+        ridge = np.where(last, xi * eta, 0.0)
+        value[last] = scanned[-1][last]
         chosen = tuple(v[inside] for v in arguments)
         found = elementwise.find_minimum(error, tuple(v[inside] for v in bracket), args=chosen)
         xi, eta = point(found.x, *chosen[:4])
         better = found.f_x < value[inside]
-        ridge[inside] = np.where(better, xi * eta, 0.0)
+        ridge[inside] = np.where(better, xi * eta, ridge[inside])
         value[inside] = np.where(better, found.f_x, value[inside])
     return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])

@@ -145,7 +145,7 @@ def simulate_errors(
     sampler : {"auto", "summaries", "tokens"}
         Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
         former for "gaussian" inputs, the only ones it can do.
-    test_prompts : int >= 2
+    test_prompts : int >= 1
         Test prompts per error for inputs other than "gaussian", whose error is found by
         Monte Carlo; for "gaussian" it is exact.
 
@@ -248,7 +248,7 @@ class _Sampler:
         if fresh or self.task_set is None:
             return sample_tasks(self.backend, self.generator, count, self.d, self.task_law)
         chosen = self.generator.integers(0, self.task_set.shape[0], size=count)
-        return self.task_set[chosen]
+        return self.backend.xp.take(self.task_set, chosen, axis=0)
 
     def _from_law(self, tasks: Array) -> tuple[Array, Array, Array]:
         xp = self.backend.xp

@@ -122,7 +122,7 @@ def simulate_estimator(
         runs.append(
             [
                 _mean_error(place, generator, estimator, truth, task_set, context, rho)
-                for truth in (fresh, task_set[chosen])
+                for truth in (fresh, place.xp.take(task_set, chosen, axis=0))
             ]
         )
     icl, idg = np.array(runs).T
@@ -156,7 +156,7 @@ def _mean_error(
     block = max(1, BLOCK_NUMBERS // (context * max(d, task_set.shape[0])))
     total = 0.0
     for start in range(0, truth.shape[0], block):
-        target = truth[start : start + block, :]
+        target = truth[start : min(start + block, truth.shape[0]), :]
         prompts = sample_prompts(place, generator, target, context, rho)
         if estimator == "dmmse":
             estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)

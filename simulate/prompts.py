@@ -66,7 +66,7 @@ def sample_inputs(backend: Backend, generator: Any, shape: tuple[int, ...], inpu
     elif inputs == "uniform":
         unit = (generator.random(shape) - 0.5) * math.sqrt(12)
     else:
-        unit = 2.0 * generator.integers(0, 2, size=shape) - 1.0
+        unit = 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
     return unit / math.sqrt(d)
 
 
@@ -84,7 +84,7 @@ def sample_prompts(
     x = sample_inputs(backend, generator, (n, context + 1, d), inputs)
     noise = math.sqrt(rho) * generator.standard_normal((n, context + 1))
     y = (x @ tasks[:, :, None])[:, :, 0] + noise
-    return Prompts(x=x[:, :-1], y=y[:, :-1], x_query=xp.asarray(x[:, -1]), y_query=y[:, -1])
+    return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=xp.asarray(x[:, -1, :]), y_query=y[:, -1])
 
 
 def token_matrix(prompts: Prompts) -> Array:

@@ -137,9 +137,9 @@ def _adjoint(x: Array, h: Array, weights: Array) -> Array:
 
 def _normal(x: Array, h: Array, gamma: Array) -> Array:
     """Adjoint of the predictions of gamma, in one pass over the prompts."""
-    total = 0 * gamma
-    for start in range(0, x.shape[0], BLOCK_ROWS):
-        rows = slice(start, start + BLOCK_ROWS)
+    total, n = 0 * gamma, x.shape[0]
+    for start in range(0, n, BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, n))
         total += _adjoint(x[rows, :], h[rows, :], _apply(x[rows, :], h[rows, :], gamma))
     return total
 
@@ -242,7 +242,7 @@ def refined_solve(
             goal = 0.5 * tolerance * start / norm
         else:
             # An operator that float32 rounding has made indefinite would iterate for ever.
-            allowed = min(allowed, math.prod(right.shape))
+            allowed = min(allowed, 4 * math.prod(right.shape))
         correction, used = conjugate_gradients(
             operator, xp.astype(residual / norm, precision), goal, allowed
         )

@@ -23,8 +23,8 @@ PRESETS: tuple[Preset, ...] = ("quick", "full")
 class Cell:
     """One piece of simulation: a function and its arguments, but for the seed.
 
-    The function is defined at module level (workers import it), takes ``rng`` and returns something
-    that can be pickled.
+    The function is defined at module level (workers import it), takes ``rng`` and returns
+    something that can be pickled.
     """
 
     function: Callable[..., Any]

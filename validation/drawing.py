@@ -24,7 +24,7 @@ LABELS = {
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours, distinguishable with any colour vision."""
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.labelsize": 11,
     "axes.titlesize": 10,
@@ -62,7 +62,9 @@ def new_figure(width: float = 6.4, height: float = 4.0) -> Any:
     return figure
 
 
-def draw_points(ax: Any, x: Any, mean: Any, standard_error: Any, colour: str, **options: Any) -> Any:
+def draw_points(
+    ax: Any, x: Any, mean: Any, standard_error: Any, colour: str, **options: Any
+) -> Any:
     """Simulated points with bars of one standard error."""
     return ax.errorbar(
         x,

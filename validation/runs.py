@@ -107,7 +107,9 @@ def validate(
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:
         judge_finished()
-        for cell, outcome, seconds in _run(cells, seed, jobs if backend == "numpy" else 1, backend):
+        for cell, outcome, seconds in _run(
+            cells, seed, jobs if backend == "numpy" else 1, backend
+        ):
             done[cell], spent[cell] = outcome, seconds
             bar.update()
             judge_finished()
@@ -151,7 +153,9 @@ def _judge(
     failed = [(cell, done[cell]) for cell in cells if isinstance(done[cell], Exception)]
     if failed:
         cell, error = failed[0]
-        message = f"{type(error).__name__} in {cell.function.__name__}{dict(cell.parameters)}: {error}"
+        message = (
+            f"{type(error).__name__} in {cell.function.__name__}{dict(cell.parameters)}: {error}"
+        )
         return ClaimResult(claim, None, message, seconds)
     start = time.perf_counter()
     verdict = claim.judge(preset, done)

@@ -13,7 +13,9 @@ FALSE_ALARM = 1e-3
 """Probability that a true claim fails because of chance, over all its comparisons."""
 
 
-def z_score(estimate: float, theory: float, standard_error: float, allowance: float = 0.0) -> float:
+def z_score(
+    estimate: float, theory: float, standard_error: float, allowance: float = 0.0
+) -> float:
     """Signed deviation beyond the allowance, in standard errors.
 
     Without a standard error (a deterministic comparison) the result is 0 within the allowance
@@ -83,24 +85,26 @@ def extrapolate(
     means: np.ndarray,
     covariances: np.ndarray,
     *,
-    max_order: int = 2,
+    orders: Sequence[int] = (2, 3),
     level: float = 0.05,
 ) -> Extrapolation:
     """Extrapolate correlated quantities to infinite size, the order chosen by goodness of fit.
 
-    Finite-size deviations are power series in 1/d with a large first coefficient.  The order is
-    the smallest, from 1, whose chi-square is not rejected at ``level``; if all are, the largest.
+    Finite-size deviations are power series in 1/d with large coefficients.  The order is the first
+    whose chi-square is not rejected at ``level``; if all are, the last.  The default starts at 2:
+    a straight line often passes the test at the precision of a few hundred runs while it is off by
+    up to three standard errors at infinite size (seen on noise-free predictions, d = 16 to 48).
 
     Parameters
     ----------
     sizes : sequence of int, length s
-        Sizes d, at least three and all different.
+        Sizes d, all different, more than the first order plus one.
     means : array (s, m)
         Estimates of the m quantities at each size.
     covariances : array (s, m, m)
         Covariance of the estimates at each size (sizes are independent).
-    max_order : int
-        Largest order tried; at most s - 2, so that a degree of freedom remains.
+    orders : sequence of int
+        Orders to try, ascending; those that leave no degree of freedom are not.
     level : float
         Significance level of the goodness-of-fit test.
 
@@ -111,29 +115,35 @@ def extrapolate(
     Raises
     ------
     ValueError
-        If there are fewer than three different sizes.
+        If sizes repeat, or are too few for the first order.
 
     Examples
     --------
     >>> import numpy as np
     >>> from iclimit.validation import extrapolate
     >>> d = np.array([16, 32, 64])
-    >>> fit = extrapolate(d, (2 + 3 / d)[:, None], np.full((3, 1, 1), 1e-4))
+    >>> fit = extrapolate(d, (2 + 3 / d)[:, None], np.full((3, 1, 1), 1e-4), orders=[1])
     >>> fit.order, round(float(fit.value[0]), 6)
     (1, 2.0)
     """
-    if len(set(sizes)) < 3 or len(set(sizes)) != len(sizes):
-        raise ValueError(f"sizes must be at least three different ones, got {list(sizes)}")
-    fit = None
-    for order in range(1, min(max_order, len(sizes) - 2) + 1):
-        fit = _fit(np.asarray(sizes, float), np.asarray(means), np.asarray(covariances), order)
+    if len(set(sizes)) != len(sizes) or len(sizes) < orders[0] + 2:
+        raise ValueError(
+            f"sizes must be at least {orders[0] + 2} different ones, got {list(sizes)}"
+        )
+    fits = (
+        _fit(np.asarray(sizes, float), np.asarray(means), np.asarray(covariances), order)
+        for order in orders
+        if order + 2 <= len(sizes)
+    )
+    for fit in fits:
         if fit.p_value >= level:
             break
-    assert fit is not None
     return fit
 
 
-def _fit(sizes: np.ndarray, means: np.ndarray, covariances: np.ndarray, order: int) -> Extrapolation:
+def _fit(
+    sizes: np.ndarray, means: np.ndarray, covariances: np.ndarray, order: int
+) -> Extrapolation:
     """Generalised least squares with a block per size."""
     count, m = means.shape
     powers = np.vander(1 / sizes, order + 1, increasing=True)

@@ -17,9 +17,9 @@ from scipy.stats import binomtest, kstest
 from iclimit.asymptotics import MarchenkoPastur, wishart_resolvent
 
 RATIOS = [0.1, 0.5, 1.0, 2.0, 10.0]
-# Integrands are analytic in the angle; quad is asked for 1e-12. Measured worst 3e-13.
+# Integrands are analytic in the angle; quad is asked for 1e-12. Measured worst 1e-11.
 INTEGRATION = 1e-10
-# Sums of positive terms in float64. Measured worst 2e-14.
+# Sums of positive terms in float64. Measured worst 1.6e-15.
 ROUNDING = 1e-12
 
 
@@ -72,8 +72,8 @@ def test_derivative_by_finite_differences(c: float) -> None:
     law, h = MarchenkoPastur(c), 1e-4
     for z in [*outside(c)[:1], *outside(c)[-1:], 0.5 + 0.3j]:
         central = (law.stieltjes(z + h) - law.stieltjes(z - h)) / (2 * h)
-        # Truncation h^2 m'''/6; measured worst 4e-7.
-        assert law.stieltjes(z, derivative=1) == pytest.approx(central, rel=1e-5)
+        # Truncation h^2 m'''/6; measured worst 4e-8.
+        assert law.stieltjes(z, derivative=1) == pytest.approx(central, rel=1e-6)
 
 
 @pytest.mark.parametrize("c", RATIOS)
@@ -89,7 +89,7 @@ def test_companion_is_the_law_of_the_other_gram_matrix(c: float, derivative: int
         shared = integrate(lambda x, z=z: f(x, z), c) - max(0.0, 1 - 1 / c) * f(0.0, z)  # type: ignore[misc]
         expected = c * shared + max(0.0, 1 - c) * f(0.0, z)
         value = MarchenkoPastur(c).companion_stieltjes(z, derivative=derivative)
-        # The two terms of the identity cancel near 0 by a factor up to 1/|c z|^2.
+        # For c > 1 the pole at 0 cancels between two terms; measured worst 3e-9 (c = 10, z = .01i).
         assert value == pytest.approx(expected, rel=1e-8, abs=1e-8), z
 
 
@@ -98,8 +98,8 @@ def test_density_is_the_jump_of_the_transform(c: float) -> None:
     law, height = MarchenkoPastur(c), 1e-9
     x = np.linspace(*law.edges, 12)[1:-1]
     jump = law.stieltjes(x + 1j * height).imag / np.pi
-    # Height times the slope of the transform; measured worst 1e-8.
-    assert law.density(x) == pytest.approx(jump, rel=1e-6)
+    # Height times the slope of the transform; measured worst 4e-9.
+    assert law.density(x) == pytest.approx(jump, rel=1e-7)
 
 
 @pytest.mark.parametrize("c", RATIOS)
@@ -142,8 +142,8 @@ def test_cdf_is_the_integral_of_the_density(c: float) -> None:
     law = MarchenkoPastur(c)
     for x in np.linspace(*law.edges, 7)[1:-1]:
         mass = integrate(lambda t, x=x: float(t <= x), c)  # type: ignore[misc]
-        # The integrand jumps, so quad stops early; measured worst 2e-6.
-        assert law.cdf(x) == pytest.approx(mass, abs=1e-4)
+        # The integrand jumps: quad bisects at it. Measured worst 2e-11.
+        assert law.cdf(x) == pytest.approx(mass, abs=1e-8)
         slope = (law.cdf(x + 1e-5) - law.cdf(x - 1e-5)) / 2e-5
         assert law.density(x) == pytest.approx(slope, rel=1e-6)
 
@@ -244,8 +244,8 @@ def test_sample_is_reproducible_and_shaped() -> None:
     assert not np.array_equal(first, law.sample((3, 2), rng=1))
 
 
-# Eigenvalues are rigid: distribution functions agree to O(1/d). Measured worst 1.3/d.
-RIGIDITY = 4.0
+# Eigenvalues are rigid: distribution functions agree to O(1/d). Measured worst 2.3/d and 3.6/d.
+RIGIDITY = 6.0
 
 
 @pytest.mark.parametrize("c", [0.5, 1.0, 2.0])

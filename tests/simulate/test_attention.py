@@ -67,9 +67,7 @@ def test_full_pass_equals_reduced_form(d: int, context: int) -> None:
     full = predict(token_matrix(prompts), *weights_from_gamma(gamma))
     summary = context_summary(prompts)
     inner = np.sum(gamma * features(prompts.x_query, summary), axis=(1, 2))
-    bilinear = np.array(
-        [x @ gamma @ h for x, h in zip(prompts.x_query, summary, strict=True)]
-    )
+    bilinear = np.array([x @ gamma @ h for x, h in zip(prompts.x_query, summary, strict=True)])
     scale = np.max(np.abs(full))
     np.testing.assert_allclose(inner, full, rtol=0, atol=ROUNDING * scale)
     np.testing.assert_allclose(bilinear, full, rtol=0, atol=ROUNDING * scale)

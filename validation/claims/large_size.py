@@ -39,9 +39,10 @@ REPEATS: dict[Preset, dict[int, int]] = {
 
 def _cells(points: Sequence[Point], preset: Preset) -> list[Cell]:
     return [
-        point.cell(d, repeats)
+        cell
         for point in points
         for d, repeats in sorted(REPEATS[preset].items(), reverse=True)
+        for cell in (point.cell(d, repeats), point.prediction(d))
     ]
 
 
@@ -56,7 +57,6 @@ def _judge(points: Sequence[Point], preset: Preset, results: Mapping[Cell, Any])
             list(repeats),
             np.array([means(run) for run in runs]),
             np.array([covariance(run) for run in runs]),
-            max_order=2 if preset == "quick" else 3,
         )
         fits[point] = fit
         # The gap is a third, correlated number: its error bar uses the covariance of the two.
@@ -96,7 +96,6 @@ def _draw_point(
 ) -> None:
     smallest = min(repeats)
     d = np.geomspace(smallest, 1e4, 200)
-    predicted_sizes = sorted({*repeats, 96, 160, 320})
     for index, (name, colour) in enumerate(zip(("icl", "idg"), COLOURS, strict=False)):
         runs = [results[point.cell(size, count)] for size, count in repeats.items()]
         draw_points(
@@ -109,8 +108,8 @@ def _draw_point(
         )
         ax.plot(1 / d, fit.curve(d)[:, index], color=colour, linewidth=0.9, linestyle=":")
         ax.plot(
-            [1 / size for size in predicted_sizes],
-            [getattr(point.prediction(size), name) for size in predicted_sizes],
+            [1 / size for size in repeats],
+            [getattr(results[point.prediction(size)], name) for size in repeats],
             color=colour,
             linewidth=1.2,
             label="finite-size prediction" if index == 0 else None,
@@ -126,9 +125,7 @@ def _draw_point(
             zorder=5,
             label="asymptotic" if index == 0 else None,
         )
-        draw_points(
-            ax, [0], [fit.value[index]], [fit.standard_error[index]], colour, fmt="none"
-        )
+        draw_points(ax, [0], [fit.value[index]], [fit.standard_error[index]], colour, fmt="none")
     ax.set_xlim(left=0)
     ax.set_xlabel("$1/d$")
     ax.set_title(str(point).replace(" ridge", "\nridge"), fontsize=7.5)

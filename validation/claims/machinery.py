@@ -161,7 +161,9 @@ def _judge_solver(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                 for (n, r), difference in zip(SOLVER_CASES, differences, strict=True)
                 if r == ridge
             ]
-            ax.semilogy(*zip(*pairs, strict=True), "o-", color=colour, label=rf"$\lambda$ = {ridge:g}")
+            ax.semilogy(
+                *zip(*pairs, strict=True), "o-", color=colour, label=rf"$\lambda$ = {ridge:g}"
+            )
         ax.axhline(SOLVER_TOLERANCE, color="0.4", linestyle="--", label="tolerance")
         ax.axvline(156, color="0.8", zorder=0)
         ax.set_xlabel("prompts n (threshold d(d+1) = 156)")
@@ -251,4 +253,3 @@ risk_claim = Claim(
     cells=_risk_cells,
     judge=_judge_risk,
 )
-

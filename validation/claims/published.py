@@ -71,6 +71,7 @@ def gap_points() -> list[tuple[int, Point, float, int]]:
 
 def _cells(preset: Preset) -> list[Cell]:
     cells = [point.cell(d, REPEATS[preset]) for d, point, _, _ in gap_points()]
+    cells += [p.point.prediction(p.d) for p in error_points()]
     if preset == "full":
         cells += [p.point.cell(p.d, LARGE_REPEATS) for p in error_points()]
     return cells
@@ -80,7 +81,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     comparisons = []
     for published in error_points():
         d, point = published.d, published.point
-        predicted = point.prediction(d)
+        predicted = results[point.prediction(d)]
         for name in ("icl", "idg"):
             theory = getattr(predicted, name)
             comparisons.append(
@@ -99,9 +100,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                         f"published {name.upper()} against ours d={d} {point}",
                         getattr(run, f"{name}_mean"),
                         published.means[name],
-                        math.hypot(
-                            getattr(run, f"{name}_se"), published.standard_errors[name]
-                        ),
+                        math.hypot(getattr(run, f"{name}_se"), published.standard_errors[name]),
                     )
                 )
     for d, point, gap, runs in gap_points():
@@ -118,7 +117,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         left, right = figure.subplots(1, 2)
         for offset, (name, colour) in enumerate(zip(("icl", "idg"), COLOURS, strict=False)):
             for row, published in enumerate(error_points()):
-                theory = getattr(published.point.prediction(published.d), name)
+                theory = getattr(results[published.point.prediction(published.d)], name)
                 asymptotic = published.point.theory[offset]
                 draw_points(
                     left,

@@ -39,8 +39,12 @@ class Curve:
 
 def sweep_cells(curves: Sequence[Curve], preset: Preset) -> list[Cell]:
     """Cells of all points of the curves."""
+    d = SIZE[preset]
     return [
-        point.cell(SIZE[preset], REPEATS[preset]) for curve in curves for point in curve.points
+        cell
+        for curve in curves
+        for point in curve.points
+        for cell in (point.cell(d, REPEATS[preset]), point.prediction(d))
     ]
 
 
@@ -53,9 +57,7 @@ def sweep_comparisons(
         comparison
         for curve in curves
         for point in curve.points
-        for comparison in prediction_comparisons(
-            point, d, results, point.cell(d, REPEATS[preset])
-        )
+        for comparison in prediction_comparisons(point, d, results, point.cell(d, REPEATS[preset]))
     ]
 
 
@@ -66,15 +68,14 @@ def rise(
     d = SIZE[preset]
     cells = [point.cell(d, REPEATS[preset]) for point in (low, high)]
     runs = [results[cell] for cell in cells]
-    predicted = [getattr(point.prediction(d), name) for point in (low, high)]
+    predicted = [getattr(results[point.prediction(d)], name) for point in (low, high)]
     return Comparison(
         label=label,
         theory=predicted[1] - predicted[0],
         estimate=getattr(runs[1], f"{name}_mean") - getattr(runs[0], f"{name}_mean"),
         standard_error=math.hypot(*(getattr(run, f"{name}_se") for run in runs)),
         allowance=sum(
-            point.allowance(d) * value
-            for point, value in zip((low, high), predicted, strict=True)
+            point.allowance(d) * value for point, value in zip((low, high), predicted, strict=True)
         ),
     )
 
@@ -94,7 +95,7 @@ def draw_sweep(
         fine = np.geomspace(min(curve.values), max(curve.values), 400)
         parameters = vars(curve.base) | {axis: fine}
         ax.plot(fine, ERRORS[name](**parameters), color=colour, label=_legend(curve, label))
-        predicted = [getattr(point.prediction(d), name) for point in curve.points]
+        predicted = [getattr(results[point.prediction(d)], name) for point in curve.points]
         ax.plot(curve.values, predicted, color=colour, linestyle="none", marker="_", markersize=9)
         runs = [results[point.cell(d, REPEATS[preset])] for point in curve.points]
         draw_points(
@@ -208,11 +209,11 @@ OUTSIDE = Curve(Point(tau=4, alpha=1, kappa=4, rho=NOISE), "alpha", (2.0, 8.0, 6
 
 
 def nonmonotonicity_boundary(kappa: np.ndarray, rho: float) -> np.ndarray:
-    r"""Largest tau > 1 at which the ridgeless ICL error approaches its alpha = inf limit from below.
+    r"""Largest tau > 1 at which the ridgeless ICL error nears its alpha = inf limit from below.
 
-    For kappa > 1 the error at large alpha is :math:`e_\infty + c q + O(q^2)`, :math:`q = (1+\rho)/\alpha`,
-    with :math:`(\tau - 1)(c - 1) = w(1 + \rho - \rho w^2)`, :math:`w = \kappa/(\kappa - 1)`; the
-    boundary is c = 0.  NaN where c > 0 for every tau > 1.
+    For kappa > 1 the error at large alpha is :math:`e_\infty + c q + O(q^2)` with
+    :math:`q = (1+\rho)/\alpha`, :math:`(\tau - 1)(c - 1) = w(1 + \rho - \rho w^2)` and
+    :math:`w = \kappa/(\kappa - 1)`; the boundary is c = 0.  NaN where c > 0 for every tau > 1.
     """
     w = kappa / (kappa - 1)
     tau = 1 + w * (rho * w**2 - 1 - rho)
@@ -264,7 +265,7 @@ nonmonotonicity_claim = Claim(
     title="Where the ICL error is nonmonotonic in the context length",
     source=f"{PAPER}: figure of nonmonotonicity in alpha; boundary derived in the documentation",
     statement=(
-        "Inside the region in (kappa, tau) where the ridgeless ICL error has a minimum at a finite "
+        "Inside the region in (kappa, tau) where the ridgeless ICL error is least at a finite "
         "context length, simulated errors rise with longer contexts; outside they fall; both by "
         "as much as the finite-size prediction says."
     ),

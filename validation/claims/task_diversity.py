@@ -37,6 +37,7 @@ def _point(alpha: float, tasks: int) -> Point:
 def _cells(preset: Preset) -> list[Cell]:
     return [
         *(_point(alpha, k).cell(SIZE, REPEATS[preset]) for alpha in ALPHAS for k in TASKS),
+        *(_point(alpha, k).prediction(SIZE) for alpha in ALPHAS for k in TASKS),
         *(_dmmse_cell(preset, alpha, k) for alpha in ALPHAS for k in TASKS),
     ]
 
@@ -81,7 +82,7 @@ def _draw_gap(ax: Any, alpha: float, preset: Preset, results: Mapping[Cell, Any]
         color=COLOURS[0],
         label="linear attention, asymptotic",
     )
-    predicted = [_point(alpha, k).prediction(SIZE) for k in TASKS]
+    predicted = [results[_point(alpha, k).prediction(SIZE)] for k in TASKS]
     ax.plot(
         points,
         [p.icl - p.idg for p in predicted],

@@ -1,0 +1,187 @@
+"""Everything on array-api-strict arrays: what passes here uses no NumPy-only behaviour."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate import cells, estimators, ridge, simulate_errors, simulate_estimator
+from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.attention import (
+    context_summary,
+    features,
+    linear_attention,
+    predict,
+    weights_from_gamma,
+)
+from iclimit.simulate.prompts import Prompts, sample_prompts, sample_tasks, token_matrix
+from iclimit.simulate.ridge import solve_ridge
+from iclimit.simulate.risk import exact_error, squared_errors
+from iclimit.simulate.summaries import fresh_task_moments, sample_summaries, task_set_moments
+
+ROUNDING = 1e-12  # relative; both namespaces do the same float64 operations
+NUMPY = get_backend("numpy")
+
+
+class StrictGenerator:
+    """NumPy's random numbers as strict arrays."""
+
+    def __init__(self, seed: Any) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.generator, name)
+        return lambda *args, **kwargs: array_api_strict.asarray(method(*args, **kwargs))
+
+
+class StrictBackend(Backend):
+    """Backend whose arrays allow what the standard says and nothing else."""
+
+    def generator(self, seed: np.random.SeedSequence) -> Any:
+        return StrictGenerator(seed)
+
+
+STRICT = StrictBackend("strict", array_api_strict)
+
+
+def strict(*values: np.ndarray) -> list[Any]:
+    """Strict copies."""
+    return [array_api_strict.asarray(value) for value in values]
+
+
+def host(value: Any) -> np.ndarray:
+    """Back to NumPy; fails for anything but a strict array."""
+    assert isinstance(value, type(array_api_strict.asarray(0.0)))
+    return np.from_dlpack(value)
+
+
+def assert_equal(found: Any, expected: np.ndarray) -> None:
+    """A strict array equal to a NumPy array to rounding."""
+    scale = float(np.max(np.abs(expected)))
+    np.testing.assert_allclose(host(found), expected, rtol=0, atol=ROUNDING * scale)
+
+
+def both_prompts(
+    inputs: Any = "gaussian", law: str = "sphere"
+) -> tuple[tuple[Any, Prompts], tuple[Any, Prompts]]:
+    """The same tasks and prompts on both backends."""
+    drawn = []
+    for backend, generator in ((STRICT, StrictGenerator(1)), (NUMPY, np.random.default_rng(1))):
+        tasks = sample_tasks(backend, generator, 6, 3, law)
+        drawn.append((tasks, sample_prompts(backend, generator, tasks, 4, 0.2, inputs)))
+    return drawn[0], drawn[1]
+
+
+@pytest.mark.parametrize("law", ["sphere", "gaussian"])
+@pytest.mark.parametrize("inputs", ["gaussian", "uniform", "rademacher", np.diag([2.0, 1.0, 0.5])])
+def test_sampling(inputs: Any, law: str) -> None:
+    (tasks, prompts), (expected_tasks, expected) = both_prompts(inputs, law)
+    assert_equal(tasks, expected_tasks)
+    for name in ("x", "y", "x_query", "y_query"):
+        assert_equal(getattr(prompts, name), getattr(expected, name))
+    assert_equal(token_matrix(prompts), token_matrix(expected))
+    assert_equal(context_summary(prompts), context_summary(expected))
+
+
+def test_summaries() -> None:
+    (tasks, _), (expected, _) = both_prompts()
+    for context in (1, 7):
+        assert_equal(
+            sample_summaries(STRICT, StrictGenerator(2), tasks, context, 0.3),
+            sample_summaries(NUMPY, np.random.default_rng(2), expected, context, 0.3),
+        )
+
+
+def test_moments_and_risk() -> None:
+    (tasks, _), (expected_tasks, _) = both_prompts(law="gaussian")
+    gamma = np.random.default_rng(3).standard_normal((3, 4))
+    for law in ("sphere", "gaussian"):
+        found, expected = (fresh_task_moments(place, 3, 4, 0.2, law) for place in (STRICT, NUMPY))
+        assert_equal(found.second, expected.second)
+        assert_equal(found.cross, expected.cross)
+        assert_equal(exact_error(*strict(gamma), found), exact_error(gamma, expected))
+    found = task_set_moments(STRICT, tasks, 4, 0.2)
+    expected = task_set_moments(NUMPY, expected_tasks, 4, 0.2)
+    assert_equal(found.second, expected.second)
+    assert_equal(found.cross, expected.cross)
+    assert_equal(exact_error(*strict(gamma), found), exact_error(gamma, expected))
+
+
+def test_attention_and_squared_errors() -> None:
+    (_, prompts), (_, expected) = both_prompts()
+    gamma = np.random.default_rng(4).standard_normal((3, 4))
+    weights, expected_weights = weights_from_gamma(*strict(gamma)), weights_from_gamma(gamma)
+    Z, expected_Z = token_matrix(prompts), token_matrix(expected)
+    assert_equal(linear_attention(Z, *weights), linear_attention(expected_Z, *expected_weights))
+    assert_equal(predict(Z, *weights), predict(expected_Z, *expected_weights))
+    h, expected_h = context_summary(prompts), context_summary(expected)
+    assert_equal(features(prompts.x_query, h), features(expected.x_query, expected_h))
+    assert_equal(
+        squared_errors(*strict(gamma), prompts.x_query, h, prompts.y_query),
+        squared_errors(gamma, expected.x_query, expected_h, expected.y_query),
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "n", "ridge_value"),
+    [
+        ("primal-cg", 60, 0.0),
+        ("primal-cg", 60, 0.1),
+        ("dual-cg", 12, 0.0),
+        ("dual-dense", 12, 0.0),
+        ("auto", 30, 0.1),
+    ],
+)
+def test_ridge(method: str, n: int, ridge_value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ridge, "BLOCK_ROWS", 16)  # the last block is smaller
+    generator = np.random.default_rng(5)
+    data = (
+        generator.standard_normal((n, 4)),
+        generator.standard_normal((n, 5)),
+        generator.standard_normal(n),
+    )
+    found = solve_ridge(*strict(*data), ridge_value, method=method, tolerance=1e-13)
+    expected = solve_ridge(*data, ridge_value, method=method, tolerance=1e-13)
+    assert_equal(found.gamma, expected.gamma)
+    assert (found.method, found.iterations) == (expected.method, expected.iterations)
+    assert found.residual == pytest.approx(expected.residual, rel=1e-6, abs=1e-14)
+
+
+@pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
+@pytest.mark.parametrize("context", [2, 6])
+def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell: dict[str, Any] = {"d": 4, "context": context, "tasks": 3, "rho": 0.2, "rng": 6}
+    expected = simulate_estimator(estimator, **cell)
+    monkeypatch.setattr(estimators, "get_backend", lambda _: STRICT)
+    found = simulate_estimator(estimator, **cell)
+    np.testing.assert_allclose(found.icl, expected.icl, rtol=ROUNDING)
+    np.testing.assert_allclose(found.idg, expected.idg, rtol=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tasks": math.inf},
+        {"tasks": np.ones((2, 4)), "ridge": 0.1},
+        {"prompts": 10},
+        {"sampler": "tokens", "task_law": "gaussian"},
+        {"inputs": "uniform"},
+        {"inputs": "rademacher", "ridge": 0.1},
+        {"inputs": np.diag([2.0, 1.0, 0.5, 0.5])},
+    ],
+)
+def test_whole_cells(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = {"d": 4, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "rng": 7}
+    arguments: dict[str, Any] = cell | {"repeats": 2, "test_prompts": 20} | changes
+    monkeypatch.setattr(cells, "TOKEN_BLOCK", 7 * 4 * 6)
+    expected = simulate_errors(**arguments)
+    monkeypatch.setattr(cells, "get_backend", lambda _: STRICT)
+    found = simulate_errors(**arguments)
+    # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
+    np.testing.assert_allclose(found.icl, expected.icl, rtol=1e-7)
+    np.testing.assert_allclose(found.idg, expected.idg, rtol=1e-7)
