@@ -107,9 +107,7 @@ def validate(
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:
         judge_finished()
-        for cell, outcome, seconds in _run(
-            cells, seed, jobs if backend == "numpy" else 1, backend
-        ):
+        for cell, outcome, seconds in run_cells(cells, seed=seed, jobs=jobs, backend=backend):
             done[cell], spent[cell] = outcome, seconds
             bar.update()
             judge_finished()
@@ -128,16 +126,22 @@ def validate(
     )
 
 
-def _run(
-    cells: Sequence[Cell], seed: int, jobs: int, backend: str
+def run_cells(
+    cells: Sequence[Cell], *, seed: int, jobs: int = -1, backend: str = "numpy"
 ) -> Iterator[tuple[Cell, Any, float]]:
+    """Run cells in worker processes; yield (cell, result, seconds) as they finish.
+
+    An exception of a cell is its result, so that the other cells go on.  Each worker computes
+    with one thread.  With "cupy" one process, this one, drives the GPU.
+    """
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+        parallel = joblib.Parallel(
+            n_jobs=jobs if backend == "numpy" else 1, return_as="generator_unordered"
+        )
         yield from parallel(joblib.delayed(_run_cell)(cell, seed, backend) for cell in cells)
 
 
 def _run_cell(cell: Cell, seed: int, backend: str) -> tuple[Cell, Any, float]:
-    """Run one cell; an exception is its result, so that the other cells go on."""
     start = time.perf_counter()
     extra = {"backend": backend} if cell.function in (simulate_errors, simulate_estimator) else {}
     try:

@@ -1,0 +1,52 @@
+"""The command line: one verb per file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Parser whose errors are one line on standard error, with exit status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all verbs."""
+    import iclimit
+    from iclimit.cli import claims, curve, figure, phase, validate
+
+    parser = OneLineParser(
+        prog="iclimit", description="The theory of in-context learning, computed and checked."
+    )
+    parser.add_argument("--version", action="version", version=f"iclimit {iclimit.__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for module in (validate, claims, curve, phase, figure):
+        module.add_parser(verbs)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (ValueError, TypeError) as error:
+        print(f"iclimit {options.verb}: error: {error}", file=sys.stderr)
+        return 2
+    except (OSError, ArithmeticError, RuntimeError) as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of a pipe has gone: not an error, and nothing is left to flush.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        print(f"iclimit {options.verb}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"iclimit {options.verb}: interrupted", file=sys.stderr)
+        return 130

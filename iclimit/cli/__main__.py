@@ -1,0 +1,8 @@
+"""Run as ``python -m iclimit.cli``."""
+
+import sys
+
+from iclimit.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""``iclimit figure``: regenerate a figure of the paper with our simulation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from iclimit.cli.arguments import PICTURES, add_execution, check_execution, check_output
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "figure",
+        help="regenerate a figure of the paper with theory, simulation and error bars",
+        description=(
+            "Regenerate a linear-attention figure of Lu et al. (arXiv:2405.11751): "
+            "double-descent, context-length, nonmonotonicity or task-diversity. The simulated "
+            "points are those of the claim of the same name."
+        ),
+        epilog="example: iclimit figure double-descent --preset full -o double-descent.pdf",
+    )
+    parser.add_argument("name", metavar="NAME", help="name of the figure")
+    parser.add_argument("--preset", choices=("quick", "full"), default="quick")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default NAME.png; .png, .pdf or .svg"
+    )
+    add_execution(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate and draw."""
+    from iclimit.validation import CLAIMS, validate
+    from iclimit.validation.claims import FIGURES
+    from iclimit.validation.drawing import house_style, new_figure
+
+    if options.name not in FIGURES:
+        raise ValueError(f"NAME must be one of {', '.join(FIGURES)}, got {options.name!r}")
+    path = options.output or Path(f"{options.name}.png")
+    check_output(path, PICTURES)
+    check_execution(options)
+    outcome = validate(
+        [CLAIMS[options.name]],
+        preset=options.preset,
+        seed=options.seed,
+        jobs=options.jobs,
+        backend=options.backend,
+        progress=sys.stderr.isatty(),
+    )
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    (result,) = outcome.results
+    if result.verdict is None:
+        raise RuntimeError(result.error)
+    with house_style():
+        figure = new_figure()
+        result.verdict.draw(figure)
+        figure.savefig(path)
+    print(path)
+    return 0

@@ -1,0 +1,68 @@
+"""``iclimit validate``: check the theory against simulation and write a report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from iclimit.cli.arguments import add_execution, check_execution
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "validate",
+        help="check the theory against simulation and write a report",
+        description=(
+            "Simulate finite-size models, compare them with the theory, print a table and write "
+            "report.html, results.json and the figures. Exit status 0 only if every claim holds; "
+            "1 if one does not, 130 if interrupted (what was finished is written)."
+        ),
+        epilog="examples: iclimit validate | iclimit validate ridgeless ridge --preset full",
+    )
+    parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
+    parser.add_argument(
+        "--preset",
+        choices=("quick", "full"),
+        default="quick",
+        help="quick: under two minutes on two cores; full: about an hour (default quick)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("iclimit-report"),
+        metavar="DIR",
+        help="folder of the report (default iclimit-report)",
+    )
+    add_execution(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Validate and report."""
+    from iclimit.validation import select_claims, validate
+    from iclimit.validation.report import table, write_report
+
+    claims = select_claims(options.claims)
+    check_execution(options)
+    if options.out.exists() and not options.out.is_dir():
+        raise ValueError(f"--out must be a folder, got the file {str(options.out)!r}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    outcome = validate(
+        claims,
+        preset=options.preset,
+        seed=options.seed,
+        jobs=options.jobs,
+        backend=options.backend,
+        progress=sys.stderr.isatty(),
+    )
+    path = write_report(outcome, options.out)
+    print(table(outcome))
+    count = sum(result.holds for result in outcome.results)
+    print(f"{count} of {len(claims)} claims hold; {outcome.seconds:.0f} s; report: {path}")
+    if outcome.interrupted:
+        print("interrupted: the report holds the claims that were finished", file=sys.stderr)
+        return 130
+    return 0 if outcome.holds else 1

@@ -1,0 +1,257 @@
+"""Families of curves of a quantity, with simulated points over them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from iclimit.quantities import Quantity, get_quantity
+from iclimit.simulate import SimulatedErrors, simulate_errors
+from iclimit.validation.claim import Cell
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points
+from iclimit.validation.runs import run_cells
+
+PARAMETERS = ("tau", "alpha", "kappa", "theta", "rho", "ridge")
+"""Column order of the parameters."""
+
+
+@dataclass(frozen=True)
+class SimulatedPoint:
+    """One simulated point of a curve, at the parameters that came out of the integers."""
+
+    curve: int
+    parameters: dict[str, Any]
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A quantity along one parameter, for a family of values of the others.
+
+    Attributes
+    ----------
+    quantity : str
+        Name of the quantity.
+    x : str
+        Parameter along the curves.
+    grid : ndarray (points,)
+        Its values.
+    family : list of dict
+        The other parameters, one entry per curve.
+    values : ndarray (curves, points)
+        Theory.
+    simulated : list of SimulatedPoint
+        Simulation, empty if none was asked for.
+    label : str
+        Axis label.
+    """
+
+    quantity: str
+    x: str
+    grid: np.ndarray
+    family: list[dict[str, float]]
+    values: np.ndarray
+    simulated: list[SimulatedPoint]
+    label: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Theory and simulation as rows of a table, in long form."""
+        theory = [
+            {"source": "theory", "quantity": self.quantity}
+            | {name: (parameters | {self.x: x})[name] for name in self._columns()}
+            | {"value": value, "standard_error": "", "d": "", "repeats": ""}
+            for parameters, line in zip(self.family, self.values, strict=True)
+            for x, value in zip(self.grid.tolist(), line.tolist(), strict=True)
+        ]
+        simulation = [
+            {"source": "simulation", "quantity": self.quantity}
+            | {name: point.parameters[name] for name in self._columns()}
+            | {"value": point.value, "standard_error": point.standard_error}
+            | {name: point.parameters[name] for name in ("d", "repeats")}
+            for point in self.simulated
+        ]
+        return theory + simulation
+
+    def _columns(self) -> list[str]:
+        return [name for name in PARAMETERS if name == self.x or name in self.family[0]]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw theory as lines and simulation as points with error bars; return the axes."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots(layout="constrained")[1]
+        varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
+        for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
+            colour = COLOURS[index % len(COLOURS)]
+            names = ", ".join(
+                f"{LABELS[n].split(' ')[0].strip('$')} = {parameters[n]:g}" for n in varied
+            )
+            label = f"${label}$" if varied else None
+            ax.plot(
+                self.grid, np.where(np.isfinite(line), line, np.nan), color=colour, label=label
+            )
+            points = [p for p in self.simulated if p.curve == index]
+            if points:
+                draw_points(
+                    ax,
+                    [p.parameters[self.x] for p in points],
+                    [p.value for p in points],
+                    [p.standard_error if math.isfinite(p.standard_error) else 0 for p in points],
+                    colour,
+                )
+        if _is_geometric(self.grid):
+            ax.set_xscale("log")
+        finite = self.values[np.isfinite(self.values)]
+        if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
+            ax.set_yscale("log")
+        ax.set_xlabel(LABELS[self.x])
+        ax.set_ylabel(self.label)
+        if varied:
+            ax.legend()
+        return ax
+
+
+def curve(
+    quantity: str,
+    *,
+    simulation: Mapping[str, int] | None = None,
+    rng: int = 0,
+    jobs: int = -1,
+    backend: str = "numpy",
+    progress: bool = False,
+    **parameters: Any,
+) -> Curves:
+    """Compute a quantity along one parameter, for every combination of the others.
+
+    Parameters
+    ----------
+    quantity : str
+        Name: icl_error, idg_error, task_gap, optimal_ridge, optimal_icl_error, bayes_error,
+        dmmse_icl_error or dmmse_idg_error.
+    simulation : mapping, optional
+        Simulate points of the curves (the first three quantities only): ``d``, the dimension,
+        and optionally ``repeats`` (default 10) and ``points`` per curve (default 12).
+    rng : int
+        Root seed of the simulation.
+    jobs, backend
+        As in `iclimit.validation.validate`.
+    progress : bool
+        Show a progress bar for the simulation.
+    **parameters : number or sequence
+        The quantity's parameters.  The longest sequence runs along the curves; every other
+        sequence multiplies them.
+
+    Returns
+    -------
+    Curves
+        With ``.rows()`` and ``.plot(ax=None)``.
+
+    Raises
+    ------
+    ValueError
+        If the quantity or a parameter is unknown, missing or out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import iclimit
+    >>> curves = iclimit.curve(
+    ...     "icl_error", tau=np.linspace(1.5, 5, 8), alpha=[1, 10], kappa=0.5, rho=0.01
+    ... )
+    >>> curves.x, curves.values.shape
+    ('tau', (2, 8))
+    """
+    chosen = get_quantity(quantity, parameters)
+    values = {name: np.atleast_1d(np.asarray(v, float)) for name, v in parameters.items()}
+    x = max(values, key=lambda name: values[name].size)
+    others = {name: value.tolist() for name, value in values.items() if name != x}
+    family = [
+        dict(zip(others, combination, strict=True))
+        for combination in itertools.product(*others.values())
+    ]
+    columns = {name: np.array([p[name] for p in family])[:, None] for name in others}
+    theory = np.broadcast_to(
+        chosen.evaluate(columns | {x: values[x][None, :]}), (len(family), values[x].size)
+    )
+    points: list[SimulatedPoint] = []
+    if simulation is not None:
+        points = _simulate(
+            quantity, chosen, x, values[x], family, simulation, rng, jobs, backend, progress
+        )
+    return Curves(quantity, x, values[x], family, theory, points, chosen.label)
+
+
+def _simulate(
+    name: str,
+    quantity: Quantity,
+    x: str,
+    grid: np.ndarray,
+    family: list[dict[str, float]],
+    simulation: Mapping[str, int],
+    rng: int,
+    jobs: int,
+    backend: str,
+    progress: bool,
+) -> list[SimulatedPoint]:
+    if quantity.simulated is None:
+        raise ValueError(
+            f"quantity must be icl_error, idg_error or task_gap to simulate, got {name!r}"
+        )
+    unknown = set(simulation) - {"d", "repeats", "points"}
+    if unknown or "d" not in simulation:
+        raise ValueError(f"simulation takes d, repeats and points, got {', '.join(simulation)}")
+    options = {"repeats": 10, "points": 12} | dict(simulation)
+    chosen = np.unique(np.linspace(0, grid.size - 1, options["points"]).round().astype(int))
+    cells = {
+        _cell(parameters | {x: float(grid[i])}, options["d"], options["repeats"]): index
+        for index, parameters in enumerate(family)
+        for i in chosen
+    }
+    points = []
+    outcomes = run_cells(list(cells), seed=rng, jobs=jobs, backend=backend)
+    for cell, run, _ in tqdm(outcomes, total=len(cells), disable=not progress, desc="simulating"):
+        if isinstance(run, Exception):
+            raise type(run)(f"{run} (at {dict(cell.parameters)})")
+        points.append(_point(cells[cell], run, quantity.simulated))
+    return sorted(points, key=lambda p: (p.curve, p.parameters[x]))
+
+
+def _cell(parameters: Mapping[str, float], d: int, repeats: int) -> Cell:
+    """Cell of a simulated point, at the nearest integers."""
+    for name in ("tau", "alpha"):
+        if math.isinf(parameters[name]):
+            raise ValueError(f"{name} must be finite to simulate, got inf")
+    tasks = parameters["kappa"] * d
+    return Cell.of(
+        simulate_errors,
+        d=d,
+        context=max(1, round(parameters["alpha"] * d)),
+        tasks=tasks if math.isinf(tasks) else max(1, round(tasks)),
+        prompts=max(1, round(parameters["tau"] * d**2)),
+        rho=parameters["rho"],
+        ridge=parameters.get("ridge", 0.0),
+        repeats=repeats,
+    )
+
+
+def _point(curve: int, run: SimulatedErrors, weights: tuple[float, float]) -> SimulatedPoint:
+    samples = weights[0] * run.icl + weights[1] * run.idg
+    error = np.std(samples, ddof=1) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
+    parameters = run.parameters | {"repeats": run.repeats}
+    return SimulatedPoint(curve, parameters, float(np.mean(samples)), float(error))
+
+
+def _is_geometric(grid: np.ndarray) -> bool:
+    """Whether the grid is spaced evenly in the logarithm rather than in the value."""
+    if grid.size < 3 or np.any(grid <= 0) or np.any(np.isinf(grid)):
+        return False
+    steps = np.diff(np.log(grid))
+    return bool(np.ptp(steps) < 1e-6 * abs(steps).max())
