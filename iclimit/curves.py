@@ -11,24 +11,32 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from iclimit.asymptotics import FiniteSizeErrors, finite_size_errors
 from iclimit.quantities import Quantity, get_quantity
 from iclimit.simulate import SimulatedErrors, simulate_errors
 from iclimit.validation.claim import Cell
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points, symbol
 from iclimit.validation.runs import run_cells
 
 PARAMETERS = ("tau", "alpha", "kappa", "theta", "rho", "ridge")
 """Column order of the parameters."""
 
+PREDICTION_DRAWS = 10
+"""Task sets over which the finite-size prediction at a simulated point is averaged."""
+
 
 @dataclass(frozen=True)
 class SimulatedPoint:
-    """One simulated point of a curve, at the parameters that came out of the integers."""
+    """One simulated point of a curve, at the parameters that came out of the integers.
+
+    The prediction is that of `iclimit.finite_size_errors` for the same integers.
+    """
 
     curve: int
     parameters: dict[str, Any]
     value: float
     standard_error: float
+    prediction: float
 
 
 @dataclass(frozen=True)
@@ -62,25 +70,25 @@ class Curves:
     label: str
 
     def rows(self) -> list[dict[str, Any]]:
-        """Theory and simulation as rows of a table, in long form."""
-        theory = [
-            {"source": "theory", "quantity": self.quantity}
-            | {name: (parameters | {self.x: x})[name] for name in self._columns()}
-            | {"value": value, "standard_error": "", "d": "", "repeats": ""}
+        """Theory, finite-size prediction and simulation as rows of a table, in long form."""
+
+        def row(source: str, at: Mapping[str, Any], value: float, **run: Any) -> dict[str, Any]:
+            head = {"source": source, "quantity": self.quantity}
+            tail = {name: run.get(name, "") for name in ("standard_error", "d", "repeats")}
+            return head | {name: at[name] for name in columns} | {"value": value} | tail
+
+        columns = [name for name in PARAMETERS if name == self.x or name in self.family[0]]
+        rows = [
+            row("theory", parameters | {self.x: x}, value)
             for parameters, line in zip(self.family, self.values, strict=True)
             for x, value in zip(self.grid.tolist(), line.tolist(), strict=True)
         ]
-        simulation = [
-            {"source": "simulation", "quantity": self.quantity}
-            | {name: point.parameters[name] for name in self._columns()}
-            | {"value": point.value, "standard_error": point.standard_error}
-            | {name: point.parameters[name] for name in ("d", "repeats")}
-            for point in self.simulated
-        ]
-        return theory + simulation
-
-    def _columns(self) -> list[str]:
-        return [name for name in PARAMETERS if name == self.x or name in self.family[0]]
+        for point in self.simulated:
+            at, d = point.parameters, point.parameters["d"]
+            rows.append(row("finite_size", at, point.prediction, d=d))
+            run = {"standard_error": point.standard_error, "d": d, "repeats": at["repeats"]}
+            rows.append(row("simulation", at, point.value, **run))
+        return rows
 
     def plot(self, ax: Any = None) -> Any:
         """Draw theory as lines and simulation as points with error bars; return the axes."""
@@ -91,13 +99,9 @@ class Curves:
         varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
         for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
             colour = COLOURS[index % len(COLOURS)]
-            names = ", ".join(
-                f"{LABELS[n].split(' ')[0].strip('$')} = {parameters[n]:g}" for n in varied
-            )
-            label = f"${label}$" if varied else None
-            ax.plot(
-                self.grid, np.where(np.isfinite(line), line, np.nan), color=colour, label=label
-            )
+            names = ", ".join(f"{symbol(n)} = {parameters[n]:g}" for n in varied)
+            finite = np.where(np.isfinite(line), line, np.nan)
+            ax.plot(self.grid, finite, color=colour, label=f"${names}$" if varied else None)
             points = [p for p in self.simulated if p.curve == index]
             if points:
                 draw_points(
@@ -107,7 +111,15 @@ class Curves:
                     [p.standard_error if math.isfinite(p.standard_error) else 0 for p in points],
                     colour,
                 )
-        if _is_geometric(self.grid):
+                ax.plot(
+                    [p.parameters[self.x] for p in points],
+                    [p.prediction if math.isfinite(p.prediction) else np.nan for p in points],
+                    linestyle="none",
+                    marker="_",
+                    markersize=10,
+                    color=colour,
+                )
+        if is_geometric(self.grid):
             ax.set_xscale("log")
         finite = self.values[np.isfinite(self.values)]
         if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
@@ -116,6 +128,12 @@ class Curves:
         ax.set_ylabel(self.label)
         if varied:
             ax.legend()
+        if self.simulated:
+            d = self.simulated[0].parameters["d"]
+            ax.set_title(
+                f"lines: asymptotic; points: simulation, d = {d}; dashes: its prediction",
+                fontsize=8,
+            )
         return ax
 
 
@@ -210,46 +228,54 @@ def _simulate(
         raise ValueError(f"simulation takes d, repeats and points, got {', '.join(simulation)}")
     options = {"repeats": 10, "points": 12} | dict(simulation)
     chosen = np.unique(np.linspace(0, grid.size - 1, options["points"]).round().astype(int))
-    cells = {
-        _cell(parameters | {x: float(grid[i])}, options["d"], options["repeats"]): index
-        for index, parameters in enumerate(family)
-        for i in chosen
-    }
-    points = []
-    outcomes = run_cells(list(cells), seed=rng, jobs=jobs, backend=backend)
-    for cell, run, _ in tqdm(outcomes, total=len(cells), disable=not progress, desc="simulating"):
-        if isinstance(run, Exception):
-            raise type(run)(f"{run} (at {dict(cell.parameters)})")
-        points.append(_point(cells[cell], run, quantity.simulated))
+    runs = {}
+    for index, parameters in enumerate(family):
+        for i in chosen:
+            integers = _integers(parameters | {x: float(grid[i])}, options["d"])
+            run = Cell.of(simulate_errors, **integers, repeats=options["repeats"])
+            runs[run] = (index, Cell.of(finite_size_errors, **integers, draws=PREDICTION_DRAWS))
+    cells = [cell for run, (_, prediction) in runs.items() for cell in (run, prediction)]
+    outcomes = run_cells(cells, seed=rng, jobs=jobs, backend=backend)
+    results = {}
+    for cell, outcome, _ in tqdm(outcomes, total=len(cells), disable=not progress):
+        if isinstance(outcome, Exception):
+            raise type(outcome)(f"{outcome} (at {dict(cell.parameters)})")
+        results[cell] = outcome
+    points = [
+        _point(index, results[run], results[prediction], quantity.simulated)
+        for run, (index, prediction) in runs.items()
+    ]
     return sorted(points, key=lambda p: (p.curve, p.parameters[x]))
 
 
-def _cell(parameters: Mapping[str, float], d: int, repeats: int) -> Cell:
-    """Cell of a simulated point, at the nearest integers."""
+def _integers(parameters: Mapping[str, float], d: int) -> dict[str, Any]:
+    """Arguments of a run at the integers nearest to the parameters."""
     for name in ("tau", "alpha"):
         if math.isinf(parameters[name]):
             raise ValueError(f"{name} must be finite to simulate, got inf")
     tasks = parameters["kappa"] * d
-    return Cell.of(
-        simulate_errors,
-        d=d,
-        context=max(1, round(parameters["alpha"] * d)),
-        tasks=tasks if math.isinf(tasks) else max(1, round(tasks)),
-        prompts=max(1, round(parameters["tau"] * d**2)),
-        rho=parameters["rho"],
-        ridge=parameters.get("ridge", 0.0),
-        repeats=repeats,
-    )
+    return {
+        "d": d,
+        "context": max(1, round(parameters["alpha"] * d)),
+        "tasks": tasks if math.isinf(tasks) else max(1, round(tasks)),
+        "prompts": max(1, round(parameters["tau"] * d**2)),
+        "rho": parameters["rho"],
+        "ridge": parameters.get("ridge", 0.0),
+    }
 
 
-def _point(curve: int, run: SimulatedErrors, weights: tuple[float, float]) -> SimulatedPoint:
+def _point(
+    curve: int, run: SimulatedErrors, predicted: FiniteSizeErrors, weights: tuple[float, float]
+) -> SimulatedPoint:
     samples = weights[0] * run.icl + weights[1] * run.idg
     error = np.std(samples, ddof=1) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
+    finite = math.isfinite(predicted.icl)
+    prediction = weights[0] * predicted.icl + weights[1] * predicted.idg if finite else math.inf
     parameters = run.parameters | {"repeats": run.repeats}
-    return SimulatedPoint(curve, parameters, float(np.mean(samples)), float(error))
+    return SimulatedPoint(curve, parameters, float(np.mean(samples)), float(error), prediction)
 
 
-def _is_geometric(grid: np.ndarray) -> bool:
+def is_geometric(grid: np.ndarray) -> bool:
     """Whether the grid is spaced evenly in the logarithm rather than in the value."""
     if grid.size < 3 or np.any(grid <= 0) or np.any(np.isinf(grid)):
         return False

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.curves import _is_geometric
+from iclimit.curves import is_geometric
 from iclimit.quantities import get_quantity
-from iclimit.validation.drawing import LABELS
+from iclimit.validation.drawing import COLOURS, LABELS, symbol
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,20 @@ class PhaseDiagram:
                     self.x_grid, self.y_grid, shown, levels=levels, colors="white", linewidths=0.7
                 )
                 ax.clabel(lines, fontsize=7, fmt="%g")
-        for label, (name, value) in self.boundaries().items():
+        for (label, (name, value)), style in zip(
+            self.boundaries().items(), ("--", ":"), strict=False
+        ):
             line = ax.axvline if name == self.x else ax.axhline
-            line(value, color="#d55e00", linewidth=1.6, linestyle="--", label=label)
+            line(value, color=COLOURS[1], linewidth=1.8, linestyle=style, label=label)
         if self.boundaries():
             ax.legend(loc="upper right", fontsize=8, frameon=True, framealpha=0.85)
         for grid, scale in ((self.x_grid, ax.set_xscale), (self.y_grid, ax.set_yscale)):
-            if _is_geometric(grid):
+            if is_geometric(grid):
                 scale("log")
         ax.set_xlabel(LABELS[self.x])
         ax.set_ylabel(LABELS[self.y])
         ax.grid(visible=False)
-        fixed = ", ".join(
-            f"{LABELS[name].split(' ')[0].strip('$')} = {value:g}"
-            for name, value in self.fixed.items()
-        )
+        fixed = ", ".join(f"{symbol(name)} = {value:g}" for name, value in self.fixed.items())
         ax.set_title(f"${fixed}$" if fixed else "")
         return ax
 

@@ -21,6 +21,12 @@ LABELS = {
 }
 """Axis labels, in the symbols of the notation page."""
 
+
+def symbol(name: str) -> str:
+    """Symbol of a parameter, without dollar signs."""
+    return LABELS[name].strip("$").split(" ")[0]
+
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours, distinguishable with any colour vision."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from iclimit.asymptotics import icl_error, idg_error
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.common import PAPER, Point, prediction_comparisons
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points, symbol
 
 SIZE: dict[Preset, int] = {"quick": 32, "full": 64}
 REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
@@ -112,8 +112,7 @@ def draw_sweep(
 
 
 def _legend(curve: Curve, label: str) -> str:
-    symbol = LABELS[label].strip("$").split(" ")[0]
-    return f"${symbol} = {getattr(curve.base, label):g}$"
+    return f"${symbol(label)} = {getattr(curve.base, label):g}$"
 
 
 SYMBOLS = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
