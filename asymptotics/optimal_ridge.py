@@ -31,6 +31,9 @@ _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
 """Scanned values of log(xi - xi_ridgeless), in units of 1 + q; the optimum can be as large as
 (1 + rho)(1 + q)/tau."""
 
+_BETTER = 1 - 1e-14
+"""A positive ridge must gain more than rounding, or noise of one ulp would pass for an optimum."""
+
 
 @dataclass(frozen=True)
 class OptimalRidge:
@@ -104,14 +107,14 @@ def optimal_ridge(
         value = np.asarray(ridgeless).copy()
         # At the upper end of the scan only rounding decides; the scanned error is as good as any.
         last = np.argmin(scanned, axis=0) == len(_SCAN) - 1
-        last &= scanned[-1] < value
+        last &= scanned[-1] < value * _BETTER
         xi, eta = point(_SCAN[-1], *arguments[:4])
         ridge = np.where(last, xi * eta, 0.0)
         value[last] = scanned[-1][last]
         chosen = tuple(v[inside] for v in arguments)
         found = elementwise.find_minimum(error, tuple(v[inside] for v in bracket), args=chosen)
         xi, eta = point(found.x, *chosen[:4])
-        better = found.f_x < value[inside]
+        better = found.f_x < value[inside] * _BETTER
         ridge[inside] = np.where(better, xi * eta, ridge[inside])
         value[inside] = np.where(better, found.f_x, value[inside])
     return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])

@@ -15,7 +15,7 @@ from iclimit.asymptotics import FiniteSizeErrors, finite_size_errors
 from iclimit.quantities import Quantity, get_quantity
 from iclimit.simulate import SimulatedErrors, simulate_errors
 from iclimit.validation.claim import Cell
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points, symbol
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale, symbol
 from iclimit.validation.runs import run_cells
 
 PARAMETERS = ("tau", "alpha", "kappa", "theta", "rho", "ridge")
@@ -120,10 +120,10 @@ class Curves:
                     color=colour,
                 )
         if is_geometric(self.grid):
-            ax.set_xscale("log")
+            log_scale(ax, "x")
         finite = self.values[np.isfinite(self.values)]
         if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
-            ax.set_yscale("log")
+            log_scale(ax, "y")
         ax.set_xlabel(LABELS[self.x])
         ax.set_ylabel(self.label)
         if varied:

@@ -9,7 +9,7 @@ import numpy as np
 
 from iclimit.curves import is_geometric
 from iclimit.quantities import get_quantity
-from iclimit.validation.drawing import COLOURS, LABELS, symbol
+from iclimit.validation.drawing import COLOURS, LABELS, log_scale, symbol
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class PhaseDiagram:
             line(value, color=COLOURS[1], linewidth=1.8, linestyle=style, label=label)
         if self.boundaries():
             ax.legend(loc="upper right", fontsize=8, frameon=True, framealpha=0.85)
-        for grid, scale in ((self.x_grid, ax.set_xscale), (self.y_grid, ax.set_yscale)):
+        for name, grid in (("x", self.x_grid), ("y", self.y_grid)):
             if is_geometric(grid):
-                scale("log")
+                log_scale(ax, name)
         ax.set_xlabel(LABELS[self.x])
         ax.set_ylabel(LABELS[self.y])
         ax.grid(visible=False)

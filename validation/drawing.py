@@ -83,3 +83,19 @@ def draw_points(
         linewidth=1.2,
         **options,
     )
+
+
+def log_scale(ax: Any, axes: str) -> None:
+    """Make axes ("x", "y" or "xy") logarithmic, with labels 1, 2, 5 over short ranges.
+
+    Call it when everything is drawn, since the labels depend on the range.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for name in axes:
+        getattr(ax, f"set_{name}scale")("log")
+        axis, (low, high) = getattr(ax, f"{name}axis"), getattr(ax, f"get_{name}lim")()
+        axis.set_minor_formatter(NullFormatter())
+        if high < 300 * low:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -79,7 +79,7 @@ def test_zero_gamma_has_the_variance_of_the_label() -> None:
 
 
 def test_error_has_its_minimum_where_the_moments_say() -> None:
-    """E h h^T Gamma^T = E h w^T at the best gamma; every other one is worse by a quadratic form."""
+    """E h h^T Gamma^T = E h w^T at the best gamma; any other is worse by a quadratic form."""
     tasks = sample_tasks(BACKEND, np.random.default_rng(8), 3, 4, "sphere")
     moments = task_set_moments(BACKEND, tasks, 6, 0.3)
     best = np.linalg.solve(moments.second, moments.cross).T

@@ -78,11 +78,12 @@ def _judge(points: Sequence[Point], preset: Preset, results: Mapping[Cell, Any])
 
     def draw(figure: Any) -> None:
         axes = figure.subplots(1, len(points), squeeze=False)[0]
-        figure.set_size_inches(3.1 * len(points), 3.3)
+        figure.set_size_inches(3.1 * len(points), 3.5)
         for ax, point in zip(axes, points, strict=True):
             _draw_point(ax, point, repeats, results, fits[point])
         axes[0].set_ylabel("test error")
-        axes[0].legend(loc="upper left")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
 
     return Verdict(tuple(comparisons), draw, tuple(notes))
 

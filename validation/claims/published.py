@@ -13,7 +13,7 @@ import numpy as np
 
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.common import PAPER, Point
-from iclimit.validation.drawing import COLOURS, draw_points
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale
 
 REPEATS: dict[Preset, int] = {"quick": 20, "full": 200}
 LARGE_REPEATS = 20
@@ -142,7 +142,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         for size, colour in zip((10, 32), COLOURS[2:], strict=False):
             chosen = [entry for entry in gap_points() if entry[0] == size]
             kappa = [point.kappa for _, point, _, _ in chosen]
-            right.loglog(kappa, [gap for _, _, gap, _ in chosen], "s", color=colour, mfc="none",
+            right.plot(kappa, [gap for _, _, gap, _ in chosen], "s", color=colour, mfc="none",
                          label=f"published, d = {size}")  # fmt: skip
             runs = [results[point.cell(d, REPEATS[preset])] for d, point, _, _ in chosen]
             draw_points(
@@ -154,8 +154,9 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                 label=f"ours, d = {size}",
                 markersize=3,
             )
-        right.set_xlabel(r"$\kappa$")
-        right.set_ylabel(r"$e_{\mathrm{ICL}} - e_{\mathrm{IDG}}$")
+        log_scale(right, "xy")
+        right.set_xlabel(LABELS["kappa"])
+        right.set_ylabel(LABELS["task_gap"])
         right.legend(fontsize=7)
 
     return Verdict(tuple(comparisons), draw)

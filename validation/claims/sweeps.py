@@ -16,7 +16,7 @@ import numpy as np
 from iclimit.asymptotics import icl_error, idg_error
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.common import PAPER, Point, prediction_comparisons
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points, symbol
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale, symbol
 
 SIZE: dict[Preset, int] = {"quick": 32, "full": 64}
 REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
@@ -106,7 +106,7 @@ def draw_sweep(
             colour,
             markersize=3.5,
         )
-    ax.set_xscale("log")
+    log_scale(ax, "x")
     ax.set_xlabel(LABELS[axis])
     ax.set_ylabel(LABELS[f"{name}_error"])
 
@@ -140,10 +140,10 @@ def _judge_double_descent(preset: Preset, results: Mapping[Cell, Any]) -> Verdic
         figure.set_size_inches(8.4, 3.6)
         for ax, name in zip(figure.subplots(1, 2), ("icl", "idg"), strict=True):
             draw_sweep(ax, DOUBLE_DESCENT, name, preset, results, "alpha")
-            ax.set_yscale("log")
-            ax.set_ylim(*({"icl": (0.5, 40), "idg": (0.05, 40)}[name]))
+            ax.set_ylim(*({"icl": (0.5, 40), "idg": (0.03, 40)}[name]))
+            log_scale(ax, "y")
             ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
-        ax.legend(title=r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless")
+        ax.legend(title=r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless", loc="lower left")
         figure.suptitle(SYMBOLS.format(SIZE[preset]), fontsize=8)
 
     return Verdict(tuple(comparisons), draw)
@@ -248,13 +248,14 @@ def _judge_nonmonotonicity(preset: Preset, results: Mapping[Cell, Any]) -> Verdi
             region.plot(
                 curve.base.kappa, curve.base.tau, marker, color="white", markeredgecolor="black"
             )
-        region.set(xscale="log", yscale="log", xlim=(0.2, 10), ylim=(0.2, 10))
+        region.set(xlim=(0.2, 10), ylim=(0.2, 10))
+        log_scale(region, "xy")
         region.set_xlabel(LABELS["kappa"])
         region.set_ylabel(LABELS["tau"])
         region.set_title(rf"$\rho = {NOISE}$; line: analytic boundary, $\kappa, \tau > 1$")
         region.grid(visible=False)
         draw_sweep(ax, (INSIDE, OUTSIDE), "icl", preset, results, "kappa")
-        ax.legend(title=f"d = {SIZE[preset]}, left: o and square")
+        ax.legend(title=rf"$\rho = {NOISE},\ d = {SIZE[preset]}$; left: circle, square")
 
     return Verdict(tuple(comparisons), draw)
 

@@ -1,0 +1,56 @@
+"""Command line: ``python -m benchmarks`` from the root of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.suite import report, run_all
+
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+
+
+def machine() -> str:
+    """Describe processor and libraries."""
+    processor = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [s for s in info.read_text().splitlines() if s.startswith("model name")]
+        processor = models[0].partition(":")[2].strip() if models else processor
+    import numpy as np
+
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    parts = [
+        f"{processor}, {os.cpu_count()} cores",
+        f"{platform.system()}, Python {platform.python_version()}",
+        f"numpy {version('numpy')}, scipy {version('scipy')}, {blas['name']} {blas['version']}",
+    ]
+    return "; ".join(parts)
+
+
+def main() -> None:
+    """Run everything, print the tables, and write them into the README if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--large", action="store_true", help="also the dense way at d = 100")
+    parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
+    arguments = parser.parse_args()
+    load = f"; load average at the start {os.getloadavg()[0]:.1f}" if os.name == "posix" else ""
+    results = run_all(arguments.large)
+    # Only now: this imports NumPy, and the parent must stay small while it starts children.
+    text = f"{machine()}{load}.\n\n{report(results)}"
+    print(text)
+    if arguments.write:
+        before, found, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not found or not end:
+            sys.exit(f"{README.name} lacks the markers {BEGIN} and {END}")
+        README.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

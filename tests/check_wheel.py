@@ -1,0 +1,68 @@
+"""Build the wheel, compare its files with git's, and use it from an empty directory.
+
+Run as ``python tests/check_wheel.py``; exits with a message if the wheel is not what it should be.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("asymptotics", "simulate", "validation")
+SMOKE = """
+import iclimit, iclimit.cli, iclimit.validation
+from iclimit.validation.claims.published import error_points
+assert "site-packages" in iclimit.__file__, iclimit.__file__
+assert len(error_points()) == 23
+assert abs(iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01) - 1.2339949) < 1e-6
+try:
+    import asymptotics
+except ModuleNotFoundError:
+    pass
+else:
+    raise SystemExit("the wheel puts the bare name 'asymptotics' into the environment")
+"""
+
+
+def tracked() -> set[str]:
+    """Package files that git tracks, under the names they are imported by."""
+    listed = subprocess.run(
+        ["git", "ls-files", "iclimit", *ROOMS],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    files = {name for name in listed if not (ROOT / name).is_symlink()}
+    return {name if name.startswith("iclimit/") else f"iclimit/{name}" for name in files}
+
+
+def main() -> None:
+    """Build, compare, install, use."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT)]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+        (wheel,) = place.glob("*.whl")
+        packed = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
+        if packed != tracked():
+            missing, extra = sorted(tracked() - packed), sorted(packed - tracked())
+            sys.exit(f"wheel and git differ; missing: {missing}, not in git: {extra}")
+        environment, elsewhere = place / "venv", place / "empty"
+        elsewhere.mkdir()
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+        python = environment / "bin" / "python"
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel]
+        subprocess.run(install, check=True)
+        subprocess.run([python, "-c", SMOKE], check=True, cwd=elsewhere)
+        subprocess.run([environment / "bin" / "iclimit", "claims"], check=True, cwd=elsewhere,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+    print(f"wheel holds the {len(packed)} files of git and works from an empty directory")
+
+
+if __name__ == "__main__":
+    main()

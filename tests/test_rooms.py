@@ -1,0 +1,54 @@
+"""Who may import whom, under which name, and at what cost."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAY_IMPORT = {
+    "asymptotics": {"asymptotics"},
+    "simulate": {"simulate"},
+    "validation": {"validation", "asymptotics", "simulate"},
+}
+
+
+def imported_modules(file: Path) -> set[str]:
+    """Absolute names of all modules a file imports, also inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_import_only_what_they_may(room: str) -> None:
+    for file in (ROOT / room).rglob("*.py"):
+        for name in imported_modules(file):
+            top, _, rest = name.partition(".")
+            assert top not in MAY_IMPORT, f"{file} imports {name} under its bare name"
+            if top == "iclimit":
+                assert rest.split(".")[0] in MAY_IMPORT[room], f"{file} imports {name}"
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_bare_names_refuse_to_be_imported(room: str) -> None:
+    if not (ROOT / room / "__init__.py").exists():
+        pytest.skip(f"{room} is not a package yet")
+    run = subprocess.run(
+        [sys.executable, "-c", f"import {room}"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode != 0
+    assert f"import this package as iclimit.{room}" in run.stderr
+
+
+@pytest.mark.parametrize("library", ["sympy", "mpmath", "matplotlib"])
+def test_theory_loads_no_library_before_it_is_used(library: str) -> None:
+    code = f"import sys, iclimit.asymptotics; sys.exit({library!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
