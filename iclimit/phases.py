@@ -145,9 +145,9 @@ def phase_diagram(quantity: str, *, x: str, y: str, **parameters: Any) -> PhaseD
     >>> diagram.values.shape, list(diagram.boundaries())
     ((40, 50), ['memorisation transition'])
     """
-    chosen = get_quantity(quantity, parameters)
     if x == y:
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")
+    chosen = get_quantity(quantity, parameters)
     for axis, name in (("x", x), ("y", y)):
         if name not in parameters:
             raise ValueError(f"{axis} must be one of {', '.join(parameters)}, got {name!r}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import joblib
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from iclimit.simulate import simulate_errors, simulate_estimator
@@ -134,18 +135,19 @@ def run_cells(
     An exception of a cell is its result, so that the other cells go on.  Each worker computes
     with one thread.  With "cupy" one process, this one, drives the GPU.
     """
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(
-            n_jobs=jobs if backend == "numpy" else 1, return_as="generator_unordered"
-        )
-        yield from parallel(joblib.delayed(_run_cell)(cell, seed, backend) for cell in cells)
+    parallel = joblib.Parallel(
+        n_jobs=jobs if backend == "numpy" else 1, return_as="generator_unordered"
+    )
+    yield from parallel(joblib.delayed(_run_cell)(cell, seed, backend) for cell in cells)
 
 
 def _run_cell(cell: Cell, seed: int, backend: str) -> tuple[Cell, Any, float]:
     start = time.perf_counter()
     extra = {"backend": backend} if cell.function in (simulate_errors, simulate_estimator) else {}
     try:
-        outcome = cell.run(seed, **extra)
+        # One thread, also in a single process, so that rounding does not depend on the workers.
+        with threadpool_limits(1):
+            outcome = cell.run(seed, **extra)
     except Exception as error:
         outcome = error
     return cell, outcome, time.perf_counter() - start

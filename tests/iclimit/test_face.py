@@ -1,0 +1,132 @@
+"""The public face: lazy names, curves and phase diagrams."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import iclimit
+from iclimit.curves import is_geometric
+from iclimit.quantities import QUANTITIES
+
+
+def test_every_public_name_loads() -> None:
+    for name in iclimit.__all__:
+        assert getattr(iclimit, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = iclimit.nothing
+
+
+def test_import_is_cheap() -> None:
+    """Neither SymPy nor matplotlib is loaded before it is used."""
+    code = (
+        "import sys, iclimit, iclimit.cli; iclimit.icl_error(tau=2, alpha=1, kappa=1, rho=0);"
+        "iclimit.cli.build_parser();"
+        "print([m for m in ('sympy', 'matplotlib', 'cupy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_curves_are_the_quantity_on_every_combination() -> None:
+    tau = np.linspace(1.5, 3, 7)
+    curves = iclimit.curve("idg_error", tau=tau, alpha=[1, 10], kappa=[0.5, 2, 4], rho=0.1)
+    assert curves.x == "tau"
+    assert curves.values.shape == (6, 7)
+    for parameters, line in zip(curves.family, curves.values, strict=True):
+        for t, value in zip(tau, line, strict=True):
+            assert value == iclimit.idg_error(tau=t, **parameters)
+    assert len(curves.rows()) == 42
+
+
+def test_simulated_points_are_those_of_simulate_errors() -> None:
+    curves = iclimit.curve(
+        "task_gap", kappa=np.geomspace(0.5, 4, 9), tau=2, alpha=1, rho=0.1,
+        simulation={"d": 12, "repeats": 4, "points": 3}, rng=1, jobs=1,
+    )  # fmt: skip
+    assert [p.parameters["tasks"] for p in curves.simulated] == [6, 17, 48]
+    for point in curves.simulated:
+        assert point.parameters["kappa"] == point.parameters["tasks"] / 12
+        assert 0 < point.standard_error < point.value
+        assert point.prediction > 0
+    assert {row["source"] for row in curves.rows()} == {"theory", "finite_size", "simulation"}
+
+
+def test_plots_draw_into_given_axes() -> None:
+    figure = Figure()
+    ax, other = figure.subplots(1, 2)
+    tau = np.linspace(0.5, 3, 6)
+    curves = iclimit.curve("icl_error", tau=tau, alpha=[1, 2], kappa=1, rho=0)
+    assert curves.plot(ax) is ax
+    assert len(ax.lines) == 2
+    diagram = iclimit.phase_diagram("icl_error", x="tau", y="kappa", tau=tau,
+                                    kappa=[0.5, 1, 2], alpha=1, rho=0.1)  # fmt: skip
+    assert diagram.plot(other) is other
+    assert set(diagram.boundaries()) == {"interpolation threshold", "memorisation transition"}
+
+
+def test_phase_diagram_values_and_rows() -> None:
+    diagram = iclimit.phase_diagram(
+        "icl_error", x="alpha", y="rho", alpha=[1, 2, 4], rho=[0, 0.5], tau=2, kappa=1, ridge=0.1
+    )
+    assert diagram.boundaries() == {}
+    expected = iclimit.icl_error(tau=2, alpha=4, kappa=1, rho=0.5, ridge=0.1)
+    assert diagram.values[1, 2] == expected
+    assert diagram.rows()[5] == {
+        "quantity": "icl_error", "tau": 2, "kappa": 1, "ridge": 0.1, "alpha": 4, "rho": 0.5,
+        "value": expected,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_every_quantity_makes_a_curve(name: str) -> None:
+    values: dict[str, Any] = {
+        "tau": 2.0,
+        "alpha": [1.0, 2.0, 3.0],
+        "kappa": 0.5,
+        "rho": 0.1,
+        "theta": 0.1,
+    }
+    parameters = {n: values[n] for n in QUANTITIES[name].parameters}
+    curves = iclimit.curve(name, **parameters)
+    assert np.all(np.isfinite(curves.values))
+    assert curves.x == "alpha"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: iclimit.curve("error", tau=1), "quantity must be one of icl_error, .*'error'"),
+        (lambda: iclimit.curve("icl_error", tau=1, alpha=1), "icl_error needs kappa, rho"),
+        (
+            lambda: iclimit.curve("bayes_error", alpha=1, rho=0, tau=1),
+            "takes alpha, rho, got 'tau'",
+        ),
+        (
+            lambda: iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, simulation={"d": 8}),
+            "to simulate, got 'bayes_error'",
+        ),
+        (
+            lambda: iclimit.phase_diagram("bayes_error", x="alpha", y="alpha", alpha=1, rho=0),
+            "different parameters",
+        ),
+        (
+            lambda: iclimit.phase_diagram(
+                "bayes_error", x="alpha", y="rho", alpha=[2, 1], rho=[0, 1]
+            ),
+            "alpha must be an ascending sequence",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_geometric_grids_are_recognised() -> None:
+    assert is_geometric(np.geomspace(0.1, 10, 20))
+    assert not is_geometric(np.linspace(0.1, 10, 20))
+    assert not is_geometric(np.array([1.0, np.inf, np.inf]))

@@ -1,0 +1,169 @@
+"""Claims, cells and their execution: seeds, failures, interruption, reports."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.validation import CLAIMS, Cell, Claim, Comparison, Verdict, select_claims, validate
+from iclimit.validation import runs as runs_module
+from iclimit.validation.claims.common import Point
+from iclimit.validation.claims.published import error_points, gap_points
+from iclimit.validation.claims.sweeps import nonmonotonicity_boundary, optimal_context
+from iclimit.validation.report import as_json, table, write_report
+
+
+def draw_number(*, scale: float, rng: Any) -> float:
+    return scale * float(np.random.default_rng(rng).standard_normal())
+
+
+def fail(*, rng: Any) -> float:  # noqa: ARG001
+    raise ArithmeticError("did not converge")
+
+
+def draw_line(figure: Any) -> None:
+    figure.subplots().plot([0, 1])
+
+
+def make_claim(name: str, cells: list[Cell], allowance: float = 10.0) -> Claim:
+    def judge(preset: str, results: Mapping[Cell, Any]) -> Verdict:
+        rows = [Comparison("number", 0.0, results[cell], 1.0, allowance) for cell in cells]
+        return Verdict(tuple(rows), draw_line, (preset,))
+
+    return Claim(name, name.title(), "nowhere", "numbers are small", lambda _: cells, judge)
+
+
+GOOD = make_claim("good", [Cell.of(draw_number, scale=1.0), Cell.of(draw_number, scale=2.0)])
+BROKEN = make_claim("broken", [Cell.of(fail), Cell.of(draw_number, scale=3.0)])
+WRONG = make_claim("wrong", [Cell.of(draw_number, scale=1e9)], allowance=0.0)
+
+
+def test_a_cell_is_seeded_by_root_and_content_alone() -> None:
+    cell = Cell.of(draw_number, scale=1.0)
+    assert cell.run(0) == Cell.of(draw_number, scale=1.0).run(0)
+    assert cell.run(0) != cell.run(1)
+    assert cell.run(0) != Cell.of(draw_number, scale=2.0).run(0) / 2
+    assert Point(1.5, 1, 0.5, 0.1).cell(16, 4) == Point(1.5, 1.0, 0.5, 0.1).cell(16, 4)
+
+
+def test_results_do_not_depend_on_the_company() -> None:
+    alone = validate([GOOD], seed=3, jobs=1).results[0]
+    together = validate([WRONG, GOOD], seed=3, jobs=1).results[1]
+    assert alone.verdict is not None
+    assert together.verdict is not None
+    assert alone.verdict.comparisons == together.verdict.comparisons
+
+
+def test_results_do_not_depend_on_the_number_of_workers() -> None:
+    one, two = (validate([CLAIMS["solver"]], jobs=jobs).results[0] for jobs in (1, 2))
+    assert one.verdict is not None
+    assert two.verdict is not None
+    assert one.verdict.comparisons == two.verdict.comparisons
+    assert one.holds
+
+
+def test_failures_are_reported_and_the_rest_goes_on() -> None:
+    run = validate([BROKEN, GOOD, WRONG], jobs=1)
+    assert [result.holds for result in run.results] == [False, True, False]
+    assert not run.holds
+    assert "ArithmeticError in fail{}: did not converge" in run.results[0].error
+    lines = table(run)
+    assert "ERROR" in lines
+    assert "NO" in lines
+
+
+def test_interruption_keeps_what_is_finished(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = runs_module.run_cells
+
+    def interrupted(cells: list[Cell], **options: Any) -> Iterator[Any]:
+        yield from real(cells[:2], **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs_module, "run_cells", interrupted)
+    run = validate([GOOD, WRONG], jobs=1)
+    assert run.interrupted
+    assert [result.claim.name for result in run.results] == ["good"]
+    assert run.missing == ["wrong"]
+    assert not run.holds
+    write_report(run, tmp_path)
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert report["interrupted"]
+    assert report["missing"] == ["wrong"]
+    assert "not finished" in (tmp_path / "report.html").read_text()
+
+
+def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
+    run = validate([GOOD, WRONG, BROKEN], jobs=1, seed=5)
+    path = write_report(run, tmp_path / "new" / "folder")
+    page = path.read_text()
+    assert {p.name for p in path.parent.iterdir()} == {
+        "report.html", "results.json", "good.png", "good.pdf", "wrong.png", "wrong.pdf",
+    }  # fmt: skip
+    assert "src='data:image/png;base64," in page
+    assert "http" not in page.replace("https://", "http")[: page.index("<body>")]
+    data = json.loads((path.parent / "results.json").read_text(), parse_constant=pytest.fail)
+    assert data["seed"] == 5
+    assert [claim["holds"] for claim in data["claims"]] == [True, False, False]
+    (comparison,) = data["claims"][1]["comparisons"]
+    assert abs(comparison["z"]) > data["claims"][1]["threshold"]
+    assert as_json(run)["versions"]["numpy"] == np.__version__
+
+
+def test_a_verdict_never_holds_on_nan() -> None:
+    verdict = Verdict((Comparison("x", 0.0, math.nan, 1.0),), lambda _: None)
+    assert not verdict.holds
+
+
+def test_select_claims() -> None:
+    assert [c.name for c in select_claims(["ridge", "solver", "ridge"])] == ["ridge", "solver"]
+    assert len(select_claims([])) == len(CLAIMS)
+    with pytest.raises(ValueError, match=r"claim must be one of solver, .*, got 'nope'"):
+        select_claims(["nope"])
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("preset", ["quick", "full"])
+def test_every_claim_asks_for_distinct_seeded_cells(name: str, preset: Any) -> None:
+    cells = list(CLAIMS[name].cells(preset))
+    assert len({tuple(cell.seed(0).spawn_key) for cell in cells}) == len(set(cells))
+
+
+@pytest.mark.parametrize("name", ["sampler", "test-error", "dmmse"])
+def test_cheap_claims_hold_and_draw(name: str, tmp_path: Path) -> None:
+    run = validate([CLAIMS[name]], jobs=2, seed=0)
+    assert run.holds, table(run)
+    write_report(run, tmp_path)
+    assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims() -> None:
+    for name in ("ridgeless", "ridge"):
+        for cell in CLAIMS[name].cells("full"):
+            run = dict(cell.parameters)
+            assert run["prompts"] % 1 == 0
+            ratio = run["prompts"] / run["d"] ** 2
+            assert any(abs(ratio - tau) < 1e-12 for tau in (0.5, 1, 1.5, 2, 3))
+
+
+def test_published_tables_are_read_with_their_provenance() -> None:
+    points = error_points()
+    assert len(points) == 23
+    assert points[1].means["icl"] == pytest.approx(1.305007919139215)
+    # Ten runs, population standard deviation.
+    assert points[1].standard_errors["icl"] == pytest.approx(0.008524970808670483 / 3)
+    assert {d for d, *_ in gap_points()} == {10, 32}
+
+
+def test_nonmonotonicity_boundary_separates_finite_from_infinite_optimal_context() -> None:
+    kappa = np.array([1.3, 1.6, 2.0])
+    boundary = nonmonotonicity_boundary(kappa, 0.5)
+    inside, outside = (optimal_context(boundary * f, kappa, 0.5) for f in (0.97, 1.03))
+    assert np.all(np.isfinite(inside))
+    assert np.all(np.isinf(outside))
+    assert np.all(np.isnan(nonmonotonicity_boundary(np.array([5.0, 9.0]), 0.5)))
