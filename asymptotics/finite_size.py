@@ -145,7 +145,7 @@ def finite_size_errors(
     >>> from iclimit.asymptotics import finite_size_errors
     >>> run = finite_size_errors(d=100, context=100, tasks=50, prompts=20_000, rho=0.01, rng=0)
     >>> round(run.icl, 2), round(run.idg, 2)  # published simulation: 1.279(4), 0.625(3)
-    (1.28, 0.62)
+    (1.28, 0.63)
     """
     _check_integers(d=d, context=context, prompts=prompts, draws=draws)
     check_parameters(ArrayMath(np), rho=rho, ridge=ridge)

@@ -115,9 +115,9 @@ def icl_error(
     --------
     >>> from iclimit.asymptotics import icl_error
     >>> round(float(icl_error(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
-    1.8463
+    1.8464
     >>> icl_error(tau=[0.5, 1.0, 2.0], alpha=1.0, kappa=0.5, rho=0.1).round(3)
-    array([1.483,   inf, 1.5  ])
+    array([1.483,   inf, 1.471])
     """
     return _errors(tau, alpha, kappa, rho, ridge)[0]
 
@@ -165,7 +165,7 @@ def task_gap(
     --------
     >>> from iclimit.asymptotics import task_gap
     >>> round(float(task_gap(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
-    0.7495
+    0.7497
     """
     icl, idg = _errors(tau, alpha, kappa, rho, ridge)
     math_ = namespace(icl=icl, idg=idg)

@@ -17,6 +17,8 @@ STRUCTURED_SIZES = (40, 60, 80, 100, 140, 200)
 DENSE_SIZES = (30, 40, 60, 80)
 RUNS = 3
 """Child processes per measurement, of which the median is taken."""
+NOISY = 0.1
+"""Spread of CPU times above which the report says so."""
 THEORY = {False: 1_000_000, True: 100_000}
 """Points without and with a ridge."""
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
@@ -181,7 +183,8 @@ def report(results: Results) -> str:
     )
     noise = (
         f"Medians of {RUNS} processes, one thread each; the CPU times of one measurement "
-        f"typically spread by {100 * results.spread:.0f} %."
+        f"typically spread by {100 * results.spread:.0f} %"
+        + (": noisy, read the ratios accordingly." if results.spread > NOISY else ".")
     )
     return "\n\n".join(
         [

@@ -33,6 +33,10 @@ from iclimit.simulate.summaries import (
 )
 
 SAMPLERS = ("summaries", "tokens")
+TOLERANCE = 1e-6
+"""Relative residual of the linear solves.  Measured at tau = 2, d = 80: it moves the errors by less
+than 1e-6 relative, far below any standard error, and saves a quarter of the time of 1e-8."""
+
 TOKEN_BLOCK = 2**22
 """Most input numbers that token-level sampling holds at a time (32 MiB)."""
 
@@ -197,7 +201,7 @@ def simulate_errors(
         else:
             task_set = sample_tasks(place, generator, int(tasks), d, task_law)
         draw = _Sampler(place, generator, task_set, d, context, rho, task_law, inputs, sampler)
-        solution = solve_ridge(*draw(prompts, fresh=False), ridge)
+        solution = solve_ridge(*draw(prompts, fresh=False), ridge, tolerance=TOLERANCE)
         if gaussian:
             fresh = fresh_task_moments(place, d, context, rho, task_law)
             train = fresh if task_set is None else task_set_moments(place, task_set, context, rho)

@@ -118,9 +118,10 @@ def solve_ridge(
     if not solution.residual <= 10 * tolerance:
         raise ArithmeticError(
             f"{method} stopped at relative residual {solution.residual:.1e} after "
-            f"{solution.iterations} iterations (tolerance {tolerance:.0e}); n = {n} prompts are "
-            f"close to the interpolation threshold d (d + 1) = {size}: take a positive ridge, "
-            "a different n, or more iterations"
+            f"{solution.iterations} iterations (tolerance {tolerance:.0e}): n = {n} prompts are "
+            f"close to the interpolation threshold d (d + 1) = {size}, or the features are "
+            "dependent (few tasks without noise); take a positive ridge, another n, or more "
+            "iterations"
         )
     return solution
 

@@ -111,7 +111,7 @@ INFINITE_CONTEXT = [
 @pytest.mark.parametrize(("tau", "kappa", "rho", "icl", "idg"), INFINITE_CONTEXT)
 @pytest.mark.parametrize("number", [float, mpmath.mpf])
 def test_edge_of_infinite_context(
-    tau: float, kappa: float, rho: float, icl: float | None, idg: float | None, number: type
+    tau: float, kappa: float, rho: float, icl: float | None, idg: float | None, number: Any
 ) -> None:
     point = {"tau": tau, "kappa": kappa, "rho": rho}
     values = [f(alpha=number(math.inf), **point) for f in (icl_error, idg_error)]
@@ -138,7 +138,7 @@ def test_positive_ridge_is_finite_at_infinite_context(tau: float, kappa: float) 
 
 
 @pytest.mark.parametrize("function", [icl_error, idg_error, task_gap])
-def test_threshold_without_ridge_is_infinite(function: type) -> None:
+def test_threshold_without_ridge_is_infinite(function: Any) -> None:
     assert function(**{**SETTING, "tau": 1.0}) == math.inf
 
 

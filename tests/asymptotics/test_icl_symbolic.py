@@ -118,7 +118,7 @@ POSITIVE = {name: sympy.Symbol(name, positive=True) for name in ("tau", "alpha",
 
 
 @pytest.mark.parametrize("function", [icl_error, idg_error])
-def test_symbolic_tau_gives_both_cases_and_latex(function: type) -> None:
+def test_symbolic_tau_gives_both_cases_and_latex(function: Any) -> None:
     expression = function(**POSITIVE)
     assert isinstance(expression, sympy.Piecewise)
     assert expression.free_symbols == set(POSITIVE.values())
@@ -172,7 +172,7 @@ def test_exact_divergence_at_infinite_context() -> None:
 
 def test_no_silent_nan() -> None:
     """At alpha = oo, kappa <= 1 SymPy cannot take the limit q -> 0 itself."""
-    with pytest.raises(ArithmeticError, match="take sympy.limit, or pass numbers"):
+    with pytest.raises(ArithmeticError, match=r"take sympy\.limit, or pass numbers"):
         idg_error(tau=sympy.Integer(2), alpha=sympy.oo, kappa=sympy.Rational(1, 2), rho=0)
 
 

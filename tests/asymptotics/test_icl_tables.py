@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import array_api_strict
 import mpmath
@@ -22,7 +23,7 @@ POINTS = {name: np.array([float(row[name]) for row in ROWS]) for name in COLUMNS
 
 
 @pytest.mark.parametrize(("column", "function"), [("icl", icl_error), ("idg", idg_error)])
-def test_float64_within_the_promise_at_every_row(column: str, function: type) -> None:
+def test_float64_within_the_promise_at_every_row(column: str, function: Any) -> None:
     values = function(**POINTS)
     with mpmath.workdps(30):
         errors = [
@@ -56,7 +57,7 @@ def test_mpmath_uses_its_current_precision() -> None:
 
 
 @pytest.mark.parametrize("function", [icl_error, idg_error, task_gap])
-def test_array_api_strict_equals_numpy(function: type) -> None:
+def test_array_api_strict_equals_numpy(function: Any) -> None:
     strict = {name: array_api_strict.asarray(values) for name, values in POINTS.items()}
     assert np.array_equal(np.asarray(function(**strict)), function(**POINTS))
     strict.pop("ridge")

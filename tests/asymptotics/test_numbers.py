@@ -24,7 +24,7 @@ from iclimit.asymptotics import (
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath, namespace
 
 LAW = MarchenkoPastur(0.5)
-SETTING = {"tau": 1.6, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
+SETTING: dict[str, Any] = {"tau": 1.6, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
 THEORY: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "icl_error": (icl_error, {**SETTING, "ridge": 0.1}),
     "idg_error": (idg_error, {**SETTING, "ridge": 0.1}),
@@ -83,7 +83,7 @@ def test_sympy_precedes_mpmath() -> None:
 @pytest.mark.parametrize("scalar", [mpmath.mpf(1), sympy.Integer(1)], ids=["mpmath", "sympy"])
 @pytest.mark.parametrize("array", [np.array([1.0, 2.0]), array_api_strict.asarray([1.0, 2.0])])
 def test_arrays_do_not_mix(array: Any, scalar: Any) -> None:
-    with pytest.raises(TypeError, match="tau, alpha.*do not mix with arrays"):
+    with pytest.raises(TypeError, match=r"tau, alpha.*do not mix with arrays"):
         icl_error(tau=array, alpha=scalar, kappa=1.0, rho=0.1)
 
 

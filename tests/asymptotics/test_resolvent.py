@@ -1,6 +1,7 @@
 """The Wishart resolvent against high precision, its equation, and actual Wishart matrices."""
 
 import math
+from typing import Any
 
 import array_api_strict
 import mpmath
@@ -85,7 +86,7 @@ def test_quadratic_equation_and_its_derivatives_exactly(derivative: int) -> None
     ],
 )
 @pytest.mark.parametrize("number", [float, mpmath.mpf, sympy.nsimplify])
-def test_zero_argument(kappa: float, derivative: int, expected: float, number: type) -> None:
+def test_zero_argument(kappa: float, derivative: int, expected: float, number: Any) -> None:
     infinite = sympy.oo if number is sympy.nsimplify else number(math.inf)
     kappa_ = infinite if kappa == math.inf else number(kappa)
     assert float(wishart_resolvent(number(0), kappa_, derivative=derivative)) == expected

@@ -246,7 +246,7 @@ def test_too_few_iterations() -> None:
     with pytest.raises(
         ArithmeticError,
         match=r"primal-cg stopped at relative residual \S+ after 3 iterations "
-        r"\(tolerance 1e-08\); n = 31 prompts .* d \(d \+ 1\) = 30.*positive ridge",
+        r"\(tolerance 1e-08\): n = 31 prompts .* d \(d \+ 1\) = 30.*positive ridge",
     ):
         solve_ridge(x, h, y, 0.0, max_iterations=3)
 

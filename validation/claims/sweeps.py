@@ -221,7 +221,7 @@ def nonmonotonicity_boundary(kappa: np.ndarray, rho: float) -> np.ndarray:
 
 def optimal_context(tau: np.ndarray, kappa: np.ndarray, rho: float) -> np.ndarray:
     """Alpha of the least ridgeless ICL error, inf if it decreases throughout."""
-    alpha = np.append(np.geomspace(1e-2, 1e5, 281), np.inf)
+    alpha = np.append(np.geomspace(1e-2, 1e5, 141), np.inf)
     errors = icl_error(tau=tau[..., None], alpha=alpha, kappa=kappa[..., None], rho=rho)
     return alpha[np.argmin(errors, axis=-1)]
 
@@ -236,7 +236,7 @@ def _judge_nonmonotonicity(preset: Preset, results: Mapping[Cell, Any]) -> Verdi
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.6, 3.7)
         region, ax = figure.subplots(1, 2)
-        kappa, tau = np.meshgrid(np.geomspace(0.2, 10, 150), np.geomspace(0.2, 10, 150))
+        kappa, tau = np.meshgrid(np.geomspace(0.2, 10, 120), np.geomspace(0.2, 10, 120))
         best = np.log10(optimal_context(tau, kappa, NOISE))
         image = region.pcolormesh(
             kappa, tau, np.ma.masked_invalid(best), cmap="cividis", shading="auto", rasterized=True
