@@ -86,8 +86,9 @@ def icl_error(
     -------
     number or array
         Mean squared error on a noisy query label, at least rho, broadcast over the arguments and
-        of their number system.  NumPy or other array API arrays, mpmath numbers and (ridge 0
-        only) SymPy expressions.  ``inf`` where the error diverges: tau = 1 with ridge = 0, and
+        of their number system.  NumPy or other array API arrays, mpmath numbers and SymPy
+        expressions (ridge 0 and finite arguments only; for the rest take `sympy.limit`).  ``inf``
+        where the error diverges: tau = 1 with ridge = 0, and
         alpha = inf with ridge = 0, rho > 0, kappa <= min(tau, 1), tau < inf.
 
     Raises

@@ -78,7 +78,7 @@ class ArrayMath:
 
     def host(self, value: Any) -> np.ndarray:
         """Copy to NumPy, for what only SciPy can do."""
-        if array_api_compat.is_cupy_array(value) or array_api_compat.is_torch_array(value):
+        if array_api_compat.is_cupy_array(value):
             value = array_api_compat.to_device(value, "cpu")
         return np.asarray(value)
 

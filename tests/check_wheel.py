@@ -56,8 +56,8 @@ def main() -> None:
         elsewhere.mkdir()
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
         python = environment / "bin" / "python"
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel]
-        subprocess.run(install, check=True)
+        install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)]
+        subprocess.run([python, *install], check=True)
         subprocess.run([python, "-c", SMOKE], check=True, cwd=elsewhere)
         subprocess.run([environment / "bin" / "iclimit", "claims"], check=True, cwd=elsewhere,
                        stdout=subprocess.DEVNULL)  # fmt: skip

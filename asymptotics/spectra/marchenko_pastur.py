@@ -173,26 +173,31 @@ class MarchenkoPastur:
         """
         if derivative not in (0, 1):
             raise ValueError(f"derivative must be 0 or 1, got {derivative!r}")
-        if not np.iscomplexobj(z):
-            math_ = namespace(z=z, ratio=self.ratio)
-            z = convert(math_, "z", z)
-            if math_.violates(z, lambda v: v < 0) is None:
-                value = wishart_resolvent(-z, 1 / self.ratio, derivative=derivative)
-                return -value if derivative else value
-            return self._real_stieltjes(z, derivative)
-        return self._stieltjes(np.asarray(z), derivative)
+        if np.iscomplexobj(z):
+            return self._stieltjes(np.asarray(z), derivative)
+        z, negative = self._real_point(z)
+        if negative:
+            value = wishart_resolvent(-z, 1 / self.ratio, derivative=derivative)
+            return -value if derivative else value
+        self._require_outside(z, self.ratio > 1)
+        with np.errstate(all="ignore"):
+            value = self._stieltjes(np.asarray(z) + 0j, derivative).real
+        return np.where(np.isinf(z), 0.0, value)[()]
 
-    def _real_stieltjes(self, z: Any, derivative: int) -> Any:
+    def _real_point(self, z: Any) -> tuple[Any, bool]:
+        """Convert a real point; tell whether it is negative, where nothing can go wrong."""
+        math_ = namespace(z=z, ratio=self.ratio)
+        z = convert(math_, "z", z)
+        return z, math_.violates(z, lambda v: v < 0) is None
+
+    def _require_outside(self, z: Any, atom: Any) -> None:
+        """Raise a ValueError if a real z lies in the support or on an atom at zero."""
         lower, upper = self.edges
-        outside = ((z < lower) & ((z != 0) | (np.asarray(self.atom) == 0))) | (z > upper)
-        if not np.all(outside):
+        if not np.all(((z < lower) & ((z != 0) | ~np.asarray(atom))) | (z > upper)):
             raise ValueError(
                 f"z must lie outside the support [{lower}, {upper}] and its atom, got {z}; "
                 "inside, take a complex z with a small positive imaginary part"
             )
-        with np.errstate(all="ignore"):
-            value = self._stieltjes(np.asarray(z) + 0j, derivative).real
-        return np.where(np.isinf(z), 0.0, value)[()]
 
     def _stieltjes(self, z: np.ndarray, derivative: int) -> Any:
         c = np.asarray(self.ratio, dtype=float)
@@ -209,15 +214,27 @@ class MarchenkoPastur:
             return (-m * (1 + c * m) / root if derivative else m)[()]
 
     def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
-        r"""Transform of the companion law (spectrum of :math:`ZZ^\top/N`).
+        r"""Transform of the companion law, the spectrum of :math:`ZZ^\top/N`.
 
-        Equal to :math:`-(1-c)/z + c\, m(z)`; arguments and errors as `stieltjes`, and z != 0.
+        Equal to :math:`-(1-c)/z + c\, m(z)`.  It is computed as the transform of the law of ratio
+        1/c scaled by c, which is what the companion law is: nothing cancels near z = 0.
+
+        Parameters, errors and number systems are those of `stieltjes`, for the support of the
+        companion law: zero is in it for c < 1 and not for c > 1.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> float(MarchenkoPastur(2.0).companion_stieltjes(0.0))
+        1.0
         """
-        if np.any(np.asarray(z) == 0):
-            raise ValueError("z must be != 0, got 0")
         c = self.ratio
-        pole = (1 - c) / z**2 if derivative else -(1 - c) / z
-        return pole + c * self.stieltjes(z, derivative=derivative)
+        if not np.iscomplexobj(z):
+            z, negative = self._real_point(z)
+            if not negative:
+                self._require_outside(z, c < 1)
+        scaled = MarchenkoPastur(1 / c).stieltjes(z / c, derivative=derivative)
+        return scaled / c ** (1 + derivative)
 
     def shannon_transform(self, gamma: Number) -> Any:
         r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` for gamma > 0.

@@ -234,7 +234,7 @@ def test_parameters_are_those_simulated() -> None:
 
 def test_solve_is_reported() -> None:
     found = run(repeats=3)
-    assert 0 < found.residual <= TOLERANCE
+    assert 0 < found.residual <= cells.TOLERANCE
     assert found.iterations > 0
     assert run(prompts=10).iterations == 0  # direct
 
