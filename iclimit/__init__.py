@@ -9,7 +9,7 @@ Examples
 1.234
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ __all__ = [
     "wishart_resolvent",
 ]
 
-__version__ = metadata.version("iclimit")
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -109,7 +109,12 @@ def _number(value: float) -> float | str:
 def versions() -> dict[str, str]:
     """Versions of what computed the results."""
     found = {"python": platform.python_version()}
-    return found | {name: metadata.version(name) for name in VERSIONED}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def table(run: ValidationRun) -> str:
