@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iclimit.validation.claim import Claim
+from iclimit.validation.claims.baselines import dmmse_claim
 from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
 from iclimit.validation.claims.machinery import risk_claim, sampler_claim, solver_claim
 from iclimit.validation.claims.published import published_claim
@@ -13,7 +14,7 @@ from iclimit.validation.claims.sweeps import (
     double_descent_claim,
     nonmonotonicity_claim,
 )
-from iclimit.validation.claims.task_diversity import dmmse_claim, task_diversity_claim
+from iclimit.validation.claims.task_diversity import task_diversity_claim
 
 CLAIMS: dict[str, Claim] = {
     claim.name: claim

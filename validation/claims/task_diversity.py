@@ -1,4 +1,4 @@
-"""From memorisation to in-context learning: task diversity, with the Bayes baselines."""
+"""From memorisation to in-context learning as pretraining tasks get more diverse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics import bayes_error, dmmse_errors, task_gap
+from iclimit.asymptotics import dmmse_errors, task_gap
 from iclimit.simulate import simulate_estimator
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.common import PAPER, Point, prediction_comparisons
@@ -20,14 +20,6 @@ TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
 SIZE = 32
 REPEATS: dict[Preset, int] = {"quick": 5, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "full": 60}
-
-DMMSE_CASES = ((40, 40, 1.0, 0.3), (64, 64, 1.0, 0.3), (64, 512, 1.0, 0.3), (40, 80, 2.0, 0.5))
-"""Dimension, number of tasks, alpha, noise variance of the dMMSE limit's checks."""
-DMMSE_ALLOWANCE = 0.03
-"""The limit is heuristic and corrections vanish slowly in d; measured: 2 % at d = 40 to 200."""
-BAYES_CASES = ((64, 0.5, 0.3), (64, 1.0, 0.05), (64, 2.0, 0.3))
-BAYES_ALLOWANCE = 0.5
-"""Times 1/d: corrections to ridge regression at finite d."""
 
 
 def _point(alpha: float, tasks: int) -> Point:
@@ -127,94 +119,4 @@ task_diversity_claim = Claim(
     ),
     cells=_cells,
     judge=_judge,
-)
-
-
-def _baseline_cells(preset: Preset) -> list[Cell]:
-    sets = 4 * TASK_SETS[preset]
-    dmmse = [
-        Cell.of(
-            simulate_estimator,
-            estimator="dmmse",
-            d=d,
-            context=round(alpha * d),
-            tasks=tasks,
-            rho=rho,
-            repeats=sets,
-            test_prompts=30,
-        )
-        for d, tasks, alpha, rho in DMMSE_CASES
-    ]
-    ridge = [
-        Cell.of(
-            simulate_estimator,
-            estimator="ridge",
-            d=d,
-            context=round(alpha * d),
-            tasks=d,
-            rho=rho,
-            repeats=sets,
-            test_prompts=30,
-        )
-        for d, alpha, rho in BAYES_CASES
-    ]
-    return dmmse + ridge
-
-
-def _judge_baselines(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    cells = _baseline_cells(preset)
-    comparisons = []
-    for (d, tasks, alpha, rho), cell in zip(DMMSE_CASES, cells, strict=False):
-        theory = dmmse_errors(theta=math.log(tasks) / d, alpha=alpha, rho=rho)
-        for name in ("icl", "idg"):
-            value, run = float(getattr(theory, name)), results[cell]
-            comparisons.append(
-                Comparison(
-                    f"dMMSE {name.upper()} d={d} k={tasks} alpha={alpha:g} rho={rho:g}",
-                    value,
-                    getattr(run, f"{name}_mean"),
-                    getattr(run, f"{name}_se"),
-                    DMMSE_ALLOWANCE * value,
-                )
-            )
-    for (d, alpha, rho), cell in zip(BAYES_CASES, cells[len(DMMSE_CASES) :], strict=True):
-        value, run = float(bayes_error(alpha=alpha, rho=rho)), results[cell]
-        both = np.concatenate([run.icl, run.idg])
-        comparisons.append(
-            Comparison(
-                f"ridge regression d={d} alpha={alpha:g} rho={rho:g}",
-                value,
-                float(np.mean(both)),
-                float(np.std(both, ddof=1) / math.sqrt(len(both))),
-                BAYES_ALLOWANCE / d * value,
-            )
-        )
-
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(5.6, 3.6)
-        ax = figure.subplots()
-        theta = np.linspace(0, 0.9, 400)
-        for (d, tasks, alpha, rho), cell, colour in zip(DMMSE_CASES, cells, COLOURS, strict=False):
-            curve = dmmse_errors(theta=theta, alpha=alpha, rho=rho)
-            ax.plot(theta, curve.icl, color=colour)
-            run, label = results[cell], rf"d={d}, k={tasks}, $\alpha$={alpha:g}, $\rho$={rho:g}"
-            at = math.log(tasks) / d
-            draw_points(ax, at, run.icl_mean, run.icl_se, colour, label=label)
-        ax.set_xlabel(LABELS["theta"])
-        ax.set_ylabel("dMMSE " + LABELS["icl_error"])
-        ax.legend()
-
-    return Verdict(tuple(comparisons), draw)
-
-
-dmmse_claim = Claim(
-    name="dmmse",
-    title="Bayes estimators: dMMSE on the pretraining tasks, ridge regression on all tasks",
-    source="Estimators: Raventos et al., arXiv:2306.15063; limits derived in the documentation",
-    statement=(
-        "Simulated errors of the two Bayes estimators equal their limits, dMMSE within the 3 % by "
-        "which finite dimensions are known to differ from the random-energy limit."
-    ),
-    cells=_baseline_cells,
-    judge=_judge_baselines,
 )
