@@ -1,4 +1,4 @@
-"""Bayes estimators against their limits: dMMSE on the pretraining tasks, ridge regression on all."""
+"""Bayes estimators against their limits: dMMSE, and ridge regression on all tasks."""
 
 from __future__ import annotations
 
