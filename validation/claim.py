@@ -95,12 +95,12 @@ class Verdict:
 
     @property
     def threshold(self) -> float:
-        """Largest |z| accepted, given the number of comparisons."""
+        """Largest absolute z accepted, given the number of comparisons."""
         return z_threshold(sum(c.standard_error > 0 for c in self.comparisons))
 
     @property
     def worst(self) -> Comparison:
-        """The comparison with the largest |z|."""
+        """The comparison with the largest absolute z."""
         return max(self.comparisons, key=lambda c: abs(c.z))
 
     @property

@@ -29,7 +29,7 @@ def z_score(
 
 
 def z_threshold(count: int, false_alarm: float = FALSE_ALARM) -> float:
-    """Largest |z| to accept so that ``count`` true comparisons fail with this probability.
+    """Largest absolute z to accept so that ``count`` true comparisons fail with this probability.
 
     Sidak's bound, exact for independent comparisons and conservative for the positively
     correlated ones that occur here.

@@ -86,7 +86,7 @@ def test_validate_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("phase icl_error --x tau=1:2:3 --y tau=1:2:3 --rho 1", "x and y must be different"),
         ("phase icl_error --x tau=1:2:3", "the following arguments are required: --y"),
         ("figure nothing", "NAME must be one of double-descent"),
-        ("validate nothing", "claim must be one of solver"),
+        ("validate nothing", "claim must be one of ridgeless"),
         ("validate --jobs 0", "--jobs must be >= 1"),
         ("validate --seed -1", "--seed must be >= 0"),
         ("validate --preset slow", "argument --preset: invalid choice: 'slow'"),

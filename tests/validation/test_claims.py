@@ -123,7 +123,7 @@ def test_a_verdict_never_holds_on_nan() -> None:
 def test_select_claims() -> None:
     assert [c.name for c in select_claims(["ridge", "solver", "ridge"])] == ["ridge", "solver"]
     assert len(select_claims([])) == len(CLAIMS)
-    with pytest.raises(ValueError, match=r"claim must be one of solver, .*, got 'nope'"):
+    with pytest.raises(ValueError, match=r"claim must be one of ridgeless, .*, got 'nope'"):
         select_claims(["nope"])
 
 

@@ -19,9 +19,6 @@ from iclimit.validation.claims.task_diversity import task_diversity_claim
 CLAIMS: dict[str, Claim] = {
     claim.name: claim
     for claim in (
-        solver_claim,
-        sampler_claim,
-        risk_claim,
         ridgeless_claim,
         ridge_claim,
         double_descent_claim,
@@ -30,9 +27,12 @@ CLAIMS: dict[str, Claim] = {
         task_diversity_claim,
         dmmse_claim,
         published_claim,
+        solver_claim,
+        sampler_claim,
+        risk_claim,
     )
 }
-"""All claims by name, the quick ones first."""
+"""All claims by name: the theory first, then the simulator's own references."""
 
 FIGURES = ("double-descent", "context-length", "nonmonotonicity", "task-diversity")
 """Claims whose figures are those of the paper on linear attention."""
