@@ -174,8 +174,8 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
 
     note = (
         f"Published ridgeless runs with tau < 1 are allowed {FEW_PROMPTS:.0%}: they lie up to "
-        "2.6 % above the prediction, our own runs at the same integers 0.6 %. At tau = 0.5, alpha = 1 "
-        "the published mean of ten runs is 3.7 standard errors above ours."
+        "2.6 % above the prediction, our own runs at the same integers 0.6 %. At tau = 0.5, "
+        "alpha = 1 the published mean of ten runs is 3.7 standard errors above ours."
     )
     return Verdict(tuple(comparisons), draw, (note,))
 
