@@ -45,7 +45,11 @@ def main() -> None:
     """Build, compare, install, use."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT)]
+        source = place / "source"
+        # What git tracks and nothing else: a stale build folder would end up in the wheel.
+        export = ["git", "checkout-index", "--all", f"--prefix={source}/"]
+        subprocess.run(export, cwd=ROOT, check=True)
+        build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(source)]
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
         (wheel,) = place.glob("*.whl")
         packed = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}

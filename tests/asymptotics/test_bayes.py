@@ -68,41 +68,67 @@ def information(alpha: float, rho: float) -> float:
     return average(lambda s: math.log1p(s / rho), alpha) / 2
 
 
-def frozen_error(theta: float, alpha: float, rho: float) -> float:
+def frozen_error(theta: float, alpha: float, rho: float, d: float = math.inf) -> float:
     """Integral form: find the apparent noise b with these many tasks, then the error."""
 
-    def exponent(b: float) -> float:
-        return average(
+    def needed(b: float) -> float:
+        cost = average(
             lambda s: b / (s + b) - 1 + s * (s + rho) / (s + b) ** 2 + math.log1p(s / b), alpha
         )
+        if math.isinf(d):
+            return cost / 2
+        variance = average(
+            lambda s: (s / (s + b)) ** 2 / 2 + b * s * (s + rho) / (s + b) ** 3, alpha
+        )
+        return (cost + math.log(max(2 * math.pi * d * variance, 1.0)) / d) / 2
 
-    log_b = brentq(lambda u: exponent(math.exp(u)) / 2 - theta, math.log(rho), 40.0, xtol=1e-14)
+    log_b = brentq(lambda u: needed(math.exp(u)) - theta, math.log(rho), 40.0, xtol=1e-14)
     b = math.exp(log_b)
-    return rho + average(lambda s: (b**2 + rho * s) / (s + b) ** 2 + b / (s + b), alpha)
+    # The posterior weights p have E sum p^2 = 1 - rho/b: they share the variance b/(s + b).
+    return rho + average(
+        lambda s: (b**2 + rho * s) / (s + b) ** 2 + (1 - rho / b) * b / (s + b), alpha
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("rho", [0.05, 0.5])
 @pytest.mark.parametrize("fraction", [0.02, 0.5, 0.98])
-def test_frozen_phase_equals_the_integral_form(alpha: float, rho: float, fraction: float) -> None:
+@pytest.mark.parametrize("d", [30.0, math.inf])
+def test_frozen_phase_equals_the_integral_form(
+    alpha: float, rho: float, fraction: float, d: float
+) -> None:
     theta = fraction * information(alpha, rho)
-    errors = dmmse_errors(theta=theta, alpha=alpha, rho=rho)
-    assert errors.icl == pytest.approx(frozen_error(theta, alpha, rho), rel=INTEGRATION)
+    errors = dmmse_errors(theta=theta, alpha=alpha, rho=rho, d=d)
+    assert errors.icl == pytest.approx(frozen_error(theta, alpha, rho, d), rel=INTEGRATION)
     assert errors.idg == rho
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("rho", [0.05, 0.5])
-def test_jump_at_the_information_of_a_context(alpha: float, rho: float) -> None:
-    """From twice the excess error of ridge regression to the excess error itself."""
+def test_freezing_is_continuous_for_fresh_tasks_only(alpha: float, rho: float) -> None:
     edge = information(alpha, rho)
     ridge = bayes_error(alpha=alpha, rho=rho)
-    below, above = dmmse_errors(
-        theta=np.array([1 - 1e-9, 1 + 1e-9]) * edge, alpha=alpha, rho=rho
-    ).icl
-    assert above == ridge
-    assert below - rho == pytest.approx(2 * (ridge - rho), rel=1e-6)
-    assert dmmse_errors(theta=edge * (1 + 1e-9), alpha=alpha, rho=rho).idg == ridge
+    around = dmmse_errors(theta=np.array([1 - 1e-9, 1 + 1e-9]) * edge, alpha=alpha, rho=rho)
+    assert around.icl[1] == ridge
+    assert around.icl[0] == pytest.approx(ridge, rel=1e-6)
+    assert list(around.idg) == [rho, ridge]
+
+
+FEW_TASK_SIMULATIONS = [
+    (40, 40, 1.705, 0.022),
+    (100, 100, 1.842, 0.017),
+    (200, 200, 1.973, 0.013),
+    (100, 1000, 1.771, 0.026),
+]
+"""d, k, simulated dMMSE ICL error and its standard error, alpha = 1, rho = 0.3."""
+CORRECTION_LEFT = 0.02
+"""What the leading correction leaves at these sizes; measured 0.5 to 1.7 %."""
+
+
+@pytest.mark.parametrize(("d", "k", "error", "se"), FEW_TASK_SIMULATIONS)
+def test_corrected_limit_meets_simulations(d: int, k: int, error: float, se: float) -> None:
+    theory = dmmse_errors(theta=math.log(k) / d, alpha=1.0, rho=0.3, d=d).icl
+    assert abs(theory - error) < 3 * se + CORRECTION_LEFT * error
 
 
 def test_few_tasks_are_worse_than_predicting_zero() -> None:
@@ -111,15 +137,6 @@ def test_few_tasks_are_worse_than_predicting_zero() -> None:
     theta = np.array([1e-4, 1e-6, 1e-8])
     missing = 2.3 - dmmse_errors(theta=theta, alpha=1.0, rho=0.3).icl
     assert missing[:-1] / missing[1:] == pytest.approx(10, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("kappa", "d", "expected"),
-    [(1, 40, 1.685), (1, 100, 1.846), (1, 200, 1.947), (10, 100, 1.757)],
-)
-def test_table_of_the_theory_page(kappa: int, d: int, expected: float) -> None:
-    errors = dmmse_errors(theta=math.log(kappa * d) / d, alpha=1.0, rho=0.3)
-    assert errors.icl == pytest.approx(expected, abs=6e-4)  # three printed decimals
 
 
 def test_dmmse_broadcasts() -> None:

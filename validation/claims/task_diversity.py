@@ -89,8 +89,8 @@ def _draw_gap(ax: Any, alpha: float, preset: Preset, results: Mapping[Cell, Any]
     )
     runs = [results[_point(alpha, k).cell(SIZE, REPEATS[preset])] for k in TASKS]
     _draw_runs(ax, points, runs, COLOURS[0], f"simulation, d = {SIZE}")
-    bayes = dmmse_errors(theta=np.log(kappa * SIZE) / SIZE, alpha=alpha, rho=RHO)
-    ax.plot(kappa, bayes.icl - bayes.idg, color=COLOURS[1], label=f"dMMSE, limit at d = {SIZE}")
+    bayes = dmmse_errors(theta=np.log(kappa * SIZE) / SIZE, alpha=alpha, rho=RHO, d=SIZE)
+    ax.plot(kappa, bayes.icl - bayes.idg, color=COLOURS[1], label=f"dMMSE, theory at d = {SIZE}")
     runs = [results[_dmmse_cell(preset, alpha, k)] for k in TASKS]
     _draw_runs(ax, points, runs, COLOURS[1], f"dMMSE simulation, d = {SIZE}")
     ax.set(ylim=(1e-3, 6))

@@ -1,0 +1,157 @@
+"""Sphinx configuration.  Build: python -m sphinx -W --keep-going -b html docs docs/_build/html."""
+
+import os
+from pathlib import Path
+
+import matplotlib as mpl
+from threadpoolctl import threadpool_limits
+
+import iclimit
+from iclimit.cli import build_parser
+from iclimit.validation import CLAIMS
+from iclimit.validation.drawing import STYLE
+
+HERE = Path(__file__).parent
+threadpool_limits(1)  # the matrices of the examples are small
+
+project = "iclimit"
+author = "The iclimit developers"
+project_copyright = "The iclimit developers"
+version = release = iclimit.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "examples", "tables", "gallery/**/*.ipynb", "sg_execution_times.rst"]
+suppress_warnings = ["config.cache"]  # the reset function below cannot be cached
+# Docstrings name objects in single backticks.
+default_role = "py:obj"
+add_module_names = False
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the Parameters sections say it
+numpydoc_class_members_toctree = False
+numpydoc_show_inherited_class_members = False
+numpydoc_validation_checks = {
+    "GL06",  # unknown section
+    "GL07",  # sections out of order
+    "GL08",  # no docstring
+    "SS01",  # no summary
+    "PR02",  # unknown parameter
+    "PR10",  # missing space before the colon
+    "YD01",  # generator without Yields
+}
+
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "unsrt"
+
+mathjax3_config = {
+    "tex": {
+        "macros": {
+            "tr": r"\operatorname{tr}",
+            "E": r"\mathbb{E}",
+            "Var": r"\operatorname{Var}",
+            "eICL": r"e_{\mathrm{ICL}}",
+            "eIDG": r"e_{\mathrm{IDG}}",
+            "df": r"\mathrm{df}",
+            "d": r"\mathrm{d}",
+        }
+    }
+}
+
+
+def reset_style(gallery_conf, name):  # noqa: ARG001
+    """Give every example the style of the library's own figures."""
+    mpl.rcdefaults()
+    mpl.rcParams.update(STYLE | {"savefig.dpi": 110, "figure.constrained_layout.use": True})
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "examples",
+    "gallery_dirs": "gallery",
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("iclimit",),
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "reset_modules": (reset_style,),
+    "show_memory": False,
+    "min_reported_time": 0,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "plot_gallery": True,
+    "abort_on_example_error": False,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"iclimit {version}"
+html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_theme_options = {
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": True,
+    "header_links_before_dropdown": 6,
+    "pygments_light_style": "default",
+}
+# Pages without subpages have no section navigation.
+html_sidebars = {
+    page: []
+    for page in (
+        "first-steps",
+        "notation",
+        "how-to-choose",
+        "validation",
+        "adding-a-claim",
+        "references",
+    )
+}
+
+
+def resolve_face(app, env, node, contnode):
+    """Link names of the face, `iclimit.icl_error`, to the pages of the packages they come from."""
+    if node.get("refdomain") != "py":
+        return None
+    name = node["reftarget"].rsplit(".", 1)[-1]
+    home = iclimit._HOME_OF.get(name)
+    if home is None or node["reftarget"] not in (name, f"iclimit.{name}"):
+        return None
+    domain = env.get_domain("py")
+    return domain.resolve_xref(
+        env, node["refdoc"], app.builder, "obj", f"{home}.{name}", node, contnode
+    )
+
+
+def write_generated(app):  # noqa: ARG001
+    """Write the help texts of the command line and the list of claims for inclusion."""
+    folder = HERE / "api" / "generated"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["COLUMNS"] = "78"
+    parser = build_parser()
+    verbs = next(a.choices for a in parser._actions if a.dest == "verb")
+    for name, one in {"main": parser, **verbs}.items():
+        _write(folder / f"cli-{name}.txt", one.format_help())
+    lines = []
+    for name, claim in CLAIMS.items():
+        lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {claim.statement}", ""]
+        lines += [f"   Source: {claim.source}.", ""]
+    _write(folder / "claims.inc", "\n".join(lines))
+
+
+def _write(path, text):
+    """Write only what changed, so that an incremental build stays incremental."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def setup(app):
+    app.connect("builder-inited", write_generated)
+    app.connect("missing-reference", resolve_face)

@@ -1,0 +1,37 @@
+"""
+Phase diagram
+=============
+
+A quantity over two parameters.  The dashed line marks :math:`\\kappa = 1`: with more tasks than
+dimensions the model learns in context, with fewer it memorises, and the boundary sharpens as
+contexts grow.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import iclimit
+
+diagram = iclimit.phase_diagram(
+    "icl_error",
+    x="alpha",
+    y="kappa",
+    alpha=np.geomspace(0.1, 100, 120),
+    kappa=np.geomspace(0.1, 10, 100),
+    tau=4,
+    rho=0.1,
+)
+figure, ax = plt.subplots(figsize=(6.2, 4.4))
+diagram.plot(ax)
+
+# %%
+# Boundaries that are known in closed form are part of the result.
+
+print(diagram.boundaries())
+
+# %%
+# For fewer tasks than dimensions the ICL error has a minimum in the context length: longer
+# contexts make the model worse on fresh tasks.  Where the minimum lies:
+
+row = diagram.values[np.searchsorted(diagram.y_grid, 0.5)]
+print(f"kappa = 0.5: least error at alpha = {diagram.x_grid[np.argmin(row)]:.2f}")
