@@ -46,7 +46,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.icl import check_parameters
-from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, require
+from iclimit.asymptotics.numbers import Number, convert, namespace, numpy_namespace, require
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 
@@ -87,7 +87,9 @@ def bayes_error(*, alpha: Number, rho: Number) -> Any:
     with math_.quiet():
         unseen = math_.where(alpha < 1, lambda: 1 - alpha, lambda: 0)
         x = rho / alpha
-        missed = math_.where(rho > 0, lambda: x * wishart_resolvent(x, alpha), lambda: unseen)
+        missed = math_.where(
+            x > math_.tiny, lambda: x * wishart_resolvent(x, alpha), lambda: unseen
+        )
         return math_.finish(rho + missed)
 
 
@@ -122,6 +124,8 @@ def dmmse_errors(*, theta: Number, alpha: Number, rho: Number, d: Number = np.in
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If an argument is not a number or a NumPy array.
 
     Notes
     -----
@@ -142,7 +146,7 @@ def dmmse_errors(*, theta: Number, alpha: Number, rho: Number, d: Number = np.in
     >>> round(float(errors.icl), 3), float(errors.idg)  # simulated: 1.795(3)
     (1.815, 0.3)
     """
-    math_ = ArrayMath(np)
+    math_ = numpy_namespace(theta=theta, alpha=alpha, rho=rho, d=d)
     theta, d = convert(math_, "theta", theta), convert(math_, "d", d)
     alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
     require(math_, "theta", theta, lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite")
@@ -169,7 +173,8 @@ def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, d: Any) -> Any:
     prior = (1 - 2 * x * M - x**2 * slope) / 2
     noise = x * (M - (x_true - 2 * x) * slope + x * (x - x_true) * curvature / 2)
     # The prefactor counts levels only where it exceeds one.
-    count = np.where(np.isinf(d), 1.0, np.maximum(2 * np.pi * d * (prior + noise), 1.0))
+    finite = np.where(np.isinf(d), 1.0, d)
+    count = np.where(np.isinf(d), 1.0, np.maximum(2 * np.pi * finite * (prior + noise), 1.0))
     return (entropy - (x - x_true) * reach + np.log(count) / d) / 2
 
 

@@ -33,7 +33,7 @@ exact variance.  At u = 1 this is the usual equivalent of ridge regression; as d
 the asymptotic errors as 1/d.
 
 The second correction is derived by leave-one-out heuristics, not proved, and is checked against
-simulation (`iclimit validate finite-size`).
+simulation (`iclimit validate ridgeless ridge published`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.icl import check_parameters, ridge_bracket
-from iclimit.asymptotics.numbers import ArrayMath
+from iclimit.asymptotics.numbers import ArrayMath, numpy_namespace
 from iclimit.asymptotics.summary_law import (
     SummaryLaw,
     fresh_task_law,
@@ -69,7 +69,8 @@ class FiniteSizeErrors:
         Means over the drawn task sets.
     icl_spread, idg_spread : float
         Standard deviations over the drawn task sets: what a run's error varies by because its
-        training tasks vary.  NaN never occurs: zero for a single task set.
+        training tasks vary.  Zero where there is nothing to estimate it from: a single task set,
+        or infinite errors.
     draws : int
         Number of task sets.
     """
@@ -128,6 +129,9 @@ def finite_size_errors(
     ------
     ValueError
         If an argument is outside its range or the task array has the wrong shape.
+    ArithmeticError
+        If the moments are singular (few tasks without noise) or the ridge is too extreme for
+        float64.
 
     Notes
     -----
@@ -150,11 +154,15 @@ def finite_size_errors(
     (1.28, 0.63)
     """
     _check_integers(d=d, context=context, prompts=prompts, draws=draws)
-    check_parameters(ArrayMath(np), rho=rho, ridge=ridge)
+    for name, value in {"rho": rho, "ridge": ridge}.items():
+        if np.ndim(value) != 0:
+            raise ValueError(f"{name} must be one number, got {value!r}")
+    check_parameters(numpy_namespace(rho=rho, ridge=ridge), rho=rho, ridge=ridge)
     if task_law not in TASK_LAWS:
         raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
     task_sets = _task_sets(tasks, d, task_law, np.random.default_rng(rng), draws)
     fresh = fresh_task_law(d, context, rho, task_law)
+    rho, ridge = float(rho), float(ridge)
     errors = np.array([
         _errors(
             fresh if task_set is None else task_set_law(task_set, context, rho),
@@ -190,6 +198,8 @@ def _task_sets(
     tasks = np.asarray(tasks, dtype=float)
     if tasks.ndim != 2 or tasks.shape[1] != d or len(tasks) == 0:
         raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {tasks.shape}")
+    if not np.all(np.isfinite(tasks)):
+        raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
     return [tasks]
 
 
@@ -199,6 +209,26 @@ def _errors(
     """ICL and IDG error given the laws of the training and the fresh summaries."""
     if ridge == 0 and prompts == d * (d + 1):
         return math.inf, math.inf
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            errors = _equivalent(train, fresh, d, prompts, ridge)
+    except (FloatingPointError, ZeroDivisionError, ValueError) as error:
+        raise ArithmeticError(_UNDEFINED) from error
+    if not min(errors) >= 0:
+        raise ArithmeticError(_UNDEFINED)
+    return errors
+
+
+_UNDEFINED = (
+    "the prediction is not defined in float64 here: few tasks without noise make the moments "
+    "singular, or the ridge or the context is too extreme"
+)
+
+
+def _equivalent(
+    train: SummaryLaw, fresh: SummaryLaw, d: int, prompts: int, ridge: float
+) -> tuple[float, float]:
+    """Deterministic equivalent, away from the ridgeless threshold."""
     g, basis = np.linalg.eigh(train.second)
     samples = prompts / d
     xi = _effective_ridge(g, samples, ridge)

@@ -94,7 +94,9 @@ def icl_error(
     Raises
     ------
     ValueError
-        If an argument is outside its range.
+        If an argument is outside its range, or the shapes do not broadcast.
+    ArithmeticError
+        If float64 cannot decide at extreme arguments, far outside the range of the Notes.
     TypeError
         If an argument is not a number, arrays meet mpmath or SymPy scalars, or a SymPy
         expression comes with a ridge (the fixed point is then the root of a quartic).
@@ -136,6 +138,11 @@ def idg_error(
     number or array
         Mean squared error on a noisy query label for prompts from the pretraining tasks.
 
+    Raises
+    ------
+    ValueError, TypeError
+        As `icl_error`.
+
     References
     ----------
     Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751: IDG error in the
@@ -157,6 +164,11 @@ def task_gap(
 
     Parameters, number systems and errors are those of `icl_error`; the difference is formed from
     the two errors, so it is accurate relative to them.  ``inf`` wherever the ICL error diverges.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `icl_error`.
 
     References
     ----------
@@ -191,9 +203,16 @@ def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Numbe
         icl_diverges = math_.all_of(free, kappa <= 1, kappa <= tau)
         idg_diverges = math_.all_of(free, kappa < 1, kappa <= tau, kappa >= tau)
         return (
-            math_.where(icl_diverges, lambda: math_.inf, lambda: icl),
-            math_.where(idg_diverges, lambda: math_.inf, lambda: idg),
+            math_.where(icl_diverges, lambda: math_.inf, lambda: settled(icl)),
+            math_.where(idg_diverges, lambda: math_.inf, lambda: settled(idg)),
         )
+
+    def settled(error: Any) -> Any:
+        """Zero instead of what the stand-in for infinite context leaves of it."""
+        if isinstance(math_, SymPyMath):
+            return error
+        gone = math_.all_of(math_.isinf(alpha), error < math_.tiny**0.25)
+        return math_.where(gone, lambda: 0, lambda: error)
 
     with math_.quiet():
         q = context_noise(math_, alpha, rho)
@@ -217,6 +236,12 @@ def check_parameters(math_: Namespace, **parameters: Number) -> list[Any]:
         converted = convert(math_, name, value)
         require(math_, name, converted, *_RANGES[name])
         values.append(converted)
+    shapes = [getattr(value, "shape", ()) for value in values]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        names = ", ".join(parameters)
+        raise ValueError(f"{names} must have shapes that broadcast, got {shapes}") from None
     return values
 
 
@@ -286,7 +311,8 @@ def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> An
     r"""Effective ridge if all features had this variance: a bound on it from either side.
 
     The root of :math:`\tau (1 - \lambda/\xi) = g/(g + \xi)`, a quadratic equation, grows with g;
-    so the smallest and the largest feature variance bracket the effective ridge.
+    so the smallest feature variance bounds the effective ridge from below, and the largest (or, by
+    concavity, the mean) from above.
     """
     linear = eigenvalue * excess(math_, tau, 1) - ridge
     root = math_.hypot(linear, 2 * math_.sqrt(ridge * eigenvalue))

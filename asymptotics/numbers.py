@@ -94,7 +94,9 @@ class ArrayMath:
         return np.errstate(all="ignore")
 
     def finish(self, value: Any) -> Any:
-        """Scalars in, scalar out, as for NumPy's ufuncs."""
+        """Scalars in, scalar out, as for NumPy's ufuncs; never a silent NaN."""
+        if bool(self._xp.any(self._xp.isnan(value))):
+            raise ArithmeticError("arguments too extreme for float64: pass mpmath numbers")
         return value[()] if isinstance(value, np.ndarray) else value
 
 
@@ -242,6 +244,8 @@ def _may_be_real(value: Number) -> bool:
     if array_api_compat.is_array_api_obj(value):
         xp = array_api_compat.array_namespace(value)
         return bool(xp.isdtype(value.dtype, ("integral", "real floating")))
+    if isinstance(value, (list, tuple)):
+        return np.asarray(value).dtype.kind in "iuf"
     return value is not None and not isinstance(value, (str, bytes, bool, complex))
 
 
@@ -251,8 +255,25 @@ def convert(math_: Namespace, name: str, value: Number) -> Any:
         if not _may_be_real(value):
             raise TypeError
         return math_.convert(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a real number or an array, got {value!r}") from error
+
+
+def numpy_namespace(**arguments: Number) -> ArrayMath:
+    """Namespace of a function that only takes numbers and NumPy arrays.
+
+    Raises
+    ------
+    TypeError
+        If an argument belongs to another number system: its precision would be lost in silence.
+    """
+    for name, value in arguments.items():
+        foreign = array_api_compat.is_array_api_obj(value) and not isinstance(
+            value, (np.ndarray, np.generic)
+        )
+        if foreign or _is_from("sympy", value) or _is_from("mpmath", value):
+            raise TypeError(f"{name} must be a number or a NumPy array, got {value!r}")
+    return ArrayMath(np)
 
 
 def require(

@@ -23,7 +23,7 @@ from iclimit.asymptotics.icl import (
     idg_error,
     ridgeless_point,
 )
-from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.numbers import Number, numpy_namespace
 from iclimit.asymptotics.spectra import wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess
 
@@ -66,6 +66,8 @@ def optimal_ridge(
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If an argument is not a number or a NumPy array.
 
     Examples
     --------
@@ -76,7 +78,7 @@ def optimal_ridge(
     """
     if objective not in ("icl", "idg"):
         raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
-    math_ = ArrayMath(np)
+    math_ = numpy_namespace(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
     values = check_parameters(math_, tau=tau, alpha=alpha, kappa=kappa, rho=rho)
     tau, alpha, kappa, rho = (v.ravel() for v in np.broadcast_arrays(*values))
     shape = np.broadcast_shapes(*(v.shape for v in values))

@@ -31,8 +31,8 @@ class SummaryLaw:
     label : float
         E y^2 of a noisy query label.
     tasks : ndarray (k, d)
-        The tasks, equally likely.  For fresh tasks, whose law is isotropic, representatives with
-        the right distribution of norms.
+        The tasks, equally likely.  For fresh tasks, whose law is isotropic, representatives whose
+        squared norms have the right mean and variance.
     context : int
         Context length.
     rho : float

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from iclimit.quantities import Quantity, get_quantity
 from iclimit.simulate import SimulatedErrors, simulate_errors
 from iclimit.validation.claim import Cell
 from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale, symbol
-from iclimit.validation.runs import run_cells
+from iclimit.validation.runs import check_run, run_cells
 
 PARAMETERS = ("tau", "alpha", "kappa", "theta", "rho", "ridge")
 """Column order of the parameters."""
@@ -188,7 +189,7 @@ def curve(
     ('tau', (2, 8))
     """
     chosen = get_quantity(quantity, parameters)
-    values = {name: np.atleast_1d(np.asarray(v, float)) for name, v in parameters.items()}
+    values = {name: _axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)
     others = {name: value.tolist() for name, value in values.items() if name != x}
     family = [
@@ -205,6 +206,14 @@ def curve(
             quantity, chosen, x, values[x], family, simulation, rng, jobs, backend, progress
         )
     return Curves(quantity, x, values[x], family, theory, points, chosen.label)
+
+
+def _axis(name: str, value: Any) -> np.ndarray:
+    """Values of a parameter as a one-dimensional array."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or array.ndim > 1 or array.size == 0:
+        raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")
+    return np.atleast_1d(array.astype(float))
 
 
 def _simulate(
@@ -227,23 +236,35 @@ def _simulate(
     if unknown or "d" not in simulation:
         raise ValueError(f"simulation takes d, repeats and points, got {', '.join(simulation)}")
     options = {"repeats": 10, "points": 12} | dict(simulation)
-    chosen = np.unique(np.linspace(0, grid.size - 1, options["points"]).round().astype(int))
-    runs = {}
+    for key, value in options.items():
+        least = 2 if key == "points" else 1
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise ValueError(
+                f"{key} of the simulation must be an integer >= {least}, got {value!r}"
+            )
+    d, repeats, count = (int(options[key]) for key in ("d", "repeats", "points"))
+    check_run(rng, jobs, backend)
+    chosen = np.unique(np.linspace(0, grid.size - 1, min(count, grid.size)).round().astype(int))
+    wanted = []
     for index, parameters in enumerate(family):
         for i in chosen:
-            integers = _integers(parameters | {x: float(grid[i])}, options["d"])
-            run = Cell.of(simulate_errors, **integers, repeats=options["repeats"])
-            runs[run] = (index, Cell.of(finite_size_errors, **integers, draws=PREDICTION_DRAWS))
-    cells = [cell for run, (_, prediction) in runs.items() for cell in (run, prediction)]
+            integers = _integers(parameters | {x: float(grid[i])}, d)
+            run = Cell.of(simulate_errors, **integers, repeats=repeats)
+            wanted.append(
+                (index, run, Cell.of(finite_size_errors, **integers, draws=PREDICTION_DRAWS))
+            )
+    # Points that round to the same integers share their cell.
+    cells = list(dict.fromkeys(cell for _, *pair in wanted for cell in pair))
     outcomes = run_cells(cells, seed=rng, jobs=jobs, backend=backend)
     results = {}
     for cell, outcome, _ in tqdm(outcomes, total=len(cells), disable=not progress):
         if isinstance(outcome, Exception):
-            raise type(outcome)(f"{outcome} (at {dict(cell.parameters)})")
+            at = ", ".join(f"{key}={value}" for key, value in cell.parameters)
+            raise RuntimeError(f"{outcome} (simulating {at})") from outcome
         results[cell] = outcome
     points = [
         _point(index, results[run], results[prediction], quantity.simulated)
-        for run, (index, prediction) in runs.items()
+        for index, run, prediction in wanted
     ]
     return sorted(points, key=lambda p: (p.curve, p.parameters[x]))
 

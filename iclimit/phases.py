@@ -72,6 +72,9 @@ class PhaseDiagram:
         from matplotlib.colors import LogNorm
         from matplotlib.ticker import LogLocator, MaxNLocator
 
+        for name, grid in ((self.x, self.x_grid), (self.y, self.y_grid)):
+            if not np.all(np.isfinite(grid)):
+                raise ValueError(f"{name} must be finite on an axis to be drawn, got {grid}")
         if ax is None:
             import matplotlib.pyplot as plt
 

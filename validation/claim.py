@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -61,6 +62,8 @@ class Comparison:
         deterministic comparison.
     allowance : float
         Documented systematic deviation, absolute; z counts what lies beyond.
+    degrees : float
+        Degrees of freedom of the standard error, if it was estimated from few samples.
     """
 
     label: str
@@ -68,11 +71,14 @@ class Comparison:
     estimate: float
     standard_error: float
     allowance: float = 0.0
+    degrees: float = math.inf
 
     @property
     def z(self) -> float:
-        """Deviation beyond the allowance in standard errors."""
-        return z_score(self.estimate, self.theory, self.standard_error, self.allowance)
+        """Deviation beyond the allowance in standard errors, as a normal deviate."""
+        return z_score(
+            self.estimate, self.theory, self.standard_error, self.allowance, self.degrees
+        )
 
 
 @dataclass(frozen=True)

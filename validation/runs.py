@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import joblib
@@ -12,7 +13,8 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from iclimit.simulate import simulate_errors, simulate_estimator
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.simulate.arrays import get_backend
+from iclimit.validation.claim import PRESETS, Cell, Claim, Preset, Verdict
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,26 @@ def validate(
     -------
     ValidationRun
         On KeyboardInterrupt, what was finished until then, marked as interrupted.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not allowed.
+    RuntimeError
+        If the backend is not available.
+
+    Examples
+    --------
+    >>> from iclimit.validation import CLAIMS, validate
+    >>> run = validate([CLAIMS["solver"]], jobs=1)
+    >>> run.holds, len(run.results[0].verdict.comparisons)
+    (True, 12)
     """
+    if not claims or not all(isinstance(claim, Claim) for claim in claims):
+        raise ValueError(f"claims must be Claim objects, at least one, got {claims!r}")
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    check_run(seed, jobs, backend)
     start = time.perf_counter()
     waiting = {claim.name: list(claim.cells(preset)) for claim in claims}
     cells = list(dict.fromkeys(cell for needed in waiting.values() for cell in needed))
@@ -125,6 +146,15 @@ def validate(
         interrupted=interrupted,
         missing=[claim.name for claim in claims if claim.name not in results],
     )
+
+
+def check_run(seed: int, jobs: int, backend: str) -> None:
+    """Raise a ValueError or RuntimeError unless a run can start with these."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"seed must be an integer >= 0, got {seed!r}")
+    if not isinstance(jobs, Integral) or jobs == 0 or jobs < -1:
+        raise ValueError(f"jobs must be >= 1, or -1 for all cores, got {jobs!r}")
+    get_backend(backend)
 
 
 def run_cells(
@@ -164,5 +194,10 @@ def _judge(
         )
         return ClaimResult(claim, None, message, seconds)
     start = time.perf_counter()
-    verdict = claim.judge(preset, done)
+    try:
+        verdict = claim.judge(preset, done)
+    except Exception as error:
+        return ClaimResult(
+            claim, None, f"{type(error).__name__} in its judgement: {error}", seconds
+        )
     return ClaimResult(claim, verdict, seconds=seconds + time.perf_counter() - start)

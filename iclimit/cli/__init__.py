@@ -33,20 +33,24 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    verb = ""
     try:
+        options = build_parser().parse_args(arguments)
+        verb = f" {options.verb}"
         return int(options.run(options))
+    except BrokenPipeError:
+        # The reader of a pipe has gone: not an error, and nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, TypeError) as error:
-        print(f"iclimit {options.verb}: error: {error}", file=sys.stderr)
+        print(f"iclimit{verb}: error: {error}", file=sys.stderr)
         return 2
+    except MemoryError:
+        print(f"iclimit{verb}: not enough memory for so many points", file=sys.stderr)
+        return 1
     except (OSError, ArithmeticError, RuntimeError) as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader of a pipe has gone: not an error, and nothing is left to flush.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        print(f"iclimit {options.verb}: {error}", file=sys.stderr)
+        print(f"iclimit{verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"iclimit {options.verb}: interrupted", file=sys.stderr)
+        print(f"iclimit{verb}: interrupted", file=sys.stderr)
         return 130

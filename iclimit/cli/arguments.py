@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -60,7 +61,10 @@ def parse_simulation(text: str) -> dict[str, int]:
     """Parse d=80,repeats=10,points=12."""
     try:
         pairs = [item.split("=") for item in text.split(",")]
-        return {name: int(value) for name, value in pairs}
+        values = {name: int(value) for name, value in pairs}
+        if len(values) < len(pairs):
+            raise ValueError
+        return values
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"must look like d=80,repeats=10,points=12, got {text!r}"
@@ -105,13 +109,9 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 
 def check_execution(options: argparse.Namespace) -> None:
     """Check --seed, --jobs and --backend before any work is done."""
-    from iclimit.simulate.arrays import get_backend
+    from iclimit.validation.runs import check_run
 
-    if options.seed < 0:
-        raise ValueError(f"--seed must be >= 0, got {options.seed}")
-    if options.jobs == 0 or options.jobs < -1:
-        raise ValueError(f"--jobs must be >= 1, or -1 for all cores, got {options.jobs}")
-    get_backend(options.backend)
+    check_run(options.seed, options.jobs, options.backend)
 
 
 def check_output(path: Path | None, allowed: Iterable[str]) -> None:
@@ -120,8 +120,10 @@ def check_output(path: Path | None, allowed: Iterable[str]) -> None:
         return
     if path.suffix not in allowed:
         raise ValueError(f"--output must end in {', '.join(allowed)}, got {str(path)!r}")
-    if not path.parent.is_dir():
-        raise ValueError(f"--output must be in an existing folder, got {str(path)!r}")
+    if not path.parent.is_dir() or path.is_dir():
+        raise ValueError(f"--output must be a file in an existing folder, got {str(path)!r}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"cannot write {str(path)!r}")
 
 
 def write_result(result: Any, options: argparse.Namespace) -> None:

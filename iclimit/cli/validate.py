@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out must be a folder, got the file {str(options.out)!r}")
     options.out.mkdir(parents=True, exist_ok=True)
+    if not os.access(options.out, os.W_OK):
+        raise PermissionError(f"cannot write into {str(options.out)!r}")
     outcome = validate(
         claims,
         preset=options.preset,

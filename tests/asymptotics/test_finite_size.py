@@ -159,3 +159,19 @@ def test_predicts_an_actual_run(ridge: float) -> None:
         runs.mean(axis=0), errors, (prediction.icl, prediction.idg), strict=True
     ):
         assert abs(mean - expected) < STANDARD_ERRORS * error + PREDICTION * expected
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"tasks": 1, "rho": 0.0},
+        {"ridge": 1e15},
+        {"ridge": 1e17},
+        {"context": 10**18},
+    ],
+)
+def test_what_float64_cannot_do_is_an_error(extreme: dict[str, Any]) -> None:
+    """Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense."""
+    run = {"d": 8, "context": 8, "prompts": 100, "tasks": 4, "rho": 0.1, "rng": 0} | extreme
+    with pytest.raises(ArithmeticError, match="not defined in float64"):
+        finite_size_errors(**run)

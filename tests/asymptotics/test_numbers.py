@@ -224,3 +224,17 @@ def test_single_precision_and_integer_arrays_become_float64() -> None:
         value = icl_error(**{**SETTING, "tau": tau})
         assert value.dtype == np.float64
         assert value == icl_error(**{**SETTING, "tau": 2.0})
+
+
+def test_extreme_arguments_are_an_error_and_never_nan() -> None:
+    with pytest.raises(ArithmeticError, match="too extreme for float64"):
+        icl_error(tau=1e-300, alpha=1, kappa=1, rho=0.1)
+
+
+def test_shapes_that_do_not_broadcast_are_named() -> None:
+    with pytest.raises(ValueError, match="tau, alpha, kappa, rho, ridge must have shapes"):
+        icl_error(tau=[1, 2], alpha=[1, 2, 3], kappa=1, rho=0.1)
+
+
+def test_infinite_context_without_noise_is_exactly_zero() -> None:
+    assert list(icl_error(tau=2, alpha=np.inf, kappa=[1, 2], rho=0)) == [0, 0]

@@ -80,15 +80,23 @@ def test_validate_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("curve icl_error --tau 1", "icl_error needs alpha, kappa, rho"),
         ("curve icl_error --tau 1 --wrong 2", "unrecognized arguments: --wrong 2"),
         ("curve icl_error --tau 1 --simulate d=x", "argument --simulate: must look like d=80"),
+        ("curve icl_error --tau 1 --simulate d=8,d=9", "argument --simulate: must look like d=80"),
+        (
+            "curve icl_error --tau 1 --alpha 1 --kappa 1 --rho 0 --simulate d=0",
+            "d of the simulation must be an integer >= 1, got 0",
+        ),
         ("curve icl_error --tau 1 -o x.doc", "--output must end in .csv, .json"),
-        ("curve icl_error --tau 1 -o /none/x.csv", "--output must be in an existing folder"),
+        (
+            "curve icl_error --tau 1 -o /none/x.csv",
+            "--output must be a file in an existing folder",
+        ),
         ("phase icl_error --x beta=1:2:3 --y tau=1:2:3", "argument --x: must be NAME=start:stop"),
         ("phase icl_error --x tau=1:2:3 --y tau=1:2:3 --rho 1", "x and y must be different"),
         ("phase icl_error --x tau=1:2:3", "the following arguments are required: --y"),
         ("figure nothing", "NAME must be one of double-descent"),
         ("validate nothing", "claim must be one of ridgeless"),
-        ("validate --jobs 0", "--jobs must be >= 1"),
-        ("validate --seed -1", "--seed must be >= 0"),
+        ("validate --jobs 0", "jobs must be >= 1"),
+        ("validate --seed -1", "seed must be an integer >= 0"),
         ("validate --preset slow", "argument --preset: invalid choice: 'slow'"),
         ("", "the following arguments are required: VERB"),
     ],
@@ -113,6 +121,11 @@ def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
         main([*verb.split(), "--help"])
     assert stop.value.code == 0
     assert "usage: iclimit" in capsys.readouterr().out
+
+
+def test_too_many_points_are_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["curve", "icl_error", "--tau", "1:2:1000000000000", *SETTING]) == 1
+    assert "not enough memory" in capsys.readouterr().err
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -55,6 +55,14 @@ def test_simulated_points_are_those_of_simulate_errors() -> None:
     assert {row["source"] for row in curves.rows()} == {"theory", "finite_size", "simulation"}
 
 
+def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
+    curves = iclimit.curve(
+        "icl_error", tau=[1.5, 2, 3], alpha=[1, 1.01], kappa=1, rho=0.1,
+        simulation={"d": 8, "repeats": 2}, jobs=1,
+    )  # fmt: skip
+    assert [point.curve for point in curves.simulated] == [0, 0, 0, 1, 1, 1]
+
+
 def test_plots_draw_into_given_axes() -> None:
     figure = Figure()
     ax, other = figure.subplots(1, 2)

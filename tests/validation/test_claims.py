@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,31 @@ def test_failures_are_reported_and_the_rest_goes_on() -> None:
     lines = table(run)
     assert "ERROR" in lines
     assert "NO" in lines
+
+
+def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
+    def judge(*_: Any) -> Verdict:
+        raise np.linalg.LinAlgError("singular")
+
+    run = validate([replace(GOOD, name="bad", judge=judge), GOOD], jobs=1)
+    assert [result.holds for result in run.results] == [False, True]
+    assert "LinAlgError in its judgement: singular" in run.results[0].error
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "slow"}, "preset must be one of quick, full, got 'slow'"),
+        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
+        ({"seed": -1}, "seed must be an integer >= 0, got -1"),
+        ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),
+        ({"claims": []}, "claims must be Claim objects, at least one"),
+        ({"claims": ["solver"]}, "claims must be Claim objects, at least one"),
+    ],
+)
+def test_bad_arguments_are_named_before_any_work(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        validate(**({"claims": [GOOD]} | options))
 
 
 def test_interruption_keeps_what_is_finished(

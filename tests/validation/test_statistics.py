@@ -66,7 +66,7 @@ def test_order_grows_when_the_fit_is_rejected() -> None:
 @pytest.mark.parametrize("sizes", [[16, 16, 32, 64], [16, 32, 64], []])
 def test_too_few_sizes(sizes: list[int]) -> None:
     with pytest.raises(ValueError, match="sizes must be at least 4 different ones"):
-        extrapolate(sizes, np.ones((len(sizes), 1)), np.ones((len(sizes), 1, 1)))
+        extrapolate(sizes, np.ones((len(sizes), 1)), np.ones((len(sizes), 1, 1)), orders=[2])
 
 
 def test_z_score() -> None:
@@ -76,6 +76,18 @@ def test_z_score() -> None:
     assert z_score(1.0, 1.0, 0.0) == 0
     assert z_score(1.0, 2.0, 0.0) == -math.inf
     assert math.isnan(z_score(math.nan, 1.0, 0.1))
+
+
+@pytest.mark.parametrize("degrees", [4, 11, 60])
+def test_z_of_few_samples_has_the_probability_of_student_t(degrees: int) -> None:
+    """Against brute force: how often does the mean of a small normal sample exceed z = 2?"""
+    rng = np.random.default_rng(degrees)
+    samples = rng.standard_normal((40_000, degrees + 1))
+    errors = samples.std(axis=1, ddof=1) / math.sqrt(degrees + 1)
+    threshold = next(t for t in np.linspace(2, 6, 4001) if z_score(t, 0, 1, 0, degrees) >= 2)
+    exceed = np.mean(abs(samples.mean(axis=1) / errors) > threshold)
+    expected = 2 * stats.norm.sf(2)
+    assert abs(exceed - expected) < 4.5 * math.sqrt(expected / 40_000)
 
 
 @pytest.mark.parametrize("count", [1, 10, 200])

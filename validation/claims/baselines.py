@@ -59,6 +59,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                     getattr(run, f"{name}_mean"),
                     getattr(run, f"{name}_se"),
                     DMMSE_ALLOWANCE * value,
+                    run.repeats - 1,
                 )
             )
     for case in RIDGE_CASES:

@@ -91,6 +91,7 @@ def prediction_comparisons(
                 estimate=getattr(run, f"{name}_mean"),
                 standard_error=math.hypot(getattr(run, f"{name}_se"), spread),
                 allowance=point.allowance(d) * theory,
+                degrees=run.repeats - 1,
             )
         )
     return rows

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.common import (
@@ -63,6 +64,10 @@ def _judge(points: Sequence[Point], preset: Preset, results: Mapping[Cell, Any])
         for row, name in enumerate(("ICL", "IDG")):
             label = f"{name} over its prediction, d=inf {point}"
             comparisons.append(Comparison(label, 1.0, ratio.value[row], ratio.standard_error[row]))
+        # A fit that is wrong at any order would make its error bar meaningless.
+        for name, tested in (("errors", fit), ("ratios", ratio)):
+            bad = max(float(norm.isf(tested.p_value)), 0.0)
+            comparisons.append(Comparison(f"chi-square of the {name} {point}", 0.0, bad, 1.0))
         # The gap is a third, correlated number: its error bar uses the covariance of the two.
         contrast = np.array([[1, 0], [0, 1], [1, -1]])
         theory, value = contrast @ point.theory, contrast @ fit.value
@@ -163,8 +168,9 @@ def _claim(name: str, title: str, points: Sequence[Point], source: str) -> Claim
         statement=(
             "Mean test errors of simulated runs, extrapolated to infinite dimension by a "
             "polynomial in 1/d, equal the asymptotic ICL and IDG errors and their difference; so "
-            "do, with smaller error bars, the errors over their finite-size prediction (which has "
-            "the asymptotic limit); and at every simulated size the two agree up to the "
+            "do, with smaller error bars, the errors over their finite-size prediction, whose "
+            "limit is the asymptotic one; the fits pass their chi-square test; and at every "
+            "simulated size errors and prediction agree up to the "
             "documented deviation of the prediction."
         ),
         cells=lambda preset: _cells(points, preset),

@@ -21,7 +21,8 @@ LARGE_REPEATS = 20
 FEW_PROMPTS = 0.03
 """Relative allowance of the published ridgeless runs with tau < 1, which lie up to 2.6 % above the
 prediction.  Our own runs at the same integers lie 0.6 % above it: at tau = 0.5, alpha = 1 the
-published mean of ten runs is 3.7 standard errors above ours."""
+published mean of ten runs is 3.7 standard errors above ours.  A known discrepancy, not
+explained: the bound was chosen after seeing it."""
 
 
 def read_published(name: str) -> list[dict[str, float]]:
@@ -104,6 +105,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                     published.means[name],
                     published.standard_errors[name],
                     max(point.allowance(d), FEW_PROMPTS if point.tau < 1 else 0.0) * theory,
+                    published.runs - 1,
                 )
             )
             if preset == "full":
@@ -123,7 +125,9 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         # The published spread ignores the correlation of the two errors; ours keeps it.
         error = deviation * math.sqrt(1 / runs + 1 / len(ours))
         label = f"published ICL-IDG against ours d={d} {point}"
-        comparisons.append(Comparison(label, float(np.mean(ours)), gap, error))
+        comparisons.append(
+            Comparison(label, float(np.mean(ours)), gap, error, degrees=len(ours) - 1)
+        )
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.4, 3.6)
@@ -175,7 +179,8 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     note = (
         f"Published ridgeless runs with tau < 1 are allowed {FEW_PROMPTS:.0%}: they lie up to "
         "2.6 % above the prediction, our own runs at the same integers 0.6 %. At tau = 0.5, "
-        "alpha = 1 the published mean of ten runs is 3.7 standard errors above ours."
+        "alpha = 1 the published mean of ten runs is 3.7 standard errors above ours: a known "
+        "discrepancy, not explained, and the bound was chosen after seeing it."
     )
     return Verdict(tuple(comparisons), draw, (note,))
 
@@ -186,7 +191,9 @@ published_claim = Claim(
     source=f"{PAPER}: logs and data of its public repositories (validation/reference/README.md)",
     statement=(
         "Published errors at d = 100 equal the finite-size prediction at the integers simulated, "
-        "up to its documented deviation; published task gaps at d = 10 and 32 equal our own "
+        "up to its documented deviation; the six ridgeless rows with tau < 1, known to lie higher "
+        "than our own runs, only up to 3 % (see the note). Published task gaps at d = 10 and 32 "
+        "equal our own "
         "simulation at the same integers."
     ),
     cells=_cells,

@@ -77,6 +77,7 @@ def rise(
         allowance=sum(
             point.allowance(d) * value for point, value in zip((low, high), predicted, strict=True)
         ),
+        degrees=REPEATS[preset] - 1,
     )
 
 
@@ -135,6 +136,10 @@ def _judge_double_descent(preset: Preset, results: Mapping[Cell, Any]) -> Verdic
             rise(f"rise to the peak alpha={alpha:g}", start, below, preset, results, "icl"),
             rise(f"descent from the peak alpha={alpha:g}", above, end, preset, results, "icl"),
         ]
+        for name, error in ERRORS.items():
+            at_peak = error(**vars(curve.base) | {"tau": 1.0})
+            label = f"1/{name.upper()} at tau=1 alpha={alpha:g}, asymptotic"
+            comparisons.append(Comparison(label, 0.0, 1 / float(at_peak), 0.0))
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.4, 3.6)
