@@ -167,7 +167,8 @@ def _html(run: ValidationRun, pictures: dict[str, bytes]) -> str:
         f"<p class='small'>Preset {run.preset}, seed {run.seed}, backend {run.backend}, "
         f"{run.seconds:.0f} s. {html.escape(meta)}.</p>",
         "<p>z is the deviation beyond the allowance in standard errors (Student's t, where these "
-        "come from few runs, mapped to the normal deviate of equal probability). A claim holds if every "
+        "come from few runs, mapped to the normal deviate of equal probability). "
+        "A claim holds if every "
         "|z| is at most the threshold that a true claim exceeds with probability 0.001, given the "
         "number of its comparisons.</p>",
         _summary(run),
