@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -173,6 +175,9 @@ def run_cells(
 
 def _run_cell(cell: Cell, seed: int, backend: str) -> tuple[Cell, Any, float]:
     start = time.perf_counter()
+    if multiprocessing.parent_process() is not None:
+        # Ctrl-C reaches the whole process group; only the parent is to answer it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     extra = {"backend": backend} if cell.function in (simulate_errors, simulate_estimator) else {}
     try:
         # One thread, also in a single process, so that rounding does not depend on the workers.
