@@ -116,7 +116,26 @@ def _legend(curve: Curve, label: str) -> str:
     return f"${symbol(label)} = {getattr(curve.base, label):g}$"
 
 
-SYMBOLS = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
+def _draw_both_errors(
+    figure: Any,
+    curves: Sequence[Curve],
+    preset: Preset,
+    results: Mapping[Cell, Any],
+    label: str,
+    title: str,
+) -> Any:
+    """ICL errors on the left, IDG errors on the right; return the axes."""
+    figure.set_size_inches(8.4, 3.6)
+    axes = figure.subplots(1, 2)
+    for ax, name in zip(axes, ERRORS, strict=True):
+        draw_sweep(ax, curves, name, preset, results, label)
+    axes[1].legend(title=title, loc="best")
+    figure.suptitle(
+        "lines: asymptotic; dashes: finite-size prediction; "
+        f"points: simulation, d = {SIZE[preset]}",
+        fontsize=8,
+    )
+    return axes
 
 
 # --- double descent in the number of prompts -------------------------------------------------
@@ -142,14 +161,12 @@ def _judge_double_descent(preset: Preset, results: Mapping[Cell, Any]) -> Verdic
             comparisons.append(Comparison(label, 0.0, 1 / float(at_peak), 0.0))
 
     def draw(figure: Any) -> None:
-        figure.set_size_inches(8.4, 3.6)
-        for ax, name in zip(figure.subplots(1, 2), ("icl", "idg"), strict=True):
-            draw_sweep(ax, DOUBLE_DESCENT, name, preset, results, "alpha")
-            ax.set_ylim(*({"icl": (0.5, 40), "idg": (0.03, 40)}[name]))
+        title = r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless"
+        axes = _draw_both_errors(figure, DOUBLE_DESCENT, preset, results, "alpha", title)
+        for ax, limits in zip(axes, ((0.5, 40), (0.03, 40)), strict=True):
+            ax.set_ylim(*limits)
             log_scale(ax, "y")
             ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
-        ax.legend(title=r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless", loc="lower left")
-        figure.suptitle(SYMBOLS.format(SIZE[preset]), fontsize=8)
 
     return Verdict(tuple(comparisons), draw)
 
@@ -183,11 +200,8 @@ def _judge_context_length(preset: Preset, results: Mapping[Cell, Any]) -> Verdic
     comparisons.append(rise(label, low, high, preset, results, "icl"))
 
     def draw(figure: Any) -> None:
-        figure.set_size_inches(8.4, 3.6)
-        for ax, name in zip(figure.subplots(1, 2), ("icl", "idg"), strict=True):
-            draw_sweep(ax, CONTEXT_LENGTH, name, preset, results, "kappa")
-        ax.legend(title=r"$\tau = 4,\ \rho = 0.25$, ridgeless")
-        figure.suptitle(SYMBOLS.format(SIZE[preset]), fontsize=8)
+        title = r"$\tau = 4,\ \rho = 0.25$, ridgeless"
+        _draw_both_errors(figure, CONTEXT_LENGTH, preset, results, "kappa", title)
 
     return Verdict(tuple(comparisons), draw)
 
