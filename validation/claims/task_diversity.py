@@ -18,9 +18,6 @@ RHO, TAU = 0.01, 10.0
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
 SIZE = 32
-GAP_ALLOWANCE = 0.1
-"""Relative deviation allowed to the predicted gap, a difference of two predicted errors that falls
-by two orders of magnitude along the sweep."""
 REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "full": 60}
 
@@ -73,7 +70,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                     gap,
                     float(np.mean(gaps)),
                     float(np.std(gaps, ddof=1) / math.sqrt(len(gaps))),
-                    GAP_ALLOWANCE * gap,
+                    point.allowance(SIZE) * gap,
                     len(gaps) - 1,
                 )
             )
