@@ -17,7 +17,15 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array, Backend
 
 TASK_LAWS = ("sphere", "gaussian")
-INPUT_LAWS = ("gaussian", "uniform", "rademacher")
+INPUT_LAWS = ("gaussian", "uniform", "rademacher", "laplace")
+"""Laws of one coordinate: N(0, 1), U(-1, 1), random signs, Laplace with density exp(-|x|)/2."""
+
+STANDARD_DEVIATION = {
+    "gaussian": 1.0,
+    "uniform": math.sqrt(1 / 3),
+    "rademacher": 1.0,
+    "laplace": math.sqrt(2),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,21 @@ def sample_tasks(backend: Backend, generator: Any, count: int, d: int, task_law:
     return tasks
 
 
+def sample_coordinates(
+    backend: Backend, generator: Any, shape: tuple[int, ...], law: str
+) -> Array:
+    """Draw independent coordinates of one of INPUT_LAWS."""
+    xp = backend.xp
+    if law == "gaussian":
+        return generator.standard_normal(shape)
+    if law == "uniform":
+        return 2 * generator.random(shape) - 1
+    if law == "rademacher":
+        return 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
+    signs = sample_coordinates(backend, generator, shape, "rademacher")
+    return signs * generator.standard_exponential(shape)
+
+
 def sample_inputs(backend: Backend, generator: Any, shape: tuple[int, ...], inputs: Any) -> Array:
     r"""Draw inputs of covariance I/d, d being the last entry of shape.
 
@@ -61,13 +84,8 @@ def sample_inputs(backend: Backend, generator: Any, shape: tuple[int, ...], inpu
     if not isinstance(inputs, str):
         root = xp.linalg.cholesky(backend.asarray(inputs))
         return generator.standard_normal(shape) @ root.T / math.sqrt(d)
-    if inputs == "gaussian":
-        unit = generator.standard_normal(shape)
-    elif inputs == "uniform":
-        unit = (generator.random(shape) - 0.5) * math.sqrt(12)
-    else:
-        unit = 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
-    return unit / math.sqrt(d)
+    coordinates = sample_coordinates(backend, generator, shape, inputs)
+    return coordinates / (STANDARD_DEVIATION[inputs] * math.sqrt(d))
 
 
 def sample_prompts(
