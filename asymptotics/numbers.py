@@ -32,7 +32,7 @@ Thunk = Callable[[], Any]
 class ArrayMath:
     """Elementwise mathematics on float64 arrays of one array API namespace."""
 
-    inf = math.inf
+    inf, pi = math.inf, math.pi
     tiny = 1e-80
     """Stands for zero where a limit is taken from above: its square root is far below rounding
     error and its square, divided by the smallest quantities of the theory, does not underflow."""
@@ -48,6 +48,9 @@ class ArrayMath:
 
     def hypot(self, a: Any, b: Any) -> Any:
         return self._xp.hypot(a, b)
+
+    def cos(self, value: Any) -> Any:
+        return self._xp.cos(self.convert(value))
 
     def log(self, value: Any) -> Any:
         return self._xp.log(value)
@@ -110,6 +113,7 @@ class MpMath:
         self.inf = mpmath.mp.inf
         self.sqrt, self.hypot = mpmath.mp.sqrt, mpmath.mp.hypot
         self.log, self.log1p, self.isinf = mpmath.mp.log, mpmath.mp.log1p, mpmath.mp.isinf
+        self.cos, self.pi = mpmath.mp.cos, mpmath.mp.pi
 
     @property
     def tiny(self) -> Any:
@@ -152,10 +156,12 @@ class SymPyMath:
 
         self._sympy = sympy
         self.inf = sympy.oo
-        self.sqrt, self.log = sympy.sqrt, sympy.log
+        self.pi = sympy.pi
+        self.sqrt, self.log, self.cos = sympy.sqrt, sympy.log, sympy.cos
 
     def convert(self, value: Number) -> Any:
-        expression = self._sympy.sympify(value)
+        whole = isinstance(value, float) and value.is_integer()
+        expression = self._sympy.sympify(int(value) if whole else value)
         if not isinstance(expression, self._sympy.Expr):
             raise TypeError
         return expression

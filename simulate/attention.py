@@ -17,6 +17,7 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.transformer import Layer, apply_layer
 
 
 def linear_attention(Z: Array, value: Array, key: Array, query: Array) -> Array:
@@ -34,8 +35,11 @@ def linear_attention(Z: Array, value: Array, key: Array, query: Array) -> Array:
     array (n, d + 1, context + 1)
     """
     xp = array_namespace(Z)
-    scores = xp.matrix_transpose(key @ Z) @ (query @ Z)
-    return Z + (value @ Z) @ scores / (Z.shape[-1] - 1)
+    identity = xp.eye(value.shape[0], dtype=value.dtype)
+    layer = Layer(*(weight[None, :, :] for weight in (key, query, value, identity)))
+    tokens = xp.matrix_transpose(Z)
+    updated = apply_layer(tokens, layer, include_query=True, dampening=1 / (Z.shape[-1] - 1))
+    return xp.matrix_transpose(updated)
 
 
 def predict(Z: Array, value: Array, key: Array, query: Array) -> Array:

@@ -144,7 +144,7 @@ def simulate_errors(
         Where to compute.
     task_law : {"sphere", "gaussian"}
         Law of training and fresh tasks.
-    inputs : {"gaussian", "uniform", "rademacher"} or array (d, d)
+    inputs : {"gaussian", "uniform", "rademacher", "laplace"} or array (d, d)
         Law of the input coordinates, or covariance of Gaussian inputs times d.
     sampler : {"auto", "summaries", "tokens"}
         Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the

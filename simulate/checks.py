@@ -24,10 +24,45 @@ def check_nonnegative(**values: Any) -> None:
             raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}")
 
 
+def check_positive(**values: Any) -> None:
+    """Raise a ValueError unless every value is a finite number > 0."""
+    for name, value in values.items():
+        if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a number > 0 and finite, got {value!r}")
+
+
+def check_finite(**values: Any) -> None:
+    """Raise a ValueError unless every value is a finite number."""
+    for name, value in values.items():
+        if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number, got {value!r}")
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise a ValueError unless value is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_shape(name: str, array: Any, shape: tuple[int | None, ...]) -> None:
+    """Raise a ValueError unless the array has that shape; None stands for any size >= 1."""
+    found = np.shape(array)
+    fits = len(found) == len(shape) and all(
+        size >= 1 if wanted is None else size == wanted
+        for size, wanted in zip(found, shape, strict=True)
+    )
+    if not fits:
+        wanted = str(shape).replace("None", "any")
+        raise ValueError(f"{name} must have shape {wanted}, got {found}")
+
+
+def given_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    """Return a finite array of that shape; None stands for any size >= 1."""
+    check_shape(name, value, shape)
+    array = np.asarray(value, dtype=float)
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
+    return array
 
 
 def given_tasks(tasks: Any, d: int) -> np.ndarray | None:

@@ -1,6 +1,37 @@
-"""Shared test settings: hypothesis draws the same examples in every run."""
+"""Shared test settings and fixtures: the same hypothesis examples in every run, strict arrays."""
 
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
 from hypothesis import settings
+
+from iclimit.simulate.arrays import Backend
 
 settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("reproducible")
+
+
+class StrictGenerator:
+    """NumPy's random numbers as strict arrays."""
+
+    def __init__(self, seed: Any) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.generator, name)
+        return lambda *args, **kwargs: array_api_strict.asarray(method(*args, **kwargs))
+
+
+class StrictBackend(Backend):
+    """Backend whose arrays allow what the array API standard says and nothing else."""
+
+    def generator(self, seed: np.random.SeedSequence) -> Any:
+        return StrictGenerator(seed)
+
+
+@pytest.fixture
+def strict_backend() -> Backend:
+    """Backend of array_api_strict with NumPy's random numbers."""
+    return StrictBackend("strict", array_api_strict)

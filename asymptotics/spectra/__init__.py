@@ -1,6 +1,14 @@
 """Spectral measures and their transforms."""
 
+from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_cdf
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
+from iclimit.asymptotics.spectra.wishart import Wishart, wishart_moment
 
-__all__ = ["MarchenkoPastur", "wishart_resolvent"]
+__all__ = [
+    "MarchenkoPastur",
+    "Wishart",
+    "largest_eigenvalue_cdf",
+    "wishart_moment",
+    "wishart_resolvent",
+]

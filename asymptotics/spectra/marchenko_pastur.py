@@ -14,7 +14,6 @@ function is elementary and the quadrature nodes are Chebyshev's.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from scipy.optimize import elementwise
 
 from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, require
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
+from iclimit.asymptotics.spectra.wishart import check_integer
 
 
 class MarchenkoPastur:
@@ -141,7 +141,7 @@ class MarchenkoPastur:
 
     def moment(self, order: int) -> Any:
         r"""Moment :math:`\int x^m d\mu = \sum_j N(m, j) c^{j-1}` with Narayana numbers N."""
-        _check_order(order, least=0)
+        check_integer("order", order, least=0)
         c = self.ratio
         total = narayana = self._math.convert(1)
         for j in range(1, order):
@@ -285,7 +285,7 @@ class MarchenkoPastur:
         >>> round(float(weights @ nodes**3), 12)
         2.75
         """
-        _check_order(order, least=1)
+        check_integer("order", order, least=1)
         c = np.asarray(self.ratio, dtype=float)[..., None]
         angle = np.pi * np.arange(1, order + 1) / (order + 1)
         # 1 + c + 2 sqrt(c) cos(t) without cancellation at the lower edge.
@@ -304,8 +304,3 @@ def _points(x: Any) -> np.ndarray:
     x = convert(ArrayMath(np), "x", x)
     require(ArrayMath(np), "x", x, lambda v: (v <= 0) | (v > 0), "a number")
     return x
-
-
-def _check_order(order: Any, least: int) -> None:
-    if not isinstance(order, Integral) or isinstance(order, bool) or order < least:
-        raise ValueError(f"order must be an integer >= {least}, got {order!r}")

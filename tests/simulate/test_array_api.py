@@ -77,7 +77,9 @@ def both_prompts(
 
 
 @pytest.mark.parametrize("law", ["sphere", "gaussian"])
-@pytest.mark.parametrize("inputs", ["gaussian", "uniform", "rademacher", np.diag([2.0, 1.0, 0.5])])
+@pytest.mark.parametrize(
+    "inputs", ["gaussian", "uniform", "rademacher", "laplace", np.diag([2.0, 1.0, 0.5])]
+)
 def test_sampling(inputs: Any, law: str) -> None:
     (tasks, prompts), (expected_tasks, expected) = both_prompts(inputs, law)
     assert_equal(tasks, expected_tasks)

@@ -24,7 +24,7 @@ ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
 P_VALUE = 1e-5  # about the same allowance for goodness-of-fit tests
 SAMPLES = 40_000
 BACKEND = get_backend("numpy")
-KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "rademacher": 1.0}
+KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}
 
 
 def assert_mean(samples: np.ndarray, expected: Any) -> None:

@@ -316,7 +316,7 @@ def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
         ({"sampler": "fast"}, "sampler must be one of auto, summaries, tokens, got 'fast'"),
         (
             {"inputs": "cauchy"},
-            "inputs must be one of gaussian, uniform, rademacher, got 'cauchy'",
+            "inputs must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
         ),
         ({"inputs": np.eye(4)}, "inputs must be a covariance of shape (5, 5), got (4, 4)"),
         ({"inputs": 3.0}, "inputs must be a covariance of shape (5, 5), got ()"),

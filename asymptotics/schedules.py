@@ -1,0 +1,649 @@
+r"""Learning-rate schedules of multi-step gradient descent in context.
+
+L steps :math:`w_{l} = w_{l-1} + \eta_l \frac1N X^\top (y - X w_{l-1})` from :math:`w_0 = 0` on a
+context of N pairs in dimension d.  With :math:`H = X^\top X/N` the error is
+:math:`w - w_L = P(H) w - Q(H) X^\top \epsilon/N`, where
+
+.. math:: P(\lambda) = \prod_l (1 - \eta_l \lambda), \qquad
+   Q(\lambda) = \frac{1 - P(\lambda)}\lambda.
+
+For isotropic inputs of unit variance, task variance :math:`a^2` and noise variance
+:math:`\sigma^2`, the loss of a noiseless query relative to the null predictor is
+
+.. math:: \mathcal L = \int \bigl(P^2 + v \lambda Q^2\bigr) d\mu, \qquad
+   v = \frac{\sigma^2}{N a^2},
+
+with the mean spectral measure :math:`\mu` of H: `Wishart` at finite N and d (Gaussian inputs),
+`MarchenkoPastur` of ratio c = d/N in the limit.  By whitening the same holds for inputs
+:math:`N(0, \Sigma)`, tasks :math:`N(0, a^2 \Sigma^{-1})` and steps :math:`\eta_l \Sigma^{-1}`.
+
+*Optimum.*  Write :math:`R = 1 - (\lambda + v) Q`.  Then :math:`\mathcal L = \int \frac v{\lambda +
+v} d\mu + \int \frac{\lambda}{\lambda + v} R^2 d\mu`: the error of optimal ridge regression plus a
+term whose minimum over polynomials of degree L with :math:`R(-v) = 1` is the kernel polynomial,
+:math:`R \propto` the orthogonal polynomial of :math:`\lambda\,d\mu`, whatever v.  So
+
+.. math:: P(\lambda) = \frac{v + \lambda R(\lambda)}{\lambda + v}, \qquad
+   R(\lambda) = \prod_l \frac{\lambda - \theta_l}{-v - \theta_l},
+
+with the positive nodes :math:`\theta_l` of the Gauss-Radau rule of :math:`\mu`.  Without noise the
+rates are :math:`1/\theta_l`, in the limit
+
+.. math:: \eta_l = \frac1{1 + c + 2\sqrt c \cos(\pi l/(L+1))}, \qquad
+   \mathcal L = \frac1{\sum_{k=0}^L c^{-k}},
+
+the polynomials of the Marchenko-Pastur method (Pedregosa and Scieur, ICML 2020), here with
+plain steps.  With noise :math:`\mathcal L` has the closed form of `Schedule.lower_bound`; real
+steps reach it while all zeros of P are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import elementwise
+
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    MpMath,
+    Namespace,
+    Number,
+    convert,
+    namespace,
+    require,
+)
+from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
+from iclimit.asymptotics.spectra.resolvent import resolvent
+from iclimit.asymptotics.spectra.wishart import check_integer
+
+_NEWTON_STEPS, _MOST_DAMPING = 200, 1e6
+
+_SCAN = 64
+"""Scanned constant rates per valley: with noise the loss can have two minima."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    r"""Learning rates with their loss.
+
+    Attributes
+    ----------
+    rates : ndarray (..., steps), or tuple of mpmath or SymPy numbers
+        Rates in ascending order; the loss does not depend on the order.
+    loss : number or array
+        Loss of a noiseless query relative to the null predictor.
+    lower_bound : number or array
+        Least loss of any method whose residual is a polynomial of this degree: what the best
+        schedule reaches if its rates are real.  Gradient descent on the ridge objective with
+        weight decay v reaches it always, by the rates :math:`1/(\theta_l + v)`.
+    """
+
+    rates: Any
+    loss: Any
+    lower_bound: Any
+
+
+def schedule_loss(
+    rates: Any,
+    *,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise: Number = 0.0,
+) -> Any:
+    r"""Loss of multi-step gradient descent with given rates.
+
+    Parameters
+    ----------
+    rates : array (..., L), or sequence of L mpmath or SymPy numbers
+        Learning rates of mean-normalised steps, any real numbers.
+    ratio : number or array > 0
+        Limit at fixed c = d/N; give either this or context and dim.
+    context, dim : int >= 1 or SymPy expression
+        Exact at finite N and d, for Gaussian inputs.
+    noise : number or array >= 0
+        Noise variance over (task variance times N), :math:`v = \sigma^2/(N a^2)`.
+
+    Returns
+    -------
+    number or array
+        Loss of a noiseless query relative to the null predictor; broadcast of the leading axes of
+        rates with ratio and noise.  ``inf`` where it exceeds float64.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Notes
+    -----
+    float64 uses the exact Gauss-Radau rule: a sum of positive terms.  Multi-precision and
+    symbolic rates use the moments of the measure, whose alternating sum would lose a digit per
+    step in float64.  At finite size the mean loss of every constant rate diverges as L grows,
+    because of rare contexts; the limit diverges beyond `divergence_rate` only.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.schedules`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import schedule_loss
+    >>> round(float(schedule_loss([0.5, 1.0], ratio=0.5)), 12)
+    0.15625
+    >>> round(float(schedule_loss([0.5, 1.0], context=20, dim=10)), 12)
+    0.1865625
+    """
+    math_, rates, count = _given_rates(rates, ratio=ratio, context=context, dim=dim, noise=noise)
+    noise = _check_noise(math_, noise)
+    spectrum = _spectrum(ratio, context, dim)
+    if not isinstance(math_, ArrayMath):
+        return math_.finish(_loss_by_moments(math_, rates, spectrum, noise))
+    try:
+        np.broadcast_shapes(
+            rates.shape[:-1], np.shape(ratio if ratio is not None else 0), noise.shape
+        )
+    except ValueError:
+        raise ValueError(
+            "rates (but for its last axis), ratio and noise must have shapes that broadcast, got "
+            f"{rates.shape}, {np.shape(ratio)}, {noise.shape}"
+        ) from None
+    return math_.finish(_loss(rates, *spectrum.quadrature(count), noise))
+
+
+def optimal_schedule(
+    *,
+    steps: int,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise: Number = 0.0,
+) -> Schedule:
+    r"""Learning rates that minimise the loss after a given number of steps.
+
+    Parameters
+    ----------
+    steps : int >= 1
+        Number L of steps.
+    ratio, context, dim, noise
+        As in `schedule_loss`.
+
+    Returns
+    -------
+    Schedule
+        With fields ``rates``, ``loss`` and ``lower_bound``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or symbolic rates have no closed form.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Notes
+    -----
+    Without noise the optimum is in closed form, exact also at finite size.  With noise the rates
+    are the reciprocal zeros of the optimal residual polynomial while these are real (few steps
+    or little noise).  Where they are not, the best real rates are found numerically: complex
+    pairs become double rates, and the loss lies above the lower bound.  mpmath and SymPy
+    numbers: without noise, or for one step; symbolic context and dim: up to two steps.
+
+    References
+    ----------
+    Limit without noise: the polynomials of Pedregosa and Scieur, ICML 2020 (arXiv:2002.04756).
+    Finite size and noise: module `iclimit.asymptotics.schedules`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import optimal_schedule
+    >>> optimal_schedule(steps=2, ratio=0.5).rates.round(4)
+    array([0.4531, 1.2612])
+    >>> optimal_schedule(steps=2, context=20, dim=10).rates.round(4)
+    array([0.4203, 1.18  ])
+    >>> round(float(optimal_schedule(steps=3, context=20, dim=10).loss), 5)
+    0.09128
+    """
+    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
+    if not isinstance(math_, ArrayMath):
+        return _exact_optimum(math_, steps, spectrum, noise)
+    nodes, weights = spectrum.quadrature(steps)
+    theta = nodes[..., 1:]
+    bound = np.asarray(_lower_bound(math_, steps, spectrum, noise))
+    roots = np.linalg.eigvals(_companion(theta, noise[..., None]))
+    real = np.all(roots.imag == 0, axis=-1)
+    with np.errstate(all="ignore"):
+        rates = np.sort(1 / roots.real, axis=-1)
+    loss = np.where(real, bound, 0.0)
+    if not np.all(real):
+        nodes, weights = (
+            np.broadcast_to(v, (*real.shape, steps + 1))[~real] for v in (nodes, weights)
+        )
+        v = np.broadcast_to(noise, real.shape)[~real]
+        rates[~real], loss[~real] = _best_real_rates(roots[~real], nodes, weights, v)
+    return Schedule(rates, math_.finish(loss), math_.finish(bound))
+
+
+def constant_schedule(
+    *,
+    steps: int,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise: Number = 0.0,
+) -> Schedule:
+    r"""Best schedule of one constant rate, as of a recurrent layer.
+
+    In the limit without noise the rate is :math:`1/(1 + c)` for every number of steps, since
+    :math:`\lambda\,d\mu` is symmetric about 1 + c; otherwise it is found numerically.
+
+    Parameters
+    ----------
+    steps : int >= 1
+        Number L of steps.
+    ratio, context, dim, noise
+        As in `schedule_loss`; numbers and NumPy arrays.
+
+    Returns
+    -------
+    Schedule
+        With L equal ``rates``, their ``loss`` and the ``lower_bound`` of any rates.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number or a NumPy array.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import constant_schedule
+    >>> best = constant_schedule(steps=5, ratio=0.5)
+    >>> round(float(best.rates[0]), 6), round(float(best.loss), 6)
+    (0.666667, 0.060001)
+    """
+    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
+    _require_arrays(math_, "constant_schedule")
+    nodes, weights = spectrum.quadrature(steps)
+    shape = np.broadcast_shapes(nodes.shape[:-1], noise.shape)
+    nodes, weights = (np.broadcast_to(v, (*shape, steps + 1)) for v in (nodes, weights))
+    centre = np.sum(weights * nodes**2, axis=-1) / np.sum(weights * nodes, axis=-1)
+    flat = [v.reshape(-1) for v in (np.broadcast_to(noise, shape), centre)]
+    rule = [v.reshape(-1, steps + 1) for v in (nodes, weights)]
+
+    def loss(rate: Any, index: Any, v: Any) -> Any:
+        rates = np.broadcast_to(rate[..., None], (*rate.shape, steps))
+        return _loss(rates, rule[0][index], rule[1][index], v)
+
+    scale, index = 1 / flat[1], np.arange(flat[1].size)
+    scanned = np.stack([loss(k * 4 / _SCAN * scale, index, flat[0]) for k in range(_SCAN + 1)])
+    best = np.clip(np.argmin(scanned, axis=0), 1, _SCAN - 1)
+    bracket = tuple((best + shift) * 4 / _SCAN * scale for shift in (-1, 0, 1))
+    found = elementwise.find_minimum(loss, bracket, args=(index, flat[0]))
+    rate = found.x
+    if isinstance(spectrum, MarchenkoPastur):
+        rate = np.where(flat[0] == 0, scale, rate)
+    value = loss(rate, index, flat[0]).reshape(shape)
+    rates = np.broadcast_to(rate.reshape(shape)[..., None], (*shape, steps)).copy()
+    bound = math_.finish(np.asarray(_lower_bound(math_, steps, spectrum, noise)))
+    return Schedule(rates, math_.finish(value), bound)
+
+
+def chebyshev_schedule(
+    *,
+    steps: int,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise: Number = 0.0,
+) -> Schedule:
+    r"""Schedule that is best in the worst case over the Marchenko-Pastur interval.
+
+    .. math:: \eta_l = \frac1{1 + c + 2\sqrt c \cos\bigl((2l - 1)\pi/(2L)\bigr)}
+
+    Without noise its loss tends to :math:`2 c^L` for c < 1, which is :math:`2/(1-c)` times the
+    optimum.
+
+    Parameters
+    ----------
+    steps : int >= 1
+        Number L of steps.
+    ratio, context, dim, noise
+        As in `schedule_loss`; at finite size the interval is that of c = d/N.
+
+    Returns
+    -------
+    Schedule
+        With ``rates``, their ``loss`` and the ``lower_bound`` of any rates.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import chebyshev_schedule
+    >>> round(float(chebyshev_schedule(steps=2, ratio=0.5).loss), 6)
+    0.28
+    """
+    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
+    _require_arrays(math_, "chebyshev_schedule")
+    c = spectrum.ratio
+    nodes = _chebyshev_nodes(math_, c, [(2 * k - 1, 2 * steps) for k in range(1, steps + 1)])
+    rates = 1 / np.stack(nodes, axis=-1)
+    loss = math_.finish(_loss(rates, *spectrum.quadrature(steps), noise))
+    bound = math_.finish(np.asarray(_lower_bound(math_, steps, spectrum, noise)))
+    shape = (*np.broadcast_shapes(np.shape(c), noise.shape), steps)
+    return Schedule(np.broadcast_to(rates, shape).copy(), loss, bound)
+
+
+def divergence_rate(ratio: Number) -> Any:
+    r"""Constant rate beyond which gradient descent diverges in the limit, :math:`2/(1+\sqrt c)^2`.
+
+    Parameters
+    ----------
+    ratio : number or array > 0
+        c = d/N.
+
+    Returns
+    -------
+    number or array
+        NumPy and other arrays, mpmath numbers, SymPy expressions.
+
+    Raises
+    ------
+    ValueError
+        If ratio is not positive.
+
+    Notes
+    -----
+    At finite N and d the largest eigenvalue of H fluctuates and has no upper bound for Gaussian
+    inputs: the *mean* loss of any constant rate diverges as the number of steps grows, while
+    the median does not.  See `largest_eigenvalue_cdf`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import divergence_rate
+    >>> round(float(divergence_rate(0.5)), 5)
+    0.68629
+    """
+    return 2 / MarchenkoPastur(ratio).edges[1]
+
+
+def _spectrum(ratio: Any, context: Any, dim: Any) -> MarchenkoPastur | Wishart:
+    if ratio is not None:
+        if context is not None or dim is not None:
+            raise ValueError(
+                "give either ratio or context and dim, got "
+                f"ratio={ratio}, context={context}, dim={dim}"
+            )
+        return MarchenkoPastur(ratio)
+    if context is None or dim is None:
+        raise ValueError(f"give either ratio or context and dim, got context={context}, dim={dim}")
+    return Wishart(context=context, dim=dim)
+
+
+def _setting(
+    steps: Any, ratio: Any, context: Any, dim: Any, noise: Any
+) -> tuple[Namespace, MarchenkoPastur | Wishart, Any]:
+    """Check the arguments that all schedules take."""
+    check_integer("steps", steps, least=1)
+    given = {"ratio": ratio, "context": context, "dim": dim, "noise": noise}
+    math_ = namespace(**{name: value for name, value in given.items() if value is not None})
+    spectrum, noise = _spectrum(ratio, context, dim), _check_noise(math_, noise)
+    if isinstance(math_, ArrayMath) and ratio is not None:
+        try:
+            np.broadcast_shapes(np.shape(ratio), noise.shape)
+        except ValueError:
+            raise ValueError(
+                "ratio and noise must have shapes that broadcast, got "
+                f"{np.shape(ratio)}, {noise.shape}"
+            ) from None
+    return math_, spectrum, noise
+
+
+def _check_noise(math_: Namespace, noise: Any) -> Any:
+    noise = convert(math_, "noise", noise)
+    require(math_, "noise", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
+    return noise
+
+
+def _require_arrays(math_: Namespace, name: str) -> None:
+    if not isinstance(math_, ArrayMath):
+        raise TypeError(f"{name} takes numbers and NumPy arrays, not mpmath or SymPy")
+
+
+def _given_rates(rates: Any, **others: Any) -> tuple[Namespace, Any, int]:
+    """Convert rates to an array, or to a list of multi-precision or symbolic numbers."""
+    others = {name: value for name, value in others.items() if value is not None}
+    items = list(rates) if isinstance(rates, Sequence) else []
+    math_ = namespace(**{f"rates_{k}": item for k, item in enumerate(items)}, **others)
+    if isinstance(math_, ArrayMath):
+        rates = convert(math_, "rates", rates)
+        if rates.ndim == 0 or rates.shape[-1] == 0:
+            raise ValueError(f"rates must be at least one learning rate, got {rates}")
+        require(math_, "rates", rates, lambda v: abs(v) < math_.inf, "finite")
+        return math_, rates, rates.shape[-1]
+    values = [convert(math_, "rates", item) for item in (items or np.ravel(rates).tolist())]
+    if not values:
+        raise ValueError(f"rates must be at least one learning rate, got {rates!r}")
+    return math_, values, len(values)
+
+
+def _loss(rates: Any, nodes: Any, weights: Any, noise: Any) -> Any:
+    """Loss by a quadrature rule, all terms positive."""
+    with np.errstate(over="ignore"):
+        P, Q = np.ones_like(nodes), np.zeros_like(nodes)
+        for step in range(rates.shape[-1]):
+            rate = rates[..., step, None]
+            P, Q = P * (1 - rate * nodes), Q + rate * P
+        return np.sum(weights * (P**2 + np.asarray(noise)[..., None] * nodes * Q**2), axis=-1)
+
+
+def _loss_by_moments(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -> Any:
+    """Loss as a combination of moments, in exact or multi-precision arithmetic."""
+    extra = 8 * len(rates) * isinstance(math_, MpMath)
+    with _more_digits(math_, extra):
+        P: list[Any] = [1]
+        for rate in rates:
+            P = [a - rate * b for a, b in zip([*P, 0], [0, *P], strict=True)]
+        Q = [-a for a in P[1:]]
+        moments = [_as_number(math_, spectrum.moment(k)) for k in range(2 * len(rates) + 1)]
+        total = sum(
+            a * b * moments[i + j] for i, a in enumerate(P) for j, b in enumerate(P)
+        ) + noise * sum(
+            a * b * moments[i + j + 1] for i, a in enumerate(Q) for j, b in enumerate(Q)
+        )
+    return +total
+
+
+def _more_digits(math_: Namespace, digits: int) -> Any:
+    if isinstance(math_, MpMath):
+        import mpmath
+
+        return mpmath.workdps(mpmath.mp.dps + digits)
+    return math_.quiet()
+
+
+def _as_number(math_: Namespace, value: Any) -> Any:
+    """Convert a moment, a Fraction at finite integer size."""
+    if hasattr(value, "numerator") and not hasattr(value, "free_symbols"):
+        return math_.convert(value.numerator) / value.denominator
+    return value
+
+
+def _chebyshev_nodes(math_: Namespace, c: Any, turns: list[tuple[int, int]]) -> list[Any]:
+    """Points 1 + c + 2 sqrt(c) cos(pi p/q) of the Marchenko-Pastur interval, for pairs (p, q)."""
+    root = math_.sqrt(c)
+    squeeze = ((1 - c) / (1 + root)) ** 2
+
+    def node(p: int, q: int) -> Any:
+        # Floating point takes the second form, which does not cancel at the lower edge.
+        return math_.stable(
+            c < 0,
+            lambda: 1 + c + 2 * root * math_.cos(math_.pi * p / q),
+            lambda: squeeze + 4 * root * math_.cos(math_.pi * p / (2 * q)) ** 2,
+        )
+
+    return [node(p, q) for p, q in turns]
+
+
+def _lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Any) -> Any:
+    """Least loss over residual polynomials."""
+    if isinstance(spectrum, MarchenkoPastur):
+        c = spectrum.ratio
+        with math_.quiet():
+            return math_.where(
+                noise > math_.tiny,
+                lambda: _noisy_limit(math_, steps, c, noise),
+                lambda: _noiseless_limit(math_, steps, c),
+            )
+    nodes, weights = spectrum.quadrature(steps)
+    v, theta = np.asarray(noise)[..., None], nodes[1:]
+    residual = np.prod((nodes[:, None] - theta) / (-v[..., None] - theta), axis=-1)
+    with np.errstate(all="ignore"):
+        P = np.where(nodes > 0, (v + nodes * residual) / (nodes + v), 1.0)
+        Q = np.where(nodes > 0, (1 - residual) / (nodes + v), 0.0)
+    return np.sum(weights * (P**2 + v * nodes * Q**2), axis=-1)
+
+
+def _noiseless_limit(math_: Namespace, steps: int, c: Any) -> Any:
+    """1/sum c^-k, k = 0..L."""
+
+    def geometric(x: Any) -> Any:
+        total = 1
+        for _ in range(steps):
+            total = 1 + x * total
+        return total
+
+    return math_.stable(c > 1, lambda: 1 / geometric(1 / c), lambda: c**steps / geometric(c))
+
+
+def _noisy_limit(math_: Namespace, steps: int, c: Any, noise: Any) -> Any:
+    """Ridge v M plus g s^L / sum s^k, with the resolvent M, g = 1 - v M and s = c g^2 <= 1."""
+    M = resolvent(math_, noise, 1 / c, 1 - c)
+    g = 1 / (1 / M + c)
+    s, total = c * g**2, 1
+    for _ in range(steps):
+        total = 1 + s * total
+    return noise * M + g * s**steps / total
+
+
+def _companion(theta: Any, noise: Any) -> np.ndarray:
+    """Matrices whose eigenvalues are the zeros of the optimal residual P."""
+    difference = theta[..., :, None] - theta[..., None, :]
+    diagonal = np.eye(theta.shape[-1], dtype=bool)
+    factor = np.where(
+        diagonal, -1.0, (theta + noise)[..., None, :] / np.where(diagonal, 1.0, difference)
+    )
+    # (-1)^L prod_{j != l} (theta_j + v) / (theta_l - theta_j), times v
+    row = noise * np.prod(-factor, axis=-1)
+    return theta[..., None] * diagonal + row[..., None, :]
+
+
+def _best_real_rates(
+    roots: np.ndarray, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Best real rates where the optimal residual has complex zeros, for many points at once.
+
+    At the optimum each complex pair has merged into a double rate.  There the loss is an ordinary
+    minimum in the two rates, so Newton's method with Levenberg's damping converges quadratically
+    from the real parts, set apart by a little.
+    """
+    rates = (1 + 0.05 * np.sign(roots.imag)) / roots.real
+    value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
+    damping = np.full(len(rates), 1e-3)
+    for _ in range(_NEWTON_STEPS):
+        active = np.flatnonzero(damping < _MOST_DAMPING)
+        if not active.size:
+            break
+        scale = np.abs(hessian[active]).max(axis=(-2, -1)) * damping[active]
+        damped = hessian[active] + scale[:, None, None] * np.eye(rates.shape[-1])
+        trial = rates[active] - np.linalg.solve(damped, gradient[active][..., None])[..., 0]
+        fresh = _expand_loss(trial, nodes[active], weights[active], noise[active])
+        better = fresh[0] < value[active]
+        moved = active[better]
+        rates[moved] = trial[better]
+        for old, new in zip((value, gradient, hessian), fresh, strict=True):
+            old[moved] = new[better]
+        damping[active] *= np.where(better, 0.1, 10.0)
+    return np.sort(rates, axis=-1), value
+
+
+def _expand_loss(
+    rates: np.ndarray, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Loss with its gradient and Hessian in the rates, (B,), (B, L) and (B, L, L)."""
+    steps = rates.shape[-1]
+    factors = 1 - rates[..., None] * nodes[:, None, :]
+
+    def product_without(*left_out: int) -> np.ndarray:
+        kept = [k for k in range(steps) if k not in left_out]
+        return np.prod(factors[:, kept, :], axis=1)
+
+    P = product_without()
+    # 1 - P is a multiple of the node, and both vanish at node 0.
+    Q = np.divide(1 - P, nodes, out=np.zeros_like(nodes), where=nodes > 0)
+    v = noise[:, None]
+    value = np.sum(weights * (P**2 + v * nodes * Q**2), axis=-1)
+    others = np.stack([product_without(k) for k in range(steps)], axis=1)
+    pull = 2 * weights * nodes * (v * Q - P)
+    gradient = np.sum(pull[:, None, :] * others, axis=-1)
+    curvature = 2 * weights * nodes * (nodes + v)
+    hessian = np.einsum("bn,bkn,bln->bkl", curvature, others, others)
+    for k in range(steps):
+        for other in range(k):
+            mixed = -np.sum(pull * nodes * product_without(k, other), axis=-1)
+            hessian[:, k, other] += mixed
+            hessian[:, other, k] += mixed
+    return value, gradient, hessian
+
+
+def _exact_optimum(math_: Any, steps: int, spectrum: Any, noise: Any) -> Schedule:
+    """Optimal schedule in multi-precision or exact arithmetic."""
+    if steps == 1:
+        theta = _as_number(math_, spectrum.moment(2))
+        loss = math_.finish((theta - 1 + noise) / (theta + noise))
+        return Schedule((1 / (theta + noise),), loss, loss)
+    if noise != 0:
+        raise ValueError(
+            "noise must be 0 for more than one step with mpmath or SymPy numbers, got "
+            f"{noise}: the zeros of the optimal residual have no closed form"
+        )
+    if isinstance(spectrum, MarchenkoPastur):
+        turns = [(k, steps + 1) for k in range(1, steps + 1)]
+        theta = _chebyshev_nodes(math_, spectrum.ratio, turns)
+        loss = _noiseless_limit(math_, steps, spectrum.ratio)
+    else:
+        theta = _exact_zeros(math_, spectrum.polynomial(steps))
+        loss = _as_number(math_, spectrum.christoffel(steps))
+    return Schedule(tuple(1 / t for t in theta), loss, loss)
+
+
+def _exact_zeros(math_: Any, coefficients: list[Any]) -> list[Any]:
+    """Zeros of a polynomial, constant first, largest zero first."""
+    if isinstance(math_, MpMath):
+        import mpmath
+
+        numbers = [_as_number(math_, c) for c in reversed(coefficients)]
+        return sorted(mpmath.polyroots(numbers, maxsteps=200, extraprec=200), reverse=True)
+    import sympy
+
+    variable = sympy.Dummy("lambda", positive=True)
+    polynomial = sympy.Poly(list(reversed(coefficients)), variable)
+    if not polynomial.free_symbols_in_domain:
+        return [*reversed(polynomial.real_roots())]
+    if polynomial.degree() > 2:
+        raise ValueError(
+            "steps must be 1 or 2 for symbolic context and dim, got "
+            f"{polynomial.degree()}: the zeros have no closed form (the loss has one: "
+            "Wishart.christoffel)"
+        )
+    return sympy.roots(polynomial, multiple=True)

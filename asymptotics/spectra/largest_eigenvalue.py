@@ -1,0 +1,125 @@
+r"""Exact distribution of the largest eigenvalue of a real Wishart matrix.
+
+The eigenvalues :math:`0 < l_1 < ... < l_s` of a Gaussian :math:`X^\top X`, s the smaller and m the
+larger of its sizes, have a density proportional to :math:`\prod_i l_i^a e^{-l_i/2}
+\prod_{i<j} |l_i - l_j|`, a = (m - s - 1)/2.  Integrated up to x (de Bruijn) it is the Pfaffian of
+
+.. math:: A_{ij}(x) = \int_0^x\!\!\int_0^x \operatorname{sgn}(v - u)\, g_i(u) g_j(v)\, du\, dv
+   = 2 I_{ij} - G_i(x) G_j(x), \qquad I_{ij} = \int_0^x G_i g_j,
+
+bordered by :math:`G_i(x)` if s is odd, with the gamma densities :math:`g_i(u) =
+\frac12 (u/2)^{a+i-1} e^{-u/2}/\Gamma(a+i)` and their distribution functions :math:`G_i`.
+From :math:`G_i = G_{i+1} + (u/2)^{a+i} e^{-u/2}/\Gamma(a+i+1)`,
+
+.. math:: I_{ij} = I_{i+1,j} + \frac{\Gamma(2a+i+j)}{2^{2a+i+j}\,\Gamma(a+j)\Gamma(a+i+1)}
+   P(2a+i+j, x), \qquad I_{jj} = \tfrac12 G_j^2,
+
+with the regularised incomplete gamma function P.  The same recursion is behind Chiani, J.
+Multivariate Anal. 129 (2014) 69.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.numbers import ArrayMath, convert, require
+from iclimit.asymptotics.spectra.wishart import check_integer
+
+
+def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
+    r"""Distribution function of the largest eigenvalue of :math:`H = X^\top X/N`, X Gaussian.
+
+    Parameters
+    ----------
+    x : number or array
+        Points.
+    context, dim : int >= 1
+        Number N of samples and dimension d.
+
+    Returns
+    -------
+    float or ndarray
+        Probabilities, exact to rounding.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    Computed point by point in multi-precision arithmetic, since the matrix is close to singular:
+    15 milliseconds for N = d = 10, ten seconds for N = d = 100.
+
+    References
+    ----------
+    Chiani, J. Multivariate Anal. 129 (2014) 69, and the module docstring.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics import largest_eigenvalue_cdf
+    >>> round(float(largest_eigenvalue_cdf(3.0, context=1, dim=1)), 6)  # chi-square
+    0.916735
+    """
+    check_integer("context", context, least=1)
+    check_integer("dim", dim, least=1)
+    math_ = ArrayMath(np)
+    points = convert(math_, "x", x)
+    require(math_, "x", points, lambda v: (v <= 0) | (v > 0), "a number")
+    below = [1.0 - largest_eigenvalue_tail(float(p), context, dim) for p in points.ravel()]
+    return np.array([float(value) for value in below]).reshape(points.shape)[()]
+
+
+def largest_eigenvalue_tail(x: float, context: int, dim: int) -> Any:
+    """Probability beyond x, an mpmath number accurate far into the tail."""
+    import mpmath
+
+    if x <= 0:
+        return mpmath.mpf(1)
+    with mpmath.workdps(_digits(context, dim)):
+        inside = _pfaffian_square(mpmath.mpf(x) * context, context, dim)
+        return 1 - mpmath.sqrt(max(inside / _total(context, dim), 0))
+
+
+def _digits(context: int, dim: int) -> int:
+    """Working digits, with room for what the determinant loses: a few per eigenvalue."""
+    return 40 + 5 * min(context, dim)
+
+
+@lru_cache(maxsize=64)
+def _total(context: int, dim: int) -> Any:
+    import mpmath
+
+    return _pfaffian_square(mpmath.inf, context, dim)
+
+
+def _pfaffian_square(x: Any, context: int, dim: int) -> Any:
+    """Determinant of the antisymmetric matrix at an eigenvalue x of X^T X."""
+    import mpmath
+
+    count, most = min(context, dim), max(context, dim)
+    a = mpmath.mpf(most - count - 1) / 2
+
+    def regularised(order: Any, z: Any) -> Any:
+        return mpmath.gammainc(order, 0, z, regularized=True) if z < mpmath.inf else 1
+
+    gamma = [mpmath.gamma(a + i) for i in range(1, count + 2)]
+    cdf = [regularised(a + i, x / 2) for i in range(1, count + 1)]
+    pair = {
+        k: mpmath.gamma(2 * a + k) / mpmath.mpf(2) ** (2 * a + k) * regularised(2 * a + k, x)
+        for k in range(3, 2 * count)
+    }
+    size = count + count % 2
+    matrix = mpmath.zeros(size)
+    for j in range(count):
+        integral = cdf[j] ** 2 / 2
+        for i in range(j - 1, -1, -1):
+            integral += pair[i + j + 2] / (gamma[j] * gamma[i + 1])
+            matrix[i, j] = 2 * integral - cdf[i] * cdf[j]
+            matrix[j, i] = -matrix[i, j]
+        if size > count:
+            matrix[j, count], matrix[count, j] = cdf[j], -cdf[j]
+    return mpmath.det(matrix)
