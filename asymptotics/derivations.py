@@ -12,7 +12,7 @@ from typing import Any
 
 from iclimit.asymptotics.learning_rate import MOMENTS, learning_rate_loss
 from iclimit.asymptotics.schedules import optimal_schedule
-from iclimit.asymptotics.spectra import MarchenkoPastur
+from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.wishart import check_integer, stein_terms, wishart_moment
 
 
@@ -151,18 +151,22 @@ def _mean(powers: tuple[int, ...]) -> Any:
     return sympy.Symbol(r"E[" + " ".join(f"p_{{{k}}}" for k in powers) + "]")
 
 
-def derive_schedule(steps: int) -> Derivation:
-    r"""Derive the optimal noiseless schedule in the limit from moments.
+def derive_schedule(steps: int, *, context: Any = None, dim: Any = None) -> Derivation:
+    r"""Derive the optimal noiseless schedule from the moments of the spectrum.
 
     Parameters
     ----------
     steps : int >= 1
         Number L of gradient-descent steps; up to 4 in reasonable time.
+    context, dim : int >= 1 or SymPy expression, optional
+        Finite size, for up to 2 steps if they are symbols; the limit, with the symbol c, by
+        default.
 
     Returns
     -------
     Derivation
-        Loss of a residual polynomial, the orthogonal polynomial, its zeros, and the least loss.
+        Loss of a residual polynomial, the polynomial of least loss, its zeros in the limit, and
+        the least loss.
 
     Raises
     ------
@@ -174,12 +178,16 @@ def derive_schedule(steps: int) -> Derivation:
     >>> from iclimit.asymptotics import derive_schedule
     >>> derive_schedule(2).result
     c**2/(c**2 + c + 1)
+    >>> derive_schedule(2, context=20, dim=10).result
+    15827/93957
     """
     import sympy
 
     check_integer("steps", steps, least=1)
     c, x = sympy.symbols("c lambda", positive=True)
-    moments = [MarchenkoPastur(c).moment(k) for k in range(2 * steps + 1)]
+    limit = context is None and dim is None
+    spectrum = MarchenkoPastur(c) if limit else Wishart(context=context, dim=dim)
+    moments = [sympy.sympify(spectrum.moment(k)) for k in range(2 * steps + 1)]
     unknown = sympy.symbols(f"r_1:{steps + 1}")
     residual = [sympy.Integer(1), *unknown]
     loss = sum(
@@ -188,17 +196,18 @@ def derive_schedule(steps: int) -> Derivation:
     solution = sympy.solve([sympy.diff(loss, r) for r in unknown], unknown, dict=True)[0]
     polynomial = sum(r.subs(solution) * x**k for k, r in enumerate(residual))
     least = sympy.factor(sympy.cancel(loss.subs(solution)))
-    rates = optimal_schedule(steps=steps, ratio=c).rates
-    product = sympy.prod([1 - rate * x for rate in rates])
     L, R = sympy.Symbol(r"\mathcal{L}"), sympy.Function("R")
-    return Derivation(
+    name = "Marchenko-Pastur" if limit else "Wishart"
+    equations = [
         (
-            (
-                "Loss of a residual polynomial with R(0) = 1, in Marchenko-Pastur moments:",
-                sympy.Eq(L, sympy.collect(sympy.expand(loss), unknown)),
-            ),
-            ("It is least at", sympy.Eq(R(x), sympy.collect(sympy.factor(polynomial), x))),
-            ("whose zeros are the reciprocal rates:", sympy.Eq(R(x), product)),
-            ("The least loss:", sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least)),
-        )
-    )
+            f"Loss of a residual polynomial with R(0) = 1, in {name} moments:",
+            sympy.Eq(L, sympy.collect(sympy.expand(loss), unknown)),
+        ),
+        ("It is least at", sympy.Eq(R(x), sympy.collect(sympy.factor(polynomial), x))),
+    ]
+    if limit:
+        rates = optimal_schedule(steps=steps, ratio=c).rates
+        product = sympy.prod([1 - rate * x for rate in rates])
+        equations.append(("whose zeros are the reciprocal rates:", sympy.Eq(R(x), product)))
+    equations.append(("The least loss:", sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least)))
+    return Derivation(tuple(equations))

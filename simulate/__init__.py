@@ -4,6 +4,24 @@ if __name__ != "iclimit.simulate":
     raise ImportError("import this package as iclimit.simulate")
 
 from iclimit.simulate.cells import SimulatedErrors, simulate_errors
+from iclimit.simulate.dampening import CriticalDampening, simulate_critical_dampening
+from iclimit.simulate.descent import ScheduleLosses, simulate_schedule
 from iclimit.simulate.estimators import simulate_estimator
+from iclimit.simulate.learning_rate import (
+    LearningRateEstimate,
+    estimate_learning_rate,
+    simulate_learning_rate,
+)
 
-__all__ = ["SimulatedErrors", "simulate_errors", "simulate_estimator"]
+__all__ = [
+    "CriticalDampening",
+    "LearningRateEstimate",
+    "ScheduleLosses",
+    "SimulatedErrors",
+    "estimate_learning_rate",
+    "simulate_critical_dampening",
+    "simulate_errors",
+    "simulate_estimator",
+    "simulate_learning_rate",
+    "simulate_schedule",
+]

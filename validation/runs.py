@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import signal
 import time
@@ -14,7 +15,6 @@ import joblib
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from iclimit.simulate import simulate_errors, simulate_estimator
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Cell, Claim, Preset, Verdict
 
@@ -178,7 +178,8 @@ def _run_cell(cell: Cell, seed: int, backend: str) -> tuple[Cell, Any, float]:
     if multiprocessing.parent_process() is not None:
         # Ctrl-C reaches the whole process group; only the parent is to answer it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    extra = {"backend": backend} if cell.function in (simulate_errors, simulate_estimator) else {}
+    takes_backend = "backend" in inspect.signature(cell.function).parameters
+    extra = {"backend": backend} if takes_backend else {}
     try:
         # One thread, also in a single process, so that rounding does not depend on the workers.
         with threadpool_limits(1):

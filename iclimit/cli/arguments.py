@@ -145,6 +145,21 @@ def write_result(result: Any, options: argparse.Namespace) -> None:
             write_rows(result.rows(), kind, file)
 
 
+def print_rows(rows: list[Mapping[str, Any]], kind: str) -> None:
+    """Print rows as CSV, JSON or text in columns."""
+    if kind != "text":
+        write_rows(rows, kind, sys.stdout)
+        return
+    cells = [list(rows[0]), *([_short(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        print("  ".join(f"{text:>{width}}" for text, width in zip(line, widths, strict=True)))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
 def write_rows(rows: list[Mapping[str, Any]], kind: str, file: Any) -> None:
     """Write rows as CSV or JSON; infinite values are the string inf in either."""
     if kind == "csv":
