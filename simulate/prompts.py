@@ -67,7 +67,10 @@ def sample_coordinates(
     if law == "gaussian":
         return generator.standard_normal(shape)
     if law == "uniform":
-        return 2 * generator.random(shape) - 1
+        unit = generator.random(shape)
+        unit *= 2
+        unit -= 1
+        return unit
     if law == "rademacher":
         return 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
     signs = sample_coordinates(backend, generator, shape, "rademacher")

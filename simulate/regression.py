@@ -90,7 +90,9 @@ class Regression:
     def prompts(self, backend: Backend, generator: Any, tasks: Array) -> Prompts:
         """Draw one prompt for each row of tasks, shape (count, dim)."""
         shape = (tasks.shape[0], self.context + 1, self.dim)
-        x = self.scale * sample_coordinates(backend, generator, shape, self.law)
+        x = sample_coordinates(backend, generator, shape, self.law)
+        if self.scale != 1:
+            x *= self.scale
         if self.mixing is not None:
             x = x @ backend.asarray(self.mixing).T
         y = (x @ tasks[:, :, None])[:, :, 0]
@@ -102,7 +104,9 @@ class Regression:
 def regression_tokens(prompts: Prompts, start: Array | None = None) -> Array:
     """Token rows of shape (n, context + 1, dim + 1); start is the initial weight w_0 (dim,)."""
     xp = array_namespace(prompts.x)
-    x = xp.concat([prompts.x, prompts.x_query[:, None, :]], axis=1)
-    guess = xp.zeros_like(prompts.y_query) if start is None else -(prompts.x_query @ start)
-    y = xp.concat([prompts.y, guess[:, None]], axis=1)
-    return xp.concat([x, y[:, :, None]], axis=2)
+    n, context, dim = prompts.x.shape
+    tokens = xp.empty((n, context + 1, dim + 1), dtype=prompts.x.dtype)
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
+    tokens[:, -1, :-1] = prompts.x_query
+    tokens[:, -1, -1] = 0.0 if start is None else -(prompts.x_query @ start)
+    return tokens

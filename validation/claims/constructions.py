@@ -40,7 +40,7 @@ def construction_errors(*, noise_variance: float, start: bool, rng: Any) -> dict
     first = generator.standard_normal(DIM) if start else None
     origin = np.zeros(DIM) if first is None else first
     tokens = regression_tokens(prompts, first)
-    size = {"context": CONTEXT, "dim": DIM, "start": first}
+    size: dict[str, Any] = {"context": CONTEXT, "dim": DIM, "start": first}
     layers = [descent_layer(rate, **size) for rate in RATES]
     inputs, labels = tokens[:, :, :-1], tokens[:, :, -1]
     errors = {}
