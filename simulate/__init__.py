@@ -12,16 +12,21 @@ from iclimit.simulate.learning_rate import (
     estimate_learning_rate,
     simulate_learning_rate,
 )
+from iclimit.simulate.regression import Regression
+from iclimit.simulate.training import TrainedAttention, train_attention
 
 __all__ = [
     "CriticalDampening",
     "LearningRateEstimate",
+    "Regression",
     "ScheduleLosses",
     "SimulatedErrors",
+    "TrainedAttention",
     "estimate_learning_rate",
     "simulate_critical_dampening",
     "simulate_errors",
     "simulate_estimator",
     "simulate_learning_rate",
     "simulate_schedule",
+    "train_attention",
 ]

@@ -164,6 +164,18 @@ def _from_products(lookup: Array, output: Array) -> Layer:
     return Layer(key=identity, query=lookup, value=output, projection=identity)
 
 
+def labels_only(layer: Layer) -> Layer:
+    """Layer with the same one-step predictions that updates labels and leaves inputs alone.
+
+    A single layer is trained through the last row of P V only; its other rows stay what the random
+    initial weights made of them, without effect until the layer is repeated.
+    """
+    xp = array_namespace(layer.projection)
+    projection = xp.zeros_like(layer.projection)
+    projection[:, -1, :] = layer.projection[:, -1, :]
+    return Layer(layer.key, layer.query, layer.value, projection)
+
+
 def roll_out(
     tokens: Array,
     layer: Layer,

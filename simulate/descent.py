@@ -11,8 +11,8 @@ From :math:`w_0 = 0` with A = I the error after the rates :math:`\eta_1, \dots, 
 coordinates of variance :math:`a^2` and label noise of variance :math:`\sigma^2` its mean square
 given the inputs, over :math:`a^2 d`, is therefore known exactly,
 
-.. math:: \frac1d \sum_{i=1}^d \bigl[P(s_i)^2 + \nu s_i Q(s_i)^2\bigr],
-   \qquad \nu = \frac{\sigma^2}{a^2 N},
+.. math:: \frac1d \sum_{i=1}^d \bigl[P(s_i)^2 + v s_i Q(s_i)^2\bigr],
+   \qquad v = \frac{\sigma^2}{a^2 N},
 
 in the eigenvalues :math:`s_i` of H: tasks, labels and queries need no sampling.  The loss on a
 query is :math:`\sigma^2 + a^2 d\, m_2` times this, with :math:`m_2` the variance of an input
@@ -160,7 +160,8 @@ def simulate_schedule(
     scale : float > 0
         Factor of the inputs.
     noise : float >= 0
-        Noise :math:`\nu`: label noise variance over N times the task variance.
+        Noise :math:`v`: label noise variance over N times the task variance.  Inputs of variance
+        :math:`m_2` behave as inputs of variance 1 with rates times and noise over :math:`m_2`.
     rng : int, SeedSequence or Generator
         Root seed.  Context r depends on (root, r) and the size of a context only.
     repeats : int >= 1

@@ -9,8 +9,8 @@ and its query label :math:`y_k`, the mean of :math:`(y_k - \eta g_k)^2` is least
 
 (Rossi, Yuan and Hannagan, ICLR 2024 blog post track; all sums over all tasks).  The standard
 error is the sandwich estimate: the squared residuals vary with :math:`g_k`, and taking them as
-constant would be wrong by large factors.  Only sums of products :math:`g^i y^j` are kept, so that
-any number of tasks streams through in batches.
+constant would be too small by up to a factor of two (Laplace inputs).  Only sums of products
+:math:`g^i y^j` are kept, so that any number of tasks streams through in batches.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Regression:
         Dimension of the inputs.
     law : {"gaussian", "uniform", "rademacher", "laplace"}
         Law of the independent coordinates z: N(0, 1), U(-1, 1), random signs, or the Laplace law
-        with density exp(-|z|)/2.
+        with density exp(-\|z\|)/2.
     scale : float > 0
         Factor of the inputs: 0.5 with "uniform" is U(-1/2, 1/2).
     noise_variance : float >= 0

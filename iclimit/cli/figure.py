@@ -1,4 +1,4 @@
-"""``iclimit figure``: regenerate a figure of the paper with our simulation."""
+"""``iclimit figure``: regenerate a figure of a paper with our simulation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "figure",
-        help="regenerate a figure of the paper with theory, simulation and error bars",
+        help="regenerate a figure of a paper with theory, simulation and error bars",
         description=(
-            "Regenerate a linear-attention figure of Lu et al. (arXiv:2405.11751): "
-            "double-descent, context-length, nonmonotonicity or task-diversity. The simulated "
-            "points are those of the claim of the same name."
+            "Regenerate a figure: of Lu et al. (arXiv:2405.11751), double-descent, "
+            "context-length, nonmonotonicity or task-diversity; on gradient descent in context, "
+            "gd-learning-rate, gd-training, gd-preconditioner, gd-transfer, gd-schedules, "
+            "gd-divergence, gd-dampening or gd-constructions. The simulated points are those of "
+            "the claim of the same name."
         ),
         epilog="example: iclimit figure double-descent --preset full -o double-descent.pdf",
     )

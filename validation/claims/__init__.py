@@ -6,15 +6,24 @@ from collections.abc import Sequence
 
 from iclimit.validation.claim import Claim
 from iclimit.validation.claims.baselines import dmmse_claim
+from iclimit.validation.claims.constructions import constructions_claim
+from iclimit.validation.claims.dampening import dampening_claim
 from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
+from iclimit.validation.claims.learning_rates import learning_rate_claim
 from iclimit.validation.claims.machinery import risk_claim, sampler_claim, solver_claim
 from iclimit.validation.claims.published import published_claim
+from iclimit.validation.claims.schedules import divergence_claim, schedules_claim
 from iclimit.validation.claims.sweeps import (
     context_length_claim,
     double_descent_claim,
     nonmonotonicity_claim,
 )
 from iclimit.validation.claims.task_diversity import task_diversity_claim
+from iclimit.validation.claims.training import (
+    preconditioner_claim,
+    training_claim,
+    transfer_claim,
+)
 
 CLAIMS: dict[str, Claim] = {
     claim.name: claim
@@ -27,6 +36,14 @@ CLAIMS: dict[str, Claim] = {
         task_diversity_claim,
         dmmse_claim,
         published_claim,
+        learning_rate_claim,
+        training_claim,
+        preconditioner_claim,
+        transfer_claim,
+        schedules_claim,
+        divergence_claim,
+        dampening_claim,
+        constructions_claim,
         solver_claim,
         sampler_claim,
         risk_claim,
@@ -34,8 +51,21 @@ CLAIMS: dict[str, Claim] = {
 }
 """All claims by name: the theory first, then the simulator's own references."""
 
-FIGURES = ("double-descent", "context-length", "nonmonotonicity", "task-diversity")
-"""Claims whose figures are those of the paper on linear attention."""
+FIGURES = (
+    "double-descent",
+    "context-length",
+    "nonmonotonicity",
+    "task-diversity",
+    "gd-learning-rate",
+    "gd-training",
+    "gd-preconditioner",
+    "gd-transfer",
+    "gd-schedules",
+    "gd-divergence",
+    "gd-dampening",
+    "gd-constructions",
+)
+"""Claims whose figures are those of papers, or belong beside them."""
 
 
 def select_claims(names: Sequence[str]) -> list[Claim]:

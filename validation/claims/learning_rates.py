@@ -22,7 +22,7 @@ VON_OSWALD = "von Oswald et al., ICML 2023, arXiv:2212.07677"
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)
-SIZES = {"context": 10, "dim": 6, "task_variance": 1.7}
+SIZES: dict[str, Any] = {"context": 10, "dim": 6, "task_variance": 1.7}
 TASKS: dict[Preset, int] = {"quick": 200_000, "full": 10_000_000}
 SEARCHED = 2_000
 """Tasks of the line search."""
@@ -43,7 +43,7 @@ def searched_rate(
 ) -> SearchedRate:
     """Line search and closed form on one set of tasks."""
     del backend  # the line search is a reference: always on the host
-    problem = Regression(law=law, noise_variance=noise_variance, **SIZES)  # type: ignore[arg-type]
+    problem = Regression(law=law, noise_variance=noise_variance, **SIZES)
     prompts = problem.sample(get_backend("numpy"), np.random.default_rng(rng), tasks)
     found, _ = search_learning_rate(prompts, tolerance=SEARCH_TOLERANCE, normalization="sum")
     return SearchedRate(found, estimate_learning_rate(prompts, normalization="sum").rate)
