@@ -21,6 +21,19 @@ NOISY = 0.1
 """Spread of CPU times above which the report says so."""
 THEORY = {False: 1_000_000, True: 100_000}
 """Points without and with a ridge."""
+CONTEXTS = (10, 20)
+PAIRS: dict[str, tuple[str, str, dict[str, int]]] = {
+    **{
+        f"learning rate, N = {context}": ("learning_rate", "line_search", {"context": context})
+        for context in CONTEXTS
+    },
+    **{
+        f"training, N = {context}": ("training", "plain_training", {"context": context})
+        for context in CONTEXTS
+    },
+    "Wishart moments": ("moments", "moment_recursion", {}),
+}
+"""Benchmarks of gradient descent: ours, the other way, arguments."""
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
 """What a measurement of memory imports; that much is subtracted."""
 
@@ -43,11 +56,15 @@ class Results:
     dense: dict[int, Measured] = field(default_factory=dict)
     theory: dict[bool, Measured] = field(default_factory=dict)
     loop: dict[bool, Measured] = field(default_factory=dict)
+    ours: dict[str, Measured] = field(default_factory=dict)
+    other: dict[str, Measured] = field(default_factory=dict)
 
     @property
     def spread(self) -> float:
         """Median over the measurements of (largest - smallest)/median CPU time of the runs."""
-        parts = (self.structured, self.dense, self.theory, self.loop)
+        parts = (
+            self.structured, self.dense, self.theory, self.loop, self.ours, self.other
+        )  # fmt: skip
         return median(m.spread for part in parts for m in part.values())
 
 
@@ -65,6 +82,9 @@ def run_all(large: bool) -> Results:
     for ridge, count in THEORY.items():
         jobs.append((results.theory, ridge, "theory", {"count": count, "with_ridge": ridge}))
         jobs.append((results.loop, ridge, "theory_loop", {"with_ridge": ridge}))
+    for name, (ours, other, arguments) in PAIRS.items():
+        jobs.append((results.ours, name, ours, arguments))
+        jobs.append((results.other, name, other, arguments))
     baseline = {
         name: median(measure("idle", modules=modules)["memory"] for _ in range(RUNS))
         for name, modules in BASELINES.items()
@@ -99,6 +119,10 @@ def slope(measured: dict[int, Measured]) -> tuple[float, float]:
     value = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / square
     rest = sum((b - mean_y - value * (a - mean_x)) ** 2 for a, b in zip(x, y, strict=True))
     return value, math.sqrt(rest / (n - 2) / square)
+
+
+def _values(extra: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.6g}" for name, value in extra.items())
 
 
 def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -158,6 +182,19 @@ def report(results: Results) -> str:
             for ridge in THEORY
         ],
     )
+    descent = markdown(
+        ["", "CPU s", "the other way, CPU s", "ratio", "result", "the other way's"],
+        [
+            [
+                name,
+                f"{a.seconds:.3g}",
+                f"{b.seconds:.3g}",
+                f"**{b.seconds / a.seconds:,.0f}**",
+                *(_values(m.extra) for m in (a, b)),
+            ]
+            for name, a, b in ((n, results.ours[n], results.other[n]) for n in PAIRS)
+        ],
+    )
     a, b = results.structured[80], results.dense[80]
     exponent = slope(results.structured)[0]
     aims = markdown(
@@ -195,6 +232,8 @@ def report(results: Results) -> str:
             growth,
             "### Theory",
             theory,
+            "### Gradient descent in context",
+            descent,
             "### Aims",
             aims,
         ]

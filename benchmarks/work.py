@@ -14,6 +14,11 @@ import numpy as np
 ENOUGH = 0.5
 """CPU seconds after which a measurement is not repeated within its process."""
 LOOP_POINTS = 300
+TASKS, DIM = 10_000, 10
+"""Of the learning-rate benchmark, and the dimension of all benchmarks of gradient descent."""
+TIMED_STEPS = 20
+"""Steps of the plain training that are run; its time is scaled to all of them."""
+MOMENTS = 32
 
 
 def cell(d: int) -> dict[str, Any]:
@@ -100,3 +105,90 @@ def theory_loop(with_ridge: bool, seed: int) -> dict[str, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fsolve warns where it fails; that is counted instead
         return repeat(run)
+
+
+def learning_rate(context: int, seed: int) -> dict[str, float]:
+    """Optimal learning rate of given tasks by the formula."""
+    from iclimit.simulate import estimate_learning_rate
+
+    prompts = _prompts(context, seed)
+    return repeat(lambda _: {"rate": estimate_learning_rate(prompts).rate})
+
+
+def line_search(context: int, seed: int) -> dict[str, float]:
+    """The same by a line search to 1e-4 over the attention layer."""
+    from iclimit.simulate.learning_rate import search_learning_rate
+
+    prompts = _prompts(context, seed)
+    return repeat(lambda _: {"rate": search_learning_rate(prompts, tolerance=1e-4)[0]})
+
+
+def _prompts(context: int, seed: int) -> Any:
+    from iclimit.simulate import Regression
+    from iclimit.simulate.arrays import get_backend
+
+    problem = Regression(context, DIM, law="uniform")
+    return problem.sample(get_backend("numpy"), np.random.default_rng(seed), TASKS)
+
+
+def training(context: int, seed: int) -> dict[str, float]:
+    """One layer trained to its stop; its held-out loss over that of gradient descent."""
+    from iclimit.asymptotics import optimal_learning_rate
+    from iclimit.simulate import Regression, train_attention
+    from iclimit.simulate.arrays import get_backend
+    from iclimit.simulate.constructions import descent_layer
+    from iclimit.simulate.regression import regression_tokens
+    from iclimit.simulate.transformer import prediction
+
+    problem = Regression(context, DIM, law="uniform")
+    best = optimal_learning_rate(context=context, dim=DIM, law="uniform")
+    start = time.process_time()
+    run = train_attention(problem, rng=seed)
+    seconds = time.process_time() - start
+    step = descent_layer(float(best.rate), context=context, dim=DIM)
+    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(seed), 20_000)
+    tokens = regression_tokens(prompts)
+    errors = [
+        np.mean((prediction(tokens, layers) - prompts.y_query) ** 2)
+        for layers in (run.layers, [step])
+    ]
+    above = float((errors[0] - errors[1]) / best.loss)
+    return {"seconds": seconds, "steps": run.steps, "loss": 1 + above}
+
+
+def plain_training(context: int, seed: int) -> dict[str, float]:
+    """The plain way, scaled to all its steps."""
+    from benchmarks.plain_training import STEPS, train
+
+    train(context, DIM, 2, seed)
+    start = time.process_time()
+    train(context, DIM, TIMED_STEPS, seed)
+    return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
+
+
+def moments(seed: int) -> dict[str, float]:
+    """All Wishart moments up to the last, exactly, for N = 20, d = 10."""
+    from iclimit.asymptotics import Wishart
+    from iclimit.asymptotics.spectra import wishart
+
+    def run(call: int) -> dict[str, float]:  # noqa: ARG001
+        wishart._mean_trace.cache_clear()
+        law = Wishart(context=20, dim=10)
+        return {"last": float([law.moment(k) for k in range(MOMENTS + 1)][-1])}
+
+    del seed
+    return repeat(run)
+
+
+def moment_recursion(seed: int) -> dict[str, float]:
+    """The same by the recursion over partitions."""
+    from iclimit.asymptotics import wishart_moment
+    from iclimit.asymptotics.spectra import wishart
+
+    def run(call: int) -> dict[str, float]:  # noqa: ARG001
+        wishart._moments_of.cache_clear()
+        last = [wishart_moment([k], context=20, dim=10) for k in range(1, MOMENTS + 1)][-1]
+        return {"last": float(last / (10 * 20**MOMENTS))}
+
+    del seed
+    return repeat(run)
