@@ -102,7 +102,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.6, 3.6)
         law, loss = figure.subplots(1, 2)
-        probability = np.linspace(0.02, 0.98, 25)
+        probability = np.linspace(0.03, 0.97, 13)
         for tasks, colour in zip((100, FEW, MANY), COLOURS, strict=False):
             curve = critical_dampening(probability, **SIZE, tasks=tasks)
             law.plot(curve, probability, color=colour, label=f"Gaussian, {tasks:,} tasks")

@@ -241,6 +241,8 @@ class TrainedPreconditioner:
     ----------
     excess : (float, float)
         Held-out loss minus that of the optimal step on the same prompts, with its s.e.
+    step : (float, float)
+        Loss of the optimal step on these prompts, with its s.e.
     matrix : ndarray (d, d)
         The layer's own preconditioner.
     losses : ndarray (RESTARTS,)
@@ -248,6 +250,7 @@ class TrainedPreconditioner:
     """
 
     excess: tuple[float, float]
+    step: tuple[float, float]
     matrix: np.ndarray
     losses: np.ndarray
 
@@ -276,7 +279,8 @@ def trained_preconditioner(
     predictors = {"layer": _layer_predictions(layer), "step": _layer_predictions(constructed)}
     errors = _paired_losses(problem, predictors, held_out, generator)
     excess = _mean(errors["layer"] - errors["step"])
-    return TrainedPreconditioner(excess, _preconditioner(layer, problem.context), losses)
+    matrix = _preconditioner(layer, problem.context)
+    return TrainedPreconditioner(excess, _mean(errors["step"]), matrix, losses)
 
 
 def _preconditioner(layer: Layer, context: int) -> np.ndarray:
@@ -302,6 +306,7 @@ def _judge_preconditioner(preset: Preset, results: Mapping[Cell, Any]) -> Verdic
         best = optimal_preconditioner(**_statistics(law))
         excess, error = run.excess
         comparisons += [
+            Comparison(f"loss of the optimal step, {law} inputs", best.loss, *run.step),
             Comparison(
                 f"held-out loss, {law} inputs", best.loss, best.loss + excess, error,
                 LOSS_ALLOWANCE * best.loss,
