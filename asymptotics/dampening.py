@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.learning_rate import optimal_learning_rate
-from iclimit.asymptotics.numbers import ArrayMath, convert, require
+from iclimit.asymptotics.numbers import convert, numpy_namespace, require
 from iclimit.asymptotics.schedules import constant_schedule
 from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_tail
 from iclimit.asymptotics.spectra.wishart import check_integer
@@ -53,6 +53,8 @@ def critical_dampening(
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If an argument is not a number.
 
     References
     ----------
@@ -67,7 +69,7 @@ def critical_dampening(
     """
     check_integer("tasks", tasks, least=1)
     rate = _one_step_rate(context, dim, noise)
-    math_ = ArrayMath(np)
+    math_ = numpy_namespace(probability=probability)
     points = convert(math_, "probability", probability)
     require(math_, "probability", points, lambda v: (v > 0) & (v < 1), "in (0, 1)")
     # All T eigenvalues stay below x with probability 1 - p.
@@ -99,6 +101,8 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise: float = 0.0)
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If an argument is not a number.
 
     Examples
     --------
@@ -106,23 +110,31 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise: float = 0.0)
     >>> round(optimal_dampening(steps=1, context=10, dim=10), 9)
     1.0
     """
-    best = constant_schedule(steps=steps, context=context, dim=dim, noise=noise)
-    return float(best.rates[..., 0] / _one_step_rate(context, dim, noise))
+    one_step = _one_step_rate(context, dim, noise)
+    best = constant_schedule(steps=steps, context=int(context), dim=int(dim), noise=noise)
+    return float(best.rates[..., 0] / one_step)
 
 
 def _one_step_rate(context: int, dim: int, noise: float) -> float:
     check_integer("context", context, least=1)
     check_integer("dim", dim, least=1)
-    variance = noise * context
+    math_ = numpy_namespace(noise=noise)
+    v = convert(math_, "noise", noise)
+    require(math_, "noise", v, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
+    if v.ndim:
+        raise ValueError(f"noise must be one number, got shape {v.shape}")
+    variance = float(v) * context
     return float(optimal_learning_rate(context=context, dim=dim, noise_variance=variance).rate)
 
 
 def _eigenvalue_exceeded_by(tail: float, context: int, dim: int) -> float:
     """Point that the largest eigenvalue of H exceeds with this probability."""
+    import mpmath
 
     def excess(log_x: float) -> float:
         beyond = largest_eigenvalue_tail(math.exp(log_x), context, dim)
-        return float("inf") if beyond <= 0 else math.log(tail) - math.log(float(beyond))
+        # Far out the tail is below float64.
+        return math.inf if beyond <= 0 else float(mpmath.log(tail) - mpmath.log(beyond))
 
     low, high = -5.0, math.log((1 + math.sqrt(dim / context)) ** 2)
     while excess(high) < 0:

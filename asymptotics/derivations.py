@@ -40,23 +40,25 @@ class Derivation:
         return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
 
 
-def derive_learning_rate(law: str | None = None) -> Derivation:
+def derive_learning_rate(law: str | None = None, *, normalization: str = "sum") -> Derivation:
     r"""Derive the optimal learning rate of one step from the loss, a quadratic in the rate.
 
     Parameters
     ----------
     law : {"gaussian", "uniform", "rademacher", "laplace"}, optional
         Input law to specialise to; moments :math:`m_2, m_4` stay symbols by default.
+    normalization : {"sum", "mean"}
+        Whether the step is the sum or the mean over the context.
 
     Returns
     -------
     Derivation
-        Loss, stationarity, rate (of the sum over the context) and least loss.
+        Loss, stationarity, rate and least loss.
 
     Raises
     ------
     ValueError
-        If the law is unknown.
+        If the law or the normalization is unknown.
 
     Examples
     --------
@@ -69,12 +71,12 @@ def derive_learning_rate(law: str | None = None) -> Derivation:
 
     N, d, eta, a, sigma, m2, m4 = sympy.symbols("N d eta a sigma m_2 m_4", positive=True)
     if law is not None:
-        if law not in MOMENTS:
+        if not isinstance(law, str) or law not in MOMENTS:
             raise ValueError(f"law must be one of {', '.join(MOMENTS)}, got {law!r}")
         m2, m4 = (sympy.Rational(*moment) for moment in MOMENTS[law])
     loss = learning_rate_loss(
         eta, context=N, dim=d, law=(m2, m4), noise_variance=sigma**2, task_variance=a**2,
-        normalization="sum",
+        normalization=normalization,
     )  # fmt: skip
     quadratic = sympy.collect(sympy.expand(loss), eta, sympy.factor)
     slope = sympy.diff(quadratic, eta)
@@ -88,7 +90,7 @@ def derive_learning_rate(law: str | None = None) -> Derivation:
                 sympy.Eq(L(eta), quadratic),
             ),
             ("It is least where its derivative vanishes:", sympy.Eq(slope, 0)),
-            ("The optimal rate of the sum over the context:", sympy.Eq(eta, rate)),
+            (f"The optimal rate of the {normalization} over the context:", sympy.Eq(eta, rate)),
             ("The least loss:", sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least)),
         )
     )
@@ -171,7 +173,7 @@ def derive_schedule(steps: int, *, context: Any = None, dim: Any = None) -> Deri
     Raises
     ------
     ValueError
-        If steps is not a positive integer.
+        If steps is not a positive integer, or only one of context and dim is given.
 
     Examples
     --------
@@ -184,8 +186,10 @@ def derive_schedule(steps: int, *, context: Any = None, dim: Any = None) -> Deri
     import sympy
 
     check_integer("steps", steps, least=1)
+    if (context is None) != (dim is None):
+        raise ValueError(f"give both context and dim, or neither, got {context} and {dim}")
     c, x = sympy.symbols("c lambda", positive=True)
-    limit = context is None and dim is None
+    limit = context is None
     spectrum = MarchenkoPastur(c) if limit else Wishart(context=context, dim=dim)
     moments = [sympy.sympify(spectrum.moment(k)) for k in range(2 * steps + 1)]
     unknown = sympy.symbols(f"r_1:{steps + 1}")

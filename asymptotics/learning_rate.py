@@ -183,7 +183,7 @@ def _arguments(
     **more: Any,
 ) -> tuple[Namespace, list[Any]]:
     """Convert and check the arguments, the moments in the place of the law."""
-    if normalization not in NORMALIZATIONS:
+    if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ValueError(
             f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"
         )
@@ -214,15 +214,17 @@ def _arguments(
     require(
         math_, "second moment of law", m2, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite"
     )
+    with math_.quiet():
+        ratio = m4 / m2**2
     require(
         math_,
         "fourth moment of law, over the square of the second,",
-        m4 / m2**2,
+        ratio,
         lambda v: (v >= 1) & (v < math_.inf),
         ">= 1 and finite",
     )
     for value in others:
-        require(math_, "rate", value, lambda v: abs(v) < math_.inf, "finite")
+        require(math_, "rate", value, lambda v: (v < math_.inf) & (v > -math_.inf), "real, finite")
     shapes = [np.shape(v) for v in (N, d, sigma2, a2, m2, m4, *others)]
     try:
         np.broadcast_shapes(*shapes)

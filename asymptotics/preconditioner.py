@@ -124,6 +124,8 @@ def optimal_preconditioner(
     N, noise = _numbers(context, noise_variance)
     if _is_symbolic(input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
+        if Lambda.det().simplify() == 0:
+            raise ValueError("input_covariance must be invertible for SymPy matrices")
         K = W * Lambda
         R = K + (K.trace() + noise) * _identity(K)
         C = N * K * (N * K + R).inv()
@@ -195,7 +197,9 @@ def preconditioner_loss(
     N, noise = _numbers(context, noise_variance)
     if _is_symbolic(matrix, input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
-        A, one = matrix, _identity(Lambda)
+        A, one = _symbolic_matrix("matrix", matrix), _identity(Lambda)
+        if A.shape != one.shape:
+            raise ValueError(f"matrix must have shape {one.shape}, got {A.shape}")
         spread = Lambda * W * Lambda + ((W * Lambda).trace() + noise) * Lambda
         missed = one - A * Lambda
         loss = (Lambda * missed * W * missed.T).trace() + (Lambda * A * spread * A.T).trace() / N
@@ -234,13 +238,22 @@ def _symbolic(input_covariance: Any, task_covariance: Any, excess_kurtosis: Any)
 
     if np.any(excess_kurtosis != 0):
         raise ValueError(f"excess_kurtosis must be 0 for SymPy matrices, got {excess_kurtosis}")
-    Lambda = sympy.ImmutableMatrix(input_covariance)
+    Lambda = _symbolic_matrix("input_covariance", input_covariance)
     one = sympy.eye(Lambda.rows)
-    W = sympy.ImmutableMatrix(one if task_covariance is None else task_covariance)
+    W = one if task_covariance is None else _symbolic_matrix("task_covariance", task_covariance)
     for name, matrix in (("input_covariance", Lambda), ("task_covariance", W)):
         if matrix.shape != one.shape or not matrix.is_symmetric():
             raise ValueError(f"{name} must be a symmetric matrix of shape {one.shape}")
     return Lambda, W
+
+
+def _symbolic_matrix(name: str, value: Any) -> Any:
+    import sympy
+
+    try:
+        return sympy.ImmutableMatrix(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a matrix, got {value!r}") from error
 
 
 def _identity(matrix: Any) -> Any:

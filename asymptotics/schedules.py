@@ -52,16 +52,28 @@ from iclimit.asymptotics.numbers import (
     Number,
     convert,
     namespace,
+    numpy_namespace,
     require,
 )
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.resolvent import resolvent
 from iclimit.asymptotics.spectra.wishart import check_integer
 
-_NEWTON_STEPS, _MOST_DAMPING = 200, 1e6
+_NEWTON_STEPS, _LEAST_DAMPING, _MOST_DAMPING = 200, 1e-9, 1e6
+
+_STARTS, _FIRST_STEPS, _KEPT, _BATCH = 96, 12, 8, 2_000_000
+"""Starts of the search for real rates, steps after which the worse ones are dropped, how many are
+kept, and matrix elements held at a time.  With complex zeros the loss has many local minima: from
+the real parts of the zeros alone the result was up to 3.3 times the optimum."""
+
+_REACHED = 1e-9
+"""Relative excess over the lower bound that is taken for rounding of the rates."""
+
+_RATIOS = (1e-100, 1e100)
+"""Range of the ratio; squares and products of nodes stay within float64."""
 
 _SCAN = 64
-"""Scanned constant rates per valley: with noise the loss can have two minima."""
+"""Constant rates scanned evenly, and again in proportion: with noise there can be two minima."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +111,11 @@ def schedule_loss(
     ----------
     rates : array (..., L), or sequence of L mpmath or SymPy numbers
         Learning rates of mean-normalised steps, any real numbers.
-    ratio : number or array > 0
+    ratio : number or array in [1e-100, 1e100]
         Limit at fixed c = d/N; give either this or context and dim.
     context, dim : int >= 1 or SymPy expression
-        Exact at finite N and d, for Gaussian inputs.
+        Exact at finite N and d, for Gaussian inputs.  Exact arithmetic takes a fraction of a
+        second for 20 steps, half a minute for 60.
     noise : number or array >= 0
         Noise variance over (task variance times N), :math:`v = \sigma^2/(N a^2)`.
 
@@ -140,7 +153,7 @@ def schedule_loss(
     """
     math_, rates, count = _given_rates(rates, ratio=ratio, context=context, dim=dim, noise=noise)
     noise = _check_noise(math_, noise)
-    spectrum = _spectrum(ratio, context, dim)
+    spectrum = _spectrum(math_, ratio, context, dim)
     if not isinstance(math_, ArrayMath):
         return math_.finish(_loss_by_moments(math_, rates, spectrum, noise))
     try:
@@ -188,9 +201,12 @@ def optimal_schedule(
     -----
     Without noise the optimum is in closed form, exact also at finite size.  With noise the rates
     are the reciprocal zeros of the optimal residual polynomial while these are real (few steps
-    or little noise).  Where they are not, the best real rates are found numerically: complex
-    pairs become double rates, and the loss lies above the lower bound.  mpmath and SymPy
+    or little noise).  Where they are not, the best real rates are searched numerically, from many
+    starts since there are local minima: rates merge into multiple ones, and the loss lies above
+    the lower bound, which tells how much could be missed.  mpmath and SymPy
     numbers: without noise, or for one step; symbolic context and dim: up to two steps.
+
+    The search takes 30 ms for each such point at 8 steps and many seconds at 60.
 
     References
     ----------
@@ -214,9 +230,11 @@ def optimal_schedule(
     theta = nodes[..., 1:]
     bound = np.asarray(_lower_bound(math_, steps, spectrum, noise))
     roots = np.linalg.eigvals(_companion(theta, noise[..., None]))
-    real = np.all(roots.imag == 0, axis=-1)
     with np.errstate(all="ignore"):
         rates = np.sort(1 / roots.real, axis=-1)
+        # For much noise the matrix is so ill-conditioned that eigenvalues can be real by accident.
+        reached = _loss(rates, nodes, weights, noise) <= bound * (1 + _REACHED)
+    real = np.all((roots.imag == 0) & (roots.real > 0), axis=-1) & reached
     loss = np.where(real, bound, 0.0)
     if not np.all(real):
         nodes, weights = (
@@ -245,7 +263,7 @@ def constant_schedule(
     steps : int >= 1
         Number L of steps.
     ratio, context, dim, noise
-        As in `schedule_loss`; numbers and NumPy arrays.
+        As in `schedule_loss`; mpmath and SymPy numbers in the limit without noise.
 
     Returns
     -------
@@ -255,9 +273,9 @@ def constant_schedule(
     Raises
     ------
     ValueError
-        If an argument is outside its range.
+        If an argument is outside its range, or there is no closed form for its number system.
     TypeError
-        If an argument is not a number or a NumPy array.
+        If an argument is not a number, or number systems mix.
 
     Examples
     --------
@@ -267,7 +285,12 @@ def constant_schedule(
     (0.666667, 0.060001)
     """
     math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
-    _require_arrays(math_, "constant_schedule")
+    if not isinstance(math_, ArrayMath):
+        if noise != 0 or not isinstance(spectrum, MarchenkoPastur):
+            raise ValueError(
+                "constant_schedule takes mpmath and SymPy numbers in the limit without noise only"
+            )
+        return _exact_schedule(math_, [1 / (1 + spectrum.ratio)] * steps, spectrum, noise)
     nodes, weights = spectrum.quadrature(steps)
     shape = np.broadcast_shapes(nodes.shape[:-1], noise.shape)
     nodes, weights = (np.broadcast_to(v, (*shape, steps + 1)) for v in (nodes, weights))
@@ -280,11 +303,17 @@ def constant_schedule(
         return _loss(rates, rule[0][index], rule[1][index], v)
 
     scale, index = 1 / flat[1], np.arange(flat[1].size)
-    scanned = np.stack([loss(k * 4 / _SCAN * scale, index, flat[0]) for k in range(_SCAN + 1)])
-    best = np.clip(np.argmin(scanned, axis=0), 1, _SCAN - 1)
-    bracket = tuple((best + shift) * 4 / _SCAN * scale for shift in (-1, 0, 1))
-    found = elementwise.find_minimum(loss, bracket, args=(index, flat[0]))
-    rate = found.x
+    # Below 1/(L (theta + v)) for every node the loss decreases.
+    least = 0.97 / (steps * (rule[0].max(axis=-1) + flat[0]))
+    even = np.linspace(0, 4, _SCAN + 1)[:, None] * scale
+    scan = np.sort(np.concatenate([even, np.geomspace(least, 3.99 * scale, _SCAN)]), axis=0)
+    best = np.argmin(np.stack([loss(rate, index, flat[0]) for rate in scan]), axis=0)
+    best = np.clip(best, 1, len(scan) - 2)
+    bracket = tuple(scan[best + shift, index] for shift in (-1, 0, 1))
+    with math_.quiet():
+        found = elementwise.find_minimum(loss, bracket, args=(index, flat[0]))
+    # Where the loss is flat to rounding the search has no bracket.
+    rate = np.where(found.success, found.x, bracket[1])
     if isinstance(spectrum, MarchenkoPastur):
         rate = np.where(flat[0] == 0, scale, rate)
     value = loss(rate, index, flat[0]).reshape(shape)
@@ -313,7 +342,8 @@ def chebyshev_schedule(
     steps : int >= 1
         Number L of steps.
     ratio, context, dim, noise
-        As in `schedule_loss`; at finite size the interval is that of c = d/N.
+        As in `schedule_loss`; at finite size the interval is that of c = d/N.  mpmath and
+        SymPy numbers in the limit.
 
     Returns
     -------
@@ -334,9 +364,12 @@ def chebyshev_schedule(
     0.28
     """
     math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
-    _require_arrays(math_, "chebyshev_schedule")
     c = spectrum.ratio
     nodes = _chebyshev_nodes(math_, c, [(2 * k - 1, 2 * steps) for k in range(1, steps + 1)])
+    if not isinstance(math_, ArrayMath):
+        if not isinstance(spectrum, MarchenkoPastur):
+            raise ValueError("chebyshev_schedule takes mpmath and SymPy numbers in the limit only")
+        return _exact_schedule(math_, [1 / node for node in nodes], spectrum, noise)
     rates = 1 / np.stack(nodes, axis=-1)
     loss = math_.finish(_loss(rates, *spectrum.quadrature(steps), noise))
     bound = math_.finish(np.asarray(_lower_bound(math_, steps, spectrum, noise)))
@@ -377,13 +410,18 @@ def divergence_rate(ratio: Number) -> Any:
     return 2 / MarchenkoPastur(ratio).edges[1]
 
 
-def _spectrum(ratio: Any, context: Any, dim: Any) -> MarchenkoPastur | Wishart:
+def _spectrum(math_: Namespace, ratio: Any, context: Any, dim: Any) -> MarchenkoPastur | Wishart:
     if ratio is not None:
         if context is not None or dim is not None:
             raise ValueError(
                 "give either ratio or context and dim, got "
                 f"ratio={ratio}, context={context}, dim={dim}"
             )
+        ratio = convert(math_, "ratio", ratio)
+        least, most = _RATIOS
+        require(
+            math_, "ratio", ratio, lambda c: (c >= least) & (c <= most), f"in [{least}, {most}]"
+        )
         return MarchenkoPastur(ratio)
     if context is None or dim is None:
         raise ValueError(f"give either ratio or context and dim, got context={context}, dim={dim}")
@@ -396,8 +434,8 @@ def _setting(
     """Check the arguments that all schedules take."""
     check_integer("steps", steps, least=1)
     given = {"ratio": ratio, "context": context, "dim": dim, "noise": noise}
-    math_ = namespace(**{name: value for name, value in given.items() if value is not None})
-    spectrum, noise = _spectrum(ratio, context, dim), _check_noise(math_, noise)
+    math_ = _namespace(given)
+    spectrum, noise = _spectrum(math_, ratio, context, dim), _check_noise(math_, noise)
     if isinstance(math_, ArrayMath) and ratio is not None:
         try:
             np.broadcast_shapes(np.shape(ratio), noise.shape)
@@ -409,42 +447,51 @@ def _setting(
     return math_, spectrum, noise
 
 
+def _namespace(given: dict[str, Any], **more: Any) -> Namespace:
+    """Number system of the arguments that are given; of arrays only NumPy's."""
+    given = {name: value for name, value in given.items() if value is not None}
+    math_ = namespace(**given, **more)
+    return numpy_namespace(**given, **more) if isinstance(math_, ArrayMath) else math_
+
+
 def _check_noise(math_: Namespace, noise: Any) -> Any:
     noise = convert(math_, "noise", noise)
     require(math_, "noise", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
     return noise
 
 
-def _require_arrays(math_: Namespace, name: str) -> None:
-    if not isinstance(math_, ArrayMath):
-        raise TypeError(f"{name} takes numbers and NumPy arrays, not mpmath or SymPy")
-
-
 def _given_rates(rates: Any, **others: Any) -> tuple[Namespace, Any, int]:
     """Convert rates to an array, or to a list of multi-precision or symbolic numbers."""
-    others = {name: value for name, value in others.items() if value is not None}
+    if isinstance(rates, (str, bytes)) or not (isinstance(rates, Sequence) or np.ndim(rates)):
+        raise TypeError(f"rates must be a sequence of learning rates, got {rates!r}")
     items = list(rates) if isinstance(rates, Sequence) else []
-    math_ = namespace(**{f"rates_{k}": item for k, item in enumerate(items)}, **others)
+    math_ = _namespace(others, **{f"rates_{k}": item for k, item in enumerate(items)})
     if isinstance(math_, ArrayMath):
+        numpy_namespace(rates=rates)
         rates = convert(math_, "rates", rates)
-        if rates.ndim == 0 or rates.shape[-1] == 0:
+        if rates.shape[-1] == 0:
             raise ValueError(f"rates must be at least one learning rate, got {rates}")
         require(math_, "rates", rates, lambda v: abs(v) < math_.inf, "finite")
         return math_, rates, rates.shape[-1]
     values = [convert(math_, "rates", item) for item in (items or np.ravel(rates).tolist())]
     if not values:
         raise ValueError(f"rates must be at least one learning rate, got {rates!r}")
+    for value in values:
+        require(
+            math_, "rates", value, lambda v: (v < math_.inf) & (v > -math_.inf), "real, finite"
+        )
     return math_, values, len(values)
 
 
 def _loss(rates: Any, nodes: Any, weights: Any, noise: Any) -> Any:
-    """Loss by a quadrature rule, all terms positive."""
-    with np.errstate(over="ignore"):
+    """Loss by a quadrature rule, all terms positive; infinite where a factor overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
         P, Q = np.ones_like(nodes), np.zeros_like(nodes)
         for step in range(rates.shape[-1]):
             rate = rates[..., step, None]
             P, Q = P * (1 - rate * nodes), Q + rate * P
-        return np.sum(weights * (P**2 + np.asarray(noise)[..., None] * nodes * Q**2), axis=-1)
+        loss = np.sum(weights * (P**2 + np.asarray(noise)[..., None] * nodes * Q**2), axis=-1)
+        return np.where(np.isnan(loss), np.inf, loss)
 
 
 def _loss_by_moments(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -> Any:
@@ -553,28 +600,78 @@ def _best_real_rates(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best real rates where the optimal residual has complex zeros, for many points at once.
 
-    At the optimum each complex pair has merged into a double rate.  There the loss is an ordinary
-    minimum in the two rates, so Newton's method with Levenberg's damping converges quadratically
-    from the real parts, set apart by a little.
+    At the optimum some rates have merged into multiple ones.  There the loss is an ordinary
+    minimum in the rates, so Newton's method with Levenberg's damping converges quickly.
     """
-    rates = (1 + 0.05 * np.sign(roots.imag)) / roots.real
-    value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
-    damping = np.full(len(rates), 1e-3)
-    for _ in range(_NEWTON_STEPS):
-        active = np.flatnonzero(damping < _MOST_DAMPING)
-        if not active.size:
-            break
-        scale = np.abs(hessian[active]).max(axis=(-2, -1)) * damping[active]
-        damped = hessian[active] + scale[:, None, None] * np.eye(rates.shape[-1])
-        trial = rates[active] - np.linalg.solve(damped, gradient[active][..., None])[..., 0]
-        fresh = _expand_loss(trial, nodes[active], weights[active], noise[active])
-        better = fresh[0] < value[active]
-        moved = active[better]
-        rates[moved] = trial[better]
-        for old, new in zip((value, gradient, hessian), fresh, strict=True):
-            old[moved] = new[better]
-        damping[active] *= np.where(better, 0.1, 10.0)
+    steps = roots.shape[-1]
+    rates, value = np.empty(roots.shape), np.empty(len(roots))
+    size = max(1, _BATCH // (_STARTS * steps**2))
+    for first in range(0, len(roots), size):
+        part = slice(first, first + size)
+        setting = nodes[part], weights[part], noise[part]
+        found = _starts(roots[part], nodes[part], noise[part])
+        for newton_steps, kept in ((_FIRST_STEPS, _KEPT), (_NEWTON_STEPS, 1)):
+            count = found.shape[1]
+            x, w, v = (np.repeat(each, count, axis=0) for each in setting)
+            flat, losses = _descend(found.reshape(-1, steps), x, w, v, newton_steps)
+            order = np.argsort(losses.reshape(-1, count), axis=1)[:, :kept, None]
+            found = np.take_along_axis(flat.reshape(-1, count, steps), order, axis=1)
+            losses = np.take_along_axis(losses.reshape(-1, count), order[..., 0], axis=1)
+        rates[part], value[part] = found[:, 0], losses[:, 0]
     return np.sort(rates, axis=-1), value
+
+
+def _starts(roots: np.ndarray, nodes: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Rates to start from, (B, starts, L): the real parts of the roots and random clusters.
+
+    The clusters are the same for every point, in units of its spectrum and noise: results do not
+    depend on what is computed beside them.
+    """
+    steps, rng = roots.shape[-1], np.random.default_rng(0)
+    top, v = nodes.max(axis=-1)[:, None, None], noise[:, None, None]
+    spread = 1 + 0.05 * np.sign(roots.imag[:, None, :])
+    parts = np.clip(roots.real[:, None, :], 1e-3 * top, steps * (top + v))
+    zeros = [parts / spread]
+    uneven = 1 + 0.01 * np.linspace(-1, 1, steps)
+    # One rate for all: from gradient flow, at 1/(L (theta + v)), to steps beyond the spectrum.
+    for share in np.geomspace(0.1, 2 * steps, 16):
+        zeros.append((share * top + min(share, steps) * v) * uneven)
+    for k in range(_STARTS - len(zeros)):
+        position = np.exp(rng.uniform(np.log(0.03), np.log(3), 3))
+        shift = rng.uniform(0, steps, 3) * rng.integers(0, 2, 3)
+        if k % 2:
+            label = rng.integers(0, rng.integers(2, 4), steps)
+        else:
+            label = np.repeat([0, 1, 2], [steps, *rng.integers(0, 4, 2)])[-steps:]
+        jitter = 1 + 0.05 * rng.standard_normal(steps)
+        zeros.append((position[label] * top + shift[label] * v) * jitter)
+    return np.concatenate([1 / zero for zero in zeros], axis=1)
+
+
+def _descend(
+    rates: np.ndarray, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray, newton_steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Newton's method on the rates of many points, each with its own damping."""
+    # A step too far may overflow; it is not taken.
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
+        damping = np.full(len(rates), 1e-3)
+        for _ in range(newton_steps):
+            active = np.flatnonzero(damping < _MOST_DAMPING)
+            if not active.size:
+                break
+            scale = np.abs(hessian[active]).max(axis=(-2, -1)) * damping[active]
+            damped = hessian[active] + scale[:, None, None] * np.eye(rates.shape[-1])
+            trial = rates[active] - np.linalg.solve(damped, gradient[active][..., None])[..., 0]
+            fresh = _expand_loss(trial, nodes[active], weights[active], noise[active])
+            better = fresh[0] < value[active]
+            moved = active[better]
+            rates[moved] = trial[better]
+            for old, new in zip((value, gradient, hessian), fresh, strict=True):
+                old[moved] = new[better]
+            factor = np.where(better, 0.1, 10.0)
+            damping[active] = np.maximum(damping[active] * factor, _LEAST_DAMPING)
+        return rates, value
 
 
 def _expand_loss(
@@ -604,6 +701,13 @@ def _expand_loss(
             hessian[:, k, other] += mixed
             hessian[:, other, k] += mixed
     return value, gradient, hessian
+
+
+def _exact_schedule(math_: Any, rates: list[Any], spectrum: Any, noise: Any) -> Schedule:
+    """Schedule of given rates in the limit, in multi-precision or exact arithmetic."""
+    loss = math_.finish(_loss_by_moments(math_, rates, spectrum, noise))
+    bound = math_.finish(_lower_bound(math_, len(rates), spectrum, noise))
+    return Schedule(tuple(rates), loss, bound)
 
 
 def _exact_optimum(math_: Any, steps: int, spectrum: Any, noise: Any) -> Schedule:

@@ -25,7 +25,7 @@ from array_api_compat import array_namespace
 from scipy.optimize import minimize_scalar
 
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.checks import check_choice, check_integers, check_positive
+from iclimit.simulate.checks import check_choice, check_finite, check_integers, check_positive
 from iclimit.simulate.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.regression import Regression, regression_tokens
@@ -48,7 +48,9 @@ class LearningRateEstimate:
         The rate with the least mean squared error on these tasks.  With few tasks it can be
         negative.
     standard_error : float
-        Sandwich standard error.
+        Sandwich standard error.  Right for many tasks; from few it is too small (measured at
+        N = 6, d = 4: by 7 % for Gaussian and 20 % for Laplace inputs at 200 tasks, 2 % and 11 %
+        at 1000).
     tasks : int
         Number of tasks.
     """
@@ -63,6 +65,8 @@ class LearningRateEstimate:
 
         By default at the estimated rate.
         """
+        if rate is not None:
+            check_finite(rate=rate)
         eta, sums, count = self.rate if rate is None else rate, self._sums, self.tasks
         mean = (sums[0, 2] - 2 * eta * sums[1, 1] + eta**2 * sums[2, 0]) / count
         fourth = sum(math.comb(4, k) * (-eta) ** k * sums[k, 4 - k] for k in range(5)) / count
@@ -88,7 +92,7 @@ def estimate_learning_rate(
     Raises
     ------
     ValueError
-        If there are fewer than two tasks, or all predictions vanish.
+        If there are fewer than two tasks, or all predictions vanish, or the sums are not finite.
 
     Examples
     --------
@@ -110,11 +114,14 @@ def estimate_learning_rate(
         if normalization == "mean":
             direction = direction / batch.x.shape[1]
         g, y = xp.vecdot(batch.x_query, direction), batch.y_query
-        for i, j in _POWERS:
-            sums[i, j] += float(xp.sum(g**i * y**j))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i, j in _POWERS:
+                sums[i, j] += float(xp.sum(g**i * y**j))
         count += batch.x.shape[0]
     if count < 2:
         raise ValueError(f"prompts must hold at least 2 tasks for a standard error, got {count}")
+    if not all(map(math.isfinite, sums.values())):
+        raise ValueError("prompts must be finite, and their fourth powers within float64")
     if sums[2, 0] == 0:
         raise ValueError("prompts must not all have vanishing labels or inputs")
     rate = sums[1, 1] / sums[2, 0]
@@ -158,6 +165,8 @@ def simulate_learning_rate(
     True
     """
     check_integers(tasks=tasks)
+    if tasks < 2:
+        raise ValueError(f"tasks must be an integer >= 2, got {tasks!r}")
     return estimate_learning_rate(
         _batches(Regression(**law), tasks, rng, backend), normalization=normalization
     )

@@ -13,11 +13,17 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative
+from iclimit.simulate.checks import (
+    check_choice,
+    check_integers,
+    check_nonnegative,
+    check_positive,
+    check_shape,
+    given_array,
+)
 from iclimit.simulate.prompts import INPUT_LAWS, Prompts, sample_coordinates
 
 
@@ -43,7 +49,8 @@ class Regression:
     mixing : array (dim, dim), optional
         Matrix T of :math:`x = T z` (times scale); the identity by default.
     task_root : array (dim, dim), optional
-        Matrix R of tasks :math:`w = R g`, g Gaussian, instead of independent coordinates.
+        Matrix R of tasks :math:`w = R g` (times the root of task_variance), g standard normal;
+        the identity by default.
 
     Raises
     ------
@@ -63,20 +70,11 @@ class Regression:
     def __post_init__(self) -> None:
         check_integers(context=self.context, dim=self.dim)
         check_choice("law", self.law, INPUT_LAWS)
-        check_nonnegative(
-            scale=self.scale,
-            noise_variance=self.noise_variance,
-            task_variance=self.task_variance,
-        )
-        for name in ("scale", "task_variance"):
-            if getattr(self, name) == 0:
-                raise ValueError(f"{name} must be > 0, got 0")
+        check_positive(scale=self.scale, task_variance=self.task_variance)
+        check_nonnegative(noise_variance=self.noise_variance)
         for name in ("mixing", "task_root"):
-            matrix = getattr(self, name)
-            if matrix is not None and np.shape(matrix) != (self.dim, self.dim):
-                raise ValueError(
-                    f"{name} must have shape ({self.dim}, {self.dim}), got {np.shape(matrix)}"
-                )
+            if getattr(self, name) is not None:
+                given_array(name, getattr(self, name), (self.dim, self.dim))
 
     def sample(self, backend: Backend, generator: Any, count: int) -> Prompts:
         """Draw prompts, each with its own task."""
@@ -105,6 +103,8 @@ def regression_tokens(prompts: Prompts, start: Array | None = None) -> Array:
     """Token rows of shape (n, context + 1, dim + 1); start is the initial weight w_0 (dim,)."""
     xp = array_namespace(prompts.x)
     n, context, dim = prompts.x.shape
+    if start is not None:
+        check_shape("start", start, (dim,))
     tokens = xp.empty((n, context + 1, dim + 1), dtype=prompts.x.dtype)
     tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
     tokens[:, -1, :-1] = prompts.x_query

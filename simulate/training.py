@@ -136,8 +136,9 @@ def train_attention(
     init_scale : float > 0
         Standard deviation of the initial weights, which are normal and independent.  From 0.1
         L-BFGS has been seen to end on a plateau at N = 50, D = 10.
-    snapshots : sequence of int
-        Numbers of steps after which the layers are kept for later inspection.
+    snapshots : sequence of int >= 1
+        Numbers of steps after which the layers are kept for later inspection; those that the
+        training does not reach are left out.
     rng : int, SeedSequence or Generator
         Seed of initial weights and prompts.
     backend : {"numpy", "cupy"}
@@ -178,6 +179,8 @@ def train_attention(
     check_choice("optimizer", optimizer, OPTIMIZERS)
     batch = BATCH[optimizer] if batch is None else batch
     check_integers(layers=layers, heads=heads, steps=steps, batch=batch, patience=patience)
+    for step in snapshots:
+        check_integers(snapshots=step)
     check_nonnegative(learning_rate=learning_rate, init_scale=init_scale)
     for name, value in (
         ("learning_rate", learning_rate), ("clip", clip), ("init_scale", init_scale)
@@ -353,7 +356,8 @@ def _lbfgs(objective: _Objective, run: _Run, bar: Any) -> _Run:
 
     def keep(intermediate_result: Any) -> None:
         run.record(float(intermediate_result.fun))
-        run.move(place.asarray(intermediate_result.x.reshape(shape)))
+        # SciPy goes on to change x in place.
+        run.move(place.asarray(intermediate_result.x.reshape(shape).copy()))
         bar.set_postfix(loss=f"{run.losses[-1]:.4g}", refresh=False)
         bar.update()
 

@@ -20,6 +20,7 @@ Multivariate Anal. 129 (2014) 69.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -52,7 +53,7 @@ def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
     Notes
     -----
     Computed point by point in multi-precision arithmetic, since the matrix is close to singular:
-    15 milliseconds for N = d = 10, ten seconds for N = d = 100.
+    5 milliseconds for N = d = 10, 4 seconds for N = d = 100.
 
     References
     ----------
@@ -69,31 +70,51 @@ def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
     math_ = ArrayMath(np)
     points = convert(math_, "x", x)
     require(math_, "x", points, lambda v: (v <= 0) | (v > 0), "a number")
-    below = [1.0 - largest_eigenvalue_tail(float(p), context, dim) for p in points.ravel()]
+    digits = _digits(context, dim)
+    below = [1 - _tail(float(p), context, dim, digits) for p in points.ravel()]
     return np.array([float(value) for value in below]).reshape(points.shape)[()]
 
 
 def largest_eigenvalue_tail(x: float, context: int, dim: int) -> Any:
-    """Probability beyond x, an mpmath number accurate far into the tail."""
+    """Probability beyond x, an mpmath number accurate far into the tail.
+
+    The digits are doubled until enough are left of the difference from 1; too few below 1e-5000.
+    """
+    import mpmath
+
+    digits = _digits(context, dim)
+    while True:
+        tail = _tail(x, context, dim, digits)
+        if x == math.inf or digits > 10_000 or tail > mpmath.mpf(10) ** (-(digits // 2)):
+            return tail
+        digits *= 2
+
+
+def _tail(x: float, context: int, dim: int, digits: int) -> Any:
     import mpmath
 
     if x <= 0:
         return mpmath.mpf(1)
-    with mpmath.workdps(_digits(context, dim)):
+    with mpmath.workdps(digits):
         inside = _pfaffian_square(mpmath.mpf(x) * context, context, dim)
-        return 1 - mpmath.sqrt(max(inside / _total(context, dim), 0))
+        return 1 - mpmath.sqrt(max(inside / _total(context, dim, digits), 0))
 
 
 def _digits(context: int, dim: int) -> int:
-    """Working digits, with room for what the determinant loses: a few per eigenvalue."""
-    return 40 + 5 * min(context, dim)
+    """Working digits.
+
+    The determinant loses up to 1 + log10(m/s) per eigenvalue (measured for s to 100, m/s to 1e5).
+    """
+    fewer, more = sorted((context, dim))
+    return 40 + math.ceil(fewer * (2 + math.log10(more / fewer)))
 
 
 @lru_cache(maxsize=64)
-def _total(context: int, dim: int) -> Any:
+def _total(context: int, dim: int, digits: int) -> Any:
     import mpmath
 
-    return _pfaffian_square(mpmath.inf, context, dim)
+    with mpmath.workdps(digits):
+        return _pfaffian_square(mpmath.inf, context, dim)
 
 
 def _pfaffian_square(x: Any, context: int, dim: int) -> Any:
@@ -103,23 +124,37 @@ def _pfaffian_square(x: Any, context: int, dim: int) -> Any:
     count, most = min(context, dim), max(context, dim)
     a = mpmath.mpf(most - count - 1) / 2
 
-    def regularised(order: Any, z: Any) -> Any:
-        return mpmath.gammainc(order, 0, z, regularized=True) if z < mpmath.inf else 1
-
     gamma = [mpmath.gamma(a + i) for i in range(1, count + 2)]
-    cdf = [regularised(a + i, x / 2) for i in range(1, count + 1)]
-    pair = {
-        k: mpmath.gamma(2 * a + k) / mpmath.mpf(2) ** (2 * a + k) * regularised(2 * a + k, x)
-        for k in range(3, 2 * count)
-    }
+    cdf = _regularised(a + 1, count, x / 2)
+    pair = [
+        mpmath.gamma(2 * a + 3 + k) / mpmath.mpf(2) ** (2 * a + 3 + k) * value
+        for k, value in enumerate(_regularised(2 * a + 3, 2 * count - 3, x))
+    ]
     size = count + count % 2
     matrix = mpmath.zeros(size)
     for j in range(count):
         integral = cdf[j] ** 2 / 2
         for i in range(j - 1, -1, -1):
-            integral += pair[i + j + 2] / (gamma[j] * gamma[i + 1])
+            integral += pair[i + j - 1] / (gamma[j] * gamma[i + 1])
             matrix[i, j] = 2 * integral - cdf[i] * cdf[j]
             matrix[j, i] = -matrix[i, j]
         if size > count:
             matrix[j, count], matrix[count, j] = cdf[j], -cdf[j]
     return mpmath.det(matrix)
+
+
+def _regularised(first: Any, count: int, z: Any) -> list[Any]:
+    """Incomplete gamma functions P(first, z), P(first + 1, z), ..., by downward recurrence."""
+    import mpmath
+
+    if count < 1:
+        return []
+    if z == mpmath.inf:
+        return [mpmath.mpf(1)] * count
+    last = first + count - 1
+    values = [mpmath.gammainc(last, 0, z, regularized=True)]
+    term = z**last * mpmath.exp(-z) / mpmath.gamma(last + 1)
+    for order in range(count - 1, 0, -1):
+        term *= (first + order) / z
+        values.append(values[-1] + term)
+    return values[::-1]

@@ -55,6 +55,8 @@ def wishart_moment(powers: Sequence[int], *, context: Any, dim: Any) -> Any:
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If powers is not a sequence.
 
     Notes
     -----
@@ -76,6 +78,8 @@ def wishart_moment(powers: Sequence[int], *, context: Any, dim: Any) -> Any:
     >>> factor(wishart_moment([2], context=N, dim=d))
     N*d*(N + d + 1)
     """
+    if isinstance(powers, (str, bytes)) or not isinstance(powers, (Sequence, np.ndarray)):
+        raise TypeError(f"powers must be a sequence of integers, got {powers!r}")
     for power in powers:
         check_integer("powers", power, least=0)
     context, dim = _check_size(context, dim)
@@ -205,6 +209,8 @@ class Wishart:
         Its zeros are the nodes of `quadrature` other than 0.
         """
         check_integer("order", order, least=0)
+        if order == 0:
+            return [1]
         polynomials, _ = _orthogonal([self.moment(k) for k in range(1, 2 * order + 1)])
         return [self._simplify(c) for c in polynomials[order]]
 
@@ -247,7 +253,7 @@ class Wishart:
         while True:
             digits *= 2
             finer = _radau(moments, digits)
-            if np.allclose(rule, finer, rtol=1e-15, atol=0):
+            if rule and finer and np.allclose(rule, finer, rtol=1e-15, atol=0):
                 return finer
             rule = finer
 
@@ -283,15 +289,19 @@ def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
     return polynomials, norms
 
 
-def _radau(moments: Sequence[Fraction], digits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Radau rule of a measure from its moments, computed with so many digits."""
+def _radau(moments: Sequence[Fraction], digits: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Gauss-Radau rule of a measure from its moments, or None if so many digits are too few."""
     import mpmath
 
     with mpmath.workdps(digits):
         numbers = [mpmath.mpf(m.numerator) / m.denominator for m in moments]
         polynomials, norms = _orthogonal(numbers)
+        if min(norms) <= 0:
+            return None
         at_zero = 1 / sum(p[0] ** 2 / h for p, h in zip(polynomials, norms, strict=True))
         polynomials, norms = _orthogonal(numbers[1:])
+        if min(norms) <= 0:
+            return None
         last, before = polynomials[-1][::-1], polynomials[-2][::-1]
         nodes, weights = [0.0], [float(at_zero)]
         for node in map(mpmath.mpf, _jacobi_eigenvalues(polynomials, norms)):
@@ -314,7 +324,9 @@ def _jacobi_eigenvalues(polynomials: list[list[Any]], norms: list[Any]) -> list[
 def _check_size(context: Any, dim: Any) -> tuple[Any, Any]:
     sizes = []
     for name, value in (("context", context), ("dim", dim)):
-        if hasattr(value, "is_Symbol") or hasattr(value, "free_symbols"):
+        if hasattr(value, "as_poly") and value.free_symbols:
+            if value.is_positive is False:
+                raise ValueError(f"{name} must be positive, got {value}")
             sizes.append(value)
         else:
             check_integer(name, value, least=1)

@@ -65,7 +65,9 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
     parser.add_argument(
-        "--latex", action="store_true", help="print the derivation in LaTeX instead of numbers"
+        "--latex",
+        action="store_true",
+        help="print the derivation in LaTeX, for --law or for the moments of any law, not numbers",
     )
     parser.set_defaults(run=run)
 
@@ -75,18 +77,26 @@ def run(options: argparse.Namespace) -> int:
     from iclimit.asymptotics import derive_learning_rate, optimal_learning_rate
 
     if options.latex:
-        print(derive_learning_rate(None if options.moments else options.law).latex())
+        for name in ("context", "dim"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name} must not be given with --latex: sizes stay symbols")
+        law = None if options.moments else options.law
+        print(derive_learning_rate(law, normalization=options.normalization).latex())
         return 0
     for name in ("context", "dim"):
         if getattr(options, name) is None:
             raise ValueError(f"--{name} is needed (or --latex)")
+        values = getattr(options, name)
+        if np.any(values != np.floor(values)):
+            raise ValueError(f"--{name} must be integers, got {values.tolist()}")
     names = ("context", "dim", "noise_variance", "task_variance")
     axes = np.meshgrid(*(getattr(options, name) for name in names), indexing="ij")
     grid = {name: axis.ravel() for name, axis in zip(names, axes, strict=True)}
     best = optimal_learning_rate(
         **grid, law=options.moments or options.law, normalization=options.normalization
     )
-    columns = {**grid, "rate": best.rate, "loss": best.loss}
+    sizes = {name: grid.pop(name).astype(int) for name in ("context", "dim")}
+    columns = {**sizes, **grid, "rate": best.rate, "loss": best.loss}
     lines = zip(*(column.tolist() for column in columns.values()), strict=True)
     print_rows([dict(zip(columns, line, strict=True)) for line in lines], options.format)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from typing import Any
 
 from iclimit.cli.arguments import parse_values
@@ -14,7 +15,7 @@ examples:
   iclimit schedule --steps 4 --context 20 --dim 10 --noise 0.05
   iclimit schedule --steps 10 --ratio 0.5 --method constant --format json
   iclimit schedule --rates 0.5,1 --context 20 --dim 10
-  iclimit schedule --steps 3 --ratio 0.5 --latex"""
+  iclimit schedule --steps 3 --latex"""
 
 
 def add_parser(verbs: Any) -> None:
@@ -55,7 +56,10 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--latex",
         action="store_true",
-        help="print the derivation of the noiseless optimum in LaTeX instead of numbers",
+        help=(
+            "print the derivation of the noiseless optimum in LaTeX instead of numbers: at finite "
+            "size with --context and --dim, else in the limit with the symbol c for the ratio"
+        ),
     )
     parser.set_defaults(run=run)
 
@@ -70,12 +74,16 @@ def run(options: argparse.Namespace) -> int:
     if options.latex:
         if options.rates is not None or options.method != "optimal" or options.noise:
             raise ValueError("--latex is for the optimal schedule without noise")
+        if options.ratio is not None and options.context is not None:
+            raise ValueError("give either --ratio or --context and --dim")
         derivation = asymptotics.derive_schedule(
             options.steps, context=options.context, dim=options.dim
         )
         print(derivation.latex())
         return 0
     if options.rates is not None:
+        if options.method != "optimal":
+            raise ValueError("--method is for --steps, not for given --rates")
         loss = asymptotics.schedule_loss(options.rates, **size, noise=options.noise)
         result = {"rates": options.rates.tolist(), "loss": float(loss)}
     else:
@@ -87,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
             "lower_bound": float(found.lower_bound),
         }
     if options.format == "json":
-        print(json.dumps(result, indent=1))
+        strict = {k: str(v) if v == math.inf else v for k, v in result.items()}
+        print(json.dumps(strict, indent=1))
     else:
         for name, value in result.items():
             numbers = value if isinstance(value, list) else [value]

@@ -16,6 +16,7 @@ from iclimit.simulate.alignment import (
     attention_predictor,
     descent_predictor,
     interpolate,
+    labels_only,
     rescale,
     ridge_predictor,
     roll_out,
@@ -25,7 +26,7 @@ from iclimit.simulate.constructions import descent_layer
 from iclimit.simulate.descent import descend, query_predictions
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.regression import Regression, regression_tokens
-from iclimit.simulate.transformer import Layer, forward, prediction
+from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
 
 ROUNDING = 1e-12  # of numbers of order one
 N, D = 8, 4
@@ -189,6 +190,36 @@ def test_roll_out_of_any_layer_is_a_stack() -> None:
         np.testing.assert_array_equal(found[k], expected)
 
 
+@pytest.mark.parametrize("include_query", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_labels_only_keeps_the_update_of_the_labels(heads: int, include_query: bool) -> None:
+    tokens, layer = regression_tokens(draw()), random_layer(heads=heads)
+    whole = apply_layer(tokens, layer, include_query=include_query)
+    found = apply_layer(tokens, labels_only(layer), include_query=include_query)
+    np.testing.assert_array_equal(found[:, :, :D], tokens[:, :, :D])
+    np.testing.assert_allclose(found[:, :, D], whole[:, :, D], rtol=0, atol=ROUNDING)
+    assert np.max(np.abs(whole[:, :, :D] - tokens[:, :, :D])) > 0.1  # the layer moves inputs
+    again = labels_only(labels_only(layer))
+    np.testing.assert_array_equal(again.projection, labels_only(layer).projection)
+
+
+def test_labels_only_of_a_scrambled_step_repeats_as_descent() -> None:
+    """Rows of P V that never saw a gradient do harm from the second repetition on."""
+    prompts, step = draw(), descent_layer(0.4, context=N, dim=D)
+    noise = np.random.default_rng(7).standard_normal(step.projection.shape)
+    noise[:, -1, :] = 0.0
+    scrambled = Layer(step.key, step.query, step.value, step.projection + 0.3 * noise)
+    original = scrambled.projection.copy()
+    tokens = regression_tokens(prompts)
+    raw, clean = (roll_out(tokens, layer, 5) for layer in (scrambled, labels_only(scrambled)))
+    np.testing.assert_array_equal(scrambled.projection, original)
+    np.testing.assert_allclose(clean[1], raw[1], rtol=0, atol=ROUNDING)
+    for k in range(1, 6):
+        expected = query_predictions(prompts, descend(prompts, [0.4] * k))
+        np.testing.assert_allclose(clean[k], expected, rtol=0, atol=10 * ROUNDING)
+    assert np.max(np.abs(raw[2] - clean[2])) > 0.1
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -227,7 +258,7 @@ def test_strict_arrays() -> None:
             Layer(**{name: convert(value) for name, value in vars(each).items()})
             for each in (random_layer(), descent_layer(0.4, context=N, dim=D))
         )
-        between = interpolate(layer, other, 0.3)
+        between = labels_only(interpolate(layer, other, 0.3))
         found = alignment(attention_predictor([between] * 2), ridge_predictor(0.3), prompts)
         return list(vars(found).values()), roll_out(regression_tokens(prompts), between, 3, 0.5)
 

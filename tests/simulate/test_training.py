@@ -222,6 +222,51 @@ def test_interruption_returns_what_is_trained(
     assert np.all(np.isfinite(weights(run)))
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_snapshots_are_the_layers_of_shorter_runs(optimizer: str, shared: bool) -> None:
+    settings: dict[str, Any] = {
+        "layers": 2, "shared": shared, "optimizer": optimizer, "batch": 60, "rng": 17,
+        "init_scale": 0.3,
+    }  # fmt: skip
+    run = train_attention(UNIFORM, steps=6, snapshots=(3, 1, 2, 6, 99), **settings)
+    assert set(run.snapshots) == {1, 2, 3, 6}
+    for steps in (1, 2, 3):  # Adam's rate has not begun to fall in either run
+        shorter = train_attention(UNIFORM, steps=steps, **settings)
+        assert shorter.snapshots == {}
+        for found, expected in zip(run.snapshots[steps], shorter.layers, strict=True):
+            for kind in ("key", "query", "value", "projection"):
+                np.testing.assert_array_equal(getattr(found, kind), getattr(expected, kind))
+        kept = run.snapshots[steps]
+        assert (kept[0] is kept[1]) == shared
+        assert np.max(np.abs(kept[0].query - run.layers[0].query)) > 1e-4
+    np.testing.assert_array_equal(run.snapshots[6][1].value, run.layers[1].value)
+    without = train_attention(UNIFORM, steps=6, **settings)
+    np.testing.assert_array_equal(weights(without), weights(run))
+
+
+def test_snapshots_survive_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute, calls = training.moment_loss_and_gradients, []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return compute(*args)
+
+    monkeypatch.setattr(training, "moment_loss_and_gradients", interrupted)
+    settings: dict[str, Any] = {"optimizer": "lbfgs", "batch": 100, "rng": 13}
+    run = train_attention(UNIFORM, snapshots=range(1, 9), **settings)
+    assert run.interrupted
+    assert list(run.snapshots) == list(range(1, run.steps + 1))
+    last = run.snapshots[run.steps][0]
+    # The weights after the last whole step, not those of a trial of the line search.
+    np.testing.assert_array_equal(last.key, run.layers[0].key)
+    monkeypatch.undo()
+    whole = train_attention(UNIFORM, steps=run.steps, **settings)
+    np.testing.assert_array_equal(weights(run), weights(whole))
+
+
 def test_divergence_is_an_error() -> None:
     with np.errstate(all="ignore"), pytest.raises(ArithmeticError, match="diverged at step 1"):
         train_attention(UNIFORM, batch=10, learning_rate=1e60, rng=14)
@@ -248,6 +293,8 @@ def test_progress_bar(optimizer: str, capsys: pytest.CaptureFixture[str]) -> Non
         ({"learning_rate": 0}, "learning_rate must be > 0, got 0"),
         ({"learning_rate": math.inf}, "learning_rate must be a number >= 0 and finite, got inf"),
         ({"init_scale": 0.0}, "init_scale must be > 0, got 0.0"),
+        ({"snapshots": (1, 0)}, "snapshots must be an integer >= 1, got 0"),
+        ({"snapshots": (1.0,)}, "snapshots must be an integer >= 1, got 1.0"),
         ({"clip": -1.0}, "clip must be > 0, got -1.0"),
         ({"clip": math.nan}, "clip must be > 0, got nan"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),

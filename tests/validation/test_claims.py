@@ -193,3 +193,37 @@ def test_nonmonotonicity_boundary_separates_finite_from_infinite_optimal_context
     assert np.all(np.isfinite(inside))
     assert np.all(np.isinf(outside))
     assert np.all(np.isnan(nonmonotonicity_boundary(np.array([5.0, 9.0]), 0.5)))
+
+
+def report_backend(*, number: int, rng: Any, backend: str = "numpy") -> tuple[str, int, int]:
+    return backend, number, int(np.random.default_rng(rng).integers(2**62))
+
+
+def report_default(*, number: int, rng: Any) -> tuple[str, int, int]:
+    return "none", number, int(np.random.default_rng(rng).integers(2**62))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cupy"])
+def test_cells_get_the_backend_if_their_function_takes_one(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "get_backend", lambda _: None)  # no GPU is needed to ask
+    cells = [Cell.of(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
+    seen: dict[Cell, Any] = {}
+
+    def judge(preset: str, results: Mapping[Cell, Any]) -> Verdict:
+        seen.update(results)
+        return Verdict((Comparison(preset, 0.0, 0.0, 1.0),), draw_line)
+
+    claim = replace(GOOD, cells=lambda _: cells, judge=judge)
+    assert validate([claim], backend=backend, jobs=2, seed=4).holds
+    assert [seen[cell][0] for cell in cells] == [backend, backend, "none", "none"]
+    assert [seen[cell][1] for cell in cells] == [1, 2, 1, 2]
+    # The backend is no part of what a seed means.
+    assert [seen[cell] for cell in cells] == [(seen[cell][0], *cell.run(4)[1:]) for cell in cells]
+
+
+@pytest.mark.parametrize("preset", ["quick", "full"])
+def test_a_cell_names_no_backend_of_its_own(preset: Any) -> None:
+    cells = [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
+    assert not any("backend" in dict(cell.parameters) for cell in cells)

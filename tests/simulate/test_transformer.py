@@ -1,0 +1,161 @@
+"""Attention layers with any weights against loops over tokens and heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+from scipy.special import softmax as scipy_softmax
+
+from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
+
+ROUNDING = 1e-12  # of numbers of order one to ten
+KINDS = ("key", "query", "value", "projection")
+PROMPTS, TOKENS, SIZE = 3, 5, 4
+
+
+def draw_tokens(count: int = PROMPTS) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((count, TOKENS, SIZE))
+
+
+def random_layer(heads: int, seed: int = 2) -> Layer:
+    generator = np.random.default_rng([heads, seed])
+    return Layer(*(0.5 * generator.standard_normal((4, heads, SIZE, SIZE))))
+
+
+def layer_by_loops(
+    tokens: np.ndarray, layer: Layer, include_query: bool, dampening: float, softmax: bool
+) -> np.ndarray:
+    """One token, one head and one key at a time."""
+    out = tokens.copy()
+    last = TOKENS if include_query else TOKENS - 1
+    for m in range(len(tokens)):
+        for t in range(TOKENS):
+            z = tokens[m, t]
+            for h in range(len(layer.key)):
+                K, Q, V, P = (getattr(layer, kind)[h] for kind in KINDS)
+                score = np.array([(K @ tokens[m, s]) @ (Q @ z) for s in range(last)])
+                weight = scipy_softmax(score) if softmax else score
+                for s in range(last):
+                    out[m, t] += dampening * weight[s] * (P @ (V @ tokens[m, s]))
+    return out
+
+
+@pytest.mark.parametrize("dampening", [1.0, 0.3])
+@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("include_query", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_layer_equals_loops(
+    heads: int, include_query: bool, softmax: bool, dampening: float
+) -> None:
+    tokens, layer = draw_tokens(), random_layer(heads)
+    original = tokens.copy()
+    found = apply_layer(
+        tokens, layer, include_query=include_query, dampening=dampening, softmax=softmax
+    )
+    expected = layer_by_loops(tokens, layer, include_query, dampening, softmax)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=100 * ROUNDING)
+    np.testing.assert_array_equal(tokens, original)
+
+
+def test_lookup_and_output_are_the_products_of_each_head() -> None:
+    layer = random_layer(3)
+    for h in range(3):
+        lookup, output = layer.key[h].T @ layer.query[h], layer.projection[h] @ layer.value[h]
+        np.testing.assert_allclose(layer.lookup[h], lookup, rtol=0, atol=ROUNDING)
+        np.testing.assert_allclose(layer.output[h], output, rtol=0, atol=ROUNDING)
+
+
+def test_only_the_context_is_looked_at_without_the_query() -> None:
+    tokens, layer = draw_tokens(), random_layer(2)
+    other = tokens.copy()
+    other[:, -1] += 1.0
+    for softmax in (False, True):
+        found, moved = (apply_layer(z, layer, softmax=softmax) for z in (tokens, other))
+        np.testing.assert_array_equal(found[:, :-1], moved[:, :-1])
+        found, moved = (
+            apply_layer(z, layer, softmax=softmax, include_query=True) for z in (tokens, other)
+        )
+        assert np.all(np.max(np.abs(found - moved)[:, :-1], axis=(1, 2)) > 1e-3)
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_the_order_of_the_context_does_not_matter(softmax: bool) -> None:
+    tokens, layer = draw_tokens(), random_layer(2)
+    order = [2, 0, 3, 1, 4]
+    np.testing.assert_allclose(
+        apply_layer(tokens[:, order], layer, softmax=softmax),
+        apply_layer(tokens, layer, softmax=softmax)[:, order],
+        rtol=0,
+        atol=100 * ROUNDING,
+    )
+
+
+def test_prompts_do_not_see_each_other() -> None:
+    tokens, layer = draw_tokens(), random_layer(2)
+    found = apply_layer(tokens, layer)
+    for m in range(PROMPTS):
+        one = apply_layer(tokens[m : m + 1], layer)
+        np.testing.assert_allclose(one[0], found[m], rtol=0, atol=100 * ROUNDING)
+
+
+def test_softmax_does_not_overflow() -> None:
+    tokens = draw_tokens()
+    zero, one = np.zeros((1, SIZE, SIZE)), np.eye(SIZE)[None]
+    found = apply_layer(tokens, Layer(1e4 * one, 1e4 * one, one, one), softmax=True)
+    for m in range(PROMPTS):  # all weight on the key with the largest score
+        for t in range(TOKENS):
+            scores = [tokens[m, s] @ tokens[m, t] for s in range(TOKENS - 1)]
+            expected = tokens[m, t] + tokens[m, int(np.argmax(scores))]
+            np.testing.assert_allclose(found[m, t], expected, rtol=0, atol=ROUNDING)
+    even = apply_layer(tokens, Layer(zero, zero, one, one), softmax=True)
+    expected = tokens + np.mean(tokens[:, :-1], axis=1, keepdims=True)
+    np.testing.assert_allclose(even, expected, rtol=0, atol=ROUNDING)
+
+
+def test_a_single_key_gets_all_the_weight() -> None:
+    tokens, layer = draw_tokens()[:, :2], random_layer(1)
+    found = apply_layer(tokens, layer, softmax=True)
+    update = layer.projection[0] @ layer.value[0] @ tokens[:, 0, :, None]
+    np.testing.assert_allclose(
+        found, tokens + np.swapaxes(update, 1, 2), rtol=0, atol=100 * ROUNDING
+    )
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+def test_forward_is_layer_after_layer(include_query: bool) -> None:
+    tokens, layers = 0.4 * draw_tokens(), [random_layer(1), random_layer(2), random_layer(1, 3)]
+    setting: dict[str, Any] = {"include_query": include_query, "dampening": 0.6}
+    expected = tokens
+    for layer in layers:
+        expected = layer_by_loops(expected, layer, include_query, 0.6, False)
+    found = forward(tokens, layers, **setting)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_array_equal(prediction(tokens, layers, **setting), -found[:, -1, -1])
+    np.testing.assert_array_equal(forward(tokens, []), tokens)
+    np.testing.assert_array_equal(prediction(tokens, []), -tokens[:, -1, -1])
+
+
+def test_no_dampening_is_a_factor_of_one_and_zero_leaves_the_tokens() -> None:
+    tokens, layers = draw_tokens(), [random_layer(2)]
+    np.testing.assert_array_equal(forward(tokens, layers), forward(tokens, layers, dampening=1.0))
+    np.testing.assert_array_equal(forward(tokens, layers, dampening=0.0), tokens)
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("include_query", [False, True])
+def test_strict_arrays(include_query: bool, softmax: bool) -> None:
+    tokens, layer = draw_tokens(), random_layer(2)
+    strict = array_api_strict.asarray
+    on_strict = Layer(*(strict(getattr(layer, kind)) for kind in KINDS))
+    setting: dict[str, Any] = {"include_query": include_query, "dampening": 0.7}
+    found = apply_layer(strict(tokens), on_strict, softmax=softmax, **setting)
+    expected = apply_layer(tokens, layer, softmax=softmax, **setting)
+    np.testing.assert_allclose(np.from_dlpack(found), expected, rtol=0, atol=100 * ROUNDING)
+    np.testing.assert_allclose(
+        np.from_dlpack(prediction(strict(tokens), [on_strict] * 2, **setting)),
+        prediction(tokens, [layer] * 2, **setting),
+        rtol=1e-10,
+    )
