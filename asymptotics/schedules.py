@@ -55,16 +55,16 @@ from iclimit.asymptotics.numbers import (
     numpy_namespace,
     require,
 )
+from iclimit.asymptotics.real_rates import best_real_rates, residual_zeros_matrix
+from iclimit.asymptotics.schedule_losses import (
+    exact_number,
+    interval_points,
+    lower_bound,
+    moment_loss,
+    quadrature_loss,
+)
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
-from iclimit.asymptotics.spectra.resolvent import resolvent
 from iclimit.asymptotics.spectra.wishart import check_integer
-
-_NEWTON_STEPS, _LEAST_DAMPING, _MOST_DAMPING = 200, 1e-9, 1e6
-
-_STARTS, _FIRST_STEPS, _KEPT, _BATCH = 96, 12, 8, 2_000_000
-"""Starts of the search for real rates, steps after which the worse ones are dropped, how many are
-kept, and matrix elements held at a time.  With complex zeros the loss has many local minima: from
-the real parts of the zeros alone the result was up to 3.3 times the optimum."""
 
 _REACHED = 1e-9
 """Relative excess over the lower bound that is taken for rounding of the rates."""
@@ -155,7 +155,7 @@ def schedule_loss(
     noise = _check_noise(math_, noise)
     spectrum = _spectrum(math_, ratio, context, dim)
     if not isinstance(math_, ArrayMath):
-        return math_.finish(_loss_by_moments(math_, rates, spectrum, noise))
+        return math_.finish(moment_loss(math_, rates, spectrum, noise))
     try:
         np.broadcast_shapes(
             rates.shape[:-1], np.shape(ratio if ratio is not None else 0), noise.shape
@@ -165,7 +165,7 @@ def schedule_loss(
             "rates (but for its last axis), ratio and noise must have shapes that broadcast, got "
             f"{rates.shape}, {np.shape(ratio)}, {noise.shape}"
         ) from None
-    return math_.finish(_loss(rates, *spectrum.quadrature(count), noise))
+    return math_.finish(quadrature_loss(rates, *spectrum.quadrature(count), noise))
 
 
 def optimal_schedule(
@@ -228,12 +228,12 @@ def optimal_schedule(
         return _exact_optimum(math_, steps, spectrum, noise)
     nodes, weights = spectrum.quadrature(steps)
     theta = nodes[..., 1:]
-    bound = np.asarray(_lower_bound(math_, steps, spectrum, noise))
-    roots = np.linalg.eigvals(_companion(theta, noise[..., None]))
+    bound = np.asarray(lower_bound(math_, steps, spectrum, noise))
+    roots = np.linalg.eigvals(residual_zeros_matrix(theta, noise[..., None]))
     with np.errstate(all="ignore"):
         rates = np.sort(1 / roots.real, axis=-1)
         # For much noise the matrix is so ill-conditioned that eigenvalues can be real by accident.
-        reached = _loss(rates, nodes, weights, noise) <= bound * (1 + _REACHED)
+        reached = quadrature_loss(rates, nodes, weights, noise) <= bound * (1 + _REACHED)
     real = np.all((roots.imag == 0) & (roots.real > 0), axis=-1) & reached
     loss = np.where(real, bound, 0.0)
     if not np.all(real):
@@ -241,7 +241,7 @@ def optimal_schedule(
             np.broadcast_to(v, (*real.shape, steps + 1))[~real] for v in (nodes, weights)
         )
         v = np.broadcast_to(noise, real.shape)[~real]
-        rates[~real], loss[~real] = _best_real_rates(roots[~real], nodes, weights, v)
+        rates[~real], loss[~real] = best_real_rates(roots[~real], nodes, weights, v)
     return Schedule(rates, math_.finish(loss), math_.finish(bound))
 
 
@@ -300,7 +300,7 @@ def constant_schedule(
 
     def loss(rate: Any, index: Any, v: Any) -> Any:
         rates = np.broadcast_to(rate[..., None], (*rate.shape, steps))
-        return _loss(rates, rule[0][index], rule[1][index], v)
+        return quadrature_loss(rates, rule[0][index], rule[1][index], v)
 
     scale, index = 1 / flat[1], np.arange(flat[1].size)
     # Below 1/(L (theta + v)) for every node the loss decreases.
@@ -318,7 +318,7 @@ def constant_schedule(
         rate = np.where(flat[0] == 0, scale, rate)
     value = loss(rate, index, flat[0]).reshape(shape)
     rates = np.broadcast_to(rate.reshape(shape)[..., None], (*shape, steps)).copy()
-    bound = math_.finish(np.asarray(_lower_bound(math_, steps, spectrum, noise)))
+    bound = math_.finish(np.asarray(lower_bound(math_, steps, spectrum, noise)))
     return Schedule(rates, math_.finish(value), bound)
 
 
@@ -365,14 +365,14 @@ def chebyshev_schedule(
     """
     math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
     c = spectrum.ratio
-    nodes = _chebyshev_nodes(math_, c, [(2 * k - 1, 2 * steps) for k in range(1, steps + 1)])
+    nodes = interval_points(math_, c, [(2 * k - 1, 2 * steps) for k in range(1, steps + 1)])
     if not isinstance(math_, ArrayMath):
         if not isinstance(spectrum, MarchenkoPastur):
             raise ValueError("chebyshev_schedule takes mpmath and SymPy numbers in the limit only")
         return _exact_schedule(math_, [1 / node for node in nodes], spectrum, noise)
     rates = 1 / np.stack(nodes, axis=-1)
-    loss = math_.finish(_loss(rates, *spectrum.quadrature(steps), noise))
-    bound = math_.finish(np.asarray(_lower_bound(math_, steps, spectrum, noise)))
+    loss = math_.finish(quadrature_loss(rates, *spectrum.quadrature(steps), noise))
+    bound = math_.finish(np.asarray(lower_bound(math_, steps, spectrum, noise)))
     shape = (*np.broadcast_shapes(np.shape(c), noise.shape), steps)
     return Schedule(np.broadcast_to(rates, shape).copy(), loss, bound)
 
@@ -483,237 +483,17 @@ def _given_rates(rates: Any, **others: Any) -> tuple[Namespace, Any, int]:
     return math_, values, len(values)
 
 
-def _loss(rates: Any, nodes: Any, weights: Any, noise: Any) -> Any:
-    """Loss by a quadrature rule, all terms positive; infinite where a factor overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        P, Q = np.ones_like(nodes), np.zeros_like(nodes)
-        for step in range(rates.shape[-1]):
-            rate = rates[..., step, None]
-            P, Q = P * (1 - rate * nodes), Q + rate * P
-        loss = np.sum(weights * (P**2 + np.asarray(noise)[..., None] * nodes * Q**2), axis=-1)
-        return np.where(np.isnan(loss), np.inf, loss)
-
-
-def _loss_by_moments(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -> Any:
-    """Loss as a combination of moments, in exact or multi-precision arithmetic."""
-    extra = 8 * len(rates) * isinstance(math_, MpMath)
-    with _more_digits(math_, extra):
-        P: list[Any] = [1]
-        for rate in rates:
-            P = [a - rate * b for a, b in zip([*P, 0], [0, *P], strict=True)]
-        Q = [-a for a in P[1:]]
-        moments = [_as_number(math_, spectrum.moment(k)) for k in range(2 * len(rates) + 1)]
-        total = sum(
-            a * b * moments[i + j] for i, a in enumerate(P) for j, b in enumerate(P)
-        ) + noise * sum(
-            a * b * moments[i + j + 1] for i, a in enumerate(Q) for j, b in enumerate(Q)
-        )
-    return +total
-
-
-def _more_digits(math_: Namespace, digits: int) -> Any:
-    if isinstance(math_, MpMath):
-        import mpmath
-
-        return mpmath.workdps(mpmath.mp.dps + digits)
-    return math_.quiet()
-
-
-def _as_number(math_: Namespace, value: Any) -> Any:
-    """Convert a moment, a Fraction at finite integer size."""
-    if hasattr(value, "numerator") and not hasattr(value, "free_symbols"):
-        return math_.convert(value.numerator) / value.denominator
-    return value
-
-
-def _chebyshev_nodes(math_: Namespace, c: Any, turns: list[tuple[int, int]]) -> list[Any]:
-    """Points 1 + c + 2 sqrt(c) cos(pi p/q) of the Marchenko-Pastur interval, for pairs (p, q)."""
-    root = math_.sqrt(c)
-    squeeze = ((1 - c) / (1 + root)) ** 2
-
-    def node(p: int, q: int) -> Any:
-        # Floating point takes the second form, which does not cancel at the lower edge.
-        return math_.stable(
-            c < 0,
-            lambda: 1 + c + 2 * root * math_.cos(math_.pi * p / q),
-            lambda: squeeze + 4 * root * math_.cos(math_.pi * p / (2 * q)) ** 2,
-        )
-
-    return [node(p, q) for p, q in turns]
-
-
-def _lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Any) -> Any:
-    """Least loss over residual polynomials."""
-    if isinstance(spectrum, MarchenkoPastur):
-        c = spectrum.ratio
-        with math_.quiet():
-            return math_.where(
-                noise > math_.tiny,
-                lambda: _noisy_limit(math_, steps, c, noise),
-                lambda: _noiseless_limit(math_, steps, c),
-            )
-    nodes, weights = spectrum.quadrature(steps)
-    v, theta = np.asarray(noise)[..., None], nodes[1:]
-    residual = np.prod((nodes[:, None] - theta) / (-v[..., None] - theta), axis=-1)
-    with np.errstate(all="ignore"):
-        P = np.where(nodes > 0, (v + nodes * residual) / (nodes + v), 1.0)
-        Q = np.where(nodes > 0, (1 - residual) / (nodes + v), 0.0)
-    return np.sum(weights * (P**2 + v * nodes * Q**2), axis=-1)
-
-
-def _noiseless_limit(math_: Namespace, steps: int, c: Any) -> Any:
-    """1/sum c^-k, k = 0..L."""
-
-    def geometric(x: Any) -> Any:
-        total = 1
-        for _ in range(steps):
-            total = 1 + x * total
-        return total
-
-    return math_.stable(c > 1, lambda: 1 / geometric(1 / c), lambda: c**steps / geometric(c))
-
-
-def _noisy_limit(math_: Namespace, steps: int, c: Any, noise: Any) -> Any:
-    """Ridge v M plus g s^L / sum s^k, with the resolvent M, g = 1 - v M and s = c g^2 <= 1."""
-    M = resolvent(math_, noise, 1 / c, 1 - c)
-    g = 1 / (1 / M + c)
-    s, total = c * g**2, 1
-    for _ in range(steps):
-        total = 1 + s * total
-    return noise * M + g * s**steps / total
-
-
-def _companion(theta: Any, noise: Any) -> np.ndarray:
-    """Matrices whose eigenvalues are the zeros of the optimal residual P."""
-    difference = theta[..., :, None] - theta[..., None, :]
-    diagonal = np.eye(theta.shape[-1], dtype=bool)
-    factor = np.where(
-        diagonal, -1.0, (theta + noise)[..., None, :] / np.where(diagonal, 1.0, difference)
-    )
-    # (-1)^L prod_{j != l} (theta_j + v) / (theta_l - theta_j), times v
-    row = noise * np.prod(-factor, axis=-1)
-    return theta[..., None] * diagonal + row[..., None, :]
-
-
-def _best_real_rates(
-    roots: np.ndarray, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Best real rates where the optimal residual has complex zeros, for many points at once.
-
-    At the optimum some rates have merged into multiple ones.  There the loss is an ordinary
-    minimum in the rates, so Newton's method with Levenberg's damping converges quickly.
-    """
-    steps = roots.shape[-1]
-    rates, value = np.empty(roots.shape), np.empty(len(roots))
-    size = max(1, _BATCH // (_STARTS * steps**2))
-    for first in range(0, len(roots), size):
-        part = slice(first, first + size)
-        setting = nodes[part], weights[part], noise[part]
-        found = _starts(roots[part], nodes[part], noise[part])
-        for newton_steps, kept in ((_FIRST_STEPS, _KEPT), (_NEWTON_STEPS, 1)):
-            count = found.shape[1]
-            x, w, v = (np.repeat(each, count, axis=0) for each in setting)
-            flat, losses = _descend(found.reshape(-1, steps), x, w, v, newton_steps)
-            order = np.argsort(losses.reshape(-1, count), axis=1)[:, :kept, None]
-            found = np.take_along_axis(flat.reshape(-1, count, steps), order, axis=1)
-            losses = np.take_along_axis(losses.reshape(-1, count), order[..., 0], axis=1)
-        rates[part], value[part] = found[:, 0], losses[:, 0]
-    return np.sort(rates, axis=-1), value
-
-
-def _starts(roots: np.ndarray, nodes: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Rates to start from, (B, starts, L): the real parts of the roots and random clusters.
-
-    The clusters are the same for every point, in units of its spectrum and noise: results do not
-    depend on what is computed beside them.
-    """
-    steps, rng = roots.shape[-1], np.random.default_rng(0)
-    top, v = nodes.max(axis=-1)[:, None, None], noise[:, None, None]
-    spread = 1 + 0.05 * np.sign(roots.imag[:, None, :])
-    parts = np.clip(roots.real[:, None, :], 1e-3 * top, steps * (top + v))
-    zeros = [parts / spread]
-    uneven = 1 + 0.01 * np.linspace(-1, 1, steps)
-    # One rate for all: from gradient flow, at 1/(L (theta + v)), to steps beyond the spectrum.
-    for share in np.geomspace(0.1, 2 * steps, 16):
-        zeros.append((share * top + min(share, steps) * v) * uneven)
-    for k in range(_STARTS - len(zeros)):
-        position = np.exp(rng.uniform(np.log(0.03), np.log(3), 3))
-        shift = rng.uniform(0, steps, 3) * rng.integers(0, 2, 3)
-        if k % 2:
-            label = rng.integers(0, rng.integers(2, 4), steps)
-        else:
-            label = np.repeat([0, 1, 2], [steps, *rng.integers(0, 4, 2)])[-steps:]
-        jitter = 1 + 0.05 * rng.standard_normal(steps)
-        zeros.append((position[label] * top + shift[label] * v) * jitter)
-    return np.concatenate([1 / zero for zero in zeros], axis=1)
-
-
-def _descend(
-    rates: np.ndarray, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray, newton_steps: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Newton's method on the rates of many points, each with its own damping."""
-    # A step too far may overflow; it is not taken.
-    with np.errstate(over="ignore", invalid="ignore"):
-        value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
-        damping = np.full(len(rates), 1e-3)
-        for _ in range(newton_steps):
-            active = np.flatnonzero(damping < _MOST_DAMPING)
-            if not active.size:
-                break
-            scale = np.abs(hessian[active]).max(axis=(-2, -1)) * damping[active]
-            damped = hessian[active] + scale[:, None, None] * np.eye(rates.shape[-1])
-            trial = rates[active] - np.linalg.solve(damped, gradient[active][..., None])[..., 0]
-            fresh = _expand_loss(trial, nodes[active], weights[active], noise[active])
-            better = fresh[0] < value[active]
-            moved = active[better]
-            rates[moved] = trial[better]
-            for old, new in zip((value, gradient, hessian), fresh, strict=True):
-                old[moved] = new[better]
-            factor = np.where(better, 0.1, 10.0)
-            damping[active] = np.maximum(damping[active] * factor, _LEAST_DAMPING)
-        return rates, value
-
-
-def _expand_loss(
-    rates: np.ndarray, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Loss with its gradient and Hessian in the rates, (B,), (B, L) and (B, L, L)."""
-    steps = rates.shape[-1]
-    factors = 1 - rates[..., None] * nodes[:, None, :]
-
-    def product_without(*left_out: int) -> np.ndarray:
-        kept = [k for k in range(steps) if k not in left_out]
-        return np.prod(factors[:, kept, :], axis=1)
-
-    P = product_without()
-    # 1 - P is a multiple of the node, and both vanish at node 0.
-    Q = np.divide(1 - P, nodes, out=np.zeros_like(nodes), where=nodes > 0)
-    v = noise[:, None]
-    value = np.sum(weights * (P**2 + v * nodes * Q**2), axis=-1)
-    others = np.stack([product_without(k) for k in range(steps)], axis=1)
-    pull = 2 * weights * nodes * (v * Q - P)
-    gradient = np.sum(pull[:, None, :] * others, axis=-1)
-    curvature = 2 * weights * nodes * (nodes + v)
-    hessian = np.einsum("bn,bkn,bln->bkl", curvature, others, others)
-    for k in range(steps):
-        for other in range(k):
-            mixed = -np.sum(pull * nodes * product_without(k, other), axis=-1)
-            hessian[:, k, other] += mixed
-            hessian[:, other, k] += mixed
-    return value, gradient, hessian
-
-
 def _exact_schedule(math_: Any, rates: list[Any], spectrum: Any, noise: Any) -> Schedule:
     """Schedule of given rates in the limit, in multi-precision or exact arithmetic."""
-    loss = math_.finish(_loss_by_moments(math_, rates, spectrum, noise))
-    bound = math_.finish(_lower_bound(math_, len(rates), spectrum, noise))
+    loss = math_.finish(moment_loss(math_, rates, spectrum, noise))
+    bound = math_.finish(lower_bound(math_, len(rates), spectrum, noise))
     return Schedule(tuple(rates), loss, bound)
 
 
 def _exact_optimum(math_: Any, steps: int, spectrum: Any, noise: Any) -> Schedule:
     """Optimal schedule in multi-precision or exact arithmetic."""
     if steps == 1:
-        theta = _as_number(math_, spectrum.moment(2))
+        theta = exact_number(math_, spectrum.moment(2))
         loss = math_.finish((theta - 1 + noise) / (theta + noise))
         return Schedule((1 / (theta + noise),), loss, loss)
     if noise != 0:
@@ -723,11 +503,11 @@ def _exact_optimum(math_: Any, steps: int, spectrum: Any, noise: Any) -> Schedul
         )
     if isinstance(spectrum, MarchenkoPastur):
         turns = [(k, steps + 1) for k in range(1, steps + 1)]
-        theta = _chebyshev_nodes(math_, spectrum.ratio, turns)
-        loss = _noiseless_limit(math_, steps, spectrum.ratio)
+        theta = interval_points(math_, spectrum.ratio, turns)
+        loss = lower_bound(math_, steps, spectrum, noise)
     else:
         theta = _exact_zeros(math_, spectrum.polynomial(steps))
-        loss = _as_number(math_, spectrum.christoffel(steps))
+        loss = exact_number(math_, spectrum.christoffel(steps))
     return Schedule(tuple(1 / t for t in theta), loss, loss)
 
 
@@ -736,7 +516,7 @@ def _exact_zeros(math_: Any, coefficients: list[Any]) -> list[Any]:
     if isinstance(math_, MpMath):
         import mpmath
 
-        numbers = [_as_number(math_, c) for c in reversed(coefficients)]
+        numbers = [exact_number(math_, c) for c in reversed(coefficients)]
         return sorted(mpmath.polyroots(numbers, maxsteps=200, extraprec=200), reverse=True)
     import sympy
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import array_api_strict
 import numpy as np
 import pytest
 
@@ -305,37 +304,21 @@ def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
         train_attention(UNIFORM, rng=0, **changes)
 
 
-class StrictGenerator:
-    """NumPy's random numbers as strict arrays."""
-
-    def __init__(self, seed: Any) -> None:
-        self.generator = np.random.default_rng(seed)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.generator, name)
-        return lambda *args, **kwargs: array_api_strict.asarray(method(*args, **kwargs))
-
-
-class StrictBackend(Backend):
-    """Backend whose arrays allow what the standard says and nothing else."""
-
-    def generator(self, seed: np.random.SeedSequence) -> Any:
-        return StrictGenerator(seed)
-
-
 @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
 @pytest.mark.parametrize(
     "changes", [{}, {"layers": 2}, {"layers": 2, "shared": True, "include_query": True}]
 )
 def test_strict_arrays(
-    changes: dict[str, Any], optimizer: str, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any],
+    optimizer: str,
+    strict_backend: Backend,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings: dict[str, Any] = {
         "optimizer": optimizer, "batch": 30, "steps": 4, "rng": 16, "init_scale": 0.2, "clip": 1.0,
     }  # fmt: skip
     expected = train_attention(UNIFORM, **settings | changes)
-    strict = StrictBackend("strict", array_api_strict)
-    monkeypatch.setattr(training, "get_backend", lambda _: strict)
+    monkeypatch.setattr(training, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(training, "to_host", np.from_dlpack)
     found = train_attention(UNIFORM, **settings | changes)
     np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-9)

@@ -21,8 +21,10 @@ from iclimit.validation.claims import (
     constructions,
     dampening,
     learning_rates,
+    preconditioner,
     schedules,
     training,
+    transfer,
 )
 
 Results = dict[Cell, Any]
@@ -365,16 +367,16 @@ def preconditioner_results(**changes: Any) -> Results:
     results: Results = {}
     for cell in CLAIMS["gd-preconditioner"].cells("quick"):
         optimum = np.array(dict(cell.parameters)["optimum"])
-        best = training.optimal_preconditioner(
-            **training._statistics(dict(cell.parameters)["law"])
+        best = preconditioner.optimal_preconditioner(
+            **preconditioner._statistics(dict(cell.parameters)["law"])
         )
         numbers = {"excess": 0.003, "matrix": 0.01, "step": 1.0} | changes
         noise = generator.standard_normal(optimum.shape)
-        results[cell] = training.TrainedPreconditioner(
+        results[cell] = preconditioner.TrainedPreconditioner(
             excess=(numbers["excess"] * best.loss, 0.0005 * best.loss),
             step=(numbers["step"] * best.loss, 0.011 * best.loss),
             matrix=optimum + numbers["matrix"] * noise * np.max(np.abs(optimum)),
-            losses=np.full(training.RESTARTS, best.loss),
+            losses=np.full(preconditioner.RESTARTS, best.loss),
         )
     return results
 
@@ -398,10 +400,12 @@ def test_preconditioners_hold_and_fail(changes: dict[str, float], label: str) ->
 
 def test_a_wrong_preconditioner_theory_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     results = preconditioner_results()
-    theory = training.optimal_preconditioner
+    theory = preconditioner.optimal_preconditioner
     # Losses all wrong by the same factor: only the simulated loss of the step can tell.
-    monkeypatch.setattr(training, "optimal_preconditioner", off(theory, 1.1, "loss"))
-    monkeypatch.setattr(training, "preconditioner_loss", off(training.preconditioner_loss, 1.1))
+    monkeypatch.setattr(preconditioner, "optimal_preconditioner", off(theory, 1.1, "loss"))
+    monkeypatch.setattr(
+        preconditioner, "preconditioner_loss", off(preconditioner.preconditioner_loss, 1.1)
+    )
     assert_fails(judge("gd-preconditioner", results), "loss of the optimal step")
 
 
@@ -409,15 +413,15 @@ def transfer_results(excess: float = 0.01, **changes: Any) -> Results:
     (cell,) = CLAIMS["gd-transfer"].cells("quick")
     losses: dict[str, dict[float, tuple[float, float]]] = {}
     for kind, points in (
-        ("inputs", {s: training._exact_loss(s) for s in training.SCALES}),
-        ("tasks", {s: training._exact_loss(1.0, s) for s in training.TASK_SCALES}),
-        ("interpolated", dict.fromkeys(training.WEIGHTS, training._exact_loss())),
+        ("inputs", {s: transfer._exact_loss(s) for s in transfer.SCALES}),
+        ("tasks", {s: transfer._exact_loss(1.0, s) for s in transfer.TASK_SCALES}),
+        ("interpolated", dict.fromkeys(transfer.WEIGHTS, transfer._exact_loss())),
     ):
         relative = changes.get(kind, excess)
         losses[kind] = {s: (relative * loss, 0.0005 * loss) for s, loss in points.items()}
-    descended = np.geomspace(1.0, 0.1, training.REPETITIONS + 1)
+    descended = np.geomspace(1.0, 0.1, transfer.REPETITIONS + 1)
     rolled = descended * changes.get("rolled", 1.03)
-    return {cell: training.Transfer(**losses, rolled=rolled, descended=descended)}
+    return {cell: transfer.Transfer(**losses, rolled=rolled, descended=descended)}
 
 
 @pytest.mark.parametrize(
@@ -449,5 +453,5 @@ def test_losses_of_the_step_elsewhere_are_sums_over_a_sample() -> None:
         y = task * np.einsum("nid,nd->ni", scale * x, w)
         step = rate * np.einsum("ni,nid->nd", y[:, :-1], scale * x[:, :-1])
         errors = (y[:, -1] - np.einsum("nd,nd->n", step, scale * x[:, -1])) ** 2
-        deviation = np.mean(errors) - training._exact_loss(scale, task)
+        deviation = np.mean(errors) - transfer._exact_loss(scale, task)
         assert abs(deviation) < 4 * np.std(errors) / 200

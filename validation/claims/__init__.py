@@ -11,6 +11,7 @@ from iclimit.validation.claims.dampening import dampening_claim
 from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
 from iclimit.validation.claims.learning_rates import learning_rate_claim
 from iclimit.validation.claims.machinery import risk_claim, sampler_claim, solver_claim
+from iclimit.validation.claims.preconditioner import preconditioner_claim
 from iclimit.validation.claims.published import published_claim
 from iclimit.validation.claims.schedules import divergence_claim, schedules_claim
 from iclimit.validation.claims.sweeps import (
@@ -19,11 +20,8 @@ from iclimit.validation.claims.sweeps import (
     nonmonotonicity_claim,
 )
 from iclimit.validation.claims.task_diversity import task_diversity_claim
-from iclimit.validation.claims.training import (
-    preconditioner_claim,
-    training_claim,
-    transfer_claim,
-)
+from iclimit.validation.claims.training import training_claim
+from iclimit.validation.claims.transfer import transfer_claim
 
 CLAIMS: dict[str, Claim] = {
     claim.name: claim
