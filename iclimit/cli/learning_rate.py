@@ -32,7 +32,7 @@ def add_parser(verbs: Any) -> None:
         "learning-rate",
         help="compute the optimal learning rate of one gradient-descent step",
         description=(
-            "Compute the learning rate of one gradient-descent step in context with the least "
+            "Compute the learning rate of one gradient-descent step in context with the least\n"
             "expected loss, and that loss: the mean squared error on a noisy query label."
         ),
         epilog=EXAMPLES,

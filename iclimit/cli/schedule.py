@@ -24,10 +24,10 @@ def add_parser(verbs: Any) -> None:
         "schedule",
         help="compute learning rates of multi-step gradient descent",
         description=(
-            "Compute the learning rates of several gradient-descent steps in context with the "
-            "least expected loss, in the limit (--ratio) or exactly at finite size (--context "
-            "and --dim, Gaussian inputs). The loss is that of a noiseless query relative to the "
-            "null predictor; lower_bound is that of any polynomial method."
+            "Compute the learning rates of several gradient-descent steps in context with the\n"
+            "least expected loss, in the limit (--ratio) or exactly at finite size (--context\n"
+            "and --dim, Gaussian inputs). The loss is that of a noiseless query relative to\n"
+            "the null predictor; lower_bound is that of any polynomial method."
         ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
