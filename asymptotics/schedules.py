@@ -229,7 +229,13 @@ def optimal_schedule(
     nodes, weights = spectrum.quadrature(steps)
     theta = nodes[..., 1:]
     bound = np.asarray(lower_bound(math_, steps, spectrum, noise))
-    roots = np.linalg.eigvals(residual_zeros_matrix(theta, noise[..., None]))
+    with np.errstate(all="ignore"):
+        matrix = residual_zeros_matrix(theta, noise[..., None])
+    usable = np.all(np.isfinite(matrix), axis=(-2, -1))
+    # Without noise the zeros are the nodes themselves.
+    plain = (noise == 0) | ~usable
+    nodes_only = theta[..., None] * np.eye(steps)
+    roots = np.linalg.eigvals(np.where(plain[..., None, None], nodes_only, matrix))
     with np.errstate(all="ignore"):
         rates = np.sort(1 / roots.real, axis=-1)
         # For much noise the matrix is so ill-conditioned that eigenvalues can be real by accident.

@@ -28,7 +28,7 @@ def add_parser(verbs: Any) -> None:
         "--preset",
         choices=("quick", "full"),
         default="quick",
-        help="quick: under two minutes on two cores; full: estimated an hour (default quick)",
+        help="quick: about two minutes on two cores; full: estimated an hour (default quick)",
     )
     parser.add_argument(
         "--out",

@@ -696,3 +696,11 @@ def test_float_arguments_beside_mpmath_rates() -> None:
     with mpmath.workdps(30):
         exact = schedule_loss([mpmath.mpf(r) for r in rates], ratio=0.5)
         assert abs(schedule_loss(rates, ratio=0.5) / exact - 1) < FLOAT64
+
+
+@pytest.mark.parametrize("ratio", [1e-100, 1e-33, 1e-3, 1.0, 1e40, 1e100])
+@pytest.mark.parametrize("steps", [2, 300, 800])
+def test_noiseless_schedules_at_the_ends_of_the_domain(ratio: float, steps: int) -> None:
+    best = optimal_schedule(steps=steps, ratio=ratio)
+    assert np.all(np.isfinite(best.rates))
+    assert best.loss == best.lower_bound

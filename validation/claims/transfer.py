@@ -48,29 +48,42 @@ fourth power of the input range."""
 
 @dataclass(frozen=True)
 class Transfer:
-    """Losses, with standard errors, of a trained layer where it was not trained."""
+    """A trained layer where it was not trained.
+
+    Attributes
+    ----------
+    inputs, tasks, interpolated : dict of float to (float, float)
+        Loss minus that of the gradient-descent step on the same prompts, with its s.e., by scale
+        or weight.
+    steps : dict of str to (float, float)
+        Losses of the step itself at the scales of inputs and tasks.
+    rolled, descended : ndarray
+        Median squared errors after 0, 1, ... repetitions of the layer and of the step.
+    """
 
     inputs: dict[float, tuple[float, float]]
     tasks: dict[float, tuple[float, float]]
     interpolated: dict[float, tuple[float, float]]
+    steps: dict[str, tuple[float, float]]
     rolled: np.ndarray
     descended: np.ndarray
 
 
 def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
-    """Train one layer; test it on other inputs and tasks, interpolated, and repeated.
-
-    Losses are those of gradient descent (exact) plus the paired difference; here the difference.
-    """
+    """Train one layer; test it on other inputs and tasks, interpolated, and repeated."""
     problem = Regression(law="uniform", **TRANSFER)
     seed, generator = seeds(rng)
     layer = train_attention(problem, rng=seed).layers[0]
     step = descent_predictions(rate, problem)
 
-    def excess(tested: Layer, **changes: Any) -> tuple[float, float]:
+    steps: dict[str, tuple[float, float]] = {}
+
+    def excess(tested: Layer, case: str = "", **changes: Any) -> tuple[float, float]:
         law = Regression(law="uniform", **TRANSFER, **changes)
         predictors = {"layer": layer_predictions(tested), "step": step}
         errors = paired_losses(law, predictors, held_out, generator)
+        if case:
+            steps[case] = mean_and_error(errors["step"])
         return mean_and_error(errors["layer"] - errors["step"])
 
     constructed = descent_layer(rate, **TRANSFER)
@@ -78,9 +91,10 @@ def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
     rolled = roll_out(regression_tokens(prompts), labels_only(layer), REPETITIONS, DAMPENING)
     descended = roll_out(regression_tokens(prompts), constructed, REPETITIONS, DAMPENING)
     return Transfer(
-        inputs={scale: excess(layer, scale=scale) for scale in SCALES},
-        tasks={scale: excess(layer, task_variance=scale**2) for scale in TASK_SCALES},
+        inputs={s: excess(layer, f"inputs times {s:g}", scale=s) for s in SCALES},
+        tasks={s: excess(layer, f"tasks times {s:g}", task_variance=s**2) for s in TASK_SCALES},
         interpolated={w: excess(interpolate(layer, constructed, w)) for w in WEIGHTS},
+        steps=steps,
         rolled=np.median((rolled - prompts.y_query) ** 2, axis=1),
         descended=np.median((descended - prompts.y_query) ** 2, axis=1),
     )
@@ -108,6 +122,11 @@ def _judge_transfer(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     comparisons = [
         Comparison(name, loss, loss + excess, error, TRANSFER_ALLOWANCE * loss)
         for name, loss, (excess, error) in cases
+    ]
+    comparisons += [
+        Comparison(f"the step itself, {name}", loss, *run.steps[name])
+        for name, loss, _ in cases
+        if name in run.steps
     ]
     comparisons.append(
         Comparison(
