@@ -27,7 +27,7 @@ from iclimit.simulate.checks import (
 from iclimit.simulate.prompts import INPUT_LAWS, Prompts, sample_coordinates
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Regression:
     r"""Law of regression prompts.
 

@@ -23,7 +23,7 @@ from scipy.optimize import minimize
 from tqdm import tqdm
 
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
-from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative
+from iclimit.simulate.checks import check_choice, check_integers, check_positive
 from iclimit.simulate.gradients import (
     loss_and_gradients,
     moment_loss_and_gradients,
@@ -155,6 +155,8 @@ def train_attention(
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If problem or snapshots is of another kind.
     RuntimeError
         If the backend is not available.
     ArithmeticError
@@ -179,14 +181,15 @@ def train_attention(
     check_choice("optimizer", optimizer, OPTIMIZERS)
     batch = BATCH[optimizer] if batch is None else batch
     check_integers(layers=layers, heads=heads, steps=steps, batch=batch, patience=patience)
+    check_positive(learning_rate=learning_rate, init_scale=init_scale)
+    if clip != math.inf:
+        check_positive(clip=clip)
+    if not isinstance(problem, Regression):
+        raise TypeError(f"problem must be a Regression, got {problem!r}")
+    if not isinstance(snapshots, Sequence):
+        raise TypeError(f"snapshots must be a sequence of integers, got {snapshots!r}")
     for step in snapshots:
         check_integers(snapshots=step)
-    check_nonnegative(learning_rate=learning_rate, init_scale=init_scale)
-    for name, value in (
-        ("learning_rate", learning_rate), ("clip", clip), ("init_scale", init_scale)
-    ):  # fmt: skip
-        if not value > 0:
-            raise ValueError(f"{name} must be > 0, got {value!r}")
     place = get_backend(backend)
     weight_rng, prompt_rng = map(place.generator, seed_sequences(rng, 2))
     objective = _Objective(place, problem, prompt_rng, layers, shared, include_query, batch)

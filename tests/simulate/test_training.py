@@ -289,13 +289,14 @@ def test_progress_bar(optimizer: str, capsys: pytest.CaptureFixture[str]) -> Non
         ({"steps": 0}, "steps must be an integer >= 1, got 0"),
         ({"batch": -1}, "batch must be an integer >= 1, got -1"),
         ({"patience": 0}, "patience must be an integer >= 1, got 0"),
-        ({"learning_rate": 0}, "learning_rate must be > 0, got 0"),
-        ({"learning_rate": math.inf}, "learning_rate must be a number >= 0 and finite, got inf"),
-        ({"init_scale": 0.0}, "init_scale must be > 0, got 0.0"),
+        ({"learning_rate": 0}, "learning_rate must be a number > 0 and finite, got 0"),
+        ({"learning_rate": math.inf}, "learning_rate must be a number > 0 and finite, got inf"),
+        ({"init_scale": 0.0}, "init_scale must be a number > 0 and finite, got 0.0"),
         ({"snapshots": (1, 0)}, "snapshots must be an integer >= 1, got 0"),
         ({"snapshots": (1.0,)}, "snapshots must be an integer >= 1, got 1.0"),
-        ({"clip": -1.0}, "clip must be > 0, got -1.0"),
-        ({"clip": math.nan}, "clip must be > 0, got nan"),
+        ({"clip": -1.0}, "clip must be a number > 0 and finite, got -1.0"),
+        ({"clip": math.nan}, "clip must be a number > 0 and finite, got nan"),
+        ({"clip": "a"}, "clip must be a number > 0 and finite, got 'a'"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
     ],
 )
@@ -325,3 +326,10 @@ def test_strict_arrays(
     np.testing.assert_allclose(
         np.from_dlpack(found.layers[0].key), expected.layers[0].key, rtol=0, atol=1e-8
     )
+
+
+def test_wrong_kinds() -> None:
+    with pytest.raises(TypeError, match="snapshots must be a sequence of integers, got 2"):
+        train_attention(UNIFORM, rng=0, snapshots=2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="problem must be a Regression, got 'x'"):
+        train_attention("x", rng=0)  # type: ignore[arg-type]
