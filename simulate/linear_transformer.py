@@ -1,0 +1,157 @@
+r"""Linear transformers of three kinds: full, diagonal and GD++.
+
+The notation of Vladymyrov et al. (arXiv:2402.14180): a layer adds to every token, the query's
+included,
+
+.. math:: \Delta e_i = \sum_h P_h\, G\, Q_h e_i, \qquad G = \sum_{j\le n} e_j e_j^\top,
+
+with tokens :math:`e = (x, y)` of D = d + 1 numbers; the query is never a key.  The kinds differ in
+what is free:
+
+* full: all entries of :math:`P_h` and :math:`Q_h`;
+* diag: :math:`P_h = \mathrm{diag}(p_x I, p_y)` and :math:`Q_h = \mathrm{diag}(q_x I, q_y)`, which
+  act by the four numbers :math:`\omega_{ab} = \sum_h p_{ha} q_{hb}` (with one head
+  :math:`\omega_{xx}\omega_{yy} = \omega_{xy}\omega_{yx}`);
+* gd++: diag with :math:`q_y = 0`, gradient descent by :math:`\omega_{yx}` on inputs that
+  :math:`\omega_{xx}` preconditions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, Backend, to_host
+from iclimit.simulate.checks import check_choice, check_integers
+from iclimit.simulate.transformer import Layer
+
+KINDS = ("full", "diag", "gd++")
+
+_SPREAD = 0.01
+"""Off-diagonal entries of random full weights, relative: larger ones make the loss of deep
+stacks overflow, a polynomial of degree 3^L in the tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTransformer:
+    """Weights of a linear transformer.
+
+    Attributes
+    ----------
+    kind : {"full", "diag", "gd++"}
+    projection, lookup : array (layers, heads, D, D)
+        The matrices P and Q.
+    """
+
+    kind: str
+    projection: Array
+    lookup: Array
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return self.projection.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the inputs."""
+        return self.projection.shape[-1] - 1
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The same transformer as a stack of general attention layers."""
+        eye = array_namespace(self.lookup).zeros_like(self.lookup[0, ...])
+        eye[:, ...] = array_namespace(self.lookup).eye(self.dim + 1)
+        return [
+            Layer(eye, self.lookup[depth, ...], eye, self.projection[depth, ...])
+            for depth in range(self.depth)
+        ]
+
+    @property
+    def omegas(self) -> np.ndarray:
+        r"""Effective scalars :math:`\omega_{ab}` of diag and gd++, shape (layers, 2, 2).
+
+        Indices a, b are 0 for x and 1 for y.
+
+        Raises
+        ------
+        ValueError
+            For kind "full", which has none.
+        """
+        if self.kind == "full":
+            raise ValueError("kind must be 'diag' or 'gd++' for omegas, got 'full'")
+        ends = [0, self.dim]
+        p, q = (
+            to_host(np.diagonal(to_host(each), axis1=-2, axis2=-1))[..., ends]
+            for each in (self.projection, self.lookup)
+        )
+        return np.sum(p[..., :, None] * q[..., None, :], axis=1)
+
+
+def ties(kind: str, dim: int) -> np.ndarray:
+    """How the free parameters of a head fill P and Q, a 0/1 matrix (parameters, 2 D D)."""
+    check_choice("kind", kind, KINDS)
+    size = dim + 1
+    if kind == "full":
+        return np.eye(2 * size**2)
+    x, y = np.diag(np.append(np.ones(dim), 0.0)), np.diag(np.append(np.zeros(dim), 1.0))
+    zero = np.zeros_like(x)
+    rows = [(x, zero), (y, zero), (zero, x), (zero, y)]
+    return np.array([np.ravel(pair) for pair in rows[: 3 if kind == "gd++" else 4]])
+
+
+def parameter_count(kind: str, dim: int) -> int:
+    """Free parameters of one head of one layer."""
+    return len(ties(kind, dim))
+
+
+def build(kind: str, parameters: Array, dim: int) -> LinearTransformer:
+    """Transformer with free parameters (layers, heads, parameters of a head)."""
+    xp = array_namespace(parameters)
+    size = dim + 1
+    filled = parameters @ xp.asarray(ties(kind, dim))
+    filled = xp.reshape(filled, (*parameters.shape[:2], 2, size, size))
+    return LinearTransformer(kind, filled[:, :, 0, :, :], filled[:, :, 1, :, :])
+
+
+def free_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
+    """Parameters of the same transformer as one of a kind that contains it."""
+    stacked = np.stack([to_host(model.projection), to_host(model.lookup)], axis=2)
+    tie = ties(kind, model.dim)
+    flat = stacked.reshape(*stacked.shape[:2], -1)
+    parameters = flat @ tie.T / np.sum(tie, axis=1)
+    if not np.allclose(parameters @ tie, flat, rtol=0, atol=1e-14 * np.abs(flat).max()):
+        raise ValueError(f"kind must contain {model.kind!r}, got {kind!r}")
+    return parameters
+
+
+def random_parameters(
+    generator: Any, *, kind: str, layers: int, heads: int, dim: int, context: int, variance: float
+) -> np.ndarray:
+    r"""Random parameters (layers, heads, n) at which a layer changes its tokens by O(1).
+
+    Scalars are normal, in units of :math:`1/\sqrt{N + d + 1 + \sigma^2}`, about the root of the
+    best rate of one step; :math:`q_y` also of the mean square of a label.  Full weights are
+    diagonal with independent entries, but for a hundredth.
+    """
+    check_integers(layers=layers, heads=heads)
+    size = dim + 1
+    unit = 1 / math.sqrt((context + dim + 1 + variance) * math.sqrt(heads))
+    column = np.append(np.ones(dim), 1 / (dim + variance))
+    if kind == "full":
+        mask = np.eye(size) + _SPREAD
+        scale = np.stack([mask, mask * column]).ravel()
+    else:
+        scale = np.array([1.0, 1.0, 1.0, column[-1]])[: parameter_count(kind, dim)]
+    return unit * scale * generator.standard_normal((layers, heads, scale.size))
+
+
+def to_backend(model: LinearTransformer, backend: Backend) -> LinearTransformer:
+    """Copy of host weights on a backend."""
+    return LinearTransformer(
+        model.kind, backend.asarray(model.projection), backend.asarray(model.lookup)
+    )
