@@ -4,8 +4,8 @@ The adjusted loss :math:`\frac12 \lVert w_\theta - w_{\text{oracle}}\rVert^2` is
 so the Levenberg-Marquardt method applies, which needs tens of steps where gradient methods need
 thousands: the scales of the parameters differ by many orders of magnitude and so do the
 curvatures.  The gradient is exact.  The Gauss-Newton matrix
-:math:`\mathbb E_v\, (\nabla \langle w, v\rangle)(\nabla \langle w, v\rangle)^\top` takes one standard
-normal vector v per context, at the cost of a second gradient.
+:math:`\mathbb E_v\, (\nabla \langle w, v\rangle)(\nabla \langle w, v\rangle)^\top` takes one
+standard normal vector v per context, at the cost of a second gradient.
 """
 
 from __future__ import annotations
