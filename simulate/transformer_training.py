@@ -39,14 +39,14 @@ from iclimit.simulate.linear_transformer import (
 )
 from iclimit.simulate.noisy_regression import ContextSummaries, NoisyRegression
 
-ROUNDS = ((1 / 16, None, 1e-3), (1 / 4, 4, 1e-4), (1.0, 1, 1e-5))
+ROUNDS = ((1 / 64, None, 1e-3), (1 / 8, 4, 1e-4), (1.0, 2, 1e-5))
 """Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
-relative gain of a step below which a descent ends."""
+relative gain of a step below which a descent ends.  The output is a polynomial of degree 3^L in
+the tokens: a minimum on few contexts can be ruinous on one in ten thousand, so the last round is
+large and has two competitors."""
 
-CONTEXTS, CONTEXTS_PER_PARAMETER = 2**14, 64
-"""Contexts of the last round, and least number of them for every parameter.  Fitting p parameters
-to n contexts lowers the loss by about p / (n d) of itself below what the same weights reach on
-fresh ones, for losses without heavy tails."""
+_CONTEXTS_PER_PARAMETER = 10
+"""Least number of contexts in a round: with fewer the best start is the one that overfits best."""
 
 _INSERTED = 0.3
 """Scale of layers inserted into a shallower transformer, relative to random ones."""
@@ -117,7 +117,7 @@ def train_linear_transformer(
     layers: int = 1,
     heads: int = 1,
     starts: int = 16,
-    contexts: int | None = None,
+    contexts: int = 2**16,
     steps: int = 80,
     initial: Sequence[LinearTransformer] = (),
     rng: Any,
@@ -137,9 +137,9 @@ def train_linear_transformer(
         Number of layers, and of heads in each.
     starts : int >= 1
         Random starts.
-    contexts : int >= 1, optional
-        Contexts of the last round, by default 16,384 or 64 for every parameter if that is more;
-        the rounds before have a quarter and a sixteenth of them.
+    contexts : int >= 1
+        Contexts of the last round; the rounds before have an eighth and a sixty-fourth of them,
+        but at least ten for every parameter.
     steps : int >= 1
         Most steps of a descent in a round.
     initial : sequence of LinearTransformer
@@ -188,11 +188,7 @@ def train_linear_transformer(
     if not isinstance(problem, NoisyRegression):
         raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
     check_choice("kind", kind, KINDS)
-    check_integers(layers=layers, heads=heads, starts=starts, steps=steps)
-    if contexts is None:
-        size = layers * heads * parameter_count(kind, problem.dim)
-        contexts = max(CONTEXTS, CONTEXTS_PER_PARAMETER * size)
-    check_integers(contexts=contexts)
+    check_integers(layers=layers, heads=heads, starts=starts, contexts=contexts, steps=steps)
     seeds = seed_sequences(rng, 1 + len(ROUNDS))
     settings = {
         "noise": str(problem.noise), "context": problem.context, "dim": problem.dim,
@@ -305,7 +301,8 @@ def _run_round(
 ) -> None:
     """Let the descents of a round run to their ends."""
     share, _, tolerance = ROUNDS[state.round]
-    count = math.ceil(share * contexts)
+    least = _CONTEXTS_PER_PARAMETER * state.descents[0].parameters.size
+    count = min(contexts, max(math.ceil(share * contexts), least))
     sample_seed, probe_seed = seeds[1 + state.round].spawn(2)
     parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed))
     summaries = ContextSummaries(
