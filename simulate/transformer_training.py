@@ -33,7 +33,6 @@ from iclimit.simulate.linear_transformer import (
     LinearTransformer,
     build,
     free_parameters,
-    parameter_count,
     random_parameters,
     to_backend,
 )
