@@ -66,7 +66,7 @@ class AdjustedLoss:
         self.blocks = [
             tuple(
                 backend.asarray(each[start : start + size])
-                for each in (summaries.gram, summaries.oracle, probes)
+                for each in (summaries.gram, summaries.oracle, summaries.weights[:, None], probes)
             )
             for start in range(0, self.count, size)
         ]
@@ -80,24 +80,35 @@ class AdjustedLoss:
         return self._mean(self._expand, parameters)
 
     def _mean(self, function: Callable[..., tuple], parameters: np.ndarray) -> Any:
-        weights = self.backend.asarray(parameters)
-        parts = list(self.run(lambda block: function(weights, *block), self.blocks))
+        place = self.backend.asarray(parameters)
+        parts = list(self.run(lambda block: function(place, *block), self.blocks))
         loss, *rest = (sum(to_host(part[k]) for part in parts) for k in range(len(parts[0])))
         mean = float(loss) / self.count
         return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
 
-    def _loss(self, weights: Array, gram: Array, oracle: Array, probes: Array) -> tuple:  # noqa: ARG002
+    def _loss(
+        self,
+        parameters: Array,
+        gram: Array,
+        oracle: Array,
+        weights: Array,
+        probes: Array,  # noqa: ARG002
+    ) -> tuple:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = GramPass(gram, build(self.kind, weights, self.dim)).weights
-            return (self.backend.xp.sum((found - oracle) ** 2) / 2,)
+            found = GramPass(gram, build(self.kind, parameters, self.dim)).weights
+            return (self.backend.xp.sum(weights * (found - oracle) ** 2) / 2,)
 
-    def _expand(self, weights: Array, gram: Array, oracle: Array, probes: Array) -> tuple:
+    def _expand(
+        self, parameters: Array, gram: Array, oracle: Array, weights: Array, probes: Array
+    ) -> tuple:
         xp = self.backend.xp
-        forward = GramPass(gram, build(self.kind, weights, self.dim))
-        residual = forward.weights - oracle
-        gradient = xp.sum(forward.derivatives(residual), axis=0)
-        jacobian = forward.derivatives(probes)
-        return xp.sum(residual**2) / 2, gradient, jacobian.T @ jacobian
+        with np.errstate(over="ignore", invalid="ignore"):
+            forward = GramPass(gram, build(self.kind, parameters, self.dim))
+            pull = weights * (forward.weights - oracle)
+            loss = xp.sum(pull * (forward.weights - oracle)) / 2
+            gradient = xp.sum(forward.derivatives(pull), axis=0)
+            jacobian = forward.derivatives(xp.sqrt(weights) * probes)
+            return loss, gradient, jacobian.T @ jacobian
 
 
 @dataclass

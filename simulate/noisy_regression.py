@@ -14,6 +14,11 @@ adjusted loss, half its squared error minus half that of the oracle,
 because the query is standard normal and, given the context and :math:`\sigma`, the task is
 distributed about the oracle's weights whatever :math:`\hat w` is.  This is exact, needs neither
 queries nor tasks, and its sampling error vanishes with the loss itself.
+
+The loss of L layers is a polynomial of degree :math:`2 \cdot 3^L` in the tokens, and its mean can
+come from one context in a million.  Contexts are therefore drawn from a mixture in which a part
+has larger tasks and noise, or inputs that are wider or narrower along one axis, and carry the
+weights (at most 10/7) that make means those of the unmixed law.
 """
 
 from __future__ import annotations
@@ -29,6 +34,10 @@ from iclimit.simulate.checks import check_integers
 from iclimit.simulate.prompts import Prompts
 
 NOISE_KINDS = ("fixed", "uniform", "categorical")
+
+MIXTURE = ((0.7, 1.0, 1.0), (0.1, 1.4, 1.0), (0.1, 1.0, 1.6), (0.1, 1.0, 0.6))
+"""Parts of the law that contexts are drawn from: share, scale of task and noise, and scale of the
+inputs along one axis."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ class NoisyPrompts:
 
 @dataclass(frozen=True, eq=False)
 class ContextSummaries:
-    """All that linear attention and the oracle know of contexts.
+    """All that linear attention and the oracle know of weighted contexts.
 
     Attributes
     ----------
@@ -126,11 +135,14 @@ class ContextSummaries:
         Weights of ridge regression with the true noise variance.
     levels : array (n,)
         Noise levels.
+    weights : array (n,)
+        Importance weights, of mean one.
     """
 
     gram: Array
     oracle: Array
     levels: Array
+    weights: Array
 
 
 @dataclass(frozen=True)
@@ -177,17 +189,49 @@ class NoisyRegression:
         return NoisyPrompts(prompts, levels, tasks)
 
     def summaries(self, backend: Backend, generator: Any, count: int) -> ContextSummaries:
-        """Draw contexts and keep their Gram matrices and oracle weights."""
-        drawn = self.sample(backend, generator, count)
-        x, y = drawn.prompts.x, drawn.prompts.y
-        oracle = ridge_weights(x, y, drawn.levels**2)
-        return ContextSummaries(gram_matrices(drawn.prompts), oracle, drawn.levels)
+        """Draw weighted contexts and keep their Gram matrices and oracle weights."""
+        levels = self.noise.sample(backend, generator, count)
+        tasks = generator.standard_normal((count, self.dim))
+        x = generator.standard_normal((count, self.context, self.dim))
+        noise = generator.standard_normal((count, self.context))
+        weights = _tilt(backend, generator, x, tasks, noise)
+        y = (x @ tasks[:, :, None])[:, :, 0] + levels[:, None] * noise
+        oracle = ridge_weights(x, y, levels**2)
+        return ContextSummaries(gram_matrices(x, y), oracle, levels, weights)
 
 
-def gram_matrices(prompts: Prompts) -> Array:
-    """Sums of the products of the context's tokens, shape (n, dim + 1, dim + 1)."""
-    xp = array_namespace(prompts.x)
-    tokens = xp.concat([prompts.x, prompts.y[:, :, None]], axis=2)
+def _tilt(backend: Backend, generator: Any, x: Array, tasks: Array, noise: Array) -> Array:
+    """Scale standard normal draws in place to those of the mixture; return their weights."""
+    xp, (count, context, dim) = backend.xp, x.shape
+    part = xp.asarray(generator.random(count))
+    axis = xp.eye(dim)[xp.astype(generator.random(count) * dim, xp.int64), :]
+    first = 0.0
+    for share, label_scale, axis_scale in MIXTURE:
+        chosen = xp.astype((part >= first) & (part < first + share), x.dtype)[:, None]
+        tasks *= 1 + (label_scale - 1) * chosen
+        noise *= 1 + (label_scale - 1) * chosen
+        x *= (1 + (axis_scale - 1) * chosen * axis)[:, None, :]
+        first += share
+    labels = xp.sum(tasks**2, axis=1) + xp.sum(noise**2, axis=1)
+    lengths = xp.sum(x**2, axis=1)
+    density = 0.0
+    for share, label_scale, axis_scale in MIXTURE:
+        by_labels = _ratio(xp, labels, label_scale, dim + context)
+        density = density + share * by_labels * xp.mean(
+            _ratio(xp, lengths, axis_scale, context), axis=1
+        )
+    return 1 / density
+
+
+def _ratio(xp: Any, squares: Array, scale: float, count: int) -> Array:
+    """Density of N(0, scale^2) over N(0, 1) for so many numbers with this sum of squares."""
+    return xp.exp(squares / 2 * (1 - scale**-2) - count * math.log(scale))
+
+
+def gram_matrices(x: Array, y: Array) -> Array:
+    """Sums of the products of the context's tokens (x, y), shape (n, dim + 1, dim + 1)."""
+    xp = array_namespace(x)
+    tokens = xp.concat([x, y[:, :, None]], axis=2)
     return xp.matrix_transpose(tokens) @ tokens
 
 

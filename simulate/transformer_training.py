@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +93,23 @@ class HeldOutLosses:
     ----------
     losses, levels : ndarray (n,)
         Adjusted loss of every context, averaged over query and task, and its noise level.
+    weights : ndarray (n,)
+        Importance weights of the contexts, of mean one.
     """
 
     losses: np.ndarray
     levels: np.ndarray
+    weights: np.ndarray
 
     @property
     def mean(self) -> float:
         """Mean adjusted loss."""
-        return float(np.mean(self.losses))
+        return float(np.mean(self.weights * self.losses))
 
     @property
     def standard_error(self) -> float:
         """Standard error of the mean."""
-        return float(np.std(self.losses, ddof=1) / math.sqrt(self.losses.size))
+        return float(np.std(self.weights * self.losses, ddof=1) / math.sqrt(self.losses.size))
 
 
 def train_linear_transformer(
@@ -263,7 +266,7 @@ def held_out_losses(
         raise ValueError(f"model must be of dimension {problem.dim}, got {model.dim}")
     place = get_backend(backend)
     there = to_backend(model, place)
-    losses, levels = [], []
+    losses, levels, weights = [], [], []
     size = BLOCK[backend]
     for summaries in _blocks(problem, place, contexts, rng):
         for start in range(0, summaries.oracle.shape[0], size):
@@ -273,7 +276,8 @@ def held_out_losses(
                 error = place.xp.sum((found - summaries.oracle[part, :]) ** 2, axis=1) / 2
             losses.append(to_host(error))
         levels.append(to_host(summaries.levels))
-    return HeldOutLosses(np.concatenate(losses), np.concatenate(levels))
+        weights.append(to_host(summaries.weights))
+    return HeldOutLosses(*(np.concatenate(each) for each in (losses, levels, weights)))
 
 
 @dataclass
@@ -305,7 +309,7 @@ def _run_round(
     sample_seed, probe_seed = seeds[1 + state.round].spawn(2)
     parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed))
     summaries = ContextSummaries(
-        *(np.concatenate([getattr(p, k) for p in parts]) for k in ("gram", "oracle", "levels"))
+        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(ContextSummaries))
     )
     # BLAS leaves the cores to the blocks of contexts.
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
