@@ -19,6 +19,7 @@ what is free:
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend, to_host
-from iclimit.simulate.checks import check_choice, check_integers
+from iclimit.simulate.checks import check_choice, check_integers, check_shape
 from iclimit.simulate.transformer import Layer
 
 KINDS = ("full", "diag", "gd++")
@@ -45,11 +46,22 @@ class LinearTransformer:
     kind : {"full", "diag", "gd++"}
     projection, lookup : array (layers, heads, D, D)
         The matrices P and Q.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown or an array has another shape.
     """
 
     kind: str
     projection: Array
     lookup: Array
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        size = np.shape(self.projection)[-1] if np.ndim(self.projection) else None
+        check_shape("projection", self.projection, (None, None, size, size))
+        check_shape("lookup", self.lookup, np.shape(self.projection))
 
     @property
     def depth(self) -> int:
@@ -119,13 +131,24 @@ def build(kind: str, parameters: Array, dim: int) -> LinearTransformer:
 
 
 def free_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
-    """Parameters of the same transformer as one of a kind that contains it."""
+    """Parameters of the same transformer as one of a kind that contains it.
+
+    Raises
+    ------
+    ValueError
+        If the kind does not contain its weights, or they are not finite.
+    """
     stacked = np.stack([to_host(model.projection), to_host(model.lookup)], axis=2)
     tie = ties(kind, model.dim)
     flat = stacked.reshape(*stacked.shape[:2], -1)
+    if not np.all(np.isfinite(flat)):
+        raise ValueError("weights must be finite, got NaN or inf among them")
     parameters = flat @ tie.T / np.sum(tie, axis=1)
     if not np.allclose(parameters @ tie, flat, rtol=0, atol=1e-14 * np.abs(flat).max()):
-        raise ValueError(f"kind must contain {model.kind!r}, got {kind!r}")
+        raise ValueError(
+            f"weights must be of kind {kind!r}, got other entries in a model of kind "
+            f"{model.kind!r}"
+        )
     return parameters
 
 
@@ -155,3 +178,24 @@ def to_backend(model: LinearTransformer, backend: Backend) -> LinearTransformer:
     return LinearTransformer(
         model.kind, backend.asarray(model.projection), backend.asarray(model.lookup)
     )
+
+
+def save_transformer(model: LinearTransformer, path: str | os.PathLike) -> None:
+    """Write host weights to an .npz file with the arrays kind, projection and lookup."""
+    with open(path, "wb") as file:  # given a name savez would append .npz
+        np.savez(file, kind=model.kind, projection=model.projection, lookup=model.lookup)
+
+
+def load_transformer(path: str | os.PathLike) -> LinearTransformer:
+    """Read weights that `save_transformer` has written.
+
+    Raises
+    ------
+    ValueError
+        If the file is not of that form.
+    """
+    try:
+        with np.load(path) as file:
+            return LinearTransformer(str(file["kind"]), file["projection"], file["lookup"])
+    except Exception as error:  # there is no end of ways in which a file can be broken
+        raise ValueError(f"path must be a file of save_transformer, got {path}") from error

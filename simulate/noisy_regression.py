@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
@@ -34,6 +35,12 @@ from iclimit.simulate.checks import check_integers
 from iclimit.simulate.prompts import Prompts
 
 NOISE_KINDS = ("fixed", "uniform", "categorical")
+
+_LARGEST_LEVEL = 1e100  # its square and sums of such squares are finite
+_FORM = (
+    "fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,... "
+    f"with levels from 0 to {_LARGEST_LEVEL:g}"
+)
 
 MIXTURE = ((0.7, 1.0, 1.0), (0.1, 1.4, 1.0), (0.1, 1.0, 1.6), (0.1, 1.0, 0.6))
 """Parts of the law that contexts are drawn from: share, scale of task and noise, and scale of the
@@ -48,7 +55,13 @@ class NoiseLaw:
     ----------
     kind : {"fixed", "uniform", "categorical"}
         One level; uniform between 0 and the level; one of the levels, all equally likely.
-    levels : tuple of float >= 0
+    levels : tuple of float
+        From 0 to 1e100.
+
+    Raises
+    ------
+    ValueError
+        If it is no such law.
 
     Examples
     --------
@@ -61,6 +74,12 @@ class NoiseLaw:
 
     kind: str
     levels: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        count, known = len(self.levels), self.kind in NOISE_KINDS
+        valid = all(0 <= level <= _LARGEST_LEVEL for level in self.levels)
+        if not known or not valid or not (count if self.kind == "categorical" else count == 1):
+            raise ValueError(f"noise must be {_FORM}, got {self.kind!r} of {self.levels!r}")
 
     @classmethod
     def parse(cls, spec: Any) -> NoiseLaw:
@@ -75,20 +94,13 @@ class NoiseLaw:
             return spec
         kind, _, numbers = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         try:
-            levels = tuple(float(number) for number in numbers.split(","))
+            return cls(kind, tuple(float(number) for number in numbers.split(",")))
         except ValueError:
-            levels = ()
-        single = kind != "categorical"
-        valid = all(0 <= level < math.inf for level in levels)
-        if kind not in NOISE_KINDS or not levels or not valid or (single and len(levels) > 1):
-            raise ValueError(
-                "noise must be fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,... "
-                f"with levels >= 0, got {spec!r}"
-            )
-        return cls(kind, levels)
+            raise ValueError(f"noise must be {_FORM}, got {spec!r}") from None
 
     def __str__(self) -> str:
-        return f"{self.kind}:{','.join(f'{level:g}' for level in self.levels)}"
+        numbers = (repr(float(level)).removesuffix(".0") for level in self.levels)
+        return f"{self.kind}:{','.join(numbers)}"
 
     @property
     def mean_variance(self) -> float:
@@ -224,8 +236,12 @@ def _tilt(backend: Backend, generator: Any, x: Array, tasks: Array, noise: Array
 
 
 def _ratio(xp: Any, squares: Array, scale: float, count: int) -> Array:
-    """Density of N(0, scale^2) over N(0, 1) for so many numbers with this sum of squares."""
-    return xp.exp(squares / 2 * (1 - scale**-2) - count * math.log(scale))
+    """Density of N(0, scale^2) over N(0, 1) for so many numbers with this sum of squares.
+
+    Infinite for thousands of numbers; the weight is then 0.
+    """
+    with np.errstate(over="ignore"):
+        return xp.exp(squares / 2 * (1 - scale**-2) - count * math.log(scale))
 
 
 def gram_matrices(x: Array, y: Array) -> Array:

@@ -11,6 +11,7 @@ batches of 2048 prompts, and keep the best of 5 seeds.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -38,11 +39,9 @@ from iclimit.simulate.linear_transformer import (
 )
 from iclimit.simulate.noisy_regression import ContextSummaries, NoisyRegression
 
-ROUNDS = ((1 / 64, None, 1e-3), (1 / 8, 4, 1e-4), (1.0, 2, 1e-5))
+ROUNDS = ((1 / 32, None, 1e-2), (1 / 8, 4, 1e-3), (1.0, 1, 1e-3))
 """Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
-relative gain of a step below which a descent ends.  The output is a polynomial of degree 3^L in
-the tokens: a minimum on few contexts can be ruinous on one in ten thousand, so the last round is
-large and has two competitors."""
+relative gain of a step below which a descent ends."""
 
 _CONTEXTS_PER_PARAMETER = 10
 """Least number of contexts in a round: with fewer the best start is the one that overfits best."""
@@ -63,9 +62,10 @@ class TrainedTransformer:
     model : LinearTransformer
         The best one.
     loss : float
-        Its adjusted loss on the contexts of the last round.
-    start_losses : ndarray (starts,)
-        Losses that the starts reached in the first round: how rugged the landscape is.
+        Its adjusted loss on the contexts of the last round that it took a step in.
+    start_losses : ndarray (n,)
+        Losses that the starts reached in the first round, the random ones first: how rugged the
+        landscape is.  Infinite for a start that overflowed or was not reached.
     steps : int
         Levenberg-Marquardt steps of all descents.
     converged : bool
@@ -104,12 +104,17 @@ class HeldOutLosses:
     @property
     def mean(self) -> float:
         """Mean adjusted loss."""
-        return float(np.mean(self.weights * self.losses))
+        with np.errstate(over="ignore"):
+            return float(np.mean(self.weights * self.losses))
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean."""
-        return float(np.std(self.weights * self.losses, ddof=1) / math.sqrt(self.losses.size))
+        """Standard error of the mean; ``inf`` for a single context or infinite losses."""
+        if self.losses.size < 2 or not np.all(np.isfinite(self.losses)):
+            return math.inf
+        with np.errstate(over="ignore"):
+            spread = np.std(self.weights * self.losses, ddof=1)
+        return float(spread / math.sqrt(self.losses.size))
 
 
 def train_linear_transformer(
@@ -119,7 +124,7 @@ def train_linear_transformer(
     layers: int = 1,
     heads: int = 1,
     starts: int = 16,
-    contexts: int = 2**16,
+    contexts: int = 2**15,
     steps: int = 80,
     initial: Sequence[LinearTransformer] = (),
     rng: Any,
@@ -140,7 +145,7 @@ def train_linear_transformer(
     starts : int >= 1
         Random starts.
     contexts : int >= 1
-        Contexts of the last round; the rounds before have an eighth and a sixty-fourth of them,
+        Contexts of the last round; the rounds before have an eighth and a thirty-second of them,
         but at least ten for every parameter.
     steps : int >= 1
         Most steps of a descent in a round.
@@ -160,7 +165,8 @@ def train_linear_transformer(
     Returns
     -------
     TrainedTransformer
-        What Ctrl-C leaves is returned too, marked as interrupted.
+        What Ctrl-C leaves is returned too, marked as interrupted; before any step nothing is left
+        and the KeyboardInterrupt goes on.
 
     Raises
     ------
@@ -171,7 +177,7 @@ def train_linear_transformer(
     RuntimeError
         If the backend is not available.
     ArithmeticError
-        If the loss of every start is infinite.
+        If the loss of every start in a round is infinite.
 
     Notes
     -----
@@ -191,11 +197,15 @@ def train_linear_transformer(
         raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
     check_choice("kind", kind, KINDS)
     check_integers(layers=layers, heads=heads, starts=starts, contexts=contexts, steps=steps)
+    if not isinstance(initial, Sequence):
+        raise TypeError(f"initial must be a sequence of LinearTransformers, got {initial!r}")
+    shallower = [_known_parameters(model, kind, layers, heads, problem.dim) for model in initial]
     seeds = seed_sequences(rng, 1 + len(ROUNDS))
     settings = {
         "noise": str(problem.noise), "context": problem.context, "dim": problem.dim,
         "kind": kind, "layers": layers, "heads": heads, "starts": starts, "contexts": contexts,
         "steps": steps, "backend": backend,
+        "initial": [hashlib.sha256(known.tobytes()).hexdigest() for known in shallower],
         "seed": [str(seeds[0].entropy), list(seeds[0].spawn_key[:-1])],
     }  # fmt: skip
     place, generator = get_backend(backend), np.random.default_rng(seeds[0])
@@ -204,8 +214,8 @@ def train_linear_transformer(
         "variance": problem.noise.mean_variance,
     }  # fmt: skip
     first = [random_parameters(generator, layers=layers, **law) for _ in range(starts)]
-    for model in initial:
-        first += _deepened(model, generator, layers, law)
+    for known in shallower:
+        first += _deepened(known, generator, layers, law)
     state = _State([Descent(parameters) for parameters in first])
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
@@ -221,10 +231,14 @@ def train_linear_transformer(
             interrupted = True
             if not any(math.isfinite(each.loss) for each in state.descents):
                 raise
-    best = min(state.descents, key=lambda each: each.loss)
+    # After an interruption the losses of untouched descents are those on fewer contexts.
+    best = min(
+        state.descents, key=lambda each: (each.loss == math.inf, each.steps == 0, each.loss)
+    )
     model = build(kind, best.parameters, problem.dim)
+    start_losses = state.start_losses or [each.loss for each in state.descents]
     return TrainedTransformer(
-        model, best.loss, np.array(state.start_losses), state.steps,
+        model, best.loss, np.array(start_losses), state.steps,
         best.converged, interrupted, {**settings, "problem": problem},
     )  # fmt: skip
 
@@ -255,13 +269,22 @@ def held_out_losses(
     Returns
     -------
     HeldOutLosses
+        Infinite losses where the prediction overflows.
 
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the dimensions differ.
+        If an argument is outside its range, the dimensions differ, or the weights are not of the
+        model's kind.
+    TypeError
+        If model or problem is of another kind.
     """
+    if not isinstance(model, LinearTransformer):
+        raise TypeError(f"model must be a LinearTransformer, got {model!r}")
+    if not isinstance(problem, NoisyRegression):
+        raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
     check_integers(contexts=contexts)
+    free_parameters(model, model.kind)  # refuses weights that the passes would not see
     if model.dim != problem.dim:
         raise ValueError(f"model must be of dimension {problem.dim}, got {model.dim}")
     place = get_backend(backend)
@@ -274,7 +297,8 @@ def held_out_losses(
             with np.errstate(over="ignore", invalid="ignore"):
                 found = GramPass(summaries.gram[part, :, :], there).weights
                 error = place.xp.sum((found - summaries.oracle[part, :]) ** 2, axis=1) / 2
-            losses.append(to_host(error))
+            # Only overflow gives NaN, as inf - inf.
+            losses.append(to_host(place.xp.where(place.xp.isnan(error), math.inf, error)))
         levels.append(to_host(summaries.levels))
         weights.append(to_host(summaries.weights))
     return HeldOutLosses(*(np.concatenate(each) for each in (losses, levels, weights)))
@@ -325,13 +349,17 @@ def _run_round(
                 if path is not None:
                     _save(path, state, settings)
     if not any(math.isfinite(each.loss) for each in state.descents):
-        raise ArithmeticError(f"the loss of every start is infinite after {state.steps} steps")
+        known = f", {min(state.start_losses):.4g} in round 1" if state.start_losses else ""
+        raise ArithmeticError(
+            f"the loss of every start is infinite in round {state.round + 1}, after step "
+            f"{state.steps}{known}"
+        )
     if state.round == 0:
         state.start_losses = [each.loss for each in state.descents]
     state.round += 1
     if state.round < len(ROUNDS):
         kept = sorted(state.descents, key=lambda each: each.loss)[: ROUNDS[state.round][1]]
-        state.descents = [Descent(each.parameters) for each in kept]
+        state.descents = [Descent(each.parameters, each.loss) for each in kept]
 
 
 def _blocks(problem: NoisyRegression, place: Any, count: int, rng: Any) -> Any:
@@ -341,19 +369,24 @@ def _blocks(problem: NoisyRegression, place: Any, count: int, rng: Any) -> Any:
         yield problem.summaries(place, place.generator(seed), size)
 
 
-def _deepened(
-    model: Any, generator: np.random.Generator, layers: int, law: dict[str, Any]
-) -> list[np.ndarray]:
-    """Parameters with small random layers inserted, one result for every place."""
+def _known_parameters(model: Any, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:
+    """Parameters of a given start that is not too deep."""
     if not isinstance(model, LinearTransformer):
         raise TypeError(f"initial must hold LinearTransformers, got {model!r}")
-    known = free_parameters(model, law["kind"])
-    missing = layers - len(known)
-    if missing < 0 or known.shape[1] != law["heads"] or model.dim != law["dim"]:
+    known = free_parameters(model, kind)
+    if len(known) > layers or known.shape[1] != heads or model.dim != dim:
         raise ValueError(
-            f"initial must have at most {layers} layers, {law['heads']} heads and dimension "
-            f"{law['dim']}, got {len(known)}, {known.shape[1]} and {model.dim}"
+            f"initial must have at most {layers} layers, {heads} heads and dimension {dim}, "
+            f"got {len(known)}, {known.shape[1]} and {model.dim}"
         )
+    return known
+
+
+def _deepened(
+    known: np.ndarray, generator: np.random.Generator, layers: int, law: dict[str, Any]
+) -> list[np.ndarray]:
+    """Parameters with small random layers inserted, one result for every place."""
+    missing = layers - len(known)
     if missing == 0:
         return [known]
     fresh = [
@@ -374,7 +407,7 @@ def _save(path: Path, state: _State, settings: dict[str, Any]) -> None:
     with partial.open("wb") as file:
         np.savez(
             file,
-            record=np.array(json.dumps(record)),
+            record=np.array(json.dumps(record, default=int)),  # NumPy's integers
             parameters=np.stack([each.parameters for each in state.descents]),
         )
     os.replace(partial, path)
@@ -385,9 +418,10 @@ def _load(path: Path, settings: dict[str, Any]) -> _State:
     try:
         with np.load(path) as file:
             record, parameters = json.loads(str(file["record"])), file["parameters"]
-    except (OSError, ValueError, KeyError) as error:
+        found = record["settings"]
+    except Exception as error:  # there is no end of ways in which a file can be broken
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
-    differing = [key for key in settings if record["settings"].get(key) != settings[key]]
+    differing = [key for key in settings if found.get(key) != settings[key]]
     if differing:
         raise ValueError(
             f"checkpoint must be of the same training, got {path} with another {differing[0]}"

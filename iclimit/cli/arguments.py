@@ -114,14 +114,14 @@ def check_execution(options: argparse.Namespace) -> None:
     check_run(options.seed, options.jobs, options.backend)
 
 
-def check_output(path: Path | None, allowed: Iterable[str]) -> None:
+def check_output(path: Path | None, allowed: Iterable[str], flag: str = "--output") -> None:
     """Check the ending and the folder of an output file before any work is done."""
     if path is None:
         return
     if path.suffix not in allowed:
-        raise ValueError(f"--output must end in {', '.join(allowed)}, got {str(path)!r}")
+        raise ValueError(f"{flag} must end in {', '.join(allowed)}, got {str(path)!r}")
     if not path.parent.is_dir() or path.is_dir():
-        raise ValueError(f"--output must be a file in an existing folder, got {str(path)!r}")
+        raise ValueError(f"{flag} must be a file in an existing folder, got {str(path)!r}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise PermissionError(f"cannot write {str(path)!r}")
 
