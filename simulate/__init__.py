@@ -7,6 +7,11 @@ from iclimit.simulate.cells import SimulatedErrors, simulate_errors
 from iclimit.simulate.dampening import CriticalDampening, simulate_critical_dampening
 from iclimit.simulate.descent import ScheduleLosses, simulate_schedule
 from iclimit.simulate.estimators import simulate_estimator
+from iclimit.simulate.implicit_weights import (
+    ImplicitWeights,
+    implicit_weights,
+    two_level_ridge_transformer,
+)
 from iclimit.simulate.learning_rate import (
     LearningRateEstimate,
     estimate_learning_rate,
@@ -14,7 +19,18 @@ from iclimit.simulate.learning_rate import (
 )
 from iclimit.simulate.linear_transformer import LinearTransformer
 from iclimit.simulate.noisy_regression import NoiseLaw, NoisyRegression
+from iclimit.simulate.preconditioned_descent import (
+    gdpp_transformer,
+    layer_spectra,
+    simulate_gdpp,
+)
 from iclimit.simulate.regression import Regression
+from iclimit.simulate.ridge_baselines import (
+    RidgeTuning,
+    SimulatedBaselines,
+    simulate_ridge_baselines,
+    tune_ridge,
+)
 from iclimit.simulate.training import TrainedAttention, train_attention
 from iclimit.simulate.transformer_training import (
     HeldOutLosses,
@@ -26,22 +42,32 @@ from iclimit.simulate.transformer_training import (
 __all__ = [
     "CriticalDampening",
     "HeldOutLosses",
+    "ImplicitWeights",
     "LearningRateEstimate",
     "LinearTransformer",
     "NoiseLaw",
     "NoisyRegression",
     "Regression",
+    "RidgeTuning",
     "ScheduleLosses",
+    "SimulatedBaselines",
     "SimulatedErrors",
     "TrainedAttention",
     "TrainedTransformer",
     "estimate_learning_rate",
+    "gdpp_transformer",
     "held_out_losses",
+    "implicit_weights",
+    "layer_spectra",
     "simulate_critical_dampening",
     "simulate_errors",
     "simulate_estimator",
+    "simulate_gdpp",
     "simulate_learning_rate",
+    "simulate_ridge_baselines",
     "simulate_schedule",
     "train_attention",
     "train_linear_transformer",
+    "tune_ridge",
+    "two_level_ridge_transformer",
 ]

@@ -29,6 +29,9 @@ _FIRST_DAMPING, _LEAST_DAMPING, _EASE, _TIGHTEN, _TRIES = 1e-2, 1e-10, 5.0, 4.0,
 _FLOOR = 1e-12
 """Least diagonal entry of the damping, relative: some parameters have no effect."""
 
+_LEAST_CURVATURE = 1e-280
+"""Largest diagonal entry below which damping underflows; 0 where no parameter has an effect."""
+
 _CALM = 3
 """Steps in a row that must gain little before a descent has converged."""
 
@@ -82,7 +85,8 @@ class AdjustedLoss:
     def _mean(self, function: Callable[..., tuple], parameters: np.ndarray) -> Any:
         place = self.backend.asarray(parameters)
         parts = list(self.run(lambda block: function(place, *block), self.blocks))
-        loss, *rest = (sum(to_host(part[k]) for part in parts) for k in range(len(parts[0])))
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss, *rest = (sum(to_host(part[k]) for part in parts) for k in range(len(parts[0])))
         mean = float(loss) / self.count
         return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
 
@@ -120,7 +124,7 @@ class Descent:
     parameters : ndarray
         Of the transformer, any shape.
     loss : float
-        At these parameters; infinite before the first step.
+        At these parameters; before the first step that on other contexts, infinite without any.
     damping : float
     steps, calm : int
         Steps taken, and how many of the last gained little.
@@ -142,17 +146,22 @@ class Descent:
 
     def advance(self, objective: AdjustedLoss, tolerance: float) -> None:
         """Take one step; a gain below the relative tolerance counts as little."""
+        expansion = objective.expand(self.parameters)
         self.steps += 1
-        loss, gradient, curvature = objective.expand(self.parameters)
-        if not (math.isfinite(loss) and np.all(np.isfinite(curvature))):
+        if not all(np.all(np.isfinite(each)) for each in expansion):
             self.loss, self.stuck = math.inf, True
             return
+        loss, gradient, curvature = expansion
         self.loss = loss
-        diagonal = np.diag(curvature)
-        diagonal = np.diag(diagonal + _FLOOR * diagonal.max())
+        largest = np.diag(curvature).max()
+        if largest < _LEAST_CURVATURE:
+            self.stuck = True
+            return
+        diagonal = np.diag(np.diag(curvature) + _FLOOR * largest)
         for _ in range(_TRIES):
-            step = np.linalg.solve(curvature + self.damping * diagonal, gradient)
-            trial = self.parameters - step.reshape(self.parameters.shape)
+            with np.errstate(over="ignore", invalid="ignore"):
+                step = np.linalg.solve(curvature + self.damping * diagonal, gradient)
+                trial = self.parameters - step.reshape(self.parameters.shape)
             value = objective.loss(trial)
             if value < loss:
                 break

@@ -216,7 +216,7 @@ def _tilt(backend: Backend, generator: Any, x: Array, tasks: Array, noise: Array
     """Scale standard normal draws in place to those of the mixture; return their weights."""
     xp, (count, context, dim) = backend.xp, x.shape
     part = xp.asarray(generator.random(count))
-    axis = xp.eye(dim)[xp.astype(generator.random(count) * dim, xp.int64), :]
+    axis = xp.take(xp.eye(dim), xp.astype(generator.random(count) * dim, xp.int64), axis=0)
     first = 0.0
     for share, label_scale, axis_scale in MIXTURE:
         chosen = xp.astype((part >= first) & (part < first + share), x.dtype)[:, None]
