@@ -31,7 +31,7 @@ def quadrature_loss(rates: Any, nodes: Any, weights: Any, noise: Any) -> Any:
 def moment_loss(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -> Any:
     """Loss as a combination of moments, in exact or multi-precision arithmetic."""
     extra = 8 * len(rates) * isinstance(math_, MpMath)
-    with _more_digits(math_, extra):
+    with more_digits(math_, extra):
         P: list[Any] = [1]
         for rate in rates:
             P = [a - rate * b for a, b in zip([*P, 0], [0, *P], strict=True)]
@@ -45,7 +45,8 @@ def moment_loss(math_: Namespace, rates: list[Any], spectrum: Any, noise: Any) -
     return +total
 
 
-def _more_digits(math_: Namespace, digits: int) -> Any:
+def more_digits(math_: Namespace, digits: int) -> Any:
+    """Compute mpmath numbers with so many digits more."""
     if isinstance(math_, MpMath):
         import mpmath
 

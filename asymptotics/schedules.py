@@ -152,8 +152,8 @@ def schedule_loss(
     0.1865625
     """
     math_, rates, count = _given_rates(rates, ratio=ratio, context=context, dim=dim, noise=noise)
-    noise = _check_noise(math_, noise)
-    spectrum = _spectrum(math_, ratio, context, dim)
+    noise = check_noise(math_, noise)
+    spectrum = given_spectrum(math_, ratio, context, dim)
     if not isinstance(math_, ArrayMath):
         return math_.finish(moment_loss(math_, rates, spectrum, noise))
     try:
@@ -416,7 +416,9 @@ def divergence_rate(ratio: Number) -> Any:
     return 2 / MarchenkoPastur(ratio).edges[1]
 
 
-def _spectrum(math_: Namespace, ratio: Any, context: Any, dim: Any) -> MarchenkoPastur | Wishart:
+def given_spectrum(
+    math_: Namespace, ratio: Any, context: Any, dim: Any
+) -> MarchenkoPastur | Wishart:
     if ratio is not None:
         if context is not None or dim is not None:
             raise ValueError(
@@ -440,8 +442,8 @@ def _setting(
     """Check the arguments that all schedules take."""
     check_integer("steps", steps, least=1)
     given = {"ratio": ratio, "context": context, "dim": dim, "noise": noise}
-    math_ = _namespace(given)
-    spectrum, noise = _spectrum(math_, ratio, context, dim), _check_noise(math_, noise)
+    math_ = given_namespace(given)
+    spectrum, noise = given_spectrum(math_, ratio, context, dim), check_noise(math_, noise)
     if isinstance(math_, ArrayMath) and ratio is not None:
         try:
             np.broadcast_shapes(np.shape(ratio), noise.shape)
@@ -453,14 +455,15 @@ def _setting(
     return math_, spectrum, noise
 
 
-def _namespace(given: dict[str, Any], **more: Any) -> Namespace:
+def given_namespace(given: dict[str, Any], **more: Any) -> Namespace:
     """Number system of the arguments that are given; of arrays only NumPy's."""
     given = {name: value for name, value in given.items() if value is not None}
     math_ = namespace(**given, **more)
     return numpy_namespace(**given, **more) if isinstance(math_, ArrayMath) else math_
 
 
-def _check_noise(math_: Namespace, noise: Any) -> Any:
+def check_noise(math_: Namespace, noise: Any) -> Any:
+    """Convert and check a noise level."""
     noise = convert(math_, "noise", noise)
     require(math_, "noise", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
     return noise
@@ -471,7 +474,7 @@ def _given_rates(rates: Any, **others: Any) -> tuple[Namespace, Any, int]:
     if isinstance(rates, (str, bytes)) or not (isinstance(rates, Sequence) or np.ndim(rates)):
         raise TypeError(f"rates must be a sequence of learning rates, got {rates!r}")
     items = list(rates) if isinstance(rates, Sequence) else []
-    math_ = _namespace(others, **{f"rates_{k}": item for k, item in enumerate(items)})
+    math_ = given_namespace(others, **{f"rates_{k}": item for k, item in enumerate(items)})
     if isinstance(math_, ArrayMath):
         numpy_namespace(rates=rates)
         rates = convert(math_, "rates", rates)

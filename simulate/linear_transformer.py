@@ -195,7 +195,7 @@ def load_transformer(path: str | os.PathLike) -> LinearTransformer:
         If the file is not of that form.
     """
     try:
-        with np.load(path) as file:
+        with open(path, "rb") as stream, np.load(stream) as file:
             return LinearTransformer(str(file["kind"]), file["projection"], file["lookup"])
     except Exception as error:  # there is no end of ways in which a file can be broken
         raise ValueError(f"path must be a file of save_transformer, got {path}") from error

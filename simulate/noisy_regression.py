@@ -15,10 +15,10 @@ because the query is standard normal and, given the context and :math:`\sigma`, 
 distributed about the oracle's weights whatever :math:`\hat w` is.  This is exact, needs neither
 queries nor tasks, and its sampling error vanishes with the loss itself.
 
-The loss of L layers is a polynomial of degree :math:`2 \cdot 3^L` in the tokens, and its mean can
-come from one context in a million.  Contexts are therefore drawn from a mixture in which a part
-has larger tasks and noise, or inputs that are wider or narrower along one axis, and carry the
-weights (at most 10/7) that make means those of the unmixed law.
+The loss of L layers is a polynomial of degree :math:`2 \cdot 3^L` in the tokens: one context in a
+million can ruin it, and carry its mean.  Such contexts are met by drawing from a mixture, in which
+a part has larger tasks and noise, or inputs that are wider or narrower along one axis; weights (at
+most 10/7) make means those of the law itself.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _FORM = (
 )
 
 MIXTURE = ((0.7, 1.0, 1.0), (0.1, 1.4, 1.0), (0.1, 1.0, 1.6), (0.1, 1.0, 0.6))
-"""Parts of the law that contexts are drawn from: share, scale of task and noise, and scale of the
-inputs along one axis."""
+"""Parts of the law that rare contexts are drawn from: share, scale of task and noise, and scale of
+the inputs along one axis."""
 
 
 @dataclass(frozen=True)
@@ -200,13 +200,18 @@ class NoisyRegression:
         prompts = Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
         return NoisyPrompts(prompts, levels, tasks)
 
-    def summaries(self, backend: Backend, generator: Any, count: int) -> ContextSummaries:
-        """Draw weighted contexts and keep their Gram matrices and oracle weights."""
+    def summaries(
+        self, backend: Backend, generator: Any, count: int, *, rare: bool = False
+    ) -> ContextSummaries:
+        """Draw contexts, of the mixture if ``rare``; keep Gram matrices and oracle weights."""
         levels = self.noise.sample(backend, generator, count)
         tasks = generator.standard_normal((count, self.dim))
         x = generator.standard_normal((count, self.context, self.dim))
         noise = generator.standard_normal((count, self.context))
-        weights = _tilt(backend, generator, x, tasks, noise)
+        if rare:
+            weights = _tilt(backend, generator, x, tasks, noise)
+        else:
+            weights = backend.xp.ones_like(levels)
         y = (x @ tasks[:, :, None])[:, :, 0] + levels[:, None] * noise
         oracle = ridge_weights(x, y, levels**2)
         return ContextSummaries(gram_matrices(x, y), oracle, levels, weights)

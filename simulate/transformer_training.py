@@ -1,7 +1,7 @@
 r"""Training of linear transformers on regression with random noise levels.
 
-The loss is the exact adjusted loss on large fixed sets of contexts, which knows them through their
-Gram matrices (`iclimit.simulate.gram_pass`); it is minimised by Levenberg-Marquardt steps
+The loss is the adjusted loss, made robust, on large fixed sets of contexts.  It knows them through
+their Gram matrices (`iclimit.simulate.gram_pass`) and is minimised by Levenberg-Marquardt steps
 (`iclimit.simulate.least_squares`).  It has many local minima, so several starts compete: all of
 them on few contexts, the best on more, the winner on all.
 
@@ -94,7 +94,7 @@ class HeldOutLosses:
     losses, levels : ndarray (n,)
         Adjusted loss of every context, averaged over query and task, and its noise level.
     weights : ndarray (n,)
-        Importance weights of the contexts, of mean one.
+        Importance weights of the contexts, of mean one: all one but for rare contexts.
     """
 
     losses: np.ndarray
@@ -248,6 +248,7 @@ def held_out_losses(
     problem: NoisyRegression,
     *,
     contexts: int = 100_000,
+    rare: bool = False,
     rng: Any,
     backend: str = "numpy",
 ) -> HeldOutLosses:
@@ -261,6 +262,9 @@ def held_out_losses(
         Law of the prompts.
     contexts : int >= 1
         Number of contexts; memory does not grow with it but for the result.
+    rare : bool
+        Draw weighted contexts from a mixture with more rare ones, to see what one context in a
+        million does to the mean; see `iclimit.simulate.noisy_regression`.
     rng : int, SeedSequence or Generator
         Seed of the contexts.
     backend : {"numpy", "cupy"}
@@ -291,7 +295,7 @@ def held_out_losses(
     there = to_backend(model, place)
     losses, levels, weights = [], [], []
     size = BLOCK[backend]
-    for summaries in _blocks(problem, place, contexts, rng):
+    for summaries in _blocks(problem, place, contexts, rng, rare=rare):
         for start in range(0, summaries.oracle.shape[0], size):
             part = slice(start, start + size)
             with np.errstate(over="ignore", invalid="ignore"):
@@ -331,7 +335,7 @@ def _run_round(
     least = _CONTEXTS_PER_PARAMETER * state.descents[0].parameters.size
     count = min(contexts, max(math.ceil(share * contexts), least))
     sample_seed, probe_seed = seeds[1 + state.round].spawn(2)
-    parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed))
+    parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed, rare=True))
     summaries = ContextSummaries(
         *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(ContextSummaries))
     )
@@ -362,11 +366,11 @@ def _run_round(
         state.descents = [Descent(each.parameters, each.loss) for each in kept]
 
 
-def _blocks(problem: NoisyRegression, place: Any, count: int, rng: Any) -> Any:
+def _blocks(problem: NoisyRegression, place: Any, count: int, rng: Any, *, rare: bool) -> Any:
     """Summaries of fresh contexts, so many at a time."""
     for index, seed in enumerate(seed_sequences(rng, math.ceil(count / _SAMPLED))):
         size = min(_SAMPLED, count - index * _SAMPLED)
-        yield problem.summaries(place, place.generator(seed), size)
+        yield problem.summaries(place, place.generator(seed), size, rare=rare)
 
 
 def _known_parameters(model: Any, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:
@@ -416,7 +420,7 @@ def _save(path: Path, state: _State, settings: dict[str, Any]) -> None:
 def _load(path: Path, settings: dict[str, Any]) -> _State:
     """Read a checkpoint of the same training."""
     try:
-        with np.load(path) as file:
+        with path.open("rb") as stream, np.load(stream) as file:
             record, parameters = json.loads(str(file["record"])), file["parameters"]
         found = record["settings"]
     except Exception as error:  # there is no end of ways in which a file can be broken

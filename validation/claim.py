@@ -64,6 +64,8 @@ class Comparison:
         Documented systematic deviation, absolute; z counts what lies beyond.
     degrees : float
         Degrees of freedom of the standard error, if it was estimated from few samples.
+    upper_bound : bool
+        Whether the theory is a bound that estimates below do not contradict.
     """
 
     label: str
@@ -72,10 +74,13 @@ class Comparison:
     standard_error: float
     allowance: float = 0.0
     degrees: float = math.inf
+    upper_bound: bool = False
 
     @property
     def z(self) -> float:
         """Deviation beyond the allowance in standard errors, as a normal deviate."""
+        if self.upper_bound and self.estimate <= self.theory:
+            return 0.0
         return z_score(
             self.estimate, self.theory, self.standard_error, self.allowance, self.degrees
         )

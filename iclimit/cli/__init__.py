@@ -19,14 +19,24 @@ class OneLineParser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all verbs."""
     import iclimit
-    from iclimit.cli import claims, curve, figure, gdpp, learning_rate, phase, schedule, validate
+    from iclimit.cli import (
+        claims,
+        curve,
+        figure,
+        gdpp,
+        learning_rate,
+        phase,
+        schedule,
+        train,
+        validate,
+    )
 
     parser = OneLineParser(
         prog="iclimit", description="The theory of in-context learning, computed and checked."
     )
     parser.add_argument("--version", action="version", version=f"iclimit {iclimit.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in (validate, claims, curve, phase, figure, learning_rate, schedule, gdpp):
+    for module in (validate, claims, curve, phase, figure, learning_rate, schedule, gdpp, train):
         module.add_parser(verbs)
     return parser
 

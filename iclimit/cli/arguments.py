@@ -8,7 +8,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def write_result(result: Any, options: argparse.Namespace) -> None:
             write_rows(result.rows(), kind, file)
 
 
-def print_rows(rows: list[Mapping[str, Any]], kind: str) -> None:
+def print_rows(rows: Sequence[Mapping[str, Any]], kind: str) -> None:
     """Print rows as CSV, JSON or text in columns."""
     if kind != "text":
         write_rows(rows, kind, sys.stdout)
@@ -160,7 +160,7 @@ def _short(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def write_rows(rows: list[Mapping[str, Any]], kind: str, file: Any) -> None:
+def write_rows(rows: Sequence[Mapping[str, Any]], kind: str, file: Any) -> None:
     """Write rows as CSV or JSON; infinite values are the string inf in either."""
     if kind == "csv":
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")

@@ -8,9 +8,18 @@ from iclimit.validation.claim import Claim
 from iclimit.validation.claims.baselines import dmmse_claim
 from iclimit.validation.claims.constructions import constructions_claim
 from iclimit.validation.claims.dampening import dampening_claim
+from iclimit.validation.claims.gdpp import error_claim, layers_claim, spectrum_claim
 from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
 from iclimit.validation.claims.learning_rates import learning_rate_claim
 from iclimit.validation.claims.machinery import risk_claim, sampler_claim, solver_claim
+from iclimit.validation.claims.noisy_baselines import baselines_claim
+from iclimit.validation.claims.noisy_training import (
+    dense_claim,
+    diag_claim,
+    gdpp_table_claim,
+    profiles_claim,
+    weights_claim,
+)
 from iclimit.validation.claims.preconditioner import preconditioner_claim
 from iclimit.validation.claims.published import published_claim
 from iclimit.validation.claims.schedules import divergence_claim, schedules_claim
@@ -22,6 +31,7 @@ from iclimit.validation.claims.sweeps import (
 from iclimit.validation.claims.task_diversity import task_diversity_claim
 from iclimit.validation.claims.training import training_claim
 from iclimit.validation.claims.transfer import transfer_claim
+from iclimit.validation.claims.two_levels import two_levels_claim
 
 CLAIMS: dict[str, Claim] = {
     claim.name: claim
@@ -42,6 +52,16 @@ CLAIMS: dict[str, Claim] = {
         divergence_claim,
         dampening_claim,
         constructions_claim,
+        spectrum_claim,
+        layers_claim,
+        error_claim,
+        baselines_claim,
+        gdpp_table_claim,
+        diag_claim,
+        dense_claim,
+        profiles_claim,
+        weights_claim,
+        two_levels_claim,
         solver_claim,
         sampler_claim,
         risk_claim,
@@ -62,6 +82,16 @@ FIGURES = (
     "gd-divergence",
     "gd-dampening",
     "gd-constructions",
+    "gdpp-spectrum",
+    "gdpp-layers",
+    "gdpp-error",
+    "noisy-baselines",
+    "noisy-gdpp",
+    "noisy-diag",
+    "noisy-full",
+    "noisy-profiles",
+    "noisy-weights",
+    "noisy-two-levels",
 )
 """Claims whose figures are those of papers, or belong beside them."""
 
