@@ -419,6 +419,7 @@ def divergence_rate(ratio: Number) -> Any:
 def given_spectrum(
     math_: Namespace, ratio: Any, context: Any, dim: Any
 ) -> MarchenkoPastur | Wishart:
+    """Spectrum of a limit or of a finite size, whichever is given."""
     if ratio is not None:
         if context is not None or dim is not None:
             raise ValueError(
