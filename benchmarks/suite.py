@@ -31,6 +31,10 @@ PAIRS: dict[str, tuple[str, str, dict[str, int]]] = {
         f"training, N = {context}": ("training", "plain_training", {"context": context})
         for context in CONTEXTS
     },
+    **{
+        f"transformer, {layers} layers": ("transformer", "plain_transformer", {"layers": layers})
+        for layers in (2, 3)
+    },
     "Wishart moments": ("moments", "moment_recursion", {}),
 }
 """Benchmarks of gradient descent: ours, the other way, arguments."""
@@ -183,13 +187,14 @@ def report(results: Results) -> str:
         ],
     )
     descent = markdown(
-        ["", "CPU s", "the other way, CPU s", "ratio", "result", "the other way's"],
+        ["", "CPU s", "the other way", "ratio", "MiB", "the other way", "result", "the other"],
         [
             [
                 name,
                 f"{a.seconds:.3g}",
                 f"{b.seconds:.3g}",
                 f"**{b.seconds / a.seconds:,.0f}**",
+                *(f"{m.memory:.0f}" for m in (a, b)),
                 *(_values(m.extra) for m in (a, b)),
             ]
             for name, a, b in ((n, results.ours[n], results.other[n]) for n in PAIRS)

@@ -166,6 +166,29 @@ def plain_training(context: int, seed: int) -> dict[str, float]:
     return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
 
 
+def transformer(layers: int, seed: int) -> dict[str, float]:
+    """A diagonal transformer of each depth up to this one, and the last one's held-out loss."""
+    from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
+
+    problem = NoisyRegression("uniform:5")
+    start, before = time.process_time(), []
+    for depth in range(1, layers + 1):
+        run = train_linear_transformer(problem, layers=depth, starts=8, initial=before, rng=seed)
+        before = [run.model]
+    seconds = time.process_time() - start
+    return {"seconds": seconds, "loss": held_out_losses(run.model, problem, rng=seed + 1).mean}
+
+
+def plain_transformer(layers: int, seed: int) -> dict[str, float]:
+    """The plain way, scaled to all its steps."""
+    from benchmarks.plain_transformer import STEPS, train
+
+    train(layers, 2, seed)
+    start = time.process_time()
+    train(layers, TIMED_STEPS, seed)
+    return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
+
+
 def moments(seed: int) -> dict[str, float]:
     """All Wishart moments up to the last, exactly, for N = 20, d = 10."""
     from iclimit.asymptotics import Wishart
