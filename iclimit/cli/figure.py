@@ -19,8 +19,10 @@ def add_parser(verbs: Any) -> None:
             "Regenerate a figure: of Lu et al. (arXiv:2405.11751), double-descent, "
             "context-length, nonmonotonicity or task-diversity; on gradient descent in context, "
             "gd-learning-rate, gd-training, gd-preconditioner, gd-transfer, gd-schedules, "
-            "gd-divergence, gd-dampening or gd-constructions. The simulated points are those of "
-            "the claim of the same name."
+            "gd-divergence, gd-dampening or gd-constructions; on GD++, gdpp-spectrum, gdpp-layers "
+            "or gdpp-error; on random noise levels, noisy-baselines, noisy-gdpp, noisy-diag, "
+            "noisy-full, noisy-profiles, noisy-weights or noisy-two-levels. The simulated points "
+            "are those of the claim of the same name."
         ),
         epilog="example: iclimit figure double-descent --preset full -o double-descent.pdf",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,14 @@ def run(options: argparse.Namespace) -> int:
     import numpy as np
 
     from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
+    from iclimit.simulate.checks import check_integers
     from iclimit.simulate.linear_transformer import save_transformer
     from iclimit.validation.runs import check_run
 
     check_run(options.seed, 1, options.backend)
     check_output(options.output, (".npz",))
     check_output(options.checkpoint, (".npz",), flag="--checkpoint")
+    check_integers(**{"--held-out": options.held_out})
     problem = NoisyRegression(options.noise, context=options.context, dim=options.dim)
     run = train_linear_transformer(
         problem,
@@ -124,7 +127,8 @@ def run(options: argparse.Namespace) -> int:
     }
     omegas = [] if options.kind == "full" else _omega_rows(run.model)
     if options.format == "json":
-        print(json.dumps({**result, "omegas": omegas}, indent=1))
+        strict = {k: str(v) if v == math.inf else v for k, v in result.items()}
+        print(json.dumps({**strict, "omegas": omegas}, indent=1))
     else:
         print_rows([result], options.format)
     if omegas and options.format == "text":
