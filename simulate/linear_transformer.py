@@ -32,9 +32,9 @@ from iclimit.simulate.transformer import Layer
 
 KINDS = ("full", "diag", "gd++")
 
-_SPREAD = 0.01
-"""Off-diagonal entries of random full weights, relative: larger ones make the loss of deep
-stacks overflow, a polynomial of degree 3^L in the tokens."""
+_SPREAD = 0.002
+"""Off-diagonal entries of random full weights, relative: enough to break the symmetry; larger ones
+make the loss of deep stacks overflow, a polynomial of degree 3^L in the tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +159,15 @@ def random_parameters(
 
     Scalars are normal, in units of :math:`1/\sqrt{N + d + 1 + \sigma^2}`, about the root of the
     best rate of one step; :math:`q_y` also of the mean square of a label.  Full weights are
-    diagonal with independent entries, but for a hundredth.
+    diagonal with independent entries, but for a small part.
     """
     check_integers(layers=layers, heads=heads)
     size = dim + 1
     unit = 1 / math.sqrt((context + dim + 1 + variance) * math.sqrt(heads))
     column = np.append(np.ones(dim), 1 / (dim + variance))
     if kind == "full":
-        mask = np.eye(size) + _SPREAD
-        scale = np.stack([mask, mask * column]).ravel()
+        apart = _SPREAD * (1 - np.eye(size)) * column
+        scale = np.stack([np.eye(size) + apart, np.diag(column) + apart]).ravel()
     else:
         scale = np.array([1.0, 1.0, 1.0, column[-1]])[: parameter_count(kind, dim)]
     return unit * scale * generator.standard_normal((layers, heads, scale.size))

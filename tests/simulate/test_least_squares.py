@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -36,7 +36,7 @@ Z_MAX = 4.5  # 36 + 36 + 210 entries, correlated
 def summaries_of(
     count: int, problem: NoisyRegression = PROBLEM, seed: int = 1
 ) -> ContextSummaries:
-    return problem.summaries(NUMPY, np.random.default_rng(seed), count)
+    return problem.summaries(NUMPY, np.random.default_rng(seed), count, rare=True)
 
 
 def start(kind: str, layers: int = 2, heads: int = 1, seed: int = 0, **law: Any) -> np.ndarray:
@@ -52,9 +52,15 @@ def objective_of(
     return AdjustedLoss(summaries, kind, NUMPY, np.random.default_rng(seed), run)
 
 
+def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Loss, gradient and matrix, each to rounding of its largest entry."""
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.max(np.abs(b)))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_is_the_weighted_mean_over_contexts(kind: str) -> None:
-    """Against predictions on tokens for unit queries; contexts of unequal weights."""
+    """Against predictions on tokens for unit queries; contexts of unequal weights and losses."""
     count, dim, heads = 30, 2, 2
     prompts = PROBLEM.sample(NUMPY, np.random.default_rng(3), count).prompts
     generator = np.random.default_rng(4)
@@ -62,11 +68,13 @@ def test_loss_is_the_weighted_mean_over_contexts(kind: str) -> None:
     oracle = ridge_weights(prompts.x, prompts.y, ridge)
     summaries = ContextSummaries(gram_matrices(prompts.x, prompts.y), oracle, ridge**0.5, weights)
     parameters = start(kind, heads=heads)
-    layers, expected = build(kind, parameters, dim).layers, 0.0
+    layers, losses = build(kind, parameters, dim).layers, np.zeros(count)
     for k in range(dim):
         query = np.tile(np.eye(dim)[k], (count, 1))
         guess = prediction(regression_tokens(replace(prompts, x_query=query)), layers)
-        expected += np.mean(weights * (guess - oracle[:, k]) ** 2) / 2
+        losses += (guess - oracle[:, k]) ** 2 / 2
+    assert losses.max() > 3 * losses.mean() > 0
+    expected = np.mean(weights * np.log((1 + losses / 20) ** 20))
     objective = objective_of(summaries, kind)
     assert objective.loss(parameters) == pytest.approx(expected, rel=1e-11)
     assert objective.expand(parameters)[0] == pytest.approx(expected, rel=1e-11)
@@ -97,7 +105,9 @@ def test_gauss_newton_matrix_is_unbiased(kind: str, layers: int) -> None:
     summaries, parameters = summaries_of(6), start(kind, layers)
     forward = GramPass(summaries.gram, build(kind, parameters, 2))
     jacobian = np.stack([forward.derivatives(np.tile(e, (6, 1))) for e in np.eye(2)])
-    expected = np.einsum("c,kcp,kcq->pq", summaries.weights, jacobian, jacobian) / 6
+    losses = np.sum((forward.weights - summaries.oracle) ** 2, axis=1) / 2
+    influence = summaries.weights / (1 + losses / 20)  # over the weight of a small loss
+    expected = np.einsum("c,kcp,kcq->pq", influence, jacobian, jacobian) / 6
     found = np.stack(
         [objective_of(summaries, kind, seed=s).expand(parameters)[2] for s in range(600)]
     )
@@ -132,8 +142,7 @@ def test_threads_and_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in found:
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a, b)
-    for a, b in zip(one[1:], whole.expand(parameters), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.max(np.abs(b)))
+    assert_close(one[1:], whole.expand(parameters))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -236,7 +245,7 @@ def test_huge_starts_overflow_to_infinity_without_warning(kind: str, power: int)
         assert descent.loss == objective.loss(descent.parameters) == math.inf
         assert descent.stuck
     else:
-        assert 1e50 < descent.loss < math.inf
+        assert 1e3 < descent.loss < math.inf
 
 
 def test_descents_end_after_three_small_gains() -> None:
@@ -276,8 +285,7 @@ def test_strict_arrays(
     monkeypatch.setattr(least_squares, "to_host", np.from_dlpack)
     found = AdjustedLoss(summaries, kind, strict_backend, np.random.default_rng(2))
     assert found.loss(parameters) == pytest.approx(value, rel=1e-11)
-    for a, b in zip(found.expand(parameters), expansion, strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.max(np.abs(b)))
+    assert_close(found.expand(parameters), expansion)
     there = Descent(parameters)
     there.advance(found, 1e-4)
     assert there.loss == pytest.approx(here.loss, rel=1e-9)

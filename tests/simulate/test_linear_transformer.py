@@ -307,8 +307,8 @@ def test_broken_files(tmp_path: Path) -> None:
         "projection": np.zeros((1, 1, 3, 3)),
         "lookup": np.zeros((1, 1, 3, 3)),
     }
-    for content in (wrong, {**wrong, "kind": "gd"}, {**wrong, "kind": "diag", "lookup": 1.0}):
-        np.savez(path, **content)
+    for arrays in (wrong, {**wrong, "kind": "gd"}, {**wrong, "kind": "diag", "lookup": 1.0}):
+        np.savez(path, **arrays)
         with pytest.raises(ValueError, match=message):
             load_transformer(path)
     with path.open("wb") as file:

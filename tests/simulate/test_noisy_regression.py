@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import array_api_strict
@@ -149,7 +150,9 @@ def test_prompts_have_their_law(spec: str) -> None:
 @pytest.mark.parametrize("spec", LAWS)
 @pytest.mark.parametrize(("context", "dim"), [(4, 2), (2, 3), (20, 10)])
 def test_weighted_contexts_have_the_plain_means(spec: str, context: int, dim: int) -> None:
-    found = NoisyRegression(spec, context, dim).summaries(NUMPY, np.random.default_rng(3), COUNT)
+    found = NoisyRegression(spec, context, dim).summaries(
+        NUMPY, np.random.default_rng(3), COUNT, rare=True
+    )
     square, fourth = SQUARE_AND_FOURTH[spec]
     gram, weights = found.gram, found.weights
     assert (gram.shape, found.oracle.shape) == ((COUNT, dim + 1, dim + 1), (COUNT, dim))
@@ -166,11 +169,30 @@ def test_weighted_contexts_have_the_plain_means(spec: str, context: int, dim: in
     assert_mean(weights * np.sum(gram[:, -1, :-1] ** 2, axis=1), moment)
 
 
+def test_contexts_of_the_law_itself() -> None:
+    """Weights of one, and the contexts of the mixture's plain part."""
+    problem = NoisyRegression("uniform:2", 4, 3)
+    plain, mixed = (
+        problem.summaries(NUMPY, np.random.default_rng(15), 200, rare=rare)
+        for rare in (False, True)
+    )
+    np.testing.assert_array_equal(plain.weights, np.ones(200))
+    np.testing.assert_array_equal(plain.levels, mixed.levels)
+    same = np.all(plain.gram == mixed.gram, axis=(1, 2))
+    assert abs(np.mean(same) - 0.7) < Z_MAX * math.sqrt(0.21 / 200)
+    assert_mean(
+        problem.summaries(NUMPY, np.random.default_rng(16), COUNT).gram[:, -1, -1],
+        4 * (3 + 4 / 3),
+    )
+
+
 def test_weights_cut_the_error_of_rare_contexts() -> None:
     """Eighth power of the sum of squares of 20 inputs, whose moments are known."""
     moment, square = (math.prod(20 + 2 * k for k in range(power)) for power in (8, 16))
     plain = math.sqrt(square / moment**2 - 1)
-    found = NoisyRegression("fixed:1", 20, 1).summaries(NUMPY, np.random.default_rng(4), COUNT)
+    found = NoisyRegression("fixed:1", 20, 1).summaries(
+        NUMPY, np.random.default_rng(4), COUNT, rare=True
+    )
     heavy = found.weights * found.gram[:, 0, 0] ** 8 / moment
     assert_mean(heavy, 1)
     assert np.std(heavy) < 0.5 * plain  # plain sampling does not even see its standard deviation
@@ -179,7 +201,7 @@ def test_weights_cut_the_error_of_rare_contexts() -> None:
 def test_weights_of_thousands_of_numbers() -> None:
     """Densities beyond the largest float: weight 0, no warning."""
     found = NoisyRegression("fixed:1", context=8000, dim=1).summaries(
-        NUMPY, np.random.default_rng(6), 60
+        NUMPY, np.random.default_rng(6), 60, rare=True
     )
     assert np.all(np.isfinite(found.weights))
     assert np.all(found.weights >= 0)
@@ -246,7 +268,7 @@ def test_adjusted_loss_is_the_gap_of_half_squared_errors(
     found = problem.sample(NUMPY, np.random.default_rng(9), COUNT)
     prompts = found.prompts
     oracle = ridge_weights(prompts.x, prompts.y, found.levels**2)
-    weighted = problem.summaries(NUMPY, np.random.default_rng(10), COUNT)
+    weighted = problem.summaries(NUMPY, np.random.default_rng(10), COUNT, rare=True)
     best = np.sum(oracle * prompts.x_query, axis=1)
     moments = np.einsum("nti,nt->ni", prompts.x, prompts.y), weighted.gram[:, -1, :-1]
     skewed = np.linspace(0.5, 1.5, dim)
@@ -270,7 +292,8 @@ def test_adjusted_loss_is_the_gap_of_half_squared_errors(
 def test_same_seed_same_contexts() -> None:
     problem = NoisyRegression("uniform:2", 4, 3)
     first, second, other = (
-        problem.summaries(NUMPY, np.random.default_rng(seed), 30) for seed in (11, 11, 12)
+        problem.summaries(NUMPY, np.random.default_rng(seed), 30, rare=True)
+        for seed in (11, 11, 12)
     )
     np.testing.assert_array_equal(first.gram, second.gram)
     np.testing.assert_array_equal(first.weights, second.weights)
@@ -281,7 +304,7 @@ def test_same_seed_same_contexts() -> None:
 @pytest.mark.parametrize(("context", "dim"), [(6, 3), (2, 4)])
 def test_strict_arrays(spec: str, context: int, dim: int, strict_backend: Backend) -> None:
     problem, seed = NoisyRegression(spec, context, dim), np.random.SeedSequence(13)
-    samples = problem.sample, problem.summaries
+    samples = problem.sample, problem.summaries, partial(problem.summaries, rare=True)
     for sample in samples:
         expected = vars(sample(NUMPY, NUMPY.generator(seed), 40))
         found = vars(sample(strict_backend, strict_backend.generator(seed), 40))

@@ -216,9 +216,9 @@ def _layers_cells(preset: Preset) -> list[Cell]:  # noqa: ARG001
     return [_reached_cell(method, kappa) for method in METHODS for kappa in KAPPAS]
 
 
-def _counted(reached: ReachedLayers, target: float) -> int:
-    """Layers, the last step included, until the error is at most the target."""
-    return 1 + next(k for k, error in enumerate(reached.errors) if error <= target)
+def _counted(reached: ReachedLayers, target: float) -> float:
+    """Layers, the last step included, until the error is at most the target; inf for never."""
+    return 1 + next((k for k, error in enumerate(reached.errors) if error <= target), math.inf)
 
 
 def _predicted(kappa: float, target: float, method: str) -> int:
