@@ -23,7 +23,7 @@ from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.regression import regression_tokens
 from iclimit.simulate.transformer import prediction
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.drawing import COLOURS, log_scale
+from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 from iclimit.validation.statistics import extrapolate
 
 PAPER = "Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3"
@@ -355,27 +355,41 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         )
 
     def draw(figure: Any) -> None:
-        figure.set_size_inches(6.0, 4.0)
-        ax = figure.subplots()
+        figure.set_size_inches(9.0, 3.8)
+        left, right = figure.subplots(1, 2)
+        for layers, colour in zip((2, 3), COLOURS, strict=False):
+            rates, gammas = ERROR_RATES[:layers], ERROR_GAMMAS[: layers - 1]
+            sizes = np.array([0, *(1 / dim for dim in ERROR_SIZES[::-1])])
+            exact = [
+                gdpp_loss(rates, gammas, context=2 * dim, dim=dim, noise=ERROR_NOISE)
+                for dim in ERROR_SIZES[::-1]
+            ]
+            limit = gdpp_loss(rates, gammas, ratio=0.5, noise=ERROR_NOISE)
+            left.plot(sizes, [limit, *exact], color=colour, label=f"{layers} layers")
+            runs = [results[_error_cell(preset, layers, dim)] for dim in ERROR_SIZES[::-1]]
+            means, errors = ([getattr(r, k) for r in runs] for k in ("mean", "standard_error"))
+            draw_points(left, sizes[1:], means, errors, colour)
+        left.set_xlabel("$1/d$")
+        left.set_ylabel(rf"loss, $d/N = 1/2$, $v = {ERROR_NOISE:g}$")
+        left.legend(title="exact, to the limit at 0")
         depths = range(1, 5)
-        noises = (0.0, 0.01, ERROR_NOISE, 0.2)
-        for noise, colour in zip(noises, COLOURS, strict=False):
+        for noise, colour in zip((0.0, 0.01, ERROR_NOISE, 0.2), COLOURS, strict=False):
             found = [optimal_gdpp(depth, ratio=0.5, noise=noise) for depth in depths]
             plain = [
                 optimal_schedule(steps=depth, ratio=0.5, noise=noise).loss for depth in depths
             ]
             label = rf"$v = {noise:g}$"
-            ax.plot(depths, [each.loss for each in found], "o-", color=colour, label=label)
-            ax.plot(depths, [each.lower_bound for each in found], "_", color=colour, markersize=14)
-            ax.plot(depths, plain, ":", color=colour, linewidth=1.2)
-        ax.plot([], [], "_", color="0.3", markersize=14, label="bound of any GD++")
-        ax.plot([], [], ":", color="0.3", label="gradient descent")
-        ax.set_ylim(1e-7, None)
-        ax.set_yscale("log")
-        ax.set_xlabel("layers")
-        ax.set_ylabel("loss, $d/N = 1/2$")
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.legend(title="GD++, best found")
+            right.plot(depths, [each.loss for each in found], "o-", color=colour, label=label)
+            bounds = [each.lower_bound for each in found]
+            right.plot(depths, bounds, "_", color=colour, markersize=14)
+            right.plot(depths, plain, ":", color=colour, linewidth=1.2)
+        right.plot([], [], "_", color="0.3", markersize=14, label="bound of any GD++")
+        right.plot([], [], ":", color="0.3", label="gradient descent")
+        right.set_ylim(1e-7, None)
+        right.set_yscale("log")
+        right.set_xlabel("layers")
+        right.xaxis.get_major_locator().set_params(integer=True)
+        right.legend(title="GD++, best found")
 
     return Verdict(tuple(comparisons), draw, tuple(notes))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,7 +22,8 @@ from iclimit.simulate import (
     held_out_losses,
     train_linear_transformer,
 )
-from iclimit.validation.claim import Cell, Comparison
+from iclimit.validation.claim import Comparison
+from iclimit.validation.claims.paired import mean_and_error
 
 PAPER = "Vladymyrov, von Oswald, Sandler, Ge, NeurIPS 2024, arXiv:2402.14180"
 SIZE = {"context": 20, "dim": 10}
@@ -82,6 +85,10 @@ class TrainedCell:
         Adjusted losses.
     spread : float
         Standard deviation of the loss between contexts.
+    ruined : float
+        Share of contexts with a larger loss than that of predicting zero without noise, d/2.
+    seconds : float
+        CPU time of the training.
     at_best, starts : int
         Starts of the first round within a percent of the best, of how many.
     steps : int
@@ -99,6 +106,8 @@ class TrainedCell:
     held_out: float
     standard_error: float
     spread: float
+    ruined: float
+    seconds: float
     at_best: int
     starts: int
     steps: int
@@ -108,9 +117,9 @@ class TrainedCell:
     profile_errors: list[float]
 
 
-def train_column(
+def train_columns(
     *,
-    noise: str,
+    noises: Sequence[str],
     kind: str,
     layers: int,
     starts: int,
@@ -119,34 +128,53 @@ def train_column(
     rng: Any,
     backend: str = "numpy",
 ) -> tuple[TrainedCell, ...]:
-    """Models of 1, 2, ... layers; each starts from the one before too, full ones from diag too."""
-    seeds = np.random.SeedSequence(rng.entropy, spawn_key=rng.spawn_key).spawn(3 * layers)
-    problem = NoisyRegression(noise, **SIZE)
+    """Models of 1, 2, ... layers for each noise law.
+
+    A model starts from random weights, from the one with a layer less and from the one of the same
+    depth for the noise law before; full ones from diagonal ones too.  Where there is a noise law
+    before, there is one random start only.
+    """
+    seeds = iter(rng.spawn(4 * layers * len(noises)))
     trained: list[TrainedCell] = []
-    before: list[LinearTransformer] = []
-    diag: list[LinearTransformer] = []
-    for depth in range(1, layers + 1):
-        train_seed, diag_seed, test_seed = seeds[3 * depth - 3 : 3 * depth]
-        settings: dict[str, Any] = {"layers": depth, "backend": backend, "starts": starts}
-        if kind == "full":
+    neighbours: dict[int, LinearTransformer] = {}
+    for noise in noises:
+        problem = NoisyRegression(noise, **SIZE)
+        before: list[LinearTransformer] = []
+        diag: list[LinearTransformer] = []
+        for depth in range(1, layers + 1):
+            start = time.process_time()
+            settings: dict[str, Any] = {
+                "layers": depth, "contexts": contexts, "backend": backend
+            }  # fmt: skip
+            if kind == "full":
+                run = train_linear_transformer(
+                    problem, kind="diag", starts=starts, initial=diag, rng=next(seeds), **settings
+                )
+                diag = [run.model]
+            near = [neighbours[depth]] if depth in neighbours else []
             run = train_linear_transformer(
-                problem, kind="diag", contexts=contexts, initial=diag, rng=diag_seed, **settings
+                problem, kind=kind, starts=1 if near else starts,
+                initial=[*before, *diag, *near], rng=next(seeds), **settings,
+            )  # fmt: skip
+            seconds = time.process_time() - start
+            before, neighbours[depth] = [run.model], run.model
+            fresh, rare = (
+                held_out_losses(
+                    run.model, problem, contexts=count, rare=rare, rng=next(seeds), backend=backend
+                )
+                for count, rare in ((held_out, False), (held_out // 4, True))
             )
-            diag = [run.model]
-        run = train_linear_transformer(
-            problem, kind=kind, contexts=contexts, initial=[*before, *diag], rng=train_seed,
-            **settings,
-        )  # fmt: skip
-        before = [run.model]
-        fresh = held_out_losses(
-            run.model, problem, contexts=held_out, rng=test_seed, backend=backend
-        )
-        trained.append(_measured(noise, depth, run, fresh))
+            trained.append(_measured(noise, depth, run, fresh, rare, seconds))
     return tuple(trained)
 
 
 def _measured(
-    noise: str, layers: int, run: TrainedTransformer, fresh: HeldOutLosses
+    noise: str,
+    layers: int,
+    run: TrainedTransformer,
+    fresh: HeldOutLosses,
+    rare: HeldOutLosses,
+    seconds: float,
 ) -> TrainedCell:
     model: LinearTransformer = run.model
     levels, profile, errors = _profile(fresh)
@@ -157,7 +185,9 @@ def _measured(
         training_loss=run.loss,
         held_out=fresh.mean,
         standard_error=fresh.standard_error,
-        spread=math.sqrt(max(np.mean(fresh.weights * fresh.losses**2) - fresh.mean**2, 0.0)),
+        spread=float(np.std(fresh.losses)),
+        ruined=float(np.mean(rare.weights * (rare.losses > SIZE["dim"] / 2))),
+        seconds=seconds,
         at_best=int(np.sum(run.start_losses < 1.01 * run.start_losses.min())),
         starts=run.start_losses.size,
         steps=run.steps,
@@ -180,17 +210,10 @@ def _profile(fresh: HeldOutLosses) -> tuple[list[float], list[float], list[float
     means, errors = [], []
     for k in range(len(centres)):
         chosen = index == k
-        weights, losses = fresh.weights[chosen], fresh.losses[chosen]
-        mean = np.sum(weights * losses) / np.sum(weights)
-        spread = np.sqrt(np.sum((weights * (losses - mean)) ** 2)) / np.sum(weights)
-        means.append(float(mean))
-        errors.append(float(spread))
+        mean, error = mean_and_error(fresh.losses[chosen])
+        means.append(mean)
+        errors.append(error)
     return centres.tolist(), means, errors
-
-
-def column_cell(noise: str, kind: str, layers: int, **settings: int) -> Cell:
-    """Cell that trains a column of the table."""
-    return Cell.of(train_column, noise=noise, kind=kind, layers=layers, **settings)
 
 
 def compare_published(cell: TrainedCell) -> Comparison:

@@ -28,19 +28,22 @@ from iclimit.validation.claims.noisy_regression import (
     NOISES,
     PAPER,
     SIZE,
+    UNIFORM,
     TrainedCell,
     baselines,
-    column_cell,
     compare_published,
     layer_count,
     published_error,
     published_table,
+    train_columns,
 )
 from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 
 TRAINED_ALLOWANCE = 0.01
 """Relative excess over the optimum of GD++ trained on a finite set of contexts (measured: at most
 0.4 %)."""
+EXACT_LAYERS = 2
+"""From three layers on exact means come from contexts that no sample contains."""
 BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
 """Published GD++ losses (.344) below the least loss of GD++ of any depth (.3625, that of ConstRR,
 for which the table itself has .365)."""
@@ -50,24 +53,38 @@ RECURSION_ACCURACY = 1e-10
 
 @dataclass(frozen=True)
 class Table:
-    """Which columns of the table are trained, and how."""
+    """Which columns of the table are trained, to how many layers, and how."""
 
     kind: str
     columns: dict[Preset, dict[str, int]]
     settings: dict[Preset, dict[str, int]]
+    chained: bool = False
+    """Whether one cell trains all columns, each starting from the one before."""
 
     def cell(self, preset: Preset, noise: str) -> Cell:
-        """Training of one column."""
-        layers = self.columns[preset][noise]
-        return column_cell(noise, self.kind, layers, **self.settings[preset])
+        """Cell that trains a column."""
+        columns = self.columns[preset]
+        return Cell.of(
+            train_columns,
+            noises=tuple(columns) if self.chained else (noise,),
+            kind=self.kind,
+            layers=columns[noise],
+            **self.settings[preset],
+        )
 
     def cells(self, preset: Preset) -> list[Cell]:
         """Training of all columns."""
-        return [self.cell(preset, noise) for noise in self.columns[preset]]
+        return list(dict.fromkeys(self.cell(preset, noise) for noise in self.columns[preset]))
+
+    def column(self, preset: Preset, results: Mapping[Cell, Any], noise: str) -> list[TrainedCell]:
+        """Trained models of a column."""
+        return [each for each in results[self.cell(preset, noise)] if each.noise == noise]
 
     def trained(self, preset: Preset, results: Mapping[Cell, Any]) -> list[TrainedCell]:
         """All trained models."""
-        return [each for cell in self.cells(preset) for each in results[cell]]
+        return [
+            each for noise in self.columns[preset] for each in self.column(preset, results, noise)
+        ]
 
 
 QUICK = {"starts": 6, "contexts": 2**14, "held_out": 100_000}
@@ -75,20 +92,24 @@ FULL = {"starts": 8, "contexts": 2**15, "held_out": 400_000}
 GDPP = Table(
     "gd++",
     {
-        "quick": {"uniform:0": 3, "uniform:5": 3, "categorical:1,3": 3},
+        "quick": {"uniform:0": 2, "uniform:5": 3, "categorical:1,3": 2},
         "full": dict.fromkeys(NOISES, 7),
     },
     {"quick": QUICK, "full": FULL},
 )
 DIAG = Table(
     "diag",
-    {"quick": {"uniform:5": 3, "categorical:1,3": 2}, "full": dict.fromkeys(NOISES, 7)},
+    {"quick": {"uniform:5": 3, "categorical:1,3": 3}, "full": dict.fromkeys(NOISES, 7)},
     {"quick": QUICK, "full": FULL},
 )
 DENSE = Table(
     "full",
-    {"quick": {"uniform:5": 2}, "full": dict.fromkeys(NOISES, 4)},
-    {"quick": QUICK, "full": {**FULL, "contexts": 2**16}},
+    {
+        "quick": {"uniform:5": 2},
+        "full": dict.fromkeys((*UNIFORM[3:], *UNIFORM[2::-1], *NOISES[8:]), 4),
+    },
+    {"quick": QUICK, "full": {**FULL, "starts": 4, "contexts": 2**14}},
+    chained=True,
 )
 
 
@@ -99,7 +120,13 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         best = baselines(each.noise)
         if (each.noise, each.layers) not in BELOW_BOUND:
             comparisons.append(compare_published(each))
-        if each.layers > 4:
+        comparisons.append(
+            Comparison(
+                f"ConstRR is at most GD++, {name}", each.held_out, best.constant,
+                each.standard_error, upper_bound=True,
+            )
+        )  # fmt: skip
+        if each.layers > EXACT_LAYERS:
             continue
         minima = _minima(each.noise, each.layers)
         comparisons.append(
@@ -111,12 +138,6 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                 TRAINED_ALLOWANCE * minima[0],
             )
         )
-        comparisons.append(
-            Comparison(
-                f"ConstRR is at most GD++, {name}", minima[0], best.constant, 0.0, 1e-12,
-                upper_bound=True,
-            )
-        )  # fmt: skip
         if each.layers == 2:
             published = published_table()["GD++", 2, each.noise]
             # From uniform:5 on the second minimum has disappeared.
@@ -161,7 +182,7 @@ def _draw_table(
         shades = _shades(len(NOISES))
         for noise in table.columns[preset]:
             colour = shades[NOISES.index(noise)]
-            runs: Sequence[TrainedCell] = results[table.cell(preset, noise)]
+            runs = table.column(preset, results, noise)
             layers = [run.layers for run in runs]
             draw_points(
                 ax,
@@ -203,7 +224,8 @@ gdpp_table_claim = Claim(
     statement=(
         "GD++ trained from random starts reaches the least loss found over the exact spectrum "
         "and is at or below the published one; the published loss of two layers is the second "
-        "local minimum, where there is one; no depth is below ridge regression with the mean noise variance."
+        "local minimum, where there is one; no depth is below ridge regression with the mean noise "
+        "variance."
     ),
     cells=GDPP.cells,
     judge=_gdpp_judge,
@@ -218,8 +240,10 @@ def _table_claim(table: Table, title: str, statement: str) -> Claim:
             f"{len(trained)} models; the largest loss relative to the published one is "
             f"{_ratio(worst):.3f} ({layer_count(worst.layers)}, {worst.noise}), the median "
             f"{float(np.median([_ratio(each) for each in trained])):.3f}.",
+            "Means over plain contexts, as in the table.  They need not be those of the law: the "
+            f"largest share of contexts with a loss above d/2 is {_most_ruined(trained)}.",
             *(f"{layer_count(e.layers)}, {e.noise}: {e.held_out:.4g} +- {e.standard_error:.1g}, "
-              f"published {_published(e):.4g}." for e in trained),
+              f"published {_published(e):.4g}; {e.seconds:.0f} CPU s." for e in trained),
         )  # fmt: skip
         comparisons = tuple(compare_published(each) for each in trained)
         return Verdict(comparisons, _draw_table(table, preset, results), notes)
@@ -232,6 +256,11 @@ def _table_claim(table: Table, title: str, statement: str) -> Claim:
         cells=table.cells,
         judge=judge,
     )
+
+
+def _most_ruined(trained: Sequence[TrainedCell]) -> str:
+    worst = max(trained, key=lambda each: each.ruined)
+    return f"{worst.ruined:.1g} ({layer_count(worst.layers)}, {worst.noise})"
 
 
 def _published(each: TrainedCell) -> float:
@@ -263,7 +292,7 @@ def _profiles_cells(preset: Preset) -> list[Cell]:
 
 def _profiles_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     best = baselines(PROFILED)
-    shared = [results[table.cell(preset, PROFILED)] for table in (GDPP, DIAG)]
+    shared = [table.column(preset, results, PROFILED) for table in (GDPP, DIAG)]
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.6, 3.8)
@@ -367,7 +396,7 @@ def _weights_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         axes = figure.subplots(2, 2)
         shades = _shades(len(NOISES))
         for noise in DIAG.columns[preset]:
-            run: TrainedCell = results[DIAG.cell(preset, noise)][-1]
+            run = DIAG.column(preset, results, noise)[-1]
             omegas = np.array(run.omegas)
             for (i, j), ax in np.ndenumerate(axes):
                 ax.plot(
