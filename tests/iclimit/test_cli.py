@@ -398,8 +398,12 @@ def test_bad_input_is_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(
-    "verb", ["", "validate", "claims", "curve", "phase", "figure", "learning-rate", "schedule"]
-)
+    "verb",
+    [
+        "", "validate", "claims", "curve", "phase", "figure", "learning-rate", "schedule", "gdpp",
+        "train", "train linear-transformer",
+    ],
+)  # fmt: skip
 def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main([*verb.split(), "--help"])

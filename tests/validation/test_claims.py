@@ -146,6 +146,44 @@ def test_a_verdict_never_holds_on_nan() -> None:
     assert not verdict.holds
 
 
+@pytest.mark.parametrize("options", [{}, {"allowance": 0.1}, {"degrees": 5.0}])
+def test_a_bound_is_contradicted_from_above_only(options: dict[str, float]) -> None:
+    def z(estimate: float, upper_bound: bool = True, theory: float = 1.0) -> float:
+        return Comparison(
+            "x", theory, estimate, 0.5, upper_bound=upper_bound, **options
+        ).z  # fmt: skip
+
+    for below in (1.0, 0.9, -50.0, -math.inf):
+        assert z(below) == 0.0
+    for above in (1.05, 1.2, 4.0, 50.0, math.inf):
+        assert z(above) == z(above, upper_bound=False)
+        assert z(above) > 0 or above < 1 + options.get("allowance", 0.0)
+    assert z(-50.0, upper_bound=False) < -3  # a number of the theory binds from below too
+    assert math.isnan(z(math.nan))
+    assert math.isnan(z(0.0, theory=math.nan))
+
+
+def test_a_bound_without_standard_error() -> None:
+    def holds(estimate: float) -> bool:
+        row = Comparison("x", 1.0, estimate, 0.0, 1e-12, upper_bound=True)
+        return Verdict((row,), draw_line).holds
+
+    assert holds(0.0)
+    assert holds(1 + 1e-13)
+    assert not holds(1 + 1e-11)
+    assert not holds(math.nan)
+
+
+def test_bounds_are_no_default_and_count_for_the_threshold() -> None:
+    number = Comparison("x", 1.0, 0.0, 0.1)
+    bound = replace(number, upper_bound=True)
+    assert not number.upper_bound
+    assert (number.z, bound.z) == (pytest.approx(-10), 0)
+    one, two = (Verdict(rows, draw_line) for rows in ((bound,), (bound, bound)))
+    assert one.holds
+    assert one.threshold < two.threshold
+
+
 def test_select_claims() -> None:
     assert [c.name for c in select_claims(["ridge", "solver", "ridge"])] == ["ridge", "solver"]
     assert len(select_claims([])) == len(CLAIMS)

@@ -224,8 +224,8 @@ gdpp_table_claim = Claim(
     statement=(
         "GD++ trained from random starts reaches the least loss found over the exact spectrum "
         "and is at or below the published one; the published loss of two layers is the second "
-        "local minimum, where there is one; no depth is below ridge regression with the mean noise "
-        "variance."
+        "local minimum, where there is one; no depth is below ridge regression with the mean "
+        "noise variance."
     ),
     cells=GDPP.cells,
     judge=_gdpp_judge,
