@@ -43,6 +43,9 @@ ROUNDS = ((1 / 32, None, 1e-2), (1 / 8, 4, 1e-3), (1.0, 1, 1e-3))
 """Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
 relative gain of a step below which a descent ends."""
 
+_FULL_TOLERANCE = 0.1
+"""The same for full weights, relative: with hundreds of parameters descents are slower."""
+
 _CONTEXTS_PER_PARAMETER = 10
 """Least number of contexts in a round: with fewer the best start is the one that overfits best."""
 
@@ -332,6 +335,8 @@ def _run_round(
 ) -> None:
     """Let the descents of a round run to their ends."""
     share, _, tolerance = ROUNDS[state.round]
+    if kind == "full":
+        tolerance *= _FULL_TOLERANCE
     least = _CONTEXTS_PER_PARAMETER * state.descents[0].parameters.size
     count = min(contexts, max(math.ceil(share * contexts), least))
     sample_seed, probe_seed = seeds[1 + state.round].spawn(2)

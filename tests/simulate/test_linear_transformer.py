@@ -178,11 +178,9 @@ def test_random_parameters_are_normal_in_their_units(kind: str, heads: int) -> N
     assert found.shape == (layers, heads, parameter_count(kind, 3))
     unit, label = (6 + 3 + 1 + 2) ** -0.5 * heads**-0.25, 1 / (3 + 2)
     if kind == "full":
-        inputs, labels = [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, label]
-        scales = []
-        for column in (inputs, labels):
-            matrix = 0.01 * np.outer(np.ones(4), column) + np.diag(column)
-            scales.append(matrix)
+        column = np.array([1.0, 1.0, 1.0, label])
+        apart = 0.002 * (1 - np.eye(4)) * column
+        scales = np.eye(4) + apart, np.diag(column) + apart
         scale = np.ravel(scales)
     else:
         scale = np.array([1.0, 1.0, 1.0, label][: found.shape[-1]])

@@ -372,7 +372,7 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         left.set_xlabel("$1/d$")
         left.set_ylabel(rf"loss, $d/N = 1/2$, $v = {ERROR_NOISE:g}$")
         left.legend(title="exact, to the limit at 0")
-        depths = range(1, 5)
+        depths = range(1, 4)
         for noise, colour in zip((0.0, 0.01, ERROR_NOISE, 0.2), COLOURS, strict=False):
             found = [optimal_gdpp(depth, ratio=0.5, noise=noise) for depth in depths]
             plain = [
@@ -385,7 +385,7 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             right.plot(depths, plain, ":", color=colour, linewidth=1.2)
         right.plot([], [], "_", color="0.3", markersize=14, label="bound of any GD++")
         right.plot([], [], ":", color="0.3", label="gradient descent")
-        right.set_ylim(1e-7, None)
+        right.set_ylim(3e-5, None)
         right.set_yscale("log")
         right.set_xlabel("layers")
         right.xaxis.get_major_locator().set_params(integer=True)
