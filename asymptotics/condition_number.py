@@ -7,7 +7,7 @@ moment matrix.  Its eigenvalues go over into
 
 For a spectrum in :math:`[\mu, \nu]` write :math:`\kappa = \nu/\mu`, :math:`r = \sqrt\kappa`.
 
-*Monotone schedule* (Vladymyrov, von Oswald, Miller and Sandler, arXiv:2402.14180, Lemma A.3 and
+*Monotone schedule* (Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Lemma A.3 and
 Theorem 5.1): :math:`\gamma = 1/(3\nu)` is the largest choice that keeps f increasing on
 :math:`[0, \nu]`.  The paper has :math:`\kappa' \le 0.915\,\kappa` for :math:`\kappa \ge 1.1`,
 :math:`\kappa' \le 1 + 2 \epsilon^2` for :math:`\kappa = 1 + \epsilon`, :math:`\epsilon \le 0.1`,
@@ -17,8 +17,8 @@ and so :math:`O(\log\kappa + \log\log 1/\epsilon)` layers.  Exactly,
    \le \tfrac34 (\kappa - 1)^2 .
 
 *Optimal schedule.*  If f may fold, its largest value on the interval is :math:`4/(27\gamma)`, at
-:math:`1/(3\gamma)`, and its smallest at an end.  The ratio is least when both ends are smallest,
-:math:`f(\mu) = f(\nu)` (equioscillation):
+:math:`1/(3\gamma)`, and its smallest at an end.  The ratio is least when both ends go to the same
+value, :math:`f(\mu) = f(\nu)` (equioscillation):
 
 .. math:: \gamma = \frac1{\mu + \sqrt{\mu\nu} + \nu}, \qquad
    \kappa' - 1 = \frac{(r-1)^2 (2r+1)^2 (r+2)^2}{27 r^2 (1+r)^2} \le \tfrac3{16} (\kappa-1)^2 .

@@ -56,7 +56,7 @@ class NoiseLaw:
             raise ValueError(f"noise must be {_ALLOWED}, got {str(self)!r}")
 
     def __str__(self) -> str:
-        return f"{self.kind}:{','.join(f'{v:g}' for v in self.values)}"
+        return f"{self.kind}:{','.join(map(repr, self.values))}"
 
     @property
     def mean_variance(self) -> float:

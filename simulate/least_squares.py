@@ -106,11 +106,9 @@ class AdjustedLoss:
         weights: Array,
         probes: Array,  # noqa: ARG002
     ) -> tuple:
-        xp = self.backend.xp
         with np.errstate(over="ignore", invalid="ignore"):
             found = GramPass(gram, build(self.kind, parameters, self.dim)).weights
-            excess = xp.sum((found - oracle) ** 2, axis=1, keepdims=True) / (2 * self.scale)
-            return (self.scale * xp.sum(weights * xp.log1p(excess)),)
+            return (self._robust(weights, self._excess(found - oracle)),)
 
     def _expand(
         self, parameters: Array, gram: Array, oracle: Array, weights: Array, probes: Array
@@ -119,12 +117,31 @@ class AdjustedLoss:
         with np.errstate(over="ignore", invalid="ignore"):
             forward = GramPass(gram, build(self.kind, parameters, self.dim))
             residual = forward.weights - oracle
-            excess = xp.sum(residual**2, axis=1, keepdims=True) / (2 * self.scale)
+            excess = self._excess(residual)
             influence = weights / (1 + excess)
-            gradient = xp.sum(forward.derivatives(influence * residual), axis=0)
-            jacobian = forward.derivatives(xp.sqrt(influence) * probes)
-            loss = self.scale * xp.sum(weights * xp.log1p(excess))
-            return loss, gradient, jacobian.T @ jacobian
+            gradient = self._finite(forward.derivatives(influence * residual))
+            jacobian = self._finite(forward.derivatives(xp.sqrt(influence) * probes))
+            return (
+                self._robust(weights, excess),
+                xp.sum(gradient, axis=0),
+                jacobian.T @ jacobian,
+            )
+
+    def _excess(self, residual: Array) -> Array:
+        """Losses over c, (n, 1); a finite number where they overflow, unless all do."""
+        xp = self.backend.xp
+        excess = xp.sum(residual**2, axis=1, keepdims=True) / (2 * self.scale)
+        finite = xp.isfinite(excess)
+        return xp.where(finite, excess, 1e300 if bool(xp.any(finite)) else math.inf)
+
+    def _robust(self, weights: Array, excess: Array) -> Array:
+        return self.scale * self.backend.xp.sum(weights * self.backend.xp.log1p(excess))
+
+    def _finite(self, derivatives: Array) -> Array:
+        """Derivatives of contexts that do not overflow; the others have no influence."""
+        xp = self.backend.xp
+        finite = xp.all(xp.isfinite(derivatives), axis=1, keepdims=True)
+        return xp.where(finite, derivatives, 0.0)
 
 
 @dataclass

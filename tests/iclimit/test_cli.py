@@ -298,7 +298,11 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("phase icl_error --x tau=1:2:3 --y tau=1:2:3 --rho 1", "x and y must be different"),
         ("phase icl_error --x tau=1:2:3", "the following arguments are required: --y"),
         ("figure nothing", "NAME must be one of double-descent"),
-        ("figure gd-nothing", "gd-schedules, gd-divergence, gd-dampening, gd-constructions, got"),
+        (
+            "figure gd-nothing",
+            "gd-constructions, gdpp-spectrum, gdpp-layers, gdpp-error, noisy-baselines",
+        ),
+        ("figure noisy-nothing", "noisy-profiles, noisy-weights, noisy-two-levels, got"),
         ("figure gd-training -o x.doc", "--output must end in .png, .pdf, .svg, got 'x.doc'"),
         ("figure gd-training --seed -1", "seed must be an integer >= 0"),
         ("learning-rate", "--context is needed (or --latex)"),

@@ -165,7 +165,7 @@ def test_loss_never_rises(kind: str, seed: int) -> None:
 
 def objective_with_target(target: np.ndarray, problem: NoisyRegression) -> AdjustedLoss:
     """The oracle is a gd++ transformer with these parameters."""
-    summaries = summaries_of(4000, problem)
+    summaries = summaries_of(2000, problem)
     oracle = GramPass(summaries.gram, build("gd++", target, problem.dim)).weights
     return objective_of(replace(summaries, oracle=oracle), "gd++")
 

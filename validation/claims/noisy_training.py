@@ -43,9 +43,9 @@ TRAINED_ALLOWANCE = 0.01
 """Relative excess over the optimum of GD++ trained on a finite set of contexts (measured: at most
 0.4 %)."""
 EXACT_LAYERS = 2
-"""From three layers on exact means come from contexts that no sample contains."""
+"""From three layers on rates chosen on a sample have means that no sample shows."""
 BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
-"""Published GD++ losses (.344) below the least loss of GD++ of any depth (.3625, that of ConstRR,
+"""Published GD++ losses (.344) below the least loss of GD++ of any depth (.3615, that of ConstRR,
 for which the table itself has .365)."""
 RECURSION_ACCURACY = 1e-10
 """Relative difference of implicit weights and forward pass."""
@@ -106,7 +106,7 @@ DENSE = Table(
     "full",
     {
         "quick": {"uniform:5": 2},
-        "full": dict.fromkeys((*UNIFORM[3:], *UNIFORM[2::-1], *NOISES[8:]), 4),
+        "full": dict.fromkeys((*NOISES[8:], *UNIFORM[::-1]), 4),
     },
     {"quick": QUICK, "full": {**FULL, "starts": 4, "contexts": 2**14}},
     chained=True,
@@ -140,16 +140,21 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         )
         if each.layers == 2:
             published = published_table()["GD++", 2, each.noise]
-            # From uniform:5 on the second minimum has disappeared.
+            # From uniform:5 on there is one minimum only.
             place = "second" if len(minima) > 1 else "only"
             comparisons.append(
                 Comparison(
-                    f"the published loss is the {place} minimum, {name}",
-                    minima[:2][-1],
-                    published,
-                    published_error(published, each.noise, each.spread),
+                    f"the {place} minimum is at most the published, {name}", published,
+                    minima[:2][-1], published_error(published, each.noise), upper_bound=True,
                 )
-            )
+            )  # fmt: skip
+            if each.noise == "uniform:0":
+                comparisons.append(
+                    Comparison(
+                        f"the second minimum is the published, {name}", minima[1], published,
+                        published_error(published, each.noise, each.spread),
+                    )
+                )  # fmt: skip
             notes.append(
                 f"2 layers, {each.noise}: local minima "
                 f"{' and '.join(f'{loss:.4f}' for loss in minima[:2])}, published "
@@ -223,8 +228,8 @@ gdpp_table_claim = Claim(
     source=f"{PAPER}, Table 1; exact loss at finite size: documentation",
     statement=(
         "GD++ trained from random starts reaches the least loss found over the exact spectrum "
-        "and is at or below the published one; the published loss of two layers is the second "
-        "local minimum, where there is one; no depth is below ridge regression with the mean "
+        "and is at or below the published one; without noise the published loss of two layers is "
+        "the second local minimum; no depth is below ridge regression with the mean "
         "noise variance."
     ),
     cells=GDPP.cells,

@@ -88,8 +88,8 @@ two_levels_claim = Claim(
     title="Two layers perform ridge regression for either of two noise levels",
     source=f"{PAPER}, Theorem 5.2",
     statement=(
-        "The adjusted loss of the construction, inputs N(0, I/N) and either noise level, is of "
-        "order 1/N and vanishes in the limit."
+        "The adjusted loss of the construction, inputs N(0, I/N) and either noise level, vanishes "
+        "in the limit."
     ),
     cells=_cells,
     judge=_judge,
