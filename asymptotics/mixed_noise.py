@@ -133,8 +133,6 @@ def oracle_risk(noise: str | NoiseLaw, *, context: int, dim: int) -> float:
     ------
     ValueError
         If an argument is outside its range.
-    TypeError
-        If noise is neither text nor a `NoiseLaw`.
 
     Examples
     --------
@@ -222,8 +220,6 @@ def adaptive_ridge_loss(
     ------
     ValueError
         If an argument is outside its range.
-    TypeError
-        If noise is neither text nor a `NoiseLaw`.
 
     Examples
     --------
@@ -291,8 +287,6 @@ def ridge_baselines(noise: str | NoiseLaw, *, context: int, dim: int) -> RidgeBa
     ------
     ValueError
         If an argument is outside its range.
-    TypeError
-        If noise is neither text nor a `NoiseLaw`.
 
     Notes
     -----

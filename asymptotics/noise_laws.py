@@ -103,9 +103,8 @@ def noise_law(noise: str | NoiseLaw) -> NoiseLaw:
     Raises
     ------
     ValueError
-        If the text is none of the three forms, or a value is not allowed.
-    TypeError
-        If noise is neither text nor a `NoiseLaw`.
+        If it is neither a `NoiseLaw` nor text of one of the three forms, or a value is not
+        allowed.
 
     Examples
     --------
@@ -115,11 +114,8 @@ def noise_law(noise: str | NoiseLaw) -> NoiseLaw:
     """
     if isinstance(noise, NoiseLaw):
         return noise
-    if not isinstance(noise, str):
-        raise TypeError(f"noise must be text such as 'uniform:5' or a NoiseLaw, got {noise!r}")
-    kind, _, values = noise.partition(":")
+    kind, _, values = noise.partition(":") if isinstance(noise, str) else ("", "", "")
     try:
-        levels = tuple(float(v) for v in values.split(","))
-    except ValueError as error:
-        raise ValueError(f"noise must be {_ALLOWED}, got {noise!r}") from error
-    return NoiseLaw(kind.strip(), levels)
+        return NoiseLaw(kind, tuple(float(v) for v in values.split(",")))
+    except ValueError:
+        raise ValueError(f"noise must be {_ALLOWED}, got {noise!r}") from None

@@ -90,7 +90,8 @@ def run(options: argparse.Namespace) -> int:
     check_run(options.seed, 1, options.backend)
     check_output(options.output, (".npz",))
     check_output(options.checkpoint, (".npz",), flag="--checkpoint")
-    if options.output and options.output == options.checkpoint:
+    paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
+    if len(paths) > len(set(paths)):
         raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
     check_integers(**{"--held-out": options.held_out})
     problem = NoisyRegression(options.noise, context=options.context, dim=options.dim)

@@ -24,6 +24,7 @@ from iclimit.asymptotics.mixed_noise import (
     ridge_risk,
 )
 from iclimit.asymptotics.noise_laws import NoiseLaw, noise_law
+from iclimit.simulate import NoiseLaw as DrawnNoiseLaw
 
 N, D = 20, 10
 SIZE: dict[str, Any] = {"context": N, "dim": D}
@@ -437,15 +438,27 @@ def test_bad_noise_laws_are_named(spec: str) -> None:
 
 
 def test_noise_laws() -> None:
-    assert noise_law(" uniform : 3") == NoiseLaw("uniform", (3.0,))
-    assert str(noise_law("categorical:1,3,5")) == "categorical:1,3,5"
+    assert noise_law("uniform:3") == NoiseLaw("uniform", (3.0,))
+    law = noise_law("categorical:1,3.25,5e-7")
+    assert str(law) == "categorical:1.0,3.25,5e-07"
+    third = NoiseLaw("fixed", (1 / 3,))
+    for each in (law, third):
+        # Text keeps all digits, here and where prompts are drawn.
+        assert noise_law(str(each)) == each
+        assert DrawnNoiseLaw.parse(str(each)).levels == each.values
     assert noise_law("uniform:3").mean_variance == 3
     assert noise_law(noise_law("fixed:2")).mean_variance == 4
     levels, weights = noise_law("uniform:3").quadrature()
     for power in (0, 0.5, 1, 2, 7):
         assert weights @ levels**power == pytest.approx(3**power / (power + 1), rel=ROUNDING)
-    with pytest.raises(TypeError, match="noise must be text"):
-        noise_law(5)  # type: ignore[arg-type]
+    # Whatever is not text of the three forms, spaces about the kind included.
+    for bad in (5, None, b"fixed:1", ("fixed", (1.0,)), " uniform:3", "uniform :3", "Uniform:3"):
+        for read in (noise_law, DrawnNoiseLaw.parse):
+            with pytest.raises(ValueError, match=r"noise must be .*fixed:.*uniform:") as caught:
+                read(bad)  # type: ignore[arg-type]
+            assert str(caught.value).endswith(f", got {bad!r}")
+    for read in (noise_law, DrawnNoiseLaw.parse):
+        assert str(read("uniform: 3 ")) == str(read("uniform:3"))  # as float reads numbers
 
 
 @pytest.mark.parametrize(

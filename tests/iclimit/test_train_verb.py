@@ -180,6 +180,17 @@ def test_a_checkpoint_of_another_training_is_refused(
     assert "checkpoint must be a training's own file" in capsys.readouterr().err
 
 
+def test_weights_and_checkpoint_in_two_files(tmp_path: Path, printed: Callable[..., str]) -> None:
+    weights, checkpoint = tmp_path / "weights.npz", tmp_path / "run.npz"
+    flags = ["-o", str(weights), "--checkpoint", str(checkpoint)]
+    assert printed(*flags) == printed()
+    assert load_transformer(weights).depth == 1
+    # Both are as they should be: the checkpoint is gone on with, the weights are written again.
+    weights.unlink()
+    assert printed(*flags) == printed()
+    assert sorted(tmp_path.iterdir()) == [checkpoint, weights]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
@@ -273,6 +284,14 @@ def test_help_and_its_examples(
         (
             "MODEL fixed:1 --checkpoint /none/x.npz",
             "--checkpoint must be a file in an existing folder, got '/none/x.npz'",
+        ),
+        (
+            "MODEL fixed:1 -o x.npz --checkpoint x.npz",
+            "--output must not be the checkpoint, got 'x.npz'",
+        ),
+        (
+            "MODEL fixed:1 -o x.npz --checkpoint ./x.npz",
+            "--output must not be the checkpoint, got 'x.npz'",
         ),
     ],
 )

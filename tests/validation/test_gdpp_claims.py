@@ -198,51 +198,74 @@ def test_one_layer_more_or_less_fails(
 
 
 def test_wrong_numbers_of_layers_fail(spectra: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One layer more everywhere changes no growth."""
     exact = gdpp.steps_needed
     monkeypatch.setattr(gdpp, "steps_needed", lambda *a, **k: exact(*a, **k) + 1)
-    found = failed(judge("gdpp-layers", spectra))
-    assert len(found) == 2 * len(KAPPAS) * len(gdpp.TARGETS)
-    assert not any("per unit" in label for label in found)
+    assert failed(judge("gdpp-layers", spectra)) == [
+        f"layers from {kappa:g} to an error of {target:g}, {method}"
+        for method in gdpp.METHODS for kappa in KAPPAS for target in gdpp.TARGETS
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "factor"),
-    [
-        # Of kappa: allowances of 0.1 on 0.52 and 1.23.  Of log log 1/eps: sixteen whole numbers
-        # from 7 to 10 or from 10 to 14 know their slope to 8 % only (one standard error).
-        ("log kappa", "optimal", 0.7),
-        ("log kappa", "optimal", 1.3),
-        ("log kappa", "monotone", 0.88),
-        ("log kappa", "monotone", 1.12),
-        ("log log 1/eps", "optimal", 0.8),
-        ("log log 1/eps", "optimal", 1.8),
-        ("log log 1/eps", "monotone", 0.6),
-        ("log log 1/eps", "monotone", 1.3),
-    ],
-)
+GROWTHS = {
+    "kappa": "layers from 10000 to 1e+40",
+    "excess": "layers from an excess of 1e-10 to 1e-160",
+}
+LIMITS = {
+    ("kappa", "optimal"): 36 * math.log(10) / math.log(27 / 4),
+    ("kappa", "monotone"): 36 * math.log(10) / math.log(9 / 4),
+    ("excess", "optimal"): 4.0,
+    ("excess", "monotone"): 4.0,
+}
+"""Layers for 36 powers of ten, and for sixteen times the digits."""
+
+
+@pytest.mark.parametrize("method", gdpp.METHODS)
+@pytest.mark.parametrize("name", GROWTHS)
 def test_every_growth_of_the_layers_can_fail(
-    name: str, method: str, factor: float, spectra: Results, monkeypatch: pytest.MonkeyPatch
+    name: str, method: str, spectra: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = gdpp.steps_needed
 
-    def wrong(kappa: Any, tol: Any, *, method: str) -> Any:
-        slope = np.size(kappa) > 1 if name == "log kappa" else np.size(tol) > 1
-        return exact(kappa, tol, method=method) * (factor if slope and method == chosen else 1)
+    def judged(
+        factor: float = 1.0, more: float = 0.0, difference: float | None = None
+    ) -> list[str]:
+        def wrong(kappa: Any, tol: Any, *, method: str) -> Any:
+            counts = exact(kappa, tol, method=method)
+            several = np.size(kappa if name == "kappa" else tol) > 1
+            if not several or method != chosen:
+                return counts
+            if difference is not None:
+                return counts[0] + np.array([0, difference])
+            return factor * counts + more
+
+        monkeypatch.setattr(gdpp, "steps_needed", wrong)
+        return failed(judge("gdpp-layers", spectra))
 
     chosen = method
-    monkeypatch.setattr(gdpp, "steps_needed", wrong)
-    assert failed(judge("gdpp-layers", spectra)) == [f"layers per unit of {name}, {method}"]
+    label = f"{GROWTHS[name]}, {method}"
+    assert judged(more=3) == []
+    # Differences within a layer of the limit, and no others.
+    limit = LIMITS[name, method]
+    for difference in (*range(round(limit) - 3, round(limit) + 4), math.nan):
+        found = judged(difference=difference)
+        assert found == ([] if abs(difference - limit) <= 1 else [label])
+    # Rates off: by 5 % of some forty or a hundred layers, by more of three or four.
+    for factor in (0.95, 1.05) if name == "kappa" else (0.66, 1.7):
+        assert judged(factor) == [label]
 
 
-def test_the_slope_of_whole_numbers_has_an_honest_error() -> None:
-    """Rounded lines with random offsets: a standard deviation as stated."""
-    generator = np.random.default_rng(0)
-    x = np.linspace(0, 7, 40)
-    slopes, errors = np.array(
-        [gdpp._slope(x, np.ceil(1.37 * x + u)) for u in generator.random(500)]
-    ).T
-    assert abs(np.mean(slopes) - 1.37) < 4.5 * errors[0] / math.sqrt(500)
-    assert 0.5 < np.std(slopes) / errors[0] < 1.5  # the roundings of a line are not independent
+def test_exchanged_growths_fail(spectra: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of kappa only: log log 1/eps has the same factor for both methods."""
+    exact, other = gdpp.steps_needed, dict(zip(gdpp.METHODS, gdpp.METHODS[::-1], strict=True))
+    monkeypatch.setattr(
+        gdpp, "steps_needed",
+        lambda *a, method: exact(*a, method=other[method] if np.ndim(a[0]) or np.ndim(a[1])
+                                 else method),
+    )  # fmt: skip
+    assert failed(judge("gdpp-layers", spectra)) == [
+        f"{GROWTHS['kappa']}, {method}" for method in gdpp.METHODS
+    ]
 
 
 # Test errors.

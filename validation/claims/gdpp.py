@@ -297,8 +297,8 @@ layers_claim = Claim(
     source=PAPER,
     statement=(
         "Token-level GD++ reaches a relative error after exactly the predicted number of layers; "
-        "the numbers grow by 1/log(9/4) (published) or 1/log(27/4) (optimal) per unit of "
-        "log kappa and by 1/log 2 per unit of log log 1/eps."
+        "to within one layer the numbers grow by 1/log(9/4) (published) or 1/log(27/4) (optimal) "
+        "per unit of log kappa and by one per doubling of the digits."
     ),
     cells=_layers_cells,
     judge=_layers_judge,
