@@ -133,7 +133,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     def draw(figure: Any) -> None:
         figure.set_size_inches(6.4, 4.0)
         ax = figure.subplots()
-        maxima = np.linspace(0.05, 7, 40)
+        maxima = np.linspace(0.05, 7, 15)
         for (name, field), colour in zip(METHODS.items(), COLOURS, strict=False):
             curve = [getattr(baselines(f"uniform:{x:.4g}"), field) for x in maxima]
             ax.plot(maxima, curve, color=colour, label=name)
