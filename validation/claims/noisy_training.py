@@ -425,7 +425,7 @@ def _weights_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
 
     notes = (
         "The effective scalars of the deepest diagonal transformer trained for each noise law.  "
-        "The last layer's omega_xx and omega_xy have no effect on the prediction and are left out.",
+        "Left out are the last layer's omega_xx and omega_xy, which have no effect.",
     )
     return Verdict(tuple(comparisons), draw, notes)
 
