@@ -265,12 +265,19 @@ def _eigenvalue_blocks(
     check_integers(context=context, dim=dim)
     check_choice("law", law, INPUT_LAWS)
     check_positive(scale=scale)
-    place = get_backend(backend)
-    xp = place.xp
-    block = max(1, BLOCK_NUMBERS // (context * dim))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(count / block))):
-        z = sample_coordinates(place, place.generator(seed), (block, context, dim), law)
-        z = z[: count - index * block, :, :]
+    for z in context_blocks(context, dim, law, count, rng, backend):
+        xp = array_namespace(z)
         transposed = xp.matrix_transpose(z)
         gram = transposed @ z if dim <= context else z @ transposed
         yield scale**2 / context * xp.linalg.eigvalsh(gram)
+
+
+def context_blocks(
+    context: int, dim: int, law: str, repeats: int, rng: Any, backend: str
+) -> Iterator[Array]:
+    """Coordinates (block, context, dim) of contexts, so many at a time."""
+    place = get_backend(backend)
+    block = max(1, BLOCK_NUMBERS // (context * dim))
+    for index, seed in enumerate(seed_sequences(rng, math.ceil(repeats / block))):
+        z = sample_coordinates(place, place.generator(seed), (block, context, dim), law)
+        yield z[: repeats - index * block, :, :]

@@ -25,23 +25,21 @@ eigenvalue is computed.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
+from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.checks import (
     check_choice,
     check_integers,
     check_nonnegative,
     given_array,
 )
-from iclimit.simulate.descent import BLOCK_NUMBERS, ScheduleLosses
+from iclimit.simulate.descent import ScheduleLosses, context_blocks
 from iclimit.simulate.linear_transformer import LinearTransformer, build
-from iclimit.simulate.prompts import INPUT_LAWS, sample_coordinates
+from iclimit.simulate.prompts import INPUT_LAWS
 
 
 def simulate_gdpp(
@@ -104,8 +102,8 @@ def simulate_gdpp(
     check_nonnegative(noise=noise)
     check_choice("law", law, INPUT_LAWS)
     losses = [
-        to_host(_loss(H, etas.tolist(), strengths.tolist(), noise))
-        for H in _covariances(context, dim, law, repeats, rng, backend)
+        to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise))
+        for x in context_blocks(context, dim, law, repeats, rng, backend)
     ]
     parameters = {
         "rates": etas, "gammas": strengths, "context": context, "dim": dim, "noise": noise,
@@ -166,7 +164,7 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
     xp = array_namespace(x)
     spectra = []
     for gamma in [*given_array("gammas", gammas, (None,)).tolist(), 0.0]:
-        covariance = xp.matrix_transpose(x) @ x / x.shape[1]
+        covariance = _covariance(x)
         spectra.append(xp.linalg.eigvalsh(covariance))
         x = x - gamma * (x @ covariance)
     return xp.stack(spectra)
@@ -175,6 +173,10 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
 def _given_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
     etas = given_array("rates", rates, (None,))
     return etas, given_array("gammas", gammas, (len(etas) - 1,))
+
+
+def _covariance(x: Array) -> Array:
+    return array_namespace(x).matrix_transpose(x) @ x / x.shape[1]
 
 
 def _loss(H: Array, rates: list[float], gammas: list[float], noise: float) -> Array:
@@ -193,15 +195,3 @@ def _loss(H: Array, rates: list[float], gammas: list[float], noise: float) -> Ar
         total = xp.sum((eye - BH) ** 2 + noise * BH * B, axis=(1, 2))
     # Only overflow gives NaN, as inf - inf.
     return xp.where(xp.isnan(total), xp.inf, total / dim)
-
-
-def _covariances(
-    context: int, dim: int, law: str, count: int, rng: Any, backend: str
-) -> Iterator[Array]:
-    """Matrices H (block, dim, dim) of the contexts of `simulate_schedule`."""
-    place = get_backend(backend)
-    block = max(1, BLOCK_NUMBERS // (context * dim))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(count / block))):
-        x = sample_coordinates(place, place.generator(seed), (block, context, dim), law)
-        x = x[: count - index * block, :, :]
-        yield place.xp.matrix_transpose(x) @ x / context

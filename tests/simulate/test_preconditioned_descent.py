@@ -10,6 +10,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.simulate import descent
 from iclimit.simulate import preconditioned_descent as module
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import simulate_schedule
@@ -65,7 +66,7 @@ def test_conditional_loss_equals_token_level_responses(
 ) -> None:
     """The prediction is linear in the labels: feed it unit labels and unit queries."""
     block = 4
-    monkeypatch.setattr(module, "BLOCK_NUMBERS", block * context * dim)
+    monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
     run = simulate_gdpp(RATES, GAMMAS, context=context, dim=dim, noise=noise, rng=3, repeats=block)
     layers = gdpp_transformer(RATES, GAMMAS, context=context, dim=dim).layers
     generator = np.random.default_rng(seed_sequences(3, 1)[0])
@@ -117,7 +118,7 @@ def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(
 
 
 def test_longer_runs_extend_shorter_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK_NUMBERS", 7 * 12)
+    monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
     size: dict[str, Any] = {"context": 4, "dim": 3, "rng": 8}
     short = simulate_gdpp(RATES, GAMMAS, **size, repeats=11).losses
     np.testing.assert_array_equal(
@@ -211,6 +212,6 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
     )
     cell: dict[str, Any] = {"context": 6, "dim": 4, "noise": 0.1, "rng": 4, "repeats": 8}
     expected = simulate_gdpp(RATES, GAMMAS, **cell).losses
-    monkeypatch.setattr(module, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(module, "to_host", np.from_dlpack)
     np.testing.assert_allclose(simulate_gdpp(RATES, GAMMAS, **cell).losses, expected, rtol=1e-10)
