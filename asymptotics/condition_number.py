@@ -66,6 +66,7 @@ from iclimit.asymptotics.numbers import (
     ArrayMath,
     Namespace,
     Number,
+    SymPyMath,
     convert,
     namespace,
     numpy_namespace,
@@ -185,7 +186,7 @@ def condition_number_schedule(
 
     Notes
     -----
-    NumPy arrays, mpmath numbers, and SymPy expressions, with symbols for given steps only.
+    NumPy arrays, mpmath numbers, and, for given steps, SymPy expressions.
 
     References
     ----------
@@ -404,7 +405,12 @@ def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:
 
     ``cap`` is the largest excess that the layer is made for.
     """
-    planned = 0 * x if method == "monotone" else math_.where(x <= cap, lambda: x, lambda: cap)
+    if method == "monotone":
+        planned = 0 * x
+    elif isinstance(math_, SymPyMath) and math_.isinf(cap):  # SymPy cannot decide x <= oo
+        planned = x
+    else:
+        planned = math_.where(x <= cap, lambda: x, lambda: cap)
     delta = planned + planned / (math_.sqrt(1 + planned) + 1)
     zero = (3 + delta) / (1 + planned)
     # The true lower end is below the one that the layer is made for, and f increases there.
@@ -440,8 +446,11 @@ def _start(given: dict[str, Any], method: str) -> tuple[Namespace, Any, dict[str
     values = {name: convert(math_, name, value) for name, value in given.items()}
     for name, value in values.items():
         require(math_, name, value, *_RANGES[name])
-    if "tol" in values:
-        _no_symbols(values.items(), " with tol")
+    if "tol" in values and isinstance(math_, SymPyMath):
+        raise ValueError(
+            f"tol must not be given with SymPy numbers, got {values['tol']}: give steps (exact "
+            "comparisons of nested roots do not end; count layers with floats or mpmath numbers)"
+        )
     if isinstance(math_, ArrayMath):
         values = dict(zip(values, _broadcast([*values], [*values.values()]), strict=True))
     x = values["excess"] if "excess" in values else values["kappa"] - 1
@@ -484,10 +493,10 @@ def _broadcast(names: list[str], values: list[Any]) -> list[Any]:
         ) from None
 
 
-def _no_symbols(values: Iterable[tuple[str, Any]], when: str = "") -> None:
+def _no_symbols(values: Iterable[tuple[str, Any]]) -> None:
     for name, value in values:
         if getattr(value, "free_symbols", None):
-            raise ValueError(f"{name} must be a number{when}, got {value}")
+            raise ValueError(f"{name} must be a number, got {value}")
 
 
 def _by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Any:

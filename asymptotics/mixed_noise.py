@@ -50,6 +50,7 @@ from iclimit.asymptotics.ridge_excess import (
     clipped_excess,
     constant_excess,
     risk,
+    step_excess,
 )
 from iclimit.asymptotics.spectra.wishart import check_integer
 
@@ -111,6 +112,13 @@ def ridge_risk(ridge: Number, noise_variance: Number, *, context: int, dim: int)
     _check_size(context, dim)
     ridge = _check_variance("ridge", ridge)
     variance = _check_variance("noise_variance", noise_variance)
+    try:
+        np.broadcast_shapes(ridge.shape, variance.shape)
+    except ValueError:
+        raise ValueError(
+            "ridge and noise_variance must have shapes that broadcast, got "
+            f"{ridge.shape}, {variance.shape}"
+        ) from None
     return risk(ridge, variance, context, dim)[()]
 
 
@@ -307,9 +315,11 @@ def ridge_baselines(noise: str | NoiseLaw, *, context: int, dim: int) -> RidgeBa
     oracle = oracle_risk(law, context=context, dim=dim)
     constant = constant_ridge_loss(law, context=context, dim=dim)
     tuned, multiplier, threshold = _tune(law, constant, context, dim)
+    rate = float(one_layer(law.mean_variance, context=context, dim=dim).rate)
+    levels, chances = law.quadrature(_level_step(context - dim))
     return RidgeBaselines(
         oracle=oracle,
-        one_layer=float(one_layer(law.mean_variance, context=context, dim=dim).loss) - oracle,
+        one_layer=float(chances @ step_excess(rate, levels**2, context, dim)),
         constant=constant,
         adaptive=adaptive_ridge_loss(law, context=context, dim=dim),
         tuned=tuned,
@@ -379,12 +389,10 @@ def baseline_profiles(
     best = ridge_baselines(noise, context=context, dim=dim)
     v = levels.ravel() ** 2
     oracle = risk(v, v, context, dim)
-    rate = one_layer(best.ridge, context=context, dim=dim).rate
-    # Half of d E (1 - rate e)^2 + v rate^2 E sum e, with E e = N, E e^2 = N (N + d + 1).
-    mean_square = 1 - 2 * rate * context + rate**2 * context * (context + dim + 1 + v)
+    rate = float(one_layer(best.ridge, context=context, dim=dim).rate)
     losses = {
         "oracle": oracle,
-        "one_layer": dim / 2 * mean_square - oracle,
+        "one_layer": step_excess(rate, v, context, dim),
         "constant": constant_excess(best.ridge, v, context, dim),
         "adaptive": adaptive_excess(1.0, math.inf, v, context, dim),
         "tuned": adaptive_excess(best.multiplier, best.threshold, v, context, dim),

@@ -114,7 +114,7 @@ def noise_law(noise: str | NoiseLaw) -> NoiseLaw:
     """
     if isinstance(noise, NoiseLaw):
         return noise
-    kind, _, values = noise.partition(":") if isinstance(noise, str) else ("", "", "")
+    kind, _, values = str(noise).partition(":")
     try:
         return NoiseLaw(kind, tuple(float(v) for v in values.split(",")))
     except ValueError:

@@ -42,6 +42,13 @@ def pair_excess(ridge: np.ndarray, variance: np.ndarray, context: int, dim: int)
     return ((ridge - variance[:, None]) / scale) ** 2 * (by_variance @ by_ridge) / 2
 
 
+def step_excess(rate: float, variance: np.ndarray, context: int, dim: int) -> np.ndarray:
+    """Adjusted loss of a step of gradient descent on the summed loss, shape (variances,)."""
+    nodes, weights = eigenvalue_rule(context, dim)
+    total = nodes + variance[:, None]
+    return (nodes * (rate * total - 1) ** 2 / total) @ weights / 2
+
+
 def constant_excess(ridge: float, variance: np.ndarray, context: int, dim: int) -> np.ndarray:
     """Adjusted loss of ridge regression with one parameter, shape (variances,)."""
     found = pair_excess(np.array([ridge]), variance, context, dim)[:, 0]

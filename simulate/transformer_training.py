@@ -106,7 +106,9 @@ class HeldOutLosses:
 
     @property
     def mean(self) -> float:
-        """Mean adjusted loss."""
+        """Mean adjusted loss; ``inf`` where one overflows."""
+        if not np.all(np.isfinite(self.losses)):
+            return math.inf
         with np.errstate(over="ignore"):
             return float(np.mean(self.weights * self.losses))
 
@@ -428,6 +430,11 @@ def _load(path: Path, settings: dict[str, Any]) -> _State:
         with path.open("rb") as stream, np.load(stream) as file:
             record, parameters = json.loads(str(file["record"])), file["parameters"]
         found = record["settings"]
+        descents = [
+            Descent(**{**each, "parameters": value})
+            for each, value in zip(record["descents"], parameters, strict=True)
+        ]
+        state = _State(descents, record["round"], record["steps"], record["start_losses"])
     except Exception as error:  # there is no end of ways in which a file can be broken
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
     differing = [key for key in settings if found.get(key) != settings[key]]
@@ -435,8 +442,4 @@ def _load(path: Path, settings: dict[str, Any]) -> _State:
         raise ValueError(
             f"checkpoint must be of the same training, got {path} with another {differing[0]}"
         )
-    descents = [
-        Descent(**{**each, "parameters": value})
-        for each, value in zip(record["descents"], parameters, strict=True)
-    ]
-    return _State(descents, record["round"], record["steps"], record["start_losses"])
+    return state

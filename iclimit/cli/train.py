@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         "training_loss": run.loss,
         "held_out_loss": fresh.mean,
         "standard_error": fresh.standard_error,
-        "starts_at_best": int((run.start_losses < 1.01 * run.start_losses.min()).sum()),
+        "starts_at_best": int((run.start_losses <= 1.01 * run.start_losses.min()).sum()),
         "steps": run.steps,
         "converged": run.converged,
     }

@@ -571,8 +571,17 @@ def test_exact_numbers_of_kappa_four() -> None:
     a, b = 1 / sympy.sympify("343/243"), 1 / (7 * sympy.sqrt(21) / 27)
     assert sympy.simplify(schedule.gamma[1] * schedule.top[1] * (1 + a + b) - 1) == 0
     assert schedule.excess[2].is_algebraic
-    assert len(condition_number_schedule(sympy.Integer(4), tol=sympy.Rational(1, 10)).gamma) == 2
-    assert steps_needed(sympy.Integer(4), sympy.Rational(1, 10)) == 2
+
+
+@pytest.mark.parametrize("method", ["optimal", "monotone"])
+def test_symbols_through_many_layers(method: Any) -> None:
+    plain, positive = sympy.Symbol("z"), sympy.Symbol("kappa", positive=True)
+    for symbol in (plain, positive):
+        exact = condition_number_schedule(symbol, steps=4, method=method)
+        assert not any(each.has(sympy.Piecewise) for each in exact.gamma)
+        floats = condition_number_schedule(100.0, steps=4, method=method)
+        found = [float(each.subs(symbol, 100)) for each in exact.condition_number]
+        np.testing.assert_allclose(found, floats.condition_number, rtol=1e-12)
 
 
 def test_shapes() -> None:
@@ -723,9 +732,9 @@ def test_kinds_and_shapes_that_do_not_fit() -> None:
     with pytest.raises(TypeError, match="kappa must be a number or a NumPy array"):
         schedule_of(kappa=array_api_strict.asarray([2.0]))
     symbol = sympy.Symbol("kappa", positive=True)
-    with pytest.raises(ValueError, match="kappa must be a number with tol, got kappa"):
+    with pytest.raises(ValueError, match="tol must not be given with SymPy numbers"):
         schedule_of(kappa=symbol, steps=None, tol=1e-3)
-    with pytest.raises(ValueError, match="kappa must be a number with tol, got kappa"):
+    with pytest.raises(ValueError, match="tol must not be given with SymPy numbers"):
         steps_needed(symbol, 1e-3)
     with pytest.raises(ValueError, match="steps must be fewer, got 1000000000: the spectrum"):
         schedule_of(steps=10**9)
