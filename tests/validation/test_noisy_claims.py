@@ -221,7 +221,7 @@ def test_a_column_is_trained(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(noisy_regression, "SIZE", SMALL)
     cell = Cell.of(
         noisy_regression.train_columns,
-        noises=("uniform:1",), kind=kind, layers=2, starts=4, contexts=512, held_out=4000,
+        noises=("uniform:1",), kind=kind, layers=2, starts=4, contexts=2048, held_out=4000,
     )  # fmt: skip
     one, two = cell.run(0)
     if kind == "gd++":
