@@ -28,7 +28,7 @@ def add_parser(verbs: Any) -> None:
         "--preset",
         choices=("quick", "full"),
         default="quick",
-        help="quick: about two minutes on two cores; full: estimated an hour (default quick)",
+        help="quick: about five minutes on two cores; full: estimated some hours (default quick)",
     )
     parser.add_argument(
         "--out",
