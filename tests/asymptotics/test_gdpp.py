@@ -433,7 +433,6 @@ def test_four_layers_at_finite_size() -> None:
 
 def test_the_search_depends_on_its_arguments_only() -> None:
     first = optimal_gdpp(2, ratio=0.3, noise=0.1)
-    np.random.seed(7)  # noqa: NPY002
     gdpp_minima(2, ratio=3.0)
     second = optimal_gdpp(2, ratio=0.3, noise=0.1)
     np.testing.assert_array_equal(first.rates, second.rates)
