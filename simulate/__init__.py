@@ -7,6 +7,16 @@ from iclimit.simulate.cells import SimulatedErrors, simulate_errors
 from iclimit.simulate.dampening import CriticalDampening, simulate_critical_dampening
 from iclimit.simulate.descent import ScheduleLosses, simulate_schedule
 from iclimit.simulate.estimators import simulate_estimator
+from iclimit.simulate.gradient_descent import (
+    TrainingCurves,
+    UnstableTraining,
+    simulate_gradient_descent,
+)
+from iclimit.simulate.gradient_flow import (
+    FlowCurve,
+    Plateaus,
+    simulate_gradient_flow,
+)
 from iclimit.simulate.implicit_weights import (
     ImplicitWeights,
     implicit_weights,
@@ -31,6 +41,9 @@ from iclimit.simulate.ridge_baselines import (
     simulate_ridge_baselines,
     tune_ridge,
 )
+from iclimit.simulate.task_mixture import (
+    TaskMixture,
+)
 from iclimit.simulate.training import TrainedAttention, train_attention
 from iclimit.simulate.transformer_training import (
     HeldOutLosses,
@@ -41,19 +54,24 @@ from iclimit.simulate.transformer_training import (
 
 __all__ = [
     "CriticalDampening",
+    "FlowCurve",
     "HeldOutLosses",
     "ImplicitWeights",
     "LearningRateEstimate",
     "LinearTransformer",
     "NoiseLaw",
     "NoisyRegression",
+    "Plateaus",
     "Regression",
     "RidgeTuning",
     "ScheduleLosses",
     "SimulatedBaselines",
     "SimulatedErrors",
+    "TaskMixture",
     "TrainedAttention",
     "TrainedTransformer",
+    "TrainingCurves",
+    "UnstableTraining",
     "estimate_learning_rate",
     "gdpp_transformer",
     "held_out_losses",
@@ -63,6 +81,8 @@ __all__ = [
     "simulate_errors",
     "simulate_estimator",
     "simulate_gdpp",
+    "simulate_gradient_descent",
+    "simulate_gradient_flow",
     "simulate_learning_rate",
     "simulate_ridge_baselines",
     "simulate_schedule",

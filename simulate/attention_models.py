@@ -1,0 +1,267 @@
+r"""One linear attention layer in three parametrisations, with what training them needs.
+
+The prediction for a sequence is :math:`\hat y = \sum_h v_h^\top S L_h x_q` with the second moment
+S of the tokens (`iclimit.simulate.feature_moments`), the last row :math:`v_h` of the value matrix
+of a head and a lookup matrix :math:`L_h` of shape (D + 1, D):
+
+- "merged": :math:`L_h` is one weight matrix, the product of key and query weights;
+- "separate": :math:`L_h = K_h^\top Q_h` with key and query weights of R rows;
+- "cubic": a two-layer linear network on the features
+  :math:`z = \frac1N \sum_n y_n x_n x_q^\top`: "merged" without the weights that see other entries
+  of S, so that :math:`v_h` is a number and :math:`L_h` has the shape (D, D).
+
+(Zhang, Singh, Latham and Saxe, ICML 2025, arXiv:2501.16265.  All other weights of a layer do not
+reach the prediction.)  Weights are lists of arrays (repeats, heads, ...), so that many runs share
+each operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
+from iclimit.simulate.feature_moments import FeatureMoments
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.regression import regression_tokens
+
+MODELS = ("merged", "separate", "cubic")
+INITIALIZATIONS = ("per-head", "per-layer")
+
+
+@dataclass(frozen=True)
+class AttentionModel:
+    """A parametrisation of one linear attention layer and its sizes.
+
+    Parameters
+    ----------
+    kind : {"merged", "separate", "cubic"}
+        Merged key and query, separate ones, or the network on cubic features.
+    dim : int >= 1
+        Dimension D of the inputs.
+    heads : int >= 1
+        Heads, or hidden units of the network.
+    rank : int >= 1
+        Rows of the key and query weights of "separate", at most ``dim``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+
+    kind: str
+    dim: int
+    heads: int
+    rank: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.kind, MODELS)
+        check_integers(dim=self.dim, heads=self.heads, rank=self.rank)
+        if self.kind != "separate" and self.rank != 1:
+            raise ValueError(f"rank must be 1 for model {self.kind!r}, got {self.rank!r}")
+        if self.rank > self.dim:
+            raise ValueError(f"rank must be at most the dimension {self.dim}, got {self.rank!r}")
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the weights of one run."""
+        heads, dim = self.heads, self.dim
+        return {
+            "merged": ((heads, dim + 1), (heads, dim + 1, dim)),
+            "separate": ((heads, dim + 1), (heads, self.rank, dim + 1), (heads, self.rank, dim)),
+            "cubic": ((heads, 1), (heads, dim, dim)),
+        }[self.kind]
+
+    def random_weights(
+        self, generator: np.random.Generator, init_scale: float, initialization: str = "per-head"
+    ) -> list[np.ndarray]:
+        """Random normal weights of one run.
+
+        The standard deviation is ``init_scale`` for "merged" and "cubic".  For "separate" it is
+        ``init_scale`` for values and ``init_scale / sqrt(R (D + 1))`` for keys and queries
+        ("per-head"), or ``init_scale`` over the root of the number of weights in the layer
+        ("per-layer"; whole value matrices count).  Values of the inputs and lookups of the labels
+        are zero.
+        """
+        check_positive(init_scale=init_scale)
+        check_choice("initialization", initialization, INITIALIZATIONS)
+        value, *lookup = (init_scale * generator.standard_normal(s) for s in self.shapes)
+        size = self.dim + 1
+        if self.kind == "separate":
+            layer = self.heads if initialization == "per-layer" else 1
+            lookup = [each / math.sqrt(layer * self.rank * size) for each in lookup]
+            if initialization == "per-layer":
+                value = value / math.sqrt(layer * size**2)
+            lookup[0][:, :, -1] = 0
+        elif self.kind == "merged":
+            lookup[0][:, -1, :] = 0
+        value[:, :-1] = 0
+        return [value, *lookup]
+
+    def given_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
+        """Check given weights of one run."""
+        if len(weights) != len(self.shapes):
+            raise ValueError(
+                f"weights must hold {len(self.shapes)} arrays for model {self.kind!r}, "
+                f"got {len(weights)}"
+            )
+        return [
+            given_array(f"weights[{i}]", each, shape)
+            for i, (each, shape) in enumerate(zip(weights, self.shapes, strict=True))
+        ]
+
+    def lookup(self, weights: Sequence[Array]) -> Array:
+        """Lookup matrices of the heads."""
+        if self.kind != "separate":
+            return weights[1]
+        _, key, query = weights
+        return array_namespace(key).matrix_transpose(key) @ query
+
+    def pull_back(self, weights: Sequence[Array], by_entries: Array) -> list[Array]:
+        """Gradients by the weights from those by the entries of sum_h v_h (x) L_h.
+
+        ``by_entries`` has the shape (repeats, values, lookup rows * D).
+        """
+        xp = array_namespace(by_entries)
+        lookup = self.lookup(weights)
+        by_value = _rows(lookup) @ xp.matrix_transpose(by_entries)
+        by_lookup = xp.reshape(weights[0] @ by_entries, lookup.shape)
+        if self.kind != "separate":
+            return [by_value, by_lookup]
+        _, key, query = weights
+        return [by_value, query @ xp.matrix_transpose(by_lookup), key @ by_lookup]
+
+    def conserved(self, weights: Sequence[Array]) -> Array:
+        r"""What gradient flow conserves, shape (repeats, number).
+
+        For "separate" :math:`|v|^2 - \sum_r |k_r|^2` and :math:`|k_r|^2 - |q_r|^2` of every head,
+        else :math:`\langle v_g, v_h \rangle - \langle L_g, L_h \rangle` of all pairs of heads.
+        """
+        xp = array_namespace(weights[0])
+        if self.kind == "separate":
+            value, key, query = (xp.sum(each * each, axis=-1) for each in weights)
+            parts = xp.concat([(value - xp.sum(key, axis=-1))[..., None], key - query], axis=-1)
+        else:
+            value, lookup = weights[0], _rows(weights[1])
+            parts = value @ xp.matrix_transpose(value) - lookup @ xp.matrix_transpose(lookup)
+        return xp.reshape(parts, (parts.shape[0], -1))
+
+
+def _rows(lookup: Array) -> Array:
+    """Flatten the lookup matrices (repeats, heads, rows, D)."""
+    return array_namespace(lookup).reshape(lookup, (*lookup.shape[:2], -1))
+
+
+class MomentLoss:
+    """Mean squared error of a model on data known by their moments.
+
+    Parameters
+    ----------
+    model : AttentionModel
+        The model.
+    moments : FeatureMoments
+        Moments of one data set for all repeats, or of one data set for each of them along a first
+        axis.
+    """
+
+    def __init__(self, model: AttentionModel, moments: FeatureMoments) -> None:
+        xp = array_namespace(moments.cross)
+        dim, size = model.dim, model.dim + 1
+        pairs = [(i, j) for i in range(size) for j in range(i, size)]
+        if model.kind == "cubic":
+            kept, entries = [pairs.index((i, dim)) for i in range(dim)], np.arange(dim)
+        else:
+            kept = list(range(len(pairs)))
+            entries = np.array([pairs.index((min(i, j), max(i, j)))
+                                for i in range(size) for j in range(size)])  # fmt: skip
+        columns = np.arange(dim)
+        chosen = xp.asarray((np.array(kept)[:, None] * dim + columns).reshape(-1))
+        place = (entries[:, None] * dim + columns).reshape(-1)
+        self.model, self.label = model, moments.label
+        self.cross = xp.take(moments.cross, chosen, axis=-1)
+        second = xp.take(xp.take(moments.second, chosen, axis=-2), chosen, axis=-1)
+        self.second = second if second.ndim == 3 else second[None, ...]
+        # Entry (i, j, k) of the coefficients and entry (j, i, k) belong to the same feature.
+        first = np.unique(place, return_index=True)[1]
+        last = len(place) - 1 - np.unique(place[::-1], return_index=True)[1]
+        self.first, self.last = xp.asarray(first), xp.asarray(last)
+        self.twice = xp.asarray((first != last).astype(float))
+        self.place = xp.asarray(place)
+
+    def __call__(self, weights: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """Losses (repeats,) and halves of the gradients."""
+        xp = array_namespace(weights[0])
+        value = weights[0]
+        entries = xp.matrix_transpose(value) @ _rows(self.model.lookup(weights))
+        shape = entries.shape
+        entries = xp.reshape(entries, (shape[0], -1))
+        features = xp.take(entries, self.first, axis=1)
+        features = features + self.twice * xp.take(entries, self.last, axis=1)
+        half = (self.second @ features[..., None])[..., 0] - self.cross
+        loss = self.label + xp.sum((half - self.cross) * features, axis=-1)
+        by_entries = xp.reshape(xp.take(half, self.place, axis=1), shape)
+        return loss, self.model.pull_back(weights, by_entries)
+
+
+class SequenceLoss:
+    """Mean squared error of a model on sequences, given one by one.
+
+    Parameters
+    ----------
+    model : AttentionModel
+        The model.
+    prompts : sequence of Prompts
+        The sequences of each repeat.
+    normalization : {"mean", "sum"}
+        Whether the second moments of the tokens are divided by N.
+    """
+
+    def __init__(
+        self, model: AttentionModel, prompts: Sequence[Prompts], normalization: str = "mean"
+    ) -> None:
+        xp = array_namespace(prompts[0].x)
+        scale = prompts[0].x.shape[1] if normalization == "mean" else 1
+        tokens = xp.stack([regression_tokens(each) for each in prompts])
+        gram = xp.matrix_transpose(tokens) @ tokens / scale
+        if model.kind == "cubic":
+            gram = gram[..., -1:, :-1]
+        self.model, self.gram = model, gram
+        self.query = xp.stack([each.x_query for each in prompts])
+        self.label = xp.stack([each.y_query for each in prompts])
+
+    @property
+    def count(self) -> int:
+        """Number of sequences of a repeat."""
+        return int(self.label.shape[1])
+
+    def __call__(
+        self, weights: Sequence[Array], chosen: Array | None = None
+    ) -> tuple[Array, list[Array]]:
+        """Losses (repeats,) and halves of the gradients, over chosen sequences or over all.
+
+        ``chosen`` has the shape (repeats, batch).
+        """
+        xp = array_namespace(weights[0])
+        gram, query, label = self.gram, self.query, self.label
+        if chosen is not None:
+            repeat = xp.arange(label.shape[0])[:, None]
+            gram, query, label = gram[repeat, chosen], query[repeat, chosen], label[repeat, chosen]
+        repeats, count, values, _ = gram.shape
+        lookup = self.model.lookup(weights)
+        looked_up = query @ xp.matrix_transpose(
+            xp.reshape(lookup, (repeats, -1, lookup.shape[-1]))
+        )
+        read = weights[0][:, None, :, :] @ gram
+        prediction = xp.sum(xp.reshape(read, (repeats, count, -1)) * looked_up, axis=-1)
+        residual = prediction - label
+        weighted = xp.reshape(gram * residual[..., None, None], (repeats, count, -1))
+        by_entries = xp.matrix_transpose(weighted) @ query / count
+        by_entries = xp.reshape(by_entries, (repeats, values, -1))
+        return xp.mean(residual**2, axis=-1), self.model.pull_back(weights, by_entries)

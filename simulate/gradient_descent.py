@@ -1,0 +1,346 @@
+r"""Gradient descent of one linear attention layer, many runs at a time.
+
+A full-batch step needs the moments of the training set only, whatever its size
+(`iclimit.simulate.feature_moments`); minibatches need the sequences.  The step is
+:math:`W \leftarrow W - \eta\, \partial L / \partial W` with the mean squared error L, so that s
+steps correspond to the time :math:`2 \eta s` of the flow
+:math:`\dot W = -\frac12\, \partial L / \partial W`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
+from iclimit.simulate.attention_models import AttentionModel, MomentLoss, SequenceLoss
+from iclimit.simulate.checkpoints import load_checkpoint, save_checkpoint
+from iclimit.simulate.checks import check_choice, check_integers, check_positive
+from iclimit.simulate.constructions import NORMALIZATIONS
+from iclimit.simulate.feature_moments import (
+    population_moments,
+    sequence_moments,
+    stack_moments,
+)
+from iclimit.simulate.task_mixture import TaskMixture
+
+UNSTABLE = 1e3
+"""A loss so many times the one at zero weights has left every basin."""
+
+CHECKPOINT_SECONDS = 10.0
+"""Seconds between checkpoints."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingCurves:
+    """Losses along gradient descent.
+
+    Attributes
+    ----------
+    steps : ndarray (n,)
+        Numbers of steps taken before each record.
+    losses : ndarray (repeats, n)
+        Training losses; with minibatches those of the batches.
+    tests : dict
+        Losses (repeats, n) on the laws "icl" (random tasks only) and "iwl" (the shared task, noise
+        as labels in the context), by exact moments; empty unless asked for.
+    weights : list of ndarray (repeats, ...)
+        Weights after the last step, see `iclimit.simulate.attention_models`.
+    interrupted : bool
+        Whether Ctrl-C ended the training.
+    parameters : dict
+        The settings.
+    """
+
+    steps: np.ndarray
+    losses: np.ndarray
+    tests: dict[str, np.ndarray]
+    weights: list[np.ndarray]
+    interrupted: bool
+    parameters: dict[str, Any] = field(repr=False)
+
+    @property
+    def times(self) -> np.ndarray:
+        """Times of the records in units of the time constant of the flow."""
+        return 2 * self.parameters["learning_rate"] * self.steps
+
+
+class UnstableTraining(ArithmeticError):
+    """The loss left every bound; ``curves`` holds what was computed until then."""
+
+    def __init__(self, message: str, curves: TrainingCurves) -> None:
+        super().__init__(message)
+        self.curves = curves
+
+
+def simulate_gradient_descent(
+    problem: TaskMixture,
+    *,
+    model: str = "merged",
+    heads: int = 8,
+    rank: int = 1,
+    init_scale: float = 0.01,
+    initialization: str = "per-head",
+    training_set: float = 5000,
+    batch: int | None = None,
+    learning_rate: float = 0.001,
+    steps: int = 6000,
+    record: int = 10,
+    normalization: str = "mean",
+    tests: bool = False,
+    repeats: int = 1,
+    rng: Any,
+    backend: str = "numpy",
+    checkpoint: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> TrainingCurves:
+    r"""Train one linear attention layer by gradient descent from small random weights.
+
+    Parameters
+    ----------
+    problem : TaskMixture
+        Law of the sequences.
+    model : {"merged", "separate", "cubic"}
+        Merged key and query weights, separate ones, or a two-layer linear network on cubic
+        features; see `iclimit.simulate.attention_models`.
+    heads : int >= 1
+        Heads, or hidden units of "cubic".
+    rank : int from 1 to the dimension
+        Rows of the key and query weights of "separate".
+    init_scale : float > 0
+        Scale of the initial weights.
+    initialization : {"per-head", "per-layer"}
+        What ``init_scale`` is divided by for "separate", see
+        `iclimit.simulate.attention_models.AttentionModel.random_weights`.
+    training_set : int >= 1 or inf
+        Number of training sequences; ``inf`` for their law.
+    batch : int >= 1, optional
+        Sequences drawn for every step; all by default, through their moments.
+    learning_rate : float > 0
+        Step length :math:`\eta`.
+    steps : int >= 1
+        Number of steps.
+    record : int >= 1
+        Steps between records of the loss.
+    normalization : {"mean", "sum"}
+        Whether the attention scores are divided by N.  The published training script does not.
+    tests : bool
+        Record the losses on sequences with random tasks, and with the shared task if there is one.
+    repeats : int >= 1
+        Independent runs, each with its own training set and initial weights.
+    rng : int, SeedSequence or Generator
+        Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.  Data and
+        weights have seeds of their own: other models see the same data.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    checkpoint : path, optional
+        File that the training is saved to every ten seconds and at its end, and continued from
+        where it exists: to the same bits.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    TrainingCurves
+        What Ctrl-C leaves is returned too, marked as interrupted.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the checkpoint is of another training.
+    TypeError
+        If problem is of another kind.
+    RuntimeError
+        If the backend is not available.
+    UnstableTraining
+        An ArithmeticError: the learning rate is too large.  It names the step, and its attribute
+        ``curves`` holds what was computed until then.
+
+    Examples
+    --------
+    >>> from iclimit.simulate import TaskMixture, simulate_gradient_descent
+    >>> problem = TaskMixture([0.5, 0.5], context=15)
+    >>> run = simulate_gradient_descent(
+    ...     problem, training_set=1000, learning_rate=0.05, steps=1000, repeats=3, rng=0
+    ... )
+    >>> run.losses.shape, bool(run.losses[:, -1].max() < 0.3)
+    ((3, 101), True)
+    """
+    if not isinstance(problem, TaskMixture):
+        raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
+    layer = AttentionModel(model, problem.dim, heads, rank)
+    if training_set != math.inf:
+        check_integers(training_set=training_set)
+    check_integers(steps=steps, record=record, repeats=repeats)
+    check_positive(init_scale=init_scale, learning_rate=learning_rate)
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    if batch is not None:
+        check_integers(batch=batch)
+        if batch > training_set or training_set == math.inf:
+            raise ValueError(
+                f"batch must be at most a finite training_set, got {batch!r} of {training_set!r}"
+            )
+    place = get_backend(backend)
+    seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
+    settings = {
+        "covariance": problem.covariance.tolist(), "context": problem.context,
+        "noise_variance": problem.noise_variance, "icl": problem.icl,
+        "shared_task": None if problem.shared_task is None else problem.shared_task.tolist(),
+        "model": model, "heads": heads, "rank": rank, "init_scale": init_scale,
+        "initialization": initialization, "training_set": training_set, "batch": batch,
+        "learning_rate": learning_rate, "record": record, "normalization": normalization,
+        "tests": tests, "repeats": repeats, "backend": backend,
+        "seed": [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])],
+    }  # fmt: skip
+    weights = [
+        layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
+        for _, seed, _ in seeds
+    ]
+    state = _State(0, [place.asarray(np.stack(each)) for each in zip(*weights, strict=True)])
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        state = _load(path, settings, place)
+    training = _training_loss(place, layer, problem, seeds, training_set, batch, normalization)
+    laws = _test_losses(place, layer, problem, normalization) if tests else {}
+    bound = UNSTABLE * float(population_moments(problem).label)
+    interrupted, stable, saved = False, True, time.monotonic()
+    bar = tqdm(total=steps, initial=state.step, disable=not progress, unit="step", desc="training")
+    try:
+        while stable:
+            with np.errstate(over="ignore", invalid="ignore"):
+                losses, halves = training(state.step, state.weights)
+            stable = bool((losses <= bound).all())
+            if state.step % record == 0 and state.step > state.recorded:
+                found = [losses, *(law(state.weights)[0] for law in laws.values())]
+                state.records.append((state.step, [to_host(each) for each in found]))
+            if state.step >= steps or not stable:
+                break
+            state = _State(
+                state.step + 1,
+                [
+                    old - 2 * learning_rate * half
+                    for old, half in zip(state.weights, halves, strict=True)
+                ],
+                state.records,
+            )
+            bar.update()
+            if path is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                _save(path, settings, state)
+                saved = time.monotonic()
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        bar.close()
+    if path is not None and stable:
+        _save(path, settings, state)
+    records = np.array([found for _, found in state.records]).reshape(-1, 1 + len(laws), repeats)
+    curves = TrainingCurves(
+        np.array([step for step, _ in state.records], dtype=int),
+        records[:, 0].T,
+        {name: records[:, 1 + i].T for i, name in enumerate(laws)},
+        [to_host(each) for each in state.weights],
+        interrupted,
+        {**settings, "problem": problem, "steps": steps},
+    )
+    if not stable:
+        worst = int(np.argmax(~(to_host(losses) <= bound)))
+        raise UnstableTraining(
+            f"learning_rate = {learning_rate!r} is too large: the loss of repeat {worst} is "
+            f"{float(losses[worst]):.3g} after {state.step} steps",
+            curves,
+        )
+    return curves
+
+
+@dataclass(frozen=True)
+class _State:
+    """Where a training stands."""
+
+    step: int
+    weights: list[Array]
+    records: list[tuple[int, list[np.ndarray]]] = field(default_factory=list)
+
+    @property
+    def recorded(self) -> int:
+        """Last recorded step."""
+        return self.records[-1][0] if self.records else -1
+
+
+def _training_loss(
+    place: Backend,
+    layer: AttentionModel,
+    problem: TaskMixture,
+    seeds: list[list[np.random.SeedSequence]],
+    training_set: float,
+    batch: int | None,
+    normalization: str,
+) -> Callable[[int, list[Array]], tuple[Array, list[Array]]]:
+    """Losses and halves of the gradients by step and weights."""
+    if training_set == math.inf:
+        moments = population_moments(problem, normalization=normalization)
+        exact = MomentLoss(layer, stack_moments(place, [moments]))
+        return lambda _, weights: exact(weights)
+    count = int(training_set)
+    sets = (problem.training_set(place, place.generator(seed), count) for seed, _, _ in seeds)
+    if batch is None:
+        found = (sequence_moments(each, normalization=normalization) for each in sets)
+        by_moments = MomentLoss(layer, stack_moments(place, found))
+        return lambda _, weights: by_moments(weights)
+    by_sequences = SequenceLoss(layer, list(sets), normalization)
+
+    def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+        drawn = [
+            np.random.default_rng([*seed.generate_state(4), step]).integers(count, size=batch)
+            for _, _, seed in seeds
+        ]
+        return by_sequences(weights, place.asarray(np.stack(drawn)))
+
+    return on_batch
+
+
+def _test_losses(
+    place: Backend, layer: AttentionModel, problem: TaskMixture, normalization: str
+) -> dict[str, MomentLoss]:
+    """Losses on random tasks, and on the shared one with noise for the labels in the context."""
+    laws = {"icl": (replace(problem, icl=1.0, shared_task=None), False)}
+    if problem.shared_task is not None:
+        laws["iwl"] = (replace(problem, icl=0.0), True)
+    return {
+        name: MomentLoss(
+            layer,
+            stack_moments(
+                place,
+                [population_moments(law, normalization=normalization, noise_labels=noise)],
+            ),
+        )
+        for name, (law, noise) in laws.items()
+    }
+
+
+def _save(path: Path, settings: dict[str, Any], state: _State) -> None:
+    arrays = {f"weights{i}": to_host(each) for i, each in enumerate(state.weights)}
+    save_checkpoint(
+        path,
+        settings,
+        {"step": state.step, "steps": [step for step, _ in state.records]},
+        losses=np.array([found for _, found in state.records]),
+        **arrays,
+    )
+
+
+def _load(path: Path, settings: dict[str, Any], place: Backend) -> _State:
+    record, arrays = load_checkpoint(path, settings)
+    losses = arrays.pop("losses")
+    return _State(
+        record["step"],
+        [place.asarray(arrays[f"weights{i}"]) for i in range(len(arrays))],
+        [(step, list(found)) for step, found in zip(record["steps"], losses, strict=True)],
+    )

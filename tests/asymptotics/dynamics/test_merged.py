@@ -1,0 +1,394 @@
+"""The drop of merged attention against the flow of all its weights and high precision."""
+
+import itertools
+from typing import Any
+
+import array_api_strict
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+
+from iclimit.asymptotics.dynamics import (
+    effective_init_scale,
+    effective_init_scale_moments,
+    merged_attention_curve,
+    merged_attention_loss,
+    merged_curve_drop_time,
+    merged_drop_time,
+)
+
+# Float64 against 50 digits: the exponent of tiny starts carries most of it; measured 7e-14.
+FLOAT64 = 1e-12
+# The promise of the integrated curve; measured worst 3e-10, for a context of 10,000.
+CURVE = 1e-9
+# An integration of all weights with tolerance 1e-11.
+FULL_FLOW = 1e-8
+# Weights of a random start that do not grow stay: an error of the order of the start; measured
+# up to 0.3 times it.
+RANDOM_START = 1.0
+# Largest z-score among a dozen of a random sample.
+Z = 4.0
+
+SPECTRUM = np.array([1.0, 0.7, 0.45, 0.25])
+
+
+def second_moment(lam: np.ndarray, N: float, noise: float) -> np.ndarray:
+    """Second moment of beta over pairs of context tokens: equal ones (Wick) and others."""
+    D = len(lam)
+    L = np.diag(lam)
+    equal = np.zeros((D, D))
+    for i, j, k, m in itertools.product(range(D), repeat=4):
+        if k == m:  # E w_k w_m
+            wick = L[i, j] * L[k, m] + L[i, k] * L[j, m] + L[i, m] * L[j, k]
+            equal[i, j] += wick
+    return (equal + noise * L + (N - 1) * L @ L) / N
+
+
+def full_flow(
+    v: np.ndarray, U: np.ndarray, lam: np.ndarray, N: float, noise: float, times: Any
+) -> np.ndarray:
+    """Loss along the flow of all weights of merged attention."""
+    H, D = len(v), len(lam)
+    L, B = np.diag(lam), second_moment(lam, N, noise)
+
+    def loss(y: np.ndarray) -> float:
+        M = np.einsum("h,hij->ij", y[:H], y[H:].reshape(H, D, D))
+        return float(np.trace(L) + noise - 2 * np.trace(L @ L @ M) + np.trace(M.T @ B @ M @ L))
+
+    def derivative(_: float, y: np.ndarray) -> np.ndarray:
+        v, U = y[:H], y[H:].reshape(H, D, D)
+        R = L @ L - B @ np.einsum("h,hij->ij", v, U) @ L
+        return np.concatenate([np.einsum("ij,hij->h", R, U), np.outer(v, R).ravel()])
+
+    start = np.concatenate([v, U.ravel()])
+    run = solve_ivp(
+        derivative, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=1e-11, atol=1e-14
+    )
+    return np.array([loss(y) for y in run.y.T])
+
+
+@pytest.mark.parametrize(
+    ("variance", "noise", "scale"), [(1, 0, 0.1), (0.6, 0.5, 1e-3), (2, 1, 0.7)]
+)
+def test_white_loss_is_that_of_all_weights(variance: float, noise: float, scale: float) -> None:
+    D, N = 4, 31
+    head = np.array([1.0, -2.0, 2.0]) / 3
+    v, U = scale * head, scale * np.einsum("h,ij->hij", head, np.eye(D)) / np.sqrt(D)
+    times = np.linspace(0, 20, 21) / (np.sqrt(D) * variance**2)
+    flow = full_flow(v, U, variance * np.ones(D), N, noise, times)
+    loss = merged_attention_loss(
+        times, dim=D, context=N, init_scale=scale, input_variance=variance, noise_variance=noise
+    )
+    assert np.max(np.abs(loss / flow - 1)) < FULL_FLOW
+
+
+def test_equation_10_of_the_paper() -> None:
+    t, D, N, w = sympy.symbols("t D N w", positive=True)
+    A, E = 1 + (1 + D) / N, 2 * sympy.sqrt(D) * t
+    sigma = sympy.exp(E) / (A * (sympy.exp(E) - 1) + sympy.sqrt(D) / w**2)
+    paper = D * (1 - 2 * sigma + A * sigma**2)
+    loss = merged_attention_loss(t, dim=D, context=N, init_scale=w, input_variance=1)
+    assert sympy.simplify(loss - paper) == 0
+    end = merged_attention_loss(sympy.oo, dim=D, context=N, init_scale=w, input_variance=1)
+    assert sympy.simplify(end - D * (1 - 1 / A)) == 0
+    half = merged_drop_time(sympy.Rational(1, 2), dim=4, context=31, init_scale=w)
+    reached = merged_attention_loss(half, dim=4, context=31, init_scale=w).subs(w, 0.1)
+    end = merged_attention_loss(sympy.oo, dim=4, context=31, init_scale=w)
+    assert abs(reached - (4 + end) / 2) < FLOAT64
+
+
+GRID = [
+    {"dim": D, "context": N, "init_scale": w, "input_variance": lam, "noise_variance": noise}
+    for D, N, w, lam, noise in itertools.product(
+        [1, 7, 1e6], [1, 30, 1e9], [1e-100, 1e-12, 0.01, 1.0], [1e-3, 1, 30], [0, 1e-9, 2.5]
+    )
+]
+
+
+def test_float64_within_the_promise() -> None:
+    worst_drop = worst_loss = 0.0
+    for setting in GRID:
+        exact = {name: mpmath.mpf(value) for name, value in setting.items()}
+        unit = 2 * np.sqrt(setting["dim"]) * setting["input_variance"] ** 2
+        # Starts near the end of a long noiseless context, as the docstring says.
+        promise = max(1.0, 1e-3 * np.sqrt(setting["context"]))
+        with mpmath.workdps(50):
+            drops = []
+            for part in (1e-6, 0.5, 0.999):
+                try:
+                    drop = merged_drop_time(part, **setting)
+                except ValueError:
+                    continue
+                truth = merged_drop_time(mpmath.mpf(part), **exact)
+                worst_drop = max(worst_drop, float(abs(drop - truth) / (truth + 1 / unit)))
+                drops.append(float(drop))
+            times = [0.0, 1e-300, *drops, *(1 / unit * k for k in (1e-9, 1, 20, 800)), np.inf]
+            loss = merged_attention_loss(times, **setting)
+            for time, value in zip(times, loss, strict=True):
+                truth = merged_attention_loss(mpmath.mpf(time), **exact)
+                worst_loss = max(worst_loss, float(abs(value / truth - 1)) / promise)
+    assert worst_drop < FLOAT64
+    assert worst_loss < FLOAT64
+
+
+@given(
+    st.floats(1, 50), st.floats(1, 1000), st.floats(1e-9, 0.01), st.floats(0.1, 3),
+    st.floats(0, 5), st.floats(0.05, 0.95),
+)  # fmt: skip
+def test_drop_time_inverts_the_loss(
+    D: float, N: float, w: float, lam: float, noise: float, part: float
+) -> None:
+    setting: dict[str, Any] = {"dim": D, "context": N, "init_scale": w}
+    setting |= {"input_variance": lam, "noise_variance": noise}
+    end = merged_attention_loss(np.inf, **setting)
+    drop = merged_drop_time(part, **setting)
+    zero = D * lam + noise
+    assert merged_attention_loss(drop, **setting) == pytest.approx(zero - part * (zero - end))
+    assert merged_attention_loss(1.01 * drop, **setting) < merged_attention_loss(drop, **setting)
+    assert merged_drop_time(part, **(setting | {"init_scale": w / 2})) > drop
+
+
+def test_start_beyond_the_drop() -> None:
+    with pytest.raises(ValueError, match="init_scale must be so small"):
+        merged_drop_time(0.1, dim=4, context=31, init_scale=[0.01, 1.0])
+    with pytest.raises(ValueError, match=r"init_scale must be so small.*got 1\.0"):
+        merged_curve_drop_time(0.1, eigenvalues=SPECTRUM, context=31, init_scale=1.0)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 1.0, 3.0])
+@pytest.mark.parametrize(("N", "noise"), [(31, 0.3), (1e4, 0)])
+def test_curve_is_the_white_formula_for_equal_eigenvalues(
+    scale: float, N: float, noise: float
+) -> None:
+    D, lam = 5, 0.8
+    setting: dict[str, Any] = {"context": N, "init_scale": scale, "noise_variance": noise}
+    times = np.array([[np.inf, 1.0, 0.0], [30.0, 1e9, 12.0], [8.0, 23.7, 1.0]])
+    curve = merged_attention_curve(times, eigenvalues=lam * np.ones(D), **setting)
+    white = merged_attention_loss(times, dim=D, input_variance=lam, **setting)
+    assert curve.shape == times.shape
+    assert np.max(np.abs(curve / white - 1)) < CURVE
+    if scale < 1:
+        for part in (1e-20, 0.2, 0.9, 1 - 1e-9):
+            if part < 0.1 and scale > 1e-11:
+                continue
+            drop = merged_curve_drop_time(part, eigenvalues=lam * np.ones(D), **setting)
+            truth = merged_drop_time(part, dim=D, input_variance=lam, **setting)
+            assert drop == pytest.approx(truth, rel=CURVE)
+
+
+def logarithmic_flow(
+    lam: np.ndarray, N: float, noise: float, scale: float, times: np.ndarray
+) -> np.ndarray:
+    """Loss by another integrator in other variables: logarithms of w and of every b."""
+    c = 1 + (1 + (lam.sum() + noise) / lam) / N
+
+    def derivative(_: float, y: np.ndarray) -> np.ndarray:
+        w, b = np.exp(y[0]), np.exp(y[1:])
+        force = lam**2 - w * lam**3 * c * b
+        return np.concatenate([[np.sum(b * force) / w], w * force / b])
+
+    start = np.log(scale * np.append(1.0, lam**2 / np.linalg.norm(lam**2)))
+    run = solve_ivp(
+        derivative, (0, times[-1]), start, method="DOP853", t_eval=times, rtol=1e-13, atol=1e-13
+    )
+    w, b = np.exp(run.y[0]), np.exp(run.y[1:]).T
+    loss = noise + lam.sum() - 2 * w * (b @ lam**2) + w**2 * (b**2 @ (lam**3 * c))
+    return np.asarray(loss)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0])
+def test_curve_against_another_integration(scale: float) -> None:
+    lam = np.array([1.3, 0.9, 0.9, 0.1])
+    drop = 1.0 if scale == 1 else merged_curve_drop_time(
+        eigenvalues=lam, context=50, init_scale=scale, noise_variance=0.2
+    )  # fmt: skip
+    times = drop * np.array([0.5, 0.9, 0.98, 1, 1.02, 1.1, 1.5, 3, 10])
+    curve = merged_attention_curve(
+        times, eigenvalues=lam, context=50, init_scale=scale, noise_variance=0.2
+    )
+    other = logarithmic_flow(lam, 50, 0.2, scale, times)
+    assert np.max(np.abs(curve / other - 1)) < CURVE
+
+
+def test_curve_against_taylor_series_of_high_precision() -> None:
+    N, w0 = 40, mpmath.mpf("0.05")
+    with mpmath.workdps(22):
+        lam = [mpmath.mpf(1), mpmath.mpf("0.5")]
+        c = [1 + (1 + sum(lam) / x) / N for x in lam]
+        size = mpmath.sqrt(sum(x**4 for x in lam))
+
+        def derivative(_: Any, y: Any) -> Any:
+            force = [x**2 - y[0] * x**3 * k * b for x, k, b in zip(lam, c, y[1:], strict=True)]
+            return [
+                sum(b * f for b, f in zip(y[1:], force, strict=True)),
+                *(y[0] * f for f in force),
+            ]
+
+        flow = mpmath.odefun(derivative, 0, [w0, *(w0 * x**2 / size for x in lam)])
+        for time in (2, 3, 5):
+            y = flow(time)
+            loss = sum(lam) + sum(
+                y[0] ** 2 * x**3 * k * b**2 - 2 * y[0] * x**2 * b
+                for x, k, b in zip(lam, c, y[1:], strict=True)
+            )
+            curve = merged_attention_curve(time, eigenvalues=[1, 0.5], context=N, init_scale=0.05)
+            assert abs(curve / loss - 1) < CURVE
+
+
+def test_ill_conditioned_covariance_and_late_times() -> None:
+    """Directions are learned for ever longer; a zero eigenvalue changes nothing."""
+    lam = np.array([1.0, 1e-2, 1e-4])
+    setting: dict[str, Any] = {"context": 100, "init_scale": 1e-8}
+    times = np.append(np.logspace(1, 14, 27), [1e30, 1e200, 1e308])
+    curve = merged_attention_curve(times, eigenvalues=lam, **setting)
+    assert np.all(np.diff(curve) <= 1e-15)
+    end = merged_attention_curve(np.inf, eigenvalues=lam, **setting)
+    assert curve[-1] == pytest.approx(end, rel=CURVE)
+    assert merged_attention_curve(40.0, eigenvalues=lam, **setting) > 1.1 * end
+    more = merged_attention_curve(times, eigenvalues=[*lam, 0.0], **setting)
+    assert np.max(np.abs(more / curve - 1)) < CURVE
+    # Scaling of all eigenvalues is a change of units.
+    other = merged_attention_curve(
+        times / 9, eigenvalues=3 * lam, context=100, init_scale=1e-8 / np.sqrt(3)
+    )
+    assert np.max(np.abs(other / (3 * curve) - 1)) < CURVE
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-5])
+def test_random_starts_follow_their_effective_scale(size: float) -> None:
+    H, D, N, noise = 5, 4, 31, 0.2
+    rng = np.random.default_rng(7)
+    v, U = size * rng.standard_normal(H), size * rng.standard_normal((H, D, D))
+    scale = float(effective_init_scale(v, U, eigenvalues=SPECTRUM))
+    setting: dict[str, Any] = {"context": N, "init_scale": scale, "noise_variance": noise}
+    drop = merged_curve_drop_time(eigenvalues=SPECTRUM, **setting)
+    times = drop * np.array([0.9, 1.0, 1.1, 1.6])
+    flow = full_flow(v, U, SPECTRUM, N, noise, times)
+    curve = merged_attention_curve(times, eigenvalues=SPECTRUM, **setting)
+    assert np.max(np.abs(curve / flow - 1)) < RANDOM_START * size
+    wrong = merged_attention_curve(
+        times, eigenvalues=SPECTRUM, **(setting | {"init_scale": np.linalg.norm(v)})
+    )
+    assert np.max(np.abs(wrong / flow - 1)) > 1e-2
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8])
+def test_law_of_the_effective_scale(heads: int) -> None:
+    samples = 40_000
+    rng = np.random.default_rng(heads)
+    v, U = rng.standard_normal((samples, heads)), rng.standard_normal((samples, heads, 3, 3))
+    lam = np.array([0.3, 2.0, 1.1])
+    log = np.log(effective_init_scale(v, U, eigenvalues=lam))
+    law = effective_init_scale_moments(heads)
+    deviations = log - law.mean
+    assert abs(np.mean(deviations)) < Z * np.std(log) / np.sqrt(samples)
+    squares = deviations**2
+    assert abs(np.mean(squares) - law.std**2) < Z * np.std(squares) / np.sqrt(samples)
+
+
+def test_drop_times_of_small_starts_shift_by_the_logarithm() -> None:
+    scales = np.array([1e-10, 1e-9, 3e-8])
+    drops = [
+        merged_curve_drop_time(0.7, eigenvalues=SPECTRUM, context=31, init_scale=w) for w in scales
+    ]
+    law = np.array(drops) + np.log(scales) / np.linalg.norm(SPECTRUM**2)
+    assert np.ptp(law) < CURVE * max(drops)
+
+
+def test_moments_in_all_number_systems() -> None:
+    heads = np.array([1.0, 2.0, 3.0, 64.0, 1e6])
+    law = effective_init_scale_moments(heads)
+    strict = effective_init_scale_moments(array_api_strict.asarray(heads))
+    assert np.array_equal(np.asarray(strict.mean), law.mean)
+    with mpmath.workdps(50):
+        for k, H in enumerate(heads):
+            h, s = mpmath.mpf(H) / 2, mpmath.mpf("1e-15")
+            # Cumulants from the generating function ln E z^x = ln Gamma(h + x) - ln Gamma(h).
+            up, down, mid = (mpmath.loggamma(h + x) for x in (s, -s, 0))
+            exact = effective_init_scale_moments(mpmath.mpf(H))
+            assert abs((up - down) / (4 * s) - exact.mean) < 1e-28
+            assert abs((up + down - 2 * mid) / (4 * s**2) - exact.std**2) < 1e-15
+            assert abs(law.mean[k] / exact.mean - 1) < FLOAT64
+            assert abs(law.std[k] / exact.std - 1) < FLOAT64
+    h = sympy.Symbol("h", positive=True)
+    assert effective_init_scale_moments(h).mean == sympy.polygamma(0, h / 2) / 2
+
+
+def test_shapes_and_number_systems() -> None:
+    t, w = np.linspace(0, 5, 4)[:, None], np.array([0.01, 0.1])
+    loss = merged_attention_loss(t, dim=3, context=9, init_scale=w)
+    assert loss.shape == (4, 2)
+    strict = merged_attention_loss(
+        array_api_strict.asarray(t), dim=3, context=9, init_scale=array_api_strict.asarray(w)
+    )
+    assert np.allclose(np.asarray(strict), loss, rtol=FLOAT64, atol=0)
+    drop = merged_drop_time(dim=3, context=9, init_scale=array_api_strict.asarray(w))
+    assert tuple(drop.shape) == (2,)
+    assert isinstance(merged_attention_loss(1, dim=3, context=9, init_scale=0.1), float)
+    assert isinstance(
+        merged_attention_curve(1, eigenvalues=[1, 2], context=9, init_scale=0.1), float
+    )
+    U = array_api_strict.asarray(np.ones((2, 5, 3, 3)))
+    v = array_api_strict.asarray(np.zeros((2, 5)))
+    lam = array_api_strict.asarray(np.array([1.0, 2.0, 3.0]))
+    assert tuple(effective_init_scale(v, U, eigenvalues=lam).shape) == (2,)
+    tiny = effective_init_scale([3e-200, 4e-200], np.zeros((2, 1, 1)), eigenvalues=[1e-200])
+    assert tiny == pytest.approx(2.5e-200)
+    assert effective_init_scale([0.0], np.zeros((1, 1, 1)), eigenvalues=[1.0]) == 0
+
+
+BASE: dict[str, Any] = {
+    "t": 1.0, "dim": 3, "context": 9, "init_scale": 0.1, "input_variance": 1, "noise_variance": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("t", -1), ("t", np.nan), ("dim", 0), ("context", 0.5), ("init_scale", 0),
+        ("init_scale", np.inf), ("input_variance", 0), ("noise_variance", -1),
+    ],
+)  # fmt: skip
+def test_out_of_range(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be .*, got"):
+        merged_attention_loss(**BASE | {name: value})
+    curve = BASE | {"eigenvalues": [1.0, 2.0]} | {name: value}
+    del curve["dim"], curve["input_variance"]
+    if name in curve:
+        with pytest.raises(ValueError, match=rf"{name} must be .*, got"):
+            merged_attention_curve(**curve)
+
+
+def test_other_bad_input() -> None:
+    for name in BASE:
+        with pytest.raises(TypeError, match=f"{name} must be a real number"):
+            merged_attention_loss(**BASE | {name: "1"})
+    with pytest.raises(ValueError, match="must have shapes that broadcast"):
+        merged_attention_loss(**BASE | {"t": [1, 2], "dim": [1, 2, 3]})
+    for part in (0, 1, -0.5):
+        with pytest.raises(ValueError, match="fraction must be > 0 and < 1"):
+            merged_drop_time(part, dim=3, context=9, init_scale=0.1)
+        with pytest.raises(ValueError, match="fraction must be > 0 and < 1"):
+            merged_curve_drop_time(part, eigenvalues=[1], context=9, init_scale=0.1)
+    more: dict[str, Any] = {"context": 9, "init_scale": 0.1}
+    for wrong, match in (([], "empty"), ([-1], ">= 0"), ([0, 0], "trace"), ([[1, 2]], "shape")):
+        with pytest.raises(ValueError, match=match):
+            merged_attention_curve(1.0, eigenvalues=wrong, **more)
+    with pytest.raises(TypeError, match="eigenvalues must be a sequence"):
+        merged_attention_curve(1.0, eigenvalues=3.0, **more)
+    with pytest.raises(ValueError, match="init_scale must be a single number"):
+        merged_attention_curve(1.0, eigenvalues=[1, 2], **more | {"init_scale": [0.1, 0.2]})
+    with pytest.raises(TypeError, match="must be a number or a NumPy array"):
+        merged_attention_curve(mpmath.mpf(1), eigenvalues=[1], **more)
+    with pytest.raises(ValueError, match="must have shapes"):
+        effective_init_scale(np.ones(3), np.ones((2, 4, 4)), eigenvalues=np.ones(4))
+    with pytest.raises(ValueError, match="value must be finite"):
+        effective_init_scale([np.nan], np.ones((1, 1, 1)), eigenvalues=[1.0])
+    with pytest.raises(TypeError, match="must be arrays"):
+        effective_init_scale(mpmath.mpf(1), 1, eigenvalues=1)
+    with pytest.raises(ValueError, match="heads must be >= 1"):
+        effective_init_scale_moments(0)

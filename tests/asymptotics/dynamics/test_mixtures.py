@@ -1,0 +1,196 @@
+"""Mixtures of tasks against the normal equations, brute-force moments and simulation."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.asymptotics.dynamics import (
+    mixture_growth_rate,
+    mixture_predictor,
+    plateau_losses,
+)
+
+# A few solves of well-conditioned matrices of order 3.
+ROUNDING = 1e-12
+# Largest z-score among some tens.
+Z = 4.5
+
+COVARIANCE = np.array([[1.0, 0.3, 0.0], [0.3, 0.6, -0.2], [0.0, -0.2, 0.4]])
+TASK = np.array([1.0, -0.5, 2.0])
+FRACTIONS = [0.0, 1e-3, 0.3, 0.9, 1.0]
+
+
+def draw(
+    rng: np.random.Generator, samples: int, icl: float, N: int, noise: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Context inputs and labels, query and its label."""
+    root = np.linalg.cholesky(COVARIANCE)
+    x = rng.standard_normal((samples, N + 1, 3)) @ root.T
+    w = np.where(rng.random((samples, 1)) < icl, rng.standard_normal((samples, 3)), TASK)
+    y = np.einsum("snd,sd->sn", x, w) + np.sqrt(noise) * rng.standard_normal((samples, N + 1))
+    return x[:, :N], y[:, :N], x[:, N], y[:, N]
+
+
+@pytest.mark.parametrize("icl", FRACTIONS)
+@pytest.mark.parametrize("noise", [0.0, 0.7])
+def test_predictor_solves_the_normal_equations(icl: float, noise: float) -> None:
+    """With the moments of beta in the given inputs, and the losses as quadratic forms."""
+    L, w, N = COVARIANCE, TASK, 12
+    best = mixture_predictor(icl, covariance=L, task=w, context=N, noise_variance=noise)
+    LwwL, trace = np.outer(L @ w, L @ w), np.trace(L)
+    A_random = L @ L + (L @ L + (trace + noise) * L) / N
+    A_shared = LwwL + (LwwL + (w @ L @ w + noise) * L) / N
+    A, C = icl * A_random + (1 - icl) * A_shared, icl * L @ L + (1 - icl) * LwwL
+    gamma = np.linalg.solve(A, C) @ np.linalg.inv(L)
+    assert best.gamma == pytest.approx(gamma, rel=ROUNDING, abs=ROUNDING)
+
+    def loss(scale: float, C: np.ndarray, A: np.ndarray) -> float:
+        return float(scale + noise - 2 * np.trace(gamma.T @ C) + np.trace(gamma.T @ A @ gamma @ L))
+
+    own = w @ L @ w
+    assert best.icl_loss == pytest.approx(loss(trace, L @ L, A_random), rel=ROUNDING)
+    assert best.iwl_loss == pytest.approx(loss(own, LwwL, A_shared), rel=ROUNDING)
+    mixed = loss(icl * trace + (1 - icl) * own, C, A)
+    assert best.train_loss == pytest.approx(mixed, rel=ROUNDING)
+    blind = loss(own, 0 * L, L / N)
+    assert best.iwl_noise_loss == pytest.approx(blind, rel=ROUNDING)
+    # In-context regression of the whitened task's second moment.
+    root = np.linalg.cholesky(L)
+    kappa = np.linalg.eigvalsh(icl * root.T @ root + (1 - icl) * np.outer(root.T @ w, root.T @ w))
+    end = plateau_losses(np.maximum(kappa, 0), context=N, noise_variance=noise)[-1]
+    assert best.train_loss == pytest.approx(end, rel=ROUNDING)
+
+
+def test_losses_in_simulation() -> None:
+    N, noise, icl, samples = 7, 0.5, 0.4, 200_000
+    best = mixture_predictor(
+        icl, covariance=COVARIANCE, task=TASK, context=N, noise_variance=noise
+    )
+    rng = np.random.default_rng(0)
+    for fraction, expected in ((icl, best.train_loss), (1, best.icl_loss), (0, best.iwl_loss)):
+        x, y, query, label = draw(rng, samples, fraction, N, noise)
+        beta = np.einsum("sn,snd->sd", y, x) / N
+        errors = (label - np.einsum("si,ij,sj->s", beta, best.gamma, query)) ** 2
+        assert abs(errors.mean() - expected) < Z * errors.std() / np.sqrt(samples)
+    x, y, query, label = draw(rng, samples, 0, N, noise)
+    beta = np.einsum("sn,snd->sd", rng.standard_normal(y.shape), x) / N
+    errors = (label - np.einsum("si,ij,sj->s", beta, best.gamma, query)) ** 2
+    assert abs(errors.mean() - best.iwl_noise_loss) < Z * errors.std() / np.sqrt(samples)
+
+
+def test_white_inputs_have_two_gains() -> None:
+    c, lam, N = 0.3, 0.8, 25
+    best = mixture_predictor(c, covariance=lam * np.eye(4), task=[0, 2, 0, 0], context=N)
+    kappa = lam * np.array([c, c + (1 - c) * 4, c, c])
+    gains = kappa / (kappa + (kappa + kappa.sum()) / N)
+    assert best.gamma == pytest.approx(np.diag(gains) / lam, rel=ROUNDING)
+
+
+def test_one_kind_of_sequences_only() -> None:
+    more: dict[str, Any] = {"covariance": COVARIANCE, "task": TASK, "context": 1e7}
+    random = mixture_predictor(1, **more)
+    assert random.gamma == pytest.approx(np.linalg.inv(COVARIANCE), rel=1e-5)
+    shared = mixture_predictor(0, **more)
+    # The shared task alone is a problem in one dimension, its loss accurate although small.
+    own = TASK @ COVARIANCE @ TASK
+    assert shared.iwl_loss == pytest.approx(own * (2 / 1e7) / (1 + 2 / 1e7), rel=1e-9)
+    assert np.linalg.matrix_rank(shared.gamma, tol=1e-6) == 1
+
+
+@pytest.mark.parametrize("icl", [0.0, 0.5])
+@pytest.mark.parametrize("noise", [0.0, 0.8])
+def test_first_growth_in_simulation(icl: float, noise: float) -> None:
+    """Every entry of the tensor, and the growth along the predicted directions."""
+    N, samples, D = 5, 200_000, 3
+    x, y, query, label = draw(np.random.default_rng(3), samples, icl, N, noise)
+    tokens = np.zeros((samples, N + 1, D + 1))
+    tokens[:, :N, :D], tokens[:, :N, D], tokens[:, N, :D] = x, y, query
+    S = tokens.swapaxes(-1, -2) @ tokens / N
+    mean = (np.einsum("s,sij,sk->ijk", label, S, query) / samples).reshape(D + 1, -1)
+    rate = mixture_growth_rate(
+        icl, covariance=COVARIANCE, task=TASK, context=N, noise_variance=noise
+    )
+    # To first order in its errors, the singular value is the projection on these directions.
+    left, _, right = np.linalg.svd(mean)
+    along = right[0].reshape(D + 1, D)
+    projected = label * np.einsum("i,sij,jk,sk->s", left[:, 0], S, along, query)
+    error = np.std(projected) / np.sqrt(samples)
+    assert abs(projected.mean() - rate) < Z * error
+    assert error < 0.02 * rate
+
+
+def test_tensor_by_quadrature() -> None:
+    """One dimension: moments of one Gaussian variable, and the 2 x 2 tensor written out."""
+    lam, w, N, c, noise = 0.7, 1.3, 6, 0.35, 0.4
+    nodes, weights = np.polynomial.hermite_e.hermegauss(8)
+    weights = weights / weights.sum()
+    x = np.sqrt(lam) * nodes
+
+    def E(values: np.ndarray) -> float:
+        return float(weights @ values)
+
+    # Per pair of context token and query, and for the query token; random tasks: w -> mean 0.
+    xx = (1 - c) * (E(x**2) * E(w * x * x) + E(w * x**4) / N)
+    xy = (c + (1 - c) * w**2) * E(x**2) ** 2
+    yy = (1 - c) * (E((w * x) ** 2) + noise) * w * E(x**2)
+    truth = np.linalg.svd(np.array([[xx, xy], [xy, yy]]), compute_uv=False)[0]
+    rate = mixture_growth_rate(c, covariance=[[lam]], task=[w], context=N, noise_variance=noise)
+    assert rate == pytest.approx(truth, rel=ROUNDING)
+
+
+def test_growth_of_random_tasks_alone() -> None:
+    rate = mixture_growth_rate(1, covariance=COVARIANCE, task=TASK, context=4, noise_variance=2)
+    assert rate == pytest.approx(np.linalg.norm(COVARIANCE @ COVARIANCE), rel=ROUNDING)
+
+
+def test_white_growth_is_that_of_two_directions() -> None:
+    """The other directions of white inputs are no part of the leading pair."""
+    lam, w, N, D, c = 0.8, 1.7, 9, 5, 0.45
+    task = w * np.array([0.6, 0.0, -0.8, 0.0, 0.0])
+    p, b = 1 - c, 1 / N
+    a = 1 + b
+    along = c + p * w**2
+    rows = p**2 * lam**4 * w**2 * (a**2 + b**2 + 4 * a * b + (D + 2) * b**2)
+    rows += lam**4 * along**2
+    cross = p * lam**4 * w * ((a + b) * along + b * (c * D + p * w**2) + along * w**2)
+    label = lam**4 * ((D - 1) * c**2 + along**2) + p**2 * lam**4 * w**6
+    rate = mixture_growth_rate(c, covariance=lam * np.eye(D), task=task, context=N)
+    top = np.linalg.eigvalsh([[rows, cross], [cross, label]])[1]
+    assert rate == pytest.approx(np.sqrt(top), rel=ROUNDING)
+
+
+def test_broadcasting() -> None:
+    icl, N = np.array([0.0, 0.5, 1.0])[:, None], np.array([5.0, 50.0])
+    more: dict[str, Any] = {"covariance": COVARIANCE, "task": TASK}
+    best = mixture_predictor(icl, context=N, **more)
+    rate = mixture_growth_rate(icl, context=N, noise_variance=0.1, **more)
+    assert best.gamma.shape == (3, 2, 3, 3)
+    assert best.train_loss.shape == best.iwl_noise_loss.shape == rate.shape == (3, 2)
+    one = mixture_predictor(0.5, context=50.0, **more)
+    assert one.gamma == pytest.approx(best.gamma[1, 1], rel=ROUNDING)
+    assert isinstance(one.train_loss, float)
+    assert one.icl_loss == pytest.approx(best.icl_loss[1, 1], rel=ROUNDING)
+    assert isinstance(mixture_growth_rate(0.5, context=5, **more), float)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
+        ("icl", -0.1, "icl must be >= 0 and <= 1"),
+        ("icl", [0.5, np.nan], "icl must be >= 0 and <= 1"),
+        ("context", 0, "context must be >= 1"),
+        ("noise_variance", -1, "noise_variance must be >= 0"),
+        ("task", np.zeros(3), "norm of task must be > 0"),
+        ("task", np.ones(2), "must have shapes"),
+        ("covariance", np.diag([1.0, 1.0, 0.0]), "least eigenvalue of covariance must be > 0"),
+        ("covariance", np.triu(np.ones((3, 3))), "asymmetry of covariance"),
+        ("covariance", np.full((3, 3), np.inf), "covariance must be finite"),
+    ],
+)
+def test_out_of_range(name: str, value: Any, match: str) -> None:
+    setting: dict[str, Any] = {"covariance": COVARIANCE, "task": TASK, "context": 5}
+    setting |= {"icl": 0.5, name: value}
+    for function in (mixture_predictor, mixture_growth_rate):
+        with pytest.raises(ValueError, match=match):
+            function(setting["icl"], **{k: v for k, v in setting.items() if k != "icl"})
