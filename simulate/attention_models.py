@@ -27,7 +27,7 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
-from iclimit.simulate.feature_moments import FeatureMoments
+from iclimit.simulate.feature_moments import FeatureMoments, feature_count
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.regression import regression_tokens
 
@@ -107,6 +107,8 @@ class AttentionModel:
 
     def given_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
         """Check given weights of one run."""
+        if not isinstance(weights, Sequence):
+            raise TypeError(f"weights must be a sequence of arrays, got {weights!r}")
         if len(weights) != len(self.shapes):
             raise ValueError(
                 f"weights must hold {len(self.shapes)} arrays for model {self.kind!r}, "
@@ -169,10 +171,20 @@ class MomentLoss:
     moments : FeatureMoments
         Moments of one data set for all repeats, or of one data set for each of them along a first
         axis.
+
+    Raises
+    ------
+    ValueError
+        If the moments are of another dimension than the model.
     """
 
     def __init__(self, model: AttentionModel, moments: FeatureMoments) -> None:
         xp = array_namespace(moments.cross)
+        if moments.cross.shape[-1] != feature_count(model.dim):
+            raise ValueError(
+                f"moments must be of dimension {model.dim} with {feature_count(model.dim)} "
+                f"features, got {moments.cross.shape[-1]} features"
+            )
         dim, size = model.dim, model.dim + 1
         pairs = [(i, j) for i in range(size) for j in range(i, size)]
         if model.kind == "cubic":
@@ -236,11 +248,6 @@ class SequenceLoss:
         self.query = xp.stack([each.x_query for each in prompts])
         self.label = xp.stack([each.y_query for each in prompts])
 
-    @property
-    def count(self) -> int:
-        """Number of sequences of a repeat."""
-        return int(self.label.shape[1])
-
     def __call__(
         self, weights: Sequence[Array], chosen: Array | None = None
     ) -> tuple[Array, list[Array]]:
@@ -251,8 +258,7 @@ class SequenceLoss:
         xp = array_namespace(weights[0])
         gram, query, label = self.gram, self.query, self.label
         if chosen is not None:
-            repeat = xp.arange(label.shape[0])[:, None]
-            gram, query, label = gram[repeat, chosen], query[repeat, chosen], label[repeat, chosen]
+            gram, query, label = (_of_each(every, chosen) for every in (gram, query, label))
         repeats, count, values, _ = gram.shape
         lookup = self.model.lookup(weights)
         looked_up = query @ xp.matrix_transpose(
@@ -265,3 +271,12 @@ class SequenceLoss:
         by_entries = xp.matrix_transpose(weighted) @ query / count
         by_entries = xp.reshape(by_entries, (repeats, values, -1))
         return xp.mean(residual**2, axis=-1), self.model.pull_back(weights, by_entries)
+
+
+def _of_each(values: Array, chosen: Array) -> Array:
+    """Entries along the second axis, others for each index of the first."""
+    xp = array_namespace(values)
+    repeats, count, *rest = values.shape
+    flat = xp.reshape(chosen + count * xp.arange(repeats)[:, None], (-1,))
+    found = xp.take(xp.reshape(values, (repeats * count, *rest)), flat, axis=0)
+    return xp.reshape(found, (*chosen.shape, *rest))

@@ -11,6 +11,16 @@ from typing import Any
 import numpy as np
 
 
+def check_checkpoint(path: Path) -> None:
+    """Raise an OSError if no checkpoint can be written there, before a training is spent on it."""
+    partial = _partial(path)
+    try:
+        partial.open("wb").close()
+        partial.unlink()
+    except OSError as error:
+        raise type(error)(f"checkpoint must be a file that can be written: {error}") from error
+
+
 def save_checkpoint(
     path: Path, settings: Mapping[str, Any], record: Mapping[str, Any], **arrays: Any
 ) -> None:
@@ -23,12 +33,12 @@ def save_checkpoint(
     settings : mapping
         What identifies the training, see `load_checkpoint`.
     record : mapping
-        Numbers, strings and lists to be kept.
+        Numbers, strings, lists and mappings to be kept.
     **arrays : ndarray
         Arrays to be kept.
     """
-    partial = path.with_name(path.name + ".partial")
-    described = json.dumps({"settings": settings, "record": record}, default=int)
+    described = _json({"settings": settings, "record": record})
+    partial = _partial(path)
     with partial.open("wb") as file:
         np.savez(file, described=np.array(described), **arrays)
     os.replace(partial, path)
@@ -48,13 +58,22 @@ def load_checkpoint(
         with path.open("rb") as stream, np.load(stream) as file:
             described = json.loads(str(file["described"]))
             arrays = {name: file[name] for name in file.files if name != "described"}
-        found, record = described["settings"], described["record"]
+        found, record = dict(described["settings"]), dict(described["record"])
     except Exception as error:  # there is no end of ways in which a file can be broken
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
-    wanted = json.loads(json.dumps(settings, default=int))
+    wanted = json.loads(_json(settings))
     differing = [key for key in wanted if found.get(key) != wanted[key]]
     if differing:
         raise ValueError(
             f"checkpoint must be of the same training, got {path} with another {differing[0]}"
         )
     return record, arrays
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _json(value: Any) -> str:
+    """Text of mappings and lists, NumPy's numbers as Python's."""
+    return json.dumps(value, default=lambda number: number.item())

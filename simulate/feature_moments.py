@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.checks import check_choice
@@ -49,11 +50,6 @@ class FeatureMoments:
     cross: Array
     second: Array
 
-    @property
-    def dim(self) -> int:
-        """Dimension D of the inputs."""
-        return next(d for d in itertools.count(1) if feature_count(d) == self.cross.shape[-1])
-
 
 def feature_count(dim: int) -> int:
     """Number of features."""
@@ -71,24 +67,31 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
         Whether S is divided by N.
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
+    xp = array_namespace(prompts.x)
     count, context, dim = prompts.x.shape
     size = max(1, BLOCK // feature_count(dim))
     found = readout_moments(
-        (_tokens(prompts, start, start + size) for start in range(0, count, size)),
+        (
+            _tokens(prompts, slice(start, min(start + size, count)))
+            for start in range(0, count, size)
+        ),
         include_query=True,
     )
+    # The last entry of the query's token is zero, so that the features with it are none.
     pairs = (dim + 1) * (dim + 2) // 2
-    kept = np.arange(pairs * (dim + 1)).reshape(pairs, dim + 1)[:, :dim].reshape(-1)
+    kept = xp.asarray([i * (dim + 1) + k for i in range(pairs) for k in range(dim)])
+    cross = xp.take(found.cross, kept, axis=0)
+    second = xp.take(xp.take(found.second, kept, axis=0), kept, axis=1)
     scale = context if normalization == "mean" else 1
-    return FeatureMoments(
-        found.label, found.cross[kept] / scale, found.second[kept][:, kept] / scale**2
-    )
+    return FeatureMoments(found.label, cross / scale, second / scale**2)
 
 
-def _tokens(prompts: Prompts, start: int, stop: int) -> tuple[Array, Array]:
-    chosen = slice(start, stop)
+def _tokens(prompts: Prompts, chosen: slice) -> tuple[Array, Array]:
     part = Prompts(
-        prompts.x[chosen], prompts.y[chosen], prompts.x_query[chosen], prompts.y_query[chosen]
+        prompts.x[chosen, :, :],
+        prompts.y[chosen, :],
+        prompts.x_query[chosen, :],
+        prompts.y_query[chosen],
     )
     return regression_tokens(part), part.y_query
 
@@ -101,7 +104,7 @@ def population_moments(
     Given the task the context tokens are independent and normal with a covariance C(w), so that
     :math:`E S_{ij} S_{mn} = C_{ij} C_{mn} + (C_{im} C_{jn} + C_{in} C_{jm}) / N` plus the terms
     of the query's token.  These are polynomials of degree four in w; their means over normal w
-    come from a cubature rule of degree five.
+    come from a cubature rule of degree five.  Memory grows as :math:`D^6`: 0.1 GB for D = 12.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def population_moments(
 
 
 def gaussian_moments(covariance: np.ndarray, order: int) -> np.ndarray:
-    """Moments of a centred normal vector, a tensor with ``order`` axes (Isserlis)."""
+    """Moments of a centred normal vector, a tensor with ``order`` axes (even; Isserlis)."""
     if order == 0:
         return np.ones(())
     lower = gaussian_moments(covariance, order - 2)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.attention_models import AttentionModel, MomentLoss, SequenceLoss
-from iclimit.simulate.checkpoints import load_checkpoint, save_checkpoint
+from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.checks import check_choice, check_integers, check_positive
 from iclimit.simulate.constructions import NORMALIZATIONS
 from iclimit.simulate.feature_moments import (
@@ -32,8 +32,9 @@ from iclimit.simulate.feature_moments import (
 )
 from iclimit.simulate.task_mixture import TaskMixture
 
-UNSTABLE = 1e3
-"""A loss so many times the one at zero weights has left every basin."""
+UNSTABLE = 1e6
+"""A loss so many times the one at zero weights has left every basin; a single sequence with few
+pairs can be a thousand times worse than the mean."""
 
 CHECKPOINT_SECONDS = 10.0
 """Seconds between checkpoints."""
@@ -74,7 +75,7 @@ class TrainingCurves:
 
 
 class UnstableTraining(ArithmeticError):
-    """The loss left every bound; ``curves`` holds what was computed until then."""
+    """The loss left every bound; ``curves`` holds what was recorded before."""
 
     def __init__(self, message: str, curves: TrainingCurves) -> None:
         super().__init__(message)
@@ -121,15 +122,16 @@ def simulate_gradient_descent(
         What ``init_scale`` is divided by for "separate", see
         `iclimit.simulate.attention_models.AttentionModel.random_weights`.
     training_set : int >= 1 or inf
-        Number of training sequences; ``inf`` for their law.
+        Number of training sequences; ``inf`` for their law.  With random tasks only it must
+        exceed the dimension, else hold both kinds, as it is standardised.
     batch : int >= 1, optional
-        Sequences drawn for every step; all by default, through their moments.
+        Sequences drawn for every step, with replacement; all by default, through their moments.
     learning_rate : float > 0
         Step length :math:`\eta`.
     steps : int >= 1
         Number of steps.
-    record : int >= 1
-        Steps between records of the loss.
+    record : int from 1 to steps
+        Steps between records of the loss, the first before the first step.
     normalization : {"mean", "sum"}
         Whether the attention scores are divided by N.  The published training script does not.
     tests : bool
@@ -143,7 +145,7 @@ def simulate_gradient_descent(
         Where to compute.
     checkpoint : path, optional
         File that the training is saved to every ten seconds and at its end, and continued from
-        where it exists: to the same bits.
+        where it exists: to the same bits.  More ``steps`` than before extend a training.
     progress : bool
         Show a progress bar.
 
@@ -155,14 +157,17 @@ def simulate_gradient_descent(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the checkpoint is of another training.
+        If an argument is outside its range, or the checkpoint is of another training or after
+        the last step.
+    OSError
+        If the checkpoint cannot be written.
     TypeError
         If problem is of another kind.
     RuntimeError
         If the backend is not available.
     UnstableTraining
-        An ArithmeticError: the learning rate is too large.  It names the step, and its attribute
-        ``curves`` holds what was computed until then.
+        An ArithmeticError: the learning rate is too large, or the initial weights are.  It names
+        the step, and its attribute ``curves`` holds what was recorded before.
 
     Examples
     --------
@@ -180,6 +185,8 @@ def simulate_gradient_descent(
     if training_set != math.inf:
         check_integers(training_set=training_set)
     check_integers(steps=steps, record=record, repeats=repeats)
+    if record > steps:
+        raise ValueError(f"record must be at most steps = {steps!r}, got {record!r}")
     check_positive(init_scale=init_scale, learning_rate=learning_rate)
     check_choice("normalization", normalization, NORMALIZATIONS)
     if batch is not None:
@@ -206,27 +213,34 @@ def simulate_gradient_descent(
     ]
     state = _State(0, [place.asarray(np.stack(each)) for each in zip(*weights, strict=True)])
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and path.exists():
-        state = _load(path, settings, place)
+    if path is not None:
+        check_checkpoint(path)
+        if path.exists():
+            state = _load(path, settings, place)
+    if state.step > steps:
+        raise ValueError(f"steps must be at least those of {path}, {state.step}, got {steps!r}")
     training = _training_loss(place, layer, problem, seeds, training_set, batch, normalization)
     laws = _test_losses(place, layer, problem, normalization) if tests else {}
     bound = UNSTABLE * float(population_moments(problem).label)
+    double_rate = 2 * float(learning_rate)
     interrupted, stable, saved = False, True, time.monotonic()
     bar = tqdm(total=steps, initial=state.step, disable=not progress, unit="step", desc="training")
     try:
-        while stable:
+        while True:
             with np.errstate(over="ignore", invalid="ignore"):
                 losses, halves = training(state.step, state.weights)
-            stable = bool((losses <= bound).all())
+            stable = bool(place.xp.all(losses <= bound))
+            if not stable:
+                break
             if state.step % record == 0 and state.step > state.recorded:
                 found = [losses, *(law(state.weights)[0] for law in laws.values())]
                 state.records.append((state.step, [to_host(each) for each in found]))
-            if state.step >= steps or not stable:
+            if state.step >= steps:
                 break
             state = _State(
                 state.step + 1,
                 [
-                    old - 2 * learning_rate * half
+                    old - double_rate * half
                     for old, half in zip(state.weights, halves, strict=True)
                 ],
                 state.records,
@@ -251,10 +265,12 @@ def simulate_gradient_descent(
         {**settings, "problem": problem, "steps": steps},
     )
     if not stable:
-        worst = int(np.argmax(~(to_host(losses) <= bound)))
+        last = to_host(losses)
+        worst = int(np.argmax(~(last <= bound)))
+        cause = f"{learning_rate = !r}" if state.step else f"{init_scale = !r}"
         raise UnstableTraining(
-            f"learning_rate = {learning_rate!r} is too large: the loss of repeat {worst} is "
-            f"{float(losses[worst]):.3g} after {state.step} steps",
+            f"{cause} is too large: the loss of repeat {worst} is {last[worst]:.3g} after "
+            f"{state.step} steps",
             curves,
         )
     return curves

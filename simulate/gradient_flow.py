@@ -24,7 +24,8 @@ from iclimit.simulate.constructions import NORMALIZATIONS
 from iclimit.simulate.feature_moments import population_moments
 from iclimit.simulate.task_mixture import TaskMixture
 
-MAX_TOLERANCE = 1e-3
+TOLERANCES = 1e-12, 1e-3
+"""Least tolerance that float64 allows, and largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +73,21 @@ class FlowCurve:
     parameters: dict[str, Any] = field(repr=False)
 
     def at(self, times: Any) -> np.ndarray:
-        """Loss at given times, by Hermite interpolation."""
+        """Loss at given times, any shape.
+
+        By Hermite interpolation: at the default tolerance to some 1e-7 of the initial loss.
+        """
         given = np.asarray(times, dtype=float)
         if not np.all((given >= 0) & (given <= self.times[-1])):
-            raise ValueError(f"times must lie between 0 and {self.times[-1]!r}, got {times!r}")
+            last = float(self.times[-1])
+            raise ValueError(f"times must lie between 0 and {last!r}, got {times!r}")
         return CubicHermiteSpline(self.times, self.losses, -self.speeds)(given)
 
     def crossing_times(self, levels: Any) -> np.ndarray:
-        """Times at which the loss falls through given levels; ``inf`` where it never does."""
+        """Times at which the loss falls through given levels, any shape.
+
+        By Hermite interpolation as in `at`; ``inf`` where the loss stays above.
+        """
         given = np.asarray(levels, dtype=float)
         if not np.all(given < self.losses[0]):
             raise ValueError(
@@ -108,16 +116,11 @@ class FlowCurve:
         small = 1e-6 * self.losses[0]
         moving = (self.losses < self.losses[0] - small) & (self.losses > self.losses[-1] + small)
         speed = self.speeds
-        inner = np.flatnonzero((speed[1:-1] < speed[:-2]) & (speed[1:-1] <= speed[2:])) + 1
-        bounds = [0, *inner, len(speed)]
-        peaks = [speed[a:b].max() for a, b in itertools.pairwise(bounds)]
-        contrasts = np.array(
-            [
-                speed[k] / min(sides)
-                for k, sides in zip(inner, itertools.pairwise(peaks), strict=True)
-            ]
-        )
-        kept = moving[inner] & (contrasts <= contrast)
+        slowest = (speed[1:-1] < speed[:-2]) & (speed[1:-1] <= speed[2:]) & moving[1:-1]
+        inner = np.flatnonzero(slowest) + 1
+        peaks = [speed[a:b].max() for a, b in itertools.pairwise([0, *inner, len(speed)])]
+        contrasts = speed[inner] / np.minimum(peaks[:-1], peaks[1:])
+        kept = contrasts <= contrast
         inner = inner[kept]
         return Plateaus(self.times[inner], self.losses[inner], contrasts[kept])
 
@@ -146,10 +149,10 @@ def simulate_gradient_flow(
         As in `simulate_gradient_descent`.
     weights : sequence of arrays, optional
         Initial weights of one run in the shapes of
-        `iclimit.simulate.attention_models.AttentionModel`, instead of random ones.
+        `iclimit.simulate.attention_models.AttentionModel`, not all zero, instead of random ones.
     duration : float > 0
         End of the flow, in units of the time constant.
-    tolerance : float from 0 to 1e-3
+    tolerance : float from 1e-12 to 1e-3
         Relative tolerance of the integrator.
     rng : int, SeedSequence or Generator
         Seed of the initial weights: those of the first repeat of `simulate_gradient_descent`.
@@ -164,7 +167,7 @@ def simulate_gradient_flow(
     ValueError
         If an argument is outside its range.
     TypeError
-        If problem is of another kind, or rng is missing where it is needed.
+        If problem or weights are of another kind, or rng is missing where it is needed.
     ArithmeticError
         If the integrator fails.
 
@@ -183,8 +186,9 @@ def simulate_gradient_flow(
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_positive(duration=duration, tolerance=tolerance)
     check_choice("normalization", normalization, NORMALIZATIONS)
-    if tolerance > MAX_TOLERANCE:
-        raise ValueError(f"tolerance must be at most {MAX_TOLERANCE}, got {tolerance!r}")
+    least, most = TOLERANCES
+    if not least <= tolerance <= most:
+        raise ValueError(f"tolerance must be from {least} to {most}, got {tolerance!r}")
     if weights is None:
         seed = seed_sequences(seed_sequences(rng, 1)[0], 2)[1]
         start = layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
@@ -203,24 +207,23 @@ def simulate_gradient_flow(
 
     flat = np.concatenate([each.reshape(-1) for each in start])
     scale = float(np.abs(flat).max())
+    if scale == 0:
+        raise ValueError("weights must not all be zero, where the flow stands still")
     found = solve_ivp(
         derivative, (0.0, duration), flat, method="LSODA", rtol=tolerance,
         atol=tolerance * 1e-3 * scale,
     )  # fmt: skip
     if not found.success:
         raise ArithmeticError(f"the integrator stopped at t = {found.t[-1]:.6g}: {found.message}")
-    losses, speeds = [], []
-    for column in found.y.T:
-        value, halves = loss(unpack(column))
-        losses.append(float(value[0]))
-        speeds.append(2 * sum(float(np.sum(each**2)) for each in halves))
-    first, last = (layer.conserved(unpack(found.y[:, k])) for k in (0, -1))
+    passed = unpack(found.y.T)
+    losses, halves = loss(passed)
+    conserved = layer.conserved(passed)
     return FlowCurve(
         found.t,
-        np.array(losses),
-        np.array(speeds),
-        [each[0] for each in unpack(found.y[:, -1])],
-        float(np.abs(last - first).max() / np.abs(found.y[:, -1]).max() ** 2),
+        losses,
+        2 * sum(np.sum(each.reshape(len(losses), -1) ** 2, axis=1) for each in halves),
+        [each[-1] for each in passed],
+        float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(found.y[:, -1]).max() ** 2),
         {
             "problem": problem, "model": model, "heads": heads, "rank": rank,
             "init_scale": init_scale, "initialization": initialization, "duration": duration,

@@ -19,6 +19,9 @@ from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.checks import check_integers, check_nonnegative, given_array
 from iclimit.simulate.prompts import Prompts
 
+ASYMMETRY = 1e-10
+"""Largest asymmetry of a covariance, relative to its largest entry, that passes as rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class TaskMixture:
@@ -42,7 +45,7 @@ class TaskMixture:
     ------
     ValueError
         If an argument is outside its range, or the covariance is not symmetric and positive
-        semidefinite, or zero.
+        semidefinite, or zero, or all labels of the shared task are zero.
 
     Examples
     --------
@@ -70,7 +73,9 @@ class TaskMixture:
                 f"got {self.shared_task!r} with icl = {self.icl!r}"
             )
         if self.shared_task is not None:
-            task = given_array("shared_task", self.shared_task, (self.dim,))
+            task = given_array("shared_task", self.shared_task, (self.dim,)).copy()
+            if not task @ self.covariance @ task > 0:
+                raise ValueError(f"shared_task must have labels other than zero, got {task!r}")
             object.__setattr__(self, "shared_task", task)
 
     @property
@@ -79,7 +84,7 @@ class TaskMixture:
         return self.covariance.shape[0]
 
     def sample(self, place: Backend, generator: Any, count: int) -> Prompts:
-        """Draw sequences: the first ``int(count * icl)`` have their own tasks."""
+        """Draw sequences: the first ``round(count * icl)`` have their own tasks."""
         tasks = generator.standard_normal((count, self.dim))
         return self._prompts(place, generator, self._share(place, tasks))
 
@@ -88,14 +93,23 @@ class TaskMixture:
 
         The inputs at each place of a sequence get mean zero over the sequences; if all tasks are
         random, they get mean zero and covariance I.
+
+        Raises
+        ------
+        ValueError
+            If there are too few sequences for that, or for both kinds of tasks.
         """
         xp = place.xp
+        least = self.dim if self.icl == 1 else 1
+        if count <= least:
+            raise ValueError(f"training_set must be > {least} to be standardised, got {count!r}")
+        if 0 < self.icl < 1 and not 0 < round(count * self.icl) < count:
+            raise ValueError(
+                f"training_set must be large enough for both kinds of tasks, got {count!r} "
+                f"with icl = {self.icl!r}"
+            )
         tasks = generator.standard_normal((count, self.dim))
         if self.icl == 1:
-            if count <= self.dim:
-                raise ValueError(
-                    f"training_set must be > {self.dim}, the dimension, got {count!r}"
-                )
             tasks = tasks - xp.mean(tasks, axis=0)
             variances, axes = xp.linalg.eigh(tasks.T @ tasks / (count - 1))
             tasks = tasks @ ((axes / xp.sqrt(variances)) @ axes.T)
@@ -103,7 +117,7 @@ class TaskMixture:
 
     def _share(self, place: Backend, tasks: Array) -> Array:
         if self.shared_task is not None:
-            tasks[int(len(tasks) * self.icl) :, :] = place.asarray(self.shared_task)
+            tasks[round(tasks.shape[0] * self.icl) :, :] = place.asarray(self.shared_task)
         return tasks
 
     def _prompts(
@@ -127,8 +141,10 @@ def _given_covariance(value: Any) -> np.ndarray:
         raise ValueError(f"covariance must have shape (D,) or (D, D), got {np.shape(value)}")
     given = given_array("covariance", value, (None,) * ndim)
     matrix = np.diag(given) if ndim == 1 else given
-    if matrix.shape[0] != matrix.shape[1] or not np.allclose(matrix, matrix.T):
+    rounding = ASYMMETRY * np.abs(matrix).max()
+    if matrix.shape[0] != matrix.shape[1] or np.abs(matrix - matrix.T).max() > rounding:
         raise ValueError("covariance must be a symmetric matrix, or its eigenvalues")
+    matrix = (matrix + matrix.T) / 2
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -1e-12 * abs(eigenvalues[-1]) or eigenvalues[-1] <= 0:
         raise ValueError(

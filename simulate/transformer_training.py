@@ -12,7 +12,6 @@ batches of 2048 prompts, and keep the best of 5 seeds.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from iclimit.simulate.arrays import get_backend, seed_sequences, to_host
+from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.checks import check_choice, check_integers
 from iclimit.simulate.gram_pass import GramPass
 from iclimit.simulate.least_squares import BLOCK, AdjustedLoss, Descent
@@ -181,6 +181,8 @@ def train_linear_transformer(
         If problem or initial is of another kind.
     RuntimeError
         If the backend is not available.
+    OSError
+        If the checkpoint cannot be written.
     ArithmeticError
         If the loss of every start in a round is infinite.
 
@@ -223,8 +225,10 @@ def train_linear_transformer(
         first += _deepened(known, generator, layers, law)
     state = _State([Descent(parameters) for parameters in first])
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and path.exists():
-        state = _load(path, settings)
+    if path is not None:
+        check_checkpoint(path)
+        if path.exists():
+            state = _load(path, settings)
     interrupted = False
     with tqdm(disable=not progress, unit="step", desc=f"{kind}, {layers} layers") as bar:
         try:
@@ -408,38 +412,18 @@ def _deepened(
 
 
 def _save(path: Path, state: _State, settings: dict[str, Any]) -> None:
-    """Write a checkpoint; an interruption leaves the old one."""
-    described = [{**asdict(each), "parameters": None} for each in state.descents]
     record = {
-        "settings": settings, "round": state.round, "steps": state.steps,
-        "start_losses": state.start_losses, "descents": described,
+        "round": state.round, "steps": state.steps, "start_losses": state.start_losses,
+        "descents": [{**asdict(each), "parameters": None} for each in state.descents],
     }  # fmt: skip
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        np.savez(
-            file,
-            record=np.array(json.dumps(record, default=int)),  # NumPy's integers
-            parameters=np.stack([each.parameters for each in state.descents]),
-        )
-    os.replace(partial, path)
+    parameters = np.stack([each.parameters for each in state.descents])
+    save_checkpoint(path, settings, record, parameters=parameters)
 
 
 def _load(path: Path, settings: dict[str, Any]) -> _State:
-    """Read a checkpoint of the same training."""
-    try:
-        with path.open("rb") as stream, np.load(stream) as file:
-            record, parameters = json.loads(str(file["record"])), file["parameters"]
-        found = record["settings"]
-        descents = [
-            Descent(**{**each, "parameters": value})
-            for each, value in zip(record["descents"], parameters, strict=True)
-        ]
-        state = _State(descents, record["round"], record["steps"], record["start_losses"])
-    except Exception as error:  # there is no end of ways in which a file can be broken
-        raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
-    differing = [key for key in settings if found.get(key) != settings[key]]
-    if differing:
-        raise ValueError(
-            f"checkpoint must be of the same training, got {path} with another {differing[0]}"
-        )
-    return state
+    record, arrays = load_checkpoint(path, settings)
+    descents = [
+        Descent(**{**each, "parameters": value})
+        for each, value in zip(record["descents"], arrays["parameters"], strict=True)
+    ]
+    return _State(descents, record["round"], record["steps"], record["start_losses"])

@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     from iclimit.cli import (
         claims,
         curve,
+        dynamics,
         figure,
         gdpp,
         learning_rate,
@@ -36,7 +37,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"iclimit {iclimit.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in (validate, claims, curve, phase, figure, learning_rate, schedule, gdpp, train):
+    verb_modules = (
+        validate, claims, curve, phase, figure, learning_rate, schedule, gdpp, dynamics, train,
+    )  # fmt: skip
+    for module in verb_modules:
         module.add_parser(verbs)
     return parser
 

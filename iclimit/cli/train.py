@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from iclimit.cli import train_attention
 from iclimit.cli.arguments import check_output, print_rows
 
 EXAMPLES = """\
@@ -26,7 +27,8 @@ def add_parser(verbs: Any) -> None:
         help="train a finite-size model and measure it on fresh prompts",
         description="Train a finite-size model and measure it on fresh prompts.",
     )
-    models = parser.add_subparsers(dest="model", metavar="MODEL", required=True)
+    models = parser.add_subparsers(dest="what", metavar="MODEL", required=True)
+    train_attention.add_parser(models)
     model = models.add_parser(
         "linear-transformer",
         help="linear transformer on regression with random noise levels",

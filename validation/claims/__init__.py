@@ -8,6 +8,10 @@ from iclimit.validation.claim import Claim
 from iclimit.validation.claims.baselines import dmmse_claim
 from iclimit.validation.claims.constructions import constructions_claim
 from iclimit.validation.claims.dampening import dampening_claim
+from iclimit.validation.claims.dynamics_data import published_curves_claim, training_set_claim
+from iclimit.validation.claims.dynamics_merged import cubic_claim, heads_claim, merged_claim
+from iclimit.validation.claims.dynamics_mixtures import mixtures_claim
+from iclimit.validation.claims.dynamics_separate import drop_times_claim, plateaus_claim
 from iclimit.validation.claims.gdpp import error_claim, layers_claim, spectrum_claim
 from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
 from iclimit.validation.claims.learning_rates import learning_rate_claim
@@ -62,6 +66,14 @@ CLAIMS: dict[str, Claim] = {
         profiles_claim,
         weights_claim,
         two_levels_claim,
+        merged_claim,
+        cubic_claim,
+        plateaus_claim,
+        drop_times_claim,
+        heads_claim,
+        mixtures_claim,
+        training_set_claim,
+        published_curves_claim,
         solver_claim,
         sampler_claim,
         risk_claim,
@@ -92,6 +104,14 @@ FIGURES = (
     "noisy-profiles",
     "noisy-weights",
     "noisy-two-levels",
+    "dynamics-merged",
+    "dynamics-cubic",
+    "dynamics-plateaus",
+    "dynamics-drop-times",
+    "dynamics-heads",
+    "dynamics-mixtures",
+    "dynamics-training-set",
+    "dynamics-published",
 )
 """Claims whose figures are those of papers, or belong beside them."""
 

@@ -1,0 +1,175 @@
+"""``iclimit dynamics``: plateaus, drops and loss curves of training, predicted."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iclimit.cli.arguments import PICTURES, TABLES, check_output, print_rows, write_rows
+from iclimit.cli.spectrum import add_problem, given_eigenvalues
+
+EXAMPLES = """\
+examples:
+  iclimit dynamics merged --heads 8 --init 1e-6
+  iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
+  iclimit dynamics separate --heads 5 --init 1e-2 --seed 3 -o staircase.png
+  iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init 5e-3"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "dynamics",
+        help="predict plateaus, drops and loss curves of the training of linear attention",
+        description=(
+            "Predict the training of one linear attention layer from small random weights by\n"
+            "gradient flow on fresh data (arXiv:2501.16265). Times are in units of the time\n"
+            "constant, for attention scores divided by N: s steps of gradient descent on the\n"
+            "mean squared error at the rate r are the time 2 r s. Losses are mean squared errors."
+        ),
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "model",
+        choices=("merged", "separate"),
+        help="one matrix for key and query, or one for each",
+    )
+    add_problem(parser)
+    parser.add_argument("--heads", type=int, default=8, metavar="H", help="heads (default 8)")
+    parser.add_argument(
+        "--rank", type=int, default=1, metavar="R", help="rows of key and query (default 1)"
+    )
+    parser.add_argument(
+        "--init", type=float, default=1e-3, metavar="X",
+        help="scale of the initial weights (default 1e-3)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int,
+        help="seed of the initial weights, the same as in iclimit train attention (default: 0 for "
+        "separate; merged: mean and spread over seeds)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--curve", type=int, metavar="POINTS", help="the curve at so many times instead"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)",
+    )  # fmt: skip
+    parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Predict, and print or write."""
+    check_output(options.output, (*TABLES, *PICTURES))
+    if options.curve is not None and options.curve < 2:
+        raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
+    if options.seed is not None and options.seed < 0:
+        raise ValueError(f"--seed must be an integer >= 0, got {options.seed!r}")
+    predict = _merged if options.model == "merged" else _separate
+    rows, last, loss = predict(options)
+    picture = options.output is not None and options.output.suffix in PICTURES
+    if picture or options.curve is not None:
+        times = np.linspace(0, last, 1000 if options.curve is None else options.curve)
+        losses = loss(times)
+        if picture:
+            _draw(times, losses, options.output)
+            return 0
+        rows = [
+            {"time": time, "loss": value}
+            for time, value in zip(times.tolist(), losses.tolist(), strict=True)
+        ]
+    if options.output is None:
+        print_rows(rows, options.format)
+    else:
+        with options.output.open("w", newline="", encoding="utf-8") as file:
+            write_rows(rows, options.output.suffix[1:], file)
+    return 0
+
+
+def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarray]:
+    """Initial weights of the first repeat of a training with this seed."""
+    from iclimit.simulate.attention_models import AttentionModel, initial_weights
+
+    model = AttentionModel(options.model, dim, options.heads, options.rank)
+    return initial_weights(model, options.init, rng=seed)
+
+
+def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
+    """Rows, the end of the curve, and the curve."""
+    import math
+
+    from iclimit.asymptotics import (
+        effective_init_scale,
+        effective_init_scale_moments,
+        merged_attention_curve,
+        merged_curve_drop_time,
+        plateau_losses,
+    )
+
+    lam = given_eigenvalues(options)
+    setting: dict[str, Any] = {
+        "eigenvalues": lam, "context": options.context, "noise_variance": options.noise_variance,
+    }  # fmt: skip
+    if options.rank != 1:
+        raise ValueError(f"--rank must be 1 for merged, got {options.rank!r}")
+    losses = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
+    if options.seed is None:
+        law = effective_init_scale_moments(options.heads)
+        scale = options.init * math.exp(float(law.mean))
+        spread = float(law.std / np.linalg.norm(lam**2))
+    else:
+        value, lookup = _weights(options, len(lam), options.seed)
+        scale = float(effective_init_scale(value[:, -1], lookup[:, :-1, :], eigenvalues=lam))
+        spread = 0.0
+    half = float(merged_curve_drop_time(init_scale=scale, **setting))
+    row = {
+        "effective_scale": scale, "initial_loss": float(losses[0]),
+        "half_drop_time": half, "std_over_seeds": spread, "final_loss": float(losses[-1]),
+    }  # fmt: skip
+    return [row], 4 * half, lambda t: merged_attention_curve(t, init_scale=scale, **setting)
+
+
+def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
+    """Rows, the end of the curve, and the curve."""
+    from iclimit.asymptotics import separate_attention_staircase
+
+    lam = given_eigenvalues(options)
+    value, key, query = _weights(options, len(lam), options.seed or 0)
+    steps = separate_attention_staircase(
+        value[:, -1], key[..., :-1], query, eigenvalues=lam, context=options.context,
+        noise_variance=options.noise_variance,
+    )  # fmt: skip
+    order = np.sort(lam)[::-1]
+    rows = [
+        {
+            "learned": learned,
+            "loss": float(steps.losses[learned]),
+            "eigenvalue": float(order[learned - 1]) if learned else None,
+            "head": int(steps.heads[learned - 1]) if learned else None,
+            "escape_time": float(steps.times[learned - 1]) if learned else None,
+            "half_drop_time": float(steps.drop_times[learned - 1]) if learned else None,
+        }
+        for learned in range(len(lam) + 1)
+    ]
+    if options.format == "text" and options.output is None:
+        rows = [{k: "" if v is None else v for k, v in row.items()} for row in rows]
+    reached = steps.times[np.isfinite(steps.times)]
+    return rows, 1.3 * float(reached.max(initial=1.0)), steps.loss
+
+
+def _draw(times: np.ndarray, losses: np.ndarray, path: Path) -> None:
+    """Draw the curve."""
+    from iclimit.validation.drawing import COLOURS, house_style, new_figure
+
+    with house_style():
+        figure = new_figure()
+        ax = figure.subplots()
+        ax.plot(times, losses, color=COLOURS[0])
+        ax.set_xlabel(r"time $t/\tau$")
+        ax.set_ylabel("loss")
+        figure.savefig(path)

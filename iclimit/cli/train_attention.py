@@ -1,0 +1,206 @@
+"""``iclimit train attention``: gradient descent of one linear attention layer."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from iclimit.cli.arguments import PICTURES, TABLES, check_output, print_rows, write_rows
+from iclimit.cli.spectrum import add_problem, given_eigenvalues
+
+EXAMPLES = """\
+examples:
+  iclimit train attention --model merged --heads 8 --init 1e-6 --normalization sum
+  iclimit train attention --model separate --heads 5 --init 1e-2 --learning-rate 0.02 \\
+      --steps 10000 --training-set 80000 --normalization sum -o curves.png
+  iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init 5e-3 \\
+      --learning-rate 0.02 --steps 20000 --training-set 80000 --normalization sum --repeats 4
+  iclimit train attention --white 4 --icl 0.4 --init 1e-6 --learning-rate 0.0005 \\
+      --steps 4000 --normalization sum --tests"""
+
+
+def add_parser(models: Any) -> None:
+    """Add the model to ``iclimit train``."""
+    parser = models.add_parser(
+        "attention",
+        help="one linear attention layer by gradient descent, to see its dynamics",
+        description=(
+            "Train one linear attention layer by full-batch gradient descent on the mean\n"
+            "squared error, from small random weights, as in arXiv:2501.16265. A step costs\n"
+            "the same for any number of training sequences."
+        ),
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_problem(parser)
+    parser.add_argument(
+        "--model", choices=("merged", "separate", "cubic"), default="merged",
+        help="one matrix for key and query, one for each, or a two-layer network on cubic "
+        "features (default merged)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--initialization", choices=("per-head", "per-layer"), default="per-head",
+        help="what --init is divided by for separate (default per-head)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--normalization", choices=("mean", "sum"), default="mean",
+        help="divide attention scores by N, or not, like the published script (default mean)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--training-set", type=_size, default=5000, metavar="P",
+        help="training sequences, or inf for their law (default 5000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--batch", type=int, metavar="B", help="sequences drawn for every step (default: all)"
+    )
+    for name, kind, default, text in (
+        ("heads", int, 8, "heads"),
+        ("rank", int, 1, "rows of key and query"),
+        ("init", float, 0.01, "scale of the initial weights"),
+        ("learning-rate", float, 0.001, "step length"),
+        ("steps", int, 6000, "number of steps"),
+        ("record", int, 10, "steps between records of the loss"),
+        ("repeats", int, 1, "independent runs"),
+        ("icl", float, 1.0, "fraction of sequences with their own tasks; the others share one"),
+        ("seed", int, 0, "root seed"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            metavar="X",
+            help=f"{text} (default {default})",
+        )
+    parser.add_argument(
+        "--tests", action="store_true",
+        help="record the losses on random tasks, and on the shared task with noise as labels",
+    )  # fmt: skip
+    parser.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="FILE",
+        help="keep the state in this file (.npz), and go on from it if it exists",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)",
+    )  # fmt: skip
+    parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    parser.set_defaults(run=run)
+
+
+def _size(text: str) -> float:
+    if text == "inf":
+        return math.inf
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer or inf, got {text!r}") from None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train, print a summary and write the curves."""
+    import numpy as np
+
+    from iclimit.simulate import TaskMixture, UnstableTraining, simulate_gradient_descent
+    from iclimit.validation.runs import check_run
+
+    check_run(options.seed, 1, options.backend)
+    check_output(options.output, (*TABLES, *PICTURES))
+    check_output(options.checkpoint, (".npz",), flag="--checkpoint")
+    lam = given_eigenvalues(options)
+    task = np.ones(len(lam)) if options.icl < 1 else None
+    problem = TaskMixture(
+        lam, options.context, noise_variance=options.noise_variance, icl=options.icl,
+        shared_task=task,
+    )  # fmt: skip
+    unstable = None
+    try:
+        curves = simulate_gradient_descent(
+            problem, model=options.model, heads=options.heads, rank=options.rank,
+            init_scale=options.init, initialization=options.initialization,
+            training_set=options.training_set, batch=options.batch,
+            learning_rate=options.learning_rate, steps=options.steps, record=options.record,
+            normalization=options.normalization, tests=options.tests, repeats=options.repeats,
+            rng=options.seed, backend=options.backend, checkpoint=options.checkpoint,
+            progress=sys.stderr.isatty(),
+        )  # fmt: skip
+    except UnstableTraining as error:
+        unstable, curves = error, error.curves
+    if options.output is not None and len(curves.steps):
+        _write(curves, options.output)
+    if len(curves.steps):
+        print_rows(_summary(curves, lam, options), options.format)
+    if unstable is not None:
+        print(f"iclimit train: {unstable}", file=sys.stderr)
+        return 1
+    if curves.interrupted:
+        print("interrupted: the curves end where the training did", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Losses and the step of half of the drop for every repeat."""
+    import numpy as np
+
+    from iclimit.asymptotics import plateau_losses
+
+    plateaus = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
+    middle = (plateaus[0] + plateaus[-1]) / 2
+    rows = []
+    for repeat, losses in enumerate(curves.losses):
+        below = np.flatnonzero(losses < middle)
+        row = {
+            "repeat": repeat,
+            "first_loss": float(losses[0]),
+            "half_drop_step": int(curves.steps[below[0]]) if len(below) else math.inf,
+            "last_step": int(curves.steps[-1]),
+            "last_loss": float(losses[-1]),
+        }
+        for name, found in curves.tests.items():
+            row[f"last_{name}_loss"] = float(found[repeat, -1])
+        if options.icl == 1:
+            row["limit_loss"] = float(plateaus[-1])
+        rows.append(row)
+    return rows
+
+
+def _write(curves: Any, path: Path) -> None:
+    """Write the curves of all repeats."""
+    if path.suffix in PICTURES:
+        _draw(curves, path)
+        return
+    named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.tests.items()}}
+    rows = [
+        {
+            "repeat": repeat, "step": int(step),
+            **{name: float(found[repeat, k]) for name, found in named.items()},
+        }
+        for repeat in range(len(curves.losses))
+        for k, step in enumerate(curves.steps)
+    ]  # fmt: skip
+    with path.open("w", newline="", encoding="utf-8") as file:
+        write_rows(rows, path.suffix[1:], file)
+
+
+def _draw(curves: Any, path: Path) -> None:
+    from iclimit.validation.drawing import COLOURS, house_style, new_figure
+
+    named = {"training": curves.losses, **curves.tests}
+    with house_style():
+        figure = new_figure()
+        ax = figure.subplots()
+        for (name, found), colour in zip(named.items(), COLOURS, strict=False):
+            for repeat, losses in enumerate(found):
+                ax.plot(
+                    curves.steps, losses, color=colour, linewidth=1.2,
+                    label=name if repeat == 0 and len(named) > 1 else None,
+                )  # fmt: skip
+        ax.set_xlabel("step")
+        ax.set_ylabel("loss")
+        if len(named) > 1:
+            ax.legend()
+        figure.savefig(path)

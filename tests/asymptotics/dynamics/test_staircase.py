@@ -1,0 +1,409 @@
+"""The predicted staircase against quadrature, motion of one head, and the flow of all heads."""
+
+import itertools
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
+
+from iclimit.asymptotics.dynamics import (
+    Staircase,
+    escape_time,
+    fixed_point_losses,
+    growth_time,
+    plateau_head_values,
+    plateau_losses,
+    separate_attention_staircase,
+)
+
+# Integration with relative tolerance 1e-11; measured 3e-11 against quadrature.
+INTEGRATION = 1e-9
+# After an escape: its residual is taken away a millionth of the wait early; measured 7e-8.
+LATER = 1e-6
+# The prediction takes the value of a head as constant while the second direction makes it grow;
+# median over seeds 3 % for small scales, 6 % for 0.01.
+RANK_TWO = 0.1
+# Sums of a handful of terms.
+FLOAT64 = 1e-12
+
+LAM = np.array([0.4, 0.3, 0.2, 0.1])
+N = 31
+
+
+def staircase(v: Any, k: Any, q: Any, lam: Any = LAM, **more: Any) -> Staircase:
+    return separate_attention_staircase(v, k, q, eigenvalues=lam, **{"context": N, **more})
+
+
+def random_start(
+    seed: int, heads: int, rank: int = 1, dim: int = 4, scale: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = (heads,), (heads, rank, dim), (heads, rank, dim)
+    v, k, q = (scale * rng.standard_normal(shape) for shape in shapes)
+    return v, k, q
+
+
+# One head
+
+
+def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
+    """Escape time of one head: the energy of the particle gives its speed at every place."""
+    with mpmath.workdps(30):
+        rates = [mpmath.mpf(x) ** 2 for x in lam]
+        up, down = ([(mpmath.mpf(a) + sign * b) ** 2 / 4 for a, b in zip(k, q, strict=True)]
+                    for sign in (1, -1))  # fmt: skip
+        if v < 0:
+            v, up, down = -v, down, up
+
+        def square(s: Any) -> Any:
+            return mpmath.mpf(v) ** 2 + sum(
+                p * mpmath.expm1(2 * r * s) + m * mpmath.expm1(-2 * r * s)
+                for r, p, m in zip(rates, up, down, strict=True)
+            )
+
+        # Without a place to turn on the way to infinity the particle gets there at once.
+        unit = 1 / rates[0]
+        places = [unit * mpmath.mpf(x) / 50 for x in range(1, 2000)]
+        turn = next((s for s in places if square(s) < 0), None)
+
+        def time(a: Any, b: Any, direction: int = 1) -> Any:
+            points = [a, *(x * unit for x in (1, 3, 10, 30, 100) if a < x * unit < b), b]
+            # At the place to turn rounding can make the square negative.
+            return mpmath.quad(lambda s: 1 / mpmath.sqrt(abs(square(direction * s))), points)
+
+        if turn is None:
+            return time(0, mpmath.inf)
+        turn = mpmath.findroot(square, (turn - unit / 50, turn), solver="anderson")
+        return 2 * time(0, turn) + time(0, mpmath.inf, -1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_escape_of_one_head_is_the_quadrature(seed: int) -> None:
+    """Values of either sign; heads that run away in either direction, also after a turn."""
+    v, k, q = (x[0] for x in random_start(seed, 1))
+    k, q = k[0], q[0]
+    found = staircase([v], [k], [q])
+    expected = float(quadrature(float(v), k, q, LAM))
+    assert found.times[0] == pytest.approx(expected, rel=INTEGRATION)
+    assert found.heads.tolist() == [0, -1, -1, -1]
+    assert np.all(np.isinf(found.times[1:]))
+
+
+def one_head(v: float, k: np.ndarray, q: np.ndarray, lam: Any) -> tuple[float, bool]:
+    """Escape time by the motion of value, key and query; whether the value changed sign."""
+    rates, dim = np.asarray(lam) ** 2, len(lam)
+
+    def motion(_: float, y: np.ndarray) -> np.ndarray:
+        a, b = y[1 : 1 + dim], y[1 + dim :]
+        return np.concatenate([[np.sum(rates * a * b)], y[0] * rates * b, y[0] * rates * a])
+
+    def far(_: float, y: np.ndarray) -> float:
+        return abs(y[0]) - 1e7
+
+    far.terminal = True  # type: ignore[attr-defined]
+    run = solve_ivp(
+        motion, (0, 1e6), np.concatenate([[v], k, q]), rtol=1e-12, atol=1e-13, events=far,
+        method="DOP853",
+    )  # fmt: skip
+    assert run.status == 1
+    return float(run.t[-1] + 1 / (rates[0] * 1e7)), bool(run.y[0, -1] * v < 0)
+
+
+def test_value_that_starts_negative_or_passes_zero() -> None:
+    turned = []
+    for seed, start in itertools.product(range(3), (-1.0, -0.2, 0.2, 1.0)):
+        _, k, q = random_start(100 + seed, 1)
+        expected, changes = one_head(start, k[0, 0], q[0, 0], LAM)
+        found = staircase([start], k, q)
+        assert found.times[0] == pytest.approx(expected, rel=1e-7)  # the end of the other dims
+        turned.append(changes)
+    assert {True, False} == set(turned)
+
+
+def test_symmetries() -> None:
+    v, k, q = random_start(7, 3)
+    found = staircase(v, k, q)
+    for same in ((-v, k, -q), (-v, -k, q), (v, q, k), (v, -k, -q)):
+        assert np.allclose(staircase(*same).times, found.times, rtol=INTEGRATION, atol=0)
+    # Weights times c: escapes earlier by c.  The drop follows at a distance that does not scale.
+    for c in (1e-200, 1e5):
+        scaled = staircase(c * v, c * k, c * q)
+        assert np.allclose(scaled.times * c, found.times, rtol=INTEGRATION, atol=0)
+        assert scaled.heads.tolist() == found.heads.tolist()
+    small = staircase(1e-3 * v, 1e-3 * k, 1e-3 * q)
+    delay, same = (x.drop_times[:3] - x.times[:3] for x in (found, small))
+    assert np.allclose(same, delay, rtol=1e-6)
+    # Order of the directions and a rotation of the rows of a head do not matter.
+    order = [2, 0, 3, 1]
+    moved = staircase(v, k[..., order], q[..., order], LAM[order])
+    assert np.allclose(moved.times, found.times, rtol=INTEGRATION, atol=0)
+    v, k, q = random_start(8, 3, rank=2)
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    for field in ("times", "drop_times"):
+        first, second = (getattr(staircase(v, x @ k, x @ q), field) for x in (np.eye(2), turn))
+        assert np.allclose(first, second, rtol=LATER)
+
+
+# Aligned heads, for which everything is known
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 1, 0)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_aligned_heads(order: tuple[int, ...], sign: int) -> None:
+    """Each head learns its own direction, which need not be the largest that is left."""
+    starts = np.array([1.0, 3.0, 0.7, 12.0]) * 1e-3
+    v, k = starts[list(order)], np.diag(starts)[list(order)]
+    for noise in (0.0, 0.5):
+        found = staircase(sign * v, k, sign * k, noise_variance=noise)
+        assert np.allclose(found.times, escape_time(starts, eigenvalue=LAM), rtol=INTEGRATION)
+        assert found.heads.tolist() == np.argsort(order).tolist()
+        values = plateau_head_values(LAM, context=N, noise_variance=noise)
+        # Half of the drop: 1 - (1 - share)^2 = 1/2.
+        half = values * brentq(lambda x: 1 - (1 - x**3) ** 2 - 0.5, 0, 1, xtol=1e-15)
+        more: dict[str, Any] = {"eigenvalue": LAM, "trace": 1.0, "context": N}
+        expected = growth_time(half, start=starts, noise_variance=noise, **more)
+        # The pole leaves out the saturation before the start, the integral of A v / lambda^2.
+        saturation = starts**2 / (2 * values**3 * LAM**2)
+        assert np.allclose(found.drop_times - expected, saturation, rtol=1e-2, atol=1e-4)
+
+
+def test_aligned_heads_of_very_different_eigenvalues() -> None:
+    """Weights of exactly zero must not meet exponentials that overflow."""
+    lam = np.array([1.0, 1e-2, 1e-3])
+    found = staircase([0.0, 1e-2, 1e-2], 1e-2 * np.eye(3), 1e-2 * np.eye(3), lam)
+    assert np.allclose(found.times[1:], 100 / lam[1:] ** 2, rtol=INTEGRATION)
+    # With value zero at the start the head is that of s'' = p e^{2s} from rest.
+    expected = mpmath.quad(
+        lambda s: 100 / mpmath.sqrt(mpmath.expm1(2 * s)), [0, 1, 10, mpmath.inf]
+    )
+    assert found.times[0] == pytest.approx(float(expected), rel=INTEGRATION)
+    # A head without key and query drifts for ever.
+    assert np.all(np.isinf(staircase([1.0], [[0, 0, 0]], [[0, 0, 0]], lam).times))
+    weights = [[0, 0, 0], [1e-12, 0, 0]]
+    both = staircase([1.0, 1e-12], weights, weights, lam)
+    assert both.heads.tolist() == [1, -1, -1]
+    assert both.times[0] == pytest.approx(1e12, rel=INTEGRATION)
+
+
+# The flow of all heads, written from its formula
+
+
+def flow(
+    v: np.ndarray, k: np.ndarray, q: np.ndarray, lam: np.ndarray, duration: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times and losses of tau v' = k^T R q and so on, R = Lambda^2 - E[beta beta^T] M Lambda."""
+    moment = lam**2 + (lam + np.sum(lam)) * lam / N
+    sizes = np.cumsum([v.size, k.size])
+
+    def split(y: np.ndarray) -> list[np.ndarray]:
+        parts = np.split(y, sizes)
+        return [part.reshape(each.shape) for part, each in zip(parts, (v, k, q), strict=True)]
+
+    def model(y: np.ndarray) -> np.ndarray:
+        return np.einsum("h,hri,hrj->ij", *split(y))
+
+    def motion(_: float, y: np.ndarray) -> np.ndarray:
+        value, key, query = split(y)
+        R = np.diag(lam**2) - moment[:, None] * model(y) * lam
+        by_key = query @ R.T
+        forces = np.sum(key * by_key, axis=(1, 2)), by_key, key @ R
+        rest = [value[:, None, None] * each for each in forces[1:]]
+        return np.concatenate([x.ravel() for x in (forces[0], *rest)])
+
+    def loss(y: np.ndarray) -> float:
+        M = model(y)
+        learned = np.sum(np.diag(M) * lam**2)
+        return float(np.sum(lam) - 2 * learned + np.sum(moment[:, None] * M**2 * lam))
+
+    start = np.concatenate([x.ravel() for x in (v, k, q)])
+    run = solve_ivp(
+        motion, (0, duration), start, method="LSODA", rtol=1e-9, atol=1e-9 * np.max(np.abs(start))
+    )
+    assert run.success
+    return run.t, np.array([loss(y) for y in run.y.T])
+
+
+def half_times(times: np.ndarray, losses: np.ndarray, lam: np.ndarray) -> np.ndarray:
+    """Times at which the loss is half-way between two plateaus; infinite if it never is."""
+    levels = plateau_losses(lam, context=N)
+    middles = (levels[1:] + levels[:-1]) / 2
+    found = np.interp(-middles, -np.minimum.accumulate(losses), times)
+    return np.where(middles > losses[-1], found, np.inf)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_drop_times_of_the_flow(seed: int) -> None:
+    """The error falls with the scale of the start; the loss is right except close to the drops."""
+    errors = []
+    for scale in (1e-2, 1e-4):
+        start = random_start(seed, 6, scale=scale)
+        found = staircase(*start)
+        assert np.all(np.diff(found.times) > 0)
+        times, losses = flow(*start, LAM, 1.2 * found.times[-1])
+        seen = half_times(times, losses, LAM)
+        errors.append(np.max(np.abs(found.drop_times / seen - 1)))
+        quiet = np.all(np.abs(times[:, None] / seen - 1) > 0.2, axis=1)
+        if scale == 1e-4:
+            assert np.max(np.abs(found.loss(times) - losses)[quiet]) < 2e-3
+    assert errors[1] < min(errors[0] / 4, 5e-3), errors
+
+
+def test_rank_two() -> None:
+    """A head learns two directions, the second one soon after the first."""
+    delays = []
+    for scale in (1e-2, 1e-4):
+        start = random_start(3, 4, rank=2, scale=scale)
+        found = staircase(*start)
+        assert found.heads[0] == found.heads[1] != found.heads[2] == found.heads[3]
+        assert found.times[0] == found.times[1] < found.times[2] == found.times[3]
+        seen = half_times(*flow(*start, LAM, 1.5 * found.times[-1]), LAM)
+        delay, predicted = (x[1::2] - x[::2] for x in (seen, found.drop_times))
+        assert np.allclose(predicted, delay, rtol=RANK_TWO)
+        assert np.allclose(found.drop_times, seen, rtol=1000 * scale)
+        delays.append(predicted)
+    # The wait grows a hundredfold, the delay as a logarithm.
+    assert np.all(delays[1] < 4 * delays[0])
+
+
+def test_rank_above_the_dimension() -> None:
+    start = random_start(5, 2, rank=6, scale=1e-4)
+    found = staircase(*start)
+    assert len(set(found.heads.tolist())) == 1
+    assert np.all(found.times == found.times[0])
+    assert found.loss(np.inf) == pytest.approx(found.losses[-1], rel=FLOAT64)
+    seen = half_times(*flow(*start, LAM, 1.5 * found.drop_times[-1]), LAM)
+    assert np.allclose(found.drop_times, seen, rtol=0.02)
+
+
+def test_rows_that_coincide_count_once() -> None:
+    """A head of rank two with parallel rows is one of rank one."""
+    v, k, q = random_start(11, 2, scale=1e-3)
+    both = staircase(v, np.concatenate([0.6 * k, 0.8 * k], axis=1),
+                     np.concatenate([0.6 * q, 0.8 * q], axis=1))  # fmt: skip
+    one = staircase(v, k, q)
+    assert both.heads.tolist() == one.heads.tolist()
+    assert np.allclose(both.times, one.times, rtol=INTEGRATION)
+
+
+# Equal eigenvalues
+
+
+def test_equal_eigenvalues_in_any_basis() -> None:
+    """The flow does not know the basis of an eigenspace, and the prediction must not."""
+    lam = np.array([0.4, 0.4, 0.4, 0.1])
+    turn = np.eye(4)
+    turn[:3, :3] = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    for rank in (1, 2):
+        v, k, q = random_start(1, 6, rank=rank, scale=1e-4)
+        found, turned = staircase(v, k, q, lam), staircase(v, k @ turn, q @ turn, lam)
+        assert turned.heads.tolist() == found.heads.tolist()
+        assert np.allclose(turned.drop_times, found.drop_times, rtol=LATER)
+        seen = half_times(*flow(v, k, q, lam, 1.2 * found.times[-1]), lam)
+        assert np.allclose(found.drop_times, seen, rtol=0.02)
+
+
+def test_aligned_heads_with_equal_eigenvalues() -> None:
+    starts = np.array([1e-3, 2e-3, 4e-3])
+    found = staircase(starts, np.diag(starts), np.diag(starts), [0.5, 0.5, 0.5])
+    assert np.allclose(found.times, 4 / starts[::-1], rtol=INTEGRATION)
+    assert found.heads.tolist() == [2, 1, 0]
+
+
+# Few heads, no weights
+
+
+def test_fewer_heads_than_directions() -> None:
+    start = random_start(4, 2, scale=1e-3)
+    found = staircase(*start)
+    assert found.heads[2:].tolist() == [-1, -1]
+    assert np.all(np.isinf(found.times[2:]))
+    assert np.all(np.isinf(found.drop_times[2:]))
+    assert found.loss(np.inf) == pytest.approx(found.losses[2], rel=FLOAT64)
+    _, losses = flow(*start, LAM, 3 * found.times[1])
+    assert losses[-1] == pytest.approx(found.losses[2], rel=1e-4)
+    three = staircase(*random_start(4, 1, rank=3, scale=1e-3))
+    assert three.heads.tolist() == [0, 0, 0, -1]
+
+
+def test_zero_weights_stay() -> None:
+    zero = np.zeros((3, 4))
+    found = staircase(np.zeros(3), zero, zero)
+    assert np.all(np.isinf(found.times))
+    assert found.heads.tolist() == [-1] * 4
+    assert np.allclose(found.loss([0, 10, np.inf]), found.losses[0], rtol=FLOAT64)
+
+
+# Loss
+
+
+def test_loss() -> None:
+    start = random_start(2, 5, scale=1e-4)
+    found = staircase(*start, noise_variance=0.2)
+    losses = plateau_losses(LAM, context=N, noise_variance=0.2)
+    assert np.array_equal(found.losses, losses)
+    assert found.losses[-1] == pytest.approx(
+        fixed_point_losses(LAM, context=N, noise_variance=0.2).losses[-1], rel=FLOAT64
+    )
+    assert found.loss(0) == pytest.approx(losses[0], rel=1e-6)
+    assert found.loss(math.inf) == pytest.approx(losses[-1], rel=FLOAT64)
+    assert np.shape(found.loss(3.0)) == ()
+    times = np.array([[9e5, 0.0, 3e4], [np.inf, 1e5, 2e3]])
+    values = found.loss(times)
+    assert values.shape == times.shape
+    each = np.array([found.loss(t) for t in times.ravel()]).reshape(times.shape)
+    assert np.array_equal(values, each)
+    dense = found.loss(np.geomspace(1e2, 1e8, 3000))
+    assert np.all(np.diff(dense) <= FLOAT64)
+    assert found.loss(np.empty(0)).shape == (0,)
+    # Half of every drop, and the plateau in between.
+    middles = (losses[1:] + losses[:-1]) / 2
+    assert np.allclose(found.loss(found.drop_times), middles, rtol=1e-3)
+    between = np.sqrt(found.times[1:] * found.times[:-1])
+    assert np.allclose(found.loss(between), losses[1:-1], rtol=1e-3)
+    later = staircase(*random_start(3, 4, rank=2, scale=1e-6), noise_variance=0.2)
+    assert np.allclose(later.loss(later.drop_times), middles, rtol=1e-2)
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"value": [[0.1, 0.1]]}, ValueError, "value must have shape"),
+        ({"value": []}, ValueError, "value must have shape"),
+        ({"value": [0.1, np.nan]}, ValueError, "value must be finite"),
+        ({"value": "ab"}, TypeError, "value must be a real number"),
+        ({"value": mpmath.mpf(1)}, TypeError, "value must be a number or a NumPy array"),
+        ({"key": np.ones((3, 2))}, ValueError, r"key must have shape \(2, 2\)"),
+        ({"key": np.ones(2)}, ValueError, "key must have shape"),
+        ({"key": np.ones((2, 1, 2))}, ValueError, "query must have the shape"),
+        ({"query": [[np.inf, 0], [0, 1]]}, ValueError, "query must be finite"),
+        ({"eigenvalues": [1, 0]}, ValueError, "eigenvalues must be > 0"),
+        ({"eigenvalues": [1, -1]}, ValueError, "eigenvalues must be > 0"),
+        ({"eigenvalues": [[1, 1]]}, ValueError, "eigenvalues must have shape"),
+        ({"eigenvalues": [1, 1, 1]}, ValueError, "key must have shape"),
+        ({"context": 0}, ValueError, "context must be >= 1"),
+        ({"context": [10, 20]}, ValueError, "context must have shape"),
+        ({"noise_variance": -1}, ValueError, "noise_variance must be >= 0"),
+    ],
+)
+def test_bad_arguments(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    given: dict[str, Any] = {
+        "value": [0.1, 0.1], "key": 0.1 * np.eye(2), "query": 0.1 * np.eye(2),
+        "eigenvalues": [1, 0.5], "context": 10,
+    }  # fmt: skip
+    given.update(change)
+    value, key, query = (given.pop(name) for name in ("value", "key", "query"))
+    with pytest.raises(error, match=message):
+        separate_attention_staircase(value, key, query, **given)
+
+
+@pytest.mark.parametrize("t", [-1.0, [1.0, np.nan]])
+def test_bad_times(t: Any) -> None:
+    with pytest.raises(ValueError, match="t must be >= 0"):
+        staircase([0.1], 0.1 * np.eye(4)[:1], 0.1 * np.eye(4)[:1]).loss(t)

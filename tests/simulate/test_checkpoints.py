@@ -1,0 +1,116 @@
+"""Checkpoints: what is kept, what is refused, and what an interruption leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
+
+SETTINGS: dict[str, Any] = {
+    "rate": 0.1,
+    "steps": 5,
+    "sizes": [1, 2],
+    "set": math.inf,
+    "task": None,
+}
+RECORD: dict[str, Any] = {"step": 3, "losses": [math.inf, 1 / 3], "nested": [{"name": "a"}]}
+ARRAY = np.random.default_rng(0).standard_normal((2, 3))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "run"
+    save_checkpoint(found, SETTINGS, RECORD, first=ARRAY, second=np.empty(0))
+    return found
+
+
+def test_what_is_kept(path: Path) -> None:
+    record, arrays = load_checkpoint(path, SETTINGS)
+    assert record == RECORD
+    assert list(arrays) == ["first", "second"]
+    np.testing.assert_array_equal(arrays["first"], ARRAY)
+    assert arrays["second"].shape == (0,)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_numbers_of_numpy_are_those_of_python(path: Path) -> None:
+    same = SETTINGS | {"rate": np.float64(0.1), "steps": np.int64(5), "sizes": (1, np.uint8(2))}
+    assert load_checkpoint(path, same)[0] == RECORD
+    save_checkpoint(path, SETTINGS | {"rate": np.float32(0.5)}, {"step": np.int64(4)})
+    assert load_checkpoint(path, SETTINGS | {"rate": 0.5})[0] == {"step": 4}
+    with pytest.raises(ValueError, match=r"another rate$"):
+        load_checkpoint(path, SETTINGS | {"rate": np.float32(0.25)})
+
+
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_another_training(path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"of the same training, got .*run with another {name}$"):
+        load_checkpoint(path, SETTINGS | {name: 7})
+    with pytest.raises(ValueError, match=r"of the same training, got .*run with another new$"):
+        load_checkpoint(path, SETTINGS | {"new": 0})
+
+
+def test_broken_files(path: Path) -> None:
+    whole = path.read_bytes()
+    contents = [b"", b"text", whole[:50], whole[:-9], whole[::-1]]
+    contents.append(whole[:300] + bytes(50) + whole[350:])
+    for content in contents:
+        path.write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"checkpoint must be a training's own file, got .*run"
+        ):
+            load_checkpoint(path, SETTINGS)
+    others: list[Any] = [{}, [], 3, {"settings": 3, "record": {}}, {"settings": {}, "record": 3}]
+    for described in others:
+        with path.open("wb") as file:
+            np.savez(file, described=np.array(json.dumps(described)))
+        with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
+            load_checkpoint(path, SETTINGS)
+    with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
+        load_checkpoint(path.parent, SETTINGS)
+
+
+@pytest.mark.parametrize("place", ["savez", "replace"])
+def test_an_interruption_leaves_the_old_one(
+    path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = path.read_bytes()
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np if place == "savez" else os, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save_checkpoint(path, SETTINGS, {"step": 4})
+    assert path.read_bytes() == before
+    save_checkpoint(path, SETTINGS, {"step": 4})
+    assert load_checkpoint(path, SETTINGS) == ({"step": 4}, {})
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_places_for_checkpoints(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+    check_checkpoint(path)
+    check_checkpoint(path.parent / "new")
+    assert list(path.parent.iterdir()) == [path]
+    assert path.read_bytes() == before
+    message = "checkpoint must be a file that can be written: .*absent"
+    with pytest.raises(FileNotFoundError, match=message):
+        check_checkpoint(path.parent / "absent" / "run")
+    with pytest.raises(NotADirectoryError, match="checkpoint must be a file that can be written"):
+        check_checkpoint(path / "run")
+
+    def denied(self: Path, *_: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(PermissionError, match=r"checkpoint must be .* Permission denied: .*run"):
+        check_checkpoint(path)

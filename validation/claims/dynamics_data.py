@@ -1,0 +1,325 @@
+"""Training dynamics on finite data: the published curves, and the size of the training set."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics import plateau_losses
+from iclimit.simulate import TaskMixture, simulate_gradient_descent
+from iclimit.simulate.arrays import get_backend
+from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
+from iclimit.validation.claims.dynamics_separate import CONTEXT, PAPER, eigenvalues
+from iclimit.validation.claims.paired import mean_and_error
+from iclimit.validation.drawing import COLOURS, draw_points
+from iclimit.validation.statistics import extrapolate
+
+
+@dataclass(frozen=True)
+class Published:
+    """A curve of the published script and the settings it was made with."""
+
+    file: str
+    label: str
+    settings: dict[str, Any]
+    learned: tuple[int, ...]
+    """Plateaus to be compared, by the number of learned directions."""
+
+
+_SCRIPT = {"normalization": "sum", "initialization": "per-head"}
+_MERGED = {
+    **_SCRIPT, "dim": 4, "heads": 8, "init_scale": 1e-6, "training_set": 5000,
+    "learning_rate": 0.001, "steps": 6000, "record": 10,
+}  # fmt: skip
+CURVES = (
+    Published("attnM_H8_init1e-6", "merged", {**_MERGED, "model": "merged"}, ()),
+    Published("mlp_H8_init1e-6", "cubic features", {**_MERGED, "model": "cubic"}, ()),
+    Published(
+        "attnS_D4_H5_R1_P80000", "separate, D = 4, rank 1",
+        {
+            **_SCRIPT, "model": "separate", "dim": 4, "heads": 5, "init_scale": 1e-2,
+            "training_set": 80_000, "learning_rate": 0.02, "steps": 10_000, "record": 10,
+        },
+        (1, 2, 3),
+    ),
+    Published(
+        "attnS_D8_H9_R2_P80000", "separate, D = 8, rank 2",
+        {
+            **_SCRIPT, "model": "separate", "dim": 8, "heads": 9, "rank": 2, "init_scale": 5e-3,
+            "training_set": 80_000, "learning_rate": 0.02, "steps": 20_000, "record": 20,
+        },
+        (2, 4, 6),
+    ),
+)  # fmt: skip
+RUNS: dict[Preset, tuple[int, ...]] = {"quick": (16, 16, 8, 4), "full": (100, 100, 40, 24)}
+"""Seeds of each curve."""
+
+SETS = (1000, 2000, 4000, 8000, 16_000)
+SET_REPEATS: dict[Preset, int] = {"quick": 60, "full": 1000}
+SET_TRAINING = {
+    "model": "cubic", "heads": 8, "init_scale": 0.3, "learning_rate": 0.5, "steps": 1000,
+    "record": 1000,
+}  # fmt: skip
+SANDWICH_BLOCKS: dict[Preset, int] = {"quick": 40, "full": 400}
+SANDWICH_BLOCK = 20_000
+
+
+@dataclass(frozen=True)
+class CurvesCell:
+    """What the curves of several seeds have in common, and in which they differ.
+
+    Attributes
+    ----------
+    summaries : dict of list
+        By name, one number for each seed; NaN where a curve does not get there.
+    steps : list of int
+    losses : list of list
+        Thinned curves of all seeds.
+    """
+
+    summaries: dict[str, list[float]]
+    steps: list[int]
+    losses: list[list[float]]
+
+
+def published_curve(name: str) -> np.ndarray:
+    """Steps and losses of a published curve, shape (n, 2)."""
+    path = resources.files("iclimit.validation") / "reference" / f"linattn_{name}.txt"
+    with path.open(encoding="utf-8") as file:
+        return np.loadtxt(file)
+
+
+def summarise(
+    steps: np.ndarray, losses: np.ndarray, dim: int, learned: tuple[int, ...]
+) -> dict[str, float]:
+    """First and last loss, heights of plateaus and logarithms of the steps of the drops."""
+    plateaus = plateau_losses(eigenvalues(dim), context=CONTEXT)
+    bounds = [plateaus[0], *(plateaus[m] for m in learned), plateaus[-1]]
+    found = {"first loss": float(losses[0])}
+    crossings = []
+    for above, below in itertools.pairwise(bounds):
+        passed = losses < (above + below) / 2
+        crossings.append(int(np.argmax(passed)) if passed.any() else None)
+    for k, crossing in enumerate(crossings):
+        name = f"ln(step) of drop {k + 1}"
+        found[name] = math.nan if crossing is None else math.log(float(steps[crossing]))
+    for m, before, after in zip(learned, crossings[:-1], crossings[1:], strict=True):
+        name = f"height with {m} learned"
+        if before is None:
+            found[name] = math.nan
+            continue
+        between = losses[before : after + 1 if after else None]
+        found[name] = float(between[np.argmin(np.abs(np.diff(between)))])
+    if not learned:
+        found["last loss"] = float(losses[-1])
+    return found
+
+
+def trained_curves(*, curve: int, repeats: int, rng: Any, backend: str = "numpy") -> CurvesCell:
+    """Curves with the settings of a published one."""
+    published = CURVES[curve]
+    settings = dict(published.settings)
+    dim = settings.pop("dim")
+    run = simulate_gradient_descent(
+        TaskMixture(eigenvalues(dim), CONTEXT), repeats=repeats, rng=rng, backend=backend,
+        **settings,
+    )  # fmt: skip
+    found = [summarise(run.steps, losses, dim, published.learned) for losses in run.losses]
+    kept = np.linspace(0, len(run.steps) - 1, 300).astype(int)
+    return CurvesCell(
+        {name: [each[name] for each in found] for name in found[0]},
+        run.steps[kept].tolist(),
+        run.losses[:, kept].tolist(),
+    )
+
+
+def _curve_cell(preset: Preset, curve: int) -> Cell:
+    return Cell.of(trained_curves, curve=curve, repeats=RUNS[preset][curve])
+
+
+def _curves_cells(preset: Preset) -> list[Cell]:
+    return [_curve_cell(preset, curve) for curve in range(len(CURVES))]
+
+
+def _curves_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
+    comparisons, reached = [], []
+    for index, published in enumerate(CURVES):
+        run = results[_curve_cell(preset, index)]
+        curve = published_curve(published.file)
+        theirs = summarise(*curve.T, published.settings["dim"], published.learned)
+        for name, value in theirs.items():
+            ours = np.array(run.summaries[name])
+            ours = ours[np.isfinite(ours)]
+            reached.append(len(ours))
+            if len(ours) < 3 or not math.isfinite(value):
+                continue
+            # The published number is one more draw from the same law.
+            error = float(np.std(ours, ddof=1)) * math.sqrt(1 + 1 / len(ours))
+            comparisons.append(
+                Comparison(
+                    f"{published.label}: {name}", value, float(np.mean(ours)), error,
+                    degrees=len(ours) - 1,
+                )
+            )  # fmt: skip
+    notes = (
+        "Weights and data of the published curves came from another generator: theirs are "
+        "compared with the spread between seeds.",
+        "Separate attention starts as the script did when the paper appeared: values of scale "
+        "init, keys and queries of init / sqrt(R (D + 1)), per head.",
+    )
+
+    def draw(figure: Any) -> None:
+        figure.set_size_inches(8.0, 5.6)
+        axes = figure.subplots(2, 2).ravel()
+        for index, (ax, published) in enumerate(zip(axes, CURVES, strict=True)):
+            run = results[_curve_cell(preset, index)]
+            for losses in run.losses:
+                ax.plot(run.steps, losses, color=COLOURS[index], linewidth=0.8, alpha=0.5)
+            curve = published_curve(published.file)
+            ax.plot(curve[:, 0], curve[:, 1], color="0", linestyle="--", linewidth=1.4)
+            for height in plateau_losses(eigenvalues(published.settings["dim"]), context=CONTEXT):
+                ax.axhline(height, color="0.8", linewidth=0.7, zorder=0)
+            ax.grid(visible=False)
+            ax.set_title(published.label)
+            ax.set_xlabel("step")
+            ax.set_ylabel("training loss")
+        axes[0].plot([], [], color="0", linestyle="--", label="published")
+        axes[0].plot([], [], color=COLOURS[0], linewidth=0.8, label="our seeds")
+        axes[0].legend()
+
+    return Verdict(tuple(comparisons), draw, notes)
+
+
+published_curves_claim = Claim(
+    name="dynamics-published",
+    title="Loss curves of the published training script",
+    source=f"{PAPER}; public script, see shared reference data",
+    statement=(
+        "First and last loss, plateau heights and the steps of the drops of curves made with the "
+        "public script lie within the spread over seeds of runs on moments."
+    ),
+    cells=_curves_cells,
+    judge=_curves_judge,
+)
+
+
+@dataclass(frozen=True)
+class SetCell:
+    """Losses of models trained on sets of one size, minus the least loss.
+
+    Attributes
+    ----------
+    means, covariance : list
+        Training loss and loss on fresh sequences, times the size.
+    """
+
+    means: list[float]
+    covariance: list[list[float]]
+
+
+def training_set_gaps(*, size: int, repeats: int, rng: Any, backend: str = "numpy") -> SetCell:
+    """Train the network on cubic features to its end, on plain sequences."""
+    run = simulate_gradient_descent(
+        TaskMixture(eigenvalues(4), CONTEXT), training_set=size, standardize=False, tests=True,
+        repeats=repeats, rng=rng, backend=backend, **SET_TRAINING,
+    )  # fmt: skip
+    least = float(plateau_losses(eigenvalues(4), context=CONTEXT)[-1])
+    gaps = size * (np.stack([run.losses[:, -1], run.tests["icl"][:, -1]]) - least)
+    return SetCell(np.mean(gaps, axis=1).tolist(), (np.cov(gaps) / repeats).tolist())
+
+
+def sandwich(*, blocks: int, rng: Any) -> tuple[float, float]:
+    r"""Mean and standard error of :math:`\operatorname{tr} M^{-1} E[r^2 f f^\top]`.
+
+    With the cubic features :math:`f = \beta \otimes x_q`, their second moment
+    :math:`M = E[\beta \beta^\top] \otimes \Lambda` and the residual r of the best predictor.
+    """
+    place = get_backend("numpy")
+    problem = TaskMixture(eigenvalues(4), CONTEXT)
+    lam = eigenvalues(4)
+    second = lam**2 + lam * (lam + lam.sum()) / CONTEXT
+    values = []
+    for seed in rng.spawn(blocks):
+        prompts = problem.sample(place, np.random.default_rng(seed), SANDWICH_BLOCK)
+        beta = np.mean(prompts.y[..., None] * prompts.x, axis=1)
+        residual = prompts.y_query - np.sum(beta * prompts.x_query * lam / second, axis=1)
+        leverage = np.sum(beta**2 / second, axis=1) * np.sum(prompts.x_query**2 / lam, axis=1)
+        values.append(np.mean(residual**2 * leverage))
+    return mean_and_error(np.array(values))
+
+
+def _set_cell(preset: Preset, size: int) -> Cell:
+    return Cell.of(training_set_gaps, size=size, repeats=SET_REPEATS[preset])
+
+
+def _sandwich_cell(preset: Preset) -> Cell:
+    return Cell.of(sandwich, blocks=SANDWICH_BLOCKS[preset])
+
+
+def _sets_cells(preset: Preset) -> list[Cell]:
+    return [*(_set_cell(preset, size) for size in SETS), _sandwich_cell(preset)]
+
+
+def _sets_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
+    runs = [results[_set_cell(preset, size)] for size in SETS]
+    predicted, error = results[_sandwich_cell(preset)]
+    fit = extrapolate(
+        SETS,
+        np.array([run.means for run in runs]),
+        np.array([run.covariance for run in runs]),
+        orders=(1, 2),
+    )
+    names = ("training loss", "loss on fresh sequences")
+    comparisons = tuple(
+        Comparison(
+            f"size times the excess of the {name}, extrapolated",
+            sign * predicted,
+            float(value),
+            math.hypot(float(fit_error), error),
+        )
+        for name, sign, value, fit_error in zip(
+            names, (-1, 1), fit.value, fit.standard_error, strict=True
+        )
+    )
+    notes = (
+        f"Predicted: -+ {predicted:.3f} +- {error:.3f}, the sandwich of least squares for the "
+        "16 cubic features; with residuals independent of the features it would be "
+        f"{16 * float(plateau_losses(eigenvalues(4), context=CONTEXT)[-1]):.3f}.",
+        f"Extrapolation of order {fit.order}, p = {fit.p_value:.2f}.",
+    )
+
+    def draw(figure: Any) -> None:
+        ax = figure.subplots()
+        inverse = np.linspace(0, 1.05 / SETS[0], 50)[1:]
+        for k, (name, sign) in enumerate(zip(names, (-1, 1), strict=True)):
+            means = [run.means[k] for run in runs]
+            errors = [math.sqrt(run.covariance[k][k]) for run in runs]
+            draw_points(ax, [1 / size for size in SETS], means, errors, COLOURS[k], label=name)
+            ax.plot(inverse, fit.curve(1 / inverse)[:, k], color=COLOURS[k], linewidth=1)
+            ax.plot(0, sign * predicted, "*", color=COLOURS[k], markersize=12, clip_on=False)
+        ax.plot([], [], "*", color="0.4", markersize=12, label="predicted")
+        ax.set_xlim(left=0)
+        ax.set_xlabel("1 / training set")
+        ax.set_ylabel("size times (loss - least loss)")
+        ax.legend()
+
+    return Verdict(comparisons, draw, notes)
+
+
+training_set_claim = Claim(
+    name="dynamics-training-set",
+    title="Finite training sets: the gap to the law of the data falls as 1/P",
+    source=f"{PAPER}, setup; asymptotics of least squares (sandwich)",
+    statement=(
+        "The network on cubic features trained to its end on P sequences has a training loss "
+        "below and a loss on fresh sequences above the least one, by the same a/P for large P."
+    ),
+    cells=_sets_cells,
+    judge=_sets_judge,
+)
