@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array
+from iclimit.simulate.arrays import Array, seed_sequences
 from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
 from iclimit.simulate.feature_moments import FeatureMoments, feature_count
 from iclimit.simulate.prompts import Prompts
@@ -49,6 +49,8 @@ class AttentionModel:
         Heads, or hidden units of the network.
     rank : int >= 1
         Rows of the key and query weights of "separate", at most ``dim``.
+    narrow : bool
+        Leave out the weights that see other entries of S than those of inputs with labels.
 
     Raises
     ------
@@ -60,6 +62,7 @@ class AttentionModel:
     dim: int
     heads: int
     rank: int = 1
+    narrow: bool = False
 
     def __post_init__(self) -> None:
         check_choice("model", self.kind, MODELS)
@@ -68,21 +71,22 @@ class AttentionModel:
             raise ValueError(f"rank must be 1 for model {self.kind!r}, got {self.rank!r}")
         if self.rank > self.dim:
             raise ValueError(f"rank must be at most the dimension {self.dim}, got {self.rank!r}")
+        if self.kind == "cubic":
+            object.__setattr__(self, "narrow", True)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of the weights of one run."""
         heads, dim = self.heads, self.dim
-        return {
-            "merged": ((heads, dim + 1), (heads, dim + 1, dim)),
-            "separate": ((heads, dim + 1), (heads, self.rank, dim + 1), (heads, self.rank, dim)),
-            "cubic": ((heads, 1), (heads, dim, dim)),
-        }[self.kind]
+        values, rows = (1, dim) if self.narrow else (dim + 1, dim + 1)
+        if self.kind == "separate":
+            return (heads, values), (heads, self.rank, rows), (heads, self.rank, dim)
+        return (heads, values), (heads, rows, dim)
 
     def random_weights(
         self, generator: np.random.Generator, init_scale: float, initialization: str = "per-head"
     ) -> list[np.ndarray]:
-        """Random normal weights of one run.
+        """Random normal weights of one run; "merged" and "cubic" get the same from one seed.
 
         The standard deviation is ``init_scale`` for "merged" and "cubic".  For "separate" it is
         ``init_scale`` for values and ``init_scale / sqrt(R (D + 1))`` for keys and queries
@@ -92,18 +96,31 @@ class AttentionModel:
         """
         check_positive(init_scale=init_scale)
         check_choice("initialization", initialization, INITIALIZATIONS)
-        value, *lookup = (init_scale * generator.standard_normal(s) for s in self.shapes)
-        size = self.dim + 1
+        small = replace(self, narrow=True)
+        value, *lookup = (init_scale * generator.standard_normal(s) for s in small.shapes)
         if self.kind == "separate":
-            layer = self.heads if initialization == "per-layer" else 1
+            size, layer = self.dim + 1, self.heads if initialization == "per-layer" else 1
             lookup = [each / math.sqrt(layer * self.rank * size) for each in lookup]
             if initialization == "per-layer":
                 value = value / math.sqrt(layer * size**2)
-            lookup[0][:, :, -1] = 0
-        elif self.kind == "merged":
-            lookup[0][:, -1, :] = 0
-        value[:, :-1] = 0
-        return [value, *lookup]
+        return [value, *lookup] if self.narrow else self.widened([value, *lookup])
+
+    def widened(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Add the weights that narrow ones leave out, as zeros."""
+        value, first, *query = weights
+        axis = -1 if self.kind == "separate" else -2
+        wide = np.zeros((*value.shape[:-1], self.dim + 1))
+        wide[..., -1:] = value
+        return [wide, np.concatenate([first, 0 * first.take([0], axis)], axis), *query]
+
+    def narrowed(self, weights: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+        """Leave out the weights that "narrow" leaves out; None if they are not all zero."""
+        value, first, *query = weights
+        axis = -1 if self.kind == "separate" else -2
+        inputs, label = np.split(first, [self.dim], axis)
+        if self.narrow or value[..., :-1].any() or label.any():
+            return None
+        return [value[..., -1:], inputs, *query]
 
     def given_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
         """Check given weights of one run."""
@@ -187,7 +204,7 @@ class MomentLoss:
             )
         dim, size = model.dim, model.dim + 1
         pairs = [(i, j) for i in range(size) for j in range(i, size)]
-        if model.kind == "cubic":
+        if model.narrow:
             kept, entries = [pairs.index((i, dim)) for i in range(dim)], np.arange(dim)
         else:
             kept = list(range(len(pairs)))
@@ -242,7 +259,7 @@ class SequenceLoss:
         scale = prompts[0].x.shape[1] if normalization == "mean" else 1
         tokens = xp.stack([regression_tokens(each) for each in prompts])
         gram = xp.matrix_transpose(tokens) @ tokens / scale
-        if model.kind == "cubic":
+        if model.narrow:
             gram = gram[..., -1:, :-1]
         self.model, self.gram = model, gram
         self.query = xp.stack([each.x_query for each in prompts])
@@ -280,3 +297,11 @@ def _of_each(values: Array, chosen: Array) -> Array:
     flat = xp.reshape(chosen + count * xp.arange(repeats)[:, None], (-1,))
     found = xp.take(xp.reshape(values, (repeats * count, *rest)), flat, axis=0)
     return xp.reshape(found, (*chosen.shape, *rest))
+
+
+def initial_weights(
+    model: AttentionModel, init_scale: float, initialization: str = "per-head", *, rng: Any
+) -> list[np.ndarray]:
+    """Random weights of the first repeat of a training with this seed."""
+    seed = seed_sequences(seed_sequences(rng, 1)[0], 2)[1]
+    return model.random_weights(np.random.default_rng(seed), init_scale, initialization)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from iclimit.simulate.feature_moments import (
     sequence_moments,
     stack_moments,
 )
+from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.task_mixture import TaskMixture
 
 UNSTABLE = 1e6
@@ -91,6 +92,7 @@ def simulate_gradient_descent(
     init_scale: float = 0.01,
     initialization: str = "per-head",
     training_set: float = 5000,
+    standardize: bool = True,
     batch: int | None = None,
     learning_rate: float = 0.001,
     steps: int = 6000,
@@ -123,7 +125,10 @@ def simulate_gradient_descent(
         `iclimit.simulate.attention_models.AttentionModel.random_weights`.
     training_set : int >= 1 or inf
         Number of training sequences; ``inf`` for their law.  With random tasks only it must
-        exceed the dimension, else hold both kinds, as it is standardised.
+        exceed the dimension if it is standardised, else hold both kinds.
+    standardize : bool
+        Whether the training set is standardised as by the published script: inputs get mean zero
+        over the sequences and, with random tasks only, tasks get mean zero and covariance I.
     batch : int >= 1, optional
         Sequences drawn for every step, with replacement; all by default, through their moments.
     learning_rate : float > 0
@@ -202,9 +207,10 @@ def simulate_gradient_descent(
         "noise_variance": problem.noise_variance, "icl": problem.icl,
         "shared_task": None if problem.shared_task is None else problem.shared_task.tolist(),
         "model": model, "heads": heads, "rank": rank, "init_scale": init_scale,
-        "initialization": initialization, "training_set": training_set, "batch": batch,
-        "learning_rate": learning_rate, "record": record, "normalization": normalization,
-        "tests": tests, "repeats": repeats, "backend": backend,
+        "initialization": initialization, "training_set": training_set,
+        "standardize": standardize, "batch": batch, "learning_rate": learning_rate,
+        "record": record, "normalization": normalization, "tests": tests,
+        "repeats": repeats, "backend": backend,
         "seed": [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])],
     }  # fmt: skip
     weights = [
@@ -219,7 +225,11 @@ def simulate_gradient_descent(
             state = _load(path, settings, place)
     if state.step > steps:
         raise ValueError(f"steps must be at least those of {path}, {state.step}, got {steps!r}")
-    training = _training_loss(place, layer, problem, seeds, training_set, batch, normalization)
+    sequences = (
+        problem.training_set(place, place.generator(seed), int(training_set), standardize)
+        for seed, _, _ in (seeds if training_set < math.inf else [])
+    )
+    training = _training_loss(place, layer, problem, sequences, seeds, batch, normalization)
     laws = _test_losses(place, layer, problem, normalization) if tests else {}
     bound = UNSTABLE * float(population_moments(problem).label)
     double_rate = 2 * float(learning_rate)
@@ -294,32 +304,28 @@ def _training_loss(
     place: Backend,
     layer: AttentionModel,
     problem: TaskMixture,
+    sets: Iterable[Prompts],
     seeds: list[list[np.random.SeedSequence]],
-    training_set: float,
     batch: int | None,
     normalization: str,
 ) -> Callable[[int, list[Array]], tuple[Array, list[Array]]]:
-    """Losses and halves of the gradients by step and weights."""
-    if training_set == math.inf:
-        moments = population_moments(problem, normalization=normalization)
-        exact = MomentLoss(layer, stack_moments(place, [moments]))
-        return lambda _, weights: exact(weights)
-    count = int(training_set)
-    sets = (problem.training_set(place, place.generator(seed), count) for seed, _, _ in seeds)
-    if batch is None:
-        found = (sequence_moments(each, normalization=normalization) for each in sets)
-        by_moments = MomentLoss(layer, stack_moments(place, found))
-        return lambda _, weights: by_moments(weights)
-    by_sequences = SequenceLoss(layer, list(sets), normalization)
+    """Losses and halves of the gradients by step and weights; no sets stand for the law."""
+    if batch is not None:
+        by_sequences = SequenceLoss(layer, list(sets), normalization)
+        count = by_sequences.label.shape[1]
 
-    def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
-        drawn = [
-            np.random.default_rng([*seed.generate_state(4), step]).integers(count, size=batch)
-            for _, _, seed in seeds
-        ]
-        return by_sequences(weights, place.asarray(np.stack(drawn)))
+        def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+            drawn = [
+                np.random.default_rng([*seed.generate_state(4), step]).integers(count, size=batch)
+                for _, _, seed in seeds
+            ]
+            return by_sequences(weights, place.asarray(np.stack(drawn)))
 
-    return on_batch
+        return on_batch
+    found = [sequence_moments(each, normalization=normalization) for each in sets]
+    law = [] if found else [population_moments(problem, normalization=normalization)]
+    by_moments = MomentLoss(layer, stack_moments(place, found or law))
+    return lambda _, weights: by_moments(weights)
 
 
 def _test_losses(

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
-from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.attention_models import AttentionModel, MomentLoss
+from iclimit.simulate.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.checks import check_choice, check_positive
 from iclimit.simulate.constructions import NORMALIZATIONS
 from iclimit.simulate.feature_moments import population_moments
@@ -190,10 +189,13 @@ def simulate_gradient_flow(
     if not least <= tolerance <= most:
         raise ValueError(f"tolerance must be from {least} to {most}, got {tolerance!r}")
     if weights is None:
-        seed = seed_sequences(seed_sequences(rng, 1)[0], 2)[1]
-        start = layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
+        start = initial_weights(layer, init_scale, initialization, rng=rng)
     else:
         start = layer.given_weights(weights)
+    full, narrow = layer, layer.narrowed(start)
+    if narrow is not None and problem.icl == 1:
+        # Tasks w and -w are equally likely: weights that are left out get no gradient, ever.
+        start, layer = narrow, replace(layer, narrow=True)
     loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
     cuts = np.cumsum([each.size for each in start])[:-1]
 
@@ -218,11 +220,12 @@ def simulate_gradient_flow(
     passed = unpack(found.y.T)
     losses, halves = loss(passed)
     conserved = layer.conserved(passed)
+    end = [each[-1] for each in passed]
     return FlowCurve(
         found.t,
         losses,
         2 * sum(np.sum(each.reshape(len(losses), -1) ** 2, axis=1) for each in halves),
-        [each[-1] for each in passed],
+        end if layer is full else full.widened(end),
         float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(found.y[:, -1]).max() ** 2),
         {
             "problem": problem, "model": model, "heads": heads, "rank": rank,

@@ -88,8 +88,10 @@ class TaskMixture:
         tasks = generator.standard_normal((count, self.dim))
         return self._prompts(place, generator, self._share(place, tasks))
 
-    def training_set(self, place: Backend, generator: Any, count: int) -> Prompts:
-        """Draw sequences and standardise them as the published script does.
+    def training_set(
+        self, place: Backend, generator: Any, count: int, standardize: bool = True
+    ) -> Prompts:
+        """Draw sequences, by default standardised as the published script does.
 
         The inputs at each place of a sequence get mean zero over the sequences; if all tasks are
         random, they get mean zero and covariance I.
@@ -101,7 +103,7 @@ class TaskMixture:
         """
         xp = place.xp
         least = self.dim if self.icl == 1 else 1
-        if count <= least:
+        if standardize and count <= least:
             raise ValueError(f"training_set must be > {least} to be standardised, got {count!r}")
         if 0 < self.icl < 1 and not 0 < round(count * self.icl) < count:
             raise ValueError(
@@ -109,11 +111,11 @@ class TaskMixture:
                 f"with icl = {self.icl!r}"
             )
         tasks = generator.standard_normal((count, self.dim))
-        if self.icl == 1:
+        if standardize and self.icl == 1:
             tasks = tasks - xp.mean(tasks, axis=0)
             variances, axes = xp.linalg.eigh(tasks.T @ tasks / (count - 1))
             tasks = tasks @ ((axes / xp.sqrt(variances)) @ axes.T)
-        return self._prompts(place, generator, self._share(place, tasks), centre=True)
+        return self._prompts(place, generator, self._share(place, tasks), centre=standardize)
 
     def _share(self, place: Backend, tasks: Array) -> Array:
         if self.shared_task is not None:

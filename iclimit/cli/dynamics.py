@@ -145,7 +145,7 @@ def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float,
         noise_variance=options.noise_variance,
     )  # fmt: skip
     order = np.sort(lam)[::-1]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "learned": learned,
             "loss": float(steps.losses[learned]),

@@ -32,8 +32,8 @@ class Published:
     """Plateaus to be compared, by the number of learned directions."""
 
 
-_SCRIPT = {"normalization": "sum", "initialization": "per-head"}
-_MERGED = {
+_SCRIPT: dict[str, Any] = {"normalization": "sum", "initialization": "per-head"}
+_MERGED: dict[str, Any] = {
     **_SCRIPT, "dim": 4, "heads": 8, "init_scale": 1e-6, "training_set": 5000,
     "learning_rate": 0.001, "steps": 6000, "record": 10,
 }  # fmt: skip
@@ -62,7 +62,7 @@ RUNS: dict[Preset, tuple[int, ...]] = {"quick": (16, 16, 8, 4), "full": (100, 10
 
 SETS = (1000, 2000, 4000, 8000, 16_000)
 SET_REPEATS: dict[Preset, int] = {"quick": 60, "full": 1000}
-SET_TRAINING = {
+SET_TRAINING: dict[str, Any] = {
     "model": "cubic", "heads": 8, "init_scale": 0.3, "learning_rate": 0.5, "steps": 1000,
     "record": 1000,
 }  # fmt: skip
@@ -152,7 +152,7 @@ def _curves_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     for index, published in enumerate(CURVES):
         run = results[_curve_cell(preset, index)]
         curve = published_curve(published.file)
-        theirs = summarise(*curve.T, published.settings["dim"], published.learned)
+        theirs = summarise(curve[:, 0], curve[:, 1], published.settings["dim"], published.learned)
         for name, value in theirs.items():
             ours = np.array(run.summaries[name])
             ours = ours[np.isfinite(ours)]

@@ -39,7 +39,7 @@ SEED_SCALE, SEED_HEADS = 1e-5, (1, 8)
 SETS = (1000, 2000, 4000, 8000)
 """Sizes of the training set."""
 CUBIC_REPEATS: dict[Preset, int] = {"quick": 24, "full": 400}
-CUBIC = {
+CUBIC: dict[str, Any] = {
     "init_scale": 1e-3, "learning_rate": 0.002, "steps": 1500, "record": 10,
     "normalization": "sum",
 }  # fmt: skip
@@ -81,7 +81,7 @@ def merged_flow(*, spectrum: str, heads: int, scale: float, rng: Any) -> MergedC
     effective = float(effective_init_scale(
         weights[0][:, -1], weights[1][:, :dim, :], eigenvalues=lam
     ))  # fmt: skip
-    setting = {"eigenvalues": lam, "context": CONTEXT, "init_scale": effective}
+    setting: dict[str, Any] = {"eigenvalues": lam, "context": CONTEXT, "init_scale": effective}
     duration = 4 * float(merged_curve_drop_time(**setting))
     flow = simulate_gradient_flow(
         TaskMixture(lam, CONTEXT), model="merged", heads=heads, weights=weights,
@@ -341,35 +341,18 @@ cubic_claim = Claim(
 )
 
 
-@dataclass(frozen=True)
-class HeadsCell:
-    """End of a flow of separate attention with few heads.
-
-    Attributes
-    ----------
-    loss : float
-        Last loss.
-    speed : float
-        Minus its derivative, relative to the loss over the duration of the flow.
-    """
-
-    loss: float
-    speed: float
-
-
-def few_heads(*, heads: int, rank: int, seed: int, rng: Any) -> HeadsCell:
-    """Flow of separate attention to its end."""
+def few_heads(*, heads: int, rank: int, seed: int, rng: Any) -> float:
+    """Last loss of a flow of separate attention with few heads."""
     del rng
     lam = eigenvalues(HEADS_DIM)
     model = AttentionModel("separate", HEADS_DIM, heads, rank)
     weights = model.random_weights(np.random.default_rng([seed, heads, rank]), HEADS_SCALE)
-    weights[0][:, -1] = np.abs(weights[0][:, -1])
     duration = 2000 / (HEADS_SCALE * float(lam[0]))
     flow = simulate_gradient_flow(
         TaskMixture(lam, CONTEXT), model="separate", heads=heads, rank=rank, weights=weights,
         duration=duration,
     )  # fmt: skip
-    return HeadsCell(float(flow.losses[-1]), float(flow.speeds[-1] * duration / flow.losses[-1]))
+    return float(flow.losses[-1])
 
 
 def _heads_cell(heads: int, rank: int, seed: int) -> Cell:
@@ -390,7 +373,7 @@ def _heads_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         Comparison(
             f"last loss, {heads} heads of rank {rank}, seed {seed}",
             float(heights[min(heads * rank, HEADS_DIM)]),
-            results[_heads_cell(heads, rank, seed)].loss,
+            results[_heads_cell(heads, rank, seed)],
             0.0,
             HEADS_ALLOWANCE * float(heights[-1]),
         )
@@ -409,7 +392,7 @@ def _heads_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         for k, rank in enumerate(sorted({rank for _, rank in HEADS})):
             chosen = [heads for heads, other in HEADS if other == rank]
             ends = [
-                (heads * rank, results[_heads_cell(heads, rank, seed)].loss)
+                (heads * rank, results[_heads_cell(heads, rank, seed)])
                 for heads in chosen
                 for seed in range(HEADS_SEEDS[preset])
             ]

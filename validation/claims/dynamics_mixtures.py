@@ -27,7 +27,7 @@ TASK = np.ones(DIM)
 SETS = (2500, 5000, 10_000, 20_000)
 """Sizes of the training set; the published one is 5000."""
 REPEATS: dict[Preset, int] = {"quick": 16, "full": 200}
-TRAINING = {
+TRAINING: dict[str, Any] = {
     "model": "merged", "heads": HEADS, "init_scale": 1e-6, "learning_rate": 0.0005,
     "steps": 4000, "record": 20, "normalization": "sum", "tests": True,
 }  # fmt: skip
@@ -67,7 +67,7 @@ def mixture_flow(*, icl: float, rng: Any) -> MixtureFlow:
     """Flow of merged attention to its end."""
     early_seed, late_seed = rng.spawn(2)
     rate = float(mixture_growth_rate(icl, covariance=COVARIANCE, task=TASK, context=CONTEXT))
-    setting = {"model": "merged", "heads": HEADS}
+    setting: dict[str, Any] = {"model": "merged", "heads": HEADS}
     early = simulate_gradient_flow(
         problem(icl), init_scale=EARLY_SCALE, duration=-math.log(EARLY_SCALE) / rate,
         rng=early_seed, **setting,

@@ -123,7 +123,8 @@ def _plateau_cells(preset: Preset) -> list[Cell]:
 
 def _plateau_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     heights = plateau_losses(eigenvalues(PLATEAU_DIM), context=CONTEXT)
-    comparisons, growths = [], {True: [], False: []}
+    comparisons = []
+    growths: dict[bool, list[float]] = {True: [], False: []}
     for rank in RANKS:
         for seed in range(PLATEAU_SEEDS[preset]):
             runs = [results[_plateau_cell(rank, scale, seed)] for scale in PLATEAU_SCALES]
@@ -207,7 +208,8 @@ def _drop_cells(preset: Preset) -> list[Cell]:
 
 
 def _drop_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    comparisons, errors = [], {scale: [] for scale in DROP_SCALES}
+    comparisons = []
+    errors: dict[float, list[float]] = {scale: [] for scale in DROP_SCALES}
     large, small = DROP_SCALES
     for seed in range(DROP_SEEDS[preset]):
         ratios = {}
