@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.suite import report, run_all
+from benchmarks.suite import PAIRS, report, report_noise, report_pairs, run_all, run_pairs
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
@@ -34,15 +34,26 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Run everything, print the tables, and write them into the README if asked to."""
+    """Run what is asked for, print the tables, and write them into the README if asked to."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--large", action="store_true", help="also the dense way at d = 100")
     parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
+    parser.add_argument(
+        "--only", metavar="TEXT", help="only benchmarks of gradient descent with TEXT in the name"
+    )
     arguments = parser.parse_args()
     load = f"; load average at the start {os.getloadavg()[0]:.1f}" if os.name == "posix" else ""
-    results = run_all(arguments.large)
+    if arguments.only is None:
+        tables = report(run_all(arguments.large))
+    else:
+        if arguments.large or arguments.write:
+            parser.error("--only goes with neither --large nor --write")
+        if not any(arguments.only in name for name in PAIRS):
+            parser.error(f"--only must be part of one of {list(PAIRS)}, got {arguments.only!r}")
+        results = run_pairs(arguments.only)
+        tables = f"{report_noise(results)}\n\n{report_pairs(results)}"
     # Only now: this imports NumPy, and the parent must stay small while it starts children.
-    text = f"{machine()}{load}.\n\n{report(results)}"
+    text = f"{machine()}{load}.\n\n{tables}"
     print(text)
     if arguments.write:
         before, found, rest = README.read_text(encoding="utf-8").partition(BEGIN)

@@ -22,7 +22,8 @@ NOISY = 0.1
 THEORY = {False: 1_000_000, True: 100_000}
 """Points without and with a ridge."""
 CONTEXTS = (10, 20)
-PAIRS: dict[str, tuple[str, str, dict[str, int]]] = {
+FLOW = "population flow, D = 4"
+PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
     **{
         f"learning rate, N = {context}": ("learning_rate", "line_search", {"context": context})
         for context in CONTEXTS
@@ -36,8 +37,18 @@ PAIRS: dict[str, tuple[str, str, dict[str, int]]] = {
         for layers in (2, 3)
     },
     "Wishart moments": ("moments", "moment_recursion", {}),
-}
-"""Benchmarks of gradient descent: ours, the other way, arguments."""
+    "merged attention, D = 4, P = 5000": (
+        "dynamics", "plain_dynamics", {"model": "merged", "rank": 1, "timed": 10},
+    ),
+    **{
+        f"separate attention, D = 8, P = 80,000, rank {rank}": (
+            "dynamics", "plain_dynamics", {"model": "separate", "rank": rank, "timed": 2},
+        )
+        for rank in (1, 8)
+    },
+    FLOW: ("dynamics_flow", "", {}),
+}  # fmt: skip
+"""Benchmarks of gradient descent: ours, the other way if there is one, arguments."""
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
 """What a measurement of memory imports; that much is subtracted."""
 
@@ -50,6 +61,10 @@ class Measured:
     memory: float
     spread: float
     extra: dict[str, float]
+
+
+Job = tuple[dict, object, str, dict]
+"""Where a result goes and under which key, the function measured and its arguments."""
 
 
 @dataclass
@@ -72,12 +87,19 @@ class Results:
         return median(m.spread for part in parts for m in part.values())
 
 
+def run_pairs(part: str) -> Results:
+    """Measure those benchmarks of gradient descent whose names contain the text."""
+    results = Results()
+    _measure(_pair_jobs(results, part), {})
+    return results
+
+
 def run_all(large: bool) -> Results:
     """Make all measurements, interleaved so that both sides of a ratio see the same machine."""
     sizes = sorted({*STRUCTURED_SIZES, *DENSE_SIZES, *CELL_SIZES})
     dense_sizes = sorted({*DENSE_SIZES, *CELL_SIZES, *([LARGE_SIZE] if large else [])})
     results = Results()
-    jobs: list[tuple[dict, object, str, dict]] = []
+    jobs: list[Job] = []
     for d in sizes:
         if d in STRUCTURED_SIZES:
             jobs.append((results.structured, d, "structured", {"d": d}))
@@ -86,13 +108,27 @@ def run_all(large: bool) -> Results:
     for ridge, count in THEORY.items():
         jobs.append((results.theory, ridge, "theory", {"count": count, "with_ridge": ridge}))
         jobs.append((results.loop, ridge, "theory_loop", {"with_ridge": ridge}))
-    for name, (ours, other, arguments) in PAIRS.items():
-        jobs.append((results.ours, name, ours, arguments))
-        jobs.append((results.other, name, other, arguments))
+    jobs += _pair_jobs(results)
     baseline = {
         name: median(measure("idle", modules=modules)["memory"] for _ in range(RUNS))
         for name, modules in BASELINES.items()
     }
+    _measure(jobs, baseline)
+    return results
+
+
+def _pair_jobs(results: Results, part: str = "") -> list[Job]:
+    jobs: list[Job] = []
+    for name, (ours, other, arguments) in PAIRS.items():
+        if part in name:
+            jobs.append((results.ours, name, ours, arguments))
+            if other:
+                jobs.append((results.other, name, other, arguments))
+    return jobs
+
+
+def _measure(jobs: list[Job], baseline: dict[str, float]) -> None:
+    """Fill in the results of the jobs."""
     samples: list[list[dict[str, float]]] = [[] for _ in jobs]
     order = [(seed, index) for seed in range(RUNS) for index in range(len(jobs))]
     for seed, index in tqdm(order, disable=None, unit="run"):
@@ -110,7 +146,6 @@ def run_all(large: bool) -> Results:
                 if value not in ("seconds", "memory")
             },
         )
-    return results
 
 
 def slope(measured: dict[int, Measured]) -> tuple[float, float]:
@@ -134,6 +169,38 @@ def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     header = list(header)
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def report_pairs(results: Results) -> str:
+    """The table of gradient descent, with what was measured of it."""
+    rows = []
+    for name, a in results.ours.items():
+        b = results.other.get(name)
+        rows.append(
+            [
+                name,
+                f"{a.seconds:.3g}",
+                f"{b.seconds:.3g}" if b else "",
+                f"**{b.seconds / a.seconds:,.0f}**" if b else "",
+                f"{a.memory:.0f}",
+                f"{b.memory:.0f}" if b else "",
+                _values(a.extra),
+                _values(b.extra) if b else "",
+            ]
+        )
+    return markdown(
+        ["", "CPU s", "the other way", "ratio", "MiB", "the other way", "result", "the other"],
+        rows,
+    )
+
+
+def report_noise(results: Results) -> str:
+    """How far the CPU times of one measurement lie apart."""
+    return (
+        f"Medians of {RUNS} processes, one thread each; the CPU times of one measurement "
+        f"typically spread by {100 * results.spread:.0f} %"
+        + (": noisy, read the ratios accordingly." if results.spread > NOISY else ".")
+    )
 
 
 def report(results: Results) -> str:
@@ -186,22 +253,8 @@ def report(results: Results) -> str:
             for ridge in THEORY
         ],
     )
-    descent = markdown(
-        ["", "CPU s", "the other way", "ratio", "MiB", "the other way", "result", "the other"],
-        [
-            [
-                name,
-                f"{a.seconds:.3g}",
-                f"{b.seconds:.3g}",
-                f"**{b.seconds / a.seconds:,.0f}**",
-                *(f"{m.memory:.0f}" for m in (a, b)),
-                *(_values(m.extra) for m in (a, b)),
-            ]
-            for name, a, b in ((n, results.ours[n], results.other[n]) for n in PAIRS)
-        ],
-    )
     a, b = results.structured[80], results.dense[80]
-    exponent = slope(results.structured)[0]
+    exponent, flow = slope(results.structured)[0], results.ours[FLOW].seconds
     aims = markdown(
         ["Aim", "measured", "met"],
         [
@@ -220,17 +273,13 @@ def report(results: Results) -> str:
                 ("growth exponent at most 4.5", f"{exponent:.2f}", exponent <= 4.5),
                 ("ridgeless theory: 1e6 points/s", f"{rates[False]:.2g}", rates[False] >= 1e6),
                 ("theory with ridge: 1e5 points/s", f"{rates[True]:.2g}", rates[True] >= 1e5),
+                ("population flow: under 1 s", f"{flow:.2g} s", flow < 1),
             )
         ],
     )
-    noise = (
-        f"Medians of {RUNS} processes, one thread each; the CPU times of one measurement "
-        f"typically spread by {100 * results.spread:.0f} %"
-        + (": noisy, read the ratios accordingly." if results.spread > NOISY else ".")
-    )
     return "\n\n".join(
         [
-            noise,
+            report_noise(results),
             "### One cell",
             cells,
             "### Growth",
@@ -238,7 +287,7 @@ def report(results: Results) -> str:
             "### Theory",
             theory,
             "### Gradient descent in context",
-            descent,
+            report_pairs(results),
             "### Aims",
             aims,
         ]

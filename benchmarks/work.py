@@ -19,6 +19,19 @@ TASKS, DIM = 10_000, 10
 TIMED_STEPS = 20
 """Steps of the plain training that are run; its time is scaled to all of them."""
 MOMENTS = 32
+CONTEXT = 31
+"""Of the benchmarks of training dynamics."""
+DYNAMICS: dict[str, dict[str, Any]] = {
+    "merged": {
+        "dim": 4, "heads": 8, "init_scale": 1e-6, "training_set": 5000, "learning_rate": 0.001,
+        "steps": 6000,
+    },
+    "separate": {
+        "dim": 8, "heads": 9, "init_scale": 5e-3, "training_set": 80_000, "learning_rate": 0.02,
+        "steps": 20_000,
+    },
+}  # fmt: skip
+"""Settings of the published training script by the kind of attention."""
 
 
 def cell(d: int) -> dict[str, Any]:
@@ -187,6 +200,70 @@ def plain_transformer(layers: int, seed: int) -> dict[str, float]:
     start = time.process_time()
     train(layers, TIMED_STEPS, seed)
     return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
+
+
+def dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, float]:
+    """Gradient descent on moments; losses at the end and where the plain way stops."""
+    from iclimit.simulate import simulate_gradient_descent
+
+    settings = dict(DYNAMICS[model])
+    problem = _problem(settings.pop("dim"))
+    start = time.process_time()
+    run = simulate_gradient_descent(
+        problem, model=model, rank=rank, normalization="sum", record=timed, rng=seed, **settings
+    )
+    seconds = time.process_time() - start
+    first, last = (float(run.losses[0, index]) for index in (1, -1))
+    return {"seconds": seconds, f"after {timed} steps": first, "at the end": last}
+
+
+def plain_dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, float]:
+    """The plain way from the same data and weights, its steps scaled to all."""
+    from benchmarks.plain_dynamics import descend
+    from iclimit.simulate.arrays import get_backend, seed_sequences
+    from iclimit.simulate.attention_models import AttentionModel, initial_weights
+    from iclimit.simulate.regression import regression_tokens
+
+    settings = DYNAMICS[model]
+    start = time.process_time()
+    place = get_backend("numpy")
+    data = seed_sequences(seed_sequences(seed, 1)[0], 1)[0]
+    prompts = _problem(settings["dim"]).training_set(
+        place, place.generator(data), settings["training_set"]
+    )
+    layer = AttentionModel(model, settings["dim"], settings["heads"], rank)
+    weights = initial_weights(layer, settings["init_scale"], rng=seed)
+    tokens = regression_tokens(prompts)
+    drawn = time.process_time()
+    # Both evaluate the loss once more than they take steps.
+    losses = descend(tokens, prompts.y_query, weights, settings["learning_rate"], timed + 1)
+    seconds = (time.process_time() - drawn) * (settings["steps"] + 1) / len(losses)
+    return {"seconds": drawn - start + seconds, f"after {timed} steps": losses[-1]}
+
+
+def dynamics_flow(seed: int) -> dict[str, float]:
+    """Gradient flow on the law of the data for as long as merged descent."""
+    from iclimit.simulate import simulate_gradient_flow
+
+    settings = DYNAMICS["merged"]
+    problem = _problem(settings["dim"])
+
+    def run(call: int) -> dict[str, float]:
+        found = simulate_gradient_flow(
+            problem, heads=settings["heads"], init_scale=settings["init_scale"],
+            duration=2 * settings["learning_rate"] * settings["steps"], normalization="sum",
+            rng=call + 1000 * seed,
+        )  # fmt: skip
+        return {"at the end": float(found.losses[-1])}
+
+    return repeat(run)
+
+
+def _problem(dim: int) -> Any:
+    """Law of the published simulations: eigenvalues proportional to D, ..., 1 with the sum 1."""
+    from iclimit.simulate import TaskMixture
+
+    return TaskMixture(np.arange(dim, 0, -1) / (dim * (dim + 1) / 2), CONTEXT)
 
 
 def moments(seed: int) -> dict[str, float]:

@@ -38,6 +38,9 @@ _FIRST_DAMPING, _LEAST_DAMPING, _EASE, _TIGHTEN, _TRIES = 1e-2, 1e-10, 5.0, 4.0,
 _FLOOR = 1e-12
 """Least diagonal entry of the damping, relative: some parameters have no effect."""
 
+_OVERFLOWN = 1e300
+"""Stands for an infinite loss; such a context has no influence on a step, at any rate."""
+
 _LEAST_CURVATURE = 1e-280
 """Largest diagonal entry below which damping underflows; 0 where no parameter has an effect."""
 
@@ -120,7 +123,7 @@ class AdjustedLoss:
             forward = GramPass(gram, build(self.kind, parameters, self.dim))
             residual = forward.weights - oracle
             excess = self._excess(residual)
-            influence = weights / (1 + excess)
+            influence = xp.where(excess < _OVERFLOWN, weights / (1 + excess), 0.0)
             gradient = self._finite(forward.derivatives(influence * residual))
             jacobian = self._finite(forward.derivatives(xp.sqrt(influence) * probes))
             return (
@@ -134,7 +137,7 @@ class AdjustedLoss:
         xp = self.backend.xp
         excess = xp.sum(residual**2, axis=1, keepdims=True) / (2 * self.scale)
         finite = xp.isfinite(excess)
-        return xp.where(finite, excess, 1e300 if bool(xp.any(finite)) else math.inf)
+        return xp.where(finite, excess, _OVERFLOWN if bool(xp.any(finite)) else math.inf)
 
     def _robust(self, weights: Array, excess: Array) -> Array:
         return self.scale * self.backend.xp.sum(weights * self.backend.xp.log1p(excess))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -247,6 +247,26 @@ def test_huge_starts_overflow_to_infinity_without_warning(kind: str, power: int)
         assert descent.stuck
     else:
         assert 1e3 < descent.loss < math.inf
+
+
+@pytest.mark.parametrize("power", [60, 70, 90])
+def test_contexts_that_overflow_do_not_steer(power: int) -> None:
+    """Squares of residuals overflow long before residuals do."""
+    summaries, parameters = summaries_of(50), start("diag", layers=2)
+    gram = summaries.gram.copy()
+    gram[7] *= 10.0**power
+    # The weights of two layers are of degree five in the context: 10^300 and more.
+    with_huge = objective_of(replace(summaries, gram=gram), "diag")
+    plain = np.delete(np.arange(50), 7)
+    probes = with_huge.blocks[0][3]
+    without = objective_of(
+        ContextSummaries(*(getattr(summaries, f.name)[plain] for f in fields(summaries))), "diag"
+    )
+    without.blocks = [(*without.blocks[0][:3], probes[plain])]
+    _, gradient, curvature = with_huge.expand(parameters)
+    _, expected, matrix = without.expand(parameters)
+    np.testing.assert_allclose(50 * gradient, 49 * expected, rtol=1e-10)
+    np.testing.assert_allclose(50 * curvature, 49 * matrix, rtol=1e-10)
 
 
 class Scripted:

@@ -47,6 +47,9 @@ EXACT_LAYERS = 2
 BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
 """Published GD++ losses (.344) below the least loss of GD++ of any depth (.3615, that of ConstRR,
 for which the table itself has .365)."""
+SAMPLED = ("uniform:0", 4)
+"""Published GD++ loss (9.91e-5) below the least mean that was found over the exact spectrum
+(3.98e-4, see the documentation): a mean over sequences without the rare ones that carry it."""
 RECURSION_ACCURACY = 1e-10
 """Relative difference of implicit weights and forward pass."""
 
@@ -121,7 +124,13 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     for each in GDPP.trained(preset, results):
         name = f"{layer_count(each.layers)}, {each.noise}"
         best = baselines(each.noise)
-        if (each.noise, each.layers) not in BELOW_BOUND:
+        if (each.noise, each.layers) == SAMPLED:
+            notes.append(
+                f"Not compared: {name}, {each.held_out:.3g} +- {each.standard_error:.1g}, published "
+                f"{_published(each):.3g}.  The least mean found over the exact spectrum is above "
+                "both: means over sequences miss the rare ones that carry it."
+            )
+        elif (each.noise, each.layers) not in BELOW_BOUND:
             comparisons.append(compare_published(each))
         comparisons.append(
             Comparison(
