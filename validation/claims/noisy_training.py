@@ -126,8 +126,8 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         best = baselines(each.noise)
         if (each.noise, each.layers) == SAMPLED:
             notes.append(
-                f"Not compared: {name}, {each.held_out:.3g} +- {each.standard_error:.1g}, published "
-                f"{_published(each):.3g}.  The least mean found over the exact spectrum is above "
+                f"Not compared: {name}, {each.held_out:.3g} +- {each.standard_error:.1g}, "
+                f"published {_published(each):.3g}.  The least mean found over the exact spectrum is above "
                 "both: means over sequences miss the rare ones that carry it."
             )
         elif (each.noise, each.layers) not in BELOW_BOUND:
