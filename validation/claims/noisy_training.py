@@ -127,8 +127,8 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         if (each.noise, each.layers) == SAMPLED:
             notes.append(
                 f"Not compared: {name}, {each.held_out:.3g} +- {each.standard_error:.1g}, "
-                f"published {_published(each):.3g}.  The least mean found over the exact spectrum is above "
-                "both: means over sequences miss the rare ones that carry it."
+                f"published {_published(each):.3g}.  The least mean found over the exact spectrum "
+                "is above both: means over sequences miss the rare ones that carry it."
             )
         elif (each.noise, each.layers) not in BELOW_BOUND:
             comparisons.append(compare_published(each))
