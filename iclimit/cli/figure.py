@@ -21,8 +21,10 @@ def add_parser(verbs: Any) -> None:
             "gd-learning-rate, gd-training, gd-preconditioner, gd-transfer, gd-schedules, "
             "gd-divergence, gd-dampening or gd-constructions; on GD++, gdpp-spectrum, gdpp-layers "
             "or gdpp-error; on random noise levels, noisy-baselines, noisy-gdpp, noisy-diag, "
-            "noisy-full, noisy-profiles, noisy-weights or noisy-two-levels. The simulated points "
-            "are those of the claim of the same name."
+            "noisy-full, noisy-profiles, noisy-weights or noisy-two-levels; on training dynamics, "
+            "dynamics-merged, dynamics-cubic, dynamics-plateaus, dynamics-drop-times, "
+            "dynamics-heads, dynamics-mixtures, dynamics-training-set or dynamics-published. The "
+            "simulated points are those of the claim of the same name."
         ),
         epilog="example: iclimit figure double-descent --preset full -o double-descent.pdf",
     )
