@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from iclimit.curves import curve
     from iclimit.phases import phase_diagram
     from iclimit.simulate import (
+        AttentionModel,
         NoisyRegression,
         Regression,
         TaskMixture,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         gdpp_transformer,
         held_out_losses,
         implicit_weights,
+        initial_weights,
         simulate_critical_dampening,
         simulate_errors,
         simulate_estimator,
@@ -144,6 +146,7 @@ _HOMES = {
         "worst_case_residual",
     ),
     "iclimit.simulate": (
+        "AttentionModel",
         "NoisyRegression",
         "Regression",
         "TaskMixture",
@@ -151,6 +154,7 @@ _HOMES = {
         "gdpp_transformer",
         "held_out_losses",
         "implicit_weights",
+        "initial_weights",
         "simulate_critical_dampening",
         "simulate_errors",
         "simulate_estimator",
@@ -172,6 +176,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "CLAIMS",
+    "AttentionModel",
     "MarchenkoPastur",
     "NoisyRegression",
     "Regression",
@@ -203,6 +208,7 @@ __all__ = [
     "icl_error",
     "idg_error",
     "implicit_weights",
+    "initial_weights",
     "interval_after",
     "largest_eigenvalue_cdf",
     "learning_rate_loss",

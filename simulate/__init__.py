@@ -3,6 +3,7 @@
 if __name__ != "iclimit.simulate":
     raise ImportError("import this package as iclimit.simulate")
 
+from iclimit.simulate.attention_models import AttentionModel, initial_weights
 from iclimit.simulate.cells import SimulatedErrors, simulate_errors
 from iclimit.simulate.dampening import CriticalDampening, simulate_critical_dampening
 from iclimit.simulate.descent import ScheduleLosses, simulate_schedule
@@ -53,6 +54,7 @@ from iclimit.simulate.transformer_training import (
 )
 
 __all__ = [
+    "AttentionModel",
     "CriticalDampening",
     "FlowCurve",
     "HeldOutLosses",
@@ -76,6 +78,7 @@ __all__ = [
     "gdpp_transformer",
     "held_out_losses",
     "implicit_weights",
+    "initial_weights",
     "layer_spectra",
     "simulate_critical_dampening",
     "simulate_errors",

@@ -302,6 +302,43 @@ def _of_each(values: Array, chosen: Array) -> Array:
 def initial_weights(
     model: AttentionModel, init_scale: float, initialization: str = "per-head", *, rng: Any
 ) -> list[np.ndarray]:
-    """Random weights of the first repeat of a training with this seed."""
+    """Initial weights of `simulate_gradient_flow` and of the first repeat of a training.
+
+    Parameters
+    ----------
+    model : AttentionModel
+        Parametrisation and sizes, as of the flow or the training.
+    init_scale : float > 0
+        Scale of the weights.
+    initialization : {"per-head", "per-layer"}
+        What the scale is divided by for "separate", see `AttentionModel.random_weights`.
+    rng : int, SeedSequence or Generator
+        Seed of the flow or the training.  A Generator gives new weights every time, and so does
+        the flow or the training that it goes to next.
+
+    Returns
+    -------
+    list of ndarray
+        Weights of one run in the shapes ``model.shapes``: values (H, D + 1), then lookup
+        matrices (H, D + 1, D), or for "separate" keys (H, R, D + 1) and queries (H, R, D).  In
+        "cubic" the D + 1 are 1 and D.
+
+    Raises
+    ------
+    ValueError
+        If init_scale or initialization is outside its range.
+    TypeError
+        If rng is of another kind.
+
+    Examples
+    --------
+    What the flow of the same seed starts from, to predict when each head learns:
+
+    >>> from iclimit.simulate import AttentionModel, initial_weights
+    >>> model = AttentionModel("separate", dim=4, heads=3)
+    >>> value, key, query = initial_weights(model, 0.05, rng=1)
+    >>> value.shape, key.shape, query.shape
+    ((3, 5), (3, 1, 5), (3, 1, 4))
+    """
     seed = seed_sequences(seed_sequences(rng, 1)[0], 2)[1]
     return model.random_weights(np.random.default_rng(seed), init_scale, initialization)

@@ -37,6 +37,21 @@ UNSTABLE = 1e6
 """A loss so many times the one at zero weights has left every basin; a single sequence with few
 pairs can be a thousand times worse than the mean."""
 
+UNSETTLED = 50.0
+"""So many times the loss is what the gradients of a run that does not settle would take off it.
+
+A step of length eta along the gradient g takes eta |g|^2 off the loss, up to the curvature c, with
+which it is eta |g|^2 (1 - eta c / 2).  In an eighth of a run steps of up to 1 / c therefore add up
+to twice the loss at most, and half a run at their median to 16 times the loss.
+Swings that never end were seen at 240 and more in 1000 steps, some that recover at up to 61."""
+
+SHRUNK = 0.9
+"""Squared gradients of swings that still shrink fall to less than so much from each eighth of the
+run to the next; at the edge of stability, where they shrink slowest, as 1 / t: last to 13/15."""
+
+LEAST_RECORDS = 20
+"""With fewer records a run is not asked whether it has settled."""
+
 CHECKPOINT_SECONDS = 10.0
 """Seconds between checkpoints."""
 
@@ -71,12 +86,15 @@ class TrainingCurves:
 
     @property
     def times(self) -> np.ndarray:
-        """Times of the records in units of the time constant of the flow."""
+        """Times of the records in units of the time constant of the flow.
+
+        That of the flow with the same ``normalization``.
+        """
         return 2 * self.parameters["learning_rate"] * self.steps
 
 
 class UnstableTraining(ArithmeticError):
-    """The loss left every bound; ``curves`` holds what was recorded before."""
+    """The loss left every bound, or stays above its limit; ``curves`` holds what was recorded."""
 
     def __init__(self, message: str, curves: TrainingCurves) -> None:
         super().__init__(message)
@@ -172,7 +190,22 @@ def simulate_gradient_descent(
         If the backend is not available.
     UnstableTraining
         An ArithmeticError: the learning rate is too large, or the initial weights are.  It names
-        the step, and its attribute ``curves`` holds what was recorded before.
+        the step, and its attribute ``curves`` holds what was recorded.  See the notes.
+
+    Notes
+    -----
+    A training is unstable if the loss exceeds a million times the one at zero weights, at any
+    step, or if it ends without having settled: weights that jump to and fro across a valley keep
+    a bounded loss for ever.  Gradients tell them from weights at rest.  A run of s steps has not
+    settled if :math:`\frac{s}{2} \eta |\partial L / \partial W|^2`, with the median over the
+    records of the last eighth, exceeds 50 times the largest loss recorded in the second half.  No
+    descent at rates of up to half of the largest stable one comes above 16 times.  Swings that
+    recover do not count unless they last to the end (and then more ``steps`` of the ``checkpoint``
+    can tell), nor do those that still shrink, as they do at rates just below the edge: where these
+    medians fall by a tenth or more from each eighth of the run to the next, since half way.  The
+    step that is named is the first record after which the loss never left the range that it has in
+    the second half.  With minibatches, whose gradients do not vanish, with fewer than 20 records
+    and after Ctrl-C a run is not asked; swings of less than some 25 / s of the loss pass.
 
     Examples
     --------
@@ -231,7 +264,7 @@ def simulate_gradient_descent(
     )
     training = _training_loss(place, layer, problem, sequences, seeds, batch, normalization)
     laws = _test_losses(place, layer, problem, normalization) if tests else {}
-    bound = UNSTABLE * float(population_moments(problem).label)
+    bound = UNSTABLE * problem.label_square
     double_rate = 2 * float(learning_rate)
     interrupted, stable, saved = False, True, time.monotonic()
     bar = tqdm(total=steps, initial=state.step, disable=not progress, unit="step", desc="training")
@@ -243,7 +276,8 @@ def simulate_gradient_descent(
             if not stable:
                 break
             if state.step % record == 0 and state.step > state.recorded:
-                found = [losses, *(law(state.weights)[0] for law in laws.values())]
+                squares = _squared_norm(place, halves)
+                found = [losses, squares, *(law(state.weights)[0] for law in laws.values())]
                 state.records.append((state.step, [to_host(each) for each in found]))
             if state.step >= steps:
                 break
@@ -265,11 +299,11 @@ def simulate_gradient_descent(
         bar.close()
     if path is not None and stable:
         _save(path, settings, state)
-    records = np.array([found for _, found in state.records]).reshape(-1, 1 + len(laws), repeats)
+    records = np.array([found for _, found in state.records]).reshape(-1, 2 + len(laws), repeats)
     curves = TrainingCurves(
         np.array([step for step, _ in state.records], dtype=int),
         records[:, 0].T,
-        {name: records[:, 1 + i].T for i, name in enumerate(laws)},
+        {name: records[:, 2 + i].T for i, name in enumerate(laws)},
         [to_host(each) for each in state.weights],
         interrupted,
         {**settings, "problem": problem, "steps": steps},
@@ -283,7 +317,47 @@ def simulate_gradient_descent(
             f"{state.step} steps",
             curves,
         )
+    if batch is None and not interrupted:
+        falls = 2 * double_rate * records[:, 1].T
+        for repeat, (along, fall) in enumerate(zip(curves.losses, falls, strict=True)):
+            since = _unsettled(curves.steps, along, fall, steps, problem.label_square)
+            if since is not None:
+                late = along[curves.steps >= since]
+                raise UnstableTraining(
+                    f"{learning_rate = !r} is too large: the loss of repeat {repeat} stays "
+                    f"between {late.min():.3g} and {late.max():.3g} from {since} to {steps} "
+                    "steps, though its gradient does not vanish",
+                    curves,
+                )
     return curves
+
+
+def _squared_norm(place: Backend, arrays: list[Array]) -> Array:
+    """Sums of the squares of all entries, shape (repeats,)."""
+    xp = place.xp
+    return sum(xp.sum(xp.reshape(each * each, (each.shape[0], -1)), axis=1) for each in arrays)
+
+
+def _unsettled(
+    at: np.ndarray, losses: np.ndarray, falls: np.ndarray, steps: int, label_square: float
+) -> int | None:
+    """First record after which a run only swings; None if it has settled.
+
+    ``falls`` are what a step takes off the loss to first order.
+    """
+    half = len(at) // 2
+    if len(at) < LEAST_RECORDS:
+        return None
+    medians = np.array([np.median(part) for part in np.array_split(falls[half:], 4)])
+    low, high = losses[half:].min(), losses[half:].max()
+    # Losses that go to zero end in rounding, of either sign.
+    largest = max(high, 1e-6 * label_square)
+    shrinking = np.all(medians[1:] < SHRUNK * medians[:-1])
+    if steps / 2 * medians[-1] <= UNSETTLED * largest or shrinking:
+        return None
+    margin = 0.01 * largest
+    outside = np.flatnonzero((losses < low - margin) | (losses > high + margin))
+    return int(at[outside[-1] + 1]) if len(outside) else int(at[0])
 
 
 @dataclass(frozen=True)

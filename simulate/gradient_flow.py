@@ -157,7 +157,8 @@ def simulate_gradient_flow(
     tolerance : float from 1e-12 to 1e-3
         Relative tolerance of the integrator.
     rng : int, SeedSequence or Generator
-        Seed of the initial weights: those of the first repeat of `simulate_gradient_descent`.
+        Seed of the initial weights: those of the first repeat of `simulate_gradient_descent`,
+        and of `initial_weights`, from which formulas predict the flow of the seed.
 
     Returns
     -------

@@ -83,6 +83,14 @@ class TaskMixture:
         """Dimension D of the inputs."""
         return self.covariance.shape[0]
 
+    @property
+    def label_square(self) -> float:
+        """Mean of the square of a label: the loss at zero weights."""
+        found = self.icl * np.trace(self.covariance) + self.noise_variance
+        if self.shared_task is not None:
+            found += (1 - self.icl) * (self.shared_task @ self.covariance @ self.shared_task)
+        return float(found)
+
     def sample(self, place: Backend, generator: Any, count: int) -> Prompts:
         """Draw sequences: the first ``round(count * icl)`` have their own tasks."""
         tasks = generator.standard_normal((count, self.dim))

@@ -82,6 +82,15 @@ _CONVERGED = 1e-12
 _HORIZON = 1e30
 """Time, over the inverse square of the largest eigenvalue, at which a search gives up."""
 
+_STIFF = 1e50
+"""Weights over their final values up to which the integration was tried."""
+
+_BEFORE_THE_DROP = (
+    "so small that all weights start below their final values and the loss has not fallen by the "
+    "fraction yet"
+)
+"""What a drop time requires of init_scale."""
+
 
 def merged_attention_loss(
     t: Number,
@@ -148,15 +157,16 @@ def merged_attention_loss(
     require(math_, "t", t, *TIME)
     with math_.quiet():
         fluctuation = excess(lam, D * lam, values["context"], values["noise_variance"])
-        final = values["noise_variance"] + D * lam * fluctuation / (lam + fluctuation)
-        gap = D * lam**2 / (lam + fluctuation)
-        exponent = 2 * math_.sqrt(D) * lam**2 * t
+        # Products in an order that neither overflows nor underflows before the result does.
+        final = values["noise_variance"] + D * lam * (fluctuation / (lam + fluctuation))
+        gap = D * lam * (lam / (lam + fluctuation))
+        exponent = 2 * math_.sqrt(D) * (lam * t) * lam
         # Weights at the start over those at the end, as a square: it may underflow.
         root = values["init_scale"] * math_.sqrt((lam + fluctuation) / math_.sqrt(D))
         grown = (root * elementary(math_, "exp", exponent / 2)) ** 2
         grown = -grown * elementary(math_, "expm1", -exponent)
         missing = (1 - root**2) / (1 + grown)
-        return math_.finish(final + gap * missing**2)
+        return math_.finish(final + (math_.sqrt(gap) * missing) ** 2)
 
 
 def merged_drop_time(
@@ -189,7 +199,8 @@ def merged_drop_time(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the weights at the start are beyond the fraction.
+        If an argument is outside its range, the weights start beyond the fraction or beyond their
+        final values, or the time is not finite in float64 (input variances below about 1e-154).
     TypeError
         If an argument is not a number, or number systems mix.
 
@@ -219,14 +230,9 @@ def merged_drop_time(
         left = math_.sqrt(1 - values["fraction"])
         gone = values["fraction"] / (1 + left)  # 1 - left
         ahead = gone - root**2
-    require(
-        math_,
-        "init_scale",
-        ahead * (0 * values["init_scale"] + 1),
-        lambda v: v >= 0,
-        "so small that the loss at the start has not fallen by the fraction, so that the distance "
-        "to go is >= 0",
-    )
+        before = ahead >= 0
+        scale = math_.stable(before, *[lambda: values["init_scale"]] * 2)  # of the shape of before
+    require(math_, "init_scale", scale, lambda _: before, _BEFORE_THE_DROP)
     with math_.quiet():
         small = ahead < left * root**2
         time = math_.stable(
@@ -234,7 +240,10 @@ def merged_drop_time(
             lambda: math_.log1p(ahead / (left * root**2)),
             lambda: math_.log(gone / left) + math_.log1p(-(root**2)) - 2 * math_.log(root),
         )
-        return math_.finish(time / (2 * math_.sqrt(D) * lam**2))
+        time = math_.finish(time / (2 * math_.sqrt(D)) / lam / lam)
+    finite = "finite in float64: take a larger input_variance, or mpmath numbers"
+    require(math_, "drop time", time, lambda v: v < math_.inf, finite)
+    return time
 
 
 def effective_init_scale(value: Any, key_query: Any, *, eigenvalues: Any) -> Any:
@@ -392,7 +401,8 @@ def merged_attention_curve(
     t : number or array >= 0
         Training times in units of :math:`\tau`, in any order, infinity included.
     eigenvalues : array (D,)
-        Eigenvalues of :math:`\Lambda`, >= 0 and not all zero.
+        Eigenvalues of :math:`\Lambda`, >= 0 and not all zero; the largest from about 1e-154 to
+        1e154.
     context : number >= 1
         Number N of context pairs.
     init_scale : number > 0
@@ -475,7 +485,8 @@ def merged_curve_drop_time(
     Raises
     ------
     ValueError
-        If an argument is outside its range, or the start is beyond the fraction.
+        If an argument is outside its range, or the weights start beyond the fraction or beyond
+        their final values.
     TypeError
         If an argument is not a number or a NumPy array.
     ArithmeticError
@@ -503,11 +514,9 @@ def merged_curve_drop_time(
         # The smaller of the two parts resolves the fraction.
         return target - float(flow.gone(y)) if target < rest else float(flow.missing(y)) - rest
 
-    if ahead(0.0, flow.linear(0.0)) < 0:
-        raise ValueError(
-            "init_scale must be so small that the loss at the start has not fallen by the "
-            f"fraction, got {init_scale}"
-        )
+    start = flow.linear(0.0)
+    if ahead(0.0, start) < 0 or np.any(flow.shares(start) > 1):
+        raise ValueError(f"init_scale must be {_BEFORE_THE_DROP}, got {init_scale}")
     if ahead(0.0, flow.linear(flow.begin)) < 0:
         # In the exponential growth the loss falls as the square of the weights.
         late = float(np.log(target / flow.gone(flow.linear(flow.begin)))) / 2
@@ -538,19 +547,24 @@ class _ReducedFlow:
             raise ValueError(f"eigenvalues must have shape (D,), got {lam.T.shape}")
         N, start, noise = (float(_scalar(name, value)) for name, value in values.items())
         top = float(np.max(lam))
+        with np.errstate(all="ignore"):
+            self.time_unit = top * top
+        if not np.finfo(float).tiny <= self.time_unit < np.inf:
+            raise ValueError(
+                f"largest of eigenvalues must have a square in the range of float64, got {top}"
+            )
         fluctuation = excess(lam, np.sum(lam), N, noise)
         self.final = noise + float(np.sum(lam * fluctuation / (lam + fluctuation)))
-        self.weights = lam**2 / (lam + fluctuation)
+        self.weights = lam * (lam / (lam + fluctuation))
         self.slopes = (lam + fluctuation) / top
         self.squares = (lam / top) ** 2
         self.rate = float(np.sqrt(np.sum(self.squares**2)))
-        self.time_unit = top**2
         self.log_start = float(np.log(start) + np.log(top) / 2)
         self.begin = max(0.0, (np.log(_LINEAR) - self.log_start) / self.rate)
 
-    @staticmethod
-    def _split(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return y[0], y[1:]
+    def shares(self, y: np.ndarray) -> np.ndarray:
+        """Weights of the model over their final values: (D,) or (D, times)."""
+        return (y[1:].T * self.slopes).T * y[0]
 
     def linear(self, time: Any) -> np.ndarray:
         """State during the exponential growth: (D + 1,) or (D + 1, times)."""
@@ -559,14 +573,13 @@ class _ReducedFlow:
 
     def missing(self, y: np.ndarray) -> Any:
         """Loss above the final one."""
-        w, b = self._split(y)
-        return self.weights @ (1 - (b.T * self.slopes).T * w) ** 2
+        # Large shares come with small weights: their square alone can overflow.
+        return np.sum(((1 - self.shares(y)).T * np.sqrt(self.weights)) ** 2, axis=-1)
 
     def gone(self, y: np.ndarray) -> Any:
         """Loss at zero weights less the present one, without cancellation."""
-        w, b = self._split(y)
-        part = (b.T * self.slopes).T * w
-        return self.weights @ (part * (2 - part))
+        part = self.shares(y).T
+        return np.sum((self.weights * part) * (2 - part), axis=-1)
 
     def converged(self) -> Any:
         """Event at which the loss is the final one, beyond which solvers stall."""
@@ -578,18 +591,20 @@ class _ReducedFlow:
         return event
 
     def derivative(self, _: float, y: np.ndarray) -> np.ndarray:
-        w, b = self._split(y)
-        force = self.squares * (1 - self.slopes * w * b)
+        w, b = y[0], y[1:]
+        force = self.squares * (1 - self.shares(y))
         return np.concatenate([[b @ force], w * force])
 
     def jacobian(self, _: float, y: np.ndarray) -> np.ndarray:
-        w, b = self._split(y)
+        w, b = y[0], y[1:]
         curvature = self.squares * self.slopes
         matrix = np.diag(np.concatenate([[-curvature @ b**2], -(w**2) * curvature]))
         matrix[0, 1:] = matrix[1:, 0] = self.squares - 2 * curvature * w * b
         return matrix
 
     def solve(self, end: float, **options: Any) -> Any:
+        if np.max(self.shares(self.linear(self.begin))) > _STIFF:
+            raise ArithmeticError("the weights start too far beyond their final values")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # told by the status
             solution = solve_ivp(

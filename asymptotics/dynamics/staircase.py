@@ -55,8 +55,9 @@ from iclimit.asymptotics.numbers import convert, numpy_namespace, require
 ESCAPED = 1e6
 """A value so many times the initial weights is on its way to infinity."""
 
-PATIENCE = 1e9
-"""Longest wait, in units of 1/(scale lambda^2) for the largest direction left."""
+PATIENCE = 1e30
+"""Longest wait, in units of 1/(scale lambda^2) for the largest direction that a head can grow in,
+at which the integration gives up.  Steps grow with the wait, so that it costs nothing."""
 
 HALF = 1 - math.sqrt(0.5)
 """Share of the final weights at which half of the drop has happened."""
@@ -80,9 +81,9 @@ class Staircase:
     ----------
     times : ndarray (D,)
         Time at which the head that learns a direction would reach infinity, in units of the time
-        constant; infinite for directions that no head is left for.  Directions come in descending
-        order of the eigenvalues, equal ones in the order in which they are learned.  Directions
-        that one head of rank R learns have the same time.
+        constant; infinite for directions that no head is left for or that none ever grows in.
+        Directions come in descending order of the eigenvalues, equal ones in the order in which
+        they are learned.  Directions that one head of rank R learns have the same time.
     drop_times : ndarray (D,)
         Time at which half of the drop of a direction has happened.  For the directions that a
         head of rank above one learns after its first, the delay is right to some per cent.
@@ -135,7 +136,8 @@ def separate_attention_staircase(
         Initial key and query weights in the eigenbasis of :math:`\Lambda`, those that see the
         inputs.
     eigenvalues : array (D,)
-        Eigenvalues of :math:`\Lambda`, > 0, in the order of the last axis of ``key``.
+        Eigenvalues of :math:`\Lambda`, > 0, with squares in the range of float64, in the order of
+        the last axis of ``key``.
     context : number >= 1
         Number N of context pairs.
     noise_variance : number >= 0
@@ -149,9 +151,12 @@ def separate_attention_staircase(
     Raises
     ------
     ValueError
-        If an argument is outside its range or shapes do not match.
+        If an argument is outside its range or shapes do not match, or weights are so small that
+        a time exceeds the range of float64.
     TypeError
         If an argument is not a number or a NumPy array.
+    ArithmeticError
+        If the integration gives up before a head escapes that will.
 
     Notes
     -----
@@ -192,8 +197,16 @@ def separate_attention_staircase(
     for name, size in sizes.items():
         _given(name, size, ())
     values, losses = plateau_head_values(lam, **sizes), plateau_losses(lam, **sizes)
+    math_ = numpy_namespace(eigenvalues=lam)
+    with math_.quiet():
+        rates = lam**2
+    normal = np.finfo(float).tiny
+    require(
+        math_, "squares of eigenvalues", rates, lambda x: (x >= normal) & (x < np.inf),
+        f">= {normal:.2g} and finite",
+    )  # fmt: skip
     settings = {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
-    times, heads, amplitudes = _escapes(v, k, q, lam**2)
+    times, heads, amplitudes = _escapes(v, k, q, rates)
     drop_times = times + time_from_pole(HALF ** (1 / 3) * values, **settings)
     speeds = np.zeros(len(lam))
     for head in range(len(v)):
@@ -201,7 +214,7 @@ def separate_attention_staircase(
         if len(learned) > 1:
             later = learned[1:]
             drop_times[later], speeds[later] = _later_drops(
-                times[learned[0]], amplitudes[learned], lam[learned] ** 2, values[learned] ** 3
+                times[learned[0]], amplitudes[learned], rates[learned], values[learned] ** 3
             )
     return Staircase(times, drop_times, heads, losses, settings, values, speeds)
 
@@ -233,21 +246,30 @@ def _escapes(
     times, heads, amplitudes = np.full(dim, np.inf), np.full(dim, -1), np.zeros(dim)
     missing, left, now = np.arange(dim), np.arange(len(v)), 0.0
     while len(missing):
-        # Heads that nothing can grow from only set a wrong scale.
-        alive = np.any((up[..., missing] != 0) | (down[..., missing] != 0), axis=(1, 2))
-        v, up, down, left = v[alive], up[alive], down[alive], left[alive]
-        if not len(left):
+        grows, rests = _fates(v, up[..., missing], down[..., missing], rates[missing])
+        v, up, down, left, moves = (x[grows] for x in (v, up, down, left, ~rests))
+        if not np.any(moves):
             break
-        size = max(float(np.max(np.abs(x))) for x in (v, up[..., missing], down[..., missing]))
-        rate = np.zeros(dim)
-        rate[missing] = rates[missing] / rates[missing[0]]
-        waited, rest, s, velocity = _wait(v / size, up / size, down / size, rate)
-        if waited == np.inf:
-            break
-        now += waited / rates[missing[0]] / size
-        pole = now + rest / rates[missing[0]] / size
-        grown = rate * s[:, None, None]
-        up, down = _grow(up, grown), _grow(down, -grown)
+        own = v[moves], up[moves][..., missing], down[moves][..., missing]
+        size = max(float(np.max(np.abs(x))) for x in own)
+        # A direction in which no head has weights says nothing about the wait.
+        used = np.any((own[1] != 0) | (own[2] != 0), axis=(0, 1))
+        seen = missing[used]
+        rate = rates[seen] / rates[seen[0]]
+        waited, rest, place, speed = _wait(
+            own[0] / size, own[1][..., used] / size, own[2][..., used] / size, rate
+        )
+        with np.errstate(over="ignore"):
+            waited, rest = (x / size / rates[seen[0]] for x in (waited, rest))
+        now, pole = now + waited, now + waited + rest
+        if not np.isfinite(pole):
+            raise ValueError(
+                f"value, key and query must be so large that times fit into float64, got {size}"
+            )
+        s, velocity = np.zeros((len(left), dim)), np.zeros(len(left))
+        s[np.ix_(moves, seen)] = np.outer(place, rate)
+        velocity[moves] = speed
+        up, down = _grow(up, s[:, None]), _grow(down, -s[:, None])
         winner = int(np.argmax(np.abs(velocity)))
         learned = _learn(up, down, up if velocity[winner] > 0 else down, winner, rates, missing)
         times[list(learned)], heads[list(learned)] = pole, left[winner]
@@ -257,6 +279,28 @@ def _escapes(
         v, left = size * velocity[others], left[others]
         up, down = up[others], down[others]
     return times, heads, amplitudes
+
+
+def _fates(
+    v: np.ndarray, up: np.ndarray, down: np.ndarray, rates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which heads can ever grow, also when fewer directions are missing, and which are at rest.
+
+    A particle runs for ever where its potential is flat, and stays on top of the hill.
+    """
+    weights = np.concatenate([up, down], axis=1)
+    size = np.maximum(np.abs(v), np.max(np.abs(weights), axis=(1, 2)))
+    size[size == 0] = 1
+    p, m = (np.sum((each / size[:, None, None]) ** 2, axis=1) for each in (up, down))
+    square = (v / size) ** 2
+    away = [
+        np.all(flat == 0, axis=(1, 2)) & (sign * v >= 0) & (square >= (1 - SAME) * np.sum(hill, 1))
+        for flat, hill, sign in ((up, m, 1), (down, p, -1))
+    ]
+    rate = np.where(np.any(weights != 0, axis=1), rates, 0)
+    largest = np.max(rate, axis=1, keepdims=True)
+    force = np.sum((p - m) * rate / np.where(largest > 0, largest, 1), axis=1)
+    return ~(away[0] | away[1]), (v == 0) & (force == 0)
 
 
 def _grow(weights: np.ndarray, exponent: np.ndarray) -> np.ndarray:
@@ -302,7 +346,7 @@ def _wait(
     """
     count = len(v)
     with np.errstate(divide="ignore"):
-        logs = [np.log(np.sum(each**2, axis=1)) for each in (up, down)]
+        logs = [2 * np.log(np.hypot.reduce(np.abs(each), axis=1)) for each in (up, down)]
 
     def force(s: np.ndarray) -> np.ndarray:
         # Trial steps beyond the pole may overflow.
@@ -323,7 +367,10 @@ def _wait(
     )  # fmt: skip
     s, velocity = np.split(found.y[:, -1], 2)
     if found.status != 1:
-        return np.inf, np.inf, s, velocity
+        raise ArithmeticError(
+            "the staircase gave up: no head has escaped at the time "
+            f"{found.t[-1]:.3g}/(scale lambda^2), though one will"
+        )
     # Close to infinity one direction matters: dv/dt is proportional to v^2.
     winner = np.argmax(np.abs(velocity))
     rest = float(np.abs(velocity[winner] / force(s)[winner]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.cli.arguments import PICTURES, TABLES, check_output, print_rows, write_rows
-from iclimit.cli.spectrum import add_problem, given_eigenvalues
+from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
 EXAMPLES = """\
 examples:
@@ -26,9 +26,12 @@ def add_parser(verbs: Any) -> None:
         help="predict plateaus, drops and loss curves of the training of linear attention",
         description=(
             "Predict the training of one linear attention layer from small random weights by\n"
-            "gradient flow on fresh data (arXiv:2501.16265). Times are in units of the time\n"
-            "constant, for attention scores divided by N: s steps of gradient descent on the\n"
-            "mean squared error at the rate r are the time 2 r s. Losses are mean squared errors."
+            "gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared errors.\n"
+            "Times are in units of the time constant, for attention scores divided by N: s\n"
+            "steps of gradient descent at the learning rate r are the time 2 r s. Scores that\n"
+            "are not divided by N, as with iclimit train attention --normalization sum, make\n"
+            "initial weights X and times t count as N^(1/2) X and N t for merged, and as\n"
+            "N^(1/3) X and N^(2/3) t for separate."
         ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -45,21 +48,26 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--init", type=float, default=1e-3, metavar="X",
-        help="scale of the initial weights (default 1e-3)",
+        help="standard deviation of the initial weights; of keys and queries of separate times "
+        "1 / sqrt(R (D + 1)) (default 1e-3)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int,
+        "--seed", type=int, metavar="N",
         help="seed of the initial weights, the same as in iclimit train attention (default: 0 for "
-        "separate; merged: mean and spread over seeds)",
+        "separate; for merged the mean drop time and its spread over seeds)",
     )  # fmt: skip
     parser.add_argument(
-        "--curve", type=int, metavar="POINTS", help="the curve at so many times instead"
-    )
+        "--curve", type=int, metavar="POINTS",
+        help="losses at so many times, from 0 to beyond the last drop, instead of a summary",
+    )  # fmt: skip
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE",
         help="write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    parser.add_argument(
+        "--format", choices=("text", "csv", "json"), default="text",
+        help="format on stdout (default text)",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -68,8 +76,7 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.output, (*TABLES, *PICTURES))
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
-    if options.seed is not None and options.seed < 0:
-        raise ValueError(f"--seed must be an integer >= 0, got {options.seed!r}")
+    check_problem(options)
     predict = _merged if options.model == "merged" else _separate
     rows, last, loss = predict(options)
     picture = options.output is not None and options.output.suffix in PICTURES
@@ -115,21 +122,26 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
     setting: dict[str, Any] = {
         "eigenvalues": lam, "context": options.context, "noise_variance": options.noise_variance,
     }  # fmt: skip
-    if options.rank != 1:
-        raise ValueError(f"--rank must be 1 for merged, got {options.rank!r}")
     losses = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
     if options.seed is None:
         law = effective_init_scale_moments(options.heads)
         scale = options.init * math.exp(float(law.mean))
-        spread = float(law.std / np.linalg.norm(lam**2))
+        spread = {"std_over_seeds": float(law.std / np.linalg.norm(lam**2))}
     else:
         value, lookup = _weights(options, len(lam), options.seed)
         scale = float(effective_init_scale(value[:, -1], lookup[:, :-1, :], eigenvalues=lam))
-        spread = 0.0
+        spread = {}
+    with np.errstate(over="ignore"):
+        start = float(merged_attention_curve(0.0, init_scale=scale, **setting))
+    if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
+        raise ValueError(
+            f"--init must be so small that the loss at the start is near {losses[0]:.6g}, "
+            f"got {options.init!r}"
+        )
     half = float(merged_curve_drop_time(init_scale=scale, **setting))
     row = {
         "effective_scale": scale, "initial_loss": float(losses[0]),
-        "half_drop_time": half, "std_over_seeds": spread, "final_loss": float(losses[-1]),
+        "half_drop_time": half, **spread, "final_loss": float(losses[-1]),
     }  # fmt: skip
     return [row], 4 * half, lambda t: merged_attention_curve(t, init_scale=scale, **setting)
 
@@ -139,18 +151,26 @@ def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float,
     from iclimit.asymptotics import separate_attention_staircase
 
     lam = given_eigenvalues(options)
+    if not np.all(lam):
+        raise ValueError("--eigenvalues must be > 0 for separate, got 0.0")
     value, key, query = _weights(options, len(lam), options.seed or 0)
     steps = separate_attention_staircase(
         value[:, -1], key[..., :-1], query, eigenvalues=lam, context=options.context,
         noise_variance=options.noise_variance,
     )  # fmt: skip
+    if np.any(steps.drop_times < steps.times / 2):
+        raise ValueError(
+            "--init must be so small that heads wait for longer than they learn, "
+            f"got {options.init!r}"
+        )
     order = np.sort(lam)[::-1]
+    heads = [None, *(int(head) if head >= 0 else None for head in steps.heads)]
     rows: list[dict[str, Any]] = [
         {
             "learned": learned,
             "loss": float(steps.losses[learned]),
             "eigenvalue": float(order[learned - 1]) if learned else None,
-            "head": int(steps.heads[learned - 1]) if learned else None,
+            "head": heads[learned],
             "escape_time": float(steps.times[learned - 1]) if learned else None,
             "half_drop_time": float(steps.drop_times[learned - 1]) if learned else None,
         }
@@ -158,8 +178,9 @@ def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float,
     ]
     if options.format == "text" and options.output is None:
         rows = [{k: "" if v is None else v for k, v in row.items()} for row in rows]
-    reached = steps.times[np.isfinite(steps.times)]
-    return rows, 1.3 * float(reached.max(initial=1.0)), steps.loss
+    ends = np.maximum(steps.times, steps.drop_times)
+    reached = ends[np.isfinite(ends)]
+    return rows, 1.3 * float(reached.max()), steps.loss
 
 
 def _draw(times: np.ndarray, losses: np.ndarray, path: Path) -> None:

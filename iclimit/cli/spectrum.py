@@ -8,6 +8,9 @@ import numpy as np
 
 from iclimit.cli.arguments import parse_values
 
+RANGE = 1e-50, 1e50
+"""Eigenvalues and initial weights whose powers are numbers."""
+
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Add --dim, --white, --eigenvalues, --context and --noise-variance."""
@@ -19,27 +22,51 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         help="dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1 (default 4)",
     )
     spectrum.add_argument(
-        "--white", type=int, metavar="D", help="dimension; all eigenvalues 1/D, instead"
+        "--white", type=int, metavar="D", help="dimension; all eigenvalues 1/D instead"
     )
     spectrum.add_argument(
-        "--eigenvalues", type=parse_values, metavar="LIST", help="eigenvalues a,b,c, instead"
+        "--eigenvalues", type=parse_values, metavar="LIST", help="eigenvalues a,b,c instead"
     )
     parser.add_argument(
-        "--context", type=int, default=31, metavar="N", help="context pairs (default 31)"
+        "--context", type=int, default=31, metavar="N", help="context pairs N (default 31)"
     )
     parser.add_argument(
-        "--noise-variance", type=float, default=0.0, metavar="X", help="label noise (default 0)"
-    )
+        "--noise-variance", type=float, default=0.0, metavar="X",
+        help="variance of the label noise (default 0)",
+    )  # fmt: skip
+
+
+def check_problem(options: argparse.Namespace) -> None:
+    """Check what `add_problem` added, and --heads, --rank, --init and --seed."""
+    from iclimit.simulate.checks import check_integers, check_nonnegative, check_positive
+
+    for name in ("dim", "white", "context", "heads", "rank"):
+        if (value := getattr(options, name)) is not None:
+            check_integers(**{f"--{name}": value})
+    if options.seed is not None and options.seed < 0:
+        raise ValueError(f"--seed must be an integer >= 0, got {options.seed!r}")
+    check_nonnegative(**{"--noise-variance": options.noise_variance})
+    check_positive(**{"--init": options.init})
+    least, most = RANGE
+    if not least <= options.init <= most:
+        raise ValueError(f"--init must be from {least} to {most}, got {options.init!r}")
+    for value in [] if options.eigenvalues is None else options.eigenvalues.tolist():
+        if value and not least <= value <= most:
+            raise ValueError(f"--eigenvalues must be 0 or from {least} to {most}, got {value!r}")
+    lam = given_eigenvalues(options)
+    if not np.any(lam):
+        raise ValueError("--eigenvalues must not all be 0")
+    if options.rank > 1 and options.model != "separate":
+        raise ValueError(f"--rank must be 1 for {options.model}, got {options.rank!r}")
+    if options.rank > len(lam):
+        raise ValueError(f"--rank must be at most the dimension {len(lam)}, got {options.rank!r}")
 
 
 def given_eigenvalues(options: argparse.Namespace) -> np.ndarray:
     """Eigenvalues of the covariance of the inputs."""
     if options.eigenvalues is not None:
         return np.asarray(options.eigenvalues)
-    name, dim = ("--white", options.white) if options.white is not None else ("--dim", options.dim)
-    dim = 4 if dim is None else dim
-    if dim < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {dim!r}")
     if options.white is not None:
-        return np.full(dim, 1 / dim)
+        return np.full(options.white, 1 / options.white)
+    dim = 4 if options.dim is None else options.dim
     return np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)

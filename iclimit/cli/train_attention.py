@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.cli.arguments import PICTURES, TABLES, check_output, print_rows, write_rows
-from iclimit.cli.spectrum import add_problem, given_eigenvalues
+from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
 EXAMPLES = """\
 examples:
@@ -28,9 +28,11 @@ def add_parser(models: Any) -> None:
         "attention",
         help="one linear attention layer by gradient descent, to see its dynamics",
         description=(
-            "Train one linear attention layer by full-batch gradient descent on the mean\n"
-            "squared error, from small random weights, as in arXiv:2501.16265. A step costs\n"
-            "the same for any number of training sequences."
+            "Train one linear attention layer by gradient descent on the mean squared error,\n"
+            "from small random weights, as in arXiv:2501.16265. A step on the whole training\n"
+            "set costs the same for any number of sequences. The step of half of the drop is\n"
+            "the first recorded one with a loss below the middle between those of zero weights\n"
+            "and of the limit, both for infinite training sets."
         ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -43,7 +45,8 @@ def add_parser(models: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--initialization", choices=("per-head", "per-layer"), default="per-head",
-        help="what --init is divided by for separate (default per-head)",
+        help="for separate: --init as above, or over the root of the number of weights in the "
+        "layer (default per-head)",
     )  # fmt: skip
     parser.add_argument(
         "--normalization", choices=("mean", "sum"), default="mean",
@@ -51,29 +54,42 @@ def add_parser(models: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--training-set", type=_size, default=5000, metavar="P",
-        help="training sequences, or inf for their law (default 5000)",
+        help="training sequences, standardised as by the published script, or inf for their law "
+        "(default 5000)",
     )  # fmt: skip
     parser.add_argument(
         "--batch", type=int, metavar="B", help="sequences drawn for every step (default: all)"
     )
-    for name, kind, default, text in (
-        ("heads", int, 8, "heads"),
-        ("rank", int, 1, "rows of key and query"),
-        ("init", float, 0.01, "scale of the initial weights"),
-        ("learning-rate", float, 0.001, "step length"),
-        ("steps", int, 6000, "number of steps"),
-        ("record", int, 10, "steps between records of the loss"),
-        ("repeats", int, 1, "independent runs"),
-        ("icl", float, 1.0, "fraction of sequences with their own tasks; the others share one"),
-        ("seed", int, 0, "root seed"),
+    for name, default, text in (
+        ("heads", 8, "heads, or hidden units of cubic"),
+        ("rank", 1, "rows of key and query of separate"),
+        ("steps", 6000, "number of steps"),
+        ("repeats", 1, "independent runs, each with its own data and initial weights"),
+        ("seed", 0, "root seed"),
     ):
         parser.add_argument(
-            f"--{name}",
-            type=kind,
-            default=default,
-            metavar="X",
-            help=f"{text} (default {default})",
+            f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default {default})"
         )
+    parser.add_argument(
+        "--record", type=int, metavar="N",
+        help="steps between records of the loss (default 10, at most --steps)",
+    )  # fmt: skip
+    for name, number, text in (
+        (
+            "init", 0.01,
+            "standard deviation of the initial weights; of keys and queries of separate times "
+            "1 / sqrt(R (D + 1))",
+        ),
+        ("learning-rate", 0.001, "step length, in units of the gradient"),
+        (
+            "icl", 1.0,
+            "fraction of sequences with their own tasks; the others share the task (1, ..., 1)",
+        ),
+    ):  # fmt: skip
+        parser.add_argument(
+            f"--{name}", type=float, default=number, metavar="X",
+            help=f"{text} (default {number})",
+        )  # fmt: skip
     parser.add_argument(
         "--tests", action="store_true",
         help="record the losses on random tasks, and on the shared task with noise as labels",
@@ -87,7 +103,10 @@ def add_parser(models: Any) -> None:
         "-o", "--output", type=Path, metavar="FILE",
         help="write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)",
     )  # fmt: skip
-    parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    parser.add_argument(
+        "--format", choices=("text", "csv", "json"), default="text",
+        help="format of the summary on stdout (default text)",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -105,11 +124,17 @@ def run(options: argparse.Namespace) -> int:
     import numpy as np
 
     from iclimit.simulate import TaskMixture, UnstableTraining, simulate_gradient_descent
+    from iclimit.simulate.checks import check_integers, check_positive
     from iclimit.validation.runs import check_run
 
+    check_problem(options)
     check_run(options.seed, 1, options.backend)
     check_output(options.output, (*TABLES, *PICTURES))
     check_output(options.checkpoint, (".npz",), flag="--checkpoint")
+    check_positive(**{"--learning-rate": options.learning_rate})
+    counts = {"--steps": options.steps, "--repeats": options.repeats}
+    optional = {"--record": options.record, "--batch": options.batch}
+    check_integers(**counts, **{k: v for k, v in optional.items() if v is not None})
     lam = given_eigenvalues(options)
     task = np.ones(len(lam)) if options.icl < 1 else None
     problem = TaskMixture(
@@ -122,7 +147,8 @@ def run(options: argparse.Namespace) -> int:
             problem, model=options.model, heads=options.heads, rank=options.rank,
             init_scale=options.init, initialization=options.initialization,
             training_set=options.training_set, batch=options.batch,
-            learning_rate=options.learning_rate, steps=options.steps, record=options.record,
+            learning_rate=options.learning_rate, steps=options.steps,
+            record=min(10, options.steps) if options.record is None else options.record,
             normalization=options.normalization, tests=options.tests, repeats=options.repeats,
             rng=options.seed, backend=options.backend, checkpoint=options.checkpoint,
             progress=sys.stderr.isatty(),
@@ -134,7 +160,9 @@ def run(options: argparse.Namespace) -> int:
     if len(curves.steps):
         print_rows(_summary(curves, lam, options), options.format)
     if unstable is not None:
-        print(f"iclimit train: {unstable}", file=sys.stderr)
+        reason = str(unstable).replace("init_scale", "--init")
+        reason = reason.replace("learning_rate", "--learning-rate")
+        print(f"iclimit train: {reason}", file=sys.stderr)
         return 1
     if curves.interrupted:
         print("interrupted: the curves end where the training did", file=sys.stderr)
@@ -152,11 +180,11 @@ def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[st
     middle = (plateaus[0] + plateaus[-1]) / 2
     rows = []
     for repeat, losses in enumerate(curves.losses):
-        below = np.flatnonzero(losses < middle)
-        row = {
-            "repeat": repeat,
-            "first_loss": float(losses[0]),
-            "half_drop_step": int(curves.steps[below[0]]) if len(below) else math.inf,
+        row: dict[str, Any] = {"repeat": repeat, "first_loss": float(losses[0])}
+        if options.icl == 1:
+            below = np.flatnonzero(losses < middle)
+            row["half_drop_step"] = int(curves.steps[below[0]]) if len(below) else math.inf
+        row |= {
             "last_step": int(curves.steps[-1]),
             "last_loss": float(losses[-1]),
         }
@@ -189,7 +217,8 @@ def _write(curves: Any, path: Path) -> None:
 def _draw(curves: Any, path: Path) -> None:
     from iclimit.validation.drawing import COLOURS, house_style, new_figure
 
-    named = {"training": curves.losses, **curves.tests}
+    labels = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
+    named = {"training": curves.losses, **{labels[k]: v for k, v in curves.tests.items()}}
     with house_style():
         figure = new_figure()
         ax = figure.subplots()

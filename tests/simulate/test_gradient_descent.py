@@ -411,6 +411,159 @@ def test_infinite_losses_and_large_initial_weights() -> None:
     assert caught.value.curves.losses.shape == (2, 0)
 
 
+FOUR = TaskMixture([0.4, 0.3, 0.2, 0.1], context=31)
+LAW: dict[str, Any] = {"training_set": math.inf, "steps": 1000, "rng": 0}
+SEPARATE: dict[str, Any] = {"model": "separate", "init_scale": 0.1}
+SWINGING = (
+    r"learning_rate = .* is too large: the loss of repeat \d stays between .* does not vanish"
+)
+
+
+def reversal(settings: dict[str, Any], steps: int) -> tuple[float, float]:
+    """Cosine of the last two of so many steps, and length of the last over that before."""
+    ends = [
+        np.concatenate([each.reshape(-1) for each in weights])
+        for weights in (
+            final_weights(FOUR, **settings | {"steps": at}) for at in range(steps - 2, steps + 1)
+        )
+    ]
+    first, second = np.diff(ends, axis=0)
+    lengths = np.linalg.norm(first), np.linalg.norm(second)
+    return float(first @ second / lengths[0] / lengths[1]), float(lengths[1] / lengths[0])
+
+
+def final_weights(problem: TaskMixture, **settings: Any) -> list[np.ndarray]:
+    try:
+        return simulate_gradient_descent(problem, **settings).weights
+    except UnstableTraining as error:
+        return error.curves.weights
+
+
+@pytest.mark.parametrize(
+    "changes", [{"learning_rate": 3.0}, SEPARATE | {"learning_rate": 2.5, "heads": 4}]
+)
+def test_swings_that_never_end(changes: dict[str, Any], tmp_path: Path) -> None:
+    settings = LAW | changes
+    cosine, ratio = reversal(settings, 1000)
+    if changes == {"learning_rate": 3.0}:
+        assert cosine < -0.8  # four steps, or two pairs that nearly repeat
+    else:
+        assert cosine == pytest.approx(-1, abs=1e-4)
+        assert ratio == pytest.approx(1, rel=1e-4)
+    for record in (1, 7, 10):
+        with pytest.raises(UnstableTraining, match=SWINGING) as caught:
+            simulate_gradient_descent(FOUR, **settings | {"record": record})
+        curves = caught.value.curves
+        np.testing.assert_array_equal(curves.steps, np.arange(0, 1001, record))
+        words = str(caught.value).replace(",", "").split()
+        low, high = (float(words[words.index(key) + 1]) for key in ("between", "and"))
+        since = int(words[words.index("from") + 1])
+        late = curves.losses[0, curves.steps >= since]
+        assert low == pytest.approx(late.min(), rel=5e-3)
+        assert high == pytest.approx(late.max(), rel=5e-3)
+        assert high < 0.5 < curves.losses[0, 0]
+        assert 20 < since <= 500
+    # What is continued from a checkpoint is judged the same.
+    path = tmp_path / "run"
+    first = simulate_gradient_descent(FOUR, checkpoint=path, **settings | {"steps": 50})
+    assert len(first.steps) == 6
+    for _ in range(2):
+        with pytest.raises(UnstableTraining) as again:
+            simulate_gradient_descent(FOUR, checkpoint=path, **settings)
+        assert str(again.value) == str(caught.value)
+        assert_same(again.value.curves, curves)
+
+
+def test_many_runs_swing() -> None:
+    settings = LAW | {"learning_rate": 2.5, "repeats": 3}
+    with pytest.raises(UnstableTraining, match="the loss of repeat 0 stays") as caught:
+        simulate_gradient_descent(FOUR, **settings)
+    assert caught.value.curves.losses.shape == (3, 101)
+
+
+@pytest.mark.parametrize("steps", [200, 300, 1000])
+def test_swings_that_shrink_are_stable(steps: int) -> None:
+    # The edge of stability is near 2.37.
+    settings = LAW | {"learning_rate": 2.34, "steps": steps}
+    for record in (1, 10):
+        run = simulate_gradient_descent(FOUR, **settings | {"record": record})
+        assert run.losses[0, -1] < 0.16
+    cosine, ratio = reversal(settings, steps)
+    assert cosine < -0.9
+    assert 0.95 < ratio < 1
+
+
+def test_swings_that_recover() -> None:
+    settings = LAW | SEPARATE | {"learning_rate": 2.0, "heads": 4}
+    early = simulate_gradient_descent(FOUR, **settings | {"steps": 300, "record": 1})
+    assert np.min(np.diff(early.losses[0, 150:])) < -0.01 < 0.01 < np.max(np.diff(early.losses[0]))
+    assert simulate_gradient_descent(FOUR, **settings).losses[0, -1] < 0.137
+
+
+def test_more_steps_of_a_training_that_swings(tmp_path: Path) -> None:
+    settings, path = LAW | {"learning_rate": 2.5}, tmp_path / "run"
+    with pytest.raises(UnstableTraining, match=SWINGING):
+        simulate_gradient_descent(FOUR, checkpoint=path, **settings | {"steps": 500})
+    with pytest.raises(UnstableTraining, match="to 1000 steps") as more:
+        simulate_gradient_descent(FOUR, checkpoint=path, **settings)
+    with pytest.raises(UnstableTraining, match="to 1000 steps") as whole:
+        simulate_gradient_descent(FOUR, **settings)
+    assert_same(more.value.curves, whole.value.curves)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {}, {"normalization": "sum", "init_scale": 1e-6},
+        {"normalization": "sum", "init_scale": 1e-2, "model": "separate", "learning_rate": 0.02},
+        {"learning_rate": 2.0, "training_set": math.inf, "steps": 300},
+        {"learning_rate": 2.0, "training_set": math.inf, "record": 1},
+        {"learning_rate": 0.3, "training_set": 1000, "steps": 1000},  # swings that recover
+    ],
+)  # fmt: skip
+def test_stable_trainings(changes: dict[str, Any]) -> None:
+    run = simulate_gradient_descent(FOUR, rng=0, **changes)
+    assert run.steps[-1] == changes.get("steps", 6000)
+
+
+def test_runs_that_are_not_asked_whether_they_settle(
+    cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = LAW | {"learning_rate": 3.0}
+    few = simulate_gradient_descent(FOUR, **settings | {"record": 53})
+    assert len(few.steps) == gradient_descent.LEAST_RECORDS - 1
+    cut.at(990)
+    assert simulate_gradient_descent(FOUR, **settings).interrupted
+    cut.at(math.inf)
+    monkeypatch.setattr(gradient_descent, "_unsettled", None)
+    batches = {"training_set": 1000, "batch": 900, "learning_rate": 0.3}
+    simulate_gradient_descent(FOUR, **settings | batches)
+
+
+def test_made_curves_that_settle() -> None:
+    at, ones = np.arange(0, 1000, 10), np.ones(100)
+
+    def since(losses: Any, falls: Any) -> int | None:
+        return gradient_descent._unsettled(at, ones * losses, ones * falls, 990, 1.0)
+
+    assert since(0.5, 0.1) == 0
+    assert since(np.where(at < 200, 1.0, 0.5), 0.1) == 200
+    assert since(0.5, 0.04) is None
+    assert (
+        since(0.5, np.where((at > 700) & (at < 850), 0.1, 0.0)) is None
+    )  # a swing that recovered
+    assert since(0.5, np.where(at == 990, 100, 1e-9)) is None  # a drop caught by one record
+    assert since(0.5, 0.1 * 0.999**at) is None
+    assert since(-1e-17, 1e-30) is None  # a loss of zero, rounded
+
+
+def test_minibatches_need_no_population_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_descent, "population_moments", None)
+    simulate_gradient_descent(MIXED, training_set=20, batch=5, steps=10, rng=0)
+    wide = TaskMixture(np.ones(60), context=4)  # moments of 10^10 entries
+    simulate_gradient_descent(wide, training_set=70, batch=5, heads=2, steps=10, rng=0)
+
+
 def test_progress(capsys: pytest.CaptureFixture) -> None:
     run = simulate_gradient_descent(PROBLEM, **CHECKED)
     assert capsys.readouterr() == ("", "")

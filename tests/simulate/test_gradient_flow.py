@@ -10,8 +10,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import OptimizeResult
 
-from iclimit.simulate import gradient_flow
-from iclimit.simulate.attention_models import AttentionModel
+from iclimit.simulate import AttentionModel, gradient_flow, initial_weights
 from iclimit.simulate.gradient_descent import simulate_gradient_descent
 from iclimit.simulate.gradient_flow import FlowCurve, simulate_gradient_flow
 from iclimit.simulate.task_mixture import TaskMixture
@@ -67,6 +66,24 @@ def test_the_same_problem_with_normalization_sum() -> None:
     np.testing.assert_allclose(
         total.at(times / 6), mean.at(times), rtol=0, atol=INTERPOLATED * mean.losses[0]
     )
+
+
+@pytest.mark.parametrize("settings", MODELS[2:], ids=NAMES[2:])
+def test_separate_attention_with_normalization_sum(settings: dict[str, Any]) -> None:
+    # Weights smaller by N^(1/3) give the same predictions, N^(2/3) times as fast.
+    start, unit = start_of(settings, 2), 6 ** (1 / 3)
+    mean = simulate_gradient_flow(PROBLEM, weights=start, **settings)
+    total = simulate_gradient_flow(
+        PROBLEM, weights=[each / unit for each in start], normalization="sum",
+        **settings | {"duration": 150 / unit**2},
+    )  # fmt: skip
+    times = np.linspace(0, 149.9, 50)
+    assert mean.losses[-1] < 0.75 * mean.losses[0]
+    np.testing.assert_allclose(
+        total.at(times / unit**2), mean.at(times), rtol=0, atol=INTERPOLATED * mean.losses[0]
+    )
+    for weight, other in zip(mean.weights, total.weights, strict=True):
+        np.testing.assert_allclose(unit * other, weight, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
@@ -256,7 +273,9 @@ def test_weights_are_those_of_gradient_descent() -> None:
         PROBLEM, init_scale=0.2, training_set=10, learning_rate=1e-12, steps=1, record=1,
         repeats=2, **settings,
     )  # fmt: skip
-    for weight, other in zip(flow.weights, run.weights, strict=True):
+    start = initial_weights(AttentionModel("separate", 2, 2, 2), 0.2, rng=9)
+    for weight, other, given in zip(flow.weights, run.weights, start, strict=True):
+        np.testing.assert_allclose(weight, given, rtol=0, atol=1e-9)
         np.testing.assert_allclose(weight, other[0], rtol=0, atol=1e-9)
 
 

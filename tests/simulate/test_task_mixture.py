@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.feature_moments import population_moments
 from iclimit.simulate.prompts import Prompts
 from iclimit.simulate.task_mixture import TaskMixture
 
@@ -79,6 +80,16 @@ def test_covariances_and_eigenvalues() -> None:
     rounded = COVARIANCE + np.array([[0, 1e-15], [0, 0]])
     kept = TaskMixture(rounded, 3).covariance
     np.testing.assert_array_equal(kept, kept.T)
+
+
+@pytest.mark.parametrize("icl", [0.0, 0.3, 1.0])
+def test_mean_square_of_labels(icl: float) -> None:
+    problem = TaskMixture(COVARIANCE, 3, 0.4, icl, None if icl == 1 else SHARED)
+    found = problem.label_square
+    assert isinstance(found, float)
+    assert found == pytest.approx(float(population_moments(problem).label), rel=1e-13)
+    squares = problem.sample(NUMPY, np.random.default_rng(5), 40_000).y_query ** 2
+    assert abs(np.mean(squares) - found) < Z_MAX * np.std(squares) / math.sqrt(len(squares))
 
 
 @pytest.mark.parametrize("icl", [1.0, 0.5])

@@ -13,7 +13,8 @@ import numpy as np
 
 from iclimit.asymptotics import plateau_losses
 from iclimit.simulate import TaskMixture, simulate_gradient_descent
-from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.arrays import get_backend, seed_sequences
+from iclimit.simulate.prompts import Prompts
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.dynamics_separate import CONTEXT, PAPER, eigenvalues
 from iclimit.validation.claims.paired import mean_and_error
@@ -57,8 +58,11 @@ CURVES = (
         (2, 4, 6),
     ),
 )  # fmt: skip
-RUNS: dict[Preset, tuple[int, ...]] = {"quick": (16, 16, 8, 4), "full": (100, 100, 40, 24)}
+RUNS: dict[Preset, tuple[int, ...]] = {"quick": (16, 16, 12, 10), "full": (100, 100, 40, 40)}
 """Seeds of each curve."""
+
+FEWEST = 3
+"""Fewest seeds whose spread is used."""
 
 SETS = (250, 500, 1000, 2000, 4000)
 SET_REPEATS: dict[Preset, int] = {"quick": 200, "full": 4000}
@@ -100,25 +104,29 @@ def summarise(
 ) -> dict[str, float]:
     """First and last loss, heights of plateaus and logarithms of the steps of the drops."""
     plateaus = plateau_losses(eigenvalues(dim), context=CONTEXT)
-    bounds = [plateaus[0], *(plateaus[m] for m in learned), plateaus[-1]]
     found = {"first loss": float(losses[0])}
-    crossings = []
-    for above, below in itertools.pairwise(bounds):
-        passed = losses < (above + below) / 2
-        crossings.append(int(np.argmax(passed)) if passed.any() else None)
-    for k, crossing in enumerate(crossings):
-        name = f"ln(step) of drop {k + 1}"
-        found[name] = math.nan if crossing is None else math.log(float(steps[crossing]))
-    for m, before, after in zip(learned, crossings[:-1], crossings[1:], strict=True):
-        name = f"height with {m} learned"
-        if before is None:
-            found[name] = math.nan
-            continue
-        between = losses[before : after + 1 if after else None]
-        found[name] = float(between[np.argmin(np.abs(np.diff(between)))])
+    for k, (above, below) in enumerate(itertools.pairwise((0, *learned, dim)), start=1):
+        at = _first_below(losses, (plateaus[above] + plateaus[below]) / 2)
+        found[f"ln(step) of drop {k}"] = (
+            math.log(float(steps[at])) if at < len(losses) else math.nan
+        )
+    for m in learned:
+        start, stop = (
+            _first_below(losses, (plateaus[k] + plateaus[k + 1]) / 2) for k in (m - 1, m)
+        )
+        falls = -np.diff(losses[start : stop + 1])
+        found[f"height with {m} learned"] = (
+            float(losses[start + np.argmin(falls)]) if len(falls) else math.nan
+        )
     if not learned:
         found["last loss"] = float(losses[-1])
     return found
+
+
+def _first_below(losses: np.ndarray, level: float) -> int:
+    """Index of the first loss below a level; their number if there is none."""
+    below = np.flatnonzero(losses < level)
+    return int(below[0]) if len(below) else len(losses)
 
 
 def trained_curves(*, curve: int, repeats: int, rng: Any, backend: str = "numpy") -> CurvesCell:
@@ -148,30 +156,34 @@ def _curves_cells(preset: Preset) -> list[Cell]:
 
 
 def _curves_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    comparisons, reached = [], []
+    comparisons, missing = [], []
     for index, published in enumerate(CURVES):
         run = results[_curve_cell(preset, index)]
         curve = published_curve(published.file)
         theirs = summarise(curve[:, 0], curve[:, 1], published.settings["dim"], published.learned)
         for name, value in theirs.items():
-            ours = np.array(run.summaries[name])
-            ours = ours[np.isfinite(ours)]
-            reached.append(len(ours))
-            if len(ours) < 3 or not math.isfinite(value):
+            found = np.array(run.summaries[name])
+            ours = found[np.isfinite(found)]
+            label = f"{published.label}: {name}"
+            if len(ours) < len(found) or not math.isfinite(value):
+                theirs_too = "" if math.isfinite(value) else "; not by the published curve"
+                missing.append(f"{label} ({len(ours)} of {len(found)}{theirs_too})")
+            if not math.isfinite(value):
+                continue
+            if len(ours) < FEWEST:
+                comparisons.append(Comparison(f"{label}, not reached", value, math.inf, 0.0))
                 continue
             # The published number is one more draw from the same law.
             error = float(np.std(ours, ddof=1)) * math.sqrt(1 + 1 / len(ours))
             comparisons.append(
-                Comparison(
-                    f"{published.label}: {name}", value, float(np.mean(ours)), error,
-                    degrees=len(ours) - 1,
-                )
-            )  # fmt: skip
+                Comparison(label, value, float(np.mean(ours)), error, degrees=len(ours) - 1)
+            )
     notes = (
         "Weights and data of the published curves came from another generator: theirs are "
         "compared with the spread between seeds.",
         "Separate attention starts as the script did when the paper appeared: values of scale "
         "init, keys and queries of init / sqrt(R (D + 1)), per head.",
+        f"Not reached by all seeds: {', '.join(missing) or 'nothing'}.",
     )
 
     def draw(figure: Any) -> None:
@@ -211,12 +223,13 @@ published_curves_claim = Claim(
 
 @dataclass(frozen=True)
 class SetCell:
-    """Losses of models trained on sets of one size, minus the least loss.
+    """What models trained on sets of one size lose and gain, times the size.
 
     Attributes
     ----------
     means, covariance : list
-        Training loss and loss on fresh sequences, times the size.
+        Training loss minus that of the best predictor on the same set, whose mean is the least
+        loss; and loss on fresh sequences minus the least loss.
     """
 
     means: list[float]
@@ -230,8 +243,29 @@ def training_set_gaps(*, size: int, repeats: int, rng: Any, backend: str = "nump
         repeats=repeats, rng=rng, backend=backend, **SET_TRAINING,
     )  # fmt: skip
     least = float(plateau_losses(eigenvalues(4), context=CONTEXT)[-1])
-    gaps = size * (np.stack([run.losses[:, -1], run.tests["icl"][:, -1]]) - least)
+    place = get_backend("numpy")
+    best = [
+        _best_residual(TaskMixture(eigenvalues(4), CONTEXT).training_set(
+            place, place.generator(seed_sequences(seed, 3)[0]), size, standardize=False
+        ))
+        for seed in seed_sequences(rng, repeats)
+    ]  # fmt: skip
+    losses = np.array([np.mean(residual**2) for residual in best])
+    gaps = size * np.stack([run.losses[:, -1] - losses, run.tests["icl"][:, -1] - least])
     return SetCell(np.mean(gaps, axis=1).tolist(), (np.cov(gaps) / repeats).tolist())
+
+
+def _best_residual(prompts: Prompts) -> np.ndarray:
+    """Query labels minus the best prediction that is linear in the cubic features."""
+    lam = eigenvalues(4)
+    beta = np.mean(prompts.y[..., None] * prompts.x, axis=1)
+    return prompts.y_query - np.sum(beta * prompts.x_query * lam / _second_moment(), axis=1)
+
+
+def _second_moment() -> np.ndarray:
+    r"""Eigenvalues of :math:`E \beta \beta^\top`."""
+    lam = eigenvalues(4)
+    return lam**2 + lam * (lam + lam.sum()) / CONTEXT
 
 
 def sandwich(*, blocks: int, rng: Any) -> tuple[float, float]:
@@ -242,15 +276,13 @@ def sandwich(*, blocks: int, rng: Any) -> tuple[float, float]:
     """
     place = get_backend("numpy")
     problem = TaskMixture(eigenvalues(4), CONTEXT)
-    lam = eigenvalues(4)
-    second = lam**2 + lam * (lam + lam.sum()) / CONTEXT
+    lam, second = eigenvalues(4), _second_moment()
     values = []
     for seed in rng.spawn(blocks):
         prompts = problem.sample(place, np.random.default_rng(seed), SANDWICH_BLOCK)
         beta = np.mean(prompts.y[..., None] * prompts.x, axis=1)
-        residual = prompts.y_query - np.sum(beta * prompts.x_query * lam / second, axis=1)
         leverage = np.sum(beta**2 / second, axis=1) * np.sum(prompts.x_query**2 / lam, axis=1)
-        values.append(np.mean(residual**2 * leverage))
+        values.append(np.mean(_best_residual(prompts) ** 2 * leverage))
     return mean_and_error(np.array(values))
 
 
@@ -282,6 +314,7 @@ def _sets_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             sign * predicted,
             float(value),
             math.hypot(float(fit_error), error),
+            degrees=SET_REPEATS[preset] - 1,
         )
         for name, sign, value, fit_error in zip(
             names, (-1, 1), fit.value, fit.standard_error, strict=True

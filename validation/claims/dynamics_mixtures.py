@@ -142,12 +142,12 @@ def _cells(preset: Preset) -> list[Cell]:
 
 def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     law = {"covariance": COVARIANCE, "task": TASK, "context": CONTEXT}
-    comparisons, gains = [], []
+    comparisons, gains, fits = [], [], []
     for icl in FRACTIONS:
         flow = results[_flow_cell(icl)]
         rate = float(mixture_growth_rate(icl, **law))
         bound = float(mixture_predictor(icl, **law).train_loss)
-        gains.append(1 - flow.least / bound)
+        gains.append(max(1 - flow.least / bound, 0.0))
         runs = [results[_descent_cell(preset, icl, size)] for size in SETS]
         fit = extrapolate(
             SETS,
@@ -155,6 +155,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             np.array([[[run.standard_error**2]] for run in runs]),
             orders=(1,),
         )
+        fits.append(fit)
         where = f"{icl:g} of the tasks random"
         comparisons += [
             Comparison(f"rate of the first growth, {where}", rate, flow.rate, 0.0,
@@ -164,7 +165,8 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             Comparison(f"end of the flow, {where}: the least loss of the features", flow.least,
                        flow.end, 0.0, END_ALLOWANCE * flow.least),
             Comparison(f"training loss minus that on the law, {where}, extrapolated", 0.0,
-                       float(fit.value[0]), float(fit.standard_error[0])),
+                       float(fit.value[0]), float(fit.standard_error[0]),
+                       degrees=REPEATS[preset] - 1),
         ]  # fmt: skip
     notes = (
         "The best predictor linear in the labels of the context is an upper bound; the x-x and "
@@ -172,6 +174,9 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         + ", ".join(
             f"{100 * gain:.1f} % ({icl:g})" for icl, gain in zip(FRACTIONS, gains, strict=True)
         )
+        + ".",
+        "Linear extrapolations in 1/P, p = "
+        + ", ".join(f"{fit.p_value:.2f}" for fit in fits)
         + ".",
     )
     shown = [results[_descent_cell(preset, icl, SETS[1])] for icl in FRACTIONS]

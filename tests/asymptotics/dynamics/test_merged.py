@@ -159,6 +159,30 @@ def test_start_beyond_the_drop() -> None:
         merged_curve_drop_time(0.1, eigenvalues=SPECTRUM, context=31, init_scale=1.0)
 
 
+@pytest.mark.parametrize("scale", [2, 100])
+def test_start_beyond_the_end(scale: float) -> None:
+    for drop, more in ((merged_drop_time, {"dim": 2}),
+                       (merged_curve_drop_time, {"eigenvalues": [1, 1]})):  # fmt: skip
+        with pytest.raises(ValueError, match="start below their final values"):
+            drop(context=10, init_scale=scale, **more)
+
+
+def test_extreme_variances() -> None:
+    start: dict[str, Any] = {"dim": 2, "context": 10, "init_scale": 0.1}
+    with mpmath.workdps(50):
+        exact = merged_attention_loss(mpmath.mpf(0), noise_variance=1e300, **start)
+    assert abs(merged_attention_loss(0, noise_variance=1e300, **start) / exact - 1) < FLOAT64
+    with pytest.raises(ValueError, match="drop time must be finite"):
+        merged_drop_time(input_variance=1e-200, **start)
+    for size in (1e-200, 1e200):
+        with pytest.raises(ValueError, match="largest of eigenvalues"):
+            merged_curve_drop_time(eigenvalues=[size], context=10, init_scale=0.1)
+    with pytest.raises(ArithmeticError, match="too far beyond"):
+        merged_attention_curve(
+            1, eigenvalues=[1, 1], context=10, init_scale=0.1, noise_variance=1e300
+        )
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 1.0, 3.0])
 @pytest.mark.parametrize(("N", "noise"), [(31, 0.3), (1e4, 0)])
 def test_curve_is_the_white_formula_for_equal_eigenvalues(

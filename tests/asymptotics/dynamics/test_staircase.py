@@ -189,6 +189,22 @@ def test_aligned_heads_of_very_different_eigenvalues() -> None:
     assert both.times[0] == pytest.approx(1e12, rel=INTEGRATION)
 
 
+def test_waits_of_any_length() -> None:
+    """Long waits are found, nothing that grows is infinite, and giving up is an error."""
+    weights = [[0, 0.01]]
+    assert staircase([0.01], weights, weights, [1, 1e-5]).times == pytest.approx(
+        [np.inf, 1e12], rel=INTEGRATION
+    )
+    assert np.all(np.isinf(staircase([0.0], [[1, 2]], [[0, 0]], [1, 0.5]).times))  # at rest
+    assert np.all(np.isinf(staircase([-2.0], [[1, 1]], [[1, 1]], [1, 0.5]).times))  # runs away
+    with pytest.raises(ArithmeticError, match="gave up"):
+        staircase([0.0], [[1e-300, 0.01]], [[1e-300, 0.01]], [1, 1e-8])
+    with pytest.raises(ValueError, match="so large that times fit"):
+        staircase([1e-320], [[0, 1e-320]], [[0, 1e-320]], [1, 0.5])
+    with pytest.raises(ValueError, match="squares of eigenvalues"):
+        staircase([0.01], weights, weights, [1, 1e-160])
+
+
 # The flow of all heads, written from its formula
 
 
