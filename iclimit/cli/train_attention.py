@@ -45,7 +45,7 @@ def add_parser(models: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--initialization", choices=("per-head", "per-layer"), default="per-head",
-        help="for separate: --init as above, or over the root of the number of weights in the "
+        help="for separate: --init as below, or over the root of the number of weights in the "
         "layer (default per-head)",
     )  # fmt: skip
     parser.add_argument(

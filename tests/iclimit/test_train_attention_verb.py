@@ -239,14 +239,20 @@ def test_interrupted_curves_are_written_and_continued(
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_ctrl_c(tmp_path: Path) -> None:
     path, state = tmp_path / "x.csv", tmp_path / "run.npz"
+    program = (
+        "import sys, iclimit.cli, iclimit.simulate; print('ready', flush=True); "
+        "sys.exit(iclimit.cli.main(sys.argv[1:]))"
+    )
     command = [
-        sys.executable, "-m", "iclimit.cli", *SMALL, "--steps", "100000000", "--record", "1",
+        sys.executable, "-c", program, *SMALL, "--steps", "100000000", "--record", "1",
         "-o", str(path), "--checkpoint", str(state),
     ]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    time.sleep(4)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     # Anywhere: before the training has begun there are no curves to end.

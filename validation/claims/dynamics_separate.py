@@ -122,7 +122,8 @@ def _limits(runs: Sequence[FlowCell], scales: tuple[float, ...]) -> list[float]:
     A drop that has not happened is infinitely late.
     """
     large, small = scales
-    before, after = (np.array(run.crossings) / np.array(run.predicted) for run in runs)
+    with np.errstate(invalid="ignore"):  # neither predicted nor happened
+        before, after = (np.array(run.crossings) / np.array(run.predicted) for run in runs)
     happened = np.isfinite(before) & np.isfinite(after)
     slope = np.subtract(before, after, where=happened, out=np.zeros_like(before))
     return np.where(happened, after - slope * small / (large - small), np.inf).tolist()
