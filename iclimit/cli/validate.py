@@ -28,7 +28,8 @@ def add_parser(verbs: Any) -> None:
         "--preset",
         choices=("quick", "full"),
         default="quick",
-        help="quick: seven to eight minutes on two cores; full: estimated some hours (default quick)",
+        help="quick: seven to eight minutes on two cores; full: estimated some hours "
+        "(default quick)",
     )
     parser.add_argument(
         "--out",
