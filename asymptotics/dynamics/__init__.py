@@ -1,12 +1,16 @@
 """Training dynamics of linear attention that learns to learn in context."""
 
+from iclimit.asymptotics.dynamics.growth import (
+    escape_time,
+    growth_time,
+    head_growth,
+    time_from_pole,
+)
 from iclimit.asymptotics.dynamics.merged import (
     EffectiveInitScaleMoments,
     effective_init_scale,
     effective_init_scale_moments,
-    merged_attention_curve,
     merged_attention_loss,
-    merged_curve_drop_time,
     merged_drop_time,
 )
 from iclimit.asymptotics.dynamics.mixtures import (
@@ -16,13 +20,13 @@ from iclimit.asymptotics.dynamics.mixtures import (
 )
 from iclimit.asymptotics.dynamics.plateaus import (
     FixedPoints,
-    escape_time,
     fixed_point_losses,
-    growth_time,
-    head_growth,
     plateau_head_values,
     plateau_losses,
-    time_from_pole,
+)
+from iclimit.asymptotics.dynamics.reduced_flow import (
+    merged_attention_curve,
+    merged_curve_drop_time,
 )
 from iclimit.asymptotics.dynamics.staircase import (
     Staircase,

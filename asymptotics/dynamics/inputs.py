@@ -125,3 +125,8 @@ def elementary(math_: Namespace, name: str, value: Any) -> Any:
     import sympy
 
     return sympy.exp(value) - 1 if name == "expm1" else getattr(sympy, name)(value)
+
+
+def cube_root(math_: Namespace, value: Any) -> Any:
+    """Cube root of a positive number, in its number system."""
+    return value ** (math_.convert(1) / 3)

@@ -43,13 +43,9 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.special import expit, logit
 
+from iclimit.asymptotics.dynamics.growth import head_growth, time_from_pole
 from iclimit.asymptotics.dynamics.inputs import TIME
-from iclimit.asymptotics.dynamics.plateaus import (
-    head_growth,
-    plateau_head_values,
-    plateau_losses,
-    time_from_pole,
-)
+from iclimit.asymptotics.dynamics.plateaus import plateau_head_values, plateau_losses
 from iclimit.asymptotics.numbers import convert, numpy_namespace, require
 
 ESCAPED = 1e6
