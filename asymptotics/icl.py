@@ -197,7 +197,7 @@ def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Numbe
 
     def cases(below: Any) -> tuple[Any, Any]:
         xi, eta = ridgeless_point(math_, below, tau, q, kappa)
-        xi, eta = _with_ridge(math_, tau, q, kappa, ridge, xi, eta)
+        xi, eta = with_ridge(math_, tau, q, kappa, ridge, xi, eta)
         icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
         free = math_.all_of(math_.isinf(alpha), ridge <= 0, rho > 0, tau < math_.inf)
         icl_diverges = math_.all_of(free, kappa <= 1, kappa <= tau)
@@ -281,7 +281,7 @@ def errors_at(
     return icl, idg
 
 
-def _with_ridge(
+def with_ridge(
     math_: Namespace, tau: Any, q: Any, kappa: Any, ridge: Any, xi: Any, eta: Any
 ) -> tuple[Any, Any]:
     """Replace the ridgeless point by the root of the fixed point where ridge > 0."""

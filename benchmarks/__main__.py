@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="also the dense way at d = 100")
     parser.add_argument("--write", action="store_true", help="update benchmarks/README.md")
     parser.add_argument(
-        "--only", metavar="TEXT", help="only benchmarks of gradient descent with TEXT in the name"
+        "--only", metavar="TEXT", help="only benchmarks of the last table with TEXT in the name"
     )
     arguments = parser.parse_args()
     load = f"; load average at the start {os.getloadavg()[0]:.1f}" if os.name == "posix" else ""

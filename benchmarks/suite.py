@@ -47,8 +47,10 @@ PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
         for rank in (1, 8)
     },
     FLOW: ("dynamics_flow", "", {}),
+    **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},
+    "estimated cost": ("cost_estimates", "", {}),
 }  # fmt: skip
-"""Benchmarks of gradient descent: ours, the other way if there is one, arguments."""
+"""Benchmarks of one kind: ours, the other way if there is one, arguments."""
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
 """What a measurement of memory imports; that much is subtracted."""
 
@@ -286,7 +288,7 @@ def report(results: Results) -> str:
             growth,
             "### Theory",
             theory,
-            "### Gradient descent in context",
+            "### Gradient descent in context, solver, cost model",
             report_pairs(results),
             "### Aims",
             aims,

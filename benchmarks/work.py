@@ -292,3 +292,106 @@ def moment_recursion(seed: int) -> dict[str, float]:
 
     del seed
     return repeat(run)
+
+
+def solver(d: int, seed: int) -> dict[str, float]:
+    """Rate of the solver at tau = 2 over that of large matrix products measured in between.
+
+    Its operations are 4 n d (d + 1) an iteration; what is drawn and the errors are shares of CPU
+    time of the whole cell.
+    """
+    from iclimit.simulate import cells, ridge, simulate_errors
+
+    settings = cell(d)
+    probe = _Probe()
+    plain_normal, plain_solve = ridge.normal, cells.solve_ridge
+    solved: list[float] = []
+
+    def normal(x: Any, h: Any, gamma: Any) -> Any:
+        probe.run()
+        return plain_normal(x, h, gamma)
+
+    def solve(*args: Any, **options: Any) -> Any:
+        start = time.process_time() - probe.spent
+        found = plain_solve(*args, **options)
+        solved.append(time.process_time() - probe.spent - start)
+        return found
+
+    ridge.normal, cells.solve_ridge = normal, solve
+    start = time.process_time()
+    run = simulate_errors(**settings, rng=seed)
+    seconds = time.process_time() - start - probe.spent
+    ridge.normal, cells.solve_ridge = plain_normal, plain_solve
+    operations = 4 * settings["prompts"] * d * (d + 1) * run.iterations
+    rates = probe.rates()
+    return {
+        "seconds": seconds,
+        "GFLOP/s": operations / solved[0] / 1e9,
+        "of DGEMM": operations / solved[0] / rates["float64"],
+        "of SGEMM": operations / solved[0] / rates["float32"],
+        "drawing and errors": 1 - solved[0] / seconds,
+    }
+
+
+class _Probe:
+    """Square matrix products between the steps of something else."""
+
+    SIZE = 1024
+
+    def __init__(self) -> None:
+        factor = np.random.default_rng(0).standard_normal((self.SIZE, self.SIZE))
+        self.factors = [factor, factor.astype(np.float32)]
+        self.out = [np.empty_like(each) for each in self.factors]
+        self.seconds = [0.0, 0.0]
+        self.calls, self.spent = 0, 0.0
+
+    def run(self) -> None:
+        begin = time.process_time()
+        for index, (factor, out) in enumerate(zip(self.factors, self.out, strict=True)):
+            start = time.process_time()
+            np.matmul(factor, factor, out=out)
+            self.seconds[index] += time.process_time() - start
+        self.calls += 1
+        self.spent += time.process_time() - begin
+
+    def rates(self) -> dict[str, float]:
+        """Operations per second by the name of the precision."""
+        operations = 2 * self.SIZE**3 * self.calls
+        return {
+            factor.dtype.name: operations / seconds
+            for factor, seconds in zip(self.factors, self.seconds, strict=True)
+        }
+
+
+COSTED = [
+    (d, tau, ridge, alpha, kappa)
+    for d in (16, 40, 80, 120)
+    for tau in (0.3, 0.9, 1.1, 2.0, 8.0)
+    for ridge in (0.0, 0.1)
+    for alpha, kappa in ((1.0, 0.5), (10.0, 8.0))
+    if d < 80 or (tau <= 2 and alpha == 1)
+]
+"""Cells whose estimated cost is compared with the true one: d, tau, ridge, alpha, kappa."""
+
+
+def cost_estimates(seed: int) -> dict[str, float]:
+    """Estimated over true CPU time of cells; extremes and median."""
+    from iclimit.simulate import simulate_errors
+    from iclimit.simulate.cost import estimate_cost
+
+    simulate_errors(**cell(10), rng=0)
+    ratios, total = [], 0.0
+    for d, tau, ridge, alpha, kappa in COSTED:
+        settings = {
+            "d": d, "context": round(alpha * d), "tasks": round(kappa * d),
+            "prompts": round(tau * d**2), "rho": 0.1, "ridge": ridge,
+        }  # fmt: skip
+        estimated = estimate_cost(**settings).seconds
+        start = time.process_time()
+        simulate_errors(**settings, rng=seed)
+        true = time.process_time() - start
+        total += true
+        ratios.append(estimated / true)
+    return {
+        "seconds": total, "least": min(ratios), "median": median(ratios), "most": max(ratios)
+    }  # fmt: skip

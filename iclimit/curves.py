@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from iclimit.asymptotics import FiniteSizeErrors, finite_size_errors
-from iclimit.quantities import Quantity, get_quantity
-from iclimit.simulate import SimulatedErrors, simulate_errors
-from iclimit.validation.claim import Cell
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale, symbol
-from iclimit.validation.runs import check_run, run_cells
-
-PARAMETERS = ("tau", "alpha", "kappa", "theta", "rho", "ridge")
-"""Column order of the parameters."""
-
-PREDICTION_DRAWS = 10
-"""Task sets over which the finite-size prediction at a simulated point is averaged."""
-
-
-@dataclass(frozen=True)
-class SimulatedPoint:
-    """One simulated point of a curve, at the parameters that came out of the integers.
-
-    The prediction is that of `iclimit.finite_size_errors` for the same integers.
-    """
-
-    curve: int
-    parameters: dict[str, Any]
-    value: float
-    standard_error: float
-    prediction: float
+from iclimit.planning import Plan
+from iclimit.quantities import QUANTITIES, Quantity, get_quantity
+from iclimit.simulation import (
+    LEAST_SIZES,
+    SimulatedValue,
+    Simulation,
+    can_be_extrapolated,
+    given_simulation,
+    simulate_values,
+)
+from iclimit.validation.drawing import COLOURS, draw_points, log_scale
+from iclimit.validation.store import RunStore
 
 
 @dataclass(frozen=True)
@@ -56,8 +41,8 @@ class Curves:
         The other parameters, one entry per curve.
     values : ndarray (curves, points)
         Theory.
-    simulated : list of SimulatedPoint
-        Simulation, empty if none was asked for.
+    simulated : list of lists of SimulatedValue
+        Simulation along each curve, empty if none was asked for.
     label : str
         Axis label.
     """
@@ -67,7 +52,7 @@ class Curves:
     grid: np.ndarray
     family: list[dict[str, float]]
     values: np.ndarray
-    simulated: list[SimulatedPoint]
+    simulated: list[list[SimulatedValue]]
     label: str
 
     def rows(self) -> list[dict[str, Any]]:
@@ -75,20 +60,30 @@ class Curves:
 
         def row(source: str, at: Mapping[str, Any], value: float, **run: Any) -> dict[str, Any]:
             head = {"source": source, "quantity": self.quantity}
-            tail = {name: run.get(name, "") for name in ("standard_error", "d", "repeats")}
+            extra = ("standard_error", "d", "repeats") if self.simulated else ()
+            tail = {name: run.get(name, "") for name in extra}
             return head | {name: at[name] for name in columns} | {"value": value} | tail
 
-        columns = [name for name in PARAMETERS if name == self.x or name in self.family[0]]
+        known = QUANTITIES[self.quantity].all_parameters
+        columns = [name for name in known if name == self.x or name in self.family[0]]
         rows = [
             row("theory", parameters | {self.x: x}, value)
             for parameters, line in zip(self.family, self.values, strict=True)
             for x, value in zip(self.grid.tolist(), line.tolist(), strict=True)
         ]
-        for point in self.simulated:
-            at, d = point.parameters, point.parameters["d"]
-            rows.append(row("finite_size", at, point.prediction, d=d))
-            run = {"standard_error": point.standard_error, "d": d, "repeats": at["repeats"]}
-            rows.append(row("simulation", at, point.value, **run))
+        for value in itertools.chain(*self.simulated):
+            for run in value.runs:
+                at, d = run.parameters, run.parameters["d"]
+                rows.append(row("finite_size", at, run.prediction, d=d))
+                error, repeats = run.standard_error, run.repeats
+                rows.append(
+                    row("simulation", at, run.value, standard_error=error, d=d, repeats=repeats)
+                )
+            if len(value.runs) >= LEAST_SIZES:
+                error = value.standard_error
+                rows.append(
+                    row("extrapolation", value.parameters, value.value, standard_error=error)
+                )
         return rows
 
     def plot(self, ax: Any = None) -> Any:
@@ -97,55 +92,56 @@ class Curves:
             import matplotlib.pyplot as plt
 
             ax = plt.subplots(layout="constrained")[1]
+        known = QUANTITIES[self.quantity].all_parameters
         varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
         for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
             colour = COLOURS[index % len(COLOURS)]
-            names = ", ".join(f"{symbol(n)} = {parameters[n]:g}" for n in varied)
+            names = ", ".join(f"{known[n].symbol} = {parameters[n]:g}" for n in varied)
             finite = np.where(np.isfinite(line), line, np.nan)
             ax.plot(self.grid, finite, color=colour, label=f"${names}$" if varied else None)
-            points = [p for p in self.simulated if p.curve == index]
-            if points:
-                draw_points(
-                    ax,
-                    [p.parameters[self.x] for p in points],
-                    [p.value for p in points],
-                    [p.standard_error if math.isfinite(p.standard_error) else 0 for p in points],
-                    colour,
-                )
-                ax.plot(
-                    [p.parameters[self.x] for p in points],
-                    [p.prediction if math.isfinite(p.prediction) else np.nan for p in points],
-                    linestyle="none",
-                    marker="_",
-                    markersize=10,
-                    color=colour,
-                )
+            if self.simulated:
+                self._draw_simulated(ax, self.simulated[index], colour)
         if is_geometric(self.grid):
             log_scale(ax, "x")
         finite = self.values[np.isfinite(self.values)]
         if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
             log_scale(ax, "y")
-        ax.set_xlabel(LABELS[self.x])
+        ax.set_xlabel(known[self.x].label)
         ax.set_ylabel(self.label)
         if varied:
             ax.legend()
-        if self.simulated:
-            d = self.simulated[0].parameters["d"]
-            ax.set_title(
-                f"lines: asymptotic; points: simulation, d = {d}; dashes: its prediction",
-                fontsize=8,
+        values = list(itertools.chain(*self.simulated))
+        if values:
+            sizes = [run.parameters["d"] for run in values[0].runs]
+            shown = (
+                f"extrapolated from d = {', '.join(map(str, sizes))}"
+                if len(sizes) >= LEAST_SIZES
+                else f"d = {sizes[-1]}; dashes: its prediction"
             )
+            ax.set_title(f"lines: asymptotic; points: simulation, {shown}", fontsize=8)
         return ax
+
+    def _draw_simulated(self, ax: Any, values: Sequence[SimulatedValue], colour: Any) -> None:
+        extrapolated = values and len(values[0].runs) >= LEAST_SIZES
+        at = [(v.parameters if extrapolated else v.runs[-1].parameters)[self.x] for v in values]
+        errors = [v.standard_error if math.isfinite(v.standard_error) else 0 for v in values]
+        draw_points(ax, at, [v.value for v in values], errors, colour)
+        if not extrapolated:
+            known = [v.theory if math.isfinite(v.theory) else np.nan for v in values]
+            ax.plot(at, known, linestyle="none", marker="_", markersize=10, color=colour)
 
 
 def curve(
     quantity: str,
     *,
-    simulation: Mapping[str, int] | None = None,
+    simulation: Mapping[str, Any] | None = None,
     rng: int = 0,
     jobs: int = -1,
     backend: str = "numpy",
+    scheduler: str | None = None,
+    store: RunStore | None = None,
     progress: bool = False,
+    announce: Callable[[Plan], None] | None = None,
     **parameters: Any,
 ) -> Curves:
     """Compute a quantity along one parameter, for every combination of the others.
@@ -153,17 +149,20 @@ def curve(
     Parameters
     ----------
     quantity : str
-        Name: icl_error, idg_error, task_gap, optimal_ridge, optimal_icl_error, bayes_error,
-        dmmse_icl_error or dmmse_idg_error.
+        Name: a key of `iclimit.quantities.QUANTITIES`, as listed by ``iclimit phase --list``.
     simulation : mapping, optional
-        Simulate points of the curves (the first three quantities only): ``d``, the dimension,
-        and optionally ``repeats`` (default 10) and ``points`` per curve (default 12).
+        Simulate points of the curves (icl_error, idg_error and task_gap only): ``d``, the
+        dimension or several of them, three or more being extrapolated; optionally ``repeats``
+        (default 10), ``points`` per curve (default 12), ``target_se``, ``target_rel_se`` and
+        ``time_limit`` as in `iclimit.simulation.Simulation`.
     rng : int
         Root seed of the simulation.
-    jobs, backend
+    jobs, backend, scheduler, store
         As in `iclimit.validation.validate`.
     progress : bool
         Show a progress bar for the simulation.
+    announce : callable, optional
+        Gets the estimated cost of the simulation as a `iclimit.planning.Plan` before it starts.
     **parameters : number or sequence
         The quantity's parameters.  The longest sequence runs along the curves; every other
         sequence multiplies them.
@@ -200,12 +199,14 @@ def curve(
     theory = np.broadcast_to(
         chosen.evaluate(columns | {x: values[x][None, :]}), (len(family), values[x].size)
     )
-    points: list[SimulatedPoint] = []
+    simulated: list[list[SimulatedValue]] = []
     if simulation is not None:
-        points = _simulate(
-            quantity, chosen, x, values[x], family, simulation, rng, jobs, backend, progress
-        )
-    return Curves(quantity, x, values[x], family, theory, points, chosen.label)
+        given, points = given_simulation(
+            simulation, 12, rng=rng, jobs=jobs, backend=backend, scheduler=scheduler, store=store,
+            progress=progress, announce=announce,
+        )  # fmt: skip
+        simulated = _simulated(chosen, x, values[x], family, given, points)
+    return Curves(quantity, x, values[x], family, theory, simulated, chosen.label)
 
 
 def _axis(name: str, value: Any) -> np.ndarray:
@@ -216,84 +217,31 @@ def _axis(name: str, value: Any) -> np.ndarray:
     return np.atleast_1d(array.astype(float))
 
 
-def _simulate(
-    name: str,
+def _simulated(
     quantity: Quantity,
     x: str,
     grid: np.ndarray,
     family: list[dict[str, float]],
-    simulation: Mapping[str, int],
-    rng: int,
-    jobs: int,
-    backend: str,
-    progress: bool,
-) -> list[SimulatedPoint]:
-    if quantity.simulated is None:
-        raise ValueError(
-            f"quantity must be icl_error, idg_error or task_gap to simulate, got {name!r}"
-        )
-    unknown = set(simulation) - {"d", "repeats", "points"}
-    if unknown or "d" not in simulation:
-        raise ValueError(f"simulation takes d, repeats and points, got {', '.join(simulation)}")
-    options = {"repeats": 10, "points": 12} | dict(simulation)
-    for key, value in options.items():
-        least = 2 if key == "points" else 1
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-            raise ValueError(
-                f"{key} of the simulation must be an integer >= {least}, got {value!r}"
-            )
-    d, repeats, count = (int(options[key]) for key in ("d", "repeats", "points"))
-    check_run(rng, jobs, backend)
-    chosen = np.unique(np.linspace(0, grid.size - 1, min(count, grid.size)).round().astype(int))
-    wanted = []
-    for index, parameters in enumerate(family):
-        for i in chosen:
-            integers = _integers(parameters | {x: float(grid[i])}, d)
-            run = Cell.of(simulate_errors, **integers, repeats=repeats)
-            wanted.append(
-                (index, run, Cell.of(finite_size_errors, **integers, draws=PREDICTION_DRAWS))
-            )
-    # Points that round to the same integers share their cell.
-    cells = list(dict.fromkeys(cell for _, *pair in wanted for cell in pair))
-    outcomes = run_cells(cells, seed=rng, jobs=jobs, backend=backend)
-    results = {}
-    for cell, outcome, _ in tqdm(outcomes, total=len(cells), disable=not progress):
-        if isinstance(outcome, Exception):
-            at = ", ".join(f"{key}={value}" for key, value in cell.parameters)
-            raise RuntimeError(f"{outcome} (simulating {at})") from outcome
-        results[cell] = outcome
-    points = [
-        _point(index, results[run], results[prediction], quantity.simulated)
-        for index, run, prediction in wanted
+    simulation: Simulation,
+    points: int,
+) -> list[list[SimulatedValue]]:
+    """Simulated values along each curve, those that the time sufficed for."""
+    if not isinstance(points, Integral) or isinstance(points, bool) or points < 2:
+        raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
+    chosen = np.unique(np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int))
+    at = [
+        (index, parameters | {x: float(grid[i])})
+        for index, parameters in enumerate(family)
+        for i in chosen
     ]
-    return sorted(points, key=lambda p: (p.curve, p.parameters[x]))
-
-
-def _integers(parameters: Mapping[str, float], d: int) -> dict[str, Any]:
-    """Arguments of a run at the integers nearest to the parameters."""
-    for name in ("tau", "alpha"):
-        if math.isinf(parameters[name]):
-            raise ValueError(f"{name} must be finite to simulate, got inf")
-    tasks = parameters["kappa"] * d
-    return {
-        "d": d,
-        "context": max(1, round(parameters["alpha"] * d)),
-        "tasks": tasks if math.isinf(tasks) else max(1, round(tasks)),
-        "prompts": max(1, round(parameters["tau"] * d**2)),
-        "rho": parameters["rho"],
-        "ridge": parameters.get("ridge", 0.0),
-    }
-
-
-def _point(
-    curve: int, run: SimulatedErrors, predicted: FiniteSizeErrors, weights: tuple[float, float]
-) -> SimulatedPoint:
-    samples = weights[0] * run.icl + weights[1] * run.idg
-    error = np.std(samples, ddof=1) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
-    finite = math.isfinite(predicted.icl)
-    prediction = weights[0] * predicted.icl + weights[1] * predicted.idg if finite else math.inf
-    parameters = run.parameters | {"repeats": run.repeats}
-    return SimulatedPoint(curve, parameters, float(np.mean(samples)), float(error), prediction)
+    if simulation.extrapolates:
+        at = [(index, p) for index, p in at if can_be_extrapolated(p, simulation.sizes)]
+    values = simulate_values(quantity, [point for _, point in at], simulation)
+    lines: list[list[SimulatedValue]] = [[] for _ in family]
+    for (index, _), value in zip(at, values, strict=True):
+        if value is not None:
+            lines[index].append(value)
+    return lines
 
 
 def is_geometric(grid: np.ndarray) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from iclimit.simulate import risk
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.attention import context_summary
+from iclimit.simulate.blocks import row_blocks
 from iclimit.simulate.checks import (
     check_choice,
     check_integers,
@@ -21,7 +23,6 @@ from iclimit.simulate.checks import (
 from iclimit.simulate.prompts import (
     INPUT_LAWS,
     TASK_LAWS,
-    sample_inputs,
     sample_prompts,
     sample_tasks,
 )
@@ -30,6 +31,7 @@ from iclimit.simulate.summaries import (
     fresh_task_moments,
     sample_summaries,
     task_set_moments,
+    tasks_of,
 )
 
 SAMPLERS = ("summaries", "tokens")
@@ -51,22 +53,32 @@ class SimulatedErrors:
         Test error on fresh and on the pretraining tasks, one entry per repeat.
     parameters : dict
         The integers and numbers simulated, with tau, alpha and kappa as they come out.
-    residual : float
-        Worst relative residual of the linear solves.
-    iterations : int
-        Most iterations of a solve.
+    residuals : ndarray (repeats,)
+        Relative residual of the linear solve of each repeat; empty where nothing is solved.
+    iteration_counts : ndarray (repeats,)
+        Iterations of each solve; empty where nothing is solved.
     """
 
     icl: np.ndarray
     idg: np.ndarray
     parameters: dict[str, Any] = field(repr=False)
-    residual: float = 0.0
-    iterations: int = 0
+    residuals: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
+    iteration_counts: np.ndarray = field(default_factory=lambda: np.empty(0, int), repr=False)
 
     @property
     def repeats(self) -> int:
         """Number of independent runs."""
         return len(self.icl)
+
+    @property
+    def residual(self) -> float:
+        """Worst relative residual of the linear solves."""
+        return float(np.max(self.residuals, initial=0.0))
+
+    @property
+    def iterations(self) -> int:
+        """Most iterations of a solve."""
+        return int(np.max(self.iteration_counts, initial=0))
 
     @property
     def icl_mean(self) -> float:
@@ -95,6 +107,39 @@ class SimulatedErrors:
             return 0.0
         return float(np.corrcoef(self.icl, self.idg)[0, 1])
 
+    def joined(self, other: SimulatedErrors) -> SimulatedErrors:
+        """Append the repeats of another run with the same parameters.
+
+        Raises
+        ------
+        ValueError
+            If its parameters differ.
+        """
+        if other.parameters != self.parameters:
+            raise ValueError(
+                f"other must have the parameters {self.parameters}, got {other.parameters}"
+            )
+        pairs = zip(self._columns(), other._columns(), strict=True)
+        icl, idg, residuals, counts = (np.concatenate(pair) for pair in pairs)
+        return SimulatedErrors(icl, idg, self.parameters, residuals, counts)
+
+    def leading(self, count: int) -> SimulatedErrors:
+        """Keep the first repeats, so many.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer.
+        """
+        check_integers(count=count)
+        if count > self.repeats:
+            raise ValueError(f"count must be at most the {self.repeats} repeats, got {count}")
+        icl, idg, residuals, counts = (column[:count] for column in self._columns())
+        return SimulatedErrors(icl, idg, self.parameters, residuals, counts)
+
+    def _columns(self) -> tuple[np.ndarray, ...]:
+        return self.icl, self.idg, self.residuals, self.iteration_counts
+
 
 def _standard_error(values: np.ndarray) -> float:
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
@@ -110,6 +155,7 @@ def simulate_errors(
     ridge: float = 0.0,
     rng: Any,
     repeats: int = 1,
+    first_repeat: int = 0,
     backend: str = "numpy",
     task_law: str = "sphere",
     inputs: Any = "gaussian",
@@ -140,6 +186,9 @@ def simulate_errors(
         Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.
     repeats : int >= 1
         Number of independent runs.
+    first_repeat : int >= 0
+        Number of the first of them: ``first_repeat=8, repeats=4`` continues a run of 8 repeats
+        with the same int or SeedSequence as root.
     backend : {"numpy", "cupy"}
         Where to compute.
     task_law : {"sphere", "gaussian"}
@@ -182,6 +231,8 @@ def simulate_errors(
         d=d, context=context, prompts=prompts, repeats=repeats, test_prompts=test_prompts
     )
     check_nonnegative(rho=rho, ridge=ridge)
+    if not isinstance(first_repeat, Integral) or first_repeat < 0:
+        raise ValueError(f"first_repeat must be an integer >= 0, got {first_repeat!r}")
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("sampler", sampler, ("auto", *SAMPLERS))
     fixed = given_tasks(tasks, d)
@@ -192,7 +243,7 @@ def simulate_errors(
         raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
     place = get_backend(backend)
     runs = []
-    for seed in seed_sequences(rng, repeats):
+    for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
         generator = place.generator(seed)
         if fixed is not None:
             task_set = place.asarray(fixed)
@@ -213,14 +264,14 @@ def simulate_errors(
                 for f in (True, False)
             ]
         runs.append((*errors, solution.residual, solution.iterations))
-    icl, idg, residuals, iterations = (np.array(column) for column in zip(*runs, strict=True))
+    icl, idg, residuals, counts = (np.array(column) for column in zip(*runs, strict=True))
     count = tasks if fixed is None else len(fixed)
     parameters = {
         "d": d, "context": context, "tasks": count, "prompts": prompts,
         "tau": prompts / d**2, "alpha": context / d, "kappa": count / d,
         "rho": rho, "ridge": ridge, "task_law": task_law, "sampler": sampler, "backend": backend,
     }  # fmt: skip
-    return SimulatedErrors(icl, idg, parameters, float(residuals.max()), int(iterations.max()))
+    return SimulatedErrors(icl, idg, parameters, residuals, counts)
 
 
 @dataclass(frozen=True)
@@ -239,30 +290,42 @@ class _Sampler:
 
     def __call__(self, count: int, *, fresh: bool) -> tuple[Array, Array, Array]:
         if self.sampler == "summaries":
-            return self._from_law(self._tasks(count, fresh))
+            return self._from_law(*self._tasks(count, fresh))
         block = max(1, TOKEN_BLOCK // (self.d * (self.context + 1)))
         parts = [
-            self._from_tokens(self._tasks(min(block, count - start), fresh))
+            self._from_tokens(*self._tasks(min(block, count - start), fresh))
             for start in range(0, count, block)
         ]
         x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
         return x, h, y
 
-    def _tasks(self, count: int, fresh: bool) -> Array:
+    def _tasks(self, count: int, fresh: bool) -> tuple[Array, Array | None]:
+        """Tasks, and which of them each prompt has; None if prompt i has task i."""
         if fresh or self.task_set is None:
-            return sample_tasks(self.backend, self.generator, count, self.d, self.task_law)
-        chosen = self.generator.integers(0, self.task_set.shape[0], size=count)
-        return self.backend.xp.take(self.task_set, chosen, axis=0)
+            drawn = sample_tasks(self.backend, self.generator, count, self.d, self.task_law)
+            return drawn, None
+        return self.task_set, self.generator.integers(0, self.task_set.shape[0], size=count)
 
-    def _from_law(self, tasks: Array) -> tuple[Array, Array, Array]:
-        xp = self.backend.xp
-        summary = sample_summaries(self.backend, self.generator, tasks, self.context, self.rho)
-        x = sample_inputs(self.backend, self.generator, tasks.shape, self.inputs)
-        noise = math.sqrt(self.rho) * self.generator.standard_normal(tasks.shape[0])
-        return x, summary, xp.vecdot(x, tasks) + noise
+    def _from_law(self, tasks: Array, chosen: Array | None) -> tuple[Array, Array, Array]:
+        xp, d = self.backend.xp, self.d
+        summary = sample_summaries(
+            self.backend, self.generator, tasks, self.context, self.rho, chosen=chosen
+        )
+        n = summary.shape[0]
+        x, y = self.generator.standard_normal((n, d)), xp.empty(n)
+        for rows in row_blocks(xp, n, 8 * d):
+            x[rows, :] /= math.sqrt(d)
+            y[rows] = xp.vecdot(x[rows, :], tasks_of(tasks, chosen, rows))
+        y += math.sqrt(self.rho) * self.generator.standard_normal(n)
+        return x, summary, y
 
-    def _from_tokens(self, tasks: Array) -> tuple[Array, Array, Array]:
+    def _from_tokens(self, tasks: Array, chosen: Array | None) -> tuple[Array, Array, Array]:
         prompts = sample_prompts(
-            self.backend, self.generator, tasks, self.context, self.rho, self.inputs
+            self.backend,
+            self.generator,
+            tasks_of(tasks, chosen, slice(None)),
+            self.context,
+            self.rho,
+            self.inputs,
         )
         return prompts.x_query, context_summary(prompts), prompts.y_query

@@ -17,7 +17,7 @@ from __future__ import annotations
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.linear_transformer import LinearTransformer
+from iclimit.simulate.linear_transformer import LinearTransformer, ties
 
 
 class GramPass:
@@ -31,7 +31,7 @@ class GramPass:
 
     def __init__(self, gram: Array, model: LinearTransformer) -> None:
         xp = array_namespace(gram)
-        make = _DenseLayer if model.kind == "full" else _DiagonalLayer
+        make = _DiagonalLayer if model.kind in ("diag", "gd++") else _DenseLayer
         self.layers, self.grams, self.maps, self.mapped = [], [], [], []
         identity = xp.eye(gram.shape[-1], dtype=gram.dtype)
         for depth in range(model.depth):
@@ -86,7 +86,7 @@ class GramPass:
 
 
 class _DenseLayer:
-    """Sum of P G Q over heads, and its derivatives."""
+    """Sum of P G Q over heads, and its derivatives by the entries of P and Q or their ties."""
 
     def __init__(self, model: LinearTransformer, depth: int, gram: Array) -> None:
         heads = range(model.lookup.shape[1])
@@ -96,6 +96,8 @@ class _DenseLayer:
         self.looked_up = [gram @ lookup for lookup in self.lookup]
         pairs = zip(self.projection, self.looked_up, strict=True)
         self.change = sum(projection @ product for projection, product in pairs)
+        tied = model.kind != "full"
+        self.tie = array_namespace(gram).asarray(ties(model.kind, model.dim)) if tied else None
 
     def by_gram(self, by_map: Array) -> Array:
         pairs = zip(self.projection, self.lookup, strict=True)
@@ -106,7 +108,8 @@ class _DenseLayer:
         for projection, looked_up in zip(self.projection, self.looked_up, strict=True):
             by_projection = by_map @ xp.matrix_transpose(looked_up)
             by_lookup = self.gram @ (projection.T @ by_map)
-            found += [xp.reshape(each, (each.shape[0], -1)) for each in (by_projection, by_lookup)]
+            both = [xp.reshape(each, (each.shape[0], -1)) for each in (by_projection, by_lookup)]
+            found += both if self.tie is None else [xp.concat(both, axis=1) @ self.tie.T]
         return found
 
 

@@ -1,4 +1,4 @@
-r"""Linear transformers of three kinds: full, diagonal and GD++.
+r"""Linear transformers of four kinds: full, axial, diagonal and GD++.
 
 The notation of Vladymyrov et al. (arXiv:2402.14180): a layer adds to every token, the query's
 included,
@@ -9,6 +9,10 @@ with tokens :math:`e = (x, y)` of D = d + 1 numbers; the query is never a key.  
 what is free:
 
 * full: all entries of :math:`P_h` and :math:`Q_h`;
+* axial: those full ones that commute with all orthogonal maps of the inputs that keep the first
+  axis, diagonal but for the entries that connect :math:`x_1` and y.  From three layers on descents
+  with full weights end near them: one direction of the inputs is given up to hold what the layer
+  learnt of the labels.  Not in the paper;
 * diag: :math:`P_h = \mathrm{diag}(p_x I, p_y)` and :math:`Q_h = \mathrm{diag}(q_x I, q_y)`, which
   act by the four numbers :math:`\omega_{ab} = \sum_h p_{ha} q_{hb}` (with one head
   :math:`\omega_{xx}\omega_{yy} = \omega_{xy}\omega_{yx}`);
@@ -30,12 +34,15 @@ from iclimit.simulate.arrays import Array, Backend, to_host
 from iclimit.simulate.checks import check_choice, check_integers, check_shape
 from iclimit.simulate.transformer import Layer
 
-KINDS = ("full", "diag", "gd++")
+KINDS = ("full", "axial", "diag", "gd++")
 
 _SPREAD = 0.002
 """Off-diagonal entries of random full weights, relative: enough to break the symmetry; larger ones
 make the loss of deep stacks overflow, a polynomial of degree 3^L in the tokens."""
 
+
+_AXIAL_SPREAD = 0.1
+"""The same for the entries of axial weights that connect the first input and the label."""
 
 _FULL_SCALE = 0.5
 """Scale of random full weights: descents from it end lower, and sooner, than from 0.3 or 1."""
@@ -47,7 +54,7 @@ class LinearTransformer:
 
     Attributes
     ----------
-    kind : {"full", "diag", "gd++"}
+    kind : {"full", "axial", "diag", "gd++"}
     projection, lookup : array (layers, heads, D, D)
         The matrices P and Q.
 
@@ -96,10 +103,10 @@ class LinearTransformer:
         Raises
         ------
         ValueError
-            For kind "full", which has none.
+            For the kinds "full" and "axial", which have none.
         """
-        if self.kind == "full":
-            raise ValueError("kind must be 'diag' or 'gd++' for omegas, got 'full'")
+        if self.kind not in ("diag", "gd++"):
+            raise ValueError(f"kind must be 'diag' or 'gd++' for omegas, got {self.kind!r}")
         ends = [0, self.dim]
         p, q = (
             to_host(np.diagonal(to_host(each), axis1=-2, axis2=-1))[..., ends]
@@ -116,6 +123,12 @@ def ties(kind: str, dim: int) -> np.ndarray:
         return np.eye(2 * size**2)
     x, y = np.diag(np.append(np.ones(dim), 0.0)), np.diag(np.append(np.zeros(dim), 1.0))
     zero = np.zeros_like(x)
+    if kind == "axial":
+        unit = np.eye(size)
+        corners = [np.outer(unit[i], unit[j]) for i in (0, -1) for j in (0, -1)]
+        shapes = [each for each in (x - corners[0], *corners) if np.any(each)]
+        rows = [(each, zero) for each in shapes] + [(zero, each) for each in shapes]
+        return np.array([np.ravel(pair) for pair in rows])
     rows = [(x, zero), (y, zero), (zero, x), (zero, y)]
     return np.array([np.ravel(pair) for pair in rows[: 3 if kind == "gd++" else 4]])
 
@@ -169,16 +182,19 @@ def random_parameters(
     check_integers(layers=layers, heads=heads)
     size = dim + 1
     unit = 1 / math.sqrt((context + dim + 1 + variance) * math.sqrt(heads))
-    if kind == "full":
+    if kind in ("full", "axial"):
         unit *= _FULL_SCALE
     column = np.append(np.ones(dim), 1 / (dim + variance))
-    if kind == "full":
-        apart = _SPREAD * (1 - np.eye(size)) * column
-        scale = np.stack([np.eye(size) + apart, np.diag(column) + apart]).ravel()
+    if kind in ("full", "axial"):
+        spread = _SPREAD if kind == "full" else _AXIAL_SPREAD
+        apart = spread * (1 - np.eye(size)) * column
+        filled = np.stack([np.eye(size) + apart, np.diag(column) + apart]).ravel()
+        tie = ties(kind, dim)
+        scale = tie @ filled / np.sum(tie, axis=1)
     else:
         scale = np.array([1.0, 1.0, 1.0, column[-1]])[: parameter_count(kind, dim)]
     parameters = unit * scale * generator.standard_normal((layers, heads, scale.size))
-    if kind != "full":
+    if kind in ("diag", "gd++"):
         p_y, q_x = parameters[..., 1], parameters[..., 2]
         parameters[..., 1] = -np.copysign(p_y, q_x)
     return parameters

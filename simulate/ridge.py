@@ -18,20 +18,21 @@ gradients otherwise; as the ridge tends to 0 it gives the solution of least norm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_cupy_namespace
 
 from iclimit.simulate.arrays import Array
+from iclimit.simulate.blocks import row_blocks
 
 DENSE_GRAM = 2048
 """Largest dual system solved directly (32 MiB); above, iterating is faster at moderate alpha."""
 
-BLOCK_ROWS = 1024
-"""Prompts handled at a time by the normal operator: its temporaries then stay in cache."""
+SYNC_EVERY = 8
+"""Iterations between two looks at convergence on a GPU, where each look waits for all work."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def solve_ridge(
     n, d = x.shape
     size = d * (d + 1)
     if method == "auto":
-        method = "primal-cg" if n >= size else "dual-dense" if n <= DENSE_GRAM else "dual-cg"
+        method = choose_method(n, d)
     solve = {"primal-cg": _primal_cg, "dual-cg": _dual_cg, "dual-dense": _dual_dense}.get(method)
     if solve is None:
         raise ValueError(f"method must be auto, primal-cg, dual-dense or dual-cg, got {method!r}")
@@ -126,22 +127,44 @@ def solve_ridge(
     return solution
 
 
+def choose_method(prompts: int, d: int) -> str:
+    """Method of the solve for that many prompts, by size."""
+    if prompts >= d * (d + 1):
+        return "primal-cg"
+    return "dual-dense" if prompts <= DENSE_GRAM else "dual-cg"
+
+
+def _row_blocks(x: Array, h: Array) -> Iterator[slice]:
+    """Blocks of prompts, by the size of their summaries."""
+    xp = array_namespace(x)
+    return row_blocks(xp, x.shape[0], h.shape[1] * xp.finfo(h.dtype).bits // 8)
+
+
 def _apply(x: Array, h: Array, gamma: Array) -> Array:
     """Predictions x_i^T gamma h_i."""
-    return array_namespace(x).vecdot(x @ gamma, h)
+    xp = array_namespace(x)
+    return xp.concat(
+        [xp.vecdot(x[rows, :] @ gamma, h[rows, :]) for rows in _row_blocks(x, h)], axis=0
+    )
 
 
 def _adjoint(x: Array, h: Array, weights: Array) -> Array:
     """Sum of weights_i x_i h_i^T."""
-    return x.T @ (h * weights[:, None])
+    xp = array_namespace(x)
+    total = xp.zeros((x.shape[1], h.shape[1]), dtype=x.dtype)
+    for rows in _row_blocks(x, h):
+        total += x[rows, :].T @ (h[rows, :] * weights[rows, None])
+    return total
 
 
-def _normal(x: Array, h: Array, gamma: Array) -> Array:
+def normal(x: Array, h: Array, gamma: Array) -> Array:
     """Adjoint of the predictions of gamma, in one pass over the prompts."""
-    total, n = 0 * gamma, x.shape[0]
-    for start in range(0, n, BLOCK_ROWS):
-        rows = slice(start, min(start + BLOCK_ROWS, n))
-        total += _adjoint(x[rows, :], h[rows, :], _apply(x[rows, :], h[rows, :], gamma))
+    xp = array_namespace(x)
+    total = xp.zeros_like(gamma)
+    for rows in _row_blocks(x, h):
+        query, summary = x[rows, :], h[rows, :]
+        weights = xp.vecdot(query @ gamma, summary)
+        total += query.T @ (summary * weights[:, None])
     return total
 
 
@@ -159,20 +182,21 @@ def _primal_cg(
 ) -> RidgeSolution:
     xp = array_namespace(x)
     d = x.shape[1]
-    g, basis = xp.linalg.eigh(h.T @ h + penalty * xp.eye(d + 1, dtype=h.dtype))
+    g, basis = xp.linalg.eigh(h.T @ h + d * penalty * xp.eye(d + 1, dtype=h.dtype))
     # Directions that no summary has (one task without noise) stay out: least norm.  Rounding
     # leaves at most 3e-16 of the largest eigenvalue there.
     null = g <= (d + 1) * xp.finfo(g.dtype).eps * g[-1]
     g = xp.where(null, xp.full_like(g, math.inf), g)
     whitener = (basis / xp.sqrt(g / d)) @ basis.T
-    white = h @ whitener
-    copies = _in_both_precisions(x, white, penalty * (whitener @ whitener))
+    copies = _in_both_precisions(x, h, whitener, penalty * (whitener @ whitener))
 
     def operator(v: Array) -> Array:
-        query, summary, shrink = copies[v.dtype]
-        return _normal(query, summary, v) + v @ shrink
+        # Whitening Gamma instead of the summaries costs 1/d of an application and no memory.
+        query, summary, root, shrink = copies[v.dtype]
+        return normal(query, summary, v @ root) @ root + v @ shrink
 
-    gamma, iterations, residual = refined_solve(operator, _adjoint(x, white, y), tolerance, limit)
+    right = _adjoint(x, h, y) @ whitener
+    gamma, iterations, residual = refined_solve(operator, right, tolerance, limit)
     return RidgeSolution(gamma @ whitener, "primal-cg", iterations, residual)
 
 
@@ -269,19 +293,23 @@ def conjugate_gradients(
 ) -> tuple[Array, int]:
     """Solve operator(v) = right, positive definite, from zero; return it and the iterations.
 
-    Own code because it must run on the arrays of any backend and on matrices as unknowns.
+    Own code because it must run on the arrays of any backend and on matrices as unknowns.  On a
+    GPU up to SYNC_EVERY - 1 iterations too many are run; those leave the solution as it is.
     """
     xp = array_namespace(right)
-    solution, residual, direction = 0 * right, right, right
+    every = SYNC_EVERY if is_cupy_namespace(xp) else 1
+    solution, residual, direction = xp.zeros_like(right), right, right
     norm = xp.sum(right * right)
-    target = tolerance**2 * float(norm)
-    iterations = 0
-    while iterations < limit and float(norm) > target:
+    target, used, zero = tolerance**2 * norm, 0 * norm, 0 * norm
+    for iteration in range(limit):
+        active = norm > target
+        if iteration % every == 0 and not bool(active):
+            break
         image = operator(direction)
-        step = norm / xp.sum(direction * image)
+        step = xp.where(active, norm / xp.sum(direction * image), zero)
         solution = solution + step * direction
         residual = residual - step * image
         previous, norm = norm, xp.sum(residual * residual)
-        direction = residual + norm / previous * direction
-        iterations += 1
-    return solution, iterations
+        direction = residual + xp.where(active, norm / previous, zero) * direction
+        used = used + xp.astype(active, norm.dtype)
+    return solution, int(used)

@@ -16,16 +16,30 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from array_api_compat import array_namespace
+
 from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.blocks import row_blocks
 
 
 def sample_summaries(
-    backend: Backend, generator: Any, tasks: Array, context: int, rho: float
+    backend: Backend,
+    generator: Any,
+    tasks: Array,
+    context: int,
+    rho: float,
+    *,
+    chosen: Array | None = None,
 ) -> Array:
-    """Draw one summary for each row of tasks, shape (n, d) -> (n, d + 1)."""
-    xp = backend.xp
-    n, d = tasks.shape
-    norm = xp.sqrt(xp.sum(tasks**2, axis=1))
+    """Draw one summary for each row of tasks, shape (n, d) -> (n, d + 1).
+
+    With ``chosen``, integers of shape (n,), prompt i has the task in that row of tasks.
+    """
+    xp, d = backend.xp, tasks.shape[1]
+    norm = xp.sqrt(xp.vecdot(tasks, tasks))
+    if chosen is not None:
+        norm = xp.take(norm, chosen)
+    n = norm.shape[0]
     signal, noise = norm / math.sqrt(d), math.sqrt(rho)
     diagonal = xp.sqrt(2 * generator.standard_gamma(context / 2, n))
     below = generator.standard_normal(n)
@@ -33,14 +47,27 @@ def sample_summaries(
     aa, ab, bb = diagonal**2, diagonal * below, below**2 + corner
     label_square = signal**2 * aa + 2 * signal * noise * ab + noise**2 * bb
     length = xp.where(norm > 0, norm, xp.ones_like(norm))  # a zero task has no direction
-    along = (signal * aa + noise * ab) / length
-    across = generator.standard_normal((n, d))
-    across -= (xp.sum(across * tasks, axis=1) / length**2)[:, None] * tasks
-    across *= xp.sqrt(label_square)[:, None]
-    across += along[:, None] * tasks
-    return xp.concat(
-        [across * (math.sqrt(d) / context), (label_square / context)[:, None]], axis=1
-    )
+    scale = math.sqrt(d) / context
+    along = (scale * (signal * aa + noise * ab) / length)[:, None]
+    spread = (scale * xp.sqrt(label_square))[:, None]
+    inverse_square = length**-2
+    summaries = xp.empty((n, d + 1))
+    for rows in row_blocks(xp, n, 8 * d):
+        task = tasks_of(tasks, chosen, rows)
+        across = generator.standard_normal(task.shape)
+        overlap = (xp.vecdot(across, task) * inverse_square[rows])[:, None]
+        across *= spread[rows, :]
+        across += (along[rows, :] - overlap * spread[rows, :]) * task
+        summaries[rows, :d] = across
+        summaries[rows, d] = label_square[rows] / context
+    return summaries
+
+
+def tasks_of(tasks: Array, chosen: Array | None, rows: slice) -> Array:
+    """Task vectors of those prompts, see `sample_summaries`."""
+    if chosen is None:
+        return tasks[rows, :]
+    return array_namespace(tasks).take(tasks, chosen[rows], axis=0)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ ROUNDS = ((1 / 32, None, 1e-2), (1 / 8, 4, 1e-3), (1.0, 1, 1e-3))
 relative gain of a step below which a descent ends."""
 
 _FULL_TOLERANCE = 0.1
-"""The same for full weights, relative: with hundreds of parameters descents are slower."""
+"""The same for the kind "full", relative: with hundreds of parameters descents are slower."""
 
 _CONTEXTS_PER_PARAMETER = 10
 """Least number of contexts in a round: with fewer the best start is the one that overfits best."""
@@ -143,7 +143,7 @@ def train_linear_transformer(
     ----------
     problem : NoisyRegression
         Law of the prompts.
-    kind : {"full", "diag", "gd++"}
+    kind : {"full", "axial", "diag", "gd++"}
         What is free in the weights; see `iclimit.simulate.linear_transformer`.
     layers, heads : int >= 1
         Number of layers, and of heads in each.

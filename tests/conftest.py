@@ -1,5 +1,6 @@
-"""Shared test settings and fixtures: the same hypothesis examples in every run, strict arrays."""
+"""Shared by tests: the same hypothesis examples in every run, strict arrays, own run stores."""
 
+from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -11,6 +12,14 @@ from iclimit.simulate.arrays import Backend
 
 settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("reproducible")
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The run store of the command line, a new one for each test."""
+    path = tmp_path_factory.mktemp("store") / "runs.sqlite"
+    monkeypatch.setenv("ICLIMIT_STORE", str(path))
+    return path
 
 
 class StrictGenerator:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
+from iclimit.validation.cell import Cell
 from iclimit.validation.statistics import z_score, z_threshold
 
 if TYPE_CHECKING:
@@ -18,33 +15,6 @@ if TYPE_CHECKING:
 
 Preset = Literal["quick", "full"]
 PRESETS: tuple[Preset, ...] = ("quick", "full")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One piece of simulation: a function and its arguments, but for the seed.
-
-    The function is defined at module level (workers import it), takes ``rng`` and returns
-    something that can be pickled.
-    """
-
-    function: Callable[..., Any]
-    parameters: tuple[tuple[str, Any], ...]
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], **parameters: Any) -> Cell:
-        """Build a cell from keyword arguments."""
-        return cls(function, tuple(sorted(parameters.items())))
-
-    def seed(self, root: int) -> np.random.SeedSequence:
-        """Seed that depends on the root and on this cell only: any cell can be rerun alone."""
-        identity = json.dumps([self.function.__qualname__, self.parameters])
-        digest = hashlib.sha256(identity.encode()).digest()
-        return np.random.SeedSequence(root, spawn_key=np.frombuffer(digest, np.uint32).tolist())
-
-    def run(self, root: int, **extra: Any) -> Any:
-        """Run the cell."""
-        return self.function(**dict(self.parameters), **extra, rng=self.seed(root))
 
 
 @dataclass(frozen=True)

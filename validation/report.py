@@ -7,16 +7,13 @@ import html
 import io
 import json
 import math
-import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from iclimit.validation.claim import Comparison, Verdict
 from iclimit.validation.drawing import house_style, new_figure
 from iclimit.validation.runs import ClaimResult, ValidationRun
-
-VERSIONED = ("iclimit", "numpy", "scipy", "mpmath", "sympy", "matplotlib", "joblib")
+from iclimit.validation.versions import versions
 
 
 def write_report(run: ValidationRun, folder: Path) -> Path:
@@ -69,6 +66,8 @@ def as_json(run: ValidationRun) -> dict[str, Any]:
         "seed": run.seed,
         "backend": run.backend,
         "seconds": round(run.seconds, 2),
+        "cells": run.cells,
+        "cells_on_record": run.recalled,
         "versions": versions(),
         "claims": [_claim_json(result) for result in run.results],
     }
@@ -104,17 +103,6 @@ def _claim_json(result: ClaimResult) -> dict[str, Any]:
 def _number(value: float) -> float | str:
     value = float(value)
     return value if math.isfinite(value) else str(value)
-
-
-def versions() -> dict[str, str]:
-    """Versions of what computed the results."""
-    found = {"python": platform.python_version()}
-    for name in VERSIONED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def table(run: ValidationRun) -> str:

@@ -1,22 +1,18 @@
-"""Running claims: cells on all cores, judged as they finish, interruptible."""
+"""Validation: the cells of claims are run, and each claim judged when its cells are done."""
 
 from __future__ import annotations
 
-import inspect
-import multiprocessing
-import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
-import joblib
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from iclimit.simulate.arrays import get_backend
-from iclimit.validation.claim import PRESETS, Cell, Claim, Preset, Verdict
+from iclimit.validation.cell import Cell
+from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
+from iclimit.validation.execution import check_run, run_cells
+from iclimit.validation.store import RunStore
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,10 @@ class ValidationRun:
         Wall time.
     interrupted : bool
         Whether Ctrl-C cut it short.
+    cells, recalled : int
+        Cells needed, and how many of them were on record.
+    missing : list of str
+        Claims that were not finished.
     """
 
     results: list[ClaimResult]
@@ -56,6 +56,8 @@ class ValidationRun:
     backend: str
     seconds: float
     interrupted: bool = False
+    cells: int = 0
+    recalled: int = 0
     missing: list[str] = field(default_factory=list)
 
     @property
@@ -71,6 +73,9 @@ def validate(
     seed: int = 0,
     jobs: int = -1,
     backend: str = "numpy",
+    store: RunStore | None = None,
+    scheduler: str | None = None,
+    time_limit: float | None = None,
     progress: bool = False,
 ) -> ValidationRun:
     """Run the cells of the claims and judge each claim when its cells are done.
@@ -84,16 +89,23 @@ def validate(
     seed : int
         Root seed; results depend on it and not on the number of jobs.
     jobs : int
-        Worker processes; -1 for all cores.  With "cupy" one process is used.
+        Worker processes; -1 for all cores, 1 for this process.  With "cupy" one is used.
     backend : {"numpy", "cupy"}
         Where to simulate.
+    store : RunStore, optional
+        Where finished cells are put on record; those on record are not simulated again.
+    scheduler : str, optional
+        Address of a Dask scheduler, as in `iclimit.validation.execution.run_cells`.
+    time_limit : float, optional
+        Seconds after which the validation ends with what is finished.
     progress : bool
         Show a progress bar on standard error.
 
     Returns
     -------
     ValidationRun
-        On KeyboardInterrupt, what was finished until then, marked as interrupted.
+        On KeyboardInterrupt, what was finished until then, marked as interrupted.  Claims that
+        the time did not suffice for are missing.
 
     Raises
     ------
@@ -120,7 +132,7 @@ def validate(
     done: dict[Cell, Any] = {}
     spent: dict[Cell, float] = {}
     results: dict[str, ClaimResult] = {}
-    interrupted = False
+    interrupted, recalled = False, 0
 
     def judge_finished() -> None:
         for claim in claims:
@@ -131,8 +143,17 @@ def validate(
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:
         judge_finished()
-        for cell, outcome, seconds in run_cells(cells, seed=seed, jobs=jobs, backend=backend):
-            done[cell], spent[cell] = outcome, seconds
+        for outcome in run_cells(
+            cells,
+            seed=seed,
+            jobs=jobs,
+            backend=backend,
+            store=store,
+            scheduler=scheduler,
+            time_limit=time_limit,
+        ):
+            done[outcome.cell], spent[outcome.cell] = outcome.result, outcome.seconds
+            recalled += outcome.stored
             bar.update()
             judge_finished()
     except KeyboardInterrupt:
@@ -146,47 +167,10 @@ def validate(
         backend=backend,
         seconds=time.perf_counter() - start,
         interrupted=interrupted,
+        cells=len(cells),
+        recalled=recalled,
         missing=[claim.name for claim in claims if claim.name not in results],
     )
-
-
-def check_run(seed: int, jobs: int, backend: str) -> None:
-    """Raise a ValueError or RuntimeError unless a run can start with these."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed must be an integer >= 0, got {seed!r}")
-    if not isinstance(jobs, Integral) or jobs == 0 or jobs < -1:
-        raise ValueError(f"jobs must be >= 1, or -1 for all cores, got {jobs!r}")
-    get_backend(backend)
-
-
-def run_cells(
-    cells: Sequence[Cell], *, seed: int, jobs: int = -1, backend: str = "numpy"
-) -> Iterator[tuple[Cell, Any, float]]:
-    """Run cells in worker processes; yield (cell, result, seconds) as they finish.
-
-    An exception of a cell is its result, so that the other cells go on.  Each worker computes
-    with one thread.  With "cupy" one process, this one, drives the GPU.
-    """
-    parallel = joblib.Parallel(
-        n_jobs=jobs if backend == "numpy" else 1, return_as="generator_unordered"
-    )
-    yield from parallel(joblib.delayed(_run_cell)(cell, seed, backend) for cell in cells)
-
-
-def _run_cell(cell: Cell, seed: int, backend: str) -> tuple[Cell, Any, float]:
-    start = time.perf_counter()
-    if multiprocessing.parent_process() is not None:
-        # Ctrl-C reaches the whole process group; only the parent is to answer it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    takes_backend = "backend" in inspect.signature(cell.function).parameters
-    extra = {"backend": backend} if takes_backend else {}
-    try:
-        # One thread, also in a single process, so that rounding does not depend on the workers.
-        with threadpool_limits(1):
-            outcome = cell.run(seed, **extra)
-    except Exception as error:
-        outcome = error
-    return cell, outcome, time.perf_counter() - start
 
 
 def _judge(
@@ -195,9 +179,7 @@ def _judge(
     failed = [(cell, done[cell]) for cell in cells if isinstance(done[cell], Exception)]
     if failed:
         cell, error = failed[0]
-        message = (
-            f"{type(error).__name__} in {cell.function.__name__}{dict(cell.parameters)}: {error}"
-        )
+        message = f"{type(error).__name__} in {cell.name}: {error}"
         return ClaimResult(claim, None, message, seconds)
     start = time.perf_counter()
     try:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
-from scipy.special import ndtri_exp
+from scipy.special import chdtrc, ndtri, ndtri_exp
 
 FALSE_ALARM = 1e-3
 """Probability that a true claim fails because of chance, over all its comparisons."""
@@ -33,7 +32,9 @@ def z_score(
         return 0.0
     size = excess / standard_error if standard_error > 0 else math.inf
     if math.isfinite(degrees) and math.isfinite(size):
-        size = float(-ndtri_exp(stats.t.logsf(size, degrees)))
+        from scipy.stats import t  # a second, which workers do without
+
+        size = float(-ndtri_exp(t.logsf(size, degrees)))
     return math.copysign(size, estimate - theory)
 
 
@@ -44,7 +45,7 @@ def z_threshold(count: int, false_alarm: float = FALSE_ALARM) -> float:
     correlated ones that occur here.
     """
     single = -math.expm1(math.log1p(-false_alarm) / max(count, 1))
-    return float(stats.norm.isf(single / 2))
+    return float(-ndtri(single / 2))
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Extrapolation:
     @property
     def p_value(self) -> float:
         """Probability of a worse fit if the polynomial is right."""
-        return float(stats.chi2.sf(self.chi_square, self.degrees)) if self.degrees else 1.0
+        return float(chdtrc(self.degrees, self.chi_square)) if self.degrees else 1.0
 
     @property
     def standard_error(self) -> np.ndarray:

@@ -2,8 +2,8 @@
 Phase diagram
 =============
 
-A quantity over two parameters.  The dashed line marks :math:`\\kappa = 1`: with more tasks than
-dimensions the model learns in context, with fewer it memorises, and the boundary sharpens as
+A quantity over two parameters, with its boundaries.  One is :math:`\\kappa = 1`: with more tasks
+than dimensions the model learns in context, with fewer it memorises, and the boundary sharpens as
 contexts grow.
 """
 
@@ -25,9 +25,10 @@ figure, ax = plt.subplots(figsize=(6.2, 4.4))
 diagram.plot(ax)
 
 # %%
-# Boundaries that are known in closed form are part of the result.
+# Boundaries are part of the result: lines whose vertices are roots, whatever the grid.
 
-print(diagram.boundaries())
+for label, lines in diagram.boundaries.items():
+    print(label, [line.shape for line in lines])
 
 # %%
 # For fewer tasks than dimensions the ICL error has a minimum in the context length: longer

@@ -27,6 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
         gdpp,
         learning_rate,
         phase,
+        runs,
         schedule,
         train,
         validate,
@@ -39,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     verb_modules = (
         validate, claims, curve, phase, figure, learning_rate, schedule, gdpp, dynamics, train,
+        runs,
     )  # fmt: skip
     for module in verb_modules:
         module.add_parser(verbs)

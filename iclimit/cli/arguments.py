@@ -8,11 +8,16 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from iclimit.planning import Plan
+    from iclimit.validation.store import RunStore
 
 PARAMETERS = {
     "tau": "prompts over squared dimension, n/d^2",
@@ -57,18 +62,45 @@ def parse_values(text: str) -> np.ndarray:
     return values
 
 
-def parse_simulation(text: str) -> dict[str, int]:
-    """Parse d=80,repeats=10,points=12."""
+def parse_simulation(text: str) -> dict[str, Any]:
+    """Parse d=80,repeats=10,points=12, with several sizes as d=16:24:32 and points as 6x5 too."""
     try:
         pairs = [item.split("=") for item in text.split(",")]
-        values = {name: int(value) for name, value in pairs}
+        values: dict[str, Any] = {name: _parse_count(name, value) for name, value in pairs}
         if len(values) < len(pairs):
             raise ValueError
         return values
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"must look like d=80,repeats=10,points=12, got {text!r}"
+            f"must look like d=80,repeats=10,points=12 or d=16:24:32, got {text!r}"
         ) from None
+
+
+def _parse_count(name: str, text: str) -> Any:
+    separator = {"d": ":", "points": "x"}.get(name, " ")
+    numbers = tuple(int(part) for part in text.split(separator))
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def parse_share(text: str) -> float:
+    """Parse 0.01 or 1%."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must look like 0.01 or 1%, got {text!r}") from None
+
+
+def parse_duration(text: str) -> float:
+    """Parse 90, 90s, 10m, 1.5h or 2d to seconds."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"must look like 90s, 10m or 1.5h, got {text!r}")
+    return seconds
 
 
 def add_parameters(parser: argparse.ArgumentParser, metavar: str) -> None:
@@ -80,6 +112,22 @@ def add_parameters(parser: argparse.ArgumentParser, metavar: str) -> None:
 def given_parameters(options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Parameters given on the command line."""
     return {name: v for name in PARAMETERS if (v := getattr(options, name)) is not None}
+
+
+def parse_setting(text: str) -> tuple[str, np.ndarray]:
+    """Parse NAME=VALUE."""
+    name, separator, values = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
+    return name, parse_values(values)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add --set."""
+    parser.add_argument(
+        "--set", type=parse_setting, action="append", default=[], metavar="NAME=VALUE",
+        help="any other parameter of the quantity; may be repeated",
+    )  # fmt: skip
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +145,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add --seed, --jobs and --backend."""
+    """Add --seed, --jobs, --backend, --scheduler and --time."""
     parser.add_argument("--seed", type=int, default=0, help="root seed (default 0)")
     parser.add_argument(
         "--jobs", type=int, default=-1, metavar="N", help="worker processes (default: all cores)"
@@ -105,13 +153,96 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=("numpy", "cupy"), default="numpy", help="where to simulate"
     )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="simulate on this Dask cluster, tcp://HOST:PORT"
+    )
+    parser.add_argument(
+        "--time",
+        type=parse_duration,
+        metavar="DURATION",
+        help="stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add --target-se and --target-rel-se."""
+    parser.add_argument(
+        "--target-se", type=float, metavar="SE", help="repeat until standard errors are this small"
+    )
+    parser.add_argument(
+        "--target-rel-se",
+        type=parse_share,
+        metavar="SHARE",
+        help="the same, relative to the value: 0.01 or 1%%",
+    )
+
+
+def given_simulation(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Simulation that was asked for, with its precision and time limit."""
+    for flag in ("target_se", "target_rel_se"):
+        if options.simulate is None and getattr(options, flag) is not None:
+            raise ValueError(f"--{flag.replace('_', '-')} needs --simulate")
+    if options.simulate is None:
+        return None
+    given = {
+        "target_se": options.target_se,
+        "target_rel_se": options.target_rel_se,
+        "time_limit": options.time,
+    }
+    return options.simulate | {name: v for name, v in given.items() if v is not None}
+
+
+def tell_plan(plan: Plan) -> None:
+    """Print what a simulation will cost."""
+    print(plan, file=sys.stderr)
 
 
 def check_execution(options: argparse.Namespace) -> None:
     """Check --seed, --jobs and --backend before any work is done."""
-    from iclimit.validation.runs import check_run
+    from iclimit.validation.execution import check_run
 
     check_run(options.seed, options.jobs, options.backend)
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add --store and --no-store."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--store",
+        type=Path,
+        metavar="FILE",
+        help="put results on record in this file and take from it what is there (default: "
+        "ICLIMIT_STORE of the environment, else runs.sqlite in the user's data folder)",
+    )
+    group.add_argument(
+        "--no-store", action="store_true", help="compute everything, put nothing on record"
+    )
+
+
+def store_path(options: argparse.Namespace) -> Path:
+    """Where the store of runs is."""
+    if options.store is not None:
+        return Path(options.store)
+    if named := os.environ.get("ICLIMIT_STORE"):
+        return Path(named)
+    from platformdirs import user_data_path
+
+    return user_data_path("iclimit", appauthor=False) / "runs.sqlite"
+
+
+@contextmanager
+def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
+    """Open the store of runs, None with --no-store; only the default folder is made."""
+    from iclimit.validation.store import RunStore
+
+    if options.no_store:
+        yield None
+        return
+    path = store_path(options)
+    if options.store is None and not os.environ.get("ICLIMIT_STORE"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with RunStore(path) as store:
+        yield store
 
 
 def check_output(path: Path | None, allowed: Iterable[str], flag: str = "--output") -> None:

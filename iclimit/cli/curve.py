@@ -12,10 +12,16 @@ from iclimit.cli.arguments import (
     add_execution,
     add_output,
     add_parameters,
+    add_precision,
+    add_settings,
+    add_store,
     check_execution,
     check_output,
     given_parameters,
+    given_simulation,
+    open_store,
     parse_simulation,
+    tell_plan,
     write_result,
 )
 
@@ -25,9 +31,9 @@ examples:
   iclimit curve task_gap --kappa 0.1:10:50:log --tau 10 --alpha 10 --rho 0.01 \\
       --simulate d=40,repeats=10 -o gap.pdf
   iclimit curve dmmse_icl_error --theta 0:0.9:100 --alpha 1 --rho 0.3
+  iclimit curve constant_rate_loss --set ratio=0.1:10:100:log --set rate=0.5 --set steps=1,5,20
 
-quantities: icl_error idg_error task_gap optimal_ridge optimal_icl_error bayes_error
-            dmmse_icl_error dmmse_idg_error"""
+Quantities and their parameters: iclimit phase --list."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -42,16 +48,20 @@ def add_parser(verbs: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("quantity", metavar="QUANTITY", help="see below")
+    parser.add_argument("quantity", metavar="QUANTITY", help="name from iclimit phase --list")
     add_parameters(parser, "VALUES")
+    add_settings(parser)
     parser.add_argument(
         "--simulate",
         type=parse_simulation,
         metavar="d=80[,repeats=10][,points=12]",
-        help="add simulated points with standard errors",
+        help="add simulated points with standard errors; of several sizes d=16:24:32 they are "
+        "extrapolated",
     )
+    add_precision(parser)
     add_output(parser)
     add_execution(parser)
+    add_store(parser)
     parser.set_defaults(run=run)
 
 
@@ -61,14 +71,24 @@ def run(options: argparse.Namespace) -> int:
 
     check_output(options.output, TABLES + PICTURES)
     check_execution(options)
-    result = curve(
-        options.quantity,
-        simulation=options.simulate,
-        rng=options.seed,
-        jobs=options.jobs,
-        backend=options.backend,
-        progress=sys.stderr.isatty(),
-        **given_parameters(options),
-    )
+    simulation = given_simulation(options)
+    parameters: dict[str, Any] = given_parameters(options)
+    for name, values in options.set:
+        if name in parameters:
+            raise ValueError(f"{name} must be given once")
+        parameters[name] = values
+    with open_store(options) as store:
+        result = curve(
+            options.quantity,
+            simulation=simulation,
+            rng=options.seed,
+            jobs=options.jobs,
+            backend=options.backend,
+            scheduler=options.scheduler,
+            store=store,
+            progress=sys.stderr.isatty(),
+            announce=tell_plan,
+            **parameters,
+        )
     write_result(result, options)
     return 0

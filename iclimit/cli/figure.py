@@ -7,7 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.arguments import PICTURES, add_execution, check_execution, check_output
+from iclimit.cli.arguments import (
+    PICTURES,
+    add_execution,
+    add_store,
+    check_execution,
+    check_output,
+    open_store,
+)
 
 
 def add_parser(verbs: Any) -> None:
@@ -34,6 +41,7 @@ def add_parser(verbs: Any) -> None:
         "-o", "--output", type=Path, metavar="FILE", help="default NAME.png; .png, .pdf or .svg"
     )
     add_execution(parser)
+    add_store(parser)
     parser.set_defaults(run=run)
 
 
@@ -48,16 +56,22 @@ def run(options: argparse.Namespace) -> int:
     path = options.output or Path(f"{options.name}.png")
     check_output(path, PICTURES)
     check_execution(options)
-    outcome = validate(
-        [CLAIMS[options.name]],
-        preset=options.preset,
-        seed=options.seed,
-        jobs=options.jobs,
-        backend=options.backend,
-        progress=sys.stderr.isatty(),
-    )
+    with open_store(options) as store:
+        outcome = validate(
+            [CLAIMS[options.name]],
+            preset=options.preset,
+            seed=options.seed,
+            jobs=options.jobs,
+            backend=options.backend,
+            store=store,
+            scheduler=options.scheduler,
+            time_limit=options.time,
+            progress=sys.stderr.isatty(),
+        )
     if outcome.interrupted:
         raise KeyboardInterrupt
+    if outcome.missing:
+        raise RuntimeError("the time did not suffice; run again to go on from what is on record")
     (result,) = outcome.results
     if result.verdict is None:
         raise RuntimeError(result.error)

@@ -17,7 +17,8 @@ examples:
   iclimit train linear-transformer --kind diag --layers 3 --noise uniform:5
   iclimit train linear-transformer --kind gd++ --layers 2 --noise fixed:0 --starts 32
   iclimit train linear-transformer --layers 7 --noise categorical:1,3 --checkpoint run.npz
-  iclimit train linear-transformer --kind full --layers 2 --noise uniform:5 -o full.npz"""
+  iclimit train linear-transformer --kind axial --layers 2 --noise uniform:5 -o two.npz
+  iclimit train linear-transformer --kind axial --layers 3 --noise uniform:5 --initial two.npz"""
 
 
 def add_parser(verbs: Any) -> None:
@@ -48,9 +49,11 @@ def add_parser(verbs: Any) -> None:
     )
     model.add_argument(
         "--kind",
-        choices=("full", "diag", "gd++"),
+        choices=("full", "axial", "diag", "gd++"),
         default="diag",
-        help="what is free in the weights (default diag)",
+        help="what is free in the weights: all (full), those that keep the symmetry of the inputs "
+        "about the first axis (axial), one number for all inputs and one for the label (diag), "
+        "gradient descent with preconditioning (gd++); default diag",
     )
     for name, default, text in (
         ("layers", 1, "number of layers"),
@@ -65,6 +68,16 @@ def add_parser(verbs: Any) -> None:
         model.add_argument(
             f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default {default})"
         )
+    model.add_argument(
+        "--initial",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="start from these weights too (.npz, as -o writes them): of the same depth or less, "
+        "of the same kind or one it contains",
+    )
     model.add_argument("--seed", type=int, default=0, help="root seed (default 0)")
     model.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
     model.add_argument(
@@ -86,8 +99,8 @@ def run(options: argparse.Namespace) -> int:
 
     from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
     from iclimit.simulate.checks import check_integers
-    from iclimit.simulate.linear_transformer import save_transformer
-    from iclimit.validation.runs import check_run
+    from iclimit.simulate.linear_transformer import load_transformer, save_transformer
+    from iclimit.validation.execution import check_run
 
     check_run(options.seed, 1, options.backend)
     check_output(options.output, (".npz",))
@@ -105,6 +118,7 @@ def run(options: argparse.Namespace) -> int:
         starts=options.starts,
         contexts=options.contexts,
         steps=options.steps,
+        initial=[load_transformer(path) for path in options.initial],
         rng=options.seed,
         backend=options.backend,
         checkpoint=options.checkpoint,
@@ -130,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
         "steps": run.steps,
         "converged": run.converged,
     }
-    omegas = [] if options.kind == "full" else _omega_rows(run.model)
+    omegas = _omega_rows(run.model) if options.kind in ("diag", "gd++") else []
     if options.format == "json":
         strict = {k: str(v) if v == math.inf else v for k, v in result.items()}
         print(json.dumps({**strict, "omegas": omegas}, indent=1))

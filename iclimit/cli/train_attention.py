@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
 
     from iclimit.simulate import TaskMixture, UnstableTraining, simulate_gradient_descent
     from iclimit.simulate.checks import check_integers, check_positive
-    from iclimit.validation.runs import check_run
+    from iclimit.validation.execution import check_run
 
     check_problem(options)
     check_run(options.seed, 1, options.backend)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.arguments import add_execution, check_execution
+from iclimit.cli.arguments import add_execution, add_store, check_execution, open_store
 
 
 def add_parser(verbs: Any) -> None:
@@ -19,7 +19,8 @@ def add_parser(verbs: Any) -> None:
         description=(
             "Simulate finite-size models, compare them with the theory, print a table and write "
             "report.html, results.json and the figures. Exit status 0 only if every claim holds; "
-            "1 if one does not, 130 if interrupted (what was finished is written)."
+            "1 if one does not or was not finished in time, 130 if interrupted (what was finished "
+            "is written). What was simulated before is taken from the run store."
         ),
         epilog="examples: iclimit validate | iclimit validate ridgeless ridge --preset full",
     )
@@ -39,6 +40,7 @@ def add_parser(verbs: Any) -> None:
         help="folder of the report (default iclimit-report)",
     )
     add_execution(parser)
+    add_store(parser)
     parser.set_defaults(run=run)
 
 
@@ -54,18 +56,25 @@ def run(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     if not os.access(options.out, os.W_OK):
         raise PermissionError(f"cannot write into {str(options.out)!r}")
-    outcome = validate(
-        claims,
-        preset=options.preset,
-        seed=options.seed,
-        jobs=options.jobs,
-        backend=options.backend,
-        progress=sys.stderr.isatty(),
-    )
+    with open_store(options) as store:
+        outcome = validate(
+            claims,
+            preset=options.preset,
+            seed=options.seed,
+            jobs=options.jobs,
+            backend=options.backend,
+            store=store,
+            scheduler=options.scheduler,
+            time_limit=options.time,
+            progress=sys.stderr.isatty(),
+        )
     path = write_report(outcome, options.out)
     print(table(outcome))
     count = sum(result.holds for result in outcome.results)
-    print(f"{count} of {len(claims)} claims hold; {outcome.seconds:.0f} s; report: {path}")
+    print(
+        f"{count} of {len(claims)} claims hold; {outcome.seconds:.0f} s, {outcome.recalled} of "
+        f"{outcome.cells} cells on record before; report: {path}"
+    )
     if outcome.interrupted:
         print("interrupted: the report holds the claims that were finished", file=sys.stderr)
         return 130

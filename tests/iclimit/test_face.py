@@ -1,8 +1,7 @@
-"""The public face: lazy names, curves and phase diagrams."""
+"""The public face: lazy names and curves."""
 
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from matplotlib.figure import Figure
 
 import iclimit
 from iclimit.curves import is_geometric
-from iclimit.quantities import QUANTITIES
 
 
 def test_every_public_name_loads() -> None:
@@ -47,11 +45,13 @@ def test_simulated_points_are_those_of_simulate_errors() -> None:
         "task_gap", kappa=np.geomspace(0.5, 4, 9), tau=2, alpha=1, rho=0.1,
         simulation={"d": 12, "repeats": 4, "points": 3}, rng=1, jobs=1,
     )  # fmt: skip
-    assert [p.parameters["tasks"] for p in curves.simulated] == [6, 17, 48]
-    for point in curves.simulated:
-        assert point.parameters["kappa"] == point.parameters["tasks"] / 12
-        assert 0 < point.standard_error < point.value
-        assert point.prediction > 0
+    [values] = curves.simulated
+    assert [value.runs[0].parameters["tasks"] for value in values] == [6, 17, 48]
+    for value in values:
+        [run] = value.runs
+        assert run.parameters["kappa"] == run.parameters["tasks"] / 12
+        assert 0 < value.standard_error < value.value
+        assert value.theory == run.prediction > 0
     assert {row["source"] for row in curves.rows()} == {"theory", "finite_size", "simulation"}
 
 
@@ -60,48 +60,28 @@ def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
         "icl_error", tau=[1.5, 2, 3], alpha=[1, 1.01], kappa=1, rho=0.1,
         simulation={"d": 8, "repeats": 2}, jobs=1,
     )  # fmt: skip
-    assert [point.curve for point in curves.simulated] == [0, 0, 0, 1, 1, 1]
+    assert [len(values) for values in curves.simulated] == [3, 3]
+
+
+def test_several_sizes_are_extrapolated_along_a_curve() -> None:
+    curves = iclimit.curve(
+        "icl_error", tau=[1.5, 2, 3], alpha=1, kappa=1, rho=0.1, ridge=0.1,
+        simulation={"d": (6, 8, 10), "repeats": 3, "points": 2}, jobs=1,
+    )  # fmt: skip
+    rows = [row for row in curves.rows() if row["source"] != "theory"]
+    assert [row["source"] for row in rows if row["tau"] == 3].count("simulation") == 3
+    extrapolated = [row for row in rows if row["source"] == "extrapolation"]
+    assert [row["tau"] for row in extrapolated] == [1.5, 3]
+    ax = curves.plot()
+    assert "extrapolated from d = 6, 8, 10" in ax.get_title()
 
 
 def test_plots_draw_into_given_axes() -> None:
-    figure = Figure()
-    ax, other = figure.subplots(1, 2)
+    ax = Figure().subplots()
     tau = np.linspace(0.5, 3, 6)
     curves = iclimit.curve("icl_error", tau=tau, alpha=[1, 2], kappa=1, rho=0)
     assert curves.plot(ax) is ax
     assert len(ax.lines) == 2
-    diagram = iclimit.phase_diagram("icl_error", x="tau", y="kappa", tau=tau,
-                                    kappa=[0.5, 1, 2], alpha=1, rho=0.1)  # fmt: skip
-    assert diagram.plot(other) is other
-    assert set(diagram.boundaries()) == {"interpolation threshold", "memorisation transition"}
-
-
-def test_phase_diagram_values_and_rows() -> None:
-    diagram = iclimit.phase_diagram(
-        "icl_error", x="alpha", y="rho", alpha=[1, 2, 4], rho=[0, 0.5], tau=2, kappa=1, ridge=0.1
-    )
-    assert diagram.boundaries() == {}
-    expected = iclimit.icl_error(tau=2, alpha=4, kappa=1, rho=0.5, ridge=0.1)
-    assert diagram.values[1, 2] == expected
-    assert diagram.rows()[5] == {
-        "quantity": "icl_error", "tau": 2, "kappa": 1, "ridge": 0.1, "alpha": 4, "rho": 0.5,
-        "value": expected,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", QUANTITIES)
-def test_every_quantity_makes_a_curve(name: str) -> None:
-    values: dict[str, Any] = {
-        "tau": 2.0,
-        "alpha": [1.0, 2.0, 3.0],
-        "kappa": 0.5,
-        "rho": 0.1,
-        "theta": 0.1,
-    }
-    parameters = {n: values[n] for n in QUANTITIES[name].parameters}
-    curves = iclimit.curve(name, **parameters)
-    assert np.all(np.isfinite(curves.values))
-    assert curves.x == "alpha"
 
 
 @pytest.mark.parametrize(
@@ -115,17 +95,7 @@ def test_every_quantity_makes_a_curve(name: str) -> None:
         ),
         (
             lambda: iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, simulation={"d": 8}),
-            "to simulate, got 'bayes_error'",
-        ),
-        (
-            lambda: iclimit.phase_diagram("bayes_error", x="alpha", y="alpha", alpha=1, rho=0),
-            "different parameters",
-        ),
-        (
-            lambda: iclimit.phase_diagram(
-                "bayes_error", x="alpha", y="rho", alpha=[2, 1], rho=[0, 1]
-            ),
-            "alpha must be an ascending sequence",
+            "to be simulated",
         ),
     ],
 )

@@ -59,7 +59,7 @@ def trained(kind: str = "diag", layers: int = 1, **settings: Any) -> TrainedTran
     )
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("diag", 2), ("gd++", 2), ("full", 1)])
+@pytest.mark.parametrize(("kind", "layers"), [("diag", 2), ("gd++", 2), ("axial", 2), ("full", 1)])
 def test_json_is_the_training_and_its_losses(
     kind: str, layers: int, printed: Callable[..., str]
 ) -> None:
@@ -74,7 +74,7 @@ def test_json_is_the_training_and_its_losses(
     ]  # fmt: skip
     # A few hundred contexts and parameters: the loss on fresh ones is near that of the training.
     assert found["held_out_loss"] < 2 * found["training_loss"]
-    if kind == "full":
+    if kind in ("full", "axial"):
         assert found["omegas"] == []
         return
     assert [list(row) for row in found["omegas"]] == [OMEGAS] * layers
@@ -101,8 +101,41 @@ def test_formats_agree(printed: Callable[..., str]) -> None:
                     assert word == str(value)
 
 
-def test_full_weights_have_no_table_of_scalars(printed: Callable[..., str]) -> None:
-    assert len(printed("--kind", "full").splitlines()) == 2
+@pytest.mark.parametrize("kind", ["full", "axial"])
+def test_other_weights_have_no_table_of_scalars(kind: str, printed: Callable[..., str]) -> None:
+    assert len(printed("--kind", kind).splitlines()) == 2
+
+
+def test_training_starts_from_weights_files(tmp_path: Path, printed: Callable[..., str]) -> None:
+    """Two files at one flag or two: a diagonal layer, and an axial one of the same depth."""
+    first, second = str(tmp_path / "first.npz"), str(tmp_path / "second.npz")
+    flags = ["--kind", "axial", "--layers", "2", "--steps", "3", "--format", "json"]
+    printed("-o", first)
+    printed(*flags, "-o", second)
+    found = printed(*flags, "--initial", first, second)
+    assert printed(*flags, "--initial", first, "--initial", second) == found
+    models = [load_transformer(first), load_transformer(second)]
+    run = trained("axial", 2, initial=models, steps=3)
+    assert run.start_losses.size == 1 + 2 + 1
+    assert json.loads(found)["training_loss"] == run.loss
+    assert json.loads(found)["training_loss"] != json.loads(printed(*flags))["training_loss"]
+
+
+def test_weights_files_that_are_no_start(
+    tmp_path: Path, printed: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "axial.npz"
+    printed("--kind", "axial", "--layers", "2", "--steps", "1", "-o", str(path))
+    for flags, message in (
+        (["--layers", "2"], "weights must be of kind 'diag', got other entries"),
+        (["--kind", "axial"], "initial must have at most 1 layers, 1 heads and dimension 2"),
+        (["--initial", "absent.npz"], "path must be a file of save_transformer, got absent.npz"),
+    ):
+        assert main([*SMALL, "--initial", str(path), *flags]) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
 
 
 def test_seeds_differ_and_repeat(printed: Callable[..., str]) -> None:
@@ -206,13 +239,13 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(simulate, "train_linear_transformer", train)
     monkeypatch.setattr(simulate, "held_out_losses", measure)
-    monkeypatch.setattr("iclimit.validation.runs.get_backend", lambda _: None)
+    monkeypatch.setattr("iclimit.validation.execution.get_backend", lambda _: None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     assert main([*MODEL, "--noise", "fixed:2"]) == 0
     assert seen == {
         "problem": NoisyRegression("fixed:2", context=20, dim=10),
         "kind": "diag", "layers": 1, "heads": 1, "starts": 16, "contexts": 2**15, "steps": 80,
-        "rng": 0, "backend": "numpy", "checkpoint": None, "progress": terminal,
+        "initial": [], "rng": 0, "backend": "numpy", "checkpoint": None, "progress": terminal,
     }  # fmt: skip
     assert measured["problem"] == seen["problem"]
     assert (measured["contexts"], measured["backend"]) == (100_000, "numpy")
@@ -222,7 +255,8 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
     assert seen == {
         "problem": NoisyRegression("categorical:1,3", context=7, dim=4),
         "kind": "gd++", "layers": 2, "heads": 3, "starts": 5, "contexts": 600, "steps": 9,
-        "rng": 6, "backend": "cupy", "checkpoint": Path("run.npz"), "progress": terminal,
+        "initial": [], "rng": 6, "backend": "cupy", "checkpoint": Path("run.npz"),
+        "progress": terminal,
     }  # fmt: skip
     assert measured["problem"] == seen["problem"]
     assert (measured["contexts"], measured["backend"]) == (44, "cupy")
@@ -235,12 +269,18 @@ def test_help_and_its_examples(
         main([*MODEL, "--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    for word in ("--noise LAW", "2402.14180", "--checkpoint FILE", "default 32768"):
+    for word in (
+        "--noise LAW",
+        "2402.14180",
+        "--initial FILE",
+        "--checkpoint FILE",
+        "default 32768",
+    ):
         assert word in " ".join(text.split())
     examples = [line.strip() for line in text.split("examples:")[1].splitlines() if line]
     assert len(examples) >= 4
     # They train for minutes: here only what they ask for is at stake.
-    monkeypatch.setattr(simulate, "train_linear_transformer", lambda *_, **__: trained())
+    monkeypatch.setattr(simulate, "train_linear_transformer", lambda *_, kind, **__: trained(kind))
     monkeypatch.setattr(simulate, "held_out_losses", lambda model, *_, **__: held_out_losses(
         model, PROBLEM, contexts=10, rng=0))  # fmt: skip
     monkeypatch.chdir(tmp_path)
@@ -248,7 +288,7 @@ def test_help_and_its_examples(
         assert main(example.removeprefix("iclimit ").split()) == 0
         captured = capsys.readouterr()
         assert captured.err == ""
-        assert captured.out.startswith("kind")
+        assert captured.out.split()[0] == "kind"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from iclimit.simulate import cells, estimators, ridge, simulate_errors, simulate_estimator
+from iclimit.simulate import blocks, cells, estimators, ridge, simulate_errors, simulate_estimator
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.attention import (
     context_summary,
@@ -139,7 +139,7 @@ def test_attention_and_squared_errors() -> None:
     ],
 )
 def test_ridge(method: str, n: int, ridge_value: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge, "BLOCK_ROWS", 16)  # the last block is smaller
+    monkeypatch.setattr(blocks, "HOST_BLOCK", 16 * 8 * 5)  # the last block is smaller
     generator = np.random.default_rng(5)
     data = (
         generator.standard_normal((n, 4)),
@@ -178,12 +178,20 @@ def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatc
         {"inputs": np.diag([2.0, 1.0, 0.5, 0.5])},
     ],
 )
-def test_whole_cells(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("as_on_gpu", [False, True])
+def test_whole_cells(
+    changes: dict[str, Any], as_on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell = {"d": 4, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "rng": 7}
     arguments: dict[str, Any] = cell | {"repeats": 2, "test_prompts": 20} | changes
     monkeypatch.setattr(cells, "TOKEN_BLOCK", 7 * 4 * 6)
+    if not as_on_gpu:
+        monkeypatch.setattr(blocks, "HOST_BLOCK", 7 * 8 * 4)
     expected = simulate_errors(**arguments)
     monkeypatch.setattr(cells, "get_backend", lambda _: STRICT)
+    if as_on_gpu:  # large blocks, rare looks at convergence
+        for module in (blocks, ridge):
+            monkeypatch.setattr(module, "is_cupy_namespace", lambda _: True)
     found = simulate_errors(**arguments)
     # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
     np.testing.assert_allclose(found.icl, expected.icl, rtol=1e-7)

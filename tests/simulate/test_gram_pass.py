@@ -148,7 +148,7 @@ def test_heads_add(kind: str) -> None:
     """Heads in another order, or one with its P halved twice, are the same transformer."""
     prompts, parameters = draw(6), parameters_of(kind, 3, 2, 6)
     gram, split = gram_matrices(prompts.x, prompts.y), len(ties(kind, DIM))
-    projection = slice(0, (DIM + 1) ** 2 if kind == "full" else 2)
+    projection = slice(0, split // 2 if kind in ("full", "axial") else 2)
     halves = np.concatenate([parameters, parameters[:, :1]], axis=1)
     for head in (0, 2):
         halves[:, head, projection] /= 2

@@ -99,10 +99,11 @@ def test_gradient_is_exact(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("gd++", 2), ("diag", 2), ("full", 1)])
+@pytest.mark.parametrize(("kind", "layers"), [("gd++", 2), ("diag", 2), ("axial", 1), ("full", 1)])
 def test_gauss_newton_matrix_is_unbiased(kind: str, layers: int) -> None:
     """Mean over many probes against the products of exact derivatives."""
-    summaries, parameters = summaries_of(6), (6 if kind == "full" else 3) * start(kind, layers)
+    size = 3 if kind in ("gd++", "diag") else 6
+    summaries, parameters = summaries_of(6), size * start(kind, layers)
     forward = GramPass(summaries.gram, build(kind, parameters, 2))
     jacobian = np.stack([forward.derivatives(np.tile(e, (6, 1))) for e in np.eye(2)])
     losses = np.sum((forward.weights - summaries.oracle) ** 2, axis=1) / 2

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.gram_pass import GramPass
 from iclimit.simulate.linear_transformer import (
     KINDS,
     LinearTransformer,
@@ -23,14 +24,19 @@ from iclimit.simulate.linear_transformer import (
     ties,
     to_backend,
 )
-from iclimit.simulate.noisy_regression import NoisyRegression
+from iclimit.simulate.noisy_regression import NoisyRegression, gram_matrices
 from iclimit.simulate.regression import regression_tokens
-from iclimit.simulate.transformer import apply_layer, forward
+from iclimit.simulate.transformer import apply_layer, forward, prediction
 
 ROUNDING = 1e-12  # relative, a few products
 COPYING = 1e-15  # relative; means of equal numbers
+STEP = 1e-5
+DIFFERENCES = 1e-7  # relative to the largest; second order in the step
 Z_MAX = 4.0
-CHAIN = [("gd++", "diag"), ("gd++", "full"), ("diag", "full")]
+CHAIN = [
+    ("gd++", "diag"), ("gd++", "axial"), ("gd++", "full"), ("diag", "axial"), ("diag", "full"),
+    ("axial", "full"),
+]  # fmt: skip
 
 
 def random_model(
@@ -50,7 +56,12 @@ def tokens_of(n: int, context: int, dim: int) -> np.ndarray:
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_free_parameters_are_those_of_the_paper(dim: int) -> None:
     generator = np.random.default_rng(1)
-    counts = {"full": 2 * (dim + 1) ** 2, "diag": 4, "gd++": 3}
+    counts = {
+        "full": 2 * (dim + 1) ** 2,
+        "axial": min(8 + 2 * (dim - 1), 10),
+        "diag": 4,
+        "gd++": 3,
+    }
     for kind in KINDS:
         assert parameter_count(kind, dim) == counts[kind] == len(ties(kind, dim))
         assert np.max(np.sum(ties(kind, dim), axis=0)) <= 1  # one parameter to an entry at most
@@ -67,6 +78,70 @@ def test_free_parameters_are_those_of_the_paper(dim: int) -> None:
     np.testing.assert_array_equal(model.projection[0, 0], entries[0])
     np.testing.assert_array_equal(model.lookup[0, 0], entries[1])
     assert (model.depth, model.dim) == (1, dim)
+
+
+def symmetries(dim: int) -> list[np.ndarray]:
+    """Orthogonal maps of tokens that leave the first input and the label as they are.
+
+    Reflections are among them: in less than four dimensions more commutes with rotations only.
+    """
+    found = [np.eye(dim + 1) for _ in range(4)]
+    for seed, map_ in enumerate(found):
+        other, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim - 1, dim - 1)))
+        other[:1] *= (-1) ** seed * np.linalg.det(other)  # every second one is a reflection
+        map_[1:-1, 1:-1] = other
+    return found
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
+def test_axial_weights_are_all_that_commute_with_the_symmetries(dim: int) -> None:
+    size = dim + 1
+    equations = np.concatenate(
+        [np.kron(map_, np.eye(size)) - np.kron(np.eye(size), map_.T) for map_ in symmetries(dim)]
+    )
+    free = size**2 - np.linalg.matrix_rank(equations)
+    tie = ties("axial", dim).reshape(-1, 2, size**2)
+    assert np.max(np.abs(tie @ equations.T)) < ROUNDING
+    for side in (0, 1):
+        assert np.linalg.matrix_rank(tie[:, side]) == free
+    assert parameter_count("axial", dim) == 2 * free
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_axial_layers_commute_with_the_symmetries(dim: int) -> None:
+    model, tokens = random_model("axial", dim=dim), tokens_of(3, 4, dim)
+    once = forward(tokens, model.layers)
+    for map_ in symmetries(dim):
+        moved = forward(tokens @ map_.T, model.layers)
+        np.testing.assert_allclose(
+            moved, once @ map_.T, rtol=0, atol=ROUNDING * np.max(np.abs(once))
+        )
+
+
+@pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (2, 1, 3), (3, 2, 4)])
+def test_axial_passes_are_those_of_full_weights(layers: int, heads: int, dim: int) -> None:
+    """The weights to rounding; derivatives of predictions from tokens by central differences."""
+    law = NoisyRegression("fixed:0.7", 6, dim)
+    prompts = law.sample(get_backend("numpy"), np.random.default_rng(6), 5).prompts
+    gram, tokens = gram_matrices(prompts.x, prompts.y), regression_tokens(prompts)
+    shape = (layers, heads, parameter_count("axial", dim))
+    parameters = 0.1 * np.random.default_rng(7).standard_normal(shape)
+    model = build("axial", parameters, dim)
+    full = build("full", free_parameters(model, "full"), dim)
+    one, other = GramPass(gram, model), GramPass(gram, full)
+    np.testing.assert_allclose(one.weights, other.weights, rtol=0, atol=ROUNDING)
+    found = one.derivatives(prompts.x_query)
+    tied = other.derivatives(prompts.x_query).reshape(5, layers, heads, -1) @ ties("axial", dim).T
+    scale = np.max(np.abs(found))
+    np.testing.assert_allclose(found, tied.reshape(5, -1), rtol=0, atol=ROUNDING * scale)
+    for entry, index in enumerate(np.ndindex(shape)):
+        ends = []
+        for sign in (-1, 1):
+            moved = parameters.copy()
+            moved[index] += sign * STEP
+            ends.append(prediction(tokens, build("axial", moved, dim).layers))
+        slope = (ends[1] - ends[0]) / (2 * STEP)
+        np.testing.assert_allclose(found[:, entry], slope, rtol=0, atol=DIFFERENCES * scale)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,6 +176,30 @@ def test_one_entry_out_of_place_is_seen(entry: tuple[int, int], size: float) -> 
     model.lookup[1, 0, *entry] += size
     with pytest.raises(ValueError, match="weights must be of kind 'diag'"):
         free_parameters(model, "diag")
+
+
+@pytest.mark.parametrize("entry", [(0, 1), (1, 0), (1, 2), (2, 2), (2, 3), (3, 1)])
+def test_full_weights_that_are_not_axial(entry: tuple[int, int]) -> None:
+    full = free_parameters(random_model("axial", dim=3), "full")
+    model = build("full", full, 3)
+    np.testing.assert_allclose(
+        free_parameters(model, "axial"), picked_parameters(model, "axial"), rtol=COPYING
+    )
+    model.projection[0, 1, *entry] += 1e-9
+    with pytest.raises(ValueError, match=r"weights must be of kind 'axial'.* of kind 'full'"):
+        free_parameters(model, "axial")
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_axial_weights_of_few_inputs(dim: int) -> None:
+    """Of one input they are all; of two all that do not mix in the second."""
+    model = random_model("full", dim=dim)
+    if dim == 2:
+        for weights in (model.projection, model.lookup):
+            weights[..., 1, ::2] = weights[..., ::2, 1] = 0
+    same = build("axial", free_parameters(model, "axial"), dim)
+    np.testing.assert_allclose(same.projection, model.projection, rtol=COPYING)
+    np.testing.assert_allclose(same.lookup, model.lookup, rtol=COPYING)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -158,11 +257,12 @@ def test_omegas_are_the_scalars_of_a_layer(kind: str, heads: int) -> None:
     assert (xy == yy == 0) == (kind == "gd++")
 
 
-def test_full_weights_have_no_omegas() -> None:
+@pytest.mark.parametrize("kind", ["full", "axial"])
+def test_other_weights_have_no_omegas(kind: str) -> None:
     with pytest.raises(
-        ValueError, match=r"kind must be 'diag' or 'gd\+\+' for omegas, got 'full'"
+        ValueError, match=rf"kind must be 'diag' or 'gd\+\+' for omegas, got '{kind}'"
     ):
-        _ = random_model("full").omegas
+        _ = random_model(kind).omegas
 
 
 SIZES: dict[str, Any] = {"heads": 1, "dim": 3, "context": 6, "variance": 2.0}
@@ -183,11 +283,14 @@ def test_random_parameters_are_normal_in_their_units(kind: str, heads: int) -> N
         apart = 0.002 * (1 - np.eye(4)) * column
         scales = np.eye(4) + apart, np.diag(column) + apart
         scale = np.ravel(scales)
+    elif kind == "axial":
+        unit *= 0.5
+        scale = np.array([1, 1, 0.1 * label, 0.1, 1, 1, 1, 0.1 * label, 0.1, label])
     else:
         scale = np.array([1.0, 1.0, 1.0, label][: found.shape[-1]])
     squares = np.mean((found / (unit * scale)) ** 2, axis=(0, 1))
     assert np.max(np.abs(squares - 1)) < Z_MAX * math.sqrt(2 / 4000)
-    if kind != "full":
+    if kind in ("diag", "gd++"):
         assert np.all(found[..., 1] * found[..., 2] < 0)  # descent
         found = np.copysign(found, np.random.default_rng(5).standard_normal(found.shape))
     correlation = np.corrcoef(found.reshape(4000, -1).T) - np.eye(found.shape[-1])
@@ -211,7 +314,7 @@ def test_random_layers_change_tokens_by_order_one(
         )  # fmt: skip
         change = apply_layer(tokens, build(kind, parameters, dim).layers[0]) - tokens
         ratios.append(np.linalg.norm(change) / np.linalg.norm(tokens))
-    assert (0.02 if kind == "full" else 0.1) < np.median(ratios) < 5
+    assert (0.02 if kind in ("full", "axial") else 0.1) < np.median(ratios) < 5
 
 
 @pytest.mark.parametrize("name", ["layers", "heads"])
@@ -223,7 +326,7 @@ def test_wrong_numbers_of_random_parameters(name: str) -> None:
 
 
 def test_unknown_kinds() -> None:
-    message = r"kind must be one of full, diag, gd\+\+, got 'gd'"
+    message = r"kind must be one of full, axial, diag, gd\+\+, got 'gd'"
     one = np.zeros((1, 1, 3, 3))
     with pytest.raises(ValueError, match=message):
         ties("gd", 2)
@@ -265,7 +368,7 @@ def test_strict_arrays(
     built = build(kind, array_api_strict.asarray(parameters), 3)
     assert isinstance(built.lookup, strict)
     np.testing.assert_allclose(np.from_dlpack(built.lookup), model.lookup, rtol=COPYING)
-    if kind != "full":
+    if kind in ("diag", "gd++"):
         np.testing.assert_allclose(there.omegas, model.omegas, rtol=ROUNDING)
     tokens = tokens_of(4, 5, 3)
     expected = forward(tokens, model.layers)
@@ -278,6 +381,9 @@ def picked_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
     P, Q = model.projection, model.lookup
     if kind == "full":
         return np.concatenate([P.reshape(2, 2, -1), Q.reshape(2, 2, -1)], axis=2)
+    if kind == "axial":
+        at = [1, 0, 0, -1, -1], [1, 0, -1, 0, -1]
+        return np.concatenate([P[..., *at], Q[..., *at]], axis=2)
     picked = [P[..., 0, 0], P[..., -1, -1], Q[..., 0, 0], Q[..., -1, -1]]
     return np.stack(picked[: 3 if kind == "gd++" else 4], axis=2)
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iclimit.simulate import blocks
 from iclimit.simulate import ridge as ridge_module
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.attention import features
@@ -194,7 +195,7 @@ def test_auto_method(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     x, h, y = draw(101)
     whole = solve_ridge(x, h, y, 0.01, method="primal-cg", tolerance=TIGHT).gamma
-    monkeypatch.setattr(ridge_module, "BLOCK_ROWS", 10)
+    monkeypatch.setattr(blocks, "HOST_BLOCK", 10 * 8 * (D + 1))
     parts = solve_ridge(x, h, y, 0.01, method="primal-cg", tolerance=TIGHT).gamma
     assert relative(parts, whole) < 1e-10
 
@@ -218,7 +219,7 @@ def test_primal_residual_is_true(ridge: float) -> None:
     x, h, y = draw(n)
     found = solve_ridge(x, h, y, ridge, method="primal-cg", tolerance=LOOSE)
     penalty = n / D * ridge
-    values, basis = np.linalg.eigh(h.T @ h + penalty * np.eye(D + 1))
+    values, basis = np.linalg.eigh(h.T @ h + D * penalty * np.eye(D + 1))
     whitener = basis @ np.diag(math.sqrt(D) / np.sqrt(values)) @ basis.T
     matrix = features(x, h).reshape(n, -1)
     left = matrix.T @ matrix @ found.gamma.ravel() + penalty * found.gamma.ravel()
@@ -375,3 +376,35 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_eigenvalues() -> N
     solution, iterations = conjugate_gradients(lambda v: values * v, right, 1e-12, 100)
     assert iterations == 3
     np.testing.assert_allclose(solution, right / values, rtol=1e-11)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+@pytest.mark.parametrize(("place", "method"), [("far", "primal-cg"), ("far below", "dual-cg")])
+def test_looking_at_convergence_rarely_changes_nothing(
+    place: str, method: str, ridge: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: iterations beyond convergence leave the solution as it is."""
+    x, h, y = draw(COUNTS[place])
+    expected = solve_ridge(x, h, y, ridge, method=method, tolerance=1e-9)
+    monkeypatch.setattr(ridge_module, "is_cupy_namespace", lambda _: True)
+    looks: list[Any] = []
+
+    def look(value: Any) -> bool:
+        looks.append(value)
+        return bool(value)
+
+    monkeypatch.setattr(ridge_module, "bool", look, raising=False)
+    found = solve_ridge(x, h, y, ridge, method=method, tolerance=1e-9)
+    np.testing.assert_array_equal(found.gamma, expected.gamma)
+    assert (found.iterations, found.residual) == (expected.iterations, expected.residual)
+    assert len(looks) <= found.iterations / ridge_module.SYNC_EVERY + 6  # two for each correction
+
+
+def test_exact_solution_between_looks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The residual vanishes exactly after one iteration; seven idle ones divide zero by zero."""
+    monkeypatch.setattr(ridge_module, "is_cupy_namespace", lambda _: True)
+    right = np.array([1.0, -2.0, 4.0])
+    with np.errstate(invalid="ignore"):  # arrays on a GPU do not warn
+        solution, iterations = conjugate_gradients(lambda v: 2 * v, right, 0.0, 16)
+    np.testing.assert_array_equal(solution, right / 2)
+    assert iterations == 1

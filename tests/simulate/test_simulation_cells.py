@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from iclimit.simulate import SimulatedErrors, cells, simulate_errors
+from iclimit.simulate import SimulatedErrors, cells, simulate_errors, simulate_estimator
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.attention import context_summary, features
 from iclimit.simulate.prompts import TASK_LAWS, sample_prompts, sample_tasks
@@ -51,6 +51,66 @@ def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
     few, many = run(repeats=2, **changes), run(repeats=5, **changes)
     np.testing.assert_array_equal(many.icl[:2], few.icl)
     np.testing.assert_array_equal(many.idg[:2], few.idg)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"prompts": 10},
+        {"rng": np.random.SeedSequence(5)},
+        {"inputs": "laplace", "test_prompts": 50},
+    ],
+)
+def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
+    whole = run(repeats=12, **changes)
+    joined = run(repeats=8, **changes).joined(run(first_repeat=8, repeats=4, **changes))
+    assert_same_run(joined, whole)
+    assert_same_run(whole.leading(8), run(repeats=8, **changes))
+    assert_same_run(whole.leading(12), whole)
+
+
+def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
+    """Every number of every repeat is the same."""
+    for name in ("icl", "idg", "residuals", "iteration_counts"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
+        assert len(getattr(found, name)) == expected.repeats
+    assert found.parameters == expected.parameters
+    assert found.residual == max(expected.residuals)
+    assert found.iterations == max(expected.iteration_counts)
+
+
+def test_runs_without_a_solve_are_joined() -> None:
+    cell = {key: value for key, value in SMALL.items() if key != "prompts"}
+    found = simulate_estimator("dmmse", **cell, repeats=2, test_prompts=10)
+    joined = found.joined(found)
+    np.testing.assert_array_equal(joined.icl, np.tile(found.icl, 2))
+    assert (joined.residual, joined.iterations) == (0.0, 0)
+
+
+def test_other_runs_are_not_joined() -> None:
+    with pytest.raises(ValueError, match=r"other must have the parameters \{'d': 5.*'rho': 0.3"):
+        run().joined(run(rho=0.3))
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (3, "count must be at most the 2 repeats, got 3"),
+        (0, "count must be an integer >= 1, got 0"),
+    ],
+)
+def test_count_of_leading_repeats(count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(repeats=2).leading(count)
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, None, "8"])
+def test_first_repeat_is_checked(value: Any) -> None:
+    message = f"first_repeat must be an integer >= 0, got {value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run(first_repeat=value)
 
 
 def test_kinds_of_seeds() -> None:

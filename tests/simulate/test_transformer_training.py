@@ -68,7 +68,12 @@ def last_round(problem: NoisyRegression, contexts: int, rng: int) -> ContextSumm
 
 @pytest.mark.parametrize(
     ("kind", "heads", "spec"),
-    [("gd++", 1, "uniform:3"), ("diag", 2, "categorical:1,3"), ("full", 1, "fixed:0.5")],
+    [
+        ("gd++", 1, "uniform:3"),
+        ("diag", 2, "categorical:1,3"),
+        ("axial", 1, "uniform:1"),
+        ("full", 1, "fixed:0.5"),
+    ],
 )
 def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None:
     """Its rate and its loss, minus that of the oracle on plain prompts."""
@@ -200,9 +205,9 @@ def test_deeper_is_not_worse(kind: str) -> None:
 
 
 def test_more_freedom_is_not_worse() -> None:
-    settings: dict[str, Any] = {"layers": 2, "starts": 2, "contexts": 800, "rng": 11}
+    settings: dict[str, Any] = {"layers": 2, "starts": 2, "contexts": 3000, "rng": 11}
     last = train_linear_transformer(SMALL, kind="gd++", **settings)
-    for kind in ("diag", "full"):
+    for kind in ("diag", "axial", "full"):
         run = train_linear_transformer(SMALL, kind=kind, initial=[last.model], **settings)
         assert run.start_losses.shape == (3,)
         assert run.loss <= last.loss * (1 + SAME_MINIMUM)
@@ -609,7 +614,7 @@ def test_one_context_is_overfitted() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "gd"}, r"kind must be one of full, diag, gd\+\+, got 'gd'"),
+        ({"kind": "gd"}, r"kind must be one of full, axial, diag, gd\+\+, got 'gd'"),
         ({"layers": 0}, "layers must be an integer >= 1, got 0"),
         ({"heads": -1}, "heads must be an integer >= 1, got -1"),
         ({"starts": 0}, "starts must be an integer >= 1, got 0"),

@@ -11,12 +11,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from statistics import fmean, median_low
 from typing import Any
 
 import numpy as np
 import pytest
 
 from iclimit.simulate import HeldOutLosses, NoisyRegression, simulate_ridge_baselines
+from iclimit.simulate.linear_transformer import build, parameter_count
 from iclimit.validation import CLAIMS, Cell, Verdict
 from iclimit.validation.claims import (
     noisy_baselines,
@@ -28,13 +30,14 @@ from iclimit.validation.claims.noisy_regression import (
     EVALUATED,
     NOISES,
     SIZE,
-    TrainedCell,
+    Trained,
     baselines,
     compare_published,
     published_error,
     published_table,
 )
 from iclimit.validation.drawing import house_style, new_figure
+from iclimit.validation.statistics import z_threshold
 
 Results = dict[Cell, Any]
 SMALL = {"context": 8, "dim": 2}
@@ -151,34 +154,103 @@ def test_the_published_error_is_near_that_of_sequences(noise: str) -> None:
 # One trained model.
 
 
-def cell_of(kind: str, layers: int, noise: str, loss: float, **changes: Any) -> TrainedCell:
+def model_of(kind: str, layers: int, noise: str, loss: float, **changes: Any) -> Trained:
     """A trained model as it comes out (errors and spread measured at two layers of GD++)."""
+    count = parameter_count(kind, SIZE["dim"])
+    parameters = np.linspace(-1e-2, 1e-2, layers * count).reshape(layers, 1, count)
     values: dict[str, Any] = {
-        "noise": noise, "kind": kind, "layers": layers, "training_loss": loss, "held_out": loss,
-        "standard_error": 0.003 * loss, "spread": loss, "ruined": 1e-5, "seconds": 9.0,
-        "at_best": 3, "starts": 6, "steps": 100,
-        "omegas": None if kind == "full" else np.linspace(
-            -1e-2, 1e-2, 4 * layers).reshape(layers, 2, 2).tolist(),
-        "levels": np.linspace(0.2, 4.8, 12).tolist(),
+        "noise": noise, "model": build(kind, parameters, SIZE["dim"]), "training_loss": loss,
+        "held_out": loss, "standard_error": 0.003 * loss, "evaluation": loss,
+        "evaluation_error": 0.003 * loss, "spread": loss, "ruined": 1e-5, "seconds": 9.0,
+        "at_best": 3, "starts": 6, "steps": 100, "levels": np.linspace(0.2, 4.8, 12).tolist(),
         "profile": np.linspace(0.1, 0.9, 12).tolist(), "profile_errors": [0.002] * 12,
     }  # fmt: skip
-    return TrainedCell(**values | changes)
+    return Trained(**values | changes)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("gd++", "GD++"), ("diag", "Diag"), ("full", "Full")])
+@pytest.mark.parametrize(("kind", "name"), [("gd++", "GD++"), ("diag", "Diag"), ("axial", "Full")])
 def test_a_model_is_contradicted_above_the_published_loss_only(kind: str, name: str) -> None:
     bound = published_table()[name, 2, "uniform:3"]
     for factor in (0.0, 0.5, 0.99, 1.0):
-        assert compare_published(cell_of(kind, 2, "uniform:3", factor * bound)).z == 0
-    above = compare_published(cell_of(kind, 2, "uniform:3", 1.2 * bound, spread=0.1))
+        assert compare_published(model_of(kind, 2, "uniform:3", factor * bound)).z == 0
+    above = compare_published(model_of(kind, 2, "uniform:3", 1.2 * bound, spread=0.1))
     assert above.label == f"{name}, 2 layers, uniform:3: at most the published"
     assert (above.theory, above.estimate) == (bound, pytest.approx(1.2 * bound))
-    error = math.hypot(0.003 * 1.2 * bound, published_error(bound, "uniform:3", 0.1))
+    error = math.hypot(0.003 * 1.2 * bound, published_error(bound, "uniform:3", 0.1 / 1.2))
     assert above.standard_error == pytest.approx(error)
     assert above.z == pytest.approx(0.2 * bound / error)
-    assert not abs(compare_published(cell_of(kind, 2, "uniform:3", math.nan)).z) < 10
-    overflowed = cell_of(kind, 2, "uniform:3", math.inf, spread=math.nan)
+    assert not abs(compare_published(model_of(kind, 2, "uniform:3", math.nan)).z) < 10
+    overflowed = model_of(kind, 2, "uniform:3", math.inf, spread=math.nan)
     assert not abs(compare_published(overflowed).z) < 10
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 9])
+def test_the_median_evaluation_is_one_of_them(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noisy_regression, "EVALUATED", 50)
+    losses = np.random.default_rng(count).exponential(size=50 * count)
+    found = noisy_regression._median_evaluation(losses)
+    parts = [losses[50 * k : 50 * (k + 1)].tolist() for k in range(count)]
+    assert found.tolist() in parts
+    assert np.mean(found) == pytest.approx(median_low([fmean(part) for part in parts]))
+
+
+@pytest.mark.parametrize("ruin", [1e3, 1e12, math.inf])
+def test_one_ruined_context_leaves_the_median_evaluation(ruin: float) -> None:
+    losses = np.random.default_rng(4).exponential(size=9 * EVALUATED)
+    losses[4 * EVALUATED + 7] = ruin
+    found = noisy_regression._median_evaluation(losses)
+    assert abs(np.mean(found) - 1) < 4.5 / math.sqrt(EVALUATED)
+    assert np.max(found) < 50
+
+
+def evaluated(losses: np.ndarray, noise: str, layers: int) -> Trained:
+    """Diagonal model with such losses on held-out contexts."""
+    evaluation = noisy_regression._median_evaluation(losses)
+    root, error = math.sqrt(losses.size), float(np.std(evaluation) / math.sqrt(EVALUATED))
+    return model_of(
+        "diag", layers, noise, float(np.mean(losses)),
+        standard_error=float(np.std(losses)) / root, evaluation=float(np.mean(evaluation)),
+        evaluation_error=error, spread=float(np.std(evaluation)),
+    )  # fmt: skip
+
+
+NINE = 9 * EVALUATED
+SINGLE = z_threshold(70)  # of the claim with the most comparisons
+
+
+@pytest.mark.parametrize("layers", [2, 5, 7])
+@pytest.mark.parametrize("size", [1e5, 1e9])
+def test_bad_contexts_in_every_evaluation_are_seen(layers: int, size: float) -> None:
+    """One in 20,000 is bad: the mean is not carried by chance."""
+    bound = published_table()["Diag", layers, "uniform:3"]
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        losses = 0.99 * bound * generator.exponential(size=NINE)
+        assert compare_published(evaluated(losses, "uniform:3", layers)).z < 2
+        losses[generator.random(NINE) < 1 / 20_000] = size
+        assert compare_published(evaluated(losses, "uniform:3", layers)).z > SINGLE
+
+
+@pytest.mark.parametrize("layers", [2, 5, 7])
+@pytest.mark.parametrize("size", [1e3, 1e12])
+def test_one_bad_context_in_ten_million_is_not_seen(layers: int, size: float) -> None:
+    """The published evaluation would not see it either; here it is among the contexts."""
+    bound = published_table()["Diag", layers, "uniform:3"]
+    losses = 0.99 * bound * np.random.default_rng(layers).exponential(size=NINE)
+    losses[NINE // 2] = size
+    found = evaluated(losses, "uniform:3", layers)
+    assert found.held_out - 0.99 * bound > 0.9 * size / NINE
+    assert compare_published(found).z < 2
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5, 7])
+def test_a_loss_a_tenth_above_the_published_is_seen(layers: int) -> None:
+    """Where the standard error is small enough; elsewhere the claim says so."""
+    bound = published_table()["Diag", layers, "uniform:3"]
+    losses = 1.1 * bound * np.random.default_rng(layers).exponential(size=NINE)
+    found = compare_published(evaluated(losses, "uniform:3", layers))
+    assert found.z == pytest.approx(0.1 * bound / found.standard_error, rel=0.2)
+    assert (found.z > SINGLE) == (found.standard_error < 0.1 * bound / SINGLE)
 
 
 @pytest.mark.parametrize("kind", ["uniform", "categorical", "fixed"])
@@ -212,31 +284,48 @@ def test_profiles_are_means_by_noise_level(kind: str) -> None:
     assert counted == levels.size
 
 
-@pytest.mark.parametrize("kind", ["gd++", "diag", "full"])
-def test_a_column_is_trained(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prompts of eight pairs in two dimensions, by the cell of the claims.
+def small_cell(kind: str, layers: int, *warm: Cell, **changes: Any) -> Cell:
+    """Prompts of eight pairs in two dimensions, by the function of the claims.
 
     One or two random starts may all end where the layer does nothing, a stationary point.
     """
+    settings = {"noise": "uniform:1", "starts": 4, "contexts": 2048, "evaluations": 3} | changes
+    return Cell.of(noisy_regression.train_model, kind=kind, layers=layers, warm=warm, **settings)
+
+
+@pytest.fixture
+def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noisy_regression, "SIZE", SMALL)
-    cell = Cell.of(
-        noisy_regression.train_columns,
-        noises=("uniform:1",), kind=kind, layers=2, starts=4, contexts=2048, held_out=4000,
-    )  # fmt: skip
-    one, two = cell.run(0)
+    monkeypatch.setattr(noisy_regression, "EVALUATED", 2000)
+
+
+def numbers(run: Trained) -> dict[str, Any]:
+    """What does not depend on the clock."""
+    arrays = [run.model.projection.tolist(), run.model.lookup.tolist()]
+    return {**vars(run), "model": arrays, "seconds": 0}
+
+
+@pytest.mark.usefixtures("small_models")
+@pytest.mark.parametrize("kind", ["gd++", "diag", "axial"])
+def test_models_are_trained(kind: str) -> None:
+    """The deeper one starts from the other as well, with a layer inserted at two places."""
+    first = small_cell(kind, 1)
+    second = small_cell(kind, 2, first)
+    assert second.needs == (first,)
+    one = first.run(0)
+    two = second.run(0, results={first: one})
     if kind == "gd++":
-        assert [replace(run, seconds=0) for run in cell.run(0)] == [
-            replace(run, seconds=0) for run in (one, two)
-        ]
-    assert [(run.layers, run.kind, run.noise) for run in (one, two)] == [
-        (1, kind, "uniform:1"), (2, kind, "uniform:1")
+        assert numbers(second.run(0, results={first: one})) == numbers(two)
+    assert [(run.layers, run.kind, run.noise, run.starts) for run in (one, two)] == [
+        (1, kind, "uniform:1", 4), (2, kind, "uniform:1", 6)
     ]  # fmt: skip
     assert 0 < two.held_out < one.held_out
     for run in (one, two):
         # One context in a thousand counts for less in the loss of the training.
         assert 0.5 < run.held_out / run.training_loss < 3
         assert 0 < run.standard_error < 0.4 * run.held_out
-        assert run.standard_error == pytest.approx(run.spread / math.sqrt(4000), rel=0.01)
+        assert run.evaluation_error == pytest.approx(run.spread / math.sqrt(2000), rel=0.01)
+        assert 0.5 < run.evaluation / run.held_out < 1.5
         assert 1 <= run.at_best <= run.starts
         assert 0 <= run.ruined < 0.2
         assert run.seconds > 0
@@ -244,37 +333,43 @@ def test_a_column_is_trained(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
         assert 0 < run.levels[0] < run.levels[-1] < 1
         # Levels are uniform: the mean of the intervals is the mean.
         assert np.mean(run.profile) == pytest.approx(run.held_out, rel=0.15)
-        assert (run.omegas is None) == (kind == "full")
-    if kind != "full":
-        assert np.shape(two.omegas) == (2, 2, 2)
 
 
-def test_columns_start_from_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One random start, a shallower model at its places and the neighbour of the same depth."""
-    monkeypatch.setattr(noisy_regression, "SIZE", SMALL)
-    found = Cell.of(
-        noisy_regression.train_columns,
-        noises=("uniform:1", "uniform:2"), kind="diag", layers=2, starts=2, contexts=512,
-        held_out=400,
-    ).run(0)  # fmt: skip
-    assert [(run.noise, run.layers, run.starts) for run in found] == [
-        ("uniform:1", 1, 2), ("uniform:1", 2, 4), ("uniform:2", 1, 2), ("uniform:2", 2, 4)
-    ]  # fmt: skip
+@pytest.mark.usefixtures("small_models")
+def test_models_start_from_those_of_a_smaller_kind() -> None:
+    """Axial weights from diagonal ones of the same depth: not worse on the last contexts."""
+    few = {"starts": 1, "evaluations": 1}
+    diag = small_cell("diag", 1)
+    axial = small_cell("axial", 1, diag, **few)
+    known = diag.run(0)
+    run = axial.run(0, results={diag: known})
+    assert run.starts == 2
+    assert run.held_out < known.held_out + 4.5 * math.hypot(
+        run.standard_error, known.standard_error
+    )
 
 
+@pytest.mark.usefixtures("small_models")
 def test_the_share_of_ruined_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses above d/2 = 1, weighted: a tenth of the contexts with a weight of a half."""
-    monkeypatch.setattr(noisy_regression, "SIZE", SMALL)
-    run = noisy_regression.train_linear_transformer(
-        NoisyRegression("fixed:1", **SMALL), starts=1, contexts=512, rng=0
-    )
-    fresh = HeldOutLosses(np.full(10, 0.2), np.ones(10), np.ones(10))
-    rare = HeldOutLosses(
-        np.append(np.full(9, 0.99), 1.01), np.ones(10), np.append(np.full(9, 9.5 / 9), 0.5)
-    )
-    found = noisy_regression._measured("fixed:1", 1, run, fresh, rare, 2.0)
+    losses = {
+        False: HeldOutLosses(np.full(4000, 0.2), np.ones(4000), np.ones(4000)),
+        True: HeldOutLosses(
+            np.append(np.full(9, 0.99), 1.01), np.ones(10), np.append(np.full(9, 9.5 / 9), 0.5)
+        ),
+    }
+    asked = []
+
+    def held_out(*_: Any, contexts: int, rare: bool, **__: Any) -> HeldOutLosses:
+        asked.append((contexts, rare))
+        return losses[rare]
+
+    monkeypatch.setattr(noisy_regression, "held_out_losses", held_out)
+    found = small_cell("diag", 1, starts=1, contexts=512, evaluations=2).run(0)
+    assert asked == [(4000, False), (2000, True)]
     assert found.ruined == pytest.approx(0.05)
-    assert (found.held_out, found.spread, found.seconds) == (pytest.approx(0.2), 0, 2.0)
+    assert (found.held_out, found.evaluation) == (pytest.approx(0.2), pytest.approx(0.2))
+    assert found.spread == pytest.approx(0, abs=1e-15)
 
 
 # The three tables of trained models.
@@ -297,24 +392,18 @@ def known_minima(monkeypatch: pytest.MonkeyPatch) -> None:
 def trained_results(table: noisy_training.Table, factor: float = 0.99) -> Results:
     """GD++ at its minimum, others at a fraction of the published loss."""
     results: Results = {}
-    for noise, layers in table.columns["quick"].items():
-        cell = table.cell("quick", noise)
-        results[cell] = results.get(cell, ()) + tuple(
-            cell_of(table.kind, depth, noise, (
+    for noise in table.columns["quick"]:
+        for depth, cell in enumerate(table.column("quick", noise), start=1):
+            results[cell] = model_of(table.kind, depth, noise, (
                 1.002 * minima(noise, depth)[0] if table.kind == "gd++"
                 else factor * published_table()[noisy_training.NAMES[table.kind], depth, noise]
-            ))
-            for depth in range(1, layers + 1)
-        )  # fmt: skip
+            ))  # fmt: skip
     return results
 
 
-def changed(results: Results, cell: Cell, noise: str, depth: int, **changes: Any) -> Results:
-    column = tuple(
-        replace(run, **changes) if (run.noise, run.layers) == (noise, depth) else run
-        for run in results[cell]
-    )
-    return results | {cell: column}
+def changed(results: Results, cell: Cell, loss: float) -> Results:
+    """With another loss on held-out contexts."""
+    return results | {cell: replace(results[cell], held_out=loss, evaluation=loss)}
 
 
 PLACES = {"uniform:0": "second", "uniform:5": "only", "categorical:1,3": "second"}
@@ -352,21 +441,21 @@ def test_gdpp_holds_and_draws() -> None:
 )
 def test_every_trained_gdpp_can_fail(noise: str, depth: int) -> None:
     table, results = noisy_training.GDPP, trained_results(noisy_training.GDPP)
-    cell = table.cell("quick", noise)
+    cell = table.cell("quick", noise, depth)
     name = f"{'1 layer' if depth == 1 else f'{depth} layers'}, {noise}"
     best, published = minima(noise, depth)[0], published_table()["GD++", depth, noise]
     bound = f"ConstRR is at most GD++, {name}"
     for factor in (0.95, 1.05, math.nan):
-        one = changed(results, cell, noise, depth, held_out=factor * best)
+        one = changed(results, cell, factor * best)
         found = failed(judge("noisy-gdpp", one))
         assert all(name in label for label in found)
         if depth <= noisy_training.EXACT_LAYERS:
             assert f"trained against the best found, {name}" in found
         else:
             assert (bound in found) == (factor != 1.05)
-    one = changed(results, cell, noise, depth, held_out=0.9 * baselines(noise).constant)
+    one = changed(results, cell, 0.9 * baselines(noise).constant)
     assert (bound in failed(judge("noisy-gdpp", one))) == (baselines(noise).constant > 0)
-    one = changed(results, cell, noise, depth, held_out=published * 1.2 + 0.1)
+    one = changed(results, cell, published * 1.2 + 0.1)
     compared = (noise, depth) not in noisy_training.BELOW_BOUND
     label = f"GD++, {name}: at most the published"
     assert (label in failed(judge("noisy-gdpp", one))) == compared
@@ -446,29 +535,65 @@ def test_the_other_tables_hold_fail_and_draw(name: str, table: noisy_training.Ta
     verdict = judge(name, results)
     assert verdict.holds
     assert len(verdict.comparisons) == sum(table.columns["quick"].values())
-    assert "the median 0.990" in verdict.notes[0]
+    (summary,) = (note for note in verdict.notes if "the median 0.990" in note)
+    assert summary.startswith(f"{len(verdict.comparisons)} models")
+    assert "axial" in CLAIMS["noisy-full"].statement
+    assert any("10 parameters" in note for note in verdict.notes) == (name == "noisy-full")
     assert drawn(verdict) > 10_000
     for noise, layers in table.columns["quick"].items():
         for depth in range(1, layers + 1):
-            cell = table.cell("quick", noise)
+            cell = table.cell("quick", noise, depth)
             # 30 % above: a published loss of .118 with contexts that differ by as much is known
             # to 3 % (one standard error).
             bound = published_table()[noisy_training.NAMES[table.kind], depth, noise]
             for loss in (1.3 * bound, math.nan):
-                one = changed(results, cell, noise, depth, held_out=loss)
+                one = changed(results, cell, loss)
                 (label,) = failed(judge(name, one))
                 assert label.endswith(f"{noise}: at most the published")
                 assert f"{depth} layer" in label
-            assert judge(name, changed(results, cell, noise, depth, held_out=0.0)).holds
+            assert judge(name, changed(results, cell, 0.0)).holds
+            ruined = replace(results[cell], held_out=1e5, standard_error=1e5)
+            assert judge(name, results | {cell: ruined}).holds  # in one evaluation of several
 
 
 def test_full_preset_of_the_tables_names_published_losses() -> None:
     for table in (noisy_training.GDPP, noisy_training.DIAG, noisy_training.DENSE):
         assert sorted(table.columns["full"]) == sorted(NOISES)
-        assert len(table.cells("full")) == (1 if table.chained else len(NOISES))
+        assert len(set(table.cells("full"))) == sum(table.columns["full"].values())
         for noise, layers in table.columns["full"].items():
             for depth in range(1, layers + 1):
                 assert (noisy_training.NAMES[table.kind], depth, noise) in published_table()
+
+
+def test_models_start_from_a_layer_less_and_from_the_guide() -> None:
+    for preset in ("quick", "full"):
+        for table in (noisy_training.GDPP, noisy_training.DIAG, noisy_training.DENSE):
+            for noise in table.columns[preset]:
+                before: tuple[Cell, ...] = ()
+                for depth, cell in enumerate(table.column(preset, noise), start=1):
+                    guide = table.guide and (table.guide.cell(preset, noise, depth),)
+                    assert cell.needs == (*before, *(guide or ()))
+                    before = (cell,)
+    assert noisy_training.DENSE.guide is noisy_training.DIAG
+
+
+def test_comparisons_without_power_are_named() -> None:
+    table = noisy_training.DIAG
+    results = trained_results(table)
+
+    def named(results: Results) -> str:
+        (note,) = (n for n in judge("noisy-diag", results).notes if n.startswith("Without power"))
+        assert "10%" in note
+        return note.rpartition(": ")[2]
+
+    assert named(results) == "none."
+    noise = "categorical:1,3"
+    cell = table.cell("quick", noise, 2)
+    bound = published_table()["Diag", 2, noise]
+    for spread, weak in ((5 * bound, False), (100 * bound, True), (math.nan, True)):
+        # A mean of 100,000 with such a spread.
+        one = {cell: replace(results[cell], spread=spread, evaluation_error=spread / 316)}
+        assert named(results | one) == ("2 layers, categorical:1,3." if weak else "none.")
 
 
 # Baselines and profiles.

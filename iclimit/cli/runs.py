@@ -1,0 +1,304 @@
+"""``iclimit runs``: list, show, export and delete what is on record."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from iclimit.cli.arguments import check_output, store_path
+
+if TYPE_CHECKING:
+    from iclimit.validation.store import RunStore, StoredBatch, StoredRun
+
+EXAMPLES = """\
+examples:
+  iclimit runs list --function simulate_errors --since 7d
+  iclimit runs show 3f2a
+  iclimit runs export --function simulate_errors -o errors.nc
+  iclimit runs prune --obsolete --dry-run
+
+TIME is an age (90m, 12h, 30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time)."""
+
+EXPORTS = (".csv", ".nc")
+SHORT = 10
+"""Digits of an identity that are shown."""
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_age(text: str) -> timedelta:
+    """Parse 90m, 12h, 30d or 4w."""
+    match = re.fullmatch(r"(\d{1,6})([mhdw])", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"must be an age like 90m, 12h, 30d or 4w, got {text!r}")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def parse_time(text: str) -> datetime:
+    """Parse an age before now, or a date with or without a time."""
+    try:
+        if re.fullmatch(r"\d+[mhdw]", text):
+            return datetime.now(UTC) - parse_age(text)
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"must be an age like 30d or a date like 2026-01-31, got {text!r}"
+        ) from None
+
+
+def parse_count(text: str) -> int:
+    """Parse a number of lines."""
+    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
+    return int(text)
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "runs",
+        help="list, show, export and delete results on record",
+        description="What simulations have put on record, in the store of runs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    listing = _action(actions, "list", list_runs, "one line per run, newest first")
+    _add_filters(listing)
+    listing.add_argument("--limit", type=parse_count, metavar="N", help="only the newest N")
+
+    showing = _action(actions, "show", show_run, "everything about one run")
+    showing.add_argument("identity", metavar="ID", help="the identity or how it begins")
+
+    exporting = _action(actions, "export", export_runs, "write the numbers of runs to a file")
+    _add_filters(exporting)
+    exporting.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="a table with a row per run and number (.csv), or a labelled data set (.nc)",
+    )
+
+    pruning = _action(actions, "prune", prune_runs, "delete runs; criteria hold together")
+    pruning.add_argument(
+        "--obsolete", action="store_true", help="computed by code that has changed since"
+    )
+    pruning.add_argument("--older-than", type=parse_time, metavar="TIME", help="finished before")
+    pruning.add_argument("--function", metavar="TEXT", help="text in the name of the function")
+    pruning.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+
+
+def _action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="FILE",
+        help="the file (default: ICLIMIT_STORE of the environment, else runs.sqlite in the user's "
+        "data folder)",
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--function", metavar="TEXT", default="", help="text in the name of the function"
+    )
+    parser.add_argument("--since", type=parse_time, metavar="TIME", help="finished since")
+
+
+def list_runs(options: argparse.Namespace) -> int:
+    """Print a line per run, and totals."""
+    with _opened(options) as store:
+        runs = store.runs(function=options.function, since=options.since)
+    shown = runs[: options.limit]
+    if shown:
+        _print_columns(
+            ("run", "finished", "seconds", "repeats", "seed", "what"),
+            [
+                (
+                    run.identity[:SHORT], _local(run.finished), f"{run.seconds:.4g}",
+                    str(run.arguments.get("repeats", run.repeats)), run.seed, _what(run),
+                )
+                for run in shown
+            ],
+        )  # fmt: skip
+    functions = len({run.function for run in runs})
+    hidden = "" if len(shown) == len(runs) else f" ({len(shown)} shown)"
+    print(
+        f"{_counted(len(runs), 'run')}{hidden} of {_counted(functions, 'function')}, "
+        f"{sum(run.seconds for run in runs):.4g} s of computation, in {store.path}"
+    )
+    return 0
+
+
+def show_run(options: argparse.Namespace) -> int:
+    """Print everything about a run."""
+    from iclimit.validation.store import joined_numbers
+
+    with _opened(options) as store:
+        run = _the_run(store, options.identity)
+        batches = store.find(run.identity)
+    print(f"run         {run.identity}")
+    print(f"function    {run.function}")
+    for name, value in run.arguments.items():
+        print(f"  {name} = {_text(value)}")
+    print(f"seed        {run.seed}")
+    print(f"backend     {run.backend or 'no choice'}")
+    print(f"code        {run.code}{'' if _is_current(run) else ' (has changed since)'}")
+    for batch in batches:
+        _print_batch(batch)
+    try:
+        numbers = joined_numbers(batches)
+    except ValueError as reason:
+        print(f"numbers     not readable: {reason}")
+        return 0
+    print("numbers")
+    for name, (value, error) in numbers.items():
+        print(f"  {name} = {value:.10g}" + ("" if error is None else f" +- {error:.3g}"))
+    return 0
+
+
+def _print_batch(batch: StoredBatch) -> None:
+    last = batch.first + batch.count - 1
+    libraries = ", ".join(f"{name} {text}" for name, text in json.loads(batch.versions).items())
+    print(f"repeats     {batch.first} to {last}")
+    print(f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s")
+    if batch.residual is not None:
+        print(f"  worst residual {batch.residual:.3g}")
+    print(f"  {libraries}; {len(batch.result)} bytes")
+
+
+def _the_run(store: RunStore, beginning: str) -> StoredRun:
+    found = store.runs(identity=beginning.lower()) if beginning else []
+    if not found:
+        raise ValueError(f"ID must be that of a run (iclimit runs list), got {beginning!r}")
+    if len(found) > 1:
+        some = ", ".join(run.identity[: max(SHORT, len(beginning) + 4)] for run in found[:3])
+        raise ValueError(
+            f"ID must be that of one run, got {beginning!r} of {len(found)} runs ({some}, ...)"
+        )
+    return found[0]
+
+
+def _is_current(run: StoredRun) -> bool:
+    from iclimit.validation.obsolete import obsolete
+
+    return not obsolete([run])
+
+
+def export_runs(options: argparse.Namespace) -> int:
+    """Write the numbers of runs to a file."""
+    from iclimit.validation.exports import run_table, write_csv, write_netcdf
+    from iclimit.validation.store import joined_numbers
+
+    check_output(options.output, EXPORTS)
+    numbers, unread = {}, 0
+    with _opened(options) as store:
+        for run in store.runs(function=options.function, since=options.since):
+            try:
+                numbers[run] = joined_numbers(store.find(run.identity))
+            except ValueError:
+                unread += 1
+    if unread:
+        print(
+            f"left out {_counted(unread, 'run')} of several parts whose code has changed since",
+            file=sys.stderr,
+        )
+    if not numbers:
+        raise ValueError(f"there must be runs to export, got none from {str(store.path)!r}")
+    write = write_csv if options.output.suffix == ".csv" else write_netcdf
+    write(run_table(numbers), options.output)
+    print(f"{_counted(len(numbers), 'run')} written to {options.output}")
+    return 0
+
+
+def prune_runs(options: argparse.Namespace) -> int:
+    """Delete runs."""
+    from iclimit.validation.obsolete import obsolete
+    from iclimit.validation.store import TIME_FORMAT
+
+    if not (options.obsolete or options.older_than or options.function):
+        raise ValueError("at least one of --obsolete, --older-than and --function must be given")
+    with _opened(options, write=not options.dry_run) as store:
+        runs = store.runs()
+        if options.obsolete:
+            runs = obsolete(runs)
+        if options.function:
+            runs = [run for run in runs if options.function in run.function]
+        if options.older_than:
+            latest = options.older_than.astimezone(UTC).strftime(TIME_FORMAT)
+            runs = [run for run in runs if run.finished < latest]
+        for run in runs:
+            print(f"{run.identity[:SHORT]}  {_local(run.finished)}  {_cut(_what(run), 36)}")
+        if options.dry_run:
+            print(f"{_counted(len(runs), 'run')} would be deleted from {store.path}")
+        else:
+            store.prune(run.identity for run in runs)
+            print(f"{_counted(len(runs), 'run')} deleted from {store.path}")
+    return 0
+
+
+def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
+    from iclimit.validation.store import RunStore, StoreError
+
+    path = store_path(options)
+    if not path.exists():
+        raise StoreError(f"run store {str(path)!r} does not exist: nothing is on record there")
+    return RunStore(path, readonly=not write)
+
+
+def _what(run: StoredRun) -> str:
+    """Function and parameters in a line."""
+    parameters = ", ".join(f"{name}={_text(value)}" for name, value in run.arguments.items())
+    return f"{run.function.rpartition('.')[2]}({parameters})"
+
+
+def _text(value: Any) -> str:
+    """Value of a parameter, without quotes where it can do without."""
+    if isinstance(value, str) and re.fullmatch(r"[\w.+-]+", value):
+        return value
+    if isinstance(value, Mapping) and value.keys() == {"cell", "arguments"}:
+        inner = json.loads(value["arguments"])
+        return f"{value['cell']}({', '.join(f'{k}={_text(v)}' for k, v in inner.items())})"
+    return json.dumps(value).replace("Infinity", "inf").replace("NaN", "nan")
+
+
+def _local(finished: str) -> str:
+    return datetime.fromisoformat(finished).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns; the last is cut to the width of a terminal."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    used = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    for line in lines:
+        start = "  ".join(
+            f"{text:>{width}}" for text, width in zip(line, widths[:-1], strict=False)
+        )
+        print(f"{start}  {_cut(line[-1], used)}")
+
+
+def _cut(text: str, used: int) -> str:
+    if not sys.stdout.isatty():
+        return text
+    room = max(shutil.get_terminal_size().columns - used, 20)
+    return text if len(text) <= room else f"{text[: room - 3]}..."

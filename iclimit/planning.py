@@ -1,0 +1,134 @@
+"""What a simulation will cost, told before it starts."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import joblib
+
+from iclimit.asymptotics import finite_size_errors
+from iclimit.simulate.cost import estimate_cost, free_memory, largest_dimension
+from iclimit.validation.cell import Cell
+from iclimit.validation.store import RunStore
+
+_START = 3.0
+"""Seconds in which worker processes start."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Estimated cost of cells.
+
+    Attributes
+    ----------
+    cells, recorded : int
+        Cells needed, and how many of them are on record.
+    seconds : float
+        Time for the others on the workers of this machine.
+    memory_bytes : int
+        Of the largest cell; each worker runs one at a time.
+    workers : int
+        Processes.
+    largest_dimension : int
+        Largest d at which as many cells fit into the free memory.
+    """
+
+    cells: int
+    recorded: int
+    seconds: float
+    memory_bytes: int
+    workers: int
+    largest_dimension: int
+
+    def __str__(self) -> str:
+        workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
+        return (
+            f"{self.cells} cells, {self.recorded} of them on record; about "
+            f"{_duration(self.seconds)} and {_size(self.memory_bytes)} in each of {workers}; "
+            f"the largest d that fits is {self.largest_dimension}"
+        )
+
+
+def plan_cells(
+    cells: Sequence[Cell], *, seed: int, jobs: int, backend: str, store: RunStore | None
+) -> Plan:
+    """Estimate what simulations and their predictions will cost on this machine.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Of `simulate_errors` and `finite_size_errors`, at least one of the former.
+    seed, jobs, backend, store
+        As of `iclimit.validation.run_cells`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        If a cell does not fit into the free memory.
+    """
+    workers = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else jobs
+    seconds, memory, recorded = 0.0, 0, 0
+    largest: dict[str, Any] = {}
+    fits = math.inf
+    for cell in cells:
+        arguments = dict(cell.parameters)
+        done = (
+            0 if store is None else sum(b.count for b in store.find(cell.identity(seed, backend)))
+        )
+        missing = max(0, (cell.repeats or 1) - done)
+        recorded += missing == 0
+        if cell.function is finite_size_errors:
+            seconds += missing * arguments["draws"] * _draw_seconds(_fewer(arguments))
+            continue
+        arguments["repeats"] = max(1, missing)
+        cost = estimate_cost(**arguments)
+        seconds += cost.seconds if missing else 0.0
+        d = arguments["d"]
+        if cost.memory_bytes >= memory:
+            memory, largest = cost.memory_bytes, arguments
+        fits = min(fits, largest_dimension(
+            tau=arguments["prompts"] / d**2, kappa=arguments["tasks"] / d,
+            memory=free_memory() / workers,
+        ))  # fmt: skip
+    if memory * workers > free_memory():
+        raise ValueError(
+            f"d must be at most {fits:.0f} for {workers} processes in the free memory, got "
+            f"{largest['d']}"
+        )
+    start = _START if workers > 1 and recorded < len(cells) else 0.0
+    return Plan(len(cells), recorded, seconds / workers + start, memory, workers, int(fits))
+
+
+def _fewer(arguments: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple({**arguments, "draws": 2}.items())
+
+
+@cache
+def _draw_seconds(arguments: tuple[tuple[str, Any], ...]) -> float:
+    """Time of one drawn task set in a prediction."""
+    start = time.process_time()
+    finite_size_errors(**dict(arguments), rng=0)
+    return (time.process_time() - start) / 2
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _size(count: float) -> str:
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count / 2**10:.0f} KiB"

@@ -1,0 +1,397 @@
+"""Simulated values of a quantity at points of its parameters, to a wanted precision."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from iclimit.asymptotics import FiniteSizeErrors, finite_size_errors
+from iclimit.planning import Plan, plan_cells
+from iclimit.quantities import Quantity
+from iclimit.simulate import SimulatedErrors, simulate_errors
+from iclimit.simulate.cost import estimate_cost
+from iclimit.validation.cell import Cell
+from iclimit.validation.execution import check_run, run_cells
+from iclimit.validation.statistics import extrapolate, z_score
+from iclimit.validation.store import RunStore
+
+_PREDICTION_DRAWS = 1000
+"""Least number of task sets for a prediction, times d: its spread shrinks as 1/d."""
+
+ALLOWANCE = 0.8
+"""Relative systematic deviation of the finite-size prediction, times d (see the documentation)."""
+
+LEAST_SIZES = 3
+"""Sizes from which simulations are extrapolated to infinite size."""
+
+_REPEATS_POWER = 1.5
+"""Smaller sizes get more repeats, by this power of their share of the largest: error bars shrink
+as 1/d and the time of a repeat grows as d^4."""
+
+_MOST_GROWTH = 8
+"""Factor by which repeats grow at most from one round to the next: early error bars are rough."""
+
+_LEAST_REPEATS = 8
+"""Repeats before an error bar is believed."""
+
+_ROUNDING = 0.1
+"""Relative deviation of parameters from integers over d up to which a point can be extrapolated:
+finite-size effects are no power series in 1/d else."""
+
+_BATCH_SECONDS = 20.0
+"""Time after which a part of a long cell is put on record."""
+
+
+@dataclass(frozen=True)
+class SimulatedValue:
+    """A quantity, simulated at one point.
+
+    Attributes
+    ----------
+    parameters : dict
+        The parameters asked for.
+    value, standard_error : float
+        Extrapolated to infinite size from three sizes on, else the mean at the largest size.
+    theory : float
+        What it is compared with: the limit, or the finite-size prediction at the integers of the
+        largest size.
+    z : float or None
+        Deviation in standard errors; at a single size what goes beyond the known deviation of the
+        prediction, .8/d of it.  None if the theory or the standard error is infinite.
+    runs : tuple of SizedRun
+        The sizes it comes from.
+    """
+
+    parameters: dict[str, float]
+    value: float
+    standard_error: float
+    theory: float
+    z: float | None
+    runs: tuple[SizedRun, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SizedRun:
+    """A quantity, simulated at one size.
+
+    Attributes
+    ----------
+    parameters : dict
+        Integers, and the parameters that come out of them.
+    value, standard_error, repeats : float, float, int
+        Mean over the repeats.
+    prediction, prediction_error : float
+        For the same integers, and its standard error from drawing task sets.
+    """
+
+    parameters: dict[str, Any]
+    value: float
+    standard_error: float
+    repeats: int
+    prediction: float
+    prediction_error: float
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How to simulate: sizes, precision, and where.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Dimensions d; three or more are extrapolated.
+    repeats : int
+        Repeats at the largest size, at first; smaller ones get more.
+    target_se, target_rel_se : float, optional
+        Standard error to reach, absolute or relative to the value, by more repeats.
+    most_repeats : int
+        Repeats at which a point that misses the target is left as it is.
+    time_limit : float, optional
+        Seconds after which no more is computed.
+    rng : int
+        Root seed.
+    jobs, backend, scheduler
+        As in `iclimit.validation.validate`.
+    store : RunStore, optional
+        Where runs are kept and looked for.
+    progress : bool
+        Show a progress bar.
+    announce : callable, optional
+        Gets the estimated cost as a `iclimit.planning.Plan` before anything is computed.
+
+    Raises
+    ------
+    ValueError
+        If a value is not allowed.
+    """
+
+    sizes: Sequence[int]
+    repeats: int = 10
+    target_se: float | None = None
+    target_rel_se: float | None = None
+    most_repeats: int = 10_000
+    time_limit: float | None = None
+    rng: int = 0
+    jobs: int = -1
+    backend: str = "numpy"
+    scheduler: str | None = None
+    store: RunStore | None = None
+    progress: bool = False
+    announce: Callable[[Plan], None] | None = None
+
+    def __post_init__(self) -> None:
+        sizes = tuple(self.sizes)
+        for name, value in (*(("d", d) for d in sizes), ("repeats", self.repeats)):
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+        if not sizes or len(set(sizes)) < len(sizes):
+            raise ValueError(f"d must be one size or several different ones, got {list(sizes)}")
+        for name in ("target_se", "target_rel_se", "time_limit"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be positive, got {value!r}")
+        check_run(self.rng, self.jobs, self.backend)
+        object.__setattr__(self, "sizes", tuple(sorted(sizes)))
+
+    @property
+    def extrapolates(self) -> bool:
+        """Whether values are extrapolated to infinite size."""
+        return len(self.sizes) >= LEAST_SIZES
+
+    @property
+    def first_repeats(self) -> tuple[int, ...]:
+        """Repeats at each size to begin with."""
+        aims = self.target_se is not None or self.target_rel_se is not None
+        most = max(self.repeats, _LEAST_REPEATS) if aims else self.repeats
+        largest = self.sizes[-1]
+        return tuple(math.ceil(most * (largest / d) ** _REPEATS_POWER) for d in self.sizes)
+
+
+def given_simulation(
+    options: Mapping[str, Any], points: Any, **execution: Any
+) -> tuple[Simulation, Any]:
+    """Simulation and number of points from what a user gives as one mapping.
+
+    Parameters
+    ----------
+    options : mapping
+        ``d`` (one size or several), and optionally ``points``, ``repeats``, ``target_se``,
+        ``target_rel_se`` and ``time_limit``.
+    points
+        Default of the number of points.
+    **execution
+        The other fields of Simulation.
+    """
+    allowed = ("d", "points", "repeats", "target_se", "target_rel_se", "time_limit")
+    if "d" not in options or not set(options) <= set(allowed):
+        raise ValueError(
+            f"simulation takes d and optionally {', '.join(allowed[1:])}, "
+            f"got {', '.join(options) or 'nothing'}"
+        )
+    rest = {name: value for name, value in options.items() if name not in ("d", "points")}
+    sizes = options["d"] if isinstance(options["d"], Sequence) else (options["d"],)
+    return Simulation(tuple(sizes), **rest, **execution), options.get("points", points)
+
+
+def simulate_values(
+    quantity: Quantity, points: Sequence[Mapping[str, float]], simulation: Simulation
+) -> list[SimulatedValue | None]:
+    """Simulate a quantity at points of its parameters.
+
+    Parameters
+    ----------
+    quantity : Quantity
+        One that can be simulated.
+    points : sequence of mapping
+        Its parameters, finite.
+    simulation : Simulation
+        Sizes, precision, and where.
+
+    Returns
+    -------
+    list of SimulatedValue or None
+        In the order of the points; None for those that the time did not suffice for.
+
+    Raises
+    ------
+    ValueError
+        If the quantity cannot be simulated, or a point is at infinity.
+    RuntimeError
+        If a run fails; those that were finished are in the store.
+    """
+    check_simulated(quantity)
+    deadline = None if simulation.time_limit is None else time.monotonic() + simulation.time_limit
+    repeats = dict.fromkeys(range(len(points)), simulation.first_repeats)
+    values: dict[int, SimulatedValue] = {}
+    results: dict[Cell, Any] = {}
+    open_points = list(repeats)
+    if simulation.announce is not None and points:
+        where = {name: getattr(simulation, name) for name in ("jobs", "backend", "store")}
+        simulation.announce(plan_cells(cells_of(points, simulation), seed=simulation.rng, **where))
+    with tqdm(total=0, disable=not simulation.progress, unit="cell", desc="simulating") as bar:
+        while open_points:
+            pairs = {
+                i: [_cells(points[i], d, count)
+                    for d, count in zip(simulation.sizes, repeats[i], strict=True)]
+                for i in open_points
+            }  # fmt: skip
+            cells = list(dict.fromkeys(c for each in pairs.values() for p in each for c in p))
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            bar.total += len(cells)
+            for cell, result in _outcomes(cells, simulation, left):
+                results[cell] = result
+                bar.update()
+            for i in open_points:
+                if all(cell in results for pair in pairs[i] for cell in pair):
+                    runs = [(results[run], results[known]) for run, known in pairs[i]]
+                    values[i] = _value(quantity, points[i], simulation, runs)
+            growth = {i: _growth(values[i], simulation) for i in open_points if i in values}
+            repeats |= {
+                i: tuple(
+                    min(math.ceil(factor * count), max(count, simulation.most_repeats))
+                    for count in repeats[i]
+                )
+                for i, factor in growth.items()
+            }
+            open_points = [i for i in growth if repeats[i] != tuple(
+                run.repeats for run in values[i].runs)]  # fmt: skip
+    return [values.get(i) for i in range(len(points))]
+
+
+def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -> bool:
+    """Whether integers at these sizes are near enough to the parameters."""
+    return all(
+        abs(max(1, round(parameters[name] * d**power)) / (parameters[name] * d**power) - 1)
+        <= _ROUNDING
+        for d in sizes
+        for name, power in (("tau", 2), ("alpha", 1), ("kappa", 1))
+        if math.isfinite(parameters[name])
+    )
+
+
+def check_simulated(quantity: Quantity) -> None:
+    """Raise a ValueError if the quantity cannot be simulated."""
+    if quantity.simulated is None:
+        raise ValueError("quantity must be icl_error, idg_error or task_gap to be simulated")
+
+
+def _outcomes(
+    cells: Sequence[Cell], simulation: Simulation, time_limit: float | None
+) -> Iterator[tuple[Cell, Any]]:
+    for outcome in run_cells(
+        cells,
+        seed=simulation.rng,
+        jobs=simulation.jobs,
+        backend=simulation.backend,
+        store=simulation.store,
+        scheduler=simulation.scheduler,
+        time_limit=time_limit,
+        batch_repeats=_batch_repeats,
+    ):
+        if isinstance(outcome.result, Exception):
+            raise RuntimeError(f"{outcome.result} ({outcome.cell.name})") from outcome.result
+        yield outcome.cell, outcome.result
+
+
+def _batch_repeats(cell: Cell) -> int:
+    """Repeats that are put on record together."""
+    arguments = {name: value for name, value in cell.parameters if name != "repeats"}
+    return max(1, int(_BATCH_SECONDS / estimate_cost(**arguments).seconds))
+
+
+def cells_of(points: Sequence[Mapping[str, float]], simulation: Simulation) -> list[Cell]:
+    """Cells that points take at first, without repetitions."""
+    sizes = list(zip(simulation.sizes, simulation.first_repeats, strict=True))
+    return list(
+        dict.fromkeys(cell for point in points for size in sizes for cell in _cells(point, *size))
+    )
+
+
+def _cells(parameters: Mapping[str, float], d: int, repeats: int) -> tuple[Cell, Cell]:
+    """Run and prediction at the integers nearest to the parameters."""
+    for name in ("tau", "alpha"):
+        if math.isinf(parameters[name]):
+            raise ValueError(f"{name} must be finite to simulate, got inf")
+    tasks = parameters["kappa"] * d
+    integers = {
+        "d": d,
+        "context": max(1, round(parameters["alpha"] * d)),
+        "tasks": tasks if math.isinf(tasks) else max(1, round(tasks)),
+        "prompts": max(1, round(parameters["tau"] * d**2)),
+        "rho": parameters["rho"],
+        "ridge": parameters.get("ridge", 0.0),
+    }
+    draws = (
+        1 if math.isinf(tasks) else 2 ** math.ceil(math.log2(max(repeats, _PREDICTION_DRAWS / d)))
+    )
+    return (
+        Cell.of(simulate_errors, **integers, repeats=repeats),
+        Cell.of(finite_size_errors, **integers, draws=draws),
+    )
+
+
+def _value(
+    quantity: Quantity,
+    parameters: Mapping[str, float],
+    simulation: Simulation,
+    results: Sequence[tuple[SimulatedErrors, FiniteSizeErrors]],
+) -> SimulatedValue:
+    assert quantity.simulated is not None
+    runs = tuple(_sized(run, predicted, quantity.simulated) for run, predicted in results)
+    last = runs[-1]
+    if not simulation.extrapolates:
+        value, error, theory = last.value, last.standard_error, last.prediction
+        allowance = ALLOWANCE / last.parameters["d"] * abs(theory)
+        combined = math.hypot(error, last.prediction_error)
+        degrees = float(max(last.repeats - 1, 1))
+    else:
+        theory = float(quantity.evaluate(parameters))
+        allowance, degrees = 0.0, math.inf
+        deviations = np.array([run.value - run.prediction for run in runs])
+        errors = np.array([math.hypot(run.standard_error, run.prediction_error) for run in runs])
+        usable = np.isfinite(deviations) & np.isfinite(errors) & (errors > 0)
+        if math.isfinite(theory) and np.all(usable):
+            fit = extrapolate(
+                simulation.sizes, deviations[:, None], (errors**2)[:, None, None], orders=(1, 2)
+            )
+            value, error = theory + float(fit.value[0]), float(fit.standard_error[0])
+        else:
+            value, error = last.value, last.standard_error
+        combined = error
+    comparable = math.isfinite(theory) and math.isfinite(combined)
+    z = z_score(value, theory, combined, allowance, degrees) if comparable else None
+    return SimulatedValue(dict(parameters), value, error, theory, z, runs)
+
+
+def _sized(
+    run: SimulatedErrors, predicted: FiniteSizeErrors, weights: tuple[float, float]
+) -> SizedRun:
+    samples = weights[0] * run.icl + weights[1] * run.idg
+    error = np.std(samples, ddof=1) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
+    finite = math.isfinite(predicted.icl)
+    prediction = weights[0] * predicted.icl + weights[1] * predicted.idg if finite else math.inf
+    spread = math.hypot(weights[0] * predicted.icl_spread, weights[1] * predicted.idg_spread)
+    return SizedRun(
+        run.parameters, float(np.mean(samples)), float(error), run.repeats,
+        prediction, spread / math.sqrt(predicted.draws),
+    )  # fmt: skip
+
+
+def _growth(value: SimulatedValue, simulation: Simulation) -> float:
+    """Factor of repeats that the wanted precision takes, from the error bar so far."""
+    wanted = [simulation.target_se or math.inf]
+    if simulation.target_rel_se is not None:
+        wanted.append(simulation.target_rel_se * abs(value.value))
+    if value.standard_error <= min(wanted):
+        return 1.0
+    needed = (value.standard_error / min(wanted)) ** 2 if min(wanted) > 0 else math.inf
+    return min(1.1 * needed, _MOST_GROWTH)
