@@ -71,7 +71,7 @@ def test_failures_are_reported_and_the_rest_goes_on() -> None:
     run = validate([BROKEN, GOOD, WRONG], jobs=1)
     assert [result.holds for result in run.results] == [False, True, False]
     assert not run.holds
-    assert "ArithmeticError in fail{}: did not converge" in run.results[0].error
+    assert "ArithmeticError in fail(): did not converge" in run.results[0].error
     lines = table(run)
     assert "ERROR" in lines
     assert "NO" in lines
@@ -245,7 +245,8 @@ def report_default(*, number: int, rng: Any) -> tuple[str, int, int]:
 def test_cells_get_the_backend_if_their_function_takes_one(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "get_backend", lambda _: None)  # no GPU is needed to ask
+    # No GPU is needed to ask.
+    monkeypatch.setattr("iclimit.validation.execution.get_backend", lambda _: None)
     cells = [Cell.of(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
     seen: dict[Cell, Any] = {}
 
@@ -254,7 +255,8 @@ def test_cells_get_the_backend_if_their_function_takes_one(
         return Verdict((Comparison(preset, 0.0, 0.0, 1.0),), draw_line)
 
     claim = replace(GOOD, cells=lambda _: cells, judge=judge)
-    assert validate([claim], backend=backend, jobs=2, seed=4).holds
+    run = validate([claim], backend=backend, jobs=2, seed=4)
+    assert run.holds, run.results[0].error
     assert [seen[cell][0] for cell in cells] == [backend, backend, "none", "none"]
     assert [seen[cell][1] for cell in cells] == [1, 2, 1, 2]
     # The backend is no part of what a seed means.
