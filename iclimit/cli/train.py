@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.cli import train_attention
-from iclimit.cli.arguments import check_output, print_rows
+from iclimit.cli.arguments import add_store, check_output, open_store, print_rows
 
 EXAMPLES = """\
 examples:
@@ -84,23 +85,25 @@ def add_parser(verbs: Any) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="keep the state in this file (.npz), and go on from it if it exists",
+        help="keep the state in this file (.npz) instead of the run store, and go on from it "
+        "if it exists",
     )
     model.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write the weights (.npz)"
     )
     model.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    add_store(model)
     model.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, measure and print."""
-    import numpy as np
-
-    from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
+    """Train and measure, unless that is on record, and print."""
+    from iclimit.simulate import NoisyRegression
     from iclimit.simulate.checks import check_integers
     from iclimit.simulate.linear_transformer import load_transformer, save_transformer
+    from iclimit.validation.cell import Cell
     from iclimit.validation.execution import check_run
+    from iclimit.validation.recorded import run_recorded
 
     check_run(options.seed, 1, options.backend)
     check_output(options.output, (".npz",))
@@ -109,42 +112,35 @@ def run(options: argparse.Namespace) -> int:
     if len(paths) > len(set(paths)):
         raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
     check_integers(**{"--held-out": options.held_out})
-    problem = NoisyRegression(options.noise, context=options.context, dim=options.dim)
-    run = train_linear_transformer(
-        problem,
-        kind=options.kind,
-        layers=options.layers,
-        heads=options.heads,
-        starts=options.starts,
-        contexts=options.contexts,
-        steps=options.steps,
-        initial=[load_transformer(path) for path in options.initial],
-        rng=options.seed,
-        backend=options.backend,
-        checkpoint=options.checkpoint,
-        progress=sys.stderr.isatty(),
-    )
-    if options.output:
-        save_transformer(run.model, options.output)
-    fresh = held_out_losses(
-        run.model,
-        problem,
-        contexts=options.held_out,
-        rng=np.random.SeedSequence([options.seed, 1]),
-        backend=options.backend,
-    )
-    result: dict[str, Any] = {
-        "kind": options.kind,
-        "layers": options.layers,
-        "noise": str(problem.noise),
-        "training_loss": run.loss,
-        "held_out_loss": fresh.mean,
-        "standard_error": fresh.standard_error,
-        "starts_at_best": int((run.start_losses <= 1.01 * run.start_losses.min()).sum()),
-        "steps": run.steps,
-        "converged": run.converged,
+    noise = str(NoisyRegression(options.noise, context=options.context, dim=options.dim).noise)
+    initial = [load_transformer(path) for path in options.initial]
+    settings = {
+        name: getattr(options, name)
+        for name in ("kind", "layers", "heads", "context", "dim", "starts", "contexts", "steps")
     }
-    omegas = _omega_rows(run.model) if options.kind in ("diag", "gd++") else []
+    settings |= {"noise": noise, "held_out": options.held_out}
+    weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
+    with open_store(options) as store:
+        found = run_recorded(
+            Cell.of(train_and_measure, **settings, initial=weights),
+            lambda: train_and_measure(
+                **settings,
+                initial=initial,
+                rng=options.seed,
+                backend=options.backend,
+                checkpoint=options.checkpoint,
+                progress=sys.stderr.isatty(),
+            ),
+            seed=options.seed,
+            backend=options.backend,
+            store=None if options.checkpoint else store,
+            complete=lambda found: not found["interrupted"],
+        )
+    model = found["model"]
+    if options.output:
+        save_transformer(model, options.output)
+    result = {"kind": options.kind, "layers": options.layers, "noise": noise, **found["summary"]}
+    omegas = _omega_rows(model) if options.kind in ("diag", "gd++") else []
     if options.format == "json":
         strict = {k: str(v) if v == math.inf else v for k, v in result.items()}
         print(json.dumps({**strict, "omegas": omegas}, indent=1))
@@ -153,10 +149,45 @@ def run(options: argparse.Namespace) -> int:
     if omegas and options.format == "text":
         print()
         print_rows(omegas, "text")
-    if run.interrupted:
+    if found["interrupted"]:
         print("interrupted: the best so far was measured", file=sys.stderr)
         return 130
     return 0
+
+
+def train_and_measure(
+    *,
+    noise: str,
+    context: int,
+    dim: int,
+    held_out: int,
+    rng: int,
+    backend: str = "numpy",
+    **settings: Any,
+) -> dict[str, Any]:
+    """Train a linear transformer and measure it on fresh contexts."""
+    import numpy as np
+
+    from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
+
+    problem = NoisyRegression(noise, context=context, dim=dim)
+    run = train_linear_transformer(problem, rng=rng, backend=backend, **settings)
+    fresh = held_out_losses(
+        run.model,
+        problem,
+        contexts=held_out,
+        rng=np.random.SeedSequence([rng, 1]),
+        backend=backend,
+    )
+    summary = {
+        "training_loss": run.loss,
+        "held_out_loss": fresh.mean,
+        "standard_error": fresh.standard_error,
+        "starts_at_best": int((run.start_losses <= 1.01 * run.start_losses.min()).sum()),
+        "steps": run.steps,
+        "converged": run.converged,
+    }
+    return {"summary": summary, "model": run.model, "interrupted": run.interrupted}
 
 
 def _omega_rows(model: Any) -> list[dict[str, Any]]:

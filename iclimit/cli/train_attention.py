@@ -8,7 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.arguments import PICTURES, TABLES, check_output, print_rows, write_rows
+from iclimit.cli.arguments import (
+    PICTURES,
+    TABLES,
+    add_store,
+    check_output,
+    open_store,
+    print_rows,
+    write_rows,
+)
 from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
 EXAMPLES = """\
@@ -97,7 +105,8 @@ def add_parser(models: Any) -> None:
     parser.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE",
-        help="keep the state in this file (.npz), and go on from it if it exists",
+        help="keep the state in this file (.npz) instead of the run store, and go on from it "
+        "if it exists",
     )  # fmt: skip
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE",
@@ -107,6 +116,7 @@ def add_parser(models: Any) -> None:
         "--format", choices=("text", "csv", "json"), default="text",
         help="format of the summary on stdout (default text)",
     )  # fmt: skip
+    add_store(parser)
     parser.set_defaults(run=run)
 
 
@@ -121,11 +131,11 @@ def _size(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Train, print a summary and write the curves."""
-    import numpy as np
-
-    from iclimit.simulate import TaskMixture, UnstableTraining, simulate_gradient_descent
+    from iclimit.simulate import UnstableTraining
     from iclimit.simulate.checks import check_integers, check_positive
+    from iclimit.validation.cell import Cell
     from iclimit.validation.execution import check_run
+    from iclimit.validation.recorded import run_recorded
 
     check_problem(options)
     check_run(options.seed, 1, options.backend)
@@ -136,23 +146,27 @@ def run(options: argparse.Namespace) -> int:
     optional = {"--record": options.record, "--batch": options.batch}
     check_integers(**counts, **{k: v for k, v in optional.items() if v is not None})
     lam = given_eigenvalues(options)
-    task = np.ones(len(lam)) if options.icl < 1 else None
-    problem = TaskMixture(
-        lam, options.context, noise_variance=options.noise_variance, icl=options.icl,
-        shared_task=task,
-    )  # fmt: skip
+    settings = {
+        name: getattr(options, name)
+        for name in (
+            "model", "heads", "rank", "context", "noise_variance", "icl", "initialization",
+            "training_set", "batch", "learning_rate", "steps", "normalization", "tests", "repeats",
+        )
+    }  # fmt: skip
+    settings["init_scale"] = options.init
+    settings["record"] = min(10, options.steps) if options.record is None else options.record
     unstable = None
     try:
-        curves = simulate_gradient_descent(
-            problem, model=options.model, heads=options.heads, rank=options.rank,
-            init_scale=options.init, initialization=options.initialization,
-            training_set=options.training_set, batch=options.batch,
-            learning_rate=options.learning_rate, steps=options.steps,
-            record=min(10, options.steps) if options.record is None else options.record,
-            normalization=options.normalization, tests=options.tests, repeats=options.repeats,
-            rng=options.seed, backend=options.backend, checkpoint=options.checkpoint,
-            progress=sys.stderr.isatty(),
-        )  # fmt: skip
+        with open_store(options) as store:
+            curves = run_recorded(
+                Cell.of(train_mixture, eigenvalues=tuple(lam.tolist()), **settings),
+                lambda: train_mixture(
+                    eigenvalues=lam, **settings, rng=options.seed, backend=options.backend,
+                    checkpoint=options.checkpoint, progress=sys.stderr.isatty(),
+                ),
+                seed=options.seed, backend=options.backend, store=None if options.checkpoint else store,
+                complete=lambda found: not found.interrupted,
+            )  # fmt: skip
     except UnstableTraining as error:
         unstable, curves = error, error.curves
     if options.output is not None and len(curves.steps):
@@ -168,6 +182,28 @@ def run(options: argparse.Namespace) -> int:
         print("interrupted: the curves end where the training did", file=sys.stderr)
         return 130
     return 0
+
+
+def train_mixture(
+    *,
+    eigenvalues: Any,
+    context: int,
+    noise_variance: float,
+    icl: float,
+    rng: int,
+    backend: str = "numpy",
+    **settings: Any,
+) -> Any:
+    """Training curves of attention on a mixture of random tasks and, with icl < 1, one of ones."""
+    import numpy as np
+
+    from iclimit.simulate import TaskMixture, simulate_gradient_descent
+
+    problem = TaskMixture(
+        np.asarray(eigenvalues), context, noise_variance=noise_variance, icl=icl,
+        shared_task=np.ones(len(eigenvalues)) if icl < 1 else None,
+    )  # fmt: skip
+    return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
 
 
 def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
