@@ -1,13 +1,16 @@
 """Sphinx configuration.  Build: python -m sphinx -W --keep-going -b html docs docs/_build/html."""
 
 import os
+import re
 from pathlib import Path
 
 import matplotlib as mpl
 from threadpoolctl import threadpool_limits
 
 import iclimit
+from iclimit.boundaries import BOUNDARIES
 from iclimit.cli import build_parser
+from iclimit.quantities import QUANTITIES
 from iclimit.validation import CLAIMS
 from iclimit.validation.drawing import STYLE
 
@@ -109,6 +112,8 @@ html_sidebars = {
         "first-steps",
         "notation",
         "how-to-choose",
+        "phase-diagrams",
+        "runs",
         "validation",
         "adding-a-claim",
         "references",
@@ -131,7 +136,7 @@ def resolve_face(app, env, node, contnode):
 
 
 def write_generated(app):  # noqa: ARG001
-    """Write the help texts of the command line and the list of claims for inclusion."""
+    """Write help texts of the command line and tables of what is registered, for inclusion."""
     folder = HERE / "api" / "generated"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["COLUMNS"] = "78"
@@ -144,6 +149,30 @@ def write_generated(app):  # noqa: ARG001
         lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {claim.statement}", ""]
         lines += [f"   Source: {claim.source}.", ""]
     _write(folder / "claims.inc", "\n".join(lines))
+    _write(folder / "quantities.inc", _table("26 40 34", _quantities()))
+    _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
+
+
+def _quantities():
+    yield "Name", "Meaning", "Parameters (optional ones in brackets)"
+    for name, quantity in QUANTITIES.items():
+        given = ", ".join(quantity.parameters)
+        optional = f" [{', '.join(quantity.optional)}]" if quantity.optional else ""
+        yield f"``{name}``", quantity.meaning, given + optional
+
+
+def _boundaries():
+    yield "Name", "Where", "Quantities"
+    for name, boundary in BOUNDARIES.items():
+        label = re.sub(r"\$(.*?)\$", r":math:`\1`", boundary.label)
+        yield f"``{name}``", label, ", ".join(f"``{each}``" for each in boundary.quantities)
+
+
+def _table(widths, rows):
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    for first, *others in rows:
+        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+    return "\n".join(lines) + "\n"
 
 
 def _write(path, text):

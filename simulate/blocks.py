@@ -20,6 +20,15 @@ DEVICE_BLOCK = 2**28
 """Bytes of a block on a GPU; not tuned on hardware."""
 
 
+SYNC_EVERY = 8
+"""Steps of a loop after which a GPU is asked whether to go on, each time waiting for all work."""
+
+
+def looks_every(xp: Any) -> int:
+    """Steps of a loop after which to look at its arrays."""
+    return SYNC_EVERY if is_cupy_namespace(xp) else 1
+
+
 def row_blocks(xp: Any, rows: int, row_bytes: int) -> Iterator[slice]:
     """Slices that cover so many rows in order, each a block of so many bytes a row."""
     block = DEVICE_BLOCK if is_cupy_namespace(xp) else HOST_BLOCK

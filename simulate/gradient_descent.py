@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.attention_models import AttentionModel, MomentLoss, SequenceLoss
+from iclimit.simulate.blocks import looks_every
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.checks import check_choice, check_integers, check_positive
 from iclimit.simulate.constructions import NORMALIZATIONS
@@ -272,14 +273,16 @@ def simulate_gradient_descent(
         while True:
             with np.errstate(over="ignore", invalid="ignore"):
                 losses, halves = training(state.step, state.weights)
-            stable = bool(place.xp.all(losses <= bound))
+            ends, due = state.step >= steps, state.step % record == 0
+            if ends or due or state.step % looks_every(place.xp) == 0:
+                stable = bool(place.xp.all(losses <= bound))
             if not stable:
                 break
-            if state.step % record == 0 and state.step > state.recorded:
+            if due and state.step > state.recorded:
                 squares = _squared_norm(place, halves)
                 found = [losses, squares, *(law(state.weights)[0] for law in laws.values())]
                 state.records.append((state.step, [to_host(each) for each in found]))
-            if state.step >= steps:
+            if ends:
                 break
             state = _State(
                 state.step + 1,

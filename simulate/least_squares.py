@@ -99,7 +99,7 @@ class AdjustedLoss:
         place = self.backend.asarray(parameters)
         parts = list(self.run(lambda block: function(place, *block), self.blocks))
         with np.errstate(over="ignore", invalid="ignore"):
-            loss, *rest = (sum(to_host(part[k]) for part in parts) for k in range(len(parts[0])))
+            loss, *rest = (to_host(sum(part[k] for part in parts)) for k in range(len(parts[0])))
         mean = float(loss) / self.count
         return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
 
@@ -137,7 +137,8 @@ class AdjustedLoss:
         xp = self.backend.xp
         excess = xp.sum(residual**2, axis=1, keepdims=True) / (2 * self.scale)
         finite = xp.isfinite(excess)
-        return xp.where(finite, excess, _OVERFLOWN if bool(xp.any(finite)) else math.inf)
+        overflown = xp.where(xp.any(finite), xp.asarray(_OVERFLOWN), xp.asarray(math.inf))
+        return xp.where(finite, excess, overflown)
 
     def _robust(self, weights: Array, excess: Array) -> Array:
         return self.scale * self.backend.xp.sum(weights * self.backend.xp.log1p(excess))

@@ -23,16 +23,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_cupy_namespace
+from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.blocks import row_blocks
+from iclimit.simulate.blocks import looks_every, row_blocks
 
 DENSE_GRAM = 2048
 """Largest dual system solved directly (32 MiB); above, iterating is faster at moderate alpha."""
-
-SYNC_EVERY = 8
-"""Iterations between two looks at convergence on a GPU, where each look waits for all work."""
 
 
 @dataclass(frozen=True)
@@ -294,16 +291,15 @@ def conjugate_gradients(
     """Solve operator(v) = right, positive definite, from zero; return it and the iterations.
 
     Own code because it must run on the arrays of any backend and on matrices as unknowns.  On a
-    GPU up to SYNC_EVERY - 1 iterations too many are run; those leave the solution as it is.
+    GPU some iterations too many are run; those leave the solution as it is.
     """
     xp = array_namespace(right)
-    every = SYNC_EVERY if is_cupy_namespace(xp) else 1
     solution, residual, direction = xp.zeros_like(right), right, right
     norm = xp.sum(right * right)
     target, used, zero = tolerance**2 * norm, 0 * norm, 0 * norm
     for iteration in range(limit):
         active = norm > target
-        if iteration % every == 0 and not bool(active):
+        if iteration % looks_every(xp) == 0 and not bool(active):
             break
         image = operator(direction)
         step = xp.where(active, norm / xp.sum(direction * image), zero)

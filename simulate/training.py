@@ -325,8 +325,9 @@ def _adam(
         while run.steps < end:
             loss, gradient = objective.on_tokens(run.weights, objective.blocks())
             run.record(loss)
-            norm = float(xp.sqrt(xp.sum(gradient**2)))
-            gradient = gradient * (min(1.0, clip / norm) if norm > 0 else 1.0)
+            norm = xp.sqrt(xp.sum(gradient**2))
+            steep, one = norm > clip, xp.ones_like(norm)
+            gradient = gradient * xp.where(steep, clip / xp.where(steep, norm, one), one)
             first = DECAY[0] * first + (1 - DECAY[0]) * gradient
             second = DECAY[1] * second + (1 - DECAY[1]) * gradient**2
             rate = learning_rate * min(1.0, (end - run.steps) / (end - plateau))

@@ -164,7 +164,8 @@ def run(options: argparse.Namespace) -> int:
                     eigenvalues=lam, **settings, rng=options.seed, backend=options.backend,
                     checkpoint=options.checkpoint, progress=sys.stderr.isatty(),
                 ),
-                seed=options.seed, backend=options.backend, store=None if options.checkpoint else store,
+                seed=options.seed, backend=options.backend,
+                store=None if options.checkpoint else store,
                 complete=lambda found: not found.interrupted,
             )  # fmt: skip
     except UnstableTraining as error:

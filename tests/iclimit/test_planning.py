@@ -30,7 +30,8 @@ def test_cells_are_counted_once(tmp_path: Path) -> None:
         after = plan_cells(cells, **options)  # type: ignore[arg-type]
         assert (after.cells, after.recorded) == (8, 4)
         more = cells_of([POINT], Simulation((10, 12), repeats=20, jobs=1))
-        assert plan_cells(more, **options).recorded == 2  # the predictions  # type: ignore[arg-type]
+        # The predictions are the same.
+        assert plan_cells(more, **options).recorded == 2  # type: ignore[arg-type]
     assert str(plan).startswith("8 cells, 0 of them on record; about ")
     assert "in each of 1 process; the largest d that fits is " in str(plan)
 

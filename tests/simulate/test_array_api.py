@@ -9,7 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from iclimit.simulate import blocks, cells, estimators, ridge, simulate_errors, simulate_estimator
+from iclimit.simulate import blocks, cells, estimators, simulate_errors, simulate_estimator
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.attention import (
     context_summary,
@@ -190,8 +190,7 @@ def test_whole_cells(
     expected = simulate_errors(**arguments)
     monkeypatch.setattr(cells, "get_backend", lambda _: STRICT)
     if as_on_gpu:  # large blocks, rare looks at convergence
-        for module in (blocks, ridge):
-            monkeypatch.setattr(module, "is_cupy_namespace", lambda _: True)
+        monkeypatch.setattr(blocks, "is_cupy_namespace", lambda _: True)
     found = simulate_errors(**arguments)
     # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
     np.testing.assert_allclose(found.icl, expected.icl, rtol=1e-7)

@@ -9,7 +9,7 @@ from iclimit.validation.store import RunStore
 
 
 def numbers(*, count: int, rng: Any) -> list[int]:
-    raise AssertionError("only its identity is used")
+    raise AssertionError(f"only its identity is used, got {count}, {rng}")
 
 
 def test_computed_once_kept_if_complete(tmp_path: Path) -> None:
