@@ -41,4 +41,4 @@ bench: .venv/dev
 	touch $@ .venv/run
 
 clean:
-	rm -rf .venv build dist docs/_build docs/gallery docs/api iclimit-report *.egg-info
+	rm -rf .venv build dist docs/_build docs/gallery docs/api/generated iclimit-report *.egg-info

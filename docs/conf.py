@@ -149,8 +149,17 @@ def write_generated(app):  # noqa: ARG001
         lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {claim.statement}", ""]
         lines += [f"   Source: {claim.source}.", ""]
     _write(folder / "claims.inc", "\n".join(lines))
+    _write(folder / "face.inc", "\n".join(_face()) + "\n")
     _write(folder / "quantities.inc", _table("26 40 34", _quantities()))
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
+
+
+def _face():
+    """Names of each package that are at top level."""
+    for home, names in iclimit._HOMES.items():
+        package = home.removeprefix("iclimit.")
+        if package in ("asymptotics", "simulate", "validation"):
+            yield f"* :doc:`{package}`: {', '.join(f'``{name}``' for name in names)};"
 
 
 def _quantities():

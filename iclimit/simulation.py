@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -20,7 +21,7 @@ from iclimit.simulate.cost import estimate_cost
 from iclimit.validation.cell import Cell
 from iclimit.validation.execution import check_run, run_cells
 from iclimit.validation.statistics import extrapolate, z_score
-from iclimit.validation.store import RunStore
+from iclimit.validation.store import RunStore, StoreError
 
 _PREDICTION_DRAWS = 1000
 """Least number of task sets for a prediction, times d: its spread shrinks as 1/d."""
@@ -287,7 +288,7 @@ def check_simulated(quantity: Quantity) -> None:
 def _outcomes(
     cells: Sequence[Cell], simulation: Simulation, time_limit: float | None
 ) -> Iterator[tuple[Cell, Any]]:
-    for outcome in run_cells(
+    outcomes = run_cells(
         cells,
         seed=simulation.rng,
         jobs=simulation.jobs,
@@ -296,10 +297,17 @@ def _outcomes(
         scheduler=simulation.scheduler,
         time_limit=time_limit,
         batch_repeats=_batch_repeats,
-    ):
-        if isinstance(outcome.result, Exception):
-            raise RuntimeError(f"{outcome.result} ({outcome.cell.name})") from outcome.result
-        yield outcome.cell, outcome.result
+    )
+    told = 0
+    try:
+        for told, outcome in enumerate(outcomes, start=1):
+            if isinstance(outcome.result, Exception):
+                raise RuntimeError(f"{outcome.result} ({outcome.cell.name})") from outcome.result
+            yield outcome.cell, outcome.result
+    except StoreError as error:
+        if told < len(cells):
+            raise
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
 def _batch_repeats(cell: Cell) -> int:

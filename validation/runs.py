@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from tqdm import tqdm
 from iclimit.validation.cell import Cell
 from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
 from iclimit.validation.execution import check_run, run_cells
-from iclimit.validation.store import RunStore
+from iclimit.validation.store import RunStore, StoreError
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,10 @@ def validate(
             judge_finished()
     except KeyboardInterrupt:
         interrupted = True
+    except StoreError as error:
+        if len(done) < len(cells):
+            raise
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     finally:
         bar.close()
     return ValidationRun(
