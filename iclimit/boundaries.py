@@ -62,6 +62,12 @@ def _below(error: Callable[..., Any]) -> Callable[..., Any]:
     return lambda **p: 1 / asymptotics.icl_error(**p) - 1 / error(**p)
 
 
+def _gap(**p: Any) -> Any:
+    """Of reciprocals as well; where both errors diverge so does the gap."""
+    icl, idg = asymptotics.icl_error(**p), asymptotics.idg_error(**p)
+    return np.where(np.isinf(icl) & np.isinf(idg), np.nan, 1 / idg - 1 / icl)
+
+
 def _identified(*, theta: Any, alpha: Any, rho: Any, d: Any = np.inf) -> Any:
     """The limit only: at finite d the transition is smeared."""
     return np.where(np.isinf(d), theta - context_information(alpha=alpha, rho=rho), np.nan)
@@ -130,7 +136,7 @@ BOUNDARIES = {
     ),
     "gap": Boundary(
         r"$e_{\mathrm{ICL}} = e_{\mathrm{IDG}}$",
-        lambda **p: 1 / asymptotics.idg_error(**p) - 1 / asymptotics.icl_error(**p),
+        _gap,
         ("task_gap",),
     ),
     "identified": Boundary(

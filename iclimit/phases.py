@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -128,7 +129,6 @@ class PhaseDiagram:
         attributes = {
             "long_name": quantity.meaning, "symbol": self.label, "units": "dimensionless"
         }  # fmt: skip
-        points = self.simulated
         return xr.Dataset(
             {
                 self.quantity: ((self.y, self.x), self.values, attributes),
@@ -136,16 +136,26 @@ class PhaseDiagram:
                 f"boundary_{self.y}": ("vertex", vertices[:, 1]),
                 "boundary": ("vertex", np.array(labels, dtype=object)),
                 "line": ("vertex", np.array(numbers, dtype=int)),
-                f"simulated_{self.x}": ("point", [v.parameters[self.x] for v in points]),
-                f"simulated_{self.y}": ("point", [v.parameters[self.y] for v in points]),
-                "simulated_value": ("point", [v.value for v in points]),
-                "standard_error": ("point", [v.standard_error for v in points]),
-                "compared_with": ("point", [v.theory for v in points]),
-                "z": ("point", [np.nan if v.z is None else v.z for v in points]),
+                **self._simulated_variables(),
             },
             coordinates,
             {"quantity": self.quantity, **self.fixed, "iclimit_version": iclimit.__version__},
         )
+
+    def _simulated_variables(self) -> dict[str, tuple[Any, Any]]:
+        points = self.simulated
+        if not points:
+            return {}
+        return {
+            f"simulated_{self.x}": ("point", [v.parameters[self.x] for v in points]),
+            f"simulated_{self.y}": ("point", [v.parameters[self.y] for v in points]),
+            "simulated_value": ("point", [v.value for v in points]),
+            "standard_error": ("point", [v.standard_error for v in points]),
+            "compared_with": ("point", [v.theory for v in points]),
+            "z": ("point", [np.nan if v.z is None else v.z for v in points]),
+            "d": (("point", "size"), [[run.parameters["d"] for run in v.runs] for v in points]),
+            "repeats": (("point", "size"), [[run.repeats for run in v.runs] for v in points]),
+        }
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the diagram with contours and boundaries; return the axes.
@@ -207,8 +217,9 @@ class PhaseDiagram:
         ax.set_ylim(self.y_grid[0], self.y_grid[-1])
         self._label(ax, [])
         ax.set_title(
-            f"largest $|z|$ of {len(compared)}: {np.max(np.abs(z)):.1f} (allowed: {allowed:.1f})\n"
-            f"{self._sizes}"
+            f"largest $|z|$ of {len(compared)}: {np.max(np.abs(z)):.1f} "
+            f"(allowed: {allowed:.1f})\n{self._sizes}",
+            pad=12,
         )
         return ax
 
@@ -320,8 +331,8 @@ def phase_diagram(
         dimension or several of them, three or more being extrapolated; optionally ``points``, the
         number along each axis or both numbers (default 6), ``repeats`` (default 10),
         ``target_se``, ``target_rel_se`` and ``time_limit`` as in `iclimit.simulation.Simulation`.
-        Points that integers at one of the sizes miss by more than a tenth are not extrapolated
-        and left out.
+        Points are not extrapolated but left out if integers at one of the sizes miss them by more
+        than a tenth or lie on the other side of the interpolation threshold.
     refine : int >= 0
         How often the rectangles between simulated points are split in four where a boundary
         passes or the quantity changes most.
@@ -390,6 +401,14 @@ def phase_diagram(
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
     if given.extrapolates:
-        points = [point for point in points if can_be_extrapolated(point, given.sizes)]
+        near = [point for point in points if can_be_extrapolated(point, given.sizes)]
+        if len(near) < len(points):
+            warnings.warn(
+                f"{len(points) - len(near)} of {len(points)} points are left out: integers at "
+                f"d = {given.sizes[0]} to {given.sizes[-1]} are too far from them",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        points = near
     found = simulate_values(chosen, points, given)
     return replace(diagram, simulated=tuple(value for value in found if value is not None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 import joblib
 
 from iclimit.asymptotics import finite_size_errors
-from iclimit.simulate.cost import estimate_cost, free_memory, largest_dimension
+from iclimit.simulate import simulate_errors
+from iclimit.simulate.cost import cell_memory, estimate_cost, free_memory, largest_dimension
 from iclimit.validation.cell import Cell
 from iclimit.validation.store import RunStore
 
@@ -76,9 +76,21 @@ def plan_cells(
         If a cell does not fit into the free memory.
     """
     workers = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else jobs
-    seconds, memory, recorded = 0.0, 0, 0
-    largest: dict[str, Any] = {}
-    fits = math.inf
+    runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
+    largest = max(runs, key=_memory)
+    free = free_memory() / workers
+    fits = min(
+        largest_dimension(
+            tau=run["prompts"] / run["d"] ** 2, kappa=run["tasks"] / run["d"], memory=free
+        )
+        for run in runs
+    )
+    if _memory(largest) > free:
+        raise ValueError(
+            f"d must be at most {fits} for {workers} processes in the free memory, got "
+            f"{largest['d']}"
+        )
+    seconds, recorded = 0.0, 0
     for cell in cells:
         arguments = dict(cell.parameters)
         done = (
@@ -86,26 +98,18 @@ def plan_cells(
         )
         missing = max(0, (cell.repeats or 1) - done)
         recorded += missing == 0
+        if not missing:
+            continue
         if cell.function is finite_size_errors:
             seconds += missing * arguments["draws"] * _draw_seconds(_fewer(arguments))
             continue
-        arguments["repeats"] = max(1, missing)
-        cost = estimate_cost(**arguments)
-        seconds += cost.seconds if missing else 0.0
-        d = arguments["d"]
-        if cost.memory_bytes >= memory:
-            memory, largest = cost.memory_bytes, arguments
-        fits = min(fits, largest_dimension(
-            tau=arguments["prompts"] / d**2, kappa=arguments["tasks"] / d,
-            memory=free_memory() / workers,
-        ))  # fmt: skip
-    if memory * workers > free_memory():
-        raise ValueError(
-            f"d must be at most {fits:.0f} for {workers} processes in the free memory, got "
-            f"{largest['d']}"
-        )
+        seconds += estimate_cost(**arguments | {"repeats": missing}).seconds
     start = _START if workers > 1 and recorded < len(cells) else 0.0
-    return Plan(len(cells), recorded, seconds / workers + start, memory, workers, int(fits))
+    return Plan(len(cells), recorded, seconds / workers + start, _memory(largest), workers, fits)
+
+
+def _memory(run: Mapping[str, Any]) -> int:
+    return cell_memory(d=run["d"], prompts=run["prompts"])
 
 
 def _fewer(arguments: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

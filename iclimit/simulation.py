@@ -21,7 +21,7 @@ from iclimit.simulate.cost import estimate_cost
 from iclimit.validation.cell import Cell
 from iclimit.validation.execution import check_run, run_cells
 from iclimit.validation.statistics import extrapolate, z_score
-from iclimit.validation.store import RunStore, StoreError
+from iclimit.validation.store import RunStore, UnwrittenError
 
 _PREDICTION_DRAWS = 1000
 """Least number of task sets for a prediction, times d: its spread shrinks as 1/d."""
@@ -39,8 +39,9 @@ as 1/d and the time of a repeat grows as d^4."""
 _MOST_GROWTH = 8
 """Factor by which repeats grow at most from one round to the next: early error bars are rough."""
 
-_LEAST_REPEATS = 8
-"""Repeats before an error bar is believed."""
+_LEAST_REPEATS = 32
+"""Repeats before an error bar is believed: one that ends the repeating is too small by chance more
+often than too large, and the fewer repeats the more so."""
 
 _ROUNDING = 0.1
 """Relative deviation of parameters from integers over d up to which a point can be extrapolated:
@@ -59,7 +60,8 @@ class SimulatedValue:
     parameters : dict
         The parameters asked for.
     value, standard_error : float
-        Extrapolated to infinite size from three sizes on, else the mean at the largest size.
+        Extrapolated to infinite size from three sizes on; the mean at the largest size, where
+        there are fewer, or a prediction at one of them, or the limit, is infinite.
     theory : float
         What it is compared with: the limit, or the finite-size prediction at the integers of the
         largest size.
@@ -125,7 +127,8 @@ class Simulation:
     progress : bool
         Show a progress bar.
     announce : callable, optional
-        Gets the estimated cost as a `iclimit.planning.Plan` before anything is computed.
+        Gets the estimated cost on this machine as a `iclimit.planning.Plan` before anything is
+        computed, and again before the repeats that a precision takes; not with a scheduler.
 
     Raises
     ------
@@ -218,24 +221,24 @@ def simulate_values(
     Returns
     -------
     list of SimulatedValue or None
-        In the order of the points; None for those that the time did not suffice for.
+        In the order of the points; None for those that failed or that the time did not suffice
+        for, which a RuntimeWarning tells.
 
     Raises
     ------
     ValueError
         If the quantity cannot be simulated, or a point is at infinity.
     RuntimeError
-        If a run fails; those that were finished are in the store.
+        If the runs of all points fail.
     """
     check_simulated(quantity)
     deadline = None if simulation.time_limit is None else time.monotonic() + simulation.time_limit
     repeats = dict.fromkeys(range(len(points)), simulation.first_repeats)
     values: dict[int, SimulatedValue] = {}
     results: dict[Cell, Any] = {}
-    open_points = list(repeats)
-    if simulation.announce is not None and points:
-        where = {name: getattr(simulation, name) for name in ("jobs", "backend", "store")}
-        simulation.announce(plan_cells(cells_of(points, simulation), seed=simulation.rng, **where))
+    # In an order that leaves no corner out if the time runs out.
+    open_points = np.random.default_rng(0).permutation(len(points)).tolist()
+    failures: list[Exception] = []
     with tqdm(total=0, disable=not simulation.progress, unit="cell", desc="simulating") as bar:
         while open_points:
             pairs = {
@@ -247,10 +250,14 @@ def simulate_values(
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 break
+            _announce(cells, simulation)
             bar.total += len(cells)
             for cell, result in _outcomes(cells, simulation, left):
-                results[cell] = result
                 bar.update()
+                if isinstance(result, Exception):
+                    failures.append(RuntimeError(f"{result} ({cell.name})"))
+                else:
+                    results[cell] = result
             for i in open_points:
                 if all(cell in results for pair in pairs[i] for cell in pair):
                     runs = [(results[run], results[known]) for run, known in pairs[i]]
@@ -265,12 +272,46 @@ def simulate_values(
             }
             open_points = [i for i in growth if repeats[i] != tuple(
                 run.repeats for run in values[i].runs)]  # fmt: skip
+    if failures and not values:
+        raise failures[0]
+    _tell(values, len(points), failures, simulation)
     return [values.get(i) for i in range(len(points))]
 
 
+def _announce(cells: Sequence[Cell], simulation: Simulation) -> None:
+    if simulation.announce is not None and simulation.scheduler is None:
+        where = {name: getattr(simulation, name) for name in ("jobs", "backend", "store")}
+        simulation.announce(plan_cells(cells, seed=simulation.rng, **where))
+
+
+def _tell(
+    values: Mapping[int, SimulatedValue],
+    count: int,
+    failures: Sequence[Exception],
+    simulation: Simulation,
+) -> None:
+    """Warn of what is missing."""
+    told = []
+    if failures:
+        told.append(f"{len(failures)} runs failed, the first: {failures[0]}")
+    if len(values) < count:
+        told.append(f"{len(values)} of {count} points are simulated")
+    missed = sum(_growth(value, simulation) > 1 for value in values.values())
+    if missed:
+        told.append(f"{missed} of {len(values)} points have larger standard errors than wanted")
+    if told:
+        warnings.warn("; ".join(told), RuntimeWarning, stacklevel=3)
+
+
 def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -> bool:
-    """Whether integers at these sizes are near enough to the parameters."""
-    return all(
+    """Whether integers at these sizes are near the parameters, on their side of the threshold.
+
+    Without a ridge the threshold is n = d (d + 1), tau = 1 in the limit.
+    """
+    prompts = {d: max(1, round(parameters["tau"] * d**2)) for d in sizes}
+    sides = {np.sign(n - d * (d + 1)) for d, n in prompts.items()}
+    crossing = parameters.get("ridge", 0.0) == 0 and sides != {np.sign(parameters["tau"] - 1)}
+    return not crossing and all(
         abs(max(1, round(parameters[name] * d**power)) / (parameters[name] * d**power) - 1)
         <= _ROUNDING
         for d in sizes
@@ -288,25 +329,19 @@ def check_simulated(quantity: Quantity) -> None:
 def _outcomes(
     cells: Sequence[Cell], simulation: Simulation, time_limit: float | None
 ) -> Iterator[tuple[Cell, Any]]:
-    outcomes = run_cells(
-        cells,
-        seed=simulation.rng,
-        jobs=simulation.jobs,
-        backend=simulation.backend,
-        store=simulation.store,
-        scheduler=simulation.scheduler,
-        time_limit=time_limit,
-        batch_repeats=_batch_repeats,
-    )
-    told = 0
     try:
-        for told, outcome in enumerate(outcomes, start=1):
-            if isinstance(outcome.result, Exception):
-                raise RuntimeError(f"{outcome.result} ({outcome.cell.name})") from outcome.result
+        for outcome in run_cells(
+            cells,
+            seed=simulation.rng,
+            jobs=simulation.jobs,
+            backend=simulation.backend,
+            store=simulation.store,
+            scheduler=simulation.scheduler,
+            time_limit=time_limit,
+            batch_repeats=_batch_repeats,
+        ):
             yield outcome.cell, outcome.result
-    except StoreError as error:
-        if told < len(cells):
-            raise
+    except UnwrittenError as error:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
@@ -356,25 +391,20 @@ def _value(
     assert quantity.simulated is not None
     runs = tuple(_sized(run, predicted, quantity.simulated) for run, predicted in results)
     last = runs[-1]
-    if not simulation.extrapolates:
+    deviations = np.array([run.value - run.prediction for run in runs])
+    errors = np.array([math.hypot(run.standard_error, run.prediction_error) for run in runs])
+    limit = float(quantity.evaluate(parameters)) if simulation.extrapolates else math.inf
+    usable = np.isfinite(deviations) & np.isfinite(errors) & (errors > 0)
+    if math.isfinite(limit) and np.all(usable):
+        fit = extrapolate(
+            simulation.sizes, deviations[:, None], (errors**2)[:, None, None], orders=(1, 2)
+        )
+        value, error, theory = limit + float(fit.value[0]), float(fit.standard_error[0]), limit
+        combined, allowance, degrees = error, 0.0, math.inf
+    else:
         value, error, theory = last.value, last.standard_error, last.prediction
         allowance = ALLOWANCE / last.parameters["d"] * abs(theory)
-        combined = math.hypot(error, last.prediction_error)
-        degrees = float(max(last.repeats - 1, 1))
-    else:
-        theory = float(quantity.evaluate(parameters))
-        allowance, degrees = 0.0, math.inf
-        deviations = np.array([run.value - run.prediction for run in runs])
-        errors = np.array([math.hypot(run.standard_error, run.prediction_error) for run in runs])
-        usable = np.isfinite(deviations) & np.isfinite(errors) & (errors > 0)
-        if math.isfinite(theory) and np.all(usable):
-            fit = extrapolate(
-                simulation.sizes, deviations[:, None], (errors**2)[:, None, None], orders=(1, 2)
-            )
-            value, error = theory + float(fit.value[0]), float(fit.standard_error[0])
-        else:
-            value, error = last.value, last.standard_error
-        combined = error
+        combined, degrees = float(errors[-1]), float(max(last.repeats - 1, 1))
     comparable = math.isfinite(theory) and math.isfinite(combined)
     z = z_score(value, theory, combined, allowance, degrees) if comparable else None
     return SimulatedValue(dict(parameters), value, error, theory, z, runs)

@@ -12,7 +12,6 @@ Anal. 54, 295, 1995).
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import psutil
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.blocks import HOST_BLOCK
@@ -181,17 +181,8 @@ def largest_dimension(
 
 
 def free_memory() -> int:
-    """Bytes of memory that the system reports as free.
-
-    Raises
-    ------
-    ValueError
-        If it does not report them.
-    """
-    name = "SC_AVPHYS_PAGES"
-    if name not in getattr(os, "sysconf_names", {}):
-        raise ValueError("memory must be given, since this system does not report what is free")
-    return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of memory that can be allocated without swapping."""
+    return int(psutil.virtual_memory().available)
 
 
 def solver_iterations(

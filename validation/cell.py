@@ -69,12 +69,14 @@ class Cell:
 
     @cached_property
     def arguments(self) -> str:
-        """Canonical arguments, as JSON: all but the repeats of an extendable cell."""
+        """Canonical arguments, as JSON: all but defaults and the repeats of an extendable cell."""
+        known = inspect.signature(self.function).parameters
         return json.dumps(
             {
                 key: _canonical(value)
                 for key, value in self.parameters
-                if self.repeats is None or key != _REPEATS
+                if not (self.repeats is not None and key == _REPEATS)
+                and not (key in known and _is(value, known[key].default))
             }
         )
 
@@ -102,6 +104,11 @@ class Cell:
         """Run the cell, given the results of those it needs; ``extra`` overrides arguments."""
         arguments = {key: _filled(value, results or {}) for key, value in self.parameters}
         return self.function(**{**arguments, **extra}, rng=self.seed(root))
+
+
+def _is(value: Any, default: Any) -> bool:
+    """Whether an argument is the default; a truth value is no number."""
+    return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
 
 
 def _cells(values: Any) -> Iterator[Cell]:

@@ -21,7 +21,7 @@ import joblib
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.cell import Cell
-from iclimit.validation.store import RunStore, StoredBatch, StoreError
+from iclimit.validation.store import RunStore, StoredBatch, StoreError, UnwrittenError
 from iclimit.validation.workers import (
     Cluster,
     Computed,
@@ -122,8 +122,8 @@ def run_cells(
     ConnectionError
         If the Dask scheduler does not answer (any more).
     StoreError
-        If the store cannot be read; and at the end, if results could not be written.  They were
-        yielded, kept and tried again with every later one.
+        If the store cannot be read; an UnwrittenError at the end, if results could not be written.
+        They were yielded, kept and tried again with every later one.
 
     Examples
     --------
@@ -368,11 +368,11 @@ class _Sweep:
             yield self._outcomes.popleft()
 
     def check_written(self) -> None:
-        """Raise a StoreError if results are still not on record."""
+        """Raise an UnwrittenError if results are still not on record."""
         self._next_write = 0.0
         self._write()
         if self._unwritten:
-            raise StoreError(
+            raise UnwrittenError(
                 f"{len(self._unwritten)} results are not stored: {self._trouble}"
             ) from self._trouble
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from iclimit.validation.cell import Cell
 from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
 from iclimit.validation.execution import check_run, run_cells
-from iclimit.validation.store import RunStore, StoreError
+from iclimit.validation.store import RunStore, UnwrittenError
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,7 @@ def validate(
             judge_finished()
     except KeyboardInterrupt:
         interrupted = True
-    except StoreError as error:
-        if len(done) < len(cells):
-            raise
+    except UnwrittenError as error:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     finally:
         bar.close()

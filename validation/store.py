@@ -68,6 +68,10 @@ class StoreError(OSError):
     """A run store cannot be opened, read or written; the message names the file and the remedy."""
 
 
+class UnwrittenError(StoreError):
+    """Results are known but could not be put on record."""
+
+
 @dataclass(frozen=True)
 class StoredBatch:
     """A finished batch, as it is on record.

@@ -181,6 +181,14 @@ class Processes:
         )
 
 
+def _check_address(address: str) -> None:
+    """Raise a ValueError unless an address can be one of a scheduler."""
+    from distributed.comm import parse_address, parse_host_port
+
+    _, place = parse_address(address)
+    parse_host_port(place)
+
+
 class Cluster:
     """Workers of a Dask cluster."""
 
@@ -211,6 +219,7 @@ class Cluster:
                 "scheduler needs Dask; install it with: pip install 'iclimit[cluster]'"
             ) from error
         try:
+            _check_address(address)
             client = Client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:
             raise ConnectionError(

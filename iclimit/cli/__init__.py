@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -49,7 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    verb = ""
+    verb, options = "", None
+    warnings.formatwarning = lambda message, *_, **__: f"iclimit{verb}: {message}\n"
     try:
         options = build_parser().parse_args(arguments)
         verb = f" {options.verb}"
@@ -68,5 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"iclimit{verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"iclimit{verb}: interrupted", file=sys.stderr)
+        kept = not getattr(options, "no_store", True)
+        known = "; finished runs are on record, run again to go on" if kept else ""
+        print(f"iclimit{verb}: interrupted{known}", file=sys.stderr)
         return 130

@@ -495,3 +495,12 @@ def test_every_boundary_is_tested_here() -> None:
     assert [n for n in BOUNDARIES if f'"{n}"' not in source.split("by_objective")[0]] == sorted(
         by_objective
     )
+
+
+def test_gap_boundary_is_not_drawn_where_both_errors_diverge() -> None:
+    """A grid through tau = 1: the gap is 10.6 and more on both sides and infinite between."""
+    diagram = iclimit.phase_diagram(
+        "task_gap", x="tau", y="alpha", tau=np.linspace(0.5, 1.5, 11),
+        alpha=np.linspace(0.5, 2, 5), kappa=1, rho=0.1,
+    )  # fmt: skip
+    assert not [label for label in diagram.boundaries if "e_{\\mathrm{IDG}}$" in label]

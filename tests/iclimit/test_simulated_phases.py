@@ -65,7 +65,7 @@ def test_divergent_points_are_left_out() -> None:
 )
 def test_integers_must_be_near(sizes: tuple[int, ...], expected: bool) -> None:
     """kappa d = 2, 4; 1.6, 3.2; 2.4; 3.2, 4, 4.8."""
-    point = {"tau": 1.0, "alpha": 1.0, "kappa": 0.2, "rho": 0.0}
+    point = {"tau": 1.0, "alpha": 1.0, "kappa": 0.2, "rho": 0.0, "ridge": 0.1}
     assert can_be_extrapolated(point, sizes) == expected
     assert can_be_extrapolated(point | {"kappa": math.inf}, sizes)
 

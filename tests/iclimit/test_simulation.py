@@ -9,7 +9,13 @@ import pytest
 import iclimit
 from iclimit.quantities import QUANTITIES
 from iclimit.simulate import simulate_errors
-from iclimit.simulation import Simulation, given_simulation, simulate_values
+from iclimit.simulation import (
+    Simulation,
+    can_be_extrapolated,
+    cells_of,
+    given_simulation,
+    simulate_values,
+)
 from iclimit.validation.cell import Cell
 from iclimit.validation.store import RunStore
 
@@ -80,7 +86,7 @@ def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: P
             assert value is not None
             wanted = 0.01 * (value.value if "target_rel_se" in target else 1)
             assert value.standard_error <= wanted
-            assert value.runs[0].repeats >= 8
+            assert value.runs[0].repeats >= 32
             # Not many times more than needed, given how rough early error bars are.
             assert value.standard_error > 0.25 * wanted
         repeats = sorted(run.repeats for run in store.runs(function="simulate_errors"))
@@ -100,26 +106,62 @@ def test_a_full_disk_costs_no_result(tmp_path: Path) -> None:
 
 
 def test_precision_has_a_limit() -> None:
-    [found] = simulate_values(
-        ICL, [POINT], simulation(6, repeats=8, target_se=1e-6, most_repeats=50)
-    )
+    with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
+        [found] = simulate_values(
+            ICL, [POINT], simulation(6, repeats=8, target_se=1e-6, most_repeats=50)
+        )
     assert found is not None
     assert found.runs[0].repeats == 50
 
 
 def test_what_the_time_does_not_suffice_for_is_missing() -> None:
-    found = simulate_values(
-        ICL,
-        [POINT, POINT | {"tau": 8.0}],
-        Simulation((60,), repeats=500, jobs=1, time_limit=0.5),
-    )
+    with pytest.warns(RuntimeWarning, match="0 of 2 points are simulated"):
+        found = simulate_values(
+            ICL,
+            [POINT, POINT | {"tau": 8.0}],
+            Simulation((60,), repeats=500, jobs=1, time_limit=0.5),
+        )
     assert found == [None, None]
 
 
-def test_a_divergent_point_has_no_z() -> None:
-    """The limit is infinite at tau = 1 without ridge; a run at finite size is not."""
-    point = POINT | {"tau": 1.0, "ridge": 0.0}
-    [found] = simulate_values(ICL, [point], simulation(4, 6, 8, repeats=2))
+def test_a_run_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [POINT, POINT | {"kappa": 2.0}]
+    cells = cells_of(points[:1], simulation(8, repeats=2))
+    real = Cell.run
+
+    def run(cell: Cell, root: int, **extra: object) -> object:
+        if cell == cells[0]:
+            raise ArithmeticError("did not converge")
+        return real(cell, root, **extra)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Cell, "run", run)
+    with pytest.warns(RuntimeWarning, match=r"1 runs failed, .* converge \(simulate_errors"):
+        first, second = simulate_values(ICL, points, simulation(8, repeats=2))
+    assert first is None
+    assert second is not None
+    with pytest.raises(RuntimeError, match=r"did not converge \(simulate_errors"):
+        simulate_values(ICL, points[:1], simulation(8, repeats=2))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_size_at_the_threshold_is_not_extrapolated(seed: int) -> None:
+    """tau = 1.1 is n = 110 = d (d + 1) at d = 10, where the prediction is infinite."""
+    point = {"tau": 1.1, "alpha": 1.0, "kappa": 1.0, "rho": 0.1, "ridge": 0.0}
+    assert not can_be_extrapolated(point, (10, 20, 30))
+    assert not can_be_extrapolated(point, (5, 20, 30))  # n = 28 < 30
+    assert can_be_extrapolated(point, (20, 30, 40))
+    assert can_be_extrapolated(point | {"ridge": 0.1}, (10, 20, 30))
+    [found] = simulate_values(ICL, [point], simulation(10, 14, 20, repeats=8, rng=seed))
+    assert found is not None
+    last = found.runs[-1]
+    assert (found.value, found.theory) == (last.value, last.prediction)
+    assert found.z is not None
+    assert abs(found.z) < 4.5
+
+
+def test_a_divergent_prediction_has_no_z() -> None:
+    """n = d (d + 1) without ridge; a run there is finite."""
+    [found] = simulate_values(ICL, [POINT | {"tau": 1.1, "ridge": 0.0}], simulation(10, repeats=2))
     assert found is not None
     assert (found.z, found.theory) == (None, math.inf)
     assert math.isfinite(found.value)
