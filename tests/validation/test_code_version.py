@@ -146,6 +146,7 @@ def test_equal_arguments_are_one_cell() -> None:
         Cell.of(simulate_errors, **dict(reversed(SMALL.items()))),
         Cell.of(simulate_errors, **{**SMALL, "d": 4.0, "prompts": np.int64(30)}),
         Cell.of(simulate_errors, **{**SMALL, "rho": np.float64(0.1)}),
+        Cell.of(simulate_errors, **SMALL, ridge=0, task_law="sphere", repeats=7),  # the defaults
     ]
     assert len({cell.identity(3, "numpy") for cell in cells}) == 1
     assert len({tuple(cell.seed(3).generate_state(4)) for cell in cells}) == 1
@@ -161,7 +162,7 @@ def test_whatever_differs_changes_the_identity() -> None:
             Cell.of(simulate_errors, **{**SMALL, **change}).identity(0, "numpy")
             for change in (
                 {"d": 5}, {"rho": 0.1 + 1e-16}, {"tasks": math.inf}, {"tasks": None},
-                {"tasks": "2"}, {"ridge": 0.0}, {"tasks": ((2.0,),)},
+                {"tasks": "2"}, {"ridge": 0.5}, {"tasks": ((2.0,),)},
             )
         ),
         Cell.of(simulate_learning_rate, **SMALL).identity(0, "numpy"),
