@@ -51,6 +51,7 @@ def save_figure(verdict: Verdict, path: Path) -> bytes:
         verdict.draw(figure)
         picture = io.BytesIO()
         figure.savefig(picture, format="png")
+        figure.set_layout_engine("none")  # the same layout, not found again
         figure.savefig(path.with_suffix(".pdf"))
     path.write_bytes(picture.getvalue())
     return picture.getvalue()

@@ -29,7 +29,7 @@ def add_parser(verbs: Any) -> None:
         "--preset",
         choices=("quick", "full"),
         default="quick",
-        help="quick: seven to eight minutes on two cores; full: estimated some hours "
+        help="quick: eight to ten minutes on two cores; full: estimated some hours "
         "(default quick)",
     )
     parser.add_argument(
