@@ -101,8 +101,8 @@ def test_a_full_disk_costs_no_result(tmp_path: Path) -> None:
         pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
         store._connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.warns(RuntimeWarning, match="not"):
-            found = simulate_values(ICL, [POINT], simulation(8, repeats=400, store=store))
-    assert found == simulate_values(ICL, [POINT], simulation(8, repeats=400))
+            found = simulate_values(ICL, [POINT], simulation(8, repeats=200, store=store))
+    assert found == simulate_values(ICL, [POINT], simulation(8, repeats=200))
 
 
 def test_precision_has_a_limit() -> None:
