@@ -66,7 +66,8 @@ class SimulatedValue:
         What it is compared with: the limit, or the finite-size prediction at the integers of the
         largest size.
     z : float or None
-        Deviation in standard errors; at a single size what goes beyond the known deviation of the
+        Deviation in standard errors, as a normal deviate (Student's t with the degrees of freedom
+        of the fewest repeats); at a single size what goes beyond the known deviation of the
         prediction, .8/d of it.  None if the theory or the standard error is infinite.
     runs : tuple of SizedRun
         The sizes it comes from.
@@ -400,11 +401,12 @@ def _value(
             simulation.sizes, deviations[:, None], (errors**2)[:, None, None], orders=(1, 2)
         )
         value, error, theory = limit + float(fit.value[0]), float(fit.standard_error[0]), limit
-        combined, allowance, degrees = error, 0.0, math.inf
+        combined, allowance = error, 0.0
     else:
         value, error, theory = last.value, last.standard_error, last.prediction
         allowance = ALLOWANCE / last.parameters["d"] * abs(theory)
-        combined, degrees = float(errors[-1]), float(max(last.repeats - 1, 1))
+        combined = float(errors[-1])
+    degrees = float(max(min(run.repeats for run in runs) - 1, 1))
     comparable = math.isfinite(theory) and math.isfinite(combined)
     z = z_score(value, theory, combined, allowance, degrees) if comparable else None
     return SimulatedValue(dict(parameters), value, error, theory, z, runs)

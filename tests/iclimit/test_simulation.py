@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import iclimit
 from iclimit.quantities import QUANTITIES
@@ -72,8 +73,9 @@ def test_three_sizes_are_extrapolated() -> None:
     intercept = (sums[2] * first - sums[1] * second) / determinant
     assert found.value == pytest.approx(limit + intercept, rel=1e-9)
     assert found.standard_error == pytest.approx(math.sqrt(sums[2] / determinant), rel=1e-9)
-    assert found.z == pytest.approx(intercept / math.sqrt(sums[2] / determinant), rel=1e-6)
+    ratio = intercept / math.sqrt(sums[2] / determinant)
     assert found.z is not None
+    assert stats.norm.cdf(found.z) == pytest.approx(stats.t.cdf(ratio, 9), rel=1e-6)
     assert abs(found.z) < 4.5
 
 
