@@ -243,7 +243,7 @@ def simulate_values(
     with tqdm(total=0, disable=not simulation.progress, unit="cell", desc="simulating") as bar:
         while open_points:
             pairs = {
-                i: [_cells(points[i], d, count)
+                i: [cells_at(points[i], d, count)
                     for d, count in zip(simulation.sizes, repeats[i], strict=True)]
                 for i in open_points
             }  # fmt: skip
@@ -352,15 +352,7 @@ def _batch_repeats(cell: Cell) -> int:
     return max(1, int(_BATCH_SECONDS / estimate_cost(**arguments).seconds))
 
 
-def cells_of(points: Sequence[Mapping[str, float]], simulation: Simulation) -> list[Cell]:
-    """Cells that points take at first, without repetitions."""
-    sizes = list(zip(simulation.sizes, simulation.first_repeats, strict=True))
-    return list(
-        dict.fromkeys(cell for point in points for size in sizes for cell in _cells(point, *size))
-    )
-
-
-def _cells(parameters: Mapping[str, float], d: int, repeats: int) -> tuple[Cell, Cell]:
+def cells_at(parameters: Mapping[str, float], d: int, repeats: int) -> tuple[Cell, Cell]:
     """Run and prediction at the integers nearest to the parameters."""
     for name in ("tau", "alpha"):
         if math.isinf(parameters[name]):

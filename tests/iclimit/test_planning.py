@@ -8,10 +8,18 @@ from iclimit import planning
 from iclimit.planning import plan_cells
 from iclimit.quantities import QUANTITIES
 from iclimit.simulate.cost import cell_memory
-from iclimit.simulation import Simulation, cells_of, simulate_values
+from iclimit.simulation import Simulation, cells_at, simulate_values
+from iclimit.validation.cell import Cell
 from iclimit.validation.store import RunStore
 
 POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
+
+
+def cells_of(points: list[dict[str, float]], simulation: Simulation) -> list[Cell]:
+    sizes = list(zip(simulation.sizes, simulation.first_repeats, strict=True))
+    return list(
+        dict.fromkeys(c for point in points for size in sizes for c in cells_at(point, *size))
+    )
 
 
 def test_cells_are_counted_once(tmp_path: Path) -> None:
