@@ -42,6 +42,9 @@ MISSED = 30.0
 IDLE = 60.0
 """Seconds after which worker processes without work end."""
 
+PASSING = 1.0
+"""Most seconds that a job takes from this process to the queue of the workers (measured: 1e-3)."""
+
 AHEAD = 2
 """Jobs in flight per worker, so that none waits for the next."""
 
@@ -134,6 +137,7 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool = self._new_pool()
+        self._latest: Future | None = None
 
     @classmethod
     def get(cls, count: int) -> Processes:
@@ -152,10 +156,11 @@ class Processes:
         data = cloudpickle.dumps(job)
         with _interrupts_held():
             try:
-                return self._pool.submit(_run_pickled, data)
+                self._latest = self._pool.submit(_run_pickled, data)
             except BrokenExecutor:
                 self._pool = self._new_pool()
-                return self._pool.submit(_run_pickled, data)
+                self._latest = self._pool.submit(_run_pickled, data)
+        return self._latest
 
     def result(self, future: Future) -> Computed:
         try:
@@ -166,10 +171,22 @@ class Processes:
             return Computed(error, 0.0, "")
 
     def close(self, *, unfinished: bool) -> None:
+        if unfinished:
+            self._wait_until_passed_on()
         if unfinished or self._idle:
             self._pool.shutdown(kill_workers=True)
         else:
             self._idle.append(self)
+
+    def _wait_until_passed_on(self) -> None:
+        """Told to kill workers before it gave them their jobs, the thread of loky fails."""
+        patience = time.monotonic() + PASSING
+        while (
+            self._latest is not None
+            and not (self._latest.running() or self._latest.done())
+            and time.monotonic() < patience
+        ):
+            time.sleep(0.001)
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(

@@ -19,6 +19,7 @@ from iclimit.validation.cell import Cell
 from iclimit.validation.encoding import encode
 from iclimit.validation.execution import Outcome, check_run, run_cells
 from iclimit.validation.store import RunStore, StoreError
+from iclimit.validation.workers import Job, Processes
 
 sys.path.insert(0, str(Path(__file__).parent))  # where workers find the cells, too
 from sample_cells import blas_threads, dies, draws, fails, number, total
@@ -242,6 +243,15 @@ def test_leaving_the_iteration_keeps_what_was_told(tmp_path: Path) -> None:
         run.close()  # type: ignore[attr-defined]
         for cell in told:
             assert store.find(cell.identity(0, "numpy"))
+
+
+def test_leaving_while_jobs_are_on_their_way() -> None:
+    # An exception in a thread of the pool would fail the test.
+    for _ in range(4):
+        workers = Processes(2)
+        for cell in NUMBERS[:4]:
+            workers.submit(Job(cell, 0))
+        workers.close(unfinished=True)
 
 
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
