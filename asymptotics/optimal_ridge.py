@@ -31,8 +31,8 @@ _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
 """Scanned values of log(xi - xi_ridgeless), in units of 1 + q; the optimum can be as large as
 (1 + rho)(1 + q)/tau."""
 
-_BETTER = 1 - 1e-14
-"""A positive ridge must gain more than rounding, or noise of one ulp would pass for an optimum."""
+_BETTER = 1 - 1e-13
+"""A positive ridge must gain more than rounding, or noise of some ulp would pass for an optimum."""
 
 
 @dataclass(frozen=True)

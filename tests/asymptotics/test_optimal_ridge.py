@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics import icl_error, idg_error, optimal_ridge
+from iclimit.asymptotics.phase_margins import ridge_slope
 
 ERRORS: dict[str, Callable[..., Any]] = {"icl": icl_error, "idg": idg_error}
 GRID = np.concatenate([[0.0], np.geomspace(1e-10, 1e12, 22_001)])  # 1000 per decade
@@ -79,3 +80,13 @@ def test_broadcasts_over_the_parameters() -> None:
 def test_objective_is_named(objective: Any) -> None:
     with pytest.raises(ValueError, match="objective must be 'icl' or 'idg', got"):
         optimal_ridge(**POINTS[0], objective=objective)
+
+
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+def test_zero_exactly_where_a_small_ridge_hurts(objective: str) -> None:
+    rng = np.random.default_rng(3)
+    scales = {"tau": (-1.5, 1.5), "alpha": (-1.5, 2.5), "kappa": (-1.5, 1.5), "rho": (-3, 1)}
+    points = {name: 10 ** rng.uniform(*ends, 3000) for name, ends in scales.items()}
+    points["rho"][::5] = 0
+    hurts = ridge_slope(**points, objective=objective) > 0
+    assert np.array_equal(optimal_ridge(**points, objective=objective).ridge == 0, hurts)
