@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -18,7 +18,12 @@ from iclimit.simulate.checks import (
     check_integers,
     check_nonnegative,
     given_tasks,
-    is_isotropic_gaussian,
+)
+from iclimit.simulate.covariances import (
+    covariance_root,
+    fingerprint,
+    given_covariance,
+    times_root,
 )
 from iclimit.simulate.prompts import (
     INPUT_LAWS,
@@ -28,6 +33,7 @@ from iclimit.simulate.prompts import (
 )
 from iclimit.simulate.ridge import solve_ridge
 from iclimit.simulate.summaries import (
+    SummaryMoments,
     fresh_task_moments,
     sample_summaries,
     task_set_moments,
@@ -161,11 +167,17 @@ def simulate_errors(
     inputs: Any = "gaussian",
     sampler: str = "auto",
     test_prompts: int = 10_000,
+    task_covariance: Any = None,
+    test_covariance: Any = None,
+    test_context: int | None = None,
+    test_rho: float | None = None,
 ) -> SimulatedErrors:
     r"""Pretrain reduced linear attention on random prompts and measure its test errors.
 
     Every repeat draws its own task set and prompts, solves the ridge regression for
-    :math:`\Gamma` and evaluates it on fresh and on its pretraining tasks.
+    :math:`\Gamma` and evaluates it on fresh and on its pretraining tasks.  Fresh tasks, with their
+    context length and label noise, may be of another distribution than in training; pretraining
+    tasks are tested as they were trained on.
 
     Parameters
     ----------
@@ -192,15 +204,27 @@ def simulate_errors(
     backend : {"numpy", "cupy"}
         Where to compute.
     task_law : {"sphere", "gaussian"}
-        Law of training and fresh tasks.
-    inputs : {"gaussian", "uniform", "rademacher", "laplace"} or array (d, d)
-        Law of the input coordinates, or covariance of Gaussian inputs times d.
+        Law of tasks without a given covariance: uniform on the sphere of squared norm d, or
+        N(0, I).
+    inputs : {"gaussian", "uniform", "rademacher", "laplace"} or array (d,) or (d, d)
+        Law of the input coordinates, or covariance of Gaussian inputs times d: a positive
+        semidefinite matrix, or the eigenvalues of a diagonal one.
     sampler : {"auto", "summaries", "tokens"}
         Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
-        former for "gaussian" inputs, the only ones it can do.
+        former for Gaussian inputs, the only ones it can do.
     test_prompts : int >= 1
-        Test prompts per error for inputs other than "gaussian", whose error is found by
-        Monte Carlo; for "gaussian" it is exact.
+        Test prompts per error for inputs that are not Gaussian, whose error is found by
+        Monte Carlo; for Gaussian inputs it is exact.
+    task_covariance : array (d,) or (d, d), optional
+        Covariance C of training tasks from N(0, C), positive semidefinite, or the eigenvalues of
+        a diagonal one.  Without it they follow ``task_law``.
+    test_covariance : array (d,) or (d, d), optional
+        The same for fresh tasks.  Without it they are as in training; where the task vectors are
+        given, as ``task_law`` says.
+    test_context : int >= 1, optional
+        Context length of prompts with fresh tasks; ``context`` by default.
+    test_rho : float >= 0, optional
+        Variance of the label noise in prompts with fresh tasks; ``rho`` by default.
 
     Returns
     -------
@@ -236,12 +260,34 @@ def simulate_errors(
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("sampler", sampler, ("auto", *SAMPLERS))
     fixed = given_tasks(tasks, d)
-    gaussian = is_isotropic_gaussian(inputs, d, INPUT_LAWS)
+    if fixed is not None and task_covariance is not None:
+        raise ValueError("task_covariance must be None where the task vectors are given")
+    check_integers(**_given(test_context=test_context))
+    check_nonnegative(**_given(test_rho=test_rho))
+    if isinstance(inputs, str):
+        check_choice("inputs", inputs, INPUT_LAWS)
+    covariances = {
+        name: given_covariance(name, value, d)
+        for name, value in _given(
+            task_covariance=task_covariance,
+            test_covariance=test_covariance,
+            inputs=None if isinstance(inputs, str) else inputs,
+        ).items()
+    }
+    gaussian = "inputs" in covariances or inputs == "gaussian"
     if sampler == "auto":
         sampler = "summaries" if gaussian else "tokens"
     if sampler == "summaries" and not gaussian:
         raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
     place = get_backend(backend)
+    roots = {name: place.asarray(covariance_root(each)) for name, each in covariances.items()}
+    train = _PromptLaw(
+        place, d, context, rho, "gaussian" if "task_covariance" in roots else task_law,
+        roots.get("task_covariance"), covariances.get("inputs", inputs), roots.get("inputs"), sampler,
+    )  # fmt: skip
+    test = replace(train, **_given(context=test_context, rho=test_rho))
+    if "test_covariance" in roots:
+        test = replace(test, task_law="gaussian", task_root=roots["test_covariance"])
     runs = []
     for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
         generator = place.generator(seed)
@@ -250,18 +296,24 @@ def simulate_errors(
         elif tasks == math.inf:
             task_set = None
         else:
-            task_set = sample_tasks(place, generator, int(tasks), d, task_law)
-        draw = _Sampler(place, generator, task_set, d, context, rho, task_law, inputs, sampler)
-        solution = solve_ridge(*draw(prompts, fresh=False), ridge, tolerance=TOLERANCE)
+            task_set = train.fresh_tasks(generator, int(tasks))
+        solution = solve_ridge(
+            *train.draw(generator, prompts, task_set), ridge, tolerance=TOLERANCE
+        )
+        tested = ((test, None), (train, task_set))
         if gaussian:
-            fresh = fresh_task_moments(place, d, context, rho, task_law)
-            train = fresh if task_set is None else task_set_moments(place, task_set, context, rho)
-            errors = [float(risk.exact_error(solution.gamma, m)) for m in (fresh, train)]
+            gamma = risk.whitened_gamma(solution.gamma, roots.get("inputs"))
+            errors = [float(risk.exact_error(gamma, law.moments(given))) for law, given in tested]
         else:
-            xp = place.xp
             errors = [
-                float(xp.mean(risk.squared_errors(solution.gamma, *draw(test_prompts, fresh=f))))
-                for f in (True, False)
+                float(
+                    place.xp.mean(
+                        risk.squared_errors(
+                            solution.gamma, *law.draw(generator, test_prompts, given)
+                        )
+                    )
+                )
+                for law, given in tested
             ]
         runs.append((*errors, solution.residual, solution.iterations))
     icl, idg, residuals, counts = (np.array(column) for column in zip(*runs, strict=True))
@@ -269,60 +321,99 @@ def simulate_errors(
     parameters = {
         "d": d, "context": context, "tasks": count, "prompts": prompts,
         "tau": prompts / d**2, "alpha": context / d, "kappa": count / d,
-        "rho": rho, "ridge": ridge, "task_law": task_law, "sampler": sampler, "backend": backend,
+        "rho": rho, "ridge": ridge, "task_law": train.task_law, "sampler": sampler,
+        "backend": backend,
+        **_given(test_context=test_context, test_rho=test_rho),
+        **({"inputs": inputs} if isinstance(inputs, str) and inputs != "gaussian" else {}),
+        **{name: fingerprint(covariance) for name, covariance in covariances.items()},
     }  # fmt: skip
     return SimulatedErrors(icl, idg, parameters, residuals, counts)
 
 
+def _given(**values: Any) -> dict[str, Any]:
+    """Those that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @dataclass(frozen=True)
-class _Sampler:
-    """Draws (x_query, summary, y_query) of many prompts, token by token or from the exact law."""
+class _PromptLaw:
+    """Law of tasks and of their prompts, drawn token by token or from the exact law."""
 
     backend: Backend
-    generator: Any
-    task_set: Array | None
     d: int
     context: int
     rho: float
     task_law: str
+    task_root: Array | None
     inputs: Any
+    input_root: Array | None
     sampler: str
 
-    def __call__(self, count: int, *, fresh: bool) -> tuple[Array, Array, Array]:
+    def fresh_tasks(self, generator: Any, count: int) -> Array:
+        """Draw task vectors, shape (count, d)."""
+        return sample_tasks(
+            self.backend, generator, count, self.d, self.task_law, root=self.task_root
+        )
+
+    def draw(
+        self, generator: Any, count: int, task_set: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Draw (x_query, summary, y_query) of prompts with fresh tasks, or tasks of a set."""
         if self.sampler == "summaries":
-            return self._from_law(*self._tasks(count, fresh))
+            return self._from_law(generator, *self._tasks(generator, count, task_set))
         block = max(1, TOKEN_BLOCK // (self.d * (self.context + 1)))
         parts = [
-            self._from_tokens(*self._tasks(min(block, count - start), fresh))
+            self._from_tokens(
+                generator, *self._tasks(generator, min(block, count - start), task_set)
+            )
             for start in range(0, count, block)
         ]
         x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
         return x, h, y
 
-    def _tasks(self, count: int, fresh: bool) -> tuple[Array, Array | None]:
-        """Tasks, and which of them each prompt has; None if prompt i has task i."""
-        if fresh or self.task_set is None:
-            drawn = sample_tasks(self.backend, self.generator, count, self.d, self.task_law)
-            return drawn, None
-        return self.task_set, self.generator.integers(0, self.task_set.shape[0], size=count)
+    def moments(self, task_set: Array | None) -> SummaryMoments:
+        """Moments of fresh tasks, or tasks of a set, as inputs of covariance I/d see them."""
+        place, sizes = self.backend, (self.context, self.rho)
+        if task_set is not None:
+            return task_set_moments(place, times_root(task_set, self.input_root), *sizes)
+        factor = times_root(times_root(place.xp.eye(self.d), self.task_root), self.input_root)
+        return fresh_task_moments(
+            place, self.d, *sizes, self.task_law, covariance=factor.T @ factor
+        )
 
-    def _from_law(self, tasks: Array, chosen: Array | None) -> tuple[Array, Array, Array]:
-        xp, d = self.backend.xp, self.d
+    def _tasks(
+        self, generator: Any, count: int, task_set: Array | None
+    ) -> tuple[Array, Array | None]:
+        """Tasks, and which of them each prompt has; None if prompt i has task i."""
+        if task_set is None:
+            return self.fresh_tasks(generator, count), None
+        return task_set, generator.integers(0, task_set.shape[0], size=count)
+
+    def _from_law(
+        self, generator: Any, tasks: Array, chosen: Array | None
+    ) -> tuple[Array, Array, Array]:
+        xp, d, root = self.backend.xp, self.d, self.input_root
+        seen = times_root(tasks, root)
         summary = sample_summaries(
-            self.backend, self.generator, tasks, self.context, self.rho, chosen=chosen
+            self.backend, generator, seen, self.context, self.rho, chosen=chosen
         )
         n = summary.shape[0]
-        x, y = self.generator.standard_normal((n, d)), xp.empty(n)
+        x, y = generator.standard_normal((n, d)), xp.empty(n)
         for rows in row_blocks(xp, n, 8 * d):
             x[rows, :] /= math.sqrt(d)
-            y[rows] = xp.vecdot(x[rows, :], tasks_of(tasks, chosen, rows))
-        y += math.sqrt(self.rho) * self.generator.standard_normal(n)
+            y[rows] = xp.vecdot(x[rows, :], tasks_of(seen, chosen, rows))
+            if root is not None:
+                x[rows, :] = times_root(x[rows, :], root)
+                summary[rows, :d] = times_root(summary[rows, :d], root)
+        y += math.sqrt(self.rho) * generator.standard_normal(n)
         return x, summary, y
 
-    def _from_tokens(self, tasks: Array, chosen: Array | None) -> tuple[Array, Array, Array]:
+    def _from_tokens(
+        self, generator: Any, tasks: Array, chosen: Array | None
+    ) -> tuple[Array, Array, Array]:
         prompts = sample_prompts(
             self.backend,
-            self.generator,
+            generator,
             tasks_of(tasks, chosen, slice(None)),
             self.context,
             self.rho,

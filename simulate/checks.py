@@ -77,18 +77,3 @@ def given_tasks(tasks: Any, d: int) -> np.ndarray | None:
     if not np.all(np.isfinite(fixed)):
         raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
     return fixed
-
-
-def is_isotropic_gaussian(inputs: Any, d: int, laws: Sequence[str]) -> bool:
-    """Check the input law; tell whether it is the one with closed-form moments."""
-    if isinstance(inputs, str):
-        check_choice("inputs", inputs, laws)
-        return inputs == "gaussian"
-    covariance = np.asarray(inputs, dtype=float)
-    if covariance.shape != (d, d):
-        raise ValueError(
-            f"inputs must be a covariance of shape ({d}, {d}), got {covariance.shape}"
-        )
-    if not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] <= 0:
-        raise ValueError("inputs must be a symmetric positive definite covariance")
-    return False

@@ -12,9 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.covariances import covariance_root, times_root
 
 TASK_LAWS = ("sphere", "gaussian")
 INPUT_LAWS = ("gaussian", "uniform", "rademacher", "laplace")
@@ -50,13 +52,24 @@ class Prompts:
     y_query: Array
 
 
-def sample_tasks(backend: Backend, generator: Any, count: int, d: int, task_law: str) -> Array:
-    """Draw task vectors, shape (count, d): uniform on the sphere of squared norm d, or N(0, I)."""
+def sample_tasks(
+    backend: Backend,
+    generator: Any,
+    count: int,
+    d: int,
+    task_law: str,
+    *,
+    root: Array | None = None,
+) -> Array:
+    """Draw task vectors, shape (count, d): uniform on the sphere of squared norm d, or N(0, I).
+
+    A root of a covariance multiplies them, see `iclimit.simulate.covariances`.
+    """
     xp = backend.xp
     tasks = generator.standard_normal((count, d))
     if task_law == "sphere":
         tasks = tasks * math.sqrt(d) / xp.sqrt(xp.sum(tasks**2, axis=-1, keepdims=True))
-    return tasks
+    return times_root(tasks, root)
 
 
 def sample_coordinates(
@@ -80,13 +93,13 @@ def sample_coordinates(
 def sample_inputs(backend: Backend, generator: Any, shape: tuple[int, ...], inputs: Any) -> Array:
     r"""Draw inputs of covariance I/d, d being the last entry of shape.
 
-    ``inputs`` names the law of the independent coordinates, or is a covariance matrix
-    :math:`\Sigma` for Gaussian inputs of covariance :math:`\Sigma/d`.
+    ``inputs`` names the law of the independent coordinates, or is a covariance :math:`\Sigma`,
+    matrix or eigenvalues, for Gaussian inputs of covariance :math:`\Sigma/d`.
     """
-    xp, d = backend.xp, shape[-1]
+    d = shape[-1]
     if not isinstance(inputs, str):
-        root = xp.linalg.cholesky(backend.asarray(inputs))
-        return generator.standard_normal(shape) @ root.T / math.sqrt(d)
+        root = backend.asarray(covariance_root(np.asarray(inputs, dtype=float)) / math.sqrt(d))
+        return times_root(generator.standard_normal(shape), root)
     coordinates = sample_coordinates(backend, generator, shape, inputs)
     return coordinates / (STANDARD_DEVIATION[inputs] * math.sqrt(d))
 

@@ -4,7 +4,11 @@ In closed form through the moments of the context summary, exact at finite conte
 query inputs of covariance I/d the error is
 :math:`E y^2 - \frac2d \operatorname{tr}\Gamma\, E[h w^\top]
 + \frac1d\operatorname{tr}\Gamma\, E[h h^\top]\, \Gamma^\top`.
-Monte Carlo over prompts is its check, and the only way for other inputs.
+Monte Carlo over prompts is its check, and the only way for inputs that are not Gaussian.
+
+Inputs of covariance :math:`\Sigma/d` are :math:`\Sigma^{1/2} x` for those of covariance I/d.  For a
+task w their labels are those of x with the task :math:`\Sigma^{1/2} w`, so that the error is that
+of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those tasks.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
+from iclimit.simulate.covariances import times_root
 from iclimit.simulate.summaries import SummaryMoments
 
 
@@ -24,6 +29,15 @@ def exact_error(gamma: Array, moments: SummaryMoments) -> Any:
     linear = xp.sum(gamma.T * moments.cross)
     quadratic = xp.sum((gamma @ moments.second) * gamma)
     return moments.label + (quadratic - 2 * linear) / d
+
+
+def whitened_gamma(gamma: Array, root: Array | None) -> Array:
+    """Gamma on inputs of covariance I/d that equals gamma on those times the root."""
+    if root is None:
+        return gamma
+    d = gamma.shape[0]
+    left = times_root(gamma.T, root).T
+    return array_namespace(gamma).concat([times_root(left[:, :d], root), left[:, d:]], axis=1)
 
 
 def squared_errors(gamma: Array, x_query: Array, summary: Array, y_query: Array) -> Array:

@@ -113,21 +113,27 @@ def task_set_moments(backend: Backend, tasks: Array, context: int, rho: float) -
 
 
 def fresh_task_moments(
-    backend: Backend, d: int, context: int, rho: float, task_law: str
+    backend: Backend,
+    d: int,
+    context: int,
+    rho: float,
+    task_law: str,
+    *,
+    covariance: Array | None = None,
 ) -> SummaryMoments:
-    """Moments for fresh tasks from the sphere of squared norm d, or from N(0, I)."""
+    """Moments for fresh tasks from the sphere of squared norm d, or from N(0, I).
+
+    With a covariance, shape (d, d), for such tasks times any square root of it.
+    """
     xp = backend.xp
-    label = 1 + rho
-    # E (|w|^2/d)^2 is 1 on the sphere and 1 + 2/d for Gaussian tasks.
-    label_square = label**2 + (2 / d if task_law == "gaussian" else 0.0)
-    diagonal = xp.concat(
-        [
-            xp.full((d,), 1 + 1 / context + d / context * label),
-            xp.full((1,), (1 + 2 / context) * label_square),
-        ]
-    )
+    scatter = xp.eye(d) if covariance is None else covariance
+    trace, square = xp.linalg.trace(scatter), xp.sum(scatter**2)
+    label = trace / d + rho
+    # Fourth moments of the sphere are d/(d + 2) times those of a normal vector.
+    spread = 2 * square if task_law == "gaussian" else 2 * (d * square - trace**2) / (d + 2)
+    second = xp.zeros((d + 1, d + 1))
+    second[:d, :d] = (1 + 1 / context) * scatter + d / context * label * xp.eye(d)
+    second[d, d] = (1 + 2 / context) * (label**2 + spread / d**2)
     return SummaryMoments(
-        second=xp.eye(d + 1) * diagonal,
-        cross=xp.concat([xp.eye(d), xp.zeros((1, d))], axis=0),
-        label=label,
+        second=second, cross=xp.concat([scatter, xp.zeros((1, d))], axis=0), label=label
     )

@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 from tqdm import tqdm
 
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
+from iclimit.simulate.blocks import looks_every
 from iclimit.simulate.checks import check_choice, check_integers, check_positive
 from iclimit.simulate.gradients import (
     loss_and_gradients,
@@ -251,7 +252,7 @@ class _Objective:
 
     def on_tokens(
         self, weights: Array, blocks: Iterable[tuple[Array, Array]]
-    ) -> tuple[float, Array]:
+    ) -> tuple[Any, Array]:
         stack, total = self.stack(weights), self.place.xp.zeros_like(weights)
         mean = 0.0
         for tokens, labels in blocks:
@@ -261,9 +262,9 @@ class _Objective:
             share = labels.shape[0] / self.batch
             mean += share * loss
             total += share * self.pack(gradients)
-        return float(mean), total
+        return mean, total
 
-    def fixed(self) -> Callable[[Array], tuple[float, Array]]:
+    def fixed(self) -> Callable[[Array], tuple[Any, Array]]:
         """The loss and its gradient on prompts drawn once, by their moments where that pays."""
         size = self.problem.dim + 1
         if self.layers > 1 or size**2 * (size + 1) // 2 > MOMENT_FEATURES:
@@ -271,9 +272,9 @@ class _Objective:
             return lambda weights: self.on_tokens(weights, blocks)
         moments = readout_moments(self.blocks(), include_query=self.include_query)
 
-        def on_moments(weights: Array) -> tuple[float, Array]:
+        def on_moments(weights: Array) -> tuple[Any, Array]:
             loss, gradients = moment_loss_and_gradients(moments, self.stack(weights)[0])
-            return float(loss), self.pack([gradients])
+            return loss, self.pack([gradients])
 
         return on_moments
 
@@ -289,15 +290,18 @@ class _Run:
     steps: int = 0
     converged: bool = False
     interrupted: bool = False
+    unread: list[Any] = field(default_factory=list)
 
-    def record(self, loss: float) -> None:
-        """Keep a loss; refuse a divergent one."""
-        if not math.isfinite(loss):
-            raise ArithmeticError(
-                f"training diverged at step {self.steps}: "
-                "try a smaller init_scale, learning_rate or clip"
-            )
-        self.losses.append(loss)
+    def read(self) -> None:
+        """Copy new losses to the host; refuse a divergent one."""
+        losses, self.unread = [float(loss) for loss in self.unread], []
+        for loss in losses:
+            if not math.isfinite(loss):
+                raise ArithmeticError(
+                    f"training diverged at step {len(self.losses)}: "
+                    "try a smaller init_scale, learning_rate or clip"
+                )
+            self.losses.append(loss)
 
     def move(self, weights: Array) -> None:
         """Take a step."""
@@ -324,7 +328,9 @@ def _adam(
     try:
         while run.steps < end:
             loss, gradient = objective.on_tokens(run.weights, objective.blocks())
-            run.record(loss)
+            run.unread.append(loss)
+            if run.steps % looks_every(xp) == 0:
+                run.read()
             norm = xp.sqrt(xp.sum(gradient**2))
             steep, one = norm > clip, xp.ones_like(norm)
             gradient = gradient * xp.where(steep, clip / xp.where(steep, norm, one), one)
@@ -336,11 +342,13 @@ def _adam(
             run.move(run.weights - factor * first / (xp.sqrt(second) + TINY))
             bar.update()
             if run.steps % patience == 0:
+                run.read()
                 bar.set_postfix(loss=f"{np.mean(run.losses[-patience:]):.4g}", refresh=False)
                 if run.steps < plateau and _stalled(np.array(run.losses), patience):
                     plateau, end, run.converged = run.steps, 3 * run.steps // 2, True
     except KeyboardInterrupt:
         run.interrupted = True
+    run.read()
     return run
 
 
@@ -359,7 +367,8 @@ def _lbfgs(objective: _Objective, run: _Run, bar: Any) -> _Run:
     place, shape = objective.place, run.weights.shape
 
     def keep(intermediate_result: Any) -> None:
-        run.record(float(intermediate_result.fun))
+        run.unread.append(intermediate_result.fun)
+        run.read()
         # SciPy goes on to change x in place.
         run.move(place.asarray(intermediate_result.x.reshape(shape).copy()))
         bar.set_postfix(loss=f"{run.losses[-1]:.4g}", refresh=False)
@@ -367,11 +376,12 @@ def _lbfgs(objective: _Objective, run: _Run, bar: Any) -> _Run:
 
     try:
         value = objective.fixed()
-        run.record(value(run.weights)[0])
+        run.unread.append(value(run.weights)[0])
+        run.read()
 
         def on_host(flat: np.ndarray) -> tuple[float, np.ndarray]:
             loss, gradient = value(place.asarray(flat.reshape(shape)))
-            return loss, to_host(gradient).reshape(-1)
+            return float(loss), to_host(gradient).reshape(-1)
 
         result = minimize(
             on_host,

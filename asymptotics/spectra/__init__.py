@@ -2,12 +2,14 @@
 
 from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_cdf
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
+from iclimit.asymptotics.spectra.measure import SpectralMeasure
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.wishart import Wishart, wishart_moment
 from iclimit.asymptotics.spectra.wishart_density import wishart_density
 
 __all__ = [
     "MarchenkoPastur",
+    "SpectralMeasure",
     "Wishart",
     "largest_eigenvalue_cdf",
     "wishart_density",
