@@ -5,6 +5,7 @@ if __name__ != "iclimit.simulate":
 
 from iclimit.simulate.attention_models import AttentionModel, initial_weights
 from iclimit.simulate.cells import SimulatedErrors, simulate_errors
+from iclimit.simulate.cost import CellCost, estimate_cost, largest_dimension
 from iclimit.simulate.dampening import CriticalDampening, simulate_critical_dampening
 from iclimit.simulate.descent import ScheduleLosses, simulate_schedule
 from iclimit.simulate.estimators import simulate_estimator
@@ -55,6 +56,7 @@ from iclimit.simulate.transformer_training import (
 
 __all__ = [
     "AttentionModel",
+    "CellCost",
     "CriticalDampening",
     "FlowCurve",
     "HeldOutLosses",
@@ -74,11 +76,13 @@ __all__ = [
     "TrainedTransformer",
     "TrainingCurves",
     "UnstableTraining",
+    "estimate_cost",
     "estimate_learning_rate",
     "gdpp_transformer",
     "held_out_losses",
     "implicit_weights",
     "initial_weights",
+    "largest_dimension",
     "layer_spectra",
     "simulate_critical_dampening",
     "simulate_errors",

@@ -20,6 +20,7 @@ from iclimit.simulate.checks import (
     given_tasks,
 )
 from iclimit.simulate.covariances import (
+    covariance_rank,
     covariance_root,
     fingerprint,
     given_covariance,
@@ -31,7 +32,7 @@ from iclimit.simulate.prompts import (
     sample_prompts,
     sample_tasks,
 )
-from iclimit.simulate.ridge import solve_ridge
+from iclimit.simulate.ridge import choose_method, solve_ridge
 from iclimit.simulate.summaries import (
     SummaryMoments,
     fresh_task_moments,
@@ -283,11 +284,15 @@ def simulate_errors(
     roots = {name: place.asarray(covariance_root(each)) for name, each in covariances.items()}
     train = _PromptLaw(
         place, d, context, rho, "gaussian" if "task_covariance" in roots else task_law,
-        roots.get("task_covariance"), covariances.get("inputs", inputs), roots.get("inputs"), sampler,
+        roots.get("task_covariance"), covariances.get("inputs", inputs), roots.get("inputs"),
+        sampler,
     )  # fmt: skip
     test = replace(train, **_given(context=test_context, rho=test_rho))
     if "test_covariance" in roots:
         test = replace(test, task_law="gaussian", task_root=roots["test_covariance"])
+    # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
+    rank = covariance_rank(covariances["inputs"]) if "inputs" in covariances else d
+    method = choose_method(prompts, rank)
     runs = []
     for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
         generator = place.generator(seed)
@@ -297,9 +302,8 @@ def simulate_errors(
             task_set = None
         else:
             task_set = train.fresh_tasks(generator, int(tasks))
-        solution = solve_ridge(
-            *train.draw(generator, prompts, task_set), ridge, tolerance=TOLERANCE
-        )
+        drawn = train.draw(generator, prompts, task_set)
+        solution = solve_ridge(*drawn, ridge, method=method, tolerance=TOLERANCE)
         tested = ((test, None), (train, task_set))
         if gaussian:
             gamma = risk.whitened_gamma(solution.gamma, roots.get("inputs"))

@@ -25,10 +25,17 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.blocks import HOST_BLOCK
 from iclimit.simulate.cells import TOLERANCE, simulate_errors
 from iclimit.simulate.checks import (
+    check_choice,
     check_integers,
     check_nonnegative,
     check_positive,
     given_tasks,
+)
+from iclimit.simulate.covariances import (
+    covariance_rank,
+    covariance_root,
+    given_covariance,
+    times_root,
 )
 from iclimit.simulate.prompts import sample_tasks
 from iclimit.simulate.ridge import choose_method, conjugate_gradients, normal, solve_ridge
@@ -36,6 +43,9 @@ from iclimit.simulate.summaries import sample_summaries
 
 DENSE_SAMPLE = 1024
 """Largest direct solve that is timed; larger ones are scaled."""
+
+MANY_TASKS = 100
+"""Number of tasks over d from which their second moments are those of their law."""
 
 STEPS = 5
 """Conjugate gradient iterations that are timed together."""
@@ -72,6 +82,11 @@ def estimate_cost(
     rho: float,
     ridge: float = 0.0,
     repeats: int = 1,
+    inputs: Any = "gaussian",
+    task_covariance: Any = None,
+    test_covariance: Any = None,  # noqa: ARG001
+    test_context: int | None = None,  # noqa: ARG001
+    test_rho: float | None = None,  # noqa: ARG001
 ) -> CellCost:
     """Estimate time and memory of `simulate_errors` with Gaussian inputs on NumPy.
 
@@ -80,8 +95,10 @@ def estimate_cost(
 
     Parameters
     ----------
-    d, context, tasks, prompts, rho, ridge, repeats
-        As of `simulate_errors`.
+    d, context, tasks, prompts, rho, ridge, repeats, inputs, task_covariance
+        As of `simulate_errors`; inputs are "gaussian" or a covariance.
+    test_covariance, test_context, test_rho
+        Without influence, since errors are computed in closed form.
 
     Returns
     -------
@@ -105,10 +122,19 @@ def estimate_cost(
     check_nonnegative(rho=rho, ridge=ridge)
     fixed = given_tasks(tasks, d)
     count = tasks if fixed is None else len(fixed)
-    method = choose_method(prompts, d)
+    seen, rank = None, d
+    if not isinstance(inputs, str):
+        seen = given_covariance("inputs", inputs, d)
+        rank = covariance_rank(seen)
+    else:
+        check_choice("inputs", inputs, ("gaussian",))
+    if task_covariance is not None:
+        task_covariance = given_covariance("task_covariance", task_covariance, d)
+    method = choose_method(prompts, rank)
     iterations = solver_iterations(
-        d=d, context=context, tasks=count, prompts=prompts, rho=rho, ridge=ridge
-    )
+        d=d, context=context, tasks=count, prompts=prompts, rho=rho, ridge=ridge,
+        input_covariance=seen, task_covariance=task_covariance,
+    )  # fmt: skip
     each = _per_prompt(d, count == math.inf) * prompts + _per_run(d, count)
     if method == "dual-dense":
         sample = min(prompts, DENSE_SAMPLE)
@@ -186,15 +212,29 @@ def free_memory() -> int:
 
 
 def solver_iterations(
-    *, d: int, context: int, tasks: float, prompts: int, rho: float, ridge: float = 0.0
+    *,
+    d: int,
+    context: int,
+    tasks: float,
+    prompts: int,
+    rho: float,
+    ridge: float = 0.0,
+    input_covariance: np.ndarray | None = None,
+    task_covariance: np.ndarray | None = None,
 ) -> int:
     """Expected conjugate gradient iterations of one solve; 0 if it is direct."""
-    method = choose_method(prompts, d)
+    rank = d if input_covariance is None else covariance_rank(input_covariance)
+    method = choose_method(prompts, rank)
     if method == "dual-dense":
         return 0
-    summaries = _summary_spectrum(d, context / d, tasks / d, rho)
+    if input_covariance is None and task_covariance is None:
+        features = _summary_spectrum(d, context / d, tasks / d, rho)
+    else:
+        features = _structured_spectrum(
+            d, context / d, tasks, rho, input_covariance, task_covariance
+        )
     edges = _primal_edges if method == "primal-cg" else _dual_edges
-    low, high = edges(summaries, prompts, ridge)
+    low, high = edges(features, prompts, ridge)
     root = math.sqrt(high / low) if low > 0 else math.inf
     rate = (root - 1) / (root + 1) if root < math.inf else 1.0
     bound = math.log(TOLERANCE) / math.log(rate) if 0 < rate < 1 else math.inf
@@ -221,6 +261,33 @@ def _summary_spectrum(d: int, alpha: float, kappa: float, rho: float) -> np.ndar
     return tasks + isotropic
 
 
+def _structured_spectrum(
+    d: int,
+    alpha: float,
+    tasks: float,
+    rho: float,
+    input_covariance: np.ndarray | None,
+    task_covariance: np.ndarray | None,
+) -> np.ndarray:
+    """Variances of the features of a query and a summary, as means over d quantiles."""
+    input_root, task_root = (
+        None if each is None else covariance_root(each)
+        for each in (input_covariance, task_covariance)
+    )
+    factor = times_root(times_root(np.eye(d), task_root), input_root)
+    variance = float(np.sum(factor**2)) / d + rho
+    if tasks > MANY_TASKS * d:
+        scatter = factor.T @ factor
+    else:
+        drawn = np.random.default_rng(0).standard_normal((int(tasks), d)) @ factor
+        scatter = drawn.T @ drawn / tasks
+    second = times_root(scatter + variance / alpha * np.eye(d), input_root)
+    summaries = np.linalg.eigvalsh(times_root(second.T, input_root))
+    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(d), input_root).T, input_root))
+    products = np.maximum(np.multiply.outer(queries, summaries), 0)
+    return np.asarray(np.mean(np.reshape(np.sort(products, axis=None), (d, d)), axis=1))
+
+
 def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:
     """Edges of the whitened normal operator.
 
@@ -228,7 +295,8 @@ def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[fl
     the others are at 1.
     """
     d = len(summaries)
-    share = summaries / (summaries + ridge)
+    present = summaries[summaries > 0]
+    share = present / (present + ridge)
     ratio = math.sqrt((d + 1) * float(np.sum(share)) / prompts)
     weight = float(np.sum(share**2) / np.sum(share))
     below, above = (1 - ratio) ** 2 - 1, (1 + ratio) ** 2 - 1

@@ -19,19 +19,28 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, require
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    Namespace,
+    Number,
+    convert,
+    namespace,
+    require,
+)
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, check_derivative, real_points
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.wishart import check_integer
 
 
-class MarchenkoPastur:
+class MarchenkoPastur(SpectralMeasure):
     """Marchenko-Pastur law of unit variance.
 
     Parameters
     ----------
     ratio : number or array, 0 < ratio < inf
         Dimension over number of samples, d/N.  An array is a family of laws: every method
-        broadcasts it against its argument.
+        broadcasts it against its argument.  The generic methods of `SpectralMeasure` (support,
+        atoms, integrate, expect) take one law.
 
     Raises
     ------
@@ -63,6 +72,28 @@ class MarchenkoPastur:
         return f"MarchenkoPastur(ratio={self.ratio})"
 
     @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        """The interval of the continuous part, with 0 before it for ratio > 1.
+
+        Raises
+        ------
+        ValueError
+            If ratio is an array.
+        """
+        lower, upper = (float(edge) for edge in self._single().edges)
+        return ((0.0, 0.0), (lower, upper)) if self.ratio > 1 else ((lower, upper),)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        """The `atom` at zero, for ratio > 1."""
+        return ((0.0, float(self._single().atom)),) if self.ratio > 1 else ()
+
+    def _single(self) -> MarchenkoPastur:
+        if getattr(self.ratio, "ndim", 0):
+            raise ValueError(f"ratio must be one number for this, got {self.ratio}")
+        return self
+
+    @property
     def edges(self) -> tuple[Any, Any]:
         """Lower and upper end of the continuous part, (1 -+ sqrt(c))^2."""
         math_, c = self._math, self.ratio
@@ -77,7 +108,7 @@ class MarchenkoPastur:
 
     def density(self, x: Any) -> Any:
         """Density of the continuous part at x; zero outside the edges."""
-        x = _points(x)
+        x = real_points("x", x)
         lower, upper = self.edges
         inside = (x > lower) & (x < upper)
         with np.errstate(all="ignore"):
@@ -86,7 +117,7 @@ class MarchenkoPastur:
 
     def cdf(self, x: Any) -> Any:
         """Distribution function: mass of (-inf, x]."""
-        x = _points(x)
+        x = real_points("x", x)
         lower, upper = self.edges
         # Half angles: an arccos would lose half the digits at the edges (1e-8 of mass at c = 1).
         angle = 2 * np.arctan2(
@@ -157,13 +188,13 @@ class MarchenkoPastur:
         z : number or array, real or complex
             Real points must lie outside the support (the atom included).  Negative real z takes
             the number system of the arguments (mpmath, SymPy); the rest is NumPy's.
-        derivative : {0, 1}
+        derivative : {0, 1, 2}
             Order of the derivative.
 
         Raises
         ------
         ValueError
-            If a real z lies in the support, or derivative is not 0 or 1.
+            If a real z lies in the support, or derivative is not 0, 1 or 2.
 
         Examples
         --------
@@ -171,14 +202,13 @@ class MarchenkoPastur:
         >>> MarchenkoPastur(0.5).stieltjes(0.0)
         np.float64(2.0)
         """
-        if derivative not in (0, 1):
-            raise ValueError(f"derivative must be 0 or 1, got {derivative!r}")
+        check_derivative(derivative, most=2)
         if np.iscomplexobj(z):
             return self._stieltjes(np.asarray(z), derivative)
         z, negative = self._real_point(z)
         if negative:
             value = wishart_resolvent(-z, 1 / self.ratio, derivative=derivative)
-            return -value if derivative else value
+            return -value if derivative == 1 else value
         self._require_outside(z, self.ratio > 1)
         with np.errstate(all="ignore"):
             value = self._stieltjes(np.asarray(z) + 0j, derivative).real
@@ -211,7 +241,13 @@ class MarchenkoPastur:
                 2 / (linear - root),
                 (linear + root) / (2 * c * z),
             )
-            return (-m * (1 + c * m) / root if derivative else m)[()]
+            if derivative == 0:
+                return m[()]
+            slope = -m * (1 + c * m) / root
+            if derivative == 1:
+                return slope[()]
+            # The derivative of c z m^2 - (1 - c - z) m + 1 = 0, taken twice.
+            return (-2 * slope * (1 + 2 * c * m + c * z * slope) / root)[()]
 
     def companion_stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
         r"""Transform of the companion law, the spectrum of :math:`ZZ^\top/N`.
@@ -236,8 +272,19 @@ class MarchenkoPastur:
         scaled = MarchenkoPastur(1 / c).stieltjes(z / c, derivative=derivative)
         return scaled / c ** (1 + derivative)
 
-    def shannon_transform(self, gamma: Number) -> Any:
+    def shannon_transform(self, gamma: Number, *, derivative: int = 0) -> Any:
         r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` for gamma > 0.
+
+        Parameters
+        ----------
+        gamma : number or array > 0
+        derivative : {0, 1, 2}
+            Order of the derivative in gamma.
+
+        Raises
+        ------
+        ValueError
+            If gamma is not positive, or derivative is not 0, 1 or 2.
 
         References
         ----------
@@ -249,12 +296,117 @@ class MarchenkoPastur:
         >>> round(float(MarchenkoPastur(1e-9).shannon_transform(1.0)), 6)
         0.693147
         """
+        check_derivative(derivative, most=2)
         math_ = namespace(gamma=gamma, ratio=self.ratio)
         gamma = convert(math_, "gamma", gamma)
         require(math_, "gamma", gamma, lambda v: v > 0, "> 0")
-        kappa = 1 / self.ratio
-        w = 1 + wishart_resolvent(1 / gamma, kappa) / kappa
-        return math_.finish(math_.log1p(gamma / w) + kappa * (math_.log(w) - (w - 1) / w))
+        kappa, w = 1 / self.ratio, self._inflation(math_, gamma)
+        if derivative == 0:
+            return math_.finish(math_.log1p(gamma / w) + kappa * (math_.log(w) - (w - 1) / w))
+        eta = 1 / (1 + gamma / w)
+        if derivative == 1:
+            return math_.finish(eta / w)
+        return math_.finish(-eta * (1 + w * eta / kappa) / (w * (gamma + w**2)))
+
+    def _inflation(self, math_: Namespace, gamma: Any) -> Any:
+        """The inflation 1 + M(1/gamma)/kappa of `resolvent`."""
+        with math_.quiet():
+            return 1 + self.ratio * wishart_resolvent(math_.divide(1, gamma), 1 / self.ratio)
+
+    def eta_transform(self, gamma: Number, *, derivative: int = 0) -> Any:
+        r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.
+
+        Parameters
+        ----------
+        gamma : number or array
+            With 1 + gamma x > 0 on the support.  Where no gamma is negative: any number system.
+        derivative : {0, 1, 2}
+            Order of the derivative.
+
+        Raises
+        ------
+        ValueError
+            If -1/gamma lies in the support, or derivative is not 0, 1 or 2.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> round(float(MarchenkoPastur(2.0).eta_transform(1.0)), 12)
+        0.707106781187
+        """
+        check_derivative(derivative, most=2)
+        math_ = namespace(gamma=gamma, ratio=self.ratio)
+        point = convert(math_, "gamma", gamma)
+        if math_.violates(point, lambda v: v >= 0) is not None:
+            return super().eta_transform(gamma, derivative=derivative)
+        w = self._inflation(math_, point)
+        eta, slope = 1 / (1 + point / w), 1 / (point + w**2)
+        if derivative == 0:
+            return math_.finish(eta)
+        if derivative == 1:
+            return math_.finish(-eta * slope)
+        # Sums of positive terms; 2 (1 + c) at gamma = 0.
+        return math_.finish(2 * eta * slope**2 * (1 + self.ratio * w**3 * eta * slope))
+
+    def r_transform(self, x: Number, *, derivative: int = 0) -> Any:
+        r"""R-transform :math:`R(x) = 1/(1 - c x)` or its derivative.
+
+        Parameters
+        ----------
+        x : number or array
+            Between the values of G = -m at the edges, :math:`-1/(\sqrt c - c)` for c < 1 (else
+            :math:`-\infty`) and :math:`1/(\sqrt c + c)`.
+        derivative : {0, 1}
+            Order of the derivative.
+
+        Raises
+        ------
+        ValueError
+            If x is outside that interval, or derivative is not 0 or 1.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> float(MarchenkoPastur(0.5).r_transform(0.5))
+        1.3333333333333333
+        """
+        check_derivative(derivative, most=1)
+        math_ = namespace(x=x, ratio=self.ratio)
+        x, c = convert(math_, "x", x), self.ratio
+        root = math_.sqrt(c)
+        # x (sqrt c + c) < 1 and -x (sqrt c - c) < 1, written so that an array checks both.
+        require(math_, "x", x + 0 * c, lambda v: v * (root + c) < 1, "below 1/(sqrt(c) + c)")
+        require(math_, "x", x + 0 * c, lambda v: v * (c - root) < 1, "above 1/(c - sqrt(c))")
+        return math_.finish(c / (1 - c * x) ** 2 if derivative else 1 / (1 - c * x))
+
+    def s_transform(self, x: Number, *, derivative: int = 0) -> Any:
+        r"""S-transform :math:`S(x) = 1/(1 + c x)` or its derivative.
+
+        Parameters
+        ----------
+        x : number or array
+            In :math:`(-\min(1, 1/c), 1/\sqrt c)`.
+        derivative : {0, 1}
+            Order of the derivative.
+
+        Raises
+        ------
+        ValueError
+            If x is outside that interval, or derivative is not 0 or 1.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> float(MarchenkoPastur(0.5).s_transform(-0.5))
+        1.3333333333333333
+        """
+        check_derivative(derivative, most=1)
+        math_ = namespace(x=x, ratio=self.ratio)
+        x, c = convert(math_, "x", x), self.ratio
+        require(math_, "x", x + 0 * c, lambda v: v > -1, "> -1")
+        require(math_, "x", x + 0 * c, lambda v: v * c > -1, "> -1/c")
+        require(math_, "x", x + 0 * c, lambda v: v * math_.sqrt(c) < 1, "< 1/sqrt(c)")
+        return math_.finish(-c / (1 + c * x) ** 2 if derivative else 1 / (1 + c * x))
 
     def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
         r"""Gauss-Radau rule with fixed node 0: exact for polynomials of degree 2 * order.
@@ -297,10 +449,3 @@ class MarchenkoPastur:
             np.concatenate([np.zeros_like(c), inner], axis=-1),
             np.concatenate([at_zero, inner_weights], axis=-1),
         )
-
-
-def _points(x: Any) -> np.ndarray:
-    """Points of the real line as a NumPy array."""
-    x = convert(ArrayMath(np), "x", x)
-    require(ArrayMath(np), "x", x, lambda v: (v <= 0) | (v > 0), "a number")
-    return x

@@ -271,9 +271,13 @@ def _text(value: Any) -> str:
     """Value of a parameter, without quotes where it can do without."""
     if isinstance(value, str) and re.fullmatch(r"[\w.+-]+", value):
         return value
-    if isinstance(value, Mapping) and value.keys() == {"cell", "arguments"}:
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, Mapping):
         inner = json.loads(value["arguments"])
-        return f"{value['cell']}({', '.join(f'{k}={_text(v)}' for k, v in inner.items())})"
+        plain = {name: v for name, v in inner.items() if "cell" not in json.dumps(v)}
+        shown = [f"{name}={_text(v)}" for name, v in plain.items()]
+        return f"{value['cell']}({', '.join(shown + ['...'] * (len(plain) < len(inner)))})"
     return json.dumps(value).replace("Infinity", "inf").replace("NaN", "nan")
 
 

@@ -14,6 +14,7 @@ import xarray
 from iclimit.cli import main
 from iclimit.simulate import simulate_errors, simulate_learning_rate
 from iclimit.validation.cell import Cell
+from iclimit.validation.claims.noisy_regression import train_model
 from iclimit.validation.store import RunStore, StoredBatch
 
 SMALL: dict[str, Any] = {"d": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
@@ -58,6 +59,17 @@ def test_list(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert errors.split()[3:6] == ["4", "4", "5"]  # seconds, repeats, seed
     assert "tasks=inf" in errors
     assert total == f"2 runs of 2 functions, 5 s of computation, in {path}"
+
+
+def test_list_shows_what_a_run_needed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = Cell.of(train_model, layers=1, warm=())
+    second = Cell.of(train_model, layers=2, warm=(first,))
+    third = Cell.of(train_model, layers=3, warm=(second,))
+    with RunStore(path) as store:
+        store.add(StoredBatch.of(third, 0.5, seed=0, backend="numpy", seconds=1.0))
+    assert main(["runs", "list", "--limit", "1"]) == 0
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told.endswith("train_model(layers=3, warm=[train_model(layers=2, ...)])")
 
 
 @pytest.mark.parametrize(
