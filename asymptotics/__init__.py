@@ -3,6 +3,16 @@
 if __name__ != "iclimit.asymptotics":
     raise ImportError("import this package as iclimit.asymptotics")
 
+from iclimit.asymptotics.alignment import (
+    BestCovariance,
+    best_test_covariance,
+    best_training_covariance,
+    cka,
+    direction_slopes,
+    diversity_slope,
+    resolvent_alignment,
+    trace_ratio,
+)
 from iclimit.asymptotics.bayes import DMMSEErrors, bayes_error, dmmse_errors
 from iclimit.asymptotics.condition_number import (
     ConditionSchedule,
@@ -42,6 +52,12 @@ from iclimit.asymptotics.dynamics import (
     time_from_pole,
 )
 from iclimit.asymptotics.finite_size import FiniteSizeErrors, finite_size_errors
+from iclimit.asymptotics.fixed_point_derivations import (
+    derive_effective_ridge,
+    derive_many_tasks,
+    derive_resolvent,
+    derive_threshold,
+)
 from iclimit.asymptotics.gdpp import (
     GDPlusPlus,
     gdpp_loss,
@@ -50,6 +66,7 @@ from iclimit.asymptotics.gdpp import (
     worst_case_residual,
 )
 from iclimit.asymptotics.icl import icl_error, idg_error, task_gap
+from iclimit.asymptotics.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.learning_rate import (
     LearningRate,
     learning_rate_loss,
@@ -83,47 +100,81 @@ from iclimit.asymptotics.schedules import (
     schedule_loss,
 )
 from iclimit.asymptotics.spectra import (
+    Atoms,
+    DensityMeasure,
+    Exponential,
+    FreeSum,
     MarchenkoPastur,
+    Mixture,
+    PowerLaw,
+    Pushforward,
+    SampleCovariance,
+    SpectralMeasure,
+    Uniform,
     Wishart,
     largest_eigenvalue_cdf,
+    spectrum,
     wishart_density,
     wishart_moment,
     wishart_resolvent,
 )
+from iclimit.asymptotics.structured import StructuredErrors, structured_errors
 
 __all__ = [
+    "Atoms",
     "BaselineProfiles",
+    "BestCovariance",
     "ConditionSchedule",
     "DMMSEErrors",
+    "DensityMeasure",
     "Derivation",
     "EffectiveInitScaleMoments",
+    "Exponential",
     "FiniteSizeErrors",
     "FixedPoints",
+    "FreeSum",
     "GDPlusPlus",
+    "JointSpectrum",
     "LearningRate",
     "MarchenkoPastur",
+    "Mixture",
     "MixturePredictor",
     "NoiseLaw",
     "OneLayer",
     "OptimalRidge",
+    "PowerLaw",
     "Preconditioner",
+    "Pushforward",
     "RidgeBaselines",
+    "SampleCovariance",
     "Schedule",
     "SpectralInterval",
+    "SpectralMeasure",
     "Staircase",
+    "StructuredErrors",
+    "Uniform",
     "Wishart",
     "adaptive_ridge_loss",
     "baseline_profiles",
     "bayes_error",
+    "best_test_covariance",
+    "best_training_covariance",
     "chebyshev_schedule",
+    "cka",
     "condition_number_schedule",
     "constant_ridge_loss",
     "constant_schedule",
     "critical_dampening",
+    "derive_effective_ridge",
     "derive_learning_rate",
+    "derive_many_tasks",
+    "derive_resolvent",
     "derive_schedule",
+    "derive_threshold",
     "derive_wishart_moment",
+    "direction_slopes",
     "divergence_rate",
+    "diversity_slope",
     "dmmse_errors",
     "effective_init_scale",
     "effective_init_scale_moments",
@@ -158,13 +209,17 @@ __all__ = [
     "plateau_head_values",
     "plateau_losses",
     "preconditioner_loss",
+    "resolvent_alignment",
     "ridge_baselines",
     "ridge_risk",
     "schedule_loss",
     "separate_attention_staircase",
+    "spectrum",
     "steps_needed",
+    "structured_errors",
     "task_gap",
     "time_from_pole",
+    "trace_ratio",
     "wishart_density",
     "wishart_moment",
     "wishart_resolvent",

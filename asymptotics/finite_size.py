@@ -34,6 +34,19 @@ the asymptotic errors as 1/d.
 
 The second correction is derived by leave-one-out heuristics, not proved, and is checked against
 simulation (`iclimit validate ridgeless ridge published`).
+
+**Input covariance.**  Inputs of covariance :math:`\Sigma/d` give features of covariance
+:math:`\frac1d \Sigma \otimes G`, with eigenvalues :math:`\sigma_i g_a/d`, and the population
+solution has the entries
+
+.. math:: \Gamma_{ia} = \frac{\sigma_i (A^\top)_{ia}}{\sigma_i g_a + \xi}
+
+in the eigenbases of :math:`\Sigma` and G, which need not be related to each other.  Traces run
+over all pairs (i, a).  The leverage is then no product of a query and a summary factor, and is
+replaced by the product of Gamma variables with the variances of its two main effects,
+:math:`\sum_i x_i^2 \sum_a g_a/(\sigma_i g_a + \xi)` and :math:`h^\top \bigl[\sum_i \sigma_i
+(\sigma_i G + \xi)^{-1}\bigr] h`: their interaction has a variance of O(1/d^2).  The misfit is
+taken to vary with the first of them, which is exact for isotropic inputs only.
 """
 
 from __future__ import annotations
@@ -47,12 +60,16 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
-from iclimit.asymptotics.icl import check_parameters, ridge_bracket
-from iclimit.asymptotics.numbers import ArrayMath, numpy_namespace
+from iclimit.asymptotics.icl import ridge_bracket
+from iclimit.asymptotics.joint_spectrum import covariance_matrix
+from iclimit.asymptotics.numbers import ArrayMath, convert, numpy_namespace, require
 from iclimit.asymptotics.summary_law import (
     SummaryLaw,
     fresh_task_law,
+    gaussian_task_law,
+    matrix_root,
     quadratic_form_variance,
+    sphere_task_law,
     task_set_law,
 )
 
@@ -93,6 +110,11 @@ def finite_size_errors(
     rng: Any = None,
     draws: int = 10,
     task_law: str = "sphere",
+    task_covariance: Any = None,
+    test_covariance: Any = None,
+    test_context: int | None = None,
+    test_rho: float | None = None,
+    input_covariance: Any = None,
 ) -> FiniteSizeErrors:
     r"""Predict the ICL and IDG error of a run at exactly these integers.
 
@@ -117,7 +139,19 @@ def finite_size_errors(
         Number of task sets to average over (one suffices when the tasks are given or infinite).
     task_law : {"sphere", "gaussian"}
         Law of the training and the fresh tasks: uniform on the sphere :math:`|w|^2 = d`, or
-        N(0, I_d).
+        N(0, I_d).  Not used where a covariance of tasks is given.
+    task_covariance : array of shape (d, d) or (d,), optional
+        Covariance C of Gaussian tasks, training and fresh; the eigenvalues of a diagonal one.
+        Training tasks that are given keep their values.
+    test_covariance : array of shape (d, d) or (d,), optional
+        Covariance of the Gaussian tasks behind the ICL error; None: the law of training tasks.
+    test_context : int >= 1, optional
+        Context length of the prompts behind the ICL error; None: ``context``.
+    test_rho : float >= 0, optional
+        Label noise of the prompts behind the ICL error; None: ``rho``.
+    input_covariance : array of shape (d, d) or (d,), optional
+        Covariance :math:`\Sigma` of inputs :math:`x \sim N(0, \Sigma/d)`.  It need not commute
+        with the covariances of the tasks.
 
     Returns
     -------
@@ -142,6 +176,10 @@ def finite_size_errors(
     leverage of a prompt varies little, which fails for d below about 10 and for contexts of a few
     pairs.
 
+    With covariances of tasks, tests and inputs that do not commute, input eigenvalues from 0.3 to
+    2.5: within 2.5 % at d = 16 and at d = 32 with ridge 0.05 to 0.2; ridgeless with half as many
+    prompts as features 4 to 9 % too high at d = 16 and 1 to 2 % at d = 32.
+
     References
     ----------
     Derivation: module `iclimit.asymptotics.finite_size`.  Limit: Lu et al., arXiv:2405.11751.
@@ -154,25 +192,37 @@ def finite_size_errors(
     (1.28, 0.63)
     """
     _check_integers(d=d, context=context, prompts=prompts, draws=draws)
-    for name, value in {"rho": rho, "ridge": ridge}.items():
-        if np.ndim(value) != 0:
-            raise ValueError(f"{name} must be one number, got {value!r}")
-    check_parameters(numpy_namespace(rho=rho, ridge=ridge), rho=rho, ridge=ridge)
+    _check_numbers(rho=rho, ridge=ridge)
+    test_context = context if test_context is None else test_context
+    test_rho = rho if test_rho is None else test_rho
+    _check_integers(test_context=test_context)
+    _check_numbers(test_rho=test_rho)
     if task_law not in TASK_LAWS:
         raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
-    task_sets = _task_sets(tasks, d, task_law, np.random.default_rng(rng), draws)
-    fresh = fresh_task_law(d, context, rho, task_law)
+    C, C_test, Sigma = (
+        None if value is None else covariance_matrix(name, value, d)
+        for name, value in {
+            "task_covariance": task_covariance,
+            "test_covariance": test_covariance,
+            "input_covariance": input_covariance,
+        }.items()
+    )
+    inputs = None if Sigma is None else _Inputs.of(Sigma)
+    task_sets = _task_sets(tasks, d, task_law, C, np.random.default_rng(rng), draws)
     rho, ridge = float(rho), float(ridge)
-    errors = np.array([
-        _errors(
-            fresh if task_set is None else task_set_law(task_set, context, rho),
-            fresh, d, prompts, ridge,
-        )
-        for task_set in task_sets
-    ])  # fmt: skip
-    (icl, idg), count = errors.mean(axis=0), len(errors)
+    test = _population_law(
+        C if C_test is None else C_test, inputs, d, test_context, float(test_rho), task_law
+    )
+    errors = []
+    for task_set in task_sets:
+        if task_set is None:
+            train = _population_law(C, inputs, d, context, rho, task_law)
+        else:
+            train = task_set_law(_whitened(task_set, inputs), context, rho)
+        errors.append(_errors(train, test, d, prompts, ridge, inputs))
+    (icl, idg), count = np.mean(errors, axis=0), len(errors)
     spread = (
-        errors.std(axis=0, ddof=1) if count > 1 and np.all(np.isfinite(errors)) else (0.0, 0.0)
+        np.std(errors, axis=0, ddof=1) if count > 1 and np.all(np.isfinite(errors)) else (0.0, 0.0)
     )
     return FiniteSizeErrors(float(icl), float(idg), float(spread[0]), float(spread[1]), count)
 
@@ -183,8 +233,23 @@ def _check_integers(**values: Any) -> None:
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
+def _check_numbers(**values: Any) -> None:
+    for name, value in values.items():
+        if np.ndim(value) != 0:
+            raise ValueError(f"{name} must be one number, got {value!r}")
+    math_ = numpy_namespace(**values)
+    for name, value in values.items():
+        converted = convert(math_, name, value)
+        require(math_, name, converted, lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite")
+
+
 def _task_sets(
-    tasks: Any, d: int, task_law: str, rng: np.random.Generator, draws: int
+    tasks: Any,
+    d: int,
+    task_law: str,
+    covariance: np.ndarray | None,
+    rng: np.random.Generator,
+    draws: int,
 ) -> list[np.ndarray | None]:
     """Training task sets as (k, d) arrays; None stands for infinitely many tasks."""
     if np.ndim(tasks) == 0:
@@ -192,7 +257,9 @@ def _task_sets(
             return [None]
         _check_integers(tasks=tasks)
         drawn = rng.standard_normal((draws, tasks, d))
-        if task_law == "sphere":
+        if covariance is not None:
+            drawn = drawn @ matrix_root(covariance)
+        elif task_law == "sphere":
             drawn *= math.sqrt(d) / np.linalg.norm(drawn, axis=-1, keepdims=True)
         return list(drawn)
     tasks = np.asarray(tasks, dtype=float)
@@ -203,15 +270,63 @@ def _task_sets(
     return [tasks]
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """Eigenvalues, eigenvectors (columns) and symmetric root of an input covariance."""
+
+    values: np.ndarray
+    basis: np.ndarray
+    root: np.ndarray
+
+    @classmethod
+    def of(cls, covariance: np.ndarray) -> _Inputs:
+        values, basis = np.linalg.eigh(covariance)
+        return cls(np.maximum(values, 0.0), basis, matrix_root(covariance))
+
+    def colour(self, summaries: np.ndarray) -> np.ndarray:
+        """Multiply whitened summaries, along the first axis, by the root."""
+        return np.vstack([self.root @ summaries[:-1], summaries[-1:]])
+
+
+def _whitened(tasks: np.ndarray, inputs: _Inputs | None) -> np.ndarray:
+    return tasks if inputs is None else tasks @ inputs.root
+
+
+def _population_law(
+    covariance: np.ndarray | None,
+    inputs: _Inputs | None,
+    d: int,
+    context: int,
+    rho: float,
+    task_law: str,
+) -> SummaryLaw:
+    """Law of summaries for isotropic inputs and whitened tasks, a fresh task in each prompt."""
+    if covariance is None and inputs is None:
+        return fresh_task_law(d, context, rho, task_law)
+    root = np.eye(d) if inputs is None else inputs.root
+    if covariance is None and task_law == "sphere":
+        return sphere_task_law(root, context, rho)
+    C = np.eye(d) if covariance is None else covariance
+    return gaussian_task_law(root @ C @ root, context, rho)
+
+
 def _errors(
-    train: SummaryLaw, fresh: SummaryLaw, d: int, prompts: int, ridge: float
+    train: SummaryLaw,
+    fresh: SummaryLaw,
+    d: int,
+    prompts: int,
+    ridge: float,
+    inputs: _Inputs | None,
 ) -> tuple[float, float]:
     """ICL and IDG error given the laws of the training and the fresh summaries."""
     if ridge == 0 and prompts == d * (d + 1):
         return math.inf, math.inf
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
-            errors = _equivalent(train, fresh, d, prompts, ridge)
+            if inputs is None:
+                errors = _equivalent(train, fresh, d, prompts, ridge)
+            else:
+                errors = _equivalent_for_inputs(train, fresh, d, prompts, ridge, inputs)
     except (FloatingPointError, ZeroDivisionError, ValueError) as error:
         raise ArithmeticError(_UNDEFINED) from error
     if not min(errors) >= 0:
@@ -242,15 +357,63 @@ def _equivalent(
     bias = _risk(gamma, train, d) - misfit - train.rho
 
     df2 = np.sum((g / (g + xi)) ** 2)
+    V = _variance(leverage, t, df2 / samples, train.rho, misfit, bias)
+    transfer = np.vdot(F @ fresh.second, train.second @ F) / df2
+    return _with_variance(_risk(gamma, fresh, d), transfer, _risk(gamma, train, d), V)
+
+
+def _equivalent_for_inputs(
+    train: SummaryLaw, fresh: SummaryLaw, d: int, prompts: int, ridge: float, inputs: _Inputs
+) -> tuple[float, float]:
+    """As `_equivalent`; the laws are those of whitened summaries and tasks."""
+    g, basis = np.linalg.eigh(inputs.colour(inputs.colour(train.second).T))
+    sigma = inputs.values[:, None]
+    feature = (sigma * g).ravel()
+    xi = _effective_ridge(feature, prompts, ridge)
+
+    # Columns of `pushed` are the eigenvectors of G, seen from whitened summaries.
+    pushed = inputs.colour(basis)
+    resolved = 1 / (sigma * g + xi)
+    response = np.mean(sigma * resolved, axis=0)
+    leverage = _Leverage.product(
+        2
+        * np.sum((inputs.values * (resolved @ g)) ** 2)
+        / np.sum(feature * resolved.ravel()) ** 2,
+        quadratic_form_variance(train, (pushed * response) @ pushed.T),
+    )
+    t, xi = _norm_corrected(leverage, feature, prompts, ridge, xi)
+
+    resolved = 1 / (sigma * g + xi)
+    target = inputs.basis.T @ train.cross.T @ pushed
+    gamma = inputs.basis @ (sigma * resolved * target) @ pushed.T
+    best = np.sum(target**2 / g)
+    misfit = train.label - best / d - train.rho
+    bias = _risk(gamma, train, d) - misfit - train.rho
+
+    df2 = np.sum((feature * resolved.ravel()) ** 2)
+    V = _variance(leverage, t, df2 / prompts, train.rho, misfit, bias)
+    test_feature = sigma * np.einsum("ia,ij,ja->a", pushed, fresh.second, pushed, optimize=True)
+    transfer = np.sum(test_feature * sigma * g * resolved**2) / df2
+    return _with_variance(_risk(gamma, fresh, d), transfer, _risk(gamma, train, d), V)
+
+
+def _variance(
+    leverage: _Leverage, t: float, df2: float, rho: float, misfit: float, bias: float
+) -> float:
+    """Variance V of the module docstring, df2 per prompt; inf where it has no positive value."""
     u, weight = leverage.value, leverage.probability
-    variance_factor = df2 / samples / leverage.average(u / (t + u)) ** 2
-    noise = np.sum(weight * u * (train.rho + misfit * leverage.query) / (t + u) ** 2)
+    variance_factor = df2 / leverage.average(u / (t + u)) ** 2
+    noise = np.sum(weight * u * (rho + misfit * leverage.query) / (t + u) ** 2)
     inflation = variance_factor * np.sum(weight * (u / (t + u)) ** 2)
     if inflation >= 1:
+        return math.inf
+    return (variance_factor * noise + inflation * bias) / (1 - inflation)
+
+
+def _with_variance(icl: float, transfer: float, idg: float, V: float) -> tuple[float, float]:
+    if not math.isfinite(V):
         return math.inf, math.inf
-    V = (variance_factor * noise + inflation * bias) / (1 - inflation)
-    transfer = np.vdot(F @ fresh.second, train.second @ F) / df2
-    return float(_risk(gamma, fresh, d) + V * transfer), float(_risk(gamma, train, d) + V)
+    return float(icl + V * transfer), float(idg + V)
 
 
 def _risk(gamma: np.ndarray, law: SummaryLaw, d: int) -> float:
@@ -288,8 +451,12 @@ class _Leverage:
 
     @classmethod
     def of(cls, law: SummaryLaw, F: np.ndarray, d: int) -> _Leverage:
-        query, query_weight = _gamma_rule(2 / d)
-        summary, summary_weight = _gamma_rule(quadratic_form_variance(law, F))
+        return cls.product(2 / d, quadratic_form_variance(law, F))
+
+    @classmethod
+    def product(cls, query_variance: float, summary_variance: float) -> _Leverage:
+        query, query_weight = _gamma_rule(query_variance)
+        summary, summary_weight = _gamma_rule(summary_variance)
         return cls(
             np.outer(query, summary).ravel(),
             np.repeat(query, len(summary)),

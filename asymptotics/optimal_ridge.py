@@ -32,7 +32,7 @@ _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
 (1 + rho)(1 + q)/tau."""
 
 _BETTER = 1 - 1e-13
-"""A positive ridge must gain more than rounding, or noise of some ulp would pass for an optimum."""
+"""A positive ridge must gain more than rounding, or noise would pass for an optimum."""
 
 
 @dataclass(frozen=True)

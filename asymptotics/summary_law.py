@@ -9,6 +9,10 @@ For Gaussian inputs, a task w and labels of variance :math:`v = |w|^2/d + \rho`,
 with :math:`\ell\chi` chi-square of :math:`\ell` degrees of freedom and :math:`g \sim N(0, I_d)`
 independent: labels and inputs are jointly Gaussian, so given the labels the inputs are linear in
 them plus an independent part.
+
+Inputs of covariance :math:`\Sigma/d` are :math:`\Sigma^{1/2}` times isotropic ones: their
+summaries are :math:`\Sigma^{1/2}` times those of isotropic inputs for the tasks
+:math:`\Sigma^{1/2} w`, so the laws here are for isotropic inputs only.
 """
 
 from __future__ import annotations
@@ -31,8 +35,8 @@ class SummaryLaw:
     label : float
         E y^2 of a noisy query label.
     tasks : ndarray (k, d)
-        The tasks, equally likely.  For fresh tasks, whose law is isotropic, representatives whose
-        squared norms have the right mean and variance.
+        The tasks, equally likely.  For fresh tasks of an isotropic law, representatives whose
+        squared norms have the right mean and variance; of another law, a sample.
     context : int
         Context length.
     rho : float
@@ -62,6 +66,51 @@ def fresh_task_law(d: int, context: int, rho: float, task_law: str) -> SummaryLa
     tasks = norms[:, None] * np.eye(1, d)
     label = 1 + spread + rho
     return _assemble(np.eye(d), np.zeros(d), label, tasks, context, rho)
+
+
+def sphere_task_law(root: np.ndarray, context: int, rho: float) -> SummaryLaw:
+    """Law of the summary for tasks root w, with w uniform on the sphere |w|^2 = d."""
+    d = len(root)
+    second = root @ root.T
+    mean = np.trace(second) / d
+    variance = 2 * (np.sum(second**2) / d - mean**2) / (d + 2)
+    directions = _representatives(d)
+    directions *= np.sqrt(d) / np.linalg.norm(directions, axis=1, keepdims=True)
+    return _population(second, mean, variance, directions @ root.T, context, rho)
+
+
+def gaussian_task_law(covariance: np.ndarray, context: int, rho: float) -> SummaryLaw:
+    """Law of the summary for tasks from N(0, covariance)."""
+    d = len(covariance)
+    variance = 2 * np.sum(covariance**2) / d**2
+    root = matrix_root(covariance)
+    tasks = _representatives(d) @ root
+    return _population(covariance, np.trace(covariance) / d, variance, tasks, context, rho)
+
+
+def _representatives(d: int) -> np.ndarray:
+    """Draws that stand for a law of tasks; only a correction of O(1/d) depends on them."""
+    count = min(max(2000, 4_000_000 // d**2), 20_000)
+    return np.random.default_rng(0).standard_normal((count, d))
+
+
+def matrix_root(covariance: np.ndarray) -> np.ndarray:
+    """Symmetric root of a covariance matrix."""
+    values, basis = np.linalg.eigh(covariance)
+    return (basis * np.sqrt(np.maximum(values, 0.0))) @ basis.T
+
+
+def _population(
+    second: np.ndarray,
+    mean: float,
+    variance: float,
+    tasks: np.ndarray,
+    context: int,
+    rho: float,
+) -> SummaryLaw:
+    """Law for tasks without third moments, whose noiseless labels have this variance's law."""
+    label = mean + rho + np.sqrt(max(variance, 0.0)) * np.array([-1, 1])
+    return _assemble(second, np.zeros(len(second)), label, tasks, context, rho)
 
 
 def _assemble(

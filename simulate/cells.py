@@ -302,8 +302,9 @@ def simulate_errors(
             task_set = None
         else:
             task_set = train.fresh_tasks(generator, int(tasks))
-        drawn = train.draw(generator, prompts, task_set)
-        solution = solve_ridge(*drawn, ridge, method=method, tolerance=TOLERANCE)
+        solution = solve_ridge(
+            *train.draw(generator, prompts, task_set), ridge, method=method, tolerance=TOLERANCE
+        )
         tested = ((test, None), (train, task_set))
         if gaussian:
             gamma = risk.whitened_gamma(solution.gamma, roots.get("inputs"))

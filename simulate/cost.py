@@ -225,7 +225,7 @@ def solver_iterations(
     """Expected conjugate gradient iterations of one solve; 0 if it is direct."""
     rank = d if input_covariance is None else covariance_rank(input_covariance)
     method = choose_method(prompts, rank)
-    if method == "dual-dense":
+    if method == "dual-dense" or rank == 0:
         return 0
     if input_covariance is None and task_covariance is None:
         features = _summary_spectrum(d, context / d, tasks / d, rho)

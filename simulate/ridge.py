@@ -178,23 +178,35 @@ def _primal_cg(
     x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
 ) -> RidgeSolution:
     xp = array_namespace(x)
-    d = x.shape[1]
-    g, basis = xp.linalg.eigh(h.T @ h + d * penalty * xp.eye(d + 1, dtype=h.dtype))
-    # Directions that no summary has (one task without noise) stay out: least norm.  Rounding
-    # leaves at most 3e-16 of the largest eigenvalue there.
-    null = g <= (d + 1) * xp.finfo(g.dtype).eps * g[-1]
-    g = xp.where(null, xp.full_like(g, math.inf), g)
-    whitener = (basis / xp.sqrt(g / d)) @ basis.T
-    copies = _in_both_precisions(x, h, whitener, penalty * (whitener @ whitener))
+    variances, basis = _principal_axes(x)
+    variances_h, basis_h = _principal_axes(h)
+    expected = variances[:, None] * variances_h / x.shape[0] + penalty
+    # Directions that no feature has (one task without noise) stay out: least norm.
+    present = expected > 0
+    scale = xp.where(present, 1 / xp.sqrt(xp.where(present, expected, 1.0)), 0.0)
+    copies = _in_both_precisions(x, h, basis, basis_h, scale, penalty * scale**2)
 
     def operator(v: Array) -> Array:
-        # Whitening Gamma instead of the summaries costs 1/d of an application and no memory.
-        query, summary, root, shrink = copies[v.dtype]
-        return normal(query, summary, v @ root) @ root + v @ shrink
+        # Whitening Gamma instead of the features costs 1/d of an application and no memory.
+        query, summary, left, right, root, shrink = copies[v.dtype]
+        image = normal(query, summary, left @ (root * v) @ right.T)
+        return root * (left.T @ image @ right) + shrink * v
 
-    right = _adjoint(x, h, y) @ whitener
-    gamma, iterations, residual = refined_solve(operator, right, tolerance, limit)
-    return RidgeSolution(gamma @ whitener, "primal-cg", iterations, residual)
+    target = scale * (basis.T @ _adjoint(x, h, y) @ basis_h)
+    whitened, iterations, residual = refined_solve(operator, target, tolerance, limit)
+    gamma = basis @ (scale * whitened) @ basis_h.T
+    return RidgeSolution(gamma, "primal-cg", iterations, residual)
+
+
+def _principal_axes(rows: Array) -> tuple[Array, Array]:
+    """Eigenvalues of the sum of their outer products, and eigenvectors.
+
+    Rounding leaves at most 3e-16 of the largest eigenvalue where it should be 0.
+    """
+    xp = array_namespace(rows)
+    values, basis = xp.linalg.eigh(rows.T @ rows)
+    null = values <= rows.shape[1] * xp.finfo(values.dtype).eps * values[-1]
+    return xp.where(null, xp.zeros_like(values), values), basis
 
 
 def _dual_cg(

@@ -7,8 +7,8 @@ query inputs of covariance I/d the error is
 Monte Carlo over prompts is its check, and the only way for inputs that are not Gaussian.
 
 Inputs of covariance :math:`\Sigma/d` are :math:`\Sigma^{1/2} x` with x of covariance I/d.  Their
-labels for a task w are those of x for the task :math:`\Sigma^{1/2} w`, so that the error is that of
-:math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those tasks.
+labels for a task w are those of x for the task :math:`\Sigma^{1/2} w`, so that the error is that
+of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those tasks.
 """
 
 from __future__ import annotations

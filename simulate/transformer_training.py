@@ -132,6 +132,7 @@ def train_linear_transformer(
     contexts: int = 2**15,
     steps: int = 80,
     initial: Sequence[LinearTransformer] = (),
+    rare: bool = True,
     rng: Any,
     backend: str = "numpy",
     checkpoint: str | os.PathLike | None = None,
@@ -157,6 +158,9 @@ def train_linear_transformer(
     initial : sequence of LinearTransformer
         Further starts, of the same kind or one it contains, and with the same heads.  A shallower
         one starts once for every place where small random layers can be inserted.
+    rare : bool
+        Draw weighted contexts from a mixture with more rare ones.  Without, deep transformers
+        ruin contexts that occur once in 100,000.
     rng : int, SeedSequence or Generator
         Seed of starts and contexts.
     backend : {"numpy", "cupy"}
@@ -211,7 +215,7 @@ def train_linear_transformer(
     settings = {
         "noise": str(problem.noise), "context": problem.context, "dim": problem.dim,
         "kind": kind, "layers": layers, "heads": heads, "starts": starts, "contexts": contexts,
-        "steps": steps, "backend": backend,
+        "steps": steps, "backend": backend, "rare": rare,
         "initial": [hashlib.sha256(known.tobytes()).hexdigest() for known in shallower],
         "seed": [str(seeds[0].entropy), list(seeds[0].spawn_key[:-1])],
     }  # fmt: skip
@@ -346,7 +350,7 @@ def _run_round(
     least = _CONTEXTS_PER_PARAMETER * state.descents[0].parameters.size
     count = min(contexts, max(math.ceil(share * contexts), least))
     sample_seed, probe_seed = seeds[1 + state.round].spawn(2)
-    parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed, rare=True))
+    parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed, rare=settings["rare"]))
     summaries = ContextSummaries(
         *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(ContextSummaries))
     )

@@ -35,8 +35,8 @@ class Cell:
 
     @classmethod
     def of(cls, function: Callable[..., Any], **parameters: Any) -> Cell:
-        """Build a cell from keyword arguments."""
-        return cls(function, tuple(sorted(parameters.items())))
+        """Build a cell from keyword arguments; arrays become tuples."""
+        return cls(function, tuple(sorted((k, _frozen(v)) for k, v in parameters.items())))
 
     @property
     def name(self) -> str:
@@ -106,6 +106,12 @@ class Cell:
         return self.function(**{**arguments, **extra}, rng=self.seed(root))
 
 
+def _frozen(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
 def _is(value: Any, default: Any) -> bool:
     """Whether an argument is the default; a truth value is no number."""
     return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
@@ -137,7 +143,7 @@ def _shown(value: Any) -> str:
 def _canonical(value: Any) -> Any:
     """The same JSON value for arguments that are equal."""
     if isinstance(value, Cell):
-        return {"cell": value.function.__qualname__, "arguments": value.arguments,
+        return {"cell": value.function.__qualname__, "arguments": json.loads(value.arguments),
                 "repeats": value.repeats}  # fmt: skip
     if isinstance(value, (tuple, list)):
         return [_canonical(each) for each in value]

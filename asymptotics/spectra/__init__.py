@@ -1,17 +1,19 @@
 """Spectral measures and their transforms."""
 
+from iclimit.asymptotics.spectra.atoms import Atoms, Mixture
+from iclimit.asymptotics.spectra.free_sum import FreeSum
 from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_cdf
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 from iclimit.asymptotics.spectra.measures import (
-    Atoms,
     DensityMeasure,
     Exponential,
-    Mixture,
     PowerLaw,
     Uniform,
 )
+from iclimit.asymptotics.spectra.pushforward import Pushforward
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
+from iclimit.asymptotics.spectra.sample_covariance import SampleCovariance
 from iclimit.asymptotics.spectra.specification import spectrum
 from iclimit.asymptotics.spectra.wishart import Wishart, wishart_moment
 from iclimit.asymptotics.spectra.wishart_density import wishart_density
@@ -20,9 +22,12 @@ __all__ = [
     "Atoms",
     "DensityMeasure",
     "Exponential",
+    "FreeSum",
     "MarchenkoPastur",
     "Mixture",
     "PowerLaw",
+    "Pushforward",
+    "SampleCovariance",
     "SpectralMeasure",
     "Uniform",
     "Wishart",

@@ -274,7 +274,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         return f"[{', '.join(map(_text, value))}]"
     if isinstance(value, Mapping):
-        inner = json.loads(value["arguments"])
+        inner = value["arguments"]
         plain = {name: v for name, v in inner.items() if "cell" not in json.dumps(v)}
         shown = [f"{name}={_text(v)}" for name, v in plain.items()]
         return f"{value['cell']}({', '.join(shown + ['...'] * (len(plain) < len(inner)))})"

@@ -181,7 +181,7 @@ def test_orders_are_integers(method: Callable[[Any], Any], order: Any) -> None:
 def test_derivative_orders(derivative: Any) -> None:
     with pytest.raises(ValueError, match="derivative must be 0, 1 or 2, got"):
         wishart_resolvent(1.0, 1.0, derivative=derivative)
-    with pytest.raises(ValueError, match="derivative must be 0 or 1, got"):
+    with pytest.raises(ValueError, match="derivative must be 0, 1 or 2, got"):
         LAW.stieltjes(-1.0, derivative=derivative)
 
 

@@ -6,7 +6,9 @@ import pytest
 from iclimit.asymptotics.summary_law import (
     SummaryLaw,
     fresh_task_law,
+    gaussian_task_law,
     quadratic_form_variance,
+    sphere_task_law,
     task_set_law,
 )
 
@@ -62,6 +64,28 @@ FULL = np.array(
     [[0.7, -0.2, 0.1, 0.3], [-0.2, 1.1, 0.4, -0.5], [0.1, 0.4, 0.9, 0.2], [0.3, -0.5, 0.2, 0.6]]
 )
 ISOTROPIC = np.diag([0.8, 0.8, 0.8, 0.3])
+
+
+ROOT = np.array([[1.2, 0.3, 0.0], [0.3, 0.8, -0.1], [0.0, -0.1, 0.5]])
+
+
+@pytest.mark.parametrize("law", ["sphere", "gaussian"])
+def test_moments_for_tasks_of_any_covariance(law: str) -> None:
+    rng = np.random.default_rng(8)
+    tasks = draw_tasks(law, rng) @ ROOT
+    h, label = summaries(tasks, rng)
+    if law == "sphere":
+        expected = sphere_task_law(ROOT, CONTEXT, RHO)
+    else:
+        expected = gaussian_task_law(ROOT @ ROOT, CONTEXT, RHO)
+    assert_mean(h[:, :, None] * h[:, None, :], expected.second)
+    assert_mean(h[:, :, None] * tasks[:, None, :], expected.cross)
+    assert_mean(label**2, expected.label)
+    values = np.einsum("ni,ij,nj->n", h, FULL, h)
+    # Tasks that represent the law are a sample of 2000.
+    assert quadratic_form_variance(expected, FULL) == pytest.approx(
+        values.var() / values.mean() ** 2, rel=0.2
+    )
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,14 @@ def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatc
         {"inputs": "uniform"},
         {"inputs": "rademacher", "ridge": 0.1},
         {"inputs": np.diag([2.0, 1.0, 0.5, 0.5])},
+        {
+            "inputs": [2.0, 1.0, 0.5, 0.5],
+            "test_covariance": np.ones((4, 4)),
+            "test_context": 3,
+            "test_rho": 0.0,
+        },
+        {"tasks": math.inf, "task_covariance": [2.0, 1.0, 1.0, 0.0]},
+        {"inputs": "uniform", "test_covariance": np.ones((4, 4)), "test_context": 3},
     ],
 )
 @pytest.mark.parametrize("as_on_gpu", [False, True])

@@ -58,6 +58,23 @@ def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> 
         assert 1 / FACTOR < expected / found.iterations < FACTOR
 
 
+@pytest.mark.parametrize(
+    "structure",
+    [
+        {"task_covariance": [*[2.0] * 15, *[0.0] * 15]},
+        {"task_covariance": np.diag(1 / np.arange(1.0, 31.0)), "ridge": 0.1},
+        {"inputs": [*[2.0] * 15, *[0.0] * 15]},  # half the directions: 15 * 16 features
+        {"inputs": [*[2.0] * 15, *[0.0] * 15], "prompts": 400, "ridge": 0.1},
+        {"tasks": math.inf, "task_covariance": np.full(30, 3.0), "ridge": 0.1},
+    ],
+)
+def test_iterations_of_structured_data(structure: dict[str, Any]) -> None:
+    arguments = cell(30, 2.0, 1.0, 0.5, 0.0) | structure
+    found = simulate_errors(**arguments, rng=0)
+    expected = estimate_cost(**arguments).iterations
+    assert 1 / FACTOR < expected / found.iterations < FACTOR
+
+
 @pytest.mark.parametrize("ridge", [0.0, 0.1, 3.0])
 @pytest.mark.parametrize("prompts", [400, 800])
 def test_edges_are_those_of_explicit_random_features(prompts: int, ridge: float) -> None:
@@ -114,6 +131,9 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"ridge": -1.0}, "ridge must be a number >= 0 and finite, got -1.0"),
         ({"tasks": 2.5}, "tasks must be an integer >= 1, got 2.5"),
         ({"repeats": 0}, "repeats must be an integer >= 1, got 0"),
+        ({"inputs": "uniform"}, "inputs must be one of gaussian, got 'uniform'"),
+        ({"inputs": np.ones(4)}, "inputs must be eigenvalues of shape"),
+        ({"task_covariance": -np.ones(10)}, "task_covariance must have eigenvalues >= 0, got -1"),
     ],
 )
 def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:

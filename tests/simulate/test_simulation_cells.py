@@ -196,34 +196,15 @@ def test_token_blocks_cover_all_prompts(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("tasks", [4, math.inf])
-@pytest.mark.parametrize(
-    "inputs",
-    ["uniform", "rademacher", np.eye(5), np.diag([2.0, 1.5, 1.0, 0.4, 0.1])],
-    ids=["uniform", "rademacher", "identity", "covariance"],
-)
-def test_other_inputs_by_monte_carlo(inputs: Any, tasks: Any) -> None:
+@pytest.mark.parametrize("inputs", ["uniform", "rademacher"])
+def test_other_inputs_by_monte_carlo(inputs: str, tasks: Any) -> None:
     found = run(inputs=inputs, tasks=tasks, ridge=0.1, repeats=4, test_prompts=500)
     assert found.parameters["sampler"] == "tokens"
+    assert found.parameters["inputs"] == inputs
     for errors in (found.icl, found.idg):
         assert np.all(np.isfinite(errors))
         # Between the noise and the error of predicting zero, with room for 500 test prompts.
         assert 0.5 * 0.2 < np.mean(errors) < 2 * 1.2
-
-
-def test_monte_carlo_error_agrees_with_the_exact_one() -> None:
-    """Identity covariance takes the Monte Carlo path on the same law of inputs."""
-    exact = run(ridge=0.1, repeats=100)
-    sampled = run(ridge=0.1, repeats=100, inputs=np.eye(5), test_prompts=100, rng=2)
-    assert_same_mean(exact.icl, sampled.icl)
-    assert_same_mean(exact.idg, sampled.idg)
-
-
-def test_covariance_changes_the_errors() -> None:
-    """Labels of inputs scaled by two have four times the variance: covariance is not ignored."""
-    errors = run(inputs=4 * np.eye(5), ridge=1e6, rho=0.0, repeats=40, test_prompts=500)
-    # The ridge leaves the error of predicting zero, E <w, x>^2 = 4, less about 1e-3.
-    error = np.std(errors.icl, ddof=1) / math.sqrt(40)
-    assert abs(errors.icl_mean - 4) < ALLOWANCE * error + 0.01
 
 
 def test_given_tasks() -> None:
@@ -378,11 +359,6 @@ def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
             {"inputs": "cauchy"},
             "inputs must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
         ),
-        ({"inputs": np.eye(4)}, "inputs must be a covariance of shape (5, 5), got (4, 4)"),
-        ({"inputs": 3.0}, "inputs must be a covariance of shape (5, 5), got ()"),
-        ({"inputs": -np.eye(5)}, "inputs must be a symmetric positive definite covariance"),
-        ({"inputs": np.tri(5)}, "inputs must be a symmetric positive definite covariance"),
-        ({"inputs": np.full((5, 5), np.nan)}, "inputs must be a symmetric positive definite"),
         (
             {"inputs": "uniform", "sampler": "summaries"},
             "sampler must be 'tokens' for such inputs, got 'summaries'",

@@ -139,6 +139,7 @@ def train_model(
     contexts: int,
     evaluations: int,
     warm: Sequence[Trained] = (),
+    rare: bool = True,
     rng: Any,
     backend: str = "numpy",
 ) -> Trained:
@@ -148,12 +149,12 @@ def train_model(
     start = time.process_time()
     run = train_linear_transformer(
         problem, kind=kind, layers=layers, starts=starts, contexts=contexts,
-        initial=[each.model for each in warm], rng=train_seed, backend=backend,
+        initial=[each.model for each in warm], rare=rare, rng=train_seed, backend=backend,
     )  # fmt: skip
     seconds = time.process_time() - start
-    fresh, rare = (
-        held_out_losses(run.model, problem, contexts=count, rare=rare, rng=seed, backend=backend)
-        for count, rare, seed in (
+    fresh, weighted = (
+        held_out_losses(run.model, problem, contexts=count, rare=law, rng=seed, backend=backend)
+        for count, law, seed in (
             (evaluations * EVALUATED, False, fresh_seed),
             (EVALUATED, True, rare_seed),
         )
@@ -169,7 +170,7 @@ def train_model(
         evaluation=float(np.mean(evaluation)),
         evaluation_error=mean_and_error(evaluation)[1],
         spread=float(np.std(evaluation)),
-        ruined=float(np.mean(rare.weights * (rare.losses > SIZE["dim"] / 2))),
+        ruined=float(np.mean(weighted.weights * (weighted.losses > SIZE["dim"] / 2))),
         seconds=seconds,
         at_best=int(np.sum(run.start_losses < 1.01 * run.start_losses.min())),
         starts=run.start_losses.size,

@@ -46,9 +46,16 @@ EXACT_LAYERS = 2
 BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
 """Published GD++ losses (.344) below the least loss of GD++ of any depth (.3615, that of ConstRR,
 for which the table itself has .365)."""
-SAMPLED = ("uniform:0", 4)
+SAMPLED = {"diag": [("uniform:0", 4)]}
+"""Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that carry
+it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5); on weighted ones
+they ruin no context, at 1.7e-4 to 1.9e-4."""
+UNREACHED = ("uniform:0", 4)
 """Published GD++ loss (9.91e-5) below the least mean that was found over the exact spectrum
-(3.98e-4, see the documentation): a mean over sequences without the rare ones that carry it."""
+(3.98e-4, see the documentation), for the same reason."""
+GUIDE = "uniform:5"
+"""Column whose models are starts of the others: from random weights alone one training in several
+ends at twice the loss (measured: .102 instead of .067 for 4 layers at uniform:6)."""
 POWER = 0.1
 """Standard error over the published loss from which a comparison with it is said to have no
 power."""
@@ -67,15 +74,32 @@ class Table:
     """Models of a smaller kind that each of these starts from too."""
 
     def cell(self, preset: Preset, noise: str, layers: int) -> Cell:
-        """Cell that trains a model; it starts also from the one with a layer less."""
-        before = [self.cell(preset, noise, layers - 1)] if layers > 1 else []
-        smaller = [self.guide.cell(preset, noise, layers)] if self.guide else []
+        """Cell that trains a model; it starts also from those next to it in the table."""
+        known = [self.cell(preset, noise, layers - 1)] if layers > 1 else []
+        if self.guide:
+            known.append(self.guide.cell(preset, noise, layers))
+        if noise != GUIDE and self.columns[preset].get(GUIDE, 0) >= layers:
+            known.append(self.cell(preset, GUIDE, layers))
+        return self._training(preset, noise, layers, known)
+
+    def plain(self, preset: Preset) -> list[Cell]:
+        """Cells that train on plain contexts only, from the model that they are set beside."""
+        return [
+            self._training(preset, noise, layers, [self.cell(preset, noise, layers)], rare=False)
+            for noise, layers in SAMPLED.get(self.kind, ())
+            if self.columns[preset].get(noise, 0) >= layers
+        ]
+
+    def _training(
+        self, preset: Preset, noise: str, layers: int, known: Sequence[Cell], **law: bool
+    ) -> Cell:
         return Cell.of(
             train_model,
             noise=noise,
             kind=self.kind,
             layers=layers,
-            warm=(*before, *smaller),
+            warm=tuple(known),
+            **law,
             **self.settings[preset],
         )
 
@@ -86,11 +110,18 @@ class Table:
 
     def cells(self, preset: Preset) -> list[Cell]:
         """Training of all models."""
-        return [cell for noise in self.columns[preset] for cell in self.column(preset, noise)]
+        models = [cell for noise in self.columns[preset] for cell in self.column(preset, noise)]
+        return models + self.plain(preset)
 
     def trained(self, preset: Preset, results: Mapping[Cell, Any]) -> list[Trained]:
-        """All trained models."""
-        return [results[cell] for cell in self.cells(preset)]
+        """Trained models as compared: on plain contexts where there are such."""
+        plain = {
+            (run.noise, run.layers): run for run in (results[cell] for cell in self.plain(preset))
+        }
+        models = [
+            results[cell] for noise in self.columns[preset] for cell in self.column(preset, noise)
+        ]
+        return [plain.get((run.noise, run.layers), run) for run in models]
 
 
 QUICK = {"starts": 6, "contexts": 2**14, "evaluations": 1}
@@ -121,7 +152,7 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     for each in GDPP.trained(preset, results):
         name = f"{layer_count(each.layers)}, {each.noise}"
         best = baselines(each.noise)
-        if (each.noise, each.layers) == SAMPLED:
+        if (each.noise, each.layers) == UNREACHED:
             notes.append(
                 f"Not compared: {name}, {each.held_out:.3g} +- {each.standard_error:.1g}, "
                 f"published {_published(each):.3g}.  The least mean found over the exact spectrum "
@@ -253,6 +284,10 @@ def _table_claim(table: Table, title: str, statement: str, remarks: tuple[str, .
         worst = max(trained, key=_ratio)
         notes = (
             *remarks,
+            *(
+                _beside_plain(results[cell.needs[0]], results[cell])
+                for cell in table.plain(preset)
+            ),
             f"{len(trained)} models; the largest loss relative to the published one is "
             f"{_ratio(worst):.3f} ({layer_count(worst.layers)}, {worst.noise}), the median "
             f"{float(np.median([_ratio(each) for each in trained])):.3f}.",
@@ -285,6 +320,15 @@ def _without_power(trained: Sequence[Trained], comparisons: Sequence[Comparison]
         if not comparison.standard_error <= POWER * comparison.theory
     ]
     return "; ".join(weak) or "none"
+
+
+def _beside_plain(weighted: Trained, plain: Trained) -> str:
+    return (
+        f"{layer_count(plain.layers)}, {plain.noise} is trained on plain contexts, as the "
+        f"published, and then ruins a share of {plain.ruined:.1g} of them.  Trained on weighted "
+        f"ones: {weighted.evaluation:.3g} +- {weighted.evaluation_error:.1g}, and "
+        f"{weighted.ruined:.1g} of them."
+    )
 
 
 def _most_ruined(trained: Sequence[Trained]) -> str:

@@ -1,0 +1,222 @@
+"""Atoms and mixtures: measures made of eigenvalues or of other measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.numbers import ArrayMath, require
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, real_points
+from iclimit.asymptotics.spectra.wishart import check_integer
+
+# Weights are typed by hand: their sum may be off by rounding of decimals, not by a mistake.
+_WEIGHT_SUM = 1e-9
+# Eigenvalues below this fraction of the largest are zeros of a singular matrix.
+_RANK = 1e-13
+
+
+class Atoms(SpectralMeasure):
+    """Finitely many eigenvalues.
+
+    Parameters
+    ----------
+    values : array, shape (d,)
+        Eigenvalues, in any order; equal ones are merged.
+    weights : array, shape (d,), optional
+        Their masses, >= 0 and of sum 1; equal by default.
+
+    Raises
+    ------
+    ValueError
+        If values is empty, not one-dimensional or not finite, or the weights do not fit.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.spectra import Atoms
+    >>> law = Atoms([0.4, 1.6], [0.25, 0.75])
+    >>> round(law.mean, 12), round(float(law.stieltjes(-1.0)), 12)
+    (1.3, 0.467032967033)
+    """
+
+    def __init__(self, values: Any, weights: Any = None) -> None:
+        x = real_points("values", values)
+        if x.ndim != 1 or not x.size or not np.all(np.isfinite(x)):
+            raise ValueError(f"values must be a non-empty list of finite numbers, got {values}")
+        mass = np.full(x.size, 1 / x.size) if weights is None else _weights(weights, x.size)
+        self.values, which = np.unique(x[mass > 0], return_inverse=True)
+        self.weights = np.bincount(which, mass[mass > 0])
+
+    @classmethod
+    def of_matrix(cls, matrix: Any) -> Atoms:
+        """Eigenvalues of a symmetric matrix.
+
+        Parameters
+        ----------
+        matrix : array, shape (d, d)
+            Eigenvalues within rounding of zero count as zero.
+
+        Raises
+        ------
+        ValueError
+            If the matrix is not square, finite and symmetric.
+        """
+        C = real_points("matrix", matrix)
+        if C.ndim != 2 or C.shape[0] != C.shape[1] or not C.size:
+            raise ValueError(f"matrix must be square, got shape {C.shape}")
+        largest = abs(C).max()
+        if not np.isfinite(largest) or abs(C - C.T).max() > 1e-12 * largest:
+            raise ValueError("matrix must be finite and symmetric")
+        eigenvalues = np.linalg.eigvalsh(C)
+        eigenvalues[abs(eigenvalues) <= _RANK * len(C) * abs(eigenvalues).max()] = 0.0
+        return cls(eigenvalues)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Atoms:
+        """Eigenvalues from a text file: one a row, or a square symmetric matrix.
+
+        Parameters
+        ----------
+        path : path
+            Numbers separated by commas or blanks; text after # is ignored.
+
+        Raises
+        ------
+        ValueError
+            If the file holds anything else.
+        """
+        lines = [line.split("#")[0] for line in Path(path).read_text().splitlines()]
+        rows = [line.replace(",", " ").split() for line in lines if line.strip()]
+        try:
+            table = np.array(rows, dtype=float)
+        except ValueError:
+            table = np.empty(0)
+        if table.ndim == 2 and table.shape[1] == 1:
+            return cls(table[:, 0])
+        if table.ndim != 2 or table.shape[0] != table.shape[1]:
+            raise ValueError(
+                f"path must be a file of one eigenvalue per row or of a square matrix, got {path}"
+            )
+        return cls.of_matrix(table)
+
+    def __repr__(self) -> str:
+        return f"Atoms({self.values.size} values in [{self.values[0]}, {self.values[-1]}])"
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        return tuple((x, x) for x in self.values.tolist())
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return tuple(zip(self.values.tolist(), self.weights.tolist(), strict=True))
+
+    def moment(self, order: int) -> float:
+        check_integer("order", order, least=0)
+        return float(self.weights @ self.values**order)
+
+    def cdf(self, x: Any) -> Any:
+        below = np.searchsorted(self.values, real_points("x", x), side="right")
+        return np.concatenate([[0.0], self._cumulated])[below][()]
+
+    @cached_property
+    def _cumulated(self) -> np.ndarray:
+        total = np.cumsum(self.weights)
+        return total / total[-1]
+
+    def quantile(self, probability: Any) -> Any:
+        p = real_points("probability", probability)
+        require(ArrayMath(np), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        return self.values[np.searchsorted(self._cumulated, p)][()]
+
+    def scaled(self, factor: float) -> Atoms:
+        image = super().scaled(factor)
+        return Atoms(*zip(*image.atoms, strict=True))
+
+    def shifted(self, by: float) -> Atoms:
+        image = super().shifted(by)
+        return Atoms(*zip(*image.atoms, strict=True))
+
+
+class Mixture(SpectralMeasure):
+    """Weighted mean of measures.
+
+    Parameters
+    ----------
+    measures : sequence of SpectralMeasure
+    weights : sequence of float
+        Their masses, >= 0 and of sum 1.
+
+    Raises
+    ------
+    ValueError
+        If measures is empty or the weights do not fit.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.spectra import Atoms, Mixture, Uniform
+    >>> spiked = Mixture([Uniform(0.5, 1.5), Atoms([5.0])], [0.9, 0.1])
+    >>> spiked.support, round(float(spiked.mean), 12)
+    (((0.5, 1.5), (5.0, 5.0)), 1.4)
+    """
+
+    def __init__(self, measures: Sequence[SpectralMeasure], weights: Any) -> None:
+        if not len(measures) or not all(isinstance(m, SpectralMeasure) for m in measures):
+            raise ValueError(f"measures must be spectral measures, got {measures}")
+        self.measures, self.weights = tuple(measures), _weights(weights, len(measures))
+
+    def __repr__(self) -> str:
+        return f"Mixture({list(self.measures)}, {self.weights.tolist()})"
+
+    def _mean_of(self, of_one: Callable[[SpectralMeasure], Any]) -> Any:
+        parts = zip(self.measures, self.weights, strict=True)
+        return sum(weight * of_one(measure) for measure, weight in parts)
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        merged: list[tuple[float, float]] = []
+        for lower, upper in sorted(i for m in self.measures for i in m.support):
+            if merged and lower <= merged[-1][1]:
+                lower, upper = merged[-1][0], max(upper, merged.pop()[1])
+            merged.append((lower, upper))
+        return tuple(merged)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        masses: dict[float, float] = {}
+        for measure, weight in zip(self.measures, self.weights.tolist(), strict=True):
+            for position, mass in measure.atoms:
+                masses[position] = masses.get(position, 0.0) + weight * mass
+        return tuple(sorted(masses.items()))
+
+    def density(self, x: Any) -> Any:
+        return self._mean_of(lambda measure: measure.density(x))
+
+    def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        rules = [measure._rule(order) for measure in self.measures]
+        nodes = np.concatenate([nodes for nodes, _ in rules])
+        pairs = zip(self.weights, rules, strict=True)
+        return nodes, np.concatenate([weight * masses for weight, (_, masses) in pairs])
+
+    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Any:
+        return self._mean_of(lambda measure: measure.expect(kernel, pole, *arguments))
+
+    def moment(self, order: int) -> Any:
+        return self._mean_of(lambda measure: measure.moment(order))
+
+    def cdf(self, x: Any) -> Any:
+        return self._mean_of(lambda measure: measure.cdf(x))
+
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+        return self._mean_of(lambda measure: measure.stieltjes(z, derivative=derivative))
+
+
+def _weights(weights: Any, count: int) -> np.ndarray:
+    mass = real_points("weights", weights)
+    if mass.shape != (count,):
+        raise ValueError(f"weights must be {count} numbers, got shape {mass.shape}")
+    if np.any(mass < 0) or not abs(mass.sum() - 1) <= _WEIGHT_SUM:
+        raise ValueError(f"weights must be >= 0 and of sum 1, got {mass} of sum {mass.sum()}")
+    return mass / mass.sum()

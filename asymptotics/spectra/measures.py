@@ -1,0 +1,329 @@
+"""Spectral measures with a density: shapes of structured data, and a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ive
+
+from iclimit.asymptotics.numbers import ArrayMath, require
+from iclimit.asymptotics.spectra.charts import Chart
+from iclimit.asymptotics.spectra.measure import (
+    SpectralMeasure,
+    check_derivative,
+    real_number,
+    real_points,
+)
+from iclimit.asymptotics.spectra.wishart import check_integer
+
+
+class Uniform(SpectralMeasure):
+    """Uniform distribution of eigenvalues.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Ends, lower < upper.
+
+    Raises
+    ------
+    ValueError
+        If the ends are not finite and ordered.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.spectra import Uniform
+    >>> round(float(Uniform(0.5, 1.5).stieltjes(0.0)), 12)
+    1.098612288668
+    """
+
+    def __init__(self, lower: float, upper: float) -> None:
+        self.lower, self.upper = real_number("lower", lower), real_number("upper", upper)
+        if self.lower >= self.upper:
+            raise ValueError(f"lower must be < upper, got {lower} and {upper}")
+        self._centre, self._half = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
+
+    def __repr__(self) -> str:
+        return f"Uniform({self.lower}, {self.upper})"
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        return ((self.lower, self.upper),)
+
+    def density(self, x: Any) -> Any:
+        x = real_points("x", x)
+        return np.where((x >= self.lower) & (x <= self.upper), 0.5 / self._half, 0.0)[()]
+
+    def moment(self, order: int) -> float:
+        check_integer("order", order, least=0)
+        powers = np.arange(order + 1)
+        return float((self.lower**powers * self.upper ** powers[::-1]).mean())
+
+    def cdf(self, x: Any) -> Any:
+        return np.clip((real_points("x", x) - self.lower) / (2 * self._half), 0.0, 1.0)[()]
+
+    def quantile(self, probability: Any) -> Any:
+        p = real_points("probability", probability)
+        require(ArrayMath(np), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        return (self.lower * (1 - p) + self.upper * p)[()]
+
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+        check_derivative(derivative, most=2)
+        z = self.outside("z", z)
+        with np.errstate(all="ignore"):
+            low, high = self.lower - z, self.upper - z
+            if derivative == 1:
+                return (1 / low / high)[()]
+            if derivative == 2:
+                return ((1 / low + 1 / high) / low / high)[()]
+            # The logarithm of a number near 1 cancels, the inverse tangent of one near 1 too.
+            slope = self._half / (self._centre - z)
+            near = np.log(high / low) / (2 * self._half)
+            value = np.where(abs(slope) > 0.5, near, np.arctanh(slope) / self._half)
+        return np.where(np.isinf(z), 0.0, value)[()]
+
+    def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
+        r"""R-transform, :math:`c + h(\coth hx - 1/(hx))` for [c - h, c + h], at every real x."""
+        check_derivative(derivative, most=1)
+        y = self._half * real_points("x", x)
+        require(ArrayMath(np), "x", y, np.isfinite, "finite")
+        # A quotient of Bessel functions, in which nothing cancels.
+        size = np.maximum(abs(y), 1e-100)
+        with np.errstate(over="ignore", divide="ignore"):
+            langevin = np.where(size < 1e4, ive(1.5, size) / ive(0.5, size), 1 - 1 / size)
+            if derivative == 0:
+                return (self._centre + self._half * np.sign(y) * langevin)[()]
+            near = 1 - langevin**2 - 2 * langevin / size
+            far = (1 / size - 1 / np.sinh(size)) * (1 / size + 1 / np.sinh(size))
+        return (self._half**2 * np.where(size < 2, near, far))[()]
+
+
+class PowerLaw(SpectralMeasure):
+    r"""Eigenvalues proportional to :math:`(j/d)^{-a}`, j = 1, ..., d, as d grows, of mean 1.
+
+    The law of :math:`(1 - a) u^{-a}`, u uniform on [0, 1]: supported on [1 - a, inf).
+
+    Parameters
+    ----------
+    exponent : float, 0 <= exponent < 1
+        Decay a of the eigenvalues.
+
+    Raises
+    ------
+    ValueError
+        If exponent is outside [0, 1), where no mean exists.
+
+    Notes
+    -----
+    The variance is infinite for a >= 1/2.  `integrate` and `quadrature` are for functions that
+    grow no faster than x.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.spectra import PowerLaw
+    >>> round(float(PowerLaw(0.9).stieltjes(-0.1)), 9)
+    3.203042415
+    """
+
+    def __init__(self, exponent: float) -> None:
+        self.exponent = real_number("exponent", exponent)
+        if not 0 <= self.exponent < 1:
+            raise ValueError(f"exponent must be in [0, 1), got {exponent}")
+
+    def __repr__(self) -> str:
+        return f"PowerLaw({self.exponent})"
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        return ((1 - self.exponent, np.inf),) if self.exponent else ((1.0, 1.0),)
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return () if self.exponent else ((1.0, 1.0),)
+
+    @cached_property
+    def _charts(self) -> list[Chart]:
+        return [_PowerTail(self.exponent)] if self.exponent else []
+
+    def density(self, x: Any) -> Any:
+        x = real_points("x", x)
+        if not self.exponent:
+            return np.zeros(x.shape)[()]
+        relative = np.maximum(x / (1 - self.exponent), 1.0)
+        value = relative ** (-1 / self.exponent) / (self.exponent * np.maximum(x, 1e-300))
+        return np.where(x >= 1 - self.exponent, value, 0.0)[()]
+
+    def moment(self, order: int) -> float:
+        check_integer("order", order, least=0)
+        heaviness = order * self.exponent
+        return (1 - self.exponent) ** order / (1 - heaviness) if heaviness < 1 else np.inf
+
+    def cdf(self, x: Any) -> Any:
+        x, least = real_points("x", x), 1 - self.exponent
+        if not self.exponent:
+            return np.where(x >= 1, 1.0, 0.0)[()]
+        return -np.expm1(-np.log(np.maximum(x / least, 1.0)) / self.exponent)
+
+    def quantile(self, probability: Any) -> Any:
+        p = real_points("probability", probability)
+        require(ArrayMath(np), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        with np.errstate(divide="ignore"):
+            return ((1 - self.exponent) * (1 - p) ** -self.exponent)[()]
+
+
+class _PowerTail(Chart):
+    r""":math:`x = (1 - a) e^{a y}`, :math:`y = e^s`: the law has density :math:`e^{-y}` in y."""
+
+    start = -40.0
+
+    def __init__(self, exponent: float) -> None:
+        self._exponent = exponent
+        # x stays within float64, the mass beyond is below 1e-299.
+        self.stop = float(np.log(690 / exponent))
+
+    def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = np.exp(s)
+        x = (1 - self._exponent) * np.exp(self._exponent * y)
+        return x, x * self._exponent * y
+
+    def locate(self, z: np.ndarray) -> np.ndarray:
+        z = np.asarray(z) + 0j
+        return np.log(np.log(z / (1 - self._exponent)) / self._exponent)
+
+
+class Exponential(SpectralMeasure):
+    r"""Eigenvalues proportional to :math:`e^{-\kappa j/d}`, j = 1, ..., d, as d grows, of mean 1.
+
+    The logarithm of an eigenvalue is uniform.
+
+    Parameters
+    ----------
+    decay : float, 0 < decay <= 600
+        Decay :math:`\kappa` over the spectrum: the logarithm of the condition number.
+
+    Raises
+    ------
+    ValueError
+        If decay is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.spectra import Exponential
+    >>> round(float(Exponential(3.0).stieltjes(-0.1)), 9)
+    1.537281829
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.decay = real_number("decay", decay)
+        if not 0 < self.decay <= 600:
+            raise ValueError(f"decay must be in (0, 600], got {decay}")
+        self._upper = self.decay / -np.expm1(-self.decay)
+        self._lower = self.decay / np.expm1(self.decay)
+
+    def __repr__(self) -> str:
+        return f"Exponential({self.decay})"
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        return ((float(self._lower), float(self._upper)),)
+
+    @cached_property
+    def _charts(self) -> list[Chart]:
+        return [_Logarithm(self._lower, self._upper)]
+
+    def density(self, x: Any) -> Any:
+        x = real_points("x", x)
+        inside = (x >= self._lower) & (x <= self._upper)
+        return np.where(inside, 1 / (self.decay * np.where(inside, x, 1.0)), 0.0)[()]
+
+    def moment(self, order: int) -> float:
+        check_integer("order", order, least=0)
+        if order == 0:
+            return 1.0
+        power = order * self.decay
+        return float(self._upper**order * -np.expm1(-power) / power)
+
+    def cdf(self, x: Any) -> Any:
+        inside = np.clip(real_points("x", x), self._lower, self._upper)
+        return np.clip(1 + np.log(inside / self._upper) / self.decay, 0.0, 1.0)[()]
+
+    def quantile(self, probability: Any) -> Any:
+        p = real_points("probability", probability)
+        require(ArrayMath(np), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        return (self._upper * np.exp(-self.decay * (1 - p)))[()]
+
+
+class _Logarithm(Chart):
+    r""":math:`x = e^s` on a positive interval."""
+
+    def __init__(self, lower: float, upper: float) -> None:
+        self._ends = lower, upper
+        self.start, self.stop = float(np.log(lower)), float(np.log(upper))
+
+    def point(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        x = np.clip(np.exp(s), *self._ends)
+        return x, x
+
+    def locate(self, z: np.ndarray) -> np.ndarray:
+        return np.log(np.asarray(z) + 0j)
+
+
+class DensityMeasure(SpectralMeasure):
+    """Law of a given density.
+
+    Parameters
+    ----------
+    density : callable
+        Takes an array of points inside the support and returns the density there, >= 0.
+    support : (lower, upper) or sequence of such intervals
+        Disjoint and ascending; the last may end at inf.  Put ends where the density is not
+        smooth.
+
+    Raises
+    ------
+    ValueError
+        If the intervals are not ascending, or the density is negative, not finite in the
+        interior, or of total mass other than 1.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.spectra import DensityMeasure
+    >>> triangle = DensityMeasure(lambda x: x / 2, (0, 2))
+    >>> round(triangle.mean, 12), round(float(triangle.stieltjes(-1.0)), 12)
+    (1.333333333333, 0.450693855666)
+    """
+
+    def __init__(self, density: Callable[[np.ndarray], Any], support: Sequence[Any]) -> None:
+        ends = real_points("support", support)
+        if ends.shape == (2,):
+            ends = ends[None]
+        flat = ends.ravel()
+        if ends.ndim != 2 or ends.shape[1:] != (2,) or not np.all(np.isfinite(flat[:-1])):
+            raise ValueError(f"support must be intervals (lower, upper), got {support}")
+        if np.any(ends[:, 0] >= ends[:, 1]) or np.any(np.diff(flat) < 0):
+            raise ValueError(f"support must be ascending intervals, got {support}")
+        self._function, self._intervals_given = density, ends
+        for chart in self._charts:
+            x = chart.rule(255)[0]
+            value = self.density(x[(x > flat[0]) & (x < flat[-1]) & np.isfinite(x)])
+            if np.any(value < 0) or np.any(np.isnan(value)):
+                raise ValueError(f"density must be >= 0 on {support}, got {np.min(value)}")
+
+    def __repr__(self) -> str:
+        return f"DensityMeasure({self._function!r}, {self.support})"
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        return tuple((float(lower), float(upper)) for lower, upper in self._intervals_given)
+
+    def density(self, x: Any) -> Any:
+        x = real_points("x", x)
+        ends = self._intervals_given
+        inside = np.any((x[..., None] >= ends[:, 0]) & (x[..., None] <= ends[:, 1]), axis=-1)
+        value = np.zeros(x.shape)
+        with np.errstate(all="ignore"):
+            value[inside] = self._function(x[inside])
+        return value[()]
