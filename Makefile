@@ -4,13 +4,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: validate test lint types docs wheel bench clean
+.PHONY: validate test unit lint types docs wheel bench clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
 
-test: lint types docs wheel
-	$(BIN)/python -m pytest -n auto
+# Side by side: the tests, whose progress is seen, and one after the other what else there is.
+test: lint
+	$(MAKE) --no-print-directory -j2 unit docs types wheel
+
+unit: .venv/dev
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/dev
 	$(BIN)/ruff check .

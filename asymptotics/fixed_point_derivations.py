@@ -180,10 +180,19 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
     sums = {r: sum(p * c**j / (q + c) ** k for c, p in atoms) for (j, k), r in moments.items()}
     tidy = sympy.together if any(v.free_symbols for atom in atoms for v in atom) else sympy.factor
 
-    given = [value.subs(sums) for value in (M, T)]
-    slopes = [sympy.diff(value, q) for value in given]
-    error = sympy.Poly(_many_prompts(q, tau, rho, *given, *slopes), e)
-    series = sum(tidy(error.coeff_monomial(e**k)) / kappa**k for k in range(order + 1))
+    m, t = ([value.coeff(e, k).subs(sums) for k in range(order + 1)] for value in (M, T))
+    noise = [-(q**2) * value for value in m]
+    noise[0] += rho + q
+    gain = [q * m[k] + t[k] for k in range(order + 1)]
+    series = sum(
+        tidy(
+            noise[k]
+            - q**2 * sympy.diff(gain[k], q)
+            + sum(noise[i] * gain[k - i] for i in range(k + 1)) / (tau - 1)
+        )
+        / kappa**k
+        for k in range(order + 1)
+    )
     return Derivation(
         (
             ("The inflation s:", sympy.Eq(sympy.Symbol("s"), s.subs(e, 1 / kappa))),
@@ -218,7 +227,8 @@ def derive_threshold() -> Derivation:
     M = [sympy.Symbol("M" + "'" * k) for k in range(4)]
     T = [sympy.Symbol("T" + "'" * k) for k in range(4)]
     name = sympy.Symbol("e_{ICL}")
-    above = _many_prompts(q, tau, rho, M[0], T[0], M[1], T[1])
+    noise, gain, gain_slope = rho + q - q**2 * M[0], q * M[0] + T[0], M[0] + q * M[1] + T[1]
+    above = noise - q**2 * gain_slope + noise * gain / (tau - 1)
 
     def at(values: list[Any], xi: Any, start: int = 0) -> Any:
         terms = enumerate(values[start:])
@@ -243,12 +253,6 @@ def derive_threshold() -> Derivation:
             ("The ICL error:", sympy.Eq(name, terms[0] / delta + terms[1])),
         )
     )
-
-
-def _many_prompts(q: Any, tau: Any, rho: Any, M: Any, T: Any, M1: Any, T1: Any) -> Any:
-    """Ridgeless ICL error for tau > 1; M1 and T1 are slopes in q."""
-    context = rho + q * (1 - 2 * q * M - q**2 * M1) - q**2 * T1
-    return context + (rho + q - q**2 * M) * (q * M + T) / (tau - 1)
 
 
 def _polynomial(difference: Any, variable: Any) -> Any:

@@ -38,6 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -496,6 +497,7 @@ def _level_step(freedom: int) -> float:
     return min(STEP, _STEP_TIMES_ROOT / math.sqrt(freedom))
 
 
+@lru_cache(maxsize=64)
 def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float, float, float]:
     """Loss, multiplier and threshold of TunedRR."""
     labels_do_not_help = constant, math.inf, law.mean_variance

@@ -342,12 +342,12 @@ def _wait(
     """
     count = len(v)
     with np.errstate(divide="ignore"):
-        logs = [2 * np.log(np.hypot.reduce(np.abs(each), axis=1)) for each in (up, down)]
+        logs = np.stack([2 * np.log(np.hypot.reduce(np.abs(each), axis=1)) for each in (up, down)])
+    slopes = np.stack([2 * rate, -2 * rate])[:, None]
 
     def force(s: np.ndarray) -> np.ndarray:
         # Trial steps beyond the pole may overflow.
-        grown = 2 * rate * s[:, None]
-        ups, downs = (np.exp(np.minimum(x, 600)) for x in (logs[0] + grown, logs[1] - grown))
+        ups, downs = np.exp(np.minimum(logs + slopes * s[:, None], 600))
         return (ups - downs) @ rate
 
     def motion(_: float, state: np.ndarray) -> np.ndarray:

@@ -115,7 +115,7 @@ schedules = {
     "best in the limit": (limit.rates, limit.gammas),
 }
 for name, layers in schedules.items():
-    run = simulate_gdpp(*layers, **size, rng=0, repeats=20_000)
+    run = simulate_gdpp(*layers, **size, rng=0, repeats=5000)
     print(
         f"three layers, {name}: exact mean {gdpp_loss(*layers, **size):.4g}, simulated "
         f"{run.mean:.4g} +- {run.standard_error:.2g}, median {run.median:.4g}"

@@ -29,7 +29,7 @@ size = {"context": 20, "dim": 10}
 
 # %%
 # Left: noise levels uniform on :math:`[0, \sigma_{\max}]`.  Lines are integrals over the exact law
-# of the eigenvalues and of the residuals, points 10,000 simulated prompts, crosses the published
+# of the eigenvalues and of the residuals, points 5000 simulated prompts, crosses the published
 # values.  Right: by the noise level of the prompt, all tuned for :math:`\sigma_{\max} = 5`.  One
 # parameter is right at one level only.
 
@@ -38,7 +38,7 @@ maxima = np.array([1, 3, 5, 7])
 theory = [ridge_baselines(f"uniform:{top}", **size) for top in maxima]
 runs = [
     simulate_ridge_baselines(
-        NoisyRegression(f"uniform:{top}"), repeats=10_000, rng=int(top),
+        NoisyRegression(f"uniform:{top}"), repeats=5000, rng=int(top),
         multiplier=best.multiplier, threshold=best.threshold,
     )
     for top, best in zip(maxima, theory, strict=True)
@@ -73,7 +73,7 @@ floor = [
 figure, ax = plt.subplots(figsize=(6.4, 4.2))
 ax.plot(depths, floor, "-", color=ORANGE, label="GD++, least mean loss found")
 for kind, colour in (("gd++", ORANGE), ("diag", BLUE)):
-    run = train_linear_transformer(problem, kind=kind, layers=2, starts=3, contexts=2**12, rng=2)
+    run = train_linear_transformer(problem, kind=kind, layers=2, starts=2, contexts=2**11, rng=2)
     fresh = held_out_losses(run.model, problem, contexts=30_000, rng=9)
     ax.errorbar(2, fresh.mean, fresh.standard_error, fmt="o", color=colour, capsize=2,
                 label=f"{kind}, trained")  # fmt: skip

@@ -14,7 +14,7 @@ import iclimit
 
 # %%
 # Two curves, twelve simulated points on each.  The lines are the limit of infinite dimension.  At
-# d = 24 the runs are visibly above them, and the dashes, `iclimit.finite_size_errors` at the same
+# d = 20 the runs are visibly above them, and the dashes, `iclimit.finite_size_errors` at the same
 # integers, say by how much.
 
 curves = iclimit.curve(
@@ -23,14 +23,14 @@ curves = iclimit.curve(
     alpha=[1, 4],
     kappa=0.5,
     rho=0.05,
-    simulation={"d": 24, "repeats": 12},
+    simulation={"d": 20, "repeats": 12},
     rng=1,
     jobs=1,
 )
 figure, ax = plt.subplots(figsize=(6.4, 4))
 curves.plot(ax)
 ax.set_ylim(0.6, 30)
-ax.set_title("Ridgeless ICL error: limit (lines), d = 24 (points), prediction (dashes)")
+ax.set_title("Ridgeless ICL error: limit (lines), d = 20 (points), prediction (dashes)")
 
 # %%
 # The same numbers as a table in long form: ``curves.rows()``.  The peak lies at

@@ -14,7 +14,7 @@ import iclimit
 from iclimit.validation import extrapolate
 
 point = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}
-sizes = {12: 240, 16: 160, 20: 100, 24: 60, 32: 30}
+sizes = {12: 240, 16: 120, 20: 60, 24: 40, 32: 20}
 
 # %%
 # Sizes are chosen so that all integers come out exact.  The error bars shrink as 1/d at a fixed

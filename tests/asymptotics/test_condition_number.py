@@ -100,13 +100,14 @@ def test_schedule_against_numerical_equioscillation(
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("cap", [math.inf, 2.0, 100.0])
-@pytest.mark.parametrize("margin", [0.0, 0.02])
+@pytest.mark.parametrize(
+    ("cap", "margin"), [(math.inf, 0.0), (math.inf, 0.02), (2.0, 0.0), (100.0, 0.02)]
+)
 def test_float64_and_fifty_digits(method: str, cap: float, margin: float) -> None:
     # Under a cap errors are of one sign; the monotone schedule knows none.
     largest = 1e20 if cap < math.inf and method == "optimal" else 1e99
     starts = np.array([x for x in EXCESSES if x <= largest])
-    starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 10) * largest / 10)
+    starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 3) * largest / 10)
     more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
     schedule = condition_number_schedule(excess=starts, tol=SMALLEST, **more)
     steps = schedule.gamma.shape[-1]
@@ -235,7 +236,7 @@ def test_no_composition_found_by_global_search_is_better(
     grid = np.geomspace(1 / kappa, 1, 1500)
     found = differential_evolution(
         lambda gammas: math.log(condition_on(grid, gammas)) if np.all(gammas) else math.inf,
-        [(-2, 3)] * steps, rng=7, popsize=25, maxiter=400, tol=1e-9, polish=False,
+        [(-2, 3)] * steps, rng=7, popsize=15, maxiter=400, tol=1e-9, polish=False,
     )  # fmt: skip
     best = condition_number_schedule(kappa, steps=steps).condition_number[-1]
     assert best == pytest.approx(
@@ -577,9 +578,9 @@ def test_exact_numbers_of_kappa_four() -> None:
 def test_symbols_through_many_layers(method: Any) -> None:
     plain, positive = sympy.Symbol("z"), sympy.Symbol("kappa", positive=True)
     for symbol in (plain, positive):
-        exact = condition_number_schedule(symbol, steps=4, method=method)
+        exact = condition_number_schedule(symbol, steps=3, method=method)
         assert not any(each.has(sympy.Piecewise) for each in exact.gamma)
-        floats = condition_number_schedule(100.0, steps=4, method=method)
+        floats = condition_number_schedule(100.0, steps=3, method=method)
         found = [float(each.subs(symbol, 100)) for each in exact.condition_number]
         np.testing.assert_allclose(found, floats.condition_number, rtol=1e-12)
 

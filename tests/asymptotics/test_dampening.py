@@ -35,7 +35,8 @@ def test_simulated_extremes(context: int, dim: int) -> None:
     """Share of draws of T tasks whose critical factor lies below the quantiles."""
     tasks, draws, noise = 20, 4000, 0.1
     X = np.random.default_rng(11).standard_normal((draws * tasks, context, dim))
-    largest = np.linalg.svd(X, compute_uv=False)[:, 0] ** 2 / context
+    gram = X @ X.mT if context < dim else X.mT @ X
+    largest = np.linalg.eigvalsh(gram)[:, -1] / context
     worst = largest.reshape(draws, tasks).max(axis=1)
     critical = 2 / (one_step_rate(context, dim, noise) * worst)
     for p in (0.05, 0.5, 0.9):
@@ -73,13 +74,13 @@ def test_published_settings_are_within_reach() -> None:
 def test_approaches_the_limit_of_divergence() -> None:
     """Large N and d: the critical rate tends to 2/(1 + sqrt c)^2, fluctuations as N^(-2/3)."""
     gaps = []
-    for context, dim in ((6, 3), (48, 24)):
+    for context, dim in ((6, 3), (24, 12)):
         rate = one_step_rate(context, dim) * critical_dampening(
             0.5, context=context, dim=dim, tasks=1
         )
         gaps.append(rate / divergence_rate(dim / context) - 1)
     assert gaps[0] > gaps[1] > 0
-    assert 4 < gaps[0] / gaps[1] < 8  # 8^(2/3), and 1/N for the rate; measured 5.9
+    assert 2.5 < gaps[0] / gaps[1] < 4  # 4^(2/3), and 1/N for the rate; measured 3.7
 
 
 @pytest.mark.parametrize(("context", "dim", "noise"), [(10, 10, 0.0), (20, 5, 0.1), (4, 8, 1.0)])

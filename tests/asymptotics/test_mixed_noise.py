@@ -15,6 +15,7 @@ from scipy import integrate, stats
 
 from iclimit.asymptotics import Wishart, optimal_schedule, schedule_loss, wishart_resolvent
 from iclimit.asymptotics.mixed_noise import (
+    RidgeBaselines,
     adaptive_ridge_loss,
     baseline_profiles,
     constant_ridge_loss,
@@ -60,6 +61,12 @@ TABLE = {
 
 
 @lru_cache
+def baselines(spec: str, context: int = N, dim: int = D) -> RidgeBaselines:
+    """Tuned once for all tests: a second for a uniform law."""
+    return ridge_baselines(spec, context=context, dim=dim)
+
+
+@lru_cache
 def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
     """Adjusted losses of the rows of the table, from prompts, labels and least squares.
 
@@ -70,7 +77,7 @@ def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
     kind, _, values = spec.partition(":")
     levels = [float(v) for v in values.split(",")]
     sigma = levels[0] * rng.random(PROMPTS) if kind == "uniform" else rng.choice(levels, PROMPTS)
-    best = ridge_baselines(spec, context=N, dim=D)
+    best = baselines(spec)
     X = rng.standard_normal((PROMPTS, N, D))
     w = rng.standard_normal((PROMPTS, D))
     y = np.einsum("pij,pj->pi", X, w) + sigma[:, None] * rng.standard_normal((PROMPTS, N))
@@ -102,7 +109,7 @@ def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def theory(spec: str) -> np.ndarray:
-    best = ridge_baselines(spec, **SIZE)
+    best = baselines(spec)
     return np.array([best.one_layer, best.constant, best.adaptive, best.tuned])
 
 
@@ -187,7 +194,7 @@ def _panels(edges: list[float]) -> list[tuple[Any, float]]:
 
 @pytest.mark.parametrize(
     ("sigma", "multiplier", "threshold"),
-    [(1.0, 1.0, math.inf), (1e-3, 1.0, math.inf), (2.0, 1.3, 3.0), (0.5, 3.0, 2.0)],
+    [(1e-3, 1.0, math.inf), (2.0, 1.3, 3.0), (0.5, 3.0, 2.0)],
 )
 def test_one_dimension_by_multiprecision_quadrature(
     sigma: float, multiplier: float, threshold: float
@@ -196,21 +203,23 @@ def test_one_dimension_by_multiprecision_quadrature(
     with mpmath.workdps(30):
         v, freedom, count = mpmath.mpf(sigma) ** 2, 4, 5
 
-        def risk(e: Any, parameter: Any) -> Any:
-            return (parameter**2 + v * e) / (e + parameter) ** 2 / 2
+        def twice_the_risk(e: Any, parameter: Any, square: Any) -> Any:
+            total = e + parameter
+            return (square + v * e) / (total * total)
 
         edges = [-18.0, *np.arange(-16, 3.1, 1.6), 4.0, 4.7, 5.2]
         eigenvalues = [(e, h * e * _chi_square(count, e)) for e, h in _panels(edges)]
-        best = [risk(e, v) for e, _ in eigenvalues]
+        best = [twice_the_risk(e, v, v**2) for e, _ in eigenvalues]
         kink = float(mpmath.log(freedom * mpmath.mpf(threshold) / (multiplier * v)))
         exact = mpmath.mpf(0)
         for u, h in _panels(sorted({*edges, min(kink, 5.1)})):
             parameter = min(multiplier * v * u / freedom, mpmath.mpf(threshold))
+            square = parameter**2
             mean = sum(
-                weight * (risk(e, parameter) - least)
+                weight * (twice_the_risk(e, parameter, square) - least)
                 for (e, weight), least in zip(eigenvalues, best, strict=True)
             )
-            exact += h * u * _chi_square(freedom, u) * mean
+            exact += h * u * _chi_square(freedom, u) * mean / 2
     found = adaptive_ridge_loss(
         f"fixed:{sigma}", context=5, dim=1, multiplier=multiplier, threshold=threshold
     )
@@ -252,7 +261,7 @@ def test_uniform_level_by_adaptive_quadrature(context: int, dim: int, largest: f
 )
 def test_tuned_parameters_cannot_be_bettered_nearby(spec: str, context: int) -> None:
     size: dict[str, Any] = {"context": context, "dim": D}
-    best = ridge_baselines(spec, **size)
+    best = baselines(spec, **size)
     own: dict[str, Any] = {"multiplier": best.multiplier, "threshold": best.threshold}
     assert adaptive_ridge_loss(spec, **size, **own) == best.tuned
     for name, value in own.items():
@@ -265,12 +274,12 @@ def test_tuned_parameters_cannot_be_bettered_nearby(spec: str, context: int) -> 
 @pytest.mark.parametrize("spec", ["uniform:3", "categorical:1,1.05", "categorical:0.01,1,100"])
 def test_tuned_parameters_are_the_best_of_a_grid(spec: str, context: int, dim: int) -> None:
     size: dict[str, Any] = {"context": context, "dim": dim}
-    best = ridge_baselines(spec, **size)
+    best = baselines(spec, **size)
     largest = max(noise_law(spec).values) ** 2
     grid = [
         adaptive_ridge_loss(spec, **size, multiplier=m, threshold=t * largest)
-        for m in (0.7, 1.05, 1.5, 3.0, 10.0, 1e3)
-        for t in (0.01, 0.1, 0.3, 0.6, 0.9, 3.0)
+        for m in (0.7, 1.5, 3.0, 1e3)
+        for t in (0.01, 0.1, 0.3, 0.6, 3.0)
     ]
     assert best.tuned <= min(*grid, best.constant, best.adaptive) * (1 + TUNED)
 
@@ -332,7 +341,7 @@ def test_gradient_descent_is_bounded_by_the_best_constant(spec: str) -> None:
     ]
     assert np.all(np.diff(adjusted) < 0)
     assert bound * (1 - GAUSS) < adjusted[-1] < bound * 1.02
-    assert adjusted[0] == pytest.approx(ridge_baselines(spec, **SIZE).one_layer, rel=ROUNDING)
+    assert adjusted[0] == pytest.approx(baselines(spec).one_layer, rel=ROUNDING)
 
 
 def test_small_noise() -> None:
@@ -382,7 +391,7 @@ def test_profiles_average_to_the_baselines() -> None:
     for spec in ("uniform:4", "categorical:1,3,5"):
         levels, weights = noise_law(spec).quadrature()
         kept = levels > 1e-12
-        best = ridge_baselines(spec, **SIZE)
+        best = baselines(spec)
         profiles = baseline_profiles(levels[kept], spec, **SIZE)
         for name in ("oracle", "one_layer", "constant", "adaptive", "tuned"):
             mean = weights[kept] @ getattr(profiles, name)

@@ -45,43 +45,42 @@ NOISES = [0.0, 1e-300, 1e-12, 0.1, 1e6]
 SIZES = [(20, 10), (5, 10), (7, 7), (1, 1), (1, 6), (6, 1)]
 
 
-def integral_loss(rates: list[float], c: float, v: float) -> mpmath.mpf:
-    """Loss from its definition: density and atom of the Marchenko-Pastur law."""
+def integrals(rates: list[float], c: float) -> mpmath.mpc:
+    """Means of P^2 and of (1 - P)^2/x over density and atom, as real and imaginary part."""
     c = mpmath.mpf(c)
 
-    def integrand(x: mpmath.mpf) -> mpmath.mpf:
+    def continuous(angle: mpmath.mpf) -> mpmath.mpc:
+        # 2 sqrt(c) sin^2 dangle 2 sqrt(c) / (2 pi c x); x by half angles, exact at both edges.
+        x = (1 - mpmath.sqrt(c)) ** 2 + 4 * mpmath.sqrt(c) * mpmath.cos(angle / 2) ** 2
         P = mpmath.mpf(1)
         for rate in rates:
             P *= 1 - rate * x
-        return P**2 + v * (1 - P) ** 2 / x
-
-    def continuous(angle: mpmath.mpf) -> mpmath.mpf:
-        # 2 sqrt(c) sin^2 dangle 2 sqrt(c) / (2 pi c x); x by half angles, exact at both edges.
-        x = (1 - mpmath.sqrt(c)) ** 2 + 4 * mpmath.sqrt(c) * mpmath.cos(angle / 2) ** 2
-        return integrand(x) * 2 * mpmath.sin(angle) ** 2 / (mpmath.pi * x)
+        return mpmath.mpc(P**2, (1 - P) ** 2 / x) * 2 * mpmath.sin(angle) ** 2 / (mpmath.pi * x)
 
     points = [0, mpmath.pi / 2, mpmath.pi * 7 / 8, mpmath.pi]
     return mpmath.quad(continuous, points) + max(0, 1 - 1 / c)
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 1 + 1e-9, 3.0])
-@pytest.mark.parametrize("rates", [[0.3], [0.5, 1.0], [-0.2, 0.4, 0.4, 2.5, 0.0]])
+@pytest.mark.parametrize("rates", [[0.3], [-0.2, 0.4, 0.4, 2.5, 0.0]])
 def test_loss_is_the_integral_over_the_density(rates: list[float], c: float) -> None:
-    for v in (0.3, 1e6):
-        with mpmath.workdps(35):
-            exact = integral_loss(rates, c, v)
+    with mpmath.workdps(35):
+        both = integrals(rates, c)
+        for v in (0.3, 1e6):
+            exact = both.real + v * both.imag
             value = schedule_loss([mpmath.mpf(r) for r in rates], ratio=c, noise=v)
             # At c = 1 the quadrature is limited by the edge; measured 1e-32.
             assert abs(value / exact - 1) < mpmath.mpf("1e-28")
             assert abs(schedule_loss(rates, ratio=c, noise=v) / exact - 1) < FLOAT64
 
 
-@pytest.mark.parametrize("steps", [1, 8, 60])
-@pytest.mark.parametrize("setting", [*RATIOS, *SIZES], ids=str)
+@pytest.mark.parametrize(
+    ("steps", "setting"),
+    [*itertools.product((1, 8), (*RATIOS, *SIZES)), *((60, c) for c in (1e-3, 1.0, 1e3))],
+    ids=str,
+)
 def test_loss_in_float64_and_fifty_digits(steps: int, setting: Any) -> None:
-    if not isinstance(setting, float):
-        steps = min(steps, 12)  # the exact moments of order 120 take seconds
-    noises = NOISES if steps < 60 else [0.0, 0.1]
+    noises = NOISES if steps < 60 else [0.1]
     where = _where(setting)
     c = setting if isinstance(setting, float) else setting[1] / setting[0]
     for v in noises:
@@ -155,7 +154,7 @@ def test_lower_bound_by_exact_elimination(steps: int, setting: Any) -> None:
         assert abs(Fraction(float(bound)) / exact - 1) < FLOAT64
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5, 12])
+@pytest.mark.parametrize("steps", [1, 2, 12])
 @pytest.mark.parametrize("setting", [*RATIOS, *SIZES], ids=str)
 @pytest.mark.parametrize("v", [0.0, 1e-300, 1e-12])
 def test_little_noise_reaches_the_lower_bound(steps: int, setting: Any, v: float) -> None:
@@ -255,7 +254,7 @@ def test_no_search_finds_better_rates(setting: Any, steps: int, v: float) -> Non
     loss = expand(setting, steps, v)
     c = setting[1] / setting[0] if isinstance(setting, tuple) else setting
     rng, top = np.random.default_rng(4), (1 + math.sqrt(c)) ** 2
-    for trial in range(15):
+    for trial in range(9):
         zeros = top * np.exp(rng.uniform(math.log(0.05), math.log(3), steps))
         if trial % 3:
             zeros = np.full(steps, zeros[0]) * (1 + 0.1 * rng.standard_normal(steps))
@@ -269,7 +268,7 @@ def test_no_search_finds_better_rates(setting: Any, steps: int, v: float) -> Non
 
 def test_optimal_beats_constant_beats_nothing_over_a_grid() -> None:
     """A single start was up to 3.3 times worse than a constant rate."""
-    c, v = np.geomspace(0.02, 20, 7)[:, None], np.geomspace(1e-3, 30, 8)
+    c, v = np.geomspace(0.02, 20, 6)[:, None], np.geomspace(1e-3, 30, 6)
     for steps in (2, 3, 6):
         best = optimal_schedule(steps=steps, ratio=c, noise=v)
         constant = constant_schedule(steps=steps, ratio=c, noise=v)
@@ -338,7 +337,7 @@ def test_published_divergence() -> None:
     limit = [schedule_loss([rate] * 200, ratio=0.5) for rate in (0.68, 0.70)]
     assert limit[0] < 1e-7
     assert limit[1] > 100
-    for steps, loss in ((12, 0.042), (16, 2.76), (20, 2.6e3), (30, 1.4e13)):
+    for steps, loss in ((12, 0.042), (16, 2.76), (20, 2.6e3)):
         value = schedule_loss([0.5] * steps, context=20, dim=10)
         assert value == pytest.approx(loss, rel=0.025)  # two digits printed
 
@@ -365,7 +364,7 @@ def test_constant_rate_without_noise(c: float, steps: int) -> None:
 
 
 @pytest.mark.parametrize("setting", [0.01, 0.5, 1.0, 7.0, (20, 10), (3, 8), (1, 1)], ids=str)
-@pytest.mark.parametrize("steps", [1, 2, 6, 60])
+@pytest.mark.parametrize("steps", [1, 6, 60])
 def test_constant_rate_by_a_dense_scan(setting: Any, steps: int) -> None:
     c = setting[1] / setting[0] if isinstance(setting, tuple) else setting
     if isinstance(setting, tuple):
@@ -373,7 +372,7 @@ def test_constant_rate_by_a_dense_scan(setting: Any, steps: int) -> None:
     for v in (0.0, 0.03, 1.0, 1e6):
         best = constant_schedule(steps=steps, **_where(setting), noise=v)
         lowest = 1e-3 / (steps * ((1 + math.sqrt(c)) ** 2 + v))
-        scan = np.geomspace(lowest, 6 / (1 + c), 800)
+        scan = np.geomspace(lowest, 6 / (1 + c), 400)
         rates = np.repeat(scan[:, None], steps, axis=1)
         losses = schedule_loss(rates, **_where(setting), noise=v)
         assert best.loss <= losses.min() * (1 + FLOAT64)
@@ -500,7 +499,7 @@ def test_sympy() -> None:
     one = optimal_schedule(steps=1, ratio=c, noise=v)
     assert sympy.simplify(one.rates[0] - 1 / (1 + c + v)) == 0
     assert sympy.simplify(one.loss - (c + v) / (1 + c + v)) == 0
-    for L in (2, 3, 4):
+    for L in (2, 3):
         best = optimal_schedule(steps=L, ratio=c)
         assert sympy.cancel(best.loss - 1 / sum(c**-k for k in range(L + 1))) == 0
         back = schedule_loss(best.rates, ratio=c)
@@ -674,11 +673,11 @@ def test_every_pair_of_steps_and_noise_is_finite() -> None:
         assert np.all((constant.loss > 0) & (constant.loss <= 1))
 
 
-@pytest.mark.parametrize("steps", [2, 3, 5, 9])
+@pytest.mark.parametrize("steps", [2, 4, 8])
 def test_rates_belong_to_their_loss_over_the_whole_domain(steps: int) -> None:
     """For much noise the companion matrix had real eigenvalues by accident: a loss of 1e81."""
-    c = np.array([1e-9, 1e-3, 0.5, 1 - 1e-9, 1.0, 2.0, 1e9])[:, None]
-    v = np.array([1e-12, 1e-3, 1.0, 1e3, 1e6, 1e12])
+    c = np.array([1e-9, 0.5, 1 - 1e-9, 1.0, 2.0, 1e9])[:, None]
+    v = np.array([1e-12, 1e-3, 1.0, 1e3, 1e12])
     settings: list[dict[str, Any]] = [{"ratio": c}]
     settings += [{"context": n, "dim": d} for n, d in ((1, 50), (50, 1), (10**6, 3))]
     for setting in settings:

@@ -1,5 +1,6 @@
 """The command line: output, files, exit status, interruption."""
 
+import contextlib
 import csv
 import io
 import itertools
@@ -18,8 +19,9 @@ import pytest
 
 import iclimit
 from iclimit.cli import main
-from iclimit.validation import Claim, ClaimResult, ValidationRun, Verdict
+from iclimit.validation import Claim, ClaimResult, ValidationRun, Verdict, select_claims
 from iclimit.validation.claims import FIGURES
+from iclimit.validation.store import RunStore, StoreError
 
 SETTING = ["--alpha", "1", "--kappa", "0.5", "--rho", "0.01"]
 
@@ -242,7 +244,8 @@ def test_every_figure_is_offered(
     """Names reach the claims; what is simulated is not at stake."""
 
     def draw(figure: Any) -> None:
-        figure.subplots().plot([0, 1])
+        figure.set_size_inches(2, 1)
+        figure.text(0.5, 0.5, "drawn")
 
     def simulated(claims: list[Claim], **options: Any) -> ValidationRun:
         assert [claim.name for claim in claims] == [name]
@@ -439,15 +442,29 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert done.returncode == 0
 
 
-def test_ctrl_c_keeps_finished_claims(tmp_path: Path) -> None:
+def on_record(claim: str, path: Path) -> bool:
+    """Whether all that a claim needs at full size is in the store."""
+    cells = [cell for each in select_claims([claim]) for cell in each.cells("full")]
+    with contextlib.suppress(StoreError), RunStore(path, readonly=True) as store:
+        found = (store.find(cell.identity(0, "numpy")) for cell in cells)
+        return all(
+            sum(batch.count for batch in batches) == (cell.repeats or 1)
+            for cell, batches in zip(cells, found, strict=True)
+        )
+    return False
+
+
+def test_ctrl_c_keeps_finished_claims(tmp_path: Path, own_store: Path) -> None:
     command = [sys.executable, "-m", "iclimit.cli", "validate", "solver", "ridgeless",
                "--preset", "full", "--out", str(tmp_path), "--jobs", "2"]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    time.sleep(20)
+    deadline = time.monotonic() + 180  # on the slowest machine; usually some seconds
+    while not on_record("solver", own_store) and time.monotonic() < deadline:
+        time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert "interrupted: the report holds the claims that were finished" in err
     assert "Traceback" not in err

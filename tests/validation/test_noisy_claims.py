@@ -559,22 +559,47 @@ def test_the_other_tables_hold_fail_and_draw(name: str, table: noisy_training.Ta
 def test_full_preset_of_the_tables_names_published_losses() -> None:
     for table in (noisy_training.GDPP, noisy_training.DIAG, noisy_training.DENSE):
         assert sorted(table.columns["full"]) == sorted(NOISES)
-        assert len(set(table.cells("full"))) == sum(table.columns["full"].values())
+        models = sum(table.columns["full"].values())
+        assert len(set(table.cells("full"))) == models + len(table.plain("full"))
         for noise, layers in table.columns["full"].items():
             for depth in range(1, layers + 1):
                 assert (noisy_training.NAMES[table.kind], depth, noise) in published_table()
 
 
-def test_models_start_from_a_layer_less_and_from_the_guide() -> None:
+def test_models_start_from_those_next_to_them_in_the_table() -> None:
     for preset in ("quick", "full"):
         for table in (noisy_training.GDPP, noisy_training.DIAG, noisy_training.DENSE):
             for noise in table.columns[preset]:
                 before: tuple[Cell, ...] = ()
                 for depth, cell in enumerate(table.column(preset, noise), start=1):
-                    guide = table.guide and (table.guide.cell(preset, noise, depth),)
-                    assert cell.needs == (*before, *(guide or ()))
+                    smaller = table.guide and (table.guide.cell(preset, noise, depth),)
+                    beside: tuple[Cell, ...] = ()
+                    if noise != "uniform:5" and depth <= table.columns[preset].get("uniform:5", 0):
+                        beside = (table.cell(preset, "uniform:5", depth),)
+                    assert cell.needs == (*before, *(smaller or ()), *beside)
                     before = (cell,)
     assert noisy_training.DENSE.guide is noisy_training.DIAG
+
+
+def test_what_was_published_from_plain_contexts_is_compared_with_such_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = noisy_training.DIAG
+    assert not table.plain("quick")
+    [published] = table.plain("full")
+    assert published.needs == (table.cell("full", "uniform:0", 4),)
+    assert dict(published.parameters)["rare"] is False
+
+    monkeypatch.setitem(noisy_training.SAMPLED, "diag", [("uniform:5", 2)])
+    [plain] = table.plain("quick")
+    results = trained_results(table)
+    cell = table.cell("quick", "uniform:5", 2)
+    good, poor = results[cell], replace(results[cell], evaluation=9.0, ruined=0.0)
+    assert judge("noisy-diag", results | {cell: poor, plain: good}).holds
+    verdict = judge("noisy-diag", results | {cell: good, plain: poor})
+    assert not verdict.holds
+    [note] = [n for n in verdict.notes if "is trained on plain contexts" in n]
+    assert note.startswith("2 layers, uniform:5")
 
 
 def test_comparisons_without_power_are_named() -> None:

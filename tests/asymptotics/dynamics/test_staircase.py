@@ -52,7 +52,8 @@ def random_start(
 
 def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
     """Escape time of one head: the energy of the particle gives its speed at every place."""
-    with mpmath.workdps(30):
+    # Twice the digits of float64: a root in the integrand where the particle turns halves them.
+    with mpmath.workdps(24):
         rates = [mpmath.mpf(x) ** 2 for x in lam]
         up, down = ([(mpmath.mpf(a) + sign * b) ** 2 / 4 for a, b in zip(k, q, strict=True)]
                     for sign in (1, -1))  # fmt: skip
@@ -67,8 +68,11 @@ def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
 
         # Without a place to turn on the way to infinity the particle gets there at once.
         unit = 1 / rates[0]
-        places = [unit * mpmath.mpf(x) / 50 for x in range(1, 2000)]
-        turn = next((s for s in places if square(s) < 0), None)
+        places = np.arange(1, 2000) / 50 * float(unit)
+        grown = 2 * np.outer(places, np.array(rates, float))
+        squares = float(v) ** 2 + np.expm1(grown) @ np.array(up, float)
+        squares += np.expm1(-grown) @ np.array(down, float)
+        turn = mpmath.mpf(places[np.argmax(squares < 0)]) if np.any(squares < 0) else None
 
         def time(a: Any, b: Any, direction: int = 1) -> Any:
             points = [a, *(x * unit for x in (1, 3, 10, 30, 100) if a < x * unit < b), b]
@@ -81,9 +85,9 @@ def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
         return 2 * time(0, turn) + time(0, mpmath.inf, -1)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 2, 4, 7])
 def test_escape_of_one_head_is_the_quadrature(seed: int) -> None:
-    """Values of either sign; heads that run away in either direction, also after a turn."""
+    """Values of either sign (seed 4); heads that run away at once, also after a turn (2 and 7)."""
     v, k, q = (x[0] for x in random_start(seed, 1))
     k, q = k[0], q[0]
     found = staircase([v], [k], [q])
@@ -115,7 +119,7 @@ def one_head(v: float, k: np.ndarray, q: np.ndarray, lam: Any) -> tuple[float, b
 
 def test_value_that_starts_negative_or_passes_zero() -> None:
     turned = []
-    for seed, start in itertools.product(range(3), (-1.0, -0.2, 0.2, 1.0)):
+    for seed, start in itertools.product(range(2), (-1.0, -0.2, 0.2, 1.0)):
         _, k, q = random_start(100 + seed, 1)
         expected, changes = one_head(start, k[0, 0], q[0, 0], LAM)
         found = staircase([start], k, q)
@@ -125,7 +129,7 @@ def test_value_that_starts_negative_or_passes_zero() -> None:
 
 
 def test_symmetries() -> None:
-    v, k, q = random_start(7, 3)
+    v, k, q = random_start(7, 2)
     found = staircase(v, k, q)
     for same in ((-v, k, -q), (-v, -k, q), (v, q, k), (v, -k, -q)):
         assert np.allclose(staircase(*same).times, found.times, rtol=INTEGRATION, atol=0)
@@ -135,7 +139,7 @@ def test_symmetries() -> None:
         assert np.allclose(scaled.times * c, found.times, rtol=INTEGRATION, atol=0)
         assert scaled.heads.tolist() == found.heads.tolist()
     small = staircase(1e-3 * v, 1e-3 * k, 1e-3 * q)
-    delay, same = (x.drop_times[:3] - x.times[:3] for x in (found, small))
+    delay, same = (x.drop_times[:2] - x.times[:2] for x in (found, small))
     assert np.allclose(same, delay, rtol=1e-6)
     # Order of the directions and a rotation of the rows of a head do not matter.
     order = [2, 0, 3, 1]
@@ -143,32 +147,31 @@ def test_symmetries() -> None:
     assert np.allclose(moved.times, found.times, rtol=INTEGRATION, atol=0)
     v, k, q = random_start(8, 3, rank=2)
     turn = np.array([[0.6, -0.8], [0.8, 0.6]])
-    for field in ("times", "drop_times"):
-        first, second = (getattr(staircase(v, x @ k, x @ q), field) for x in (np.eye(2), turn))
-        assert np.allclose(first, second, rtol=LATER)
+    first, second = (staircase(v, x @ k, x @ q) for x in (np.eye(2), turn))
+    assert np.allclose(first.times, second.times, rtol=LATER)
+    assert np.allclose(first.drop_times, second.drop_times, rtol=LATER)
 
 
 # Aligned heads, for which everything is known
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 1, 0)])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_aligned_heads(order: tuple[int, ...], sign: int) -> None:
+@pytest.mark.parametrize(("sign", "noise"), [(1, 0.0), (-1, 0.5)])
+def test_aligned_heads(order: tuple[int, ...], sign: int, noise: float) -> None:
     """Each head learns its own direction, which need not be the largest that is left."""
     starts = np.array([1.0, 3.0, 0.7, 12.0]) * 1e-3
     v, k = starts[list(order)], np.diag(starts)[list(order)]
-    for noise in (0.0, 0.5):
-        found = staircase(sign * v, k, sign * k, noise_variance=noise)
-        assert np.allclose(found.times, escape_time(starts, eigenvalue=LAM), rtol=INTEGRATION)
-        assert found.heads.tolist() == np.argsort(order).tolist()
-        values = plateau_head_values(LAM, context=N, noise_variance=noise)
-        # Half of the drop: 1 - (1 - share)^2 = 1/2.
-        half = values * brentq(lambda x: 1 - (1 - x**3) ** 2 - 0.5, 0, 1, xtol=1e-15)
-        more: dict[str, Any] = {"eigenvalue": LAM, "trace": 1.0, "context": N}
-        expected = growth_time(half, start=starts, noise_variance=noise, **more)
-        # The pole leaves out the saturation before the start, the integral of A v / lambda^2.
-        saturation = starts**2 / (2 * values**3 * LAM**2)
-        assert np.allclose(found.drop_times - expected, saturation, rtol=1e-2, atol=1e-4)
+    found = staircase(sign * v, k, sign * k, noise_variance=noise)
+    assert np.allclose(found.times, escape_time(starts, eigenvalue=LAM), rtol=INTEGRATION)
+    assert found.heads.tolist() == np.argsort(order).tolist()
+    values = plateau_head_values(LAM, context=N, noise_variance=noise)
+    # Half of the drop: 1 - (1 - share)^2 = 1/2.
+    half = values * brentq(lambda x: 1 - (1 - x**3) ** 2 - 0.5, 0, 1, xtol=1e-15)
+    more: dict[str, Any] = {"eigenvalue": LAM, "trace": 1.0, "context": N}
+    expected = growth_time(half, start=starts, noise_variance=noise, **more)
+    # The pole leaves out the saturation before the start, the integral of A v / lambda^2.
+    saturation = starts**2 / (2 * values**3 * LAM**2)
+    assert np.allclose(found.drop_times - expected, saturation, rtol=1e-2, atol=1e-4)
 
 
 def test_aligned_heads_of_very_different_eigenvalues() -> None:
@@ -213,25 +216,24 @@ def flow(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Times and losses of tau v' = k^T R q and so on, R = Lambda^2 - E[beta beta^T] M Lambda."""
     moment = lam**2 + (lam + np.sum(lam)) * lam / N
-    sizes = np.cumsum([v.size, k.size])
+    heads, (rows, dim) = len(v), k.shape[1:]
 
-    def split(y: np.ndarray) -> list[np.ndarray]:
-        parts = np.split(y, sizes)
-        return [part.reshape(each.shape) for part, each in zip(parts, (v, k, q), strict=True)]
-
-    def model(y: np.ndarray) -> np.ndarray:
-        return np.einsum("h,hri,hrj->ij", *split(y))
+    def split(y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values, one for each row of a head, and the rows of keys and queries."""
+        key, query = y[heads:].reshape(2, heads * rows, dim)
+        return np.repeat(y[:heads], rows)[:, None], key, query
 
     def motion(_: float, y: np.ndarray) -> np.ndarray:
         value, key, query = split(y)
-        R = np.diag(lam**2) - moment[:, None] * model(y) * lam
-        by_key = query @ R.T
-        forces = np.sum(key * by_key, axis=(1, 2)), by_key, key @ R
-        rest = [value[:, None, None] * each for each in forces[1:]]
-        return np.concatenate([x.ravel() for x in (forces[0], *rest)])
+        model = (value * key).T @ query
+        R = np.diag(lam**2) - moment[:, None] * model * lam
+        by_key, by_query = query @ R.T, key @ R
+        by_value = np.sum((key * by_key).reshape(heads, -1), axis=1)
+        return np.concatenate([by_value, (value * by_key).ravel(), (value * by_query).ravel()])
 
     def loss(y: np.ndarray) -> float:
-        M = model(y)
+        value, key, query = split(y)
+        M = (value * key).T @ query
         learned = np.sum(np.diag(M) * lam**2)
         return float(np.sum(lam) - 2 * learned + np.sum(moment[:, None] * M**2 * lam))
 
@@ -251,12 +253,11 @@ def half_times(times: np.ndarray, losses: np.ndarray, lam: np.ndarray) -> np.nda
     return np.where(middles > losses[-1], found, np.inf)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_drop_times_of_the_flow(seed: int) -> None:
+def test_drop_times_of_the_flow() -> None:
     """The error falls with the scale of the start; the loss is right except close to the drops."""
     errors = []
     for scale in (1e-2, 1e-4):
-        start = random_start(seed, 6, scale=scale)
+        start = random_start(0, 6, scale=scale)
         found = staircase(*start)
         assert np.all(np.diff(found.times) > 0)
         times, losses = flow(*start, LAM, 1.2 * found.times[-1])
