@@ -50,6 +50,12 @@ numpydoc_validation_checks = {
     "PR10",  # missing space before the colon
     "YD01",  # generator without Yields
 }
+# Overriding methods have the docstrings of the base class.
+_MEASURES = (
+    "Atoms|Uniform|PowerLaw|Exponential|DensityMeasure|Mixture|MarchenkoPastur|SampleCovariance|"
+    "FreeSum|Pushforward"
+)
+numpydoc_validation_exclude = {rf"\.({_MEASURES})\.\w+$"}
 
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "unsrt"
@@ -113,6 +119,7 @@ html_sidebars = {
         "notation",
         "how-to-choose",
         "phase-diagrams",
+        "structured-data",
         "runs",
         "validation",
         "adding-a-claim",
@@ -146,7 +153,8 @@ def write_generated(app):  # noqa: ARG001
         _write(folder / f"cli-{name}.txt", one.format_help())
     lines = []
     for name, claim in CLAIMS.items():
-        lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {claim.statement}", ""]
+        statement = claim.statement.replace("|", r"\|")
+        lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
         lines += [f"   Source: {claim.source}.", ""]
     _write(folder / "claims.inc", "\n".join(lines))
     _write(folder / "face.inc", "\n".join(_face()) + "\n")

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         schedule_loss,
         separate_attention_staircase,
         steps_needed,
+        structured_errors,
         task_gap,
         wishart_density,
         wishart_moment,
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "iclimit.asymptotics": (
+        "JointSpectrum",
         "MarchenkoPastur",
         "Wishart",
         "baseline_profiles",
@@ -139,6 +141,7 @@ _HOMES = {
         "schedule_loss",
         "separate_attention_staircase",
         "steps_needed",
+        "structured_errors",
         "task_gap",
         "wishart_density",
         "wishart_moment",
@@ -241,6 +244,7 @@ __all__ = [
     "simulate_ridge_baselines",
     "simulate_schedule",
     "steps_needed",
+    "structured_errors",
     "task_gap",
     "train_attention",
     "train_linear_transformer",

@@ -8,8 +8,9 @@ decides which features are seen, and how smooth a line looks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,18 @@ from scipy.optimize import elementwise
 
 from iclimit import asymptotics
 from iclimit.asymptotics.phase_margins import context_information, context_slope, ridge_slope
+from iclimit.quantities import named_quantity
+from iclimit.structure import Structure
 
 _POINTS = 401
 """Most grid points along an axis at which margins are evaluated."""
+
+_STRUCTURED_POINTS = 31, 101
+_NUMBERS = 2**20
+"""Fewest and most for structured data, and numbers that an array over all of them may have."""
+
+_FULL_RANK = 1e-9
+"""Rounding of a sum of weights."""
 
 _JUMP = 1e-6
 """A change of sign at which the margin stays larger than this, relative to the ends of its edge,
@@ -95,6 +105,7 @@ def _rate_over_best(rate: Any, **setting: Any) -> Any:
 
 
 _ERRORS = ("icl_error", "idg_error", "task_gap")
+_STRUCTURED = (*_ERRORS, "misalignment_error", "scalar_error")
 _DMMSE = ("dmmse_icl_error", "dmmse_idg_error", "attention_over_dmmse")
 
 BOUNDARIES = {
@@ -184,15 +195,72 @@ def boundary_curves(
     x: tuple[str, np.ndarray],
     y: tuple[str, np.ndarray],
     fixed: Mapping[str, float],
+    structure: Structure | None = None,
 ) -> dict[str, list[np.ndarray]]:
     """Curves of all boundaries of a quantity within a diagram, as {label: list of (n, 2)}."""
+    if structure is None:
+        boundaries, points = BOUNDARIES, _POINTS
+    else:
+        boundaries, points = structured_boundaries(structure), _structured_points(structure)
     found = {}
-    for boundary in BOUNDARIES.values():
+    for boundary in boundaries.values():
         if quantity in boundary.quantities:
-            lines = zero_lines(boundary.margin, x, y, fixed)
+            lines = zero_lines(boundary.margin, x, y, fixed, points)
             if lines:
                 found[boundary.label] = lines
     return found
+
+
+def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
+    """Boundaries that hold for structured data, by name."""
+    spectrum = structure.joint
+    carried = float(spectrum.weight @ (spectrum.inputs * spectrum.test))
+    rank = float(spectrum.weight @ (spectrum.task > 0))
+    icl, gap = (named_quantity(name, structure) for name in ("icl_error", "task_gap"))
+
+    def null(rho: Any, test_rho: Any = None, **p: Any) -> Any:
+        given = {} if test_rho is None else {"test_rho": test_rho}
+        noise = rho if test_rho is None else test_rho
+        return 1 / icl.evaluate({**p, **given, "rho": rho}) - 1 / (carried + noise)
+
+    def diversity(tau: Any, alpha: Any, ridge: Any = 0.0, **p: Any) -> Any:
+        undefined = ((np.asarray(tau) == 1) & (np.asarray(ridge) == 0)) | np.isinf(alpha)
+        slope = asymptotics.diversity_slope(
+            tau=np.where(undefined, 2.0, tau), alpha=np.where(undefined, 1.0, alpha), ridge=ridge,
+            **p, spectrum=spectrum,
+        )  # fmt: skip
+        return np.where(undefined, np.nan, slope)
+
+    full = abs(rank - 1) < _FULL_RANK
+    return {
+        "interpolation": replace(BOUNDARIES["interpolation"], quantities=_STRUCTURED),
+        "memorisation": Boundary(
+            BOUNDARIES["memorisation"].label
+            if full
+            else rf"$\kappa = {rank:.3g}$, the rank of $C$: memorisation, sharp as "
+            r"$\alpha \to \infty$",
+            lambda kappa, **_: kappa - (1.0 if full else rank),
+            _STRUCTURED,
+        ),
+        "diversity": Boundary(
+            r"$\partial e_{\mathrm{ICL}}/\partial\kappa = 0$: more tasks begin or cease to hurt",
+            diversity,
+            ("icl_error",),
+        ),
+        "null": Boundary(
+            r"$e_{\mathrm{ICL}} = \operatorname{tr} C' \Sigma/d + \rho'$: that of predicting 0",
+            null,
+            ("icl_error",),
+        ),
+        "gap": Boundary(BOUNDARIES["gap"].label, lambda **p: gap.evaluate(p), ("task_gap",)),
+    }
+
+
+def _structured_points(structure: Structure) -> int:
+    """Grid points along an axis: fewer where a point takes longer."""
+    joint = structure.joint
+    numbers = joint.weight.size * np.unique(joint.inputs).size
+    return int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))
 
 
 def zero_lines(
@@ -200,6 +268,7 @@ def zero_lines(
     x: tuple[str, np.ndarray],
     y: tuple[str, np.ndarray],
     fixed: Mapping[str, float],
+    points: int = _POINTS,
 ) -> list[np.ndarray]:
     """Lines on which a margin vanishes.
 
@@ -211,6 +280,8 @@ def zero_lines(
         Name and ascending grid of the parameter along each axis.
     fixed : mapping
         The other parameters.
+    points : int
+        Most points of a grid that are used.
 
     Returns
     -------
@@ -220,7 +291,7 @@ def zero_lines(
     from contourpy import contour_generator
 
     (x_name, x_grid), (y_name, y_grid) = x, y
-    x_grid, y_grid = _thinned(x_grid), _thinned(y_grid)
+    x_grid, y_grid = _thinned(x_grid, points), _thinned(y_grid, points)
     if min(x_grid.size, y_grid.size) < 2:
         return []
 
@@ -245,10 +316,10 @@ def zero_lines(
     return [piece for line in parts for piece in _unbroken(line)]
 
 
-def _thinned(grid: np.ndarray) -> np.ndarray:
+def _thinned(grid: np.ndarray, points: int) -> np.ndarray:
     """Finite points of a grid, not more than are needed."""
     grid = grid[np.isfinite(grid)]
-    return grid[np.linspace(0, grid.size - 1, min(grid.size, _POINTS)).round().astype(int)]
+    return grid[np.linspace(0, grid.size - 1, min(grid.size, points)).round().astype(int)]
 
 
 def _polished(

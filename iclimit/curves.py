@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.planning import Plan
-from iclimit.quantities import QUANTITIES, Quantity, get_quantity
+from iclimit.quantities import Parameter, Quantity, get_quantity, named_quantity
 from iclimit.simulation import (
     LEAST_SIZES,
     SimulatedValue,
@@ -21,6 +21,7 @@ from iclimit.simulation import (
     given_simulation,
     simulate_values,
 )
+from iclimit.structure import Spectrum, Structure, given_structure
 from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 from iclimit.validation.store import RunStore
 
@@ -45,6 +46,8 @@ class Curves:
         Simulation along each curve, empty if none was asked for.
     label : str
         Axis label.
+    structure : Structure, optional
+        Spectra of the data; None: isotropic.
     """
 
     quantity: str
@@ -54,18 +57,23 @@ class Curves:
     values: np.ndarray
     simulated: list[list[SimulatedValue]]
     label: str
+    structure: Structure | None = None
+
+    @property
+    def _known(self) -> dict[str, Parameter]:
+        return named_quantity(self.quantity, self.structure).all_parameters
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
 
         def row(source: str, at: Mapping[str, Any], value: float, **run: Any) -> dict[str, Any]:
-            head = {"source": source, "quantity": self.quantity}
+            head = {"source": source, "quantity": self.quantity, **spectra}
             extra = ("standard_error", "d", "repeats") if self.simulated else ()
             tail = {name: run.get(name, "") for name in extra}
             return head | {name: at[name] for name in columns} | {"value": value} | tail
 
-        known = QUANTITIES[self.quantity].all_parameters
-        columns = [name for name in known if name == self.x or name in self.family[0]]
+        spectra = self.structure.described if self.structure else {}
+        columns = [name for name in self._known if name == self.x or name in self.family[0]]
         rows = [
             row("theory", parameters | {self.x: x}, value)
             for parameters, line in zip(self.family, self.values, strict=True)
@@ -92,7 +100,7 @@ class Curves:
             import matplotlib.pyplot as plt
 
             ax = plt.subplots(layout="constrained")[1]
-        known = QUANTITIES[self.quantity].all_parameters
+        known = self._known
         varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
         for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
             colour = COLOURS[index % len(COLOURS)]
@@ -111,6 +119,7 @@ class Curves:
         if varied:
             ax.legend()
         values = list(itertools.chain(*self.simulated))
+        title = [self.structure.title] if self.structure else []
         if values:
             sizes = [run.parameters["d"] for run in values[0].runs]
             shown = (
@@ -118,7 +127,9 @@ class Curves:
                 if len(sizes) >= LEAST_SIZES
                 else f"d = {sizes[-1]}; dashes: its prediction"
             )
-            ax.set_title(f"lines: asymptotic; points: simulation, {shown}", fontsize=8)
+            title.append(f"lines: asymptotic; points: simulation, {shown}")
+        if title:
+            ax.set_title("\n".join(title), fontsize=8)
         return ax
 
     def _draw_simulated(self, ax: Any, values: Sequence[SimulatedValue], colour: Any) -> None:
@@ -134,6 +145,9 @@ class Curves:
 def curve(
     quantity: str,
     *,
+    task_spectrum: Spectrum | None = None,
+    test_spectrum: Spectrum | None = None,
+    input_spectrum: Spectrum | None = None,
     simulation: Mapping[str, Any] | None = None,
     rng: int = 0,
     jobs: int = -1,
@@ -150,6 +164,9 @@ def curve(
     ----------
     quantity : str
         Name: a key of `iclimit.quantities.QUANTITIES`, as listed by ``iclimit phase --list``.
+    task_spectrum, test_spectrum, input_spectrum : str or SpectralMeasure, optional
+        Structured data, as of `iclimit.structure.Structure`: for icl_error, idg_error, task_gap,
+        misalignment_error and scalar_error, which then take ``test_alpha`` and ``test_rho`` too.
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``d``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``
@@ -187,7 +204,10 @@ def curve(
     >>> curves.x, curves.values.shape
     ('tau', (2, 8))
     """
-    chosen = get_quantity(quantity, parameters)
+    structure = given_structure(
+        task_spectrum=task_spectrum, test_spectrum=test_spectrum, input_spectrum=input_spectrum
+    )
+    chosen = get_quantity(quantity, parameters, structure)
     values = {name: _axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)
     others = {name: value.tolist() for name, value in values.items() if name != x}
@@ -206,7 +226,7 @@ def curve(
             progress=progress, announce=announce,
         )  # fmt: skip
         simulated = _simulated(chosen, x, values[x], family, given, points)
-    return Curves(quantity, x, values[x], family, theory, simulated, chosen.label)
+    return Curves(quantity, x, values[x], family, theory, simulated, chosen.label, structure)
 
 
 def _axis(name: str, value: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ from iclimit.boundaries import boundary_curves
 from iclimit.curves import is_geometric
 from iclimit.phase_points import points_to_simulate
 from iclimit.planning import Plan
-from iclimit.quantities import QUANTITIES, get_quantity
+from iclimit.quantities import get_quantity, named_quantity
 from iclimit.simulation import (
     LEAST_SIZES,
     SimulatedValue,
@@ -23,6 +23,7 @@ from iclimit.simulation import (
     given_simulation,
     simulate_values,
 )
+from iclimit.structure import Spectrum, Structure, given_structure
 from iclimit.validation.drawing import log_scale
 from iclimit.validation.statistics import z_threshold
 from iclimit.validation.store import RunStore
@@ -59,6 +60,8 @@ class PhaseDiagram:
         Colour bar label.
     simulated : tuple of SimulatedValue
         Simulated points, empty if none were asked for.
+    structure : Structure, optional
+        Spectra of the data; None: isotropic.
     """
 
     quantity: str
@@ -70,6 +73,7 @@ class PhaseDiagram:
     values: np.ndarray
     label: str
     simulated: tuple[SimulatedValue, ...] = ()
+    structure: Structure | None = None
 
     @cached_property
     def boundaries(self) -> dict[str, list[np.ndarray]]:
@@ -78,11 +82,11 @@ class PhaseDiagram:
         Vertices are x, y in order, roots to about 1e-10; `iclimit.boundaries` has their margins.
         """
         axes = (self.x, self.x_grid), (self.y, self.y_grid)
-        return boundary_curves(self.quantity, *axes, self.fixed)
+        return boundary_curves(self.quantity, *axes, self.fixed, self.structure)
 
     def rows(self) -> list[dict[str, Any]]:
         """Values, and simulated points if there are any, as rows of a table in long form."""
-        head = {"quantity": self.quantity, **self.fixed}
+        head = {"quantity": self.quantity, **self._spectra, **self.fixed}
         blank = dict.fromkeys(("standard_error", "compared_with", "z", "d", "repeats"), "")
         source = {"source": "theory"} if self.simulated else {}
         theory = [
@@ -105,12 +109,13 @@ class PhaseDiagram:
 
         Boundaries are a list of vertices: ``boundary`` is the label, ``line`` numbers the lines.
         Simulated points have a dimension of their own; ``z`` is NaN where it is not defined.
+        Spectra of structured data are attributes as they were given, and variables over ``atom``.
         """
         import xarray as xr
 
         import iclimit
 
-        quantity = QUANTITIES[self.quantity]
+        quantity = named_quantity(self.quantity, self.structure)
         coordinates = {
             name: (
                 name, grid,
@@ -136,11 +141,29 @@ class PhaseDiagram:
                 f"boundary_{self.y}": ("vertex", vertices[:, 1]),
                 "boundary": ("vertex", np.array(labels, dtype=object)),
                 "line": ("vertex", np.array(numbers, dtype=int)),
+                **self._spectrum_variables(),
                 **self._simulated_variables(),
             },
             coordinates,
-            {"quantity": self.quantity, **self.fixed, "iclimit_version": iclimit.__version__},
-        )
+            {"quantity": self.quantity, **self._spectra, **self.fixed,
+             "iclimit_version": iclimit.__version__},
+        )  # fmt: skip
+
+    @property
+    def _spectra(self) -> dict[str, str]:
+        return self.structure.described if self.structure else {}
+
+    def _spectrum_variables(self) -> dict[str, tuple[str, np.ndarray]]:
+        """Joint spectrum that the values are for, by atoms."""
+        if self.structure is None:
+            return {}
+        joint = self.structure.joint
+        return {
+            "task_eigenvalue": ("atom", joint.task),
+            "test_eigenvalue": ("atom", joint.test),
+            "input_eigenvalue": ("atom", joint.inputs),
+            "weight": ("atom", joint.weight),
+        }
 
     def _simulated_variables(self) -> dict[str, tuple[Any, Any]]:
         points = self.simulated
@@ -238,15 +261,16 @@ class PhaseDiagram:
         for name, grid in (("x", self.x_grid), ("y", self.y_grid)):
             if is_geometric(grid):
                 log_scale(ax, name)
-        parameters = QUANTITIES[self.quantity].all_parameters
+        parameters = named_quantity(self.quantity, self.structure).all_parameters
         ax.set_xlabel(parameters[self.x].label)
         ax.set_ylabel(parameters[self.y].label)
         ax.grid(visible=False)
         fixed = ", ".join(f"{parameters[n].symbol} = {v:g}" for n, v in self.fixed.items())
-        title = f"${fixed}$" if fixed else None
+        lines = [f"${fixed}$"] if fixed else []
+        title = "\n".join(lines + ([self.structure.title] if self.structure else []))
         if handles:
             ax.legend(
-                handles=handles, title=title, alignment="left", loc="lower left",
+                handles=handles, title=title or None, alignment="left", loc="lower left",
                 bbox_to_anchor=(-0.02, 1.0), frameon=False, handlelength=3,
             )  # fmt: skip
         elif title:
@@ -307,6 +331,9 @@ def phase_diagram(
     *,
     x: str,
     y: str,
+    task_spectrum: Spectrum | None = None,
+    test_spectrum: Spectrum | None = None,
+    input_spectrum: Spectrum | None = None,
     simulation: Mapping[str, Any] | None = None,
     refine: int = 0,
     rng: int = 0,
@@ -326,6 +353,10 @@ def phase_diagram(
         Name: a key of `iclimit.quantities.QUANTITIES`, as listed by ``iclimit phase --list``.
     x, y : str
         Names of the parameters along the axes.
+    task_spectrum, test_spectrum, input_spectrum : str or SpectralMeasure, optional
+        Structured data, as of `iclimit.structure.Structure`: for icl_error, idg_error, task_gap,
+        misalignment_error and scalar_error, which then take ``test_alpha`` and ``test_rho`` too.
+        A million points take minutes, with an input spectrum hours.
     simulation : mapping, optional
         Simulate points of the diagram (icl_error, idg_error and task_gap only): ``d``, the
         dimension or several of them, three or more being extrapolated; optionally ``points``, the
@@ -374,7 +405,10 @@ def phase_diagram(
     """
     if x == y:
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")
-    chosen = get_quantity(quantity, parameters)
+    structure = given_structure(
+        task_spectrum=task_spectrum, test_spectrum=test_spectrum, input_spectrum=input_spectrum
+    )
+    chosen = get_quantity(quantity, parameters, structure)
     for axis, name in (("x", x), ("y", y)):
         if name not in parameters:
             raise ValueError(f"{axis} must be one of {', '.join(parameters)}, got {name!r}")
@@ -390,7 +424,9 @@ def phase_diagram(
             fixed[name] = float(value)
     values = chosen.evaluate(fixed | {x: grids[x][None, :], y: grids[y][:, None]})
     values = np.broadcast_to(values, (grids[y].size, grids[x].size))
-    diagram = PhaseDiagram(quantity, x, y, grids[x], grids[y], fixed, values, chosen.label)
+    diagram = PhaseDiagram(
+        quantity, x, y, grids[x], grids[y], fixed, values, chosen.label, structure=structure
+    )
     if simulation is None:
         return diagram
     given, shape = given_simulation(

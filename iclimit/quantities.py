@@ -10,16 +10,21 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from iclimit import asymptotics
+from iclimit.structure import Structure
 from iclimit.validation.drawing import LABELS
 
 _BLOCK = 2**15
 """Points evaluated at once: temporaries stay in the cache, and memory stays bounded."""
+
+_STRUCTURED_BLOCK = 2**9
+"""The same for structured data, of which a point takes hundreds of numbers."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ PARAMETERS = {
     "kappa": Parameter(LABELS["kappa"], "pretraining tasks over dimension, k/d"),
     "rho": Parameter(LABELS["rho"], "variance of the label noise"),
     "ridge": Parameter(LABELS["ridge"], "ridge"),
+    "test_alpha": Parameter(r"$\alpha' = \ell'/d$", "context length of tests over dimension"),
+    "test_rho": Parameter(r"$\rho'$", "variance of the label noise of tests"),
     "theta": Parameter(LABELS["theta"], "logarithm of the pretraining tasks over dimension"),
     "d": Parameter(r"$d$", "dimension of the finite-size correction"),
     "q": Parameter(r"$q$", "argument of the resolvent"),
@@ -109,6 +116,10 @@ class Quantity:
         In words.
     simulated : tuple of float, optional
         The quantity as a combination of the simulated ICL and IDG errors, if it is one.
+    structured : callable, optional
+        The same quantity for structured data: takes a JointSpectrum as ``spectrum`` too.
+    structure : Structure, optional
+        The data that the function is for; None: isotropic.
     """
 
     function: Callable[..., Any]
@@ -117,20 +128,33 @@ class Quantity:
     label: str
     meaning: str = field(kw_only=True)
     simulated: tuple[float, float] | None = None
+    structured: Callable[..., Any] | None = None
+    structure: Structure | None = None
 
     @property
     def all_parameters(self) -> dict[str, Parameter]:
         """Required and optional parameters by name."""
         return self.parameters | self.optional
 
+    def of(self, structure: Structure) -> Quantity:
+        """Return the quantity for structured data."""
+        assert self.structured is not None
+        return replace(
+            self,
+            function=partial(self.structured, spectrum=structure.joint),
+            optional=self.optional | TESTS,
+            structure=structure,
+        )
+
     def evaluate(self, parameters: Mapping[str, Any]) -> np.ndarray:
         """Values, broadcast over the parameters; large arrays in blocks, on all cores."""
         arrays = {name: np.asarray(value, dtype=float) for name, value in parameters.items()}
         shape = np.broadcast_shapes(*(a.shape for a in arrays.values()))
-        if math.prod(shape) <= _BLOCK:
+        block = _BLOCK if self.structure is None else _STRUCTURED_BLOCK
+        if math.prod(shape) <= block:
             return np.broadcast_to(self.function(**arrays), shape)
         full = {n: a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for n, a in arrays.items()}
-        rows = max(1, _BLOCK // math.prod(shape[1:]))
+        rows = max(1, block // math.prod(shape[1:]))
         parts = [slice(first, first + rows) for first in range(0, shape[0], rows)]
         values = np.empty(shape)
 
@@ -141,6 +165,10 @@ class Quantity:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(fill, parts))
         return values
+
+
+_NEAR = 1 + 1e-6
+"""Factor to a point next to one at which errors diverge."""
 
 
 def _number(value: float) -> float:
@@ -190,6 +218,25 @@ def _attention_over_dmmse(
     return attention / asymptotics.dmmse_errors(theta=theta, alpha=alpha, rho=rho, d=d).icl
 
 
+def _structured(part: str) -> Callable[..., Any]:
+    return lambda **p: getattr(asymptotics.structured_errors(**p), part)
+
+
+def _structured_gap(**p: Any) -> Any:
+    """Difference of the errors; infinite where both are, on the side of the larger one near by."""
+    errors = asymptotics.structured_errors(**p)
+    both = np.isinf(errors.icl) & np.isinf(errors.idg)
+    if not np.any(both):
+        return errors.icl - errors.idg
+    near = asymptotics.structured_errors(**p | {"tau": np.where(both, p["tau"] * _NEAR, p["tau"])})
+    sign = np.where(near.icl >= near.idg, np.inf, -np.inf)
+    return np.where(both, sign, np.where(both, 0, errors.icl) - np.where(both, 0, errors.idg))
+
+
+def _isotropic(part: str) -> Callable[..., Any]:
+    return partial(_structured(part), spectrum=Structure("isotropic").joint)
+
+
 def _schedule(kind: Callable[..., Any], part: str) -> Callable[..., Any]:
     return one_at_a_time(lambda **p: getattr(kind(**p), part), "steps")
 
@@ -209,6 +256,7 @@ def _parameters(names: str, **special: Parameter) -> dict[str, Parameter]:
 
 
 _SETTING, _RIDGE = _parameters("tau alpha kappa rho"), _parameters("ridge")
+TESTS = _parameters("test_alpha test_rho")
 _BAYES, _LIMIT = _parameters("theta alpha rho"), _parameters("ratio steps")
 _NOISE = _parameters("noise")
 _STEP, _VARIANCES = _parameters("context dim"), _parameters("noise_variance task_variance")
@@ -221,15 +269,26 @@ _ICL, _IDG = LABELS["icl_error"], LABELS["idg_error"]
 QUANTITIES = {
     "icl_error": Quantity(
         asymptotics.icl_error, _SETTING, _RIDGE, _ICL, (1.0, 0.0),
-        meaning="error of linear attention on fresh tasks",
+        meaning="error of linear attention on fresh tasks", structured=_structured("icl"),
     ),
     "idg_error": Quantity(
         asymptotics.idg_error, _SETTING, _RIDGE, _IDG, (0.0, 1.0),
         meaning="error of linear attention on the pretraining tasks",
+        structured=_structured("idg"),
     ),
     "task_gap": Quantity(
         asymptotics.task_gap, _SETTING, _RIDGE, LABELS["task_gap"], (1.0, -1.0),
-        meaning="difference of the two errors",
+        meaning="difference of the two errors", structured=_structured_gap,
+    ),
+    "misalignment_error": Quantity(
+        _isotropic("misalignment"), _SETTING, _RIDGE | TESTS,
+        r"misalignment part of " + _ICL, structured=_structured("misalignment"),
+        meaning="part of icl_error that is linear in the covariance of test tasks",
+    ),
+    "scalar_error": Quantity(
+        _isotropic("scalar"), _SETTING, _RIDGE | TESTS,
+        r"scalar part of " + _ICL, structured=_structured("scalar"),
+        meaning="the rest, which depends on test tasks only through the variance of their labels",
     ),
     "optimal_ridge": Quantity(
         lambda **p: asymptotics.optimal_ridge(**p).ridge, _SETTING, {}, r"optimal $\lambda$",
@@ -397,21 +456,42 @@ QUANTITIES = {
 """Quantities by name."""
 
 
-def get_quantity(name: str, parameters: Mapping[str, Any]) -> Quantity:
+def named_quantity(name: str, structure: Structure | None = None) -> Quantity:
+    """Look up a quantity, for structured data if they are given.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the quantity is for isotropic data only.
+    """
+    if name not in QUANTITIES:
+        raise ValueError(f"quantity must be one of {', '.join(QUANTITIES)}, got {name!r}")
+    quantity = QUANTITIES[name]
+    if structure is None:
+        return quantity
+    if quantity.structured is None:
+        able = ", ".join(n for n, q in QUANTITIES.items() if q.structured)
+        raise ValueError(f"quantity must be one of {able} to take a spectrum, got {name!r}")
+    return quantity.of(structure)
+
+
+def get_quantity(
+    name: str, parameters: Mapping[str, Any], structure: Structure | None = None
+) -> Quantity:
     """Look up a quantity and check that exactly its parameters are given.
 
     Raises
     ------
     ValueError
-        If the name is unknown, or a parameter is missing or does not belong to the quantity.
+        If the name is unknown, the quantity takes no spectrum but one is given, or a parameter
+        is missing or does not belong to the quantity.
     """
-    if name not in QUANTITIES:
-        raise ValueError(f"quantity must be one of {', '.join(QUANTITIES)}, got {name!r}")
-    quantity = QUANTITIES[name]
+    quantity = named_quantity(name, structure)
     for parameter in parameters:
         if parameter not in quantity.all_parameters:
             allowed = ", ".join(quantity.all_parameters)
-            raise ValueError(f"{name} takes {allowed}, got {parameter!r}")
+            hint = " without a spectrum" if quantity.structured and parameter in TESTS else ""
+            raise ValueError(f"{name} takes {allowed}{hint}, got {parameter!r}")
     missing = [p for p in quantity.parameters if p not in parameters]
     if missing:
         raise ValueError(f"{name} needs {', '.join(missing)}")

@@ -18,6 +18,7 @@ from iclimit.planning import Plan, plan_cells
 from iclimit.quantities import Quantity
 from iclimit.simulate import SimulatedErrors, simulate_errors
 from iclimit.simulate.cost import estimate_cost
+from iclimit.structure import Structure
 from iclimit.validation.cell import Cell
 from iclimit.validation.execution import check_run, run_cells
 from iclimit.validation.statistics import extrapolate, z_score
@@ -243,7 +244,7 @@ def simulate_values(
     with tqdm(total=0, disable=not simulation.progress, unit="cell", desc="simulating") as bar:
         while open_points:
             pairs = {
-                i: [cells_at(points[i], d, count)
+                i: [cells_at(points[i], d, count, quantity.structure)
                     for d, count in zip(simulation.sizes, repeats[i], strict=True)]
                 for i in open_points
             }  # fmt: skip
@@ -316,8 +317,8 @@ def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -
         abs(max(1, round(parameters[name] * d**power)) / (parameters[name] * d**power) - 1)
         <= _ROUNDING
         for d in sizes
-        for name, power in (("tau", 2), ("alpha", 1), ("kappa", 1))
-        if math.isfinite(parameters[name])
+        for name, power in (("tau", 2), ("alpha", 1), ("kappa", 1), ("test_alpha", 1))
+        if math.isfinite(parameters.get(name, math.inf))
     )
 
 
@@ -352,10 +353,12 @@ def _batch_repeats(cell: Cell) -> int:
     return max(1, int(_BATCH_SECONDS / estimate_cost(**arguments).seconds))
 
 
-def cells_at(parameters: Mapping[str, float], d: int, repeats: int) -> tuple[Cell, Cell]:
+def cells_at(
+    parameters: Mapping[str, float], d: int, repeats: int, structure: Structure | None = None
+) -> tuple[Cell, Cell]:
     """Run and prediction at the integers nearest to the parameters."""
-    for name in ("tau", "alpha"):
-        if math.isinf(parameters[name]):
+    for name in ("tau", "alpha", "test_alpha"):
+        if math.isinf(parameters.get(name, 0.0)):
             raise ValueError(f"{name} must be finite to simulate, got inf")
     tasks = parameters["kappa"] * d
     integers = {
@@ -366,12 +369,21 @@ def cells_at(parameters: Mapping[str, float], d: int, repeats: int) -> tuple[Cel
         "rho": parameters["rho"],
         "ridge": parameters.get("ridge", 0.0),
     }
+    if "test_alpha" in parameters:
+        integers["test_context"] = max(1, round(parameters["test_alpha"] * d))
+    if "test_rho" in parameters:
+        integers["test_rho"] = parameters["test_rho"]
+    covariances = {} if structure is None else structure.covariances(d)
+    inputs = covariances.pop("inputs", None)
+    run = predicted = integers | {f"{name}_covariance": c for name, c in covariances.items()}
+    if inputs is not None:
+        run, predicted = run | {"inputs": inputs}, predicted | {"input_covariance": inputs}
     draws = (
         1 if math.isinf(tasks) else 2 ** math.ceil(math.log2(max(repeats, _PREDICTION_DRAWS / d)))
     )
     return (
-        Cell.of(simulate_errors, **integers, repeats=repeats),
-        Cell.of(finite_size_errors, **integers, draws=draws),
+        Cell.of(simulate_errors, **run, repeats=repeats),
+        Cell.of(finite_size_errors, **predicted, draws=draws),
     )
 
 
@@ -412,8 +424,11 @@ def _sized(
     finite = math.isfinite(predicted.icl)
     prediction = weights[0] * predicted.icl + weights[1] * predicted.idg if finite else math.inf
     spread = math.hypot(weights[0] * predicted.icl_spread, weights[1] * predicted.idg_spread)
+    parameters = dict(run.parameters)
+    if "test_context" in parameters:
+        parameters["test_alpha"] = parameters["test_context"] / parameters["d"]
     return SizedRun(
-        run.parameters, float(np.mean(samples)), float(error), run.repeats,
+        parameters, float(np.mean(samples)), float(error), run.repeats,
         prediction, spread / math.sqrt(predicted.draws),
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ _ROUNDING, _INTEGRATION = 1e-15, 2e-13
 _LARGE = 2.0
 r"""Ratio from which :math:`\Phi` is computed as in its definition."""
 
-_CLOSEST = 1e-9
+_CLOSEST = 1e-7
 """Distance from a continuous population, over the gap, below which no edge is looked for."""
 
 Average = Callable[..., Any]

@@ -25,8 +25,18 @@ PARAMETERS = {
     "kappa": "pretraining tasks over dimension, k/d",
     "rho": "variance of the label noise",
     "ridge": "ridge (default 0)",
+    "test_alpha": "context length of tests over dimension, if it differs; with a spectrum",
+    "test_rho": "variance of the label noise of tests, if it differs; with a spectrum",
     "theta": "log k/d, for the dmmse quantities",
 }
+STRUCTURED_DATA = """\
+SPEC is powerlaw:0.9, exponential:3 or mp:0.5 (of mean 1), isotropic, uniform:0.5,1.5,
+atoms:0.4,1.6, "atoms:0.4,1.6;0.3,0.7" (with weights), or a .csv or .txt file of one eigenvalue
+per row or of a square matrix.  Spectra are paired in the order of their eigenvalues, with
+reversed:SPEC in the opposite order.  Simulations have as eigenvalues the means over d cells of
+each spectrum: of a file with d of them exactly these.  A million points take minutes, with an
+input spectrum hours.
+"""
 TABLES = (".csv", ".json")
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -106,12 +116,34 @@ def parse_duration(text: str) -> float:
 def add_parameters(parser: argparse.ArgumentParser, metavar: str) -> None:
     """Add --tau, --alpha, ... ."""
     for name, text in PARAMETERS.items():
-        parser.add_argument(f"--{name}", type=parse_values, metavar=metavar, help=text)
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=parse_values, metavar=metavar, help=text)
 
 
 def given_parameters(options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Parameters given on the command line."""
     return {name: v for name in PARAMETERS if (v := getattr(options, name)) is not None}
+
+
+def add_spectra(parser: argparse.ArgumentParser) -> None:
+    """Add --task-spectrum, --test-spectrum and --input-spectrum."""
+    group = parser.add_argument_group("structured data", STRUCTURED_DATA)
+    group.add_argument("--task-spectrum", metavar="SPEC", help="covariance of the training tasks")
+    group.add_argument(
+        "--test-spectrum", metavar="SPEC",
+        help="covariance of the test tasks: SPEC, reversed:SPEC, or reversed for that of the "
+        "training tasks in the opposite order (default: as in training)",
+    )  # fmt: skip
+    group.add_argument(
+        "--input-spectrum", metavar="SPEC",
+        help="covariance of the inputs: SPEC or reversed:SPEC (default: isotropic)",
+    )  # fmt: skip
+
+
+def given_spectra(options: argparse.Namespace) -> dict[str, str]:
+    """Spectra given on the command line."""
+    names = ("task_spectrum", "test_spectrum", "input_spectrum")
+    return {name: v for name in names if (v := getattr(options, name)) is not None}
 
 
 def parse_setting(text: str) -> tuple[str, np.ndarray]:

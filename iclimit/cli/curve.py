@@ -14,11 +14,13 @@ from iclimit.cli.arguments import (
     add_parameters,
     add_precision,
     add_settings,
+    add_spectra,
     add_store,
     check_execution,
     check_output,
     given_parameters,
     given_simulation,
+    given_spectra,
     open_store,
     parse_simulation,
     tell_plan,
@@ -32,6 +34,10 @@ examples:
       --simulate d=40,repeats=10 -o gap.pdf
   iclimit curve dmmse_icl_error --theta 0:0.9:100 --alpha 1 --rho 0.3
   iclimit curve constant_rate_loss --set ratio=0.1:10:100:log --set rate=0.5 --set steps=1,5,20
+  iclimit curve icl_error --kappa 0.1:10:60:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 \\
+      --task-spectrum powerlaw:0.5 --test-spectrum reversed --simulate d=40 -o reversed.png
+  iclimit curve misalignment_error --tau 0.2:4:100 --alpha 1 --kappa 1 --rho 0.1 \\
+      --task-spectrum eigenvalues.csv --test-spectrum isotropic --test-alpha 1,10
 
 Quantities and their parameters: iclimit phase --list."""
 
@@ -51,6 +57,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("quantity", metavar="QUANTITY", help="name from iclimit phase --list")
     add_parameters(parser, "VALUES")
     add_settings(parser)
+    add_spectra(parser)
     parser.add_argument(
         "--simulate",
         type=parse_simulation,
@@ -88,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
             store=store,
             progress=sys.stderr.isatty(),
             announce=tell_plan,
+            **given_spectra(options),
             **parameters,
         )
     write_result(result, options)

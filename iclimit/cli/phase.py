@@ -17,11 +17,13 @@ from iclimit.cli.arguments import (
     add_parameters,
     add_precision,
     add_settings,
+    add_spectra,
     add_store,
     check_execution,
     check_output,
     given_parameters,
     given_simulation,
+    given_spectra,
     open_store,
     parse_simulation,
     parse_values,
@@ -42,6 +44,8 @@ examples:
   iclimit phase optimal_ridge --x tau=0.1:10:100:log --y rho=0:1:100 --alpha 1 --kappa 0.5
   iclimit phase constant_rate_loss --x ratio=0.1:10:200:log --y rate=0.1:4:200:log \\
       --set steps=20 -o steps.pdf
+  iclimit phase icl_error --x tau=0.1:4:200:log --y kappa=0.1:10:200:log --alpha 2 --rho 0.1 \\
+      --task-spectrum powerlaw:0.9 --test-spectrum reversed -o misaligned.png
 
 A picture has the boundaries of the quantity (where it diverges, where a longer context begins to
 hurt, ...), and its data beside it in NetCDF: phase.png and phase.nc."""
@@ -59,7 +63,7 @@ class ListQuantities(argparse.Action):
     """Print all quantities with their parameters, and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from iclimit.quantities import QUANTITIES
+        from iclimit.quantities import QUANTITIES, TESTS
 
         for name, quantity in QUANTITIES.items():
             print(f"{name}: {quantity.meaning}")
@@ -68,6 +72,10 @@ class ListQuantities(argparse.Action):
                 remarks += ["optional"] if parameter in quantity.optional else []
                 remark = f" ({', '.join(remarks)})" if remarks else ""
                 print(f"    {parameter}: {described.meaning}{remark}")
+            if quantity.structured:
+                more = [name for name in TESTS if name not in quantity.optional]
+                also = f"; then also {', '.join(more)} (optional)" if more else ""
+                print(f"    takes --task-spectrum, --test-spectrum, --input-spectrum{also}")
         parser.exit()
 
 
@@ -91,6 +99,7 @@ def add_parser(verbs: Any) -> None:
         )  # fmt: skip
     add_parameters(parser, "VALUE")
     add_settings(parser)
+    add_spectra(parser)
     parser.add_argument(
         "--simulate",
         type=parse_simulation,
@@ -140,6 +149,7 @@ def run(options: argparse.Namespace) -> int:
             store=store,
             progress=sys.stderr.isatty(),
             announce=tell_plan,
+            **given_spectra(options),
             **parameters,
         )
     if picture or (path is not None and path.suffix == ".nc"):
@@ -155,7 +165,7 @@ def _draw(diagram: PhaseDiagram, path: Path) -> None:
     from iclimit.validation.drawing import house_style, new_figure
 
     with house_style():
-        rows = len(diagram.boundaries) + bool(diagram.simulated)
+        rows = len(diagram.boundaries) + bool(diagram.simulated) + bool(diagram.structure)
         figure = new_figure(height=4.0 + _LEGEND_ROW * rows)
         if any(value.z is not None for value in diagram.simulated):
             figure.set_figwidth(2 * figure.get_figwidth())

@@ -30,6 +30,9 @@ EXPORTS = (".csv", ".nc")
 SHORT = 10
 """Digits of an identity that are shown."""
 
+_MOST_NUMBERS = 4
+"""Length of a list that is shown in a line."""
+
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -263,8 +266,19 @@ def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
 
 def _what(run: StoredRun) -> str:
     """Function and parameters in a line."""
-    parameters = ", ".join(f"{name}={_text(value)}" for name, value in run.arguments.items())
+    parameters = ", ".join(f"{name}={_brief(value)}" for name, value in run.arguments.items())
     return f"{run.function.rpartition('.')[2]}({parameters})"
+
+
+def _brief(value: Any) -> str:
+    """The same, of many numbers the first and the last."""
+    if isinstance(value, list) and len(value) > _MOST_NUMBERS and not isinstance(value[0], dict):
+        ends = [
+            f"{end:.4g}" if isinstance(end, float) else _text(end)
+            for end in value[:: len(value) - 1]
+        ]
+        return f"[{', ..., '.join(ends)}] ({len(value)})"
+    return _text(value)
 
 
 def _text(value: Any) -> str:

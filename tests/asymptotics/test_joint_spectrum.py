@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import beta
 
 from iclimit.asymptotics.joint_spectrum import JointSpectrum
-from iclimit.asymptotics.spectra import MarchenkoPastur
+from iclimit.asymptotics.spectra import MarchenkoPastur, PowerLaw, Uniform
 
 ROUNDING = 1e-12
 
@@ -54,15 +55,8 @@ def test_eigenvalues_stand_for_a_diagonal_matrix() -> None:
         assert np.array_equal(getattr(given, name), getattr(matrices, name))
 
 
-class Uniform:
-    """Gauss rule of the uniform law on [0, 2]: a measure as the contract wants it."""
-
-    def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
-        nodes, weights = np.polynomial.legendre.leggauss(order)
-        return 1 + nodes, weights / 2
-
-
-# Quantiles of a rule of order n are steps of width 1/n.
+LAW = Uniform(0.0, 2.0)
+# Means over 60 cells of the rank.
 COUPLING = 1e-3
 
 
@@ -72,7 +66,7 @@ COUPLING = 1e-3
     [("same", 4 / 3), ("reversed", 2 / 3), ("independent", 1.0)],
 )
 def test_pairings_of_quantiles(pairing: str, expected: float) -> None:
-    spectrum = JointSpectrum.of_measures(Uniform(), Uniform(), order=60, pairing=pairing)
+    spectrum = JointSpectrum.of_measures(LAW, LAW, order=60, pairing=pairing)
     c, t = spectrum.task, spectrum.test
     assert mean(spectrum, c * t) == pytest.approx(expected, rel=COUPLING)
     assert (mean(spectrum, c), mean(spectrum, t)) == pytest.approx((1, 1), rel=ROUNDING)
@@ -81,9 +75,7 @@ def test_pairings_of_quantiles(pairing: str, expected: float) -> None:
 def test_inputs_are_paired_as_well() -> None:
     """E[U^2 V] with V of the law of U: E U^3 = 2, and E U^2 (2 - U) = 2/3."""
     for pairing, expected in (("same", 2.0), ("reversed", 2 / 3)):
-        spectrum = JointSpectrum.of_measures(
-            Uniform(), inputs=Uniform(), order=60, input_pairing=pairing
-        )
+        spectrum = JointSpectrum.of_measures(LAW, inputs=LAW, order=60, input_pairing=pairing)
         moment = mean(spectrum, spectrum.task * spectrum.test * spectrum.inputs)
         assert moment == pytest.approx(expected, rel=COUPLING)
 
@@ -98,10 +90,20 @@ def test_different_measures_converge_with_the_order() -> None:
     gaps = []
     for order in (20, 40, 80):
         spectrum = JointSpectrum.of_measures(
-            MarchenkoPastur(0.5), Uniform(), order=order, pairing="same"
+            MarchenkoPastur(0.5), LAW, order=order, pairing="same"
         )
         gaps.append(mean(spectrum, spectrum.task * spectrum.test))
     assert abs(gaps[2] - gaps[1]) < abs(gaps[1] - gaps[0]) < 3 * COUPLING
+
+
+def test_heavy_tails_keep_their_trace() -> None:
+    """E of c(u) c(1 - u) for c(u) = (1 - p) u^-p is (1 - p)^2 B(1 - p, 1 - p)."""
+    law, p = PowerLaw(0.6), 0.6
+    spectrum = JointSpectrum.of_measures(law, law, pairing="reversed")
+    assert mean(spectrum, spectrum.task) == pytest.approx(1, rel=1e-4)
+    assert mean(spectrum, spectrum.test) == pytest.approx(1, rel=1e-4)
+    product = mean(spectrum, spectrum.task * spectrum.test)
+    assert product == pytest.approx((1 - p) ** 2 * beta(1 - p, 1 - p), rel=1e-2)
 
 
 def test_arrays_cannot_be_changed() -> None:
@@ -161,4 +163,9 @@ def test_bad_atoms(change: dict[str, Any], message: str) -> None:
 )
 def test_bad_pairings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        JointSpectrum.of_measures(Uniform(), Uniform(), inputs=Uniform(), **options)
+        JointSpectrum.of_measures(LAW, LAW, inputs=LAW, **options)
+
+
+def test_measures_must_be_measures() -> None:
+    with pytest.raises(TypeError, match="test must be a SpectralMeasure, got 3"):
+        JointSpectrum.of_measures(LAW, 3)  # type: ignore[arg-type]

@@ -141,6 +141,19 @@ def test_bands_separate_where_silverstein_and_choi_say() -> None:
     assert law.stieltjes(inside) == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_spike_beside_a_density_that_jumps() -> None:
+    """To first order in c a spike t moves to t (1 + c E x/(t - x))."""
+    bulk, spike, c = Uniform(0.5, 1.5), 6.0, 0.01
+    law = SampleCovariance(Mixture([bulk, Atoms([spike])], [0.9, 0.1]), c)
+    (_, gap), (lower, upper) = law.support
+    assert gap < 2 < lower < spike < upper
+    x, w = law.quadrature(200)
+    band = x > 2
+    assert w[band].sum() == pytest.approx(0.1, abs=1e-9)
+    moved = float(bulk.expect(lambda t, _: t / (spike - t), spike, spike))
+    assert w[band] @ x[band] / 0.1 == pytest.approx(spike * (1 + 0.9 * c * moved), rel=1e-4)
+
+
 def test_cumulants_count_non_crossing_partitions() -> None:
     assert moments_of_cumulants([1] * 8) == [1, 2, 5, 14, 42, 132, 429, 1430]  # Catalan
     assert moments_of_cumulants([0, 1, 0, 0, 0, 0]) == [0, 1, 0, 2, 0, 5]  # semicircle

@@ -10,7 +10,8 @@ from iclimit import asymptotics
 from iclimit.quantities import PARAMETERS, QUANTITIES, Quantity, one_at_a_time
 
 VALUES: dict[str, float] = {
-    "tau": 2, "alpha": 3, "kappa": 1.5, "rho": 0.1, "ridge": 1, "theta": 0.1, "d": 50, "q": 0.3,
+    "tau": 2, "alpha": 3, "kappa": 1.5, "rho": 0.1, "ridge": 1, "test_alpha": 2,
+    "test_rho": 0.3, "theta": 0.1, "d": 50, "q": 0.3,
     "rate": 0.5, "dampening": 0.7, "probability": 0.5, "tasks": 10, "context": 12, "dim": 3,
     "noise_variance": 0.1, "task_variance": 2, "mean_variance": 0.3, "ratio": 0.5, "noise": 0.2,
     "steps": 3, "layers": 1, "tol": 0.1, "noise_level": 1, "multiplier": 1, "threshold": 5,
