@@ -30,8 +30,10 @@ def add_parser(verbs: Any) -> None:
             "or gdpp-error; on random noise levels, noisy-baselines, noisy-gdpp, noisy-diag, "
             "noisy-full, noisy-profiles, noisy-weights or noisy-two-levels; on training dynamics, "
             "dynamics-merged, dynamics-cubic, dynamics-plateaus, dynamics-drop-times, "
-            "dynamics-heads, dynamics-mixtures, dynamics-training-set or dynamics-published. The "
-            "simulated points are those of the claim of the same name."
+            "dynamics-heads, dynamics-mixtures, dynamics-training-set or dynamics-published; on "
+            "structured data, structured-tests, structured-context, structured-rank, "
+            "structured-inputs, structured-limits, spectra-samples or spectra-free. The simulated "
+            "points are those of the claim of the same name."
         ),
         epilog="example: iclimit figure double-descent --preset full -o double-descent.pdf",
     )

@@ -27,6 +27,14 @@ from iclimit.validation.claims.noisy_training import (
 from iclimit.validation.claims.preconditioner import preconditioner_claim
 from iclimit.validation.claims.published import published_claim
 from iclimit.validation.claims.schedules import divergence_claim, schedules_claim
+from iclimit.validation.claims.spectra import rotated_claim, samples_claim
+from iclimit.validation.claims.structured_errors import (
+    context_claim,
+    inputs_claim,
+    rank_claim,
+    tests_claim,
+)
+from iclimit.validation.claims.structured_limits import limits_claim
 from iclimit.validation.claims.sweeps import (
     context_length_claim,
     double_descent_claim,
@@ -74,6 +82,13 @@ CLAIMS: dict[str, Claim] = {
         mixtures_claim,
         training_set_claim,
         published_curves_claim,
+        tests_claim,
+        context_claim,
+        rank_claim,
+        inputs_claim,
+        limits_claim,
+        samples_claim,
+        rotated_claim,
         solver_claim,
         sampler_claim,
         risk_claim,
@@ -112,6 +127,13 @@ FIGURES = (
     "dynamics-mixtures",
     "dynamics-training-set",
     "dynamics-published",
+    "structured-tests",
+    "structured-context",
+    "structured-rank",
+    "structured-inputs",
+    "structured-limits",
+    "spectra-samples",
+    "spectra-free",
 )
 """Claims whose figures are those of papers, or belong beside them."""
 

@@ -60,7 +60,7 @@ def _judge(points: Sequence[Point], preset: Preset, results: Mapping[Cell, Any])
             np.array([covariance(run) for run in runs]),
         )
         fits[point] = fit
-        ratio = _ratio_to_prediction(point, repeats, results)
+        ratio = ratio_to_prediction(point, repeats, results)
         for row, name in enumerate(("ICL", "IDG")):
             label = f"{name} over its prediction, d=inf {point}"
             comparisons.append(Comparison(label, 1.0, ratio.value[row], ratio.standard_error[row]))
@@ -98,7 +98,7 @@ def _judge(points: Sequence[Point], preset: Preset, results: Mapping[Cell, Any])
     return Verdict(tuple(comparisons), draw, tuple(notes))
 
 
-def _ratio_to_prediction(
+def ratio_to_prediction(
     point: Point, repeats: Mapping[int, int], results: Mapping[Cell, Any]
 ) -> Extrapolation:
     """Extrapolate simulation over prediction: both tend to the same limit if the theory is right.
