@@ -181,8 +181,8 @@ def finite_size_errors(
     0.05 to 0.2; ridgeless with half as many prompts as features 4 to 9 % too high at d = 16 and 1
     to 2 % at d = 32.  Input eigenvalues from 0.2 to 1.8 in the order of those of the tasks, tau =
     0.5, ridge 0.05: the ICL error is 5.8(5) % too high at d = 16, 3.0(5) % at d = 32, below 1 % at
-    d = 64.  With heavy-tailed task spectra (a power law of exponent 0.9) and misaligned tests it is
-    about 10 % too high ridgeless at d = 32, tau = 2.
+    d = 64.  With heavy-tailed task spectra (a power law of exponent 0.9) and misaligned tests it
+    is about 10 % too high ridgeless at d = 32, tau = 2.
 
     References
     ----------

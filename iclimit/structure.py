@@ -1,8 +1,8 @@
 """Spectra of training tasks, test tasks and inputs, in the limit and at size d.
 
-Eigenvalues are paired by their ranks, in order or one of the spectra reversed.  At size d they
-are the means of their functions of the rank over d equal cells.  Of a file with d eigenvalues these
-are its eigenvalues; at another d it is resampled.
+Eigenvalues are paired by their ranks, in order or one of the spectra reversed.  At size d they are
+the means of their functions of the rank over d equal cells.  These are the eigenvalues of a file
+that has d of them; at another d it is resampled.
 """
 
 from __future__ import annotations
