@@ -41,6 +41,9 @@ class Bare(SpectralMeasure):
     def __init__(self, law: SpectralMeasure) -> None:
         self._law = law
 
+    def __repr__(self) -> str:
+        return f"Bare({self._law})"
+
     @property
     def support(self) -> tuple[tuple[float, float], ...]:
         return self._law.support
