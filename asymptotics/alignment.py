@@ -110,6 +110,7 @@ def cka(spectrum: JointSpectrum) -> float:
     p, c, t = spectrum.weight, spectrum.task, spectrum.test
     if not np.any(t):
         raise ValueError("test must have a positive eigenvalue, got only zeros")
+    c, t = c / c.max(), t / t.max()
     return float(p @ (c * t) / math.sqrt((p @ c**2) * (p @ t**2)))
 
 
@@ -130,7 +131,7 @@ def resolvent_alignment(
     Parameters
     ----------
     tau, alpha, kappa, rho, ridge, spectrum
-        As in `structured_errors`.
+        As in `structured_errors`, with finite alpha.
 
     Returns
     -------
@@ -149,6 +150,7 @@ def resolvent_alignment(
     ...     tau=2.0, alpha=1.0, kappa=float("inf"), rho=0.0, spectrum=spectrum)), 3)
     0.5
     """
+    _require_finite(alpha)
     settings = _settings(spectrum, tau, alpha, kappa, rho, ridge)
     atoms = Atoms.of(spectrum)
     carried = spectrum.weight * spectrum.inputs * spectrum.test
@@ -176,7 +178,8 @@ def direction_slopes(
     Parameters
     ----------
     tau, alpha, kappa, rho, ridge, spectrum, test_alpha
-        As in `structured_errors`, numbers only.  The test spectrum does not matter.
+        As in `structured_errors`, numbers only, with finite alpha.  The test spectrum does not
+        matter.
 
     Returns
     -------
@@ -191,6 +194,7 @@ def direction_slopes(
     >>> spectrum.task, slopes.round(2)
     (array([0.4, 1.6]), array([1.24, 0.68]))
     """
+    _require_finite(alpha)
     response, settings = training_response(
         spectrum, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge,
         test_alpha=test_alpha, test_rho=None,
@@ -247,6 +251,8 @@ def best_test_covariance(
         "test_alpha": test_alpha,
     }  # fmt: skip
     slopes = direction_slopes(**setting, spectrum=spectrum)
+    if not np.all(np.isfinite(slopes)):
+        raise ArithmeticError("no test covariance is best: the error is infinite for all")
     if fixed == "trace":
         place = int(np.argmin(slopes))
         test = np.zeros_like(slopes)
@@ -383,8 +389,7 @@ def diversity_slope(
         spectrum, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge,
         test_alpha=test_alpha, test_rho=test_rho,
     )  # fmt: skip
-    if np.any(np.isinf(alpha)):
-        raise ValueError(f"alpha must be finite, got {alpha}")
+    _require_finite(alpha)
     if np.any((settings.tau == 1) & (settings.ridge == 0)):
         raise ValueError("tau must not be 1 with ridge = 0: the error is infinite there")
     atoms = Atoms.of(spectrum)
@@ -410,6 +415,11 @@ def _settings(
         spectrum, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge,
         test_alpha=None, test_rho=None,
     )  # fmt: skip
+
+
+def _require_finite(alpha: Number) -> None:
+    if np.any(np.isinf(alpha)):
+        raise ValueError(f"alpha must be finite, got {alpha}")
 
 
 def _require_point(settings: Settings) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
-from iclimit.asymptotics.spectra.rank_function import RankFunction, common_cells
+from iclimit.asymptotics.spectra.rank_function import RankFunction, common_cells, inner_rule
 from iclimit.asymptotics.spectra.wishart import check_integer
 
 ORDER, ORDER_WITH_INPUTS = 100, 40
@@ -120,7 +120,7 @@ class JointSpectrum:
         S = np.eye(d) if inputs is None else covariance_matrix("inputs", inputs, d)
         basis = _common_basis(C, S)
         T = C if test is None else covariance_matrix("test", test, d)
-        c, t, s = (np.maximum(_diagonal(basis, matrix), 0.0) for matrix in (C, T, S))
+        c, t, s = (_diagonal(basis, matrix) for matrix in (C, T, S))
         return _merged(c, t, np.ones(d) if inputs is None else s, np.ones(d))
 
     @classmethod
@@ -180,6 +180,10 @@ class JointSpectrum:
         check_integer("order", order, least=1)
         measures = {"task": task, "test": test, "inputs": inputs}
         for name, measure in measures.items():
+            if isinstance(measure, SpectralMeasure) and measure.edges[0] < 0:
+                raise ValueError(
+                    f"{name} must have eigenvalues >= 0, got the support {measure.support}"
+                )
             if not isinstance(measure, SpectralMeasure) and not (
                 name != "task" and measure is None
             ):
@@ -204,7 +208,7 @@ def _paired(
     """Eigenvalues of each, and their common weights."""
     varying = [name for name, f in functions.items() if f.varies]
     if len(varying) == 1:
-        nodes, weight = functions[varying[0]].measure.quadrature(order)
+        nodes, weight = inner_rule(functions[varying[0]].measure, order)
         nodes, weight = nodes[weight > 0], weight[weight > 0] / weight.sum()
         values = {name: f.measure.support[0][0] for name, f in functions.items()}
         columns = {name: np.full(len(nodes), value) for name, value in values.items()}
@@ -221,7 +225,12 @@ def covariance_matrix(name: str, value: Any, d: int | None = None) -> np.ndarray
     ValueError
         If it is not symmetric, not finite, of another size or has a negative eigenvalue.
     """
-    matrix = np.asarray(value, dtype=float)
+    if np.iscomplexobj(value):
+        raise ValueError(f"{name} must be real, got complex numbers")
+    try:
+        matrix = np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     size = "d" if d is None else str(d)
     if not (square or matrix.ndim == 1) or len(matrix) == 0 or d not in (None, len(matrix)):
@@ -262,7 +271,11 @@ def _common_basis(C: np.ndarray, S: np.ndarray) -> np.ndarray:
 
 
 def _diagonal(basis: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    return np.einsum("ia,ij,ja->a", basis, matrix, basis, optimize=True)
+    """Diagonal in another basis, zero where it is rounding."""
+    if np.array_equal(basis, np.eye(len(basis))):
+        return np.diag(matrix)
+    values = np.einsum("ia,ij,ja->a", basis, matrix, basis, optimize=True)
+    return np.where(values > _NEGATIVE * np.max(np.abs(matrix)), values, 0.0)
 
 
 def _merged(

@@ -139,7 +139,8 @@ def _parsed(name: str, spec: Spectrum) -> SpectralMeasure:
     try:
         return spectrum(spec)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"{name}: {error}") from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from None
 
 
 def _paired(name: str, spec: Spectrum) -> RankFunction:

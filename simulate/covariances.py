@@ -19,6 +19,8 @@ ROUNDING = 1e-12
 
 def given_covariance(name: str, value: Any, d: int) -> np.ndarray:
     """Return a covariance as an array of shape (d,) or (d, d)."""
+    if np.iscomplexobj(value):
+        raise ValueError(f"{name} must be real, got complex numbers")
     try:
         covariance = np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:

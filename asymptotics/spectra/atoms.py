@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -88,9 +89,9 @@ class Atoms(SpectralMeasure):
         ValueError
             If the file holds anything else.
         """
-        lines = [line.split("#")[0] for line in Path(path).read_text().splitlines()]
-        rows = [line.replace(",", " ").split() for line in lines if line.strip()]
         try:
+            lines = [line.split("#")[0] for line in Path(path).read_text("utf-8-sig").splitlines()]
+            rows = [re.split(r"\s*,\s*|\s+", line.strip()) for line in lines if line.strip()]
             table = np.array(rows, dtype=float)
         except ValueError:
             table = np.empty(0)

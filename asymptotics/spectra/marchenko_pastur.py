@@ -156,7 +156,9 @@ class MarchenkoPastur(SpectralMeasure):
         ).x
         # 1 + c + 2 sqrt(c) cos(angle) without cancellation at the lower edge.
         value = flat.edges[0] + 4 * np.sqrt(flat.ratio) * np.cos(angle / 2) ** 2
-        return np.where(p.ravel() > flat.atom, value, 0.0).reshape(p.shape)[()]
+        return np.where((p.ravel() > flat.atom) | (flat.atom == 0), value, 0.0).reshape(p.shape)[
+            ()
+        ]
 
     def sample(self, size: int | tuple[int, ...], rng: Any) -> np.ndarray:
         """Independent draws from the law (not the repelling eigenvalues of one matrix).

@@ -48,6 +48,8 @@ _MASS = 1e-6
 # The equations of R and S are solved up to this fraction of the distance at which their poles
 # reach an edge.
 _MARGIN = 1e-9
+# Largest part of an integral over an unbounded support that its farthest node may carry.
+_TAIL = 1e-7
 # Stands for a pole at infinity.
 _FAR = -1e300
 # Numbers held at once while an array of points is integrated over.
@@ -183,7 +185,7 @@ class SpectralMeasure(ABC):
         Raises
         ------
         ArithmeticError
-            If f is not finite on the support.
+            If f is not finite on the support, or the integral over an unbounded one diverges.
         """
         count = _FEWEST // 4
         history: list[Any] = []
@@ -191,6 +193,8 @@ class SpectralMeasure(ABC):
         while True:
             nodes, weights = self._rule(count)
             terms = weights * np.asarray(f(nodes))
+            if np.isinf(self.edges[1]) and _does_not_end(nodes, terms):
+                raise ArithmeticError(f"the integral over {self} diverges")
             history.append(terms.sum(axis=-1))
             if not np.all(np.isfinite(history[-1])):
                 raise ArithmeticError("f must be finite on the support")
@@ -339,7 +343,8 @@ class SpectralMeasure(ABC):
         # The ends are known, and rounding may leave the root outside the bracket there.
         u = elementwise.find_root(excess, (np.zeros_like(p), np.ones_like(p)), args=(p,)).x
         u = np.where(p == 0, 0.0, np.where(p == 1, 1.0, u))
-        return np.where(np.isnan(u), upper, position(u))[()]
+        found = np.where(np.isnan(u), upper, position(u))
+        return np.where(self.cdf(np.full(p.shape, lower)) >= p, lower, found)[()]
 
     def quantiles(self, count: int) -> np.ndarray:
         """Eigenvalues of a matrix of that size with this spectrum.
@@ -650,6 +655,12 @@ class Affine(SpectralMeasure):
             self.factor * real_points("x", x), derivative=derivative
         ) * self.factor ** (derivative + 1)
         return inner if derivative else inner + self.by
+
+
+def _does_not_end(nodes: np.ndarray, terms: np.ndarray) -> bool:
+    """Whether the farthest node still carries a part of a sum."""
+    farthest = abs(terms[..., np.argmax(nodes)])
+    return bool(np.any(farthest > _TAIL * abs(terms).sum(axis=-1)))
 
 
 def _monotone_root(equation: Callable, low: Any, high: Any, x: np.ndarray, bounds: str) -> Any:

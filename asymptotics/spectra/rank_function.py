@@ -72,11 +72,16 @@ class RankFunction:
     @cached_property
     def _cumulated(self) -> tuple[np.ndarray, np.ndarray]:
         """Integrals of the weight and of the eigenvalues, in ascending order."""
-        nodes, weights = self.measure.quadrature(_FINE)
+        nodes, weights = inner_rule(self.measure, _FINE)
         order = np.argsort(nodes)
         nodes, weights = nodes[order], weights[order]
         ranks = np.append(0.0, np.cumsum(weights))
         return ranks / ranks[-1], np.append(0.0, np.cumsum(nodes * weights))
+
+
+def inner_rule(measure: SpectralMeasure, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes in the support: the node 0 in the rule of Marchenko-Pastur is no eigenvalue."""
+    return SpectralMeasure.quadrature(measure, order)
 
 
 def common_cells(functions: Sequence[RankFunction], cells: int) -> np.ndarray:

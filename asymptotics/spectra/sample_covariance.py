@@ -162,7 +162,8 @@ class SampleCovariance(SpectralMeasure):
     def _descent(self, omega: Any) -> Any:
         r"""The convex function :math:`1 - \Phi'(\omega)` at real points outside the population."""
         kernel = lambda t, w: (t / (t - w)) ** 2  # noqa: E731
-        return self._single_ratio * self.population.expect(kernel, omega, omega)
+        with np.errstate(invalid="ignore", divide="ignore"):  # at an atom at 0
+            return self._single_ratio * self.population.expect(kernel, omega, omega)
 
     def _middles(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
         """In every gap of the population the point of largest slope, NaN if that is < 0."""
