@@ -81,7 +81,7 @@ def test_inputs_are_paired_as_well() -> None:
 
 
 def test_a_single_measure_keeps_its_rule() -> None:
-    spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5), order=40)
+    spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5))
     assert mean(spectrum, spectrum.task**2) == pytest.approx(1.5, rel=ROUNDING)
     assert np.array_equal(spectrum.task, spectrum.test)
 
@@ -169,3 +169,39 @@ def test_bad_pairings(options: dict[str, Any], message: str) -> None:
 def test_measures_must_be_measures() -> None:
     with pytest.raises(TypeError, match="test must be a SpectralMeasure, got 3"):
         JointSpectrum.of_measures(LAW, 3)  # type: ignore[arg-type]
+
+
+def test_rounding_of_a_null_space_is_zero() -> None:
+    turn = rotation(6, 0)
+    C = turn @ np.diag([2.0, 1.0, 0.5, 0.0, 0.0, 0.0]) @ turn.T
+    C = (C + C.T) / 2
+    inside = JointSpectrum.of_matrices(C, C @ C)
+    assert np.array_equal(inside.task == 0, inside.test == 0)
+    assert inside.weight[inside.task == 0].sum() == pytest.approx(0.5)
+    small = JointSpectrum.of_matrices([1e-20, 1.0])
+    assert np.array_equal(small.task, [1e-20, 1.0])  # nothing is rounding on a diagonal
+
+
+def test_nodes_are_eigenvalues() -> None:
+    """The rule of Marchenko-Pastur has a node at 0, where there is no eigenvalue for c < 1."""
+    c = 0.9
+    spectrum = JointSpectrum.of_measures(MarchenkoPastur(c))
+    assert spectrum.task.min() >= MarchenkoPastur(c).edges[0]
+    assert mean(spectrum, 1 / spectrum.task) == pytest.approx(1 / (1 - c), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ([1j, 1.0], "task must be real, got complex numbers"),
+        ("a", "task must be an array of numbers, got 'a'"),
+    ],
+)
+def test_matrices_of_numbers(task: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        JointSpectrum.of_matrices(task)
+
+
+def test_negative_eigenvalues_of_a_measure() -> None:
+    with pytest.raises(ValueError, match=r"task must have eigenvalues >= 0, got the support"):
+        JointSpectrum.of_measures(Uniform(-1.0, 1.0))

@@ -367,3 +367,26 @@ def test_specification_must_be_text() -> None:
 @EVERY
 def test_repr_is_short(law: SpectralMeasure) -> None:
     assert len(repr(law)) < 160
+
+
+def test_quantiles_at_an_atom_below_a_density() -> None:
+    law = Mixture([Atoms([0.0]), Uniform(1.0, 2.0)], [0.5, 0.5])
+    assert law.quantiles(8) == pytest.approx([0, 0, 0, 0, 1.125, 1.375, 1.625, 1.875], abs=1e-9)
+
+
+def test_moments_that_diverge_say_so() -> None:
+    law = DensityMeasure(lambda x: 2 / x**3, (1.0, np.inf))
+    assert law.mean == pytest.approx(2.0, rel=1e-9)
+    with pytest.raises(ArithmeticError, match="diverges"):
+        law.moment(2)
+
+
+@pytest.mark.parametrize(("text", "read"), [("\ufeff1\n2\n", [1.0, 2.0]), ("1,,0\n0,1\n", None)])
+def test_files_of_spreadsheets(tmp_path: Path, text: str, read: list[float] | None) -> None:
+    path = tmp_path / "eigenvalues.csv"
+    path.write_text(text, encoding="utf-8")
+    if read is None:
+        with pytest.raises(ValueError, match="one eigenvalue per row or of a square matrix"):
+            Atoms.from_file(path)
+    else:
+        assert Atoms.from_file(path).values.tolist() == read

@@ -214,3 +214,20 @@ def test_where_more_tasks_hurt() -> None:
 def test_bad_input(function: Any, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         function(**({"spectrum": SPECTRUM} | SETTINGS[0] | change))
+
+
+def test_infinite_context_is_refused() -> None:
+    spectrum = JointSpectrum.of_matrices([1.6, 0.4], test=[1.0, 1.0])
+    setting: dict[str, Any] = {"tau": 2.0, "alpha": np.inf, "kappa": 1.0, "rho": 0.1}
+    functions: list[Callable[..., Any]] = [
+        direction_slopes, resolvent_alignment, best_test_covariance, diversity_slope
+    ]  # fmt: skip
+    for function in functions:
+        with pytest.raises(ValueError, match="alpha must be finite, got inf"):
+            function(**setting, spectrum=spectrum)
+    with pytest.raises(ArithmeticError, match="the error is infinite for all"):
+        best_test_covariance(**(setting | {"tau": 1.0, "alpha": 1.0}), spectrum=spectrum)
+
+
+def test_kernel_alignment_of_any_scale() -> None:
+    assert cka(JointSpectrum.of_matrices([1e-200, 0.0])) == pytest.approx(1.0)
