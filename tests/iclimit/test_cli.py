@@ -442,6 +442,11 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert done.returncode == 0
 
 
+def heed_interrupts() -> None:
+    """What is started in the background of a shell ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def on_record(claim: str, path: Path) -> bool:
     """Whether all that a claim needs at full size is in the store."""
     cells = [cell for each in select_claims([claim]) for cell in each.cells("full")]
@@ -458,8 +463,9 @@ def test_ctrl_c_keeps_finished_claims(tmp_path: Path, own_store: Path) -> None:
     command = [sys.executable, "-m", "iclimit.cli", "validate", "solver", "ridgeless",
                "--preset", "full", "--out", str(tmp_path), "--jobs", "2"]  # fmt: skip
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
     deadline = time.monotonic() + 180  # on the slowest machine; usually some seconds
     while not on_record("solver", own_store) and time.monotonic() < deadline:
         time.sleep(0.2)
