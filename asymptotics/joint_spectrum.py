@@ -166,7 +166,7 @@ class JointSpectrum:
         Examples
         --------
         >>> from iclimit.asymptotics import JointSpectrum, MarchenkoPastur
-        >>> spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5), order=20)
+        >>> spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5))
         >>> round(float(spectrum.weight @ spectrum.task), 12)
         1.0
         """
@@ -225,12 +225,13 @@ def covariance_matrix(name: str, value: Any, d: int | None = None) -> np.ndarray
     ValueError
         If it is not symmetric, not finite, of another size or has a negative eigenvalue.
     """
-    if np.iscomplexobj(value):
-        raise ValueError(f"{name} must be real, got complex numbers")
     try:
-        matrix = np.asarray(value, dtype=float)
+        given = np.asarray(value)
+        matrix = given.real.astype(float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
+    if np.iscomplexobj(given):
+        raise ValueError(f"{name} must be real, got complex numbers")
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     size = "d" if d is None else str(d)
     if not (square or matrix.ndim == 1) or len(matrix) == 0 or d not in (None, len(matrix)):

@@ -19,12 +19,13 @@ ROUNDING = 1e-12
 
 def given_covariance(name: str, value: Any, d: int) -> np.ndarray:
     """Return a covariance as an array of shape (d,) or (d, d)."""
-    if np.iscomplexobj(value):
-        raise ValueError(f"{name} must be real, got complex numbers")
     try:
-        covariance = np.asarray(value, dtype=float)
+        given = np.asarray(value)
+        covariance = given.real.astype(float)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
+    if np.iscomplexobj(given):
+        raise ValueError(f"{name} must be real, got complex numbers")
     if covariance.shape not in ((d,), (d, d)):
         raise ValueError(
             f"{name} must be eigenvalues of shape ({d},) or a covariance of shape ({d}, {d}), "

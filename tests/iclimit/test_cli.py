@@ -313,7 +313,7 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
             "figure gd-nothing",
             "gd-constructions, gdpp-spectrum, gdpp-layers, gdpp-error, noisy-baselines",
         ),
-        ("figure noisy-nothing", "dynamics-training-set, dynamics-published, got"),
+        ("figure noisy-nothing", "spectra-samples, spectra-free, got"),
         ("figure gd-training -o x.doc", "--output must end in .png, .pdf, .svg, got 'x.doc'"),
         ("figure gd-training --seed -1", "seed must be an integer >= 0"),
         ("learning-rate", "--context is needed (or --latex)"),
