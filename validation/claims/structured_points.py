@@ -20,7 +20,7 @@ from iclimit.simulate import SimulatedErrors, simulate_errors
 from iclimit.validation.claim import Cell, Comparison, Preset
 from iclimit.validation.claims.common import Point, covariance, means, prediction_comparisons
 from iclimit.validation.claims.large_size import ratio_to_prediction
-from iclimit.validation.claims.sweeps import REPEATS, SIZE, Curve
+from iclimit.validation.claims.sweeps import REPEATS, Curve, draw_runs
 from iclimit.validation.drawing import draw_points, log_scale
 from iclimit.validation.statistics import Extrapolation, extrapolate
 
@@ -239,21 +239,11 @@ def draw_curve(
     label: str,
 ) -> None:
     """One error along a curve: limit (line), prediction (dashes) and simulation (points)."""
-    d, row = SIZE[preset], ("icl", "idg").index(name)
+    row = ("icl", "idg").index(name)
     fine = np.geomspace(min(curve.values), max(curve.values), 200)
     along: dict[str, Any] = {curve.axis: fine}
     ax.plot(fine, replace(curve.base, **along).theory[row], color=colour, label=label)
-    predicted = [getattr(results[point.prediction(d)], name) for point in curve.points]
-    ax.plot(curve.values, predicted, color=colour, linestyle="none", marker="_", markersize=9)
-    runs = [results[point.cell(d, REPEATS[preset])] for point in curve.points]
-    draw_points(
-        ax,
-        curve.values,
-        [getattr(run, f"{name}_mean") for run in runs],
-        [getattr(run, f"{name}_se") for run in runs],
-        colour,
-        markersize=3.5,
-    )
+    draw_runs(ax, curve, name, preset, results, colour)
     log_scale(ax, "x")
 
 

@@ -90,26 +90,33 @@ def draw_sweep(
     label: str,
 ) -> None:
     """One error along the curves: asymptotic line, prediction (dashed), simulation (points)."""
-    d = SIZE[preset]
     for curve, colour in zip(curves, COLOURS, strict=False):
         axis = curve.axis
         fine = np.geomspace(min(curve.values), max(curve.values), 400)
         parameters = vars(curve.base) | {axis: fine}
         ax.plot(fine, ERRORS[name](**parameters), color=colour, label=_legend(curve, label))
-        predicted = [getattr(results[point.prediction(d)], name) for point in curve.points]
-        ax.plot(curve.values, predicted, color=colour, linestyle="none", marker="_", markersize=9)
-        runs = [results[point.cell(d, REPEATS[preset])] for point in curve.points]
-        draw_points(
-            ax,
-            curve.values,
-            [getattr(run, f"{name}_mean") for run in runs],
-            [getattr(run, f"{name}_se") for run in runs],
-            colour,
-            markersize=3.5,
-        )
+        draw_runs(ax, curve, name, preset, results, colour)
     log_scale(ax, "x")
     ax.set_xlabel(LABELS[axis])
     ax.set_ylabel(LABELS[f"{name}_error"])
+
+
+def draw_runs(
+    ax: Any, curve: Any, name: str, preset: Preset, results: Mapping[Cell, Any], colour: Any
+) -> None:
+    """Predictions (dashes) and simulations (points) of one error along a curve."""
+    d = SIZE[preset]
+    predicted = [getattr(results[point.prediction(d)], name) for point in curve.points]
+    ax.plot(curve.values, predicted, color=colour, linestyle="none", marker="_", markersize=9)
+    runs = [results[point.cell(d, REPEATS[preset])] for point in curve.points]
+    draw_points(
+        ax,
+        curve.values,
+        [getattr(run, f"{name}_mean") for run in runs],
+        [getattr(run, f"{name}_se") for run in runs],
+        colour,
+        markersize=3.5,
+    )
 
 
 def _legend(curve: Curve, label: str) -> str:
