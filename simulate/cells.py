@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from iclimit.simulate.attention import context_summary
 from iclimit.simulate.blocks import row_blocks
 from iclimit.simulate.checks import (
     check_choice,
+    check_first_repeat,
     check_integers,
     check_nonnegative,
     given_tasks,
@@ -256,8 +256,7 @@ def simulate_errors(
         d=d, context=context, prompts=prompts, repeats=repeats, test_prompts=test_prompts
     )
     check_nonnegative(rho=rho, ridge=ridge)
-    if not isinstance(first_repeat, Integral) or first_repeat < 0:
-        raise ValueError(f"first_repeat must be an integer >= 0, got {first_repeat!r}")
+    check_first_repeat(first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("sampler", sampler, ("auto", *SAMPLERS))
     fixed = given_tasks(tasks, d)

@@ -17,6 +17,12 @@ def check_integers(**values: Any) -> None:
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
+def check_first_repeat(first_repeat: Any) -> None:
+    """Raise a ValueError unless it is an integer >= 0."""
+    if not isinstance(first_repeat, Integral) or first_repeat < 0:
+        raise ValueError(f"first_repeat must be an integer >= 0, got {first_repeat!r}")
+
+
 def check_nonnegative(**values: Any) -> None:
     """Raise a ValueError unless every value is a finite number >= 0."""
     for name, value in values.items():

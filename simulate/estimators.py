@@ -20,7 +20,13 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.cells import SimulatedErrors
-from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative, given_tasks
+from iclimit.simulate.checks import (
+    check_choice,
+    check_first_repeat,
+    check_integers,
+    check_nonnegative,
+    given_tasks,
+)
 from iclimit.simulate.prompts import TASK_LAWS, sample_prompts, sample_tasks
 
 ESTIMATORS = ("dmmse", "ridge")
@@ -58,6 +64,7 @@ def simulate_estimator(
     rho: float,
     rng: Any,
     repeats: int = 1,
+    first_repeat: int = 0,
     test_prompts: int = 100,
     backend: str = "numpy",
     task_law: str = "gaussian",
@@ -76,6 +83,8 @@ def simulate_estimator(
         Root seed; repeat r depends on (root, r) only.
     repeats : int
         Number of task sets: one set alone would hide their variance.
+    first_repeat : int >= 0
+        Number of the first of them, to continue an earlier run.
     test_prompts : int
         Prompts per task set and error.
 
@@ -103,6 +112,7 @@ def simulate_estimator(
     check_choice("estimator", estimator, ESTIMATORS)
     check_integers(d=d, context=context, repeats=repeats, test_prompts=test_prompts)
     check_nonnegative(rho=rho)
+    check_first_repeat(first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
@@ -111,7 +121,7 @@ def simulate_estimator(
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
     place = get_backend(backend)
     runs = []
-    for seed in seed_sequences(rng, repeats):
+    for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
         generator = place.generator(seed)
         if fixed is None:
             task_set = sample_tasks(place, generator, int(tasks), d, task_law)

@@ -14,6 +14,9 @@ import numpy as np
 
 from iclimit.validation.code_version import code_version
 
+SHOWN = 6
+"""Entries of a tuple that messages show."""
+
 _REPEATS, _FIRST = "repeats", "first_repeat"
 
 
@@ -136,7 +139,8 @@ def _filled(value: Any, results: Mapping[Cell, Any]) -> Any:
 
 def _shown(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_shown, value))})"
+        shown = [*map(_shown, value[:SHOWN]), *["..."] * (len(value) > SHOWN)]
+        return f"({', '.join(shown)})"
     return value.name if isinstance(value, Cell) else str(value)
 
 

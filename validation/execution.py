@@ -21,6 +21,7 @@ import joblib
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.cell import Cell
+from iclimit.validation.reservations import Reservations
 from iclimit.validation.store import RunStore, StoredBatch, StoreError, UnwrittenError
 from iclimit.validation.workers import (
     Cluster,
@@ -38,6 +39,9 @@ SUSPECT, GUILTY = 2, 3
 
 LOOK = 5.0
 """Seconds after which to look whether the workers are still there."""
+
+LOOK_ELSEWHERE = 0.2
+"""Seconds after which to look whether other processes have finished what they had reserved."""
 
 WRITING_SHARE = 0.1
 """Largest share of the time spent on trying again to write to a store that refuses."""
@@ -191,9 +195,13 @@ def _compute(sweep: _Sweep, workers: Workers, deadline: float | None) -> Iterato
             while len(running) < room and (batch := sweep.next_batch(alone=not running)):
                 running[workers.submit(sweep.job(batch))] = batch
             yield from sweep.told()
-            if not running:
+            if not running and not sweep.elsewhere:
                 return
-            left = LOOK if deadline is None else min(LOOK, max(0.0, deadline - time.monotonic()))
+            left = LOOK_ELSEWHERE if sweep.elsewhere else LOOK
+            if deadline is not None:
+                left = min(left, max(0.0, deadline - time.monotonic()))
+            if not running:
+                time.sleep(left)
             for future in wait(running, left, FIRST_COMPLETED).done:
                 try:
                     sweep.accept(running[future], workers.result(future))
@@ -201,6 +209,7 @@ def _compute(sweep: _Sweep, workers: Workers, deadline: float | None) -> Iterato
                     sweep.retry(running[future], error)
                 del running[future]
             yield from sweep.told()
+            sweep.look_elsewhere()
             if _passed(deadline):
                 return
     finally:
@@ -208,6 +217,7 @@ def _compute(sweep: _Sweep, workers: Workers, deadline: float | None) -> Iterato
         for future, batch in running.items():
             if future.done() and not future.cancelled() and future.exception() is None:
                 sweep.salvage(batch, workers.result(future))
+        sweep.close()
 
 
 def _passed(deadline: float | None) -> bool:
@@ -262,9 +272,11 @@ class _Sweep:
         batch_repeats: Callable[[Cell], int] | None,
     ) -> None:
         self.ready: deque[_Work] = deque()
+        self.elsewhere: deque[_Work] = deque()
         self._seed = seed
         self._backend = backend
         self._store = store
+        self._reservations = None if store is None else Reservations(store.path)
         self._batch_repeats = batch_repeats
         self._works: dict[str, _Work] = {}
         self._needed: dict[Cell, Outcome | _Work] = {}
@@ -275,6 +287,7 @@ class _Sweep:
         self._unwritten: deque[StoredBatch] = deque()
         self._trouble: StoreError | None = None
         self._next_write = 0.0
+        self._next_look = 0.0
 
     def plan(self, cell: Cell) -> Outcome | _Work:
         """Find the outcome on record, or what there is to do, after what is needed for it."""
@@ -311,13 +324,21 @@ class _Sweep:
             return self._again.popleft()
         while self.ready:
             work = self.ready[0]
-            if work.waiting is None:
-                self._start(work)
+            if work.waiting is None and not self._start(work):
+                self.elsewhere.append(self.ready.popleft())
+                continue
             if work.waiting:
                 work.running += 1
                 return _Batch(work, *work.waiting.popleft())
             self.ready.remove(work)
         return None
+
+    def look_elsewhere(self) -> None:
+        """Have another look, now and then, at what other processes had reserved."""
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_ELSEWHERE
+            self.ready.extendleft(self.elsewhere)
+            self.elsewhere.clear()
 
     def job(self, batch: _Batch) -> Job:
         """What a worker has to know of a batch."""
@@ -376,11 +397,18 @@ class _Sweep:
                 f"{len(self._unwritten)} results are not stored: {self._trouble}"
             ) from self._trouble
 
+    def close(self) -> None:
+        """Leave what was not computed to others."""
+        if self._reservations:
+            self._reservations.close()
+
     def _find(self, identity: str) -> list[StoredBatch]:
         return [] if self._store is None else self._store.find(identity)
 
-    def _start(self, work: _Work) -> None:
-        """Cut what is missing into batches; by now another process may have computed some."""
+    def _start(self, work: _Work) -> bool:
+        """Cut what is missing by now into batches; False if another process computes it."""
+        if self._reservations and not self._reservations.reserve(work.identity):
+            return False
         work.waiting = deque()
         failed = next((c for c, r in work.results.items() if isinstance(r, Exception)), None)
         if failed is not None:
@@ -388,7 +416,7 @@ class _Sweep:
             self._finish(
                 work, RuntimeError(f"needs {failed.name}: {type(error).__name__}: {error}")
             )
-            return
+            return True
         work.parts = list(self._find(work.identity))
         for first, count in _gaps(work.parts, work.cell.repeats):
             most = self._most(work.cell, count)
@@ -396,6 +424,7 @@ class _Sweep:
                 work.waiting.append((start, min(most, first + count - start)))
         if not work.waiting:
             self._finish(work)
+        return True
 
     def _most(self, cell: Cell, count: int) -> int:
         """Repeats in one batch."""
@@ -411,6 +440,8 @@ class _Sweep:
         if work.finished:
             return
         work.finished = True
+        if self._reservations:
+            self._reservations.release(work.identity)
         work.parts.sort(key=lambda part: part.first)
 
         def outcome(cell: Cell) -> Outcome:

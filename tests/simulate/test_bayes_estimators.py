@@ -164,6 +164,8 @@ def test_seeds_and_parameters() -> None:
     many = simulate_estimator("dmmse", **SMALL, repeats=4)
     np.testing.assert_array_equal(many.icl[:2], few.icl)
     np.testing.assert_array_equal(many.idg[:2], few.idg)
+    rest = simulate_estimator("dmmse", **SMALL, repeats=2, first_repeat=2)
+    np.testing.assert_array_equal(many.icl, few.joined(rest).icl)
     assert few.parameters == {
         "d": 4, "context": 6, "tasks": 3, "alpha": 1.5, "kappa": 0.75, "rho": 0.3,
         "estimator": "dmmse", "test_prompts": 100, "task_law": "gaussian", "backend": "numpy",

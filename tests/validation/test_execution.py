@@ -97,6 +97,11 @@ def test_a_result_that_cannot_be_stored_fails(tmp_path: Path) -> None:
         assert len(store.runs()) == 1
 
 
+def test_names_of_cells_are_short() -> None:
+    cell = Cell.of(total, parts=tuple(range(200)))
+    assert cell.name == "total(parts=(0, 1, 2, 3, 4, 5, ...))"
+
+
 def test_only_missing_repeats_are_computed(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
