@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -45,21 +44,22 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
     ArithmeticError
         If a fixed point is not reached.
     """
-    rng = np.random.default_rng(seed)
-    plain, most, least = structured._newton, 0, np.inf
+    rng, plain = np.random.default_rng(seed), structured._newton
+    counts: list[int] = []
+    least = np.inf
 
-    def newton(step: Callable[..., np.ndarray], *given: Any) -> np.ndarray:
-        taken = 0
-
+    def newton(
+        step: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        lower: np.ndarray,
+        upper: np.ndarray,
+        start: np.ndarray,
+    ) -> np.ndarray:
         def counted(x: np.ndarray, index: np.ndarray) -> np.ndarray:
-            nonlocal taken
-            taken += 1
+            counts[-1] += 1
             return step(x, index)
 
-        found = plain(counted, *given)
-        nonlocal most
-        most = max(most, taken)
-        return found
+        counts.append(0)
+        return plain(counted, lower, upper, start)
 
     structured._newton = newton
     try:
@@ -71,7 +71,7 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
         structured._newton = plain
     return {
         "settings": spectra * POINTS,
-        "most iterations": most,
+        "most iterations": max(counts),
         "bound": structured.MAX_ITERATIONS,
         "least error": least,
     }

@@ -29,42 +29,55 @@ class Plan:
     cells, recorded : int
         Cells needed, and how many of them are on record.
     seconds : float
-        Time for the others on the workers of this machine.
+        Time for the others on the workers of this machine; for a cluster, on one core like its.
     memory_bytes : int
         Of the largest cell; each worker runs one at a time.
-    workers : int
-        Processes.
-    largest_dimension : int
-        Largest d at which as many cells fit into the free memory.
+    workers : int or None
+        Processes; None for a cluster.
+    largest_dimension : int or None
+        Largest d at which as many cells fit into the free memory; None for a cluster.
     """
 
     cells: int
     recorded: int
     seconds: float
     memory_bytes: int
-    workers: int
-    largest_dimension: int
+    workers: int | None
+    largest_dimension: int | None
 
     def __str__(self) -> str:
+        known = f"{self.cells} cells, {self.recorded} of them on record"
+        seconds, memory = _duration(self.seconds), _size(self.memory_bytes)
+        if self.workers is None:
+            return (
+                f"{known}; about {seconds} on one core like this machine's, to be shared by those "
+                f"of the cluster, and {memory} in each"
+            )
         workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
         return (
-            f"{self.cells} cells, {self.recorded} of them on record; about "
-            f"{_duration(self.seconds)} and {_size(self.memory_bytes)} in each of {workers}; "
+            f"{known}; about {seconds} and {memory} in each of {workers}; "
             f"the largest d that fits is {self.largest_dimension}"
         )
 
 
 def plan_cells(
-    cells: Sequence[Cell], *, seed: int, jobs: int, backend: str, store: RunStore | None
+    cells: Sequence[Cell],
+    *,
+    seed: int,
+    jobs: int | None,
+    backend: str,
+    store: RunStore | None,
 ) -> Plan:
-    """Estimate what simulations and their predictions will cost on this machine.
+    """Estimate what simulations and their predictions will cost, by the speed of this machine.
 
     Parameters
     ----------
     cells : sequence of Cell
         Of `simulate_errors` and `finite_size_errors`, at least one of the former.
-    seed, jobs, backend, store
+    seed, backend, store
         As of `iclimit.validation.run_cells`.
+    jobs : int or None
+        The same; None for a cluster.
 
     Returns
     -------
@@ -73,23 +86,14 @@ def plan_cells(
     Raises
     ------
     ValueError
-        If a cell does not fit into the free memory.
+        If a cell does not fit into the free memory of this machine.
     """
-    workers = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else jobs
+    workers = joblib.cpu_count() if jobs == -1 else jobs
+    if workers is not None and backend == "cupy":
+        workers = 1
     runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
-    largest = max(runs, key=_memory)
-    free = free_memory() / workers
-    fits = min(
-        largest_dimension(
-            tau=run["prompts"] / run["d"] ** 2, kappa=run["tasks"] / run["d"], memory=free
-        )
-        for run in runs
-    )
-    if _memory(largest) > free:
-        raise ValueError(
-            f"d must be at most {fits} for {workers} processes in the free memory, got "
-            f"{largest['d']}"
-        )
+    memory = max(map(_memory, runs))
+    fits = None if workers is None else _largest_that_fits(runs, workers)
     seconds, recorded = 0.0, 0
     for cell in cells:
         arguments = dict(cell.parameters)
@@ -104,8 +108,27 @@ def plan_cells(
             seconds += missing * arguments["draws"] * _draw_seconds(_fewer(arguments))
             continue
         seconds += estimate_cost(**arguments | {"repeats": missing}).seconds
-    start = _START if workers > 1 and recorded < len(cells) else 0.0
-    return Plan(len(cells), recorded, seconds / workers + start, _memory(largest), workers, fits)
+    if workers is not None:
+        seconds /= workers
+        seconds += _START if workers > 1 and recorded < len(cells) else 0.0
+    return Plan(len(cells), recorded, seconds, memory, workers, fits)
+
+
+def _largest_that_fits(runs: Sequence[Mapping[str, Any]], workers: int) -> int:
+    free = free_memory() / workers
+    fits = min(
+        largest_dimension(
+            tau=run["prompts"] / run["d"] ** 2, kappa=run["tasks"] / run["d"], memory=free
+        )
+        for run in runs
+    )
+    largest = max(runs, key=_memory)
+    if _memory(largest) > free:
+        raise ValueError(
+            f"d must be at most {fits} for {workers} processes in the free memory, got "
+            f"{largest['d']}"
+        )
+    return fits
 
 
 def _memory(run: Mapping[str, Any]) -> int:

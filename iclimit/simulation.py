@@ -23,6 +23,7 @@ from iclimit.validation.cell import Cell
 from iclimit.validation.execution import check_run, run_cells
 from iclimit.validation.statistics import extrapolate, z_score
 from iclimit.validation.store import RunStore, UnwrittenError
+from iclimit.validation.workers import dask_client
 
 _PREDICTION_DRAWS = 1000
 """Least number of task sets for a prediction, times d: its spread shrinks as 1/d."""
@@ -129,8 +130,8 @@ class Simulation:
     progress : bool
         Show a progress bar.
     announce : callable, optional
-        Gets the estimated cost on this machine as a `iclimit.planning.Plan` before anything is
-        computed, and again before the repeats that a precision takes; not with a scheduler.
+        Gets the estimated cost as a `iclimit.planning.Plan` before anything is computed, and again
+        before the repeats that a precision takes.
 
     Raises
     ------
@@ -281,9 +282,17 @@ def simulate_values(
 
 
 def _announce(cells: Sequence[Cell], simulation: Simulation) -> None:
-    if simulation.announce is not None and simulation.scheduler is None:
-        where = {name: getattr(simulation, name) for name in ("jobs", "backend", "store")}
-        simulation.announce(plan_cells(cells, seed=simulation.rng, **where))
+    if simulation.announce is not None:
+        cluster = simulation.scheduler is not None or dask_client() is not None
+        simulation.announce(
+            plan_cells(
+                cells,
+                seed=simulation.rng,
+                jobs=None if cluster else simulation.jobs,
+                backend=simulation.backend,
+                store=simulation.store,
+            )
+        )
 
 
 def _tell(

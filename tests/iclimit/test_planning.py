@@ -63,9 +63,18 @@ def test_cells_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(planning, "free_memory", lambda: 2 * cell_memory(d=20, prompts=800))
     cells = cells_of([POINT], Simulation((20,), jobs=1))
     options = {"seed": 0, "backend": "numpy", "store": None}
-    assert plan_cells(cells, jobs=1, **options).largest_dimension >= 20  # type: ignore[arg-type]
+    assert (plan_cells(cells, jobs=1, **options).largest_dimension or 0) >= 20  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"d must be at most \d+ for 3 processes .* got 20"):
         plan_cells(cells, jobs=3, **options)  # type: ignore[arg-type]
+
+
+def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "free_memory", lambda: 0)
+    cells = cells_of([POINT], Simulation((20,), repeats=1000))
+    plan = plan_cells(cells, seed=0, jobs=None, backend="numpy", store=None)
+    assert plan.workers is plan.largest_dimension is None
+    assert plan.seconds > 1
+    assert " s on one core like this machine's, to be shared by those of the cluster" in str(plan)
 
 
 @pytest.mark.parametrize(
