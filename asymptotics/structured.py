@@ -71,8 +71,8 @@ from iclimit.asymptotics.numbers import ArrayMath, Number, convert, numpy_namesp
 from iclimit.asymptotics.spectra.resolvent import excess
 
 MAX_ITERATIONS = 100
-"""Bound on the iterations of either fixed point; `benchmarks/stress_structured.py` took 26 at most,
-in 1e5 settings of 1e3 random spectra."""
+"""Bound on the iterations of either fixed point; 1e5 settings took 26 at most
+(`benchmarks/stress_structured.py`)."""
 
 _CLOSE = 1e-8
 """Newton's method converges quadratically: after a step of this size the error is rounding."""

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import array_api_strict
 import numpy as np
@@ -14,10 +15,16 @@ settings.register_profile("reproducible", derandomize=True, deadline=None, max_e
 settings.load_profile("reproducible")
 
 
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the run stores of all tests."""
+    return tmp_path_factory.mktemp("stores")
+
+
 @pytest.fixture(autouse=True)
-def own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_store(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The run store of the command line, a new one for each test."""
-    path = tmp_path_factory.mktemp("store") / "runs.sqlite"
+    path = stores / f"{uuid4()}.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
     return path
 

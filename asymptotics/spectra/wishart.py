@@ -28,8 +28,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import factorial
 from numbers import Integral
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -126,29 +128,40 @@ def _mean_trace(order: int, context: Any, dim: Any) -> Any:
     """Mean of tr W^order by zonal polynomials."""
     if order == 0:
         return dim
+
+    def boxes(start: int, step: int) -> list[tuple[int, Any]]:
+        """Products of c_s and of (N + c_s)(d + c_s) over none, one, ... of a row or column."""
+        contents = range(start, start + step * order, step)
+        coefficients = accumulate((c or 1 for c in contents), mul, initial=1)
+        means = accumulate(((context + c) * (dim + c) for c in contents), mul, initial=1)
+        return list(zip(coefficients, means, strict=True))
+
+    first, second, column = boxes(0, 2), boxes(-1, 2), boxes(-2, -1)
     total = 0
-    for first in range(1, order + 1):
-        for second in range(min(first, order - first) + 1):
-            column = order - first - second
-            if second or not column:
-                total = total + _zonal_term((first, second, *[1] * column), context, dim)
+    for a in range(1, order + 1):
+        for b in range(min(a, order - a) + 1):
+            r = order - a - b
+            if b or not r:
+                (c1, mean1), (c2, mean2), (c3, mean3) = first[a], second[b], column[r]
+                factor = Fraction(2 * order * c1 * c2 * c3, _hooks(a, b, r))
+                total = total + _scaled(mean1 * mean2 * mean3, factor)
     return total.expand() if hasattr(total, "expand") else int(total)
 
 
-def _zonal_term(partition: tuple[int, ...], context: Any, dim: Any) -> Any:
-    """Contribution of a partition (a, b, 1, ..., 1) to the mean of a power sum."""
-    heights = [sum(row > j for row in partition) for j in range(partition[0])]
-    coefficient, hooks, mean = 1, 1, 1
-    for i, row in enumerate(partition):
-        for j in range(row):
-            content, hook = 2 * j - i, 2 * (row - j - 1) + heights[j] - i
-            coefficient *= content or 1
-            hooks *= hook * (hook + 1)
-            mean = mean * (context + content) * (dim + content)
-    factor = Fraction(2 * sum(partition) * coefficient, hooks)
-    return (
-        mean * factor.numerator / factor.denominator if hasattr(mean, "expand") else mean * factor
-    )
+def _hooks(a: int, b: int, r: int) -> int:
+    """Product of h (h + 1) over the hooks h = 2 a_s + l_s + 1 of the partition (a, b, 1^r)."""
+    if b == 0:
+        return factorial(2 * a)
+    corner, below = 2 * a + r, 2 * b + r - 1
+    # Boxes of the first row above those of the second, the others, those of the second, below.
+    rows = factorial(2 * a - 1) // (2 * (a - b) + 1) * factorial(2 * b - 2)
+    legs = factorial(r) * factorial(r + 1)
+    return corner * (corner + 1) * below * (below + 1) * rows * legs
+
+
+def _scaled(value: Any, factor: Fraction) -> Any:
+    symbolic = hasattr(value, "expand")
+    return value * factor.numerator / factor.denominator if symbolic else value * factor
 
 
 class Wishart:

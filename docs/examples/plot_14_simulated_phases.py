@@ -25,7 +25,7 @@ diagram = iclimit.phase_diagram(
     alpha=2,
     rho=0.1,
     ridge=0.05,
-    simulation={"d": (8, 12, 16), "points": (3, 4), "repeats": 6},
+    simulation={"d": (8, 12, 16), "points": (3, 4), "repeats": 4},
     refine=1,
     jobs=1,
 )

@@ -60,13 +60,21 @@ LAYERS: list[tuple[list[float], list[float]]] = [
 
 
 @lru_cache
-def best(layers: int, **setting: Any) -> GDPlusPlus:
-    return optimal_gdpp(layers, **setting)
+def minima(layers: int, **setting: Any) -> list[GDPlusPlus]:
+    return gdpp_minima(layers, **setting)
 
 
 @lru_cache
-def minima(layers: int, **setting: Any) -> list[GDPlusPlus]:
-    return gdpp_minima(layers, **setting)
+def best(layers: int, **setting: Any) -> GDPlusPlus:
+    """The first minimum on average, which `optimal_gdpp` would search for once more."""
+    return optimal_gdpp(layers, **setting) if "kappa" in setting else minima(layers, **setting)[0]
+
+
+def test_the_optimum_is_the_first_minimum() -> None:
+    for setting in ({"ratio": 4.0, "noise": 0.3}, {"context": 6, "dim": 4}):
+        found, first = optimal_gdpp(2, **setting), minima(2, **setting)[0]
+        for name in ("rates", "gammas", "loss", "lower_bound"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
 
 
 def literal_weights(X: np.ndarray, rates: list[float], gammas: list[float]) -> np.ndarray:
@@ -439,8 +447,11 @@ def test_the_search_depends_on_its_arguments_only() -> None:
     np.testing.assert_array_equal(first.gammas, second.gammas)
 
 
-def critical_maximum(rates: list[float], gammas: list[float], kappa: float) -> mpmath.mpf:
-    """Largest |P| at the ends and the real zeros of its derivative, with 60 digits."""
+@lru_cache
+def critical_points(
+    rates: tuple[float, ...], gammas: tuple[float, ...]
+) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
+    """Coefficients of P and the real zeros of its derivative, with 60 digits."""
     root = sympy.Symbol("z")
     numbers = [[sympy.Rational(x) for x in each] for each in (rates, gammas)]
     P = sympy.Poly(sympy.expand(scalar_residual(root, *numbers)), root)
@@ -450,9 +461,15 @@ def critical_maximum(rates: list[float], gammas: list[float], kappa: float) -> m
         exact = [mpmath.mpf(c.p) / c.q for c in coefficients]
         slope = [c * (count - k) for k, c in enumerate(exact[:-1])]
         zeros = mpmath.polyroots(slope, maxsteps=500, extraprec=500) if count > 1 else []
+        return exact, [mpmath.re(z) for z in zeros if abs(mpmath.im(z)) < 1e-30]
+
+
+def critical_maximum(rates: list[float], gammas: list[float], kappa: float) -> mpmath.mpf:
+    """Largest |P| at the ends and the zeros of its derivative between them, with 60 digits."""
+    exact, zeros = critical_points(tuple(rates), tuple(gammas))
+    with mpmath.workdps(60):
         lower = 1 / mpmath.mpf(kappa)
-        inside = [mpmath.re(z) for z in zeros
-                  if abs(mpmath.im(z)) < 1e-30 and lower < mpmath.re(z) < 1]  # fmt: skip
+        inside = [x for x in zeros if lower < x < 1]
         return max(abs(mpmath.polyval(exact, x)) for x in [lower, mpmath.mpf(1), *inside])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -236,11 +236,26 @@ def test_lost_variance_of_simulated_projections() -> None:
 # Spectra.
 
 
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with a memory; the text of a law tells it apart from the others of the claims."""
+    known: dict[str, Any] = {}
+
+    def remembered(*args: Any) -> Any:
+        if repr(args) not in known:
+            known[repr(args)] = function(*args)
+        return known[repr(args)]
+
+    return remembered
+
+
 @pytest.fixture(scope="module")
 def matrices() -> Iterator[Results]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spectra, "EIGENVALUES", {"quick": 3000})
         patch.setattr(spectra, "SIZES", (24, 32, 48, 64))
+        # The limits are the same whatever is judged.
+        for name in ("all_statistics", "linear_statistics", "product_eta"):
+            patch.setattr(spectra, name, once(getattr(spectra, name)))
         names = ("spectra-samples", "spectra-free")
         yield {cell: cell.run(0) for name in names for cell in CLAIMS[name].cells("quick")}
 
@@ -271,8 +286,7 @@ def test_scaled_eigenvalues_fail(
         else result
         for cell, result in matrices.items()
     }
-    assert failed(judge(name, matrices)) == []
-    assert failed(judge(name, wrong))
+    assert failed(judge(name, wrong))  # and nothing without: test_spectra_hold_and_draw
 
 
 @pytest.mark.parametrize("name", ["spectra-samples", "spectra-free"])
