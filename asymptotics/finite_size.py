@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
@@ -439,7 +440,7 @@ def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
 
     def residual(log_xi: float) -> float:
         xi = math.exp(log_xi)
-        return tau * (1 - ridge / xi) - float(np.mean(g / (g + xi)))
+        return tau * (1 - ridge / xi) - float((g / (g + xi)).sum()) / len(g)
 
     # Widened because equal ends (a single eigenvalue) would hide the change of sign.
     return math.exp(brentq(residual, lower - 1e-9, upper + 1e-9))
@@ -472,6 +473,7 @@ class _Leverage:
         return float(self.probability @ values)
 
 
+@lru_cache
 def _gamma_rule(variance: float, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
     """Gauss rule (Golub-Welsch) of the Gamma law of mean 1 and this variance."""
     i, shape = np.arange(order), 1 / variance
@@ -492,7 +494,7 @@ def _norm_corrected(
     def residual(log_t: float) -> float:
         t = math.exp(log_t)
         f = fraction(t)
-        return f - float(np.sum(g / (g + ridge / (t * f)))) / samples
+        return f - float((g / (g + ridge / (t * f))).sum()) / samples
 
     eta = ridge / xi if ridge > 0 else 1 - len(g) / samples
     lower = upper = math.log(eta / (1 - eta))
