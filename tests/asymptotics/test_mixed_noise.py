@@ -1,6 +1,7 @@
 """Ridge baselines under mixed noise against a published table, simulation and other integrals."""
 
 import math
+from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -177,19 +178,19 @@ def test_adaptive_loss_by_adaptive_quadrature(
     assert found == pytest.approx(expected, rel=ADAPTIVE)
 
 
-def _chi_square(freedom: int, x: Any) -> Any:
-    half = mpmath.mpf(freedom) / 2
-    return x ** (half - 1) * mpmath.exp(-x / 2) / (2**half * mpmath.gamma(half))
-
-
-def _panels(edges: list[float]) -> list[tuple[Any, float]]:
-    """Gauss-Legendre rules of 16 nodes in the logarithm; points and weights per unit of log."""
+def _chi_square_rule(freedom: int, edges: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights of Gauss-Legendre rules of 16 nodes in the logarithm, as decimals."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
-    return [
-        (mpmath.exp((a + b) / 2 + (b - a) / 2 * x), (b - a) / 2 * w)
-        for a, b in pairwise(edges)
-        for x, w in zip(nodes, weights, strict=True)
-    ]
+    points, found = [], []
+    with mpmath.workdps(30):
+        half = mpmath.mpf(freedom) / 2
+        for a, b in pairwise(edges):
+            for node, weight in zip(nodes, weights, strict=True):
+                x = mpmath.exp((a + b) / 2 + (b - a) / 2 * node)
+                density = x ** (half - 1) * mpmath.exp(-x / 2) / (2**half * mpmath.gamma(half))
+                points.append(Decimal(str(x)))
+                found.append(Decimal(str((b - a) / 2 * weight * x * density)))
+    return np.array(points), np.array(found)
 
 
 @pytest.mark.parametrize(
@@ -200,26 +201,21 @@ def test_one_dimension_by_multiprecision_quadrature(
     sigma: float, multiplier: float, threshold: float
 ) -> None:
     """d = 1, N = 5: two chi-square variables; the loss is computed without the closed excess."""
-    with mpmath.workdps(30):
-        v, freedom, count = mpmath.mpf(sigma) ** 2, 4, 5
+    freedom, count, edges = 4, 5, [-18.0, *np.arange(-16, 3.1, 1.6), 4.0, 4.7, 5.2]
+    with localcontext(prec=30):
+        v = Decimal(sigma) ** 2
 
-        def twice_the_risk(e: Any, parameter: Any, square: Any) -> Any:
+        def twice_the_risk(e: Any, parameter: Any) -> Any:
             total = e + parameter
-            return (square + v * e) / (total * total)
+            return (parameter * parameter + v * e) / (total * total)
 
-        edges = [-18.0, *np.arange(-16, 3.1, 1.6), 4.0, 4.7, 5.2]
-        eigenvalues = [(e, h * e * _chi_square(count, e)) for e, h in _panels(edges)]
-        best = [twice_the_risk(e, v, v**2) for e, _ in eigenvalues]
-        kink = float(mpmath.log(freedom * mpmath.mpf(threshold) / (multiplier * v)))
-        exact = mpmath.mpf(0)
-        for u, h in _panels(sorted({*edges, min(kink, 5.1)})):
-            parameter = min(multiplier * v * u / freedom, mpmath.mpf(threshold))
-            square = parameter**2
-            mean = sum(
-                weight * (twice_the_risk(e, parameter, square) - least)
-                for (e, weight), least in zip(eigenvalues, best, strict=True)
-            )
-            exact += h * u * _chi_square(freedom, u) * mean / 2
+        e, weight = _chi_square_rule(count, edges)
+        kink = math.log(freedom * threshold / (multiplier * float(v)))
+        u, probability = _chi_square_rule(freedom, sorted({*edges, min(kink, 5.1)}))
+        estimate = Decimal(multiplier) * v * u / freedom
+        parameter = np.array([min(x, Decimal(threshold)) for x in estimate])
+        excess = twice_the_risk(e, parameter[:, None]) - twice_the_risk(e, v)
+        exact = probability @ (excess @ weight) / 2
     found = adaptive_ridge_loss(
         f"fixed:{sigma}", context=5, dim=1, multiplier=multiplier, threshold=threshold
     )

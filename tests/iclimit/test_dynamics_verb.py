@@ -148,16 +148,16 @@ def test_files(
 ) -> None:
     path = tmp_path / f"x.{ending}"
     flags = [model, "--dim", "2", "--heads", "2", "--init", "1e-2", "--curve", "40"]
-    points = printed(capsys, *flags)
     # The format is that of the file, whatever stdout would get.
     assert main(["dynamics", *flags, "-o", str(path), "--format", "json"]) == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
     if ending == "json":
-        assert json.loads(path.read_text()) == points
+        assert json.loads(path.read_text()) == printed(capsys, *flags)
     elif ending == "csv":
         table = list(csv.DictReader(path.read_text().splitlines()))
-        assert [{k: float(v) for k, v in row.items()} for row in table] == points
+        rows = [{k: float(v) for k, v in row.items()} for row in table]
+        assert rows == printed(capsys, *flags)
     else:
         assert path.stat().st_size > 1000
     if ending == "svg":

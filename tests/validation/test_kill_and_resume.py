@@ -41,6 +41,11 @@ except KeyboardInterrupt:
 """
 
 
+def heed_interrupts() -> None:
+    """What is started in the background of a shell ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def python(*arguments: str) -> subprocess.Popen:
     """Start a script that may import the cells of these tests, in a group of its own."""
     environment = os.environ | {
@@ -54,6 +59,7 @@ def python(*arguments: str) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
 
 

@@ -630,6 +630,10 @@ def few_prompts() -> Iterator[None]:
         patch.setattr(noisy_baselines, "REPEATS", {"quick": 10_000})
         patch.setattr(noisy_baselines, "TUNING", 6000)
         patch.setattr(noisy_baselines, "PROFILE_REPEATS", {"quick": 10_000})
+        # A tenth of a second for each judgement, whose parameters are the same.
+        patch.setattr(
+            noisy_baselines, "adaptive_ridge_loss", cache(noisy_baselines.adaptive_ridge_loss)
+        )
         yield
 
 
