@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc, chdtri, ndtri
 
 from iclimit.asymptotics import (
     effective_init_scale,
@@ -206,17 +206,19 @@ def _law_times(spectrum: str, heads: int, share: np.ndarray) -> np.ndarray:
     """Quantiles of the half-drop time over seeds."""
     lam = np.array(SPECTRA[spectrum])
     typical = merged_curve_drop_time(eigenvalues=lam, context=CONTEXT, init_scale=SEED_SCALE)
-    effective = np.sqrt(stats.chi2.isf(share, heads) / 2)
+    effective = np.sqrt(chdtri(heads, share) / 2)
     return typical - np.log(effective) / np.linalg.norm(lam**2)
 
 
 def _law_comparisons(times: np.ndarray, spectrum: str, heads: int) -> list[Comparison]:
     """Scale and shape of the law, as normal deviates of exact probabilities."""
+    from scipy.stats import chi2, kstest  # a second, which workers do without
+
     lam = np.array(SPECTRA[spectrum])
     typical = merged_curve_drop_time(eigenvalues=lam, context=CONTEXT, init_scale=SEED_SCALE)
     squares = 2 * np.exp(2 * np.linalg.norm(lam**2) * (typical - times))
-    scale = stats.norm.isf(stats.chi2.sf(np.sum(squares), heads * len(times)))
-    shape = stats.norm.isf(stats.kstest(squares, stats.chi2(heads).cdf).pvalue / 2)
+    scale = -ndtri(chdtrc(heads * len(times), np.sum(squares)))
+    shape = -ndtri(kstest(squares, chi2(heads).cdf).pvalue / 2)
     where = f"of the half-drop times over seeds, {spectrum}, {heads} heads"
     return [
         Comparison(f"chi-square {where}", 0.0, float(scale), 1.0),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.common import (
@@ -66,7 +66,7 @@ def _judge(points: Sequence[Point], preset: Preset, results: Mapping[Cell, Any])
             comparisons.append(Comparison(label, 1.0, ratio.value[row], ratio.standard_error[row]))
         # A fit that is wrong at any order would make its error bar meaningless.
         for name, tested in (("errors", fit), ("ratios", ratio)):
-            bad = max(float(norm.isf(tested.p_value)), 0.0)
+            bad = max(-float(ndtri(tested.p_value)), 0.0)
             comparisons.append(Comparison(f"chi-square of the {name} {point}", 0.0, bad, 1.0))
         # The gap is a third, correlated number: its error bar uses the covariance of the two.
         contrast = np.array([[1, 0], [0, 1], [1, -1]])

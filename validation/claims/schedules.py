@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iclimit.asymptotics import (
     chebyshev_schedule,
@@ -141,7 +141,7 @@ def _judge_schedules(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         np.array([np.cov(run.losses.T) / run.repeats for run in runs]),
     )
     # A fit that is wrong at this order would make its error bar meaningless.
-    bad = max(float(norm.isf(fit.p_value)), 0.0)
+    bad = max(-float(ndtri(fit.p_value)), 0.0)
     comparisons.append(Comparison("chi-square of the fit in 1/d", 0.0, bad, 1.0))
     limit = {
         name: float(schedule_loss(rates, ratio=RATIO, noise=LIMIT_NOISE))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iclimit.asymptotics.spectra import (
     Atoms,
@@ -178,7 +178,7 @@ def extrapolated_differences(
             statistics[largest].items(), fit.value, fit.standard_error, strict=True
         )
     ]
-    bad = max(float(norm.isf(fit.p_value)), 0.0)
+    bad = max(-float(ndtri(fit.p_value)), 0.0)
     comparisons.append(Comparison(f"chi-square of the fits, {name}", 0.0, bad, 1.0))
     note = (
         f"{name}: order {fit.order} in 1/d, chi-square {fit.chi_square:.1f} for {fit.degrees} "

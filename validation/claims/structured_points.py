@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from iclimit.asymptotics import (
     FiniteSizeErrors,
@@ -202,7 +202,7 @@ def size_comparisons(
             np.array([covariance(run) for run in runs]),
         )
         # A fit that is wrong at any order would make its error bar meaningless.
-        bad = max(float(norm.isf(fit.p_value)), 0.0)
+        bad = max(-float(ndtri(fit.p_value)), 0.0)
         comparisons.append(Comparison(f"chi-square of the errors {point}", 0.0, bad, 1.0))
         for row, name in enumerate(("ICL", "IDG")):
             comparisons.append(
