@@ -25,7 +25,10 @@ class Reservations:
     def reserve(self, identity: str) -> bool:
         """Reserve a cell; False if another process has it."""
         if self._file is None:
-            self._file = self._path.open("ab")
+            try:
+                self._file = self._path.open("ab")
+            except OSError:  # a full disk
+                return True
         return _lock(self._file, 1, _byte(identity))
 
     def release(self, identity: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import iclimit
 
 # %%
-# Sizes 8, 12 and 16 are extrapolated to infinite dimension.  The grid of 3 x 4 points is refined
+# Sizes 8, 12 and 16 are extrapolated to infinite dimension.  The grid of 2 x 4 points is refined
 # once, where a boundary passes or the gap changes most.  With ``store=`` the simulation would be
 # kept, and go on from there with more points or repeats (:doc:`/runs`).
 
@@ -25,7 +25,7 @@ diagram = iclimit.phase_diagram(
     alpha=2,
     rho=0.1,
     ridge=0.05,
-    simulation={"d": (8, 12, 16), "points": (3, 4), "repeats": 4},
+    simulation={"d": (8, 12, 16), "points": (2, 4), "repeats": 5},
     refine=1,
     jobs=1,
 )
