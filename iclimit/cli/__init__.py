@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     verb, options = "", None
     warnings.formatwarning = lambda message, *_, **__: f"iclimit{verb}: {message}\n"
+    logging.getLogger("fontTools").setLevel(logging.ERROR)  # on the age of fonts in PDF files
     try:
         options = build_parser().parse_args(arguments)
         verb = f" {options.verb}"
