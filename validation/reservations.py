@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -34,7 +35,8 @@ class Reservations:
     def release(self, identity: str) -> None:
         """Leave a cell to others."""
         if self._file is not None and fcntl:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(identity))
+            with suppress(OSError):  # a file system without locks
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(identity))
 
     def close(self) -> None:
         """Leave everything to others; the last to leave removes the file."""

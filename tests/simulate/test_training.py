@@ -58,7 +58,7 @@ def weights(run: TrainedAttention) -> np.ndarray:
     return np.stack([np.stack([w.key, w.query, w.value, w.projection]) for w in run.layers])
 
 
-@pytest.mark.parametrize("context", [5, 20])
+@pytest.mark.parametrize("context", [5, 50])
 def test_one_layer_learns_one_step_of_gradient_descent(context: int) -> None:
     problem = Regression(context, 10, law="uniform")
     run = train_attention(problem, rng=context)
