@@ -5,10 +5,8 @@ Flows and trainings are numbers in their place, but for small ones that the cell
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from judged_claims import drawn, failed, judge
 from scipy import stats
 
 from iclimit.asymptotics import (
@@ -25,7 +24,7 @@ from iclimit.asymptotics import (
     mixture_predictor,
     plateau_losses,
 )
-from iclimit.validation import CLAIMS, Cell, Verdict
+from iclimit.validation import CLAIMS, Cell
 from iclimit.validation.claims import (
     dynamics_data,
     dynamics_merged,
@@ -42,7 +41,6 @@ from iclimit.validation.claims.dynamics_data import (
 from iclimit.validation.claims.dynamics_merged import MergedCell, PairedCell
 from iclimit.validation.claims.dynamics_mixtures import MixtureCell, MixtureFlow
 from iclimit.validation.claims.dynamics_separate import FlowCell, eigenvalues
-from iclimit.validation.drawing import house_style, new_figure
 
 Results = dict[Cell, Any]
 SEEDS = 24
@@ -64,26 +62,6 @@ def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dynamics_merged, "SEEDS", {"quick": SEEDS, "full": SEEDS + 1})
         yield
-
-
-def judge(name: str, results: Results) -> Verdict:
-    return CLAIMS[name].judge("quick", results)
-
-
-def failed(verdict: Verdict) -> list[str]:
-    """Labels of what does not hold."""
-    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
-
-
-def drawn(verdict: Verdict) -> int:
-    """Bytes of the figure; warnings are errors."""
-    with house_style(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        figure = new_figure()
-        verdict.draw(figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-    return len(buffer.getvalue())
 
 
 def seed(root: int) -> np.random.SeedSequence:

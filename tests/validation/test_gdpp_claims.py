@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from judged_claims import drawn, failed, judge
 
 from iclimit.simulate import ScheduleLosses, layer_spectra
-from iclimit.validation import CLAIMS, Cell, Verdict
+from iclimit.validation import CLAIMS, Cell
 from iclimit.validation.claims import gdpp
 from iclimit.validation.claims.gdpp import ReachedLayers, SpectralMoments
-from iclimit.validation.drawing import house_style, new_figure
 
 Results = dict[Cell, Any]
 
@@ -41,26 +39,6 @@ def spectra(small: None) -> Results:  # noqa: ARG001
 @pytest.fixture(scope="module")
 def losses(small: None) -> Results:  # noqa: ARG001
     return {cell: cell.run(0) for cell in CLAIMS["gdpp-error"].cells("quick")}
-
-
-def judge(name: str, results: Results) -> Verdict:
-    return CLAIMS[name].judge("quick", results)
-
-
-def failed(verdict: Verdict) -> list[str]:
-    """Labels of what does not hold."""
-    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
-
-
-def drawn(verdict: Verdict) -> int:
-    """Bytes of the figure; warnings are errors."""
-    with house_style(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        figure = new_figure()
-        verdict.draw(figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-    return len(buffer.getvalue())
 
 
 # Spectra layer by layer.

@@ -7,12 +7,13 @@ formula of the theory, and the verdict must turn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from judged_claims import failed, judge
 
 from iclimit.simulate import CriticalDampening, ScheduleLosses
 from iclimit.simulate.alignment import Alignment
@@ -29,15 +30,6 @@ from iclimit.validation.claims import (
 
 Results = dict[Cell, Any]
 MOMENTS = {"gaussian": (1, 3), "uniform": (1 / 3, 1 / 5), "rademacher": (1, 1), "laplace": (2, 24)}
-
-
-def judge(name: str, results: Mapping[Cell, Any]) -> Verdict:
-    return CLAIMS[name].judge("quick", results)
-
-
-def failed(verdict: Verdict) -> list[str]:
-    """Labels of what does not hold."""
-    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
 
 
 def assert_fails(verdict: Verdict, label: str) -> None:

@@ -5,9 +5,7 @@ Trained models are numbers in their place, but for a training of seconds on smal
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -16,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from judged_claims import drawn, failed, judge
 
 from iclimit.simulate import HeldOutLosses, NoisyRegression, simulate_ridge_baselines
 from iclimit.simulate.linear_transformer import build, parameter_count
-from iclimit.validation import CLAIMS, Cell, Verdict
+from iclimit.validation import CLAIMS, Cell
 from iclimit.validation.claims import (
     noisy_baselines,
     noisy_regression,
@@ -36,35 +35,14 @@ from iclimit.validation.claims.noisy_regression import (
     published_error,
     published_table,
 )
-from iclimit.validation.drawing import house_style, new_figure
 from iclimit.validation.statistics import z_threshold
 
 Results = dict[Cell, Any]
 SMALL = {"context": 8, "dim": 2}
 
 
-def judge(name: str, results: Results) -> Verdict:
-    return CLAIMS[name].judge("quick", results)
-
-
-def failed(verdict: Verdict) -> list[str]:
-    """Labels of what does not hold."""
-    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
-
-
 def run_cells(name: str) -> Results:
     return {cell: cell.run(0) for cell in CLAIMS[name].cells("quick")}
-
-
-def drawn(verdict: Verdict) -> int:
-    """Bytes of the figure; warnings are errors."""
-    with house_style(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        figure = new_figure()
-        verdict.draw(figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-    return len(buffer.getvalue())
 
 
 def off(function: Callable[..., Any], factor: float, field: str) -> Callable[..., Any]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from judged_claims import drawn, failed, judge
 
 from iclimit.asymptotics import FiniteSizeErrors
 from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.simulate import SimulatedErrors
-from iclimit.validation import CLAIMS, Cell, Verdict
+from iclimit.validation import CLAIMS, Cell
 from iclimit.validation.claims import spectra, structured_errors, structured_limits
 from iclimit.validation.claims.structured_points import (
     SIZES,
@@ -23,32 +22,11 @@ from iclimit.validation.claims.structured_points import (
     covariances,
     structured_prediction,
 )
-from iclimit.validation.drawing import house_style, new_figure
 
 Results = dict[Cell, Any]
 
 ERROR_CLAIMS = ("structured-tests", "structured-context", "structured-rank", "structured-inputs")
 NOISE, REPEATS = 0.01, 40
-
-
-def judge(name: str, results: Results) -> Verdict:
-    return CLAIMS[name].judge("quick", results)
-
-
-def failed(verdict: Verdict) -> list[str]:
-    """Labels of what does not hold."""
-    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
-
-
-def drawn(verdict: Verdict) -> int:
-    """Bytes of the figure; warnings are errors."""
-    with house_style(), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        figure = new_figure()
-        verdict.draw(figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-    return len(buffer.getvalue())
 
 
 # Errors.
