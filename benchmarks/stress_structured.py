@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from tqdm import tqdm
 
-from iclimit.asymptotics import JointSpectrum, structured, structured_errors
+from iclimit.asymptotics.pretraining import JointSpectrum, structured, structured_errors
 
 POINTS = 100
 """Settings of each spectrum."""

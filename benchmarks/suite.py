@@ -38,18 +38,22 @@ PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
     },
     "Wishart moments": ("moments", "moment_recursion", {}),
     "merged attention, D = 4, P = 5000": (
-        "dynamics", "plain_dynamics", {"model": "merged", "rank": 1, "timed": 10},
+        "dynamics",
+        "plain_dynamics",
+        {"model": "merged", "rank": 1, "timed": 10},
     ),
     **{
         f"separate attention, D = 8, P = 80,000, rank {rank}": (
-            "dynamics", "plain_dynamics", {"model": "separate", "rank": rank, "timed": 2},
+            "dynamics",
+            "plain_dynamics",
+            {"model": "separate", "rank": rank, "timed": 2},
         )
         for rank in (1, 8)
     },
     FLOW: ("dynamics_flow", "", {}),
     **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},
     "estimated cost": ("cost_estimates", "", {}),
-}  # fmt: skip
+}
 """Benchmarks of one kind: ours, the other way if there is one, arguments."""
 BASELINES = {"structured": ["iclimit.simulate"], "dense": ["benchmarks.dense"]}
 """What a measurement of memory imports; that much is subtracted."""
@@ -83,9 +87,7 @@ class Results:
     @property
     def spread(self) -> float:
         """Median over the measurements of (largest - smallest)/median CPU time of the runs."""
-        parts = (
-            self.structured, self.dense, self.theory, self.loop, self.ours, self.other
-        )  # fmt: skip
+        parts = (self.structured, self.dense, self.theory, self.loop, self.ours, self.other)
         return median(m.spread for part in parts for m in part.values())
 
 

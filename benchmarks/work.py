@@ -23,14 +23,22 @@ CONTEXT = 31
 """Of the benchmarks of training dynamics."""
 DYNAMICS: dict[str, dict[str, Any]] = {
     "merged": {
-        "dim": 4, "heads": 8, "init_scale": 1e-6, "training_set": 5000, "learning_rate": 0.001,
+        "dim": 4,
+        "heads": 8,
+        "init_scale": 1e-6,
+        "training_set": 5000,
+        "learning_rate": 0.001,
         "steps": 6000,
     },
     "separate": {
-        "dim": 8, "heads": 9, "init_scale": 5e-3, "training_set": 80_000, "learning_rate": 0.02,
+        "dim": 8,
+        "heads": 9,
+        "init_scale": 5e-3,
+        "training_set": 80_000,
+        "learning_rate": 0.02,
         "steps": 20_000,
     },
-}  # fmt: skip
+}
 """Settings of the published training script by the kind of attention."""
 
 
@@ -48,7 +56,7 @@ def idle(modules: list[str]) -> dict[str, float]:
 
 def structured(d: int, seed: int) -> dict[str, float]:
     """One cell with this package."""
-    from iclimit.simulate import simulate_errors
+    from iclimit.simulate.pretraining import simulate_errors
 
     return repeat(lambda call: _means(simulate_errors(**cell(d), rng=call + 1000 * seed)))
 
@@ -91,7 +99,7 @@ def points(count: int, with_ridge: bool, seed: int) -> dict[str, np.ndarray]:
 
 def theory(count: int, with_ridge: bool, seed: int) -> dict[str, float]:
     """All points in one call of this package."""
-    from iclimit.asymptotics import icl_error
+    from iclimit.asymptotics.pretraining import icl_error
 
     drawn = points(count, with_ridge, seed)
     if not with_ridge:
@@ -106,7 +114,7 @@ def theory(count: int, with_ridge: bool, seed: int) -> dict[str, float]:
 def theory_loop(with_ridge: bool, seed: int) -> dict[str, float]:
     """Some of the points in a scalar loop, and how many of them come out right."""
     from benchmarks.scalar_loop import icl_error_at
-    from iclimit.asymptotics import icl_error
+    from iclimit.asymptotics.pretraining import icl_error
 
     drawn = points(LOOP_POINTS, with_ridge, seed)
     expected = icl_error(**drawn)
@@ -122,7 +130,7 @@ def theory_loop(with_ridge: bool, seed: int) -> dict[str, float]:
 
 def learning_rate(context: int, seed: int) -> dict[str, float]:
     """Optimal learning rate of given tasks by the formula."""
-    from iclimit.simulate import estimate_learning_rate
+    from iclimit.simulate.descent import estimate_learning_rate
 
     prompts = _prompts(context, seed)
     return repeat(lambda _: {"rate": estimate_learning_rate(prompts).rate})
@@ -130,15 +138,15 @@ def learning_rate(context: int, seed: int) -> dict[str, float]:
 
 def line_search(context: int, seed: int) -> dict[str, float]:
     """The same by a line search to 1e-4 over the attention layer."""
-    from iclimit.simulate.learning_rate import search_learning_rate
+    from iclimit.simulate.descent.learning_rate import search_learning_rate
 
     prompts = _prompts(context, seed)
     return repeat(lambda _: {"rate": search_learning_rate(prompts, tolerance=1e-4)[0]})
 
 
 def _prompts(context: int, seed: int) -> Any:
-    from iclimit.simulate import Regression
     from iclimit.simulate.arrays import get_backend
+    from iclimit.simulate.descent import Regression
 
     problem = Regression(context, DIM, law="uniform")
     return problem.sample(get_backend("numpy"), np.random.default_rng(seed), TASKS)
@@ -146,11 +154,11 @@ def _prompts(context: int, seed: int) -> Any:
 
 def training(context: int, seed: int) -> dict[str, float]:
     """One layer trained to its stop; its held-out loss over that of gradient descent."""
-    from iclimit.asymptotics import optimal_learning_rate
-    from iclimit.simulate import Regression, train_attention
+    from iclimit.asymptotics.descent import optimal_learning_rate
     from iclimit.simulate.arrays import get_backend
-    from iclimit.simulate.constructions import descent_layer
-    from iclimit.simulate.regression import regression_tokens
+    from iclimit.simulate.descent import Regression, train_attention
+    from iclimit.simulate.descent.constructions import descent_layer
+    from iclimit.simulate.descent.regression import regression_tokens
     from iclimit.simulate.transformer import prediction
 
     problem = Regression(context, DIM, law="uniform")
@@ -181,7 +189,7 @@ def plain_training(context: int, seed: int) -> dict[str, float]:
 
 def transformer(layers: int, seed: int) -> dict[str, float]:
     """A diagonal transformer of each depth up to this one, and the last one's held-out loss."""
-    from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
+    from iclimit.simulate.gdpp import NoisyRegression, held_out_losses, train_linear_transformer
 
     problem = NoisyRegression("uniform:5")
     start, before = time.process_time(), []
@@ -204,7 +212,7 @@ def plain_transformer(layers: int, seed: int) -> dict[str, float]:
 
 def dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, float]:
     """Gradient descent on moments; losses at the end and where the plain way stops."""
-    from iclimit.simulate import simulate_gradient_descent
+    from iclimit.simulate.dynamics import simulate_gradient_descent
 
     settings = dict(DYNAMICS[model])
     problem = _problem(settings.pop("dim"))
@@ -221,8 +229,8 @@ def plain_dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, fl
     """The plain way from the same data and weights, its steps scaled to all."""
     from benchmarks.plain_dynamics import descend
     from iclimit.simulate.arrays import get_backend, seed_sequences
-    from iclimit.simulate.attention_models import AttentionModel, initial_weights
-    from iclimit.simulate.regression import regression_tokens
+    from iclimit.simulate.descent.regression import regression_tokens
+    from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
 
     settings = DYNAMICS[model]
     start = time.process_time()
@@ -243,17 +251,20 @@ def plain_dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, fl
 
 def dynamics_flow(seed: int) -> dict[str, float]:
     """Gradient flow on the law of the data for as long as merged descent."""
-    from iclimit.simulate import simulate_gradient_flow
+    from iclimit.simulate.dynamics import simulate_gradient_flow
 
     settings = DYNAMICS["merged"]
     problem = _problem(settings["dim"])
 
     def run(call: int) -> dict[str, float]:
         found = simulate_gradient_flow(
-            problem, heads=settings["heads"], init_scale=settings["init_scale"],
-            duration=2 * settings["learning_rate"] * settings["steps"], normalization="sum",
+            problem,
+            heads=settings["heads"],
+            init_scale=settings["init_scale"],
+            duration=2 * settings["learning_rate"] * settings["steps"],
+            normalization="sum",
             rng=call + 1000 * seed,
-        )  # fmt: skip
+        )
         return {"at the end": float(found.losses[-1])}
 
     return repeat(run)
@@ -261,15 +272,14 @@ def dynamics_flow(seed: int) -> dict[str, float]:
 
 def _problem(dim: int) -> Any:
     """Law of the published simulations: eigenvalues proportional to D, ..., 1 with the sum 1."""
-    from iclimit.simulate import TaskMixture
+    from iclimit.simulate.dynamics import TaskMixture
 
     return TaskMixture(np.arange(dim, 0, -1) / (dim * (dim + 1) / 2), CONTEXT)
 
 
 def moments(seed: int) -> dict[str, float]:
     """All Wishart moments up to the last, exactly, for N = 20, d = 10."""
-    from iclimit.asymptotics import Wishart
-    from iclimit.asymptotics.spectra import wishart
+    from iclimit.asymptotics.spectra import Wishart, wishart
 
     def run(call: int) -> dict[str, float]:  # noqa: ARG001
         wishart._mean_trace.cache_clear()
@@ -282,8 +292,7 @@ def moments(seed: int) -> dict[str, float]:
 
 def moment_recursion(seed: int) -> dict[str, float]:
     """The same by the recursion over partitions."""
-    from iclimit.asymptotics import wishart_moment
-    from iclimit.asymptotics.spectra import wishart
+    from iclimit.asymptotics.spectra import wishart, wishart_moment
 
     def run(call: int) -> dict[str, float]:  # noqa: ARG001
         wishart._moments_of.cache_clear()
@@ -300,7 +309,7 @@ def solver(d: int, seed: int) -> dict[str, float]:
     Its operations are 4 n d (d + 1) an iteration; what is drawn and the errors are shares of CPU
     time of the whole cell.
     """
-    from iclimit.simulate import cells, ridge, simulate_errors
+    from iclimit.simulate.pretraining import cells, ridge, simulate_errors
 
     settings = cell(d)
     probe = _Probe()
@@ -376,22 +385,24 @@ COSTED = [
 
 def cost_estimates(seed: int) -> dict[str, float]:
     """Estimated over true CPU time of cells; extremes and median."""
-    from iclimit.simulate import simulate_errors
-    from iclimit.simulate.cost import estimate_cost
+    from iclimit.simulate.pretraining import simulate_errors
+    from iclimit.simulate.pretraining.cost import estimate_cost
 
     simulate_errors(**cell(10), rng=0)
     ratios, total = [], 0.0
     for d, tau, ridge, alpha, kappa in COSTED:
         settings = {
-            "d": d, "context": round(alpha * d), "tasks": round(kappa * d),
-            "prompts": round(tau * d**2), "rho": 0.1, "ridge": ridge,
-        }  # fmt: skip
+            "d": d,
+            "context": round(alpha * d),
+            "tasks": round(kappa * d),
+            "prompts": round(tau * d**2),
+            "rho": 0.1,
+            "ridge": ridge,
+        }
         estimated = estimate_cost(**settings).seconds
         start = time.process_time()
         simulate_errors(**settings, rng=seed)
         true = time.process_time() - start
         total += true
         ratios.append(estimated / true)
-    return {
-        "seconds": total, "least": min(ratios), "median": median(ratios), "most": max(ratios)
-    }  # fmt: skip
+    return {"seconds": total, "least": min(ratios), "median": median(ratios), "most": max(ratios)}

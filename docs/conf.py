@@ -8,9 +8,9 @@ import matplotlib as mpl
 from threadpoolctl import threadpool_limits
 
 import iclimit
-from iclimit.boundaries import BOUNDARIES
 from iclimit.cli import build_parser
-from iclimit.quantities import QUANTITIES
+from iclimit.diagrams.boundaries import BOUNDARIES
+from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.validation import CLAIMS
 from iclimit.validation.drawing import STYLE
 

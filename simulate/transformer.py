@@ -96,11 +96,7 @@ def _heads(layer: Layer) -> list[tuple[Array, Array]]:
 
 
 def forward(
-    tokens: Array,
-    layers: Sequence[Layer],
-    *,
-    include_query: bool = False,
-    dampening: float = 1.0,
+    tokens: Array, layers: Sequence[Layer], *, include_query: bool = False, dampening: float = 1.0
 ) -> Array:
     """Tokens after a stack of linear layers; a recurrent layer is repeated in the sequence."""
     for layer in layers:
@@ -109,11 +105,7 @@ def forward(
 
 
 def prediction(
-    tokens: Array,
-    layers: Sequence[Layer],
-    *,
-    include_query: bool = False,
-    dampening: float = 1.0,
+    tokens: Array, layers: Sequence[Layer], *, include_query: bool = False, dampening: float = 1.0
 ) -> Array:
     """Predicted query labels, shape (n,): minus the last entry of the query's token."""
     return -forward(tokens, layers, include_query=include_query, dampening=dampening)[:, -1, -1]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("asymptotics", "simulate", "validation")
 SMOKE = """
 import iclimit, iclimit.cli, iclimit.validation
-from iclimit.validation.claims.published import error_points
+from iclimit.validation.claims.pretraining.published import error_points
 assert "site-packages" in iclimit.__file__, iclimit.__file__
 assert len(error_points()) == 23
 assert abs(iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01) - 1.2340) < 1e-4
@@ -64,8 +64,12 @@ def main() -> None:
         options = ["-q", "--disable-pip-version-check", "--no-compile"]
         subprocess.run([python, "-m", "pip", "install", *options, str(wheel)], check=True)
         subprocess.run([python, "-c", SMOKE], check=True, cwd=elsewhere)
-        subprocess.run([environment / "bin" / "iclimit", "claims"], check=True, cwd=elsewhere,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
+        subprocess.run(
+            [environment / "bin" / "iclimit", "claims"],
+            check=True,
+            cwd=elsewhere,
+            stdout=subprocess.DEVNULL,
+        )
     print(f"wheel holds the {len(packed)} files of git and works from an empty directory")
 
 

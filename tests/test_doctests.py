@@ -27,4 +27,6 @@ def test_docstring_examples(name: str) -> None:
 
 
 def test_the_walk_finds_the_modules() -> None:
-    assert {"iclimit.asymptotics.icl", "iclimit.asymptotics.spectra.resolvent"} <= set(MODULES)
+    assert {"iclimit.asymptotics.pretraining.icl", "iclimit.asymptotics.spectra.resolvent"} <= set(
+        MODULES
+    )

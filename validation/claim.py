@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from iclimit.validation.cell import Cell
+from iclimit.runs.cell import Cell
 from iclimit.validation.statistics import z_score, z_threshold
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+from iclimit.runs.versions import versions
 from iclimit.validation.claim import Comparison, Verdict
 from iclimit.validation.drawing import house_style, new_figure
-from iclimit.validation.runs import ClaimResult, ValidationRun
-from iclimit.validation.versions import versions
+from iclimit.validation.run_claims import ClaimResult, ValidationRun
 
 
 def write_report(run: ValidationRun, folder: Path) -> Path:
@@ -168,8 +168,10 @@ def _html(run: ValidationRun, pictures: dict[str, bytes]) -> str:
 
 
 def _summary(run: ValidationRun) -> str:
-    rows = ["<table><tr><th>Claim</th><th>holds</th><th>compared</th><th>largest |z|</th>"
-            "<th>allowed |z|</th><th>CPU s</th></tr>"]  # fmt: skip
+    rows = [
+        "<table><tr><th>Claim</th><th>holds</th><th>compared</th><th>largest |z|</th>"
+        "<th>allowed |z|</th><th>CPU s</th></tr>"
+    ]
     for result in run.results:
         link = f"<a href='#{result.claim.name}'>{html.escape(result.claim.title)}</a>"
         verdict = result.verdict

@@ -28,10 +28,7 @@ from iclimit.asymptotics.dynamics.reduced_flow import (
     merged_attention_curve,
     merged_curve_drop_time,
 )
-from iclimit.asymptotics.dynamics.staircase import (
-    Staircase,
-    separate_attention_staircase,
-)
+from iclimit.asymptotics.dynamics.staircase import Staircase, separate_attention_staircase
 
 __all__ = [
     "EffectiveInitScaleMoments",

@@ -36,14 +36,7 @@ from iclimit.asymptotics.dynamics.inputs import (
     excess,
     given_numbers,
 )
-from iclimit.asymptotics.numbers import (
-    ArrayMath,
-    MpMath,
-    Namespace,
-    Number,
-    SymPyMath,
-    require,
-)
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, require
 
 _ROUNDING = 4e-15
 """Relative excess over the fixed point that is taken for its rounding."""
@@ -112,9 +105,13 @@ def growth_time(
     9.12
     """
     math_, values, root = _direction(
-        value=value, start=start, eigenvalue=eigenvalue, trace=trace,
-        context=context, noise_variance=noise_variance,
-    )  # fmt: skip
+        value=value,
+        start=start,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+    )
     v, v0, lam = (values[name] for name in ("value", "start", "eigenvalue"))
     with math_.quiet():
         u, u0, step = root * v, root * v0, root * (v - v0)
@@ -215,9 +212,12 @@ def time_from_pole(
     [-9.9944, -1.8529, -0.3077]
     """
     math_, values, root = _direction(
-        value=value, eigenvalue=eigenvalue, trace=trace,
-        context=context, noise_variance=noise_variance,
-    )  # fmt: skip
+        value=value,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+    )
     v, lam = values["value"], values["eigenvalue"]
     require(math_, "value", v, *NOT_NEGATIVE)
     u = root * v
@@ -228,12 +228,7 @@ def time_from_pole(
 
 
 def head_growth(
-    t: Any,
-    *,
-    eigenvalue: Any,
-    trace: Any,
-    context: Any,
-    noise_variance: Any = 0.0,
+    t: Any, *, eigenvalue: Any, trace: Any, context: Any, noise_variance: Any = 0.0
 ) -> Any:
     r"""Value weight of a head at a time from the pole of its early growth.
 
@@ -275,9 +270,13 @@ def head_growth(
     array([0.0999, 0.7308, 0.9354, 0.9658])
     """
     math_, values, root = _direction(
-        numpy_only=True, t=t, eigenvalue=eigenvalue, trace=trace,
-        context=context, noise_variance=noise_variance,
-    )  # fmt: skip
+        numpy_only=True,
+        t=t,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+    )
     t, lam = values["t"], values["eigenvalue"]
     require(math_, "t", t, lambda x: x == x, "a number")
     with math_.quiet():

@@ -47,20 +47,8 @@ from typing import Any
 import array_api_compat
 from scipy import special
 
-from iclimit.asymptotics.dynamics.inputs import (
-    TIME,
-    elementary,
-    excess,
-    given_numbers,
-)
-from iclimit.asymptotics.numbers import (
-    ArrayMath,
-    MpMath,
-    Number,
-    convert,
-    namespace,
-    require,
-)
+from iclimit.asymptotics.dynamics.inputs import TIME, elementary, excess, given_numbers
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Number, convert, namespace, require
 
 BEFORE_THE_DROP = (
     "so small that all weights start below their final values and the loss has not fallen by the "
@@ -127,9 +115,13 @@ def merged_attention_loss(
     array([3.9601, 0.5657, 0.5556, 0.5556])
     """
     math_, values = given_numbers(
-        t=t, dim=dim, context=context, init_scale=init_scale,
-        input_variance=input_variance, noise_variance=noise_variance,
-    )  # fmt: skip
+        t=t,
+        dim=dim,
+        context=context,
+        init_scale=init_scale,
+        input_variance=input_variance,
+        noise_variance=noise_variance,
+    )
     t, D, lam = (values[name] for name in ("t", "dim", "input_variance"))
     require(math_, "t", t, *TIME)
     with math_.quiet():
@@ -197,9 +189,13 @@ def merged_drop_time(
     1.0654
     """
     math_, values = given_numbers(
-        fraction=fraction, dim=dim, context=context, init_scale=init_scale,
-        input_variance=input_variance, noise_variance=noise_variance,
-    )  # fmt: skip
+        fraction=fraction,
+        dim=dim,
+        context=context,
+        init_scale=init_scale,
+        input_variance=input_variance,
+        noise_variance=noise_variance,
+    )
     D, lam = values["dim"], values["input_variance"]
     with math_.quiet():
         A = lam + excess(lam, D * lam, values["context"], values["noise_variance"])

@@ -251,9 +251,12 @@ def _mixture(
     asymmetry = np.max(np.abs(matrix - matrix.T))
     largest = np.max(np.abs(matrix))
     require(
-        math_, "asymmetry of covariance", asymmetry,
-        lambda v: v <= _ASYMMETRY * largest, "zero up to rounding",
-    )  # fmt: skip
+        math_,
+        "asymmetry of covariance",
+        asymmetry,
+        lambda v: v <= _ASYMMETRY * largest,
+        "zero up to rounding",
+    )
     least = np.min(np.linalg.eigvalsh(matrix))
     require(math_, "least eigenvalue of covariance", least, lambda v: v > 0, "> 0")
     require(math_, "norm of task", np.max(np.abs(vector)), lambda v: v > 0, "> 0")

@@ -34,12 +34,7 @@ _STIFF = 1e50
 
 
 def merged_attention_curve(
-    t: Any,
-    *,
-    eigenvalues: Any,
-    context: float,
-    init_scale: float,
-    noise_variance: float = 0.0,
+    t: Any, *, eigenvalues: Any, context: float, init_scale: float, noise_variance: float = 0.0
 ) -> Any:
     r"""Loss of merged attention during training, for inputs of any covariance.
 
@@ -255,9 +250,15 @@ class _ReducedFlow:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # told by the status
             solution = solve_ivp(
-                self.derivative, (self.begin, end), self.linear(self.begin), method="LSODA",
-                jac=self.jacobian, rtol=_RTOL, atol=_ATOL, **options,
-            )  # fmt: skip
+                self.derivative,
+                (self.begin, end),
+                self.linear(self.begin),
+                method="LSODA",
+                jac=self.jacobian,
+                rtol=_RTOL,
+                atol=_ATOL,
+                **options,
+            )
         if not solution.success:
             raise ArithmeticError(f"the flow could not be integrated: {solution.message}")
         return solution

@@ -114,13 +114,7 @@ class Staircase:
 
 
 def separate_attention_staircase(
-    value: Any,
-    key: Any,
-    query: Any,
-    *,
-    eigenvalues: Any,
-    context: Any,
-    noise_variance: Any = 0.0,
+    value: Any, key: Any, query: Any, *, eigenvalues: Any, context: Any, noise_variance: Any = 0.0
 ) -> Staircase:
     r"""Predict plateaus and drops of separate attention from its initial weights.
 
@@ -198,9 +192,12 @@ def separate_attention_staircase(
         rates = lam**2
     normal = np.finfo(float).tiny
     require(
-        math_, "squares of eigenvalues", rates, lambda x: (x >= normal) & (x < np.inf),
+        math_,
+        "squares of eigenvalues",
+        rates,
+        lambda x: (x >= normal) & (x < np.inf),
         f">= {normal:.2g} and finite",
-    )  # fmt: skip
+    )
     settings = {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
     times, heads, amplitudes = _escapes(v, k, q, rates)
     drop_times = times + time_from_pole(HALF ** (1 / 3) * values, **settings)
@@ -358,9 +355,14 @@ def _wait(
 
     escaped.terminal = True  # type: ignore[attr-defined]
     found = solve_ivp(
-        motion, (0, PATIENCE), np.concatenate([0 * v, v]), method="DOP853", rtol=TOLERANCE,
-        atol=TOLERANCE, events=escaped,
-    )  # fmt: skip
+        motion,
+        (0, PATIENCE),
+        np.concatenate([0 * v, v]),
+        method="DOP853",
+        rtol=TOLERANCE,
+        atol=TOLERANCE,
+        events=escaped,
+    )
     s, velocity = np.split(found.y[:, -1], 2)
     if found.status != 1:
         raise ArithmeticError(

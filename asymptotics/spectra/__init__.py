@@ -5,12 +5,7 @@ from iclimit.asymptotics.spectra.free_sum import FreeSum
 from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_cdf
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
-from iclimit.asymptotics.spectra.measures import (
-    DensityMeasure,
-    Exponential,
-    PowerLaw,
-    Uniform,
-)
+from iclimit.asymptotics.spectra.measures import DensityMeasure, Exponential, PowerLaw, Uniform
 from iclimit.asymptotics.spectra.pushforward import Pushforward
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.sample_covariance import SampleCovariance

@@ -40,10 +40,7 @@ rounding error, and the hyperbolic speed of omega as z moves."""
 
 
 def follow(
-    newton: Newton,
-    start: Callable[[np.ndarray], np.ndarray],
-    z: np.ndarray,
-    height: np.ndarray,
+    newton: Newton, start: Callable[[np.ndarray], np.ndarray], z: np.ndarray, height: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Subordination function at points of the closed upper half plane, shape (m,).
 

@@ -61,7 +61,7 @@ def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
 
     Examples
     --------
-    >>> from iclimit.asymptotics import largest_eigenvalue_cdf
+    >>> from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
     >>> round(float(largest_eigenvalue_cdf(3.0, context=1, dim=1)), 6)  # chi-square
     0.916735
     """

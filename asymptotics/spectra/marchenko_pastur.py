@@ -19,14 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import (
-    ArrayMath,
-    Namespace,
-    Number,
-    convert,
-    namespace,
-    require,
-)
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, convert, namespace, require
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, check_derivative, real_points
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.wishart import check_integer
@@ -53,7 +46,7 @@ class MarchenkoPastur(SpectralMeasure):
 
     Examples
     --------
-    >>> from iclimit.asymptotics import MarchenkoPastur
+    >>> from iclimit.asymptotics.spectra import MarchenkoPastur
     >>> law = MarchenkoPastur(0.25)
     >>> [float(edge) for edge in law.edges]
     [0.25, 2.25]
@@ -200,7 +193,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> MarchenkoPastur(0.5).stieltjes(0.0)
         np.float64(2.0)
         """
@@ -262,7 +255,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> float(MarchenkoPastur(2.0).companion_stieltjes(0.0))
         1.0
         """
@@ -294,7 +287,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> round(float(MarchenkoPastur(1e-9).shannon_transform(1.0)), 6)
         0.693147
         """
@@ -332,7 +325,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> round(float(MarchenkoPastur(2.0).eta_transform(1.0)), 12)
         0.707106781187
         """
@@ -368,7 +361,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> float(MarchenkoPastur(0.5).r_transform(0.5))
         1.3333333333333333
         """
@@ -398,7 +391,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> float(MarchenkoPastur(0.5).s_transform(-0.5))
         1.3333333333333333
         """
@@ -434,7 +427,7 @@ class MarchenkoPastur(SpectralMeasure):
 
         Examples
         --------
-        >>> from iclimit.asymptotics import MarchenkoPastur
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
         >>> nodes, weights = MarchenkoPastur(0.5).quadrature(20)
         >>> round(float(weights @ nodes**3), 12)
         2.75

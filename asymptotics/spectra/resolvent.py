@@ -83,7 +83,7 @@ def wishart_resolvent(q: Number, kappa: Number, *, derivative: int = 0) -> Any:
 
     Examples
     --------
-    >>> from iclimit.asymptotics import wishart_resolvent
+    >>> from iclimit.asymptotics.spectra import wishart_resolvent
     >>> float(wishart_resolvent(0.5, float("inf")))
     0.6666666666666666
     >>> import sympy

@@ -73,7 +73,7 @@ def wishart_moment(powers: Sequence[int], *, context: Any, dim: Any) -> Any:
     Examples
     --------
     >>> from sympy import factor, symbols
-    >>> from iclimit.asymptotics import wishart_moment
+    >>> from iclimit.asymptotics.spectra import wishart_moment
     >>> wishart_moment([2], context=20, dim=10)
     6200
     >>> N, d = symbols("N d")
@@ -182,7 +182,7 @@ class Wishart:
 
     Examples
     --------
-    >>> from iclimit.asymptotics import Wishart
+    >>> from iclimit.asymptotics.spectra import Wishart
     >>> Wishart(context=20, dim=10).moment(2)
     Fraction(31, 20)
     """
@@ -251,7 +251,7 @@ class Wishart:
 
         Examples
         --------
-        >>> from iclimit.asymptotics import Wishart
+        >>> from iclimit.asymptotics.spectra import Wishart
         >>> law = Wishart(context=20, dim=10)
         >>> nodes, weights = law.quadrature(3)
         >>> abs(weights @ nodes**6 - float(law.moment(6))) < 1e-12 * law.moment(6)

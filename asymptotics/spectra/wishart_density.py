@@ -83,7 +83,7 @@ def wishart_density(x: Any, *, context: int, dim: int) -> Any:
 
     Examples
     --------
-    >>> from iclimit.asymptotics import wishart_density
+    >>> from iclimit.asymptotics.spectra import wishart_density
     >>> round(float(wishart_density(1.0, context=20, dim=10)), 6)
     0.409427
     """

@@ -9,9 +9,10 @@ update is dampened.  How much is needed is decided by the worst of the test task
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import largest_eigenvalue_cdf, optimal_learning_rate, schedule_loss
-from iclimit.simulate import simulate_critical_dampening
-from iclimit.simulate.descent import largest_eigenvalues, simulate_schedule
+from iclimit.asymptotics.descent import optimal_learning_rate, schedule_loss
+from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+from iclimit.simulate.descent import simulate_critical_dampening
+from iclimit.simulate.descent.steps import largest_eigenvalues, simulate_schedule
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 size = {"context": 10, "dim": 10}
@@ -30,8 +31,16 @@ left.plot(x, 1 - cdf, color=BLUE, label="exact")
 sample = largest_eigenvalues(**size, count=20_000, rng=0)
 points = np.arange(2, 6.1, 0.5)
 beyond = np.array([np.mean(sample > point) for point in points])
-left.errorbar(points, beyond, np.sqrt(beyond * (1 - beyond) / len(sample)), fmt="o",
-              color=ORANGE, markersize=4, capsize=2, label="simulated")  # fmt: skip
+left.errorbar(
+    points,
+    beyond,
+    np.sqrt(beyond * (1 - beyond) / len(sample)),
+    fmt="o",
+    color=ORANGE,
+    markersize=4,
+    capsize=2,
+    label="simulated",
+)
 left.axvline(4, color="0.4", linestyle=":", linewidth=1)
 left.set(yscale="log", xlim=(1.6, 6.6), ylim=(3e-5, 1.5), xlabel="x")
 left.set(ylabel=r"P$(\lambda_{\max} > x)$", title="largest eigenvalue, N = d = 10")
@@ -39,30 +48,43 @@ left.legend()
 
 few = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 for tasks, contexts, colour in (
-    (100, 20_000, GREEN), (1000, 50_000, ORANGE), (10_000, 80_000, BLUE),
-):  # fmt: skip
+    (100, 20_000, GREEN),
+    (1000, 50_000, ORANGE),
+    (10_000, 80_000, BLUE),
+):
     right.plot(2 / (rate * x), 1 - cdf**tasks, color=colour, label=f"T = {tasks:,}")
     probabilities = few if tasks < 10_000 else few[2:]
     found = simulate_critical_dampening(
         probabilities, rate=rate, tasks=tasks, rng=1, contexts=contexts, **size
     )
-    right.errorbar(found.quantiles, probabilities, xerr=found.standard_errors, fmt="o",
-                   color=colour, markersize=4, capsize=2)  # fmt: skip
+    right.errorbar(
+        found.quantiles,
+        probabilities,
+        xerr=found.standard_errors,
+        fmt="o",
+        color=colour,
+        markersize=4,
+        capsize=2,
+    )
 right.set(xlabel=r"critical dampening $\delta_c$", ylabel="probability of less")
 right.set(xlim=(0.53, 1.02), ylim=(0, 1), title="over T test tasks")
 right.legend()
 
 # %%
-# `iclimit.asymptotics.critical_dampening` inverts these curves.  The factors of the literature,
+# `iclimit.asymptotics.descent.critical_dampening` inverts these curves.  The factors of the literature,
 # 0.75 and 0.70, were found for uniform inputs, N = d = 10 and T = 10,000.  Simulation puts the
 # critical factor there between 0.68 and 0.78 in nine of ten test sets, with the median at 0.74:
 # both are typical draws.  (That takes a million matrices; here is a tenth of the tasks.)
 
 uniform = {**size, "law": "uniform"}
 found = simulate_critical_dampening(
-    [0.1, 0.5, 0.9], rate=float(optimal_learning_rate(**uniform).rate), tasks=1000,
-    contexts=50_000, rng=2, **uniform,
-)  # fmt: skip
+    [0.1, 0.5, 0.9],
+    rate=float(optimal_learning_rate(**uniform).rate),
+    tasks=1000,
+    contexts=50_000,
+    rng=2,
+    **uniform,
+)
 for probability, value, error in zip(
     (0.1, 0.5, 0.9), found.quantiles, found.standard_errors, strict=True
 ):
@@ -84,9 +106,23 @@ for factor, colour in ((1.0, ORANGE), (0.75, GREEN), (0.5, BLUE)):
     ax.plot(steps, exact, color=colour, linewidth=1.2, label=rf"$\delta = {factor:g}$")
     ax.plot(steps, run.median, color=colour, linestyle="--", linewidth=1.2)
     lower = np.minimum(run.standard_error, 0.99 * run.mean)
-    ax.errorbar(steps[::2], run.mean[::2], [lower[::2], run.standard_error[::2]], fmt="o",
-                color=colour, markersize=3.5, capsize=2, linewidth=1)  # fmt: skip
+    ax.errorbar(
+        steps[::2],
+        run.mean[::2],
+        [lower[::2], run.standard_error[::2]],
+        fmt="o",
+        color=colour,
+        markersize=3.5,
+        capsize=2,
+        linewidth=1,
+    )
 ax.plot([], [], "--", color="0.4", label="median")
-ax.set(yscale="log", ylim=(0.1, 30), xticks=range(0, 21, 4), xlabel="repetitions of the layer",
-       ylabel=r"loss $\mathcal{L}$", title="N = d = 10: mean and median loss")  # fmt: skip
+ax.set(
+    yscale="log",
+    ylim=(0.1, 30),
+    xticks=range(0, 21, 4),
+    xlabel="repetitions of the layer",
+    ylabel=r"loss $\mathcal{L}$",
+    title="N = d = 10: mean and median loss",
+)
 ax.legend()

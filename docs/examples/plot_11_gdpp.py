@@ -9,16 +9,16 @@ How fast the condition number falls, and what L layers can reach if each also ta
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import (
+from iclimit.asymptotics.descent import optimal_schedule
+from iclimit.asymptotics.gdpp import (
     condition_number_schedule,
     eigenvalues_after,
     gdpp_loss,
     interval_after,
     optimal_gdpp,
-    optimal_schedule,
     worst_case_residual,
 )
-from iclimit.simulate import simulate_gdpp
+from iclimit.simulate.gdpp import simulate_gdpp
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 
@@ -35,15 +35,25 @@ for layer, (values, colour) in enumerate(
     zip(eigenvalues_after(x, best.gamma), shades, strict=True)
 ):
     left.plot(x, values / best.top[layer], color=colour, label=f"{layer} layers")
-left.set(xscale="log", yscale="log", xlabel=r"eigenvalue $\lambda$ at the start",
-         ylabel="after the layers, over the largest")  # fmt: skip
+left.set(
+    xscale="log",
+    yscale="log",
+    xlabel=r"eigenvalue $\lambda$ at the start",
+    ylabel="after the layers, over the largest",
+)
 left.legend()
 
 for kappa, colour in ((10, GREEN), (100, BLUE), (10_000, ORANGE)):
     for method, style in (("optimal", "o-"), ("monotone", "s--")):
         excess = condition_number_schedule(kappa, tol=1e-10, method=method).excess
-        right.plot(excess, style, color=colour, markersize=3, linewidth=1,
-                   label=rf"$\kappa = {kappa:,}$" if method == "optimal" else None)  # fmt: skip
+        right.plot(
+            excess,
+            style,
+            color=colour,
+            markersize=3,
+            linewidth=1,
+            label=rf"$\kappa = {kappa:,}$" if method == "optimal" else None,
+        )
 right.set(yscale="log", ylim=(1e-10, 3e4), xticks=range(0, 17, 2), xlabel="layers")
 right.set(ylabel=r"$\kappa - 1$")
 right.plot([], [], "s--", color="0.4", markersize=3, linewidth=1, label="monotone")
@@ -97,8 +107,13 @@ for noise, colour in ((0.05, GREEN), (0.0, BLUE)):
     right.plot(depths, [each.lower_bound for each in found], ":", color=colour)
     plain = [optimal_schedule(steps=depth, ratio=0.5, noise=noise).loss for depth in depths]
     right.plot(depths, plain, "x", color=colour)
-right.set(yscale="log", xticks=depths, xlabel="layers L", ylabel=r"loss $\mathcal{L}$",
-          title="limit, c = 1/2")  # fmt: skip
+right.set(
+    yscale="log",
+    xticks=depths,
+    xlabel="layers L",
+    ylabel=r"loss $\mathcal{L}$",
+    title="limit, c = 1/2",
+)
 right.legend()
 
 # %%

@@ -10,14 +10,14 @@ that is told the noise level; N = 20 pairs in d = 10 dimensions.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import baseline_profiles, gdpp_minima, ridge_baselines
-from iclimit.simulate import (
+from iclimit.asymptotics.gdpp import baseline_profiles, gdpp_minima, ridge_baselines
+from iclimit.simulate.gdpp import (
     NoisyRegression,
     held_out_losses,
     simulate_ridge_baselines,
     train_linear_transformer,
 )
-from iclimit.validation.claims.noisy_regression import published_table
+from iclimit.validation.claims.gdpp.noisy_regression import published_table
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 METHODS = {
@@ -38,18 +38,27 @@ maxima = np.array([1, 3, 5, 7])
 theory = [ridge_baselines(f"uniform:{top}", **size) for top in maxima]
 runs = [
     simulate_ridge_baselines(
-        NoisyRegression(f"uniform:{top}"), repeats=5000, rng=int(top),
-        multiplier=best.multiplier, threshold=best.threshold,
+        NoisyRegression(f"uniform:{top}"),
+        repeats=5000,
+        rng=int(top),
+        multiplier=best.multiplier,
+        threshold=best.threshold,
     )
     for top, best in zip(maxima, theory, strict=True)
-]  # fmt: skip
+]
 sigma = np.linspace(0, 5, 101)
 profile = baseline_profiles(sigma, "uniform:5", **size)
 for name, (field, colour) in METHODS.items():
     left.plot(maxima, [getattr(best, field) for best in theory], color=colour, label=name)
-    left.errorbar(maxima, [run.means[name] for run in runs],
-                  [run.standard_errors[name] for run in runs], fmt="o", color=colour,
-                  markersize=4, capsize=2)  # fmt: skip
+    left.errorbar(
+        maxima,
+        [run.means[name] for run in runs],
+        [run.standard_errors[name] for run in runs],
+        fmt="o",
+        color=colour,
+        markersize=4,
+        capsize=2,
+    )
     table = [published_table()[name, 0, f"uniform:{top}"] for top in maxima]
     left.plot(maxima, table, "x", color="0.3", markersize=7)
     right.plot(sigma, getattr(profile, field), color=colour, label=name)
@@ -75,8 +84,15 @@ ax.plot(depths, floor, "-", color=ORANGE, label="GD++, least mean loss found")
 for kind, colour in (("gd++", ORANGE), ("diag", BLUE)):
     run = train_linear_transformer(problem, kind=kind, layers=2, starts=2, contexts=2**11, rng=2)
     fresh = held_out_losses(run.model, problem, contexts=30_000, rng=9)
-    ax.errorbar(2, fresh.mean, fresh.standard_error, fmt="o", color=colour, capsize=2,
-                label=f"{kind}, trained")  # fmt: skip
+    ax.errorbar(
+        2,
+        fresh.mean,
+        fresh.standard_error,
+        fmt="o",
+        color=colour,
+        capsize=2,
+        label=f"{kind}, trained",
+    )
     print(f"{kind}, 2 layers: {fresh.mean:.4f} +- {fresh.standard_error:.4f}")
 for name, colour in (("GD++", ORANGE), ("Diag", BLUE)):
     published = [published_table()[name, depth, "uniform:5"] for depth in depths]
@@ -84,6 +100,12 @@ for name, colour in (("GD++", ORANGE), ("Diag", BLUE)):
 for name, (field, _) in METHODS.items():
     ax.axhline(getattr(best, field), color="0.6", linestyle="--", linewidth=1)
     ax.text(3.05, getattr(best, field), name, va="bottom", fontsize=8, color="0.4")
-ax.set(yscale="log", xlim=(0.85, 3.5), xticks=depths, xlabel="layers",
-       ylabel="adjusted loss", title=r"$\sigma$ uniform on [0, 5]")  # fmt: skip
+ax.set(
+    yscale="log",
+    xlim=(0.85, 3.5),
+    xticks=depths,
+    xlabel="layers",
+    ylabel="adjusted loss",
+    title=r"$\sigma$ uniform on [0, 5]",
+)
 ax.legend()

@@ -10,7 +10,7 @@ written in the initial weights.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import (
+from iclimit.asymptotics.dynamics import (
     effective_init_scale,
     effective_init_scale_moments,
     merged_attention_loss,
@@ -18,7 +18,7 @@ from iclimit.asymptotics import (
     plateau_losses,
     separate_attention_staircase,
 )
-from iclimit.simulate import TaskMixture, simulate_gradient_flow
+from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_flow
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "0.75"
 N, D, H = 31, 4, 4
@@ -53,9 +53,13 @@ for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
     )
     end = 2 * steps.times[-1]
     run = simulate_gradient_flow(
-        TaskMixture(lam, context=N), model="separate", heads=H, rank=1, duration=end,
+        TaskMixture(lam, context=N),
+        model="separate",
+        heads=H,
+        rank=1,
+        duration=end,
         weights=layer_weights(scale),
-    )  # fmt: skip
+    )
     left.plot(run.times, run.losses, color=colour, label=f"flow, scale {scale:g}")
     t = np.geomspace(steps.times[0] / 3, end, 2000)
     left.plot(t, steps.loss(t), "--", color="0.1", linewidth=1)

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import iclimit
-from iclimit.asymptotics import JointSpectrum, structured_errors
+from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
 
 # %%
 # Lines are the limit for these eigenvalues, dashes the prediction at the integers of a run, points
@@ -40,9 +40,16 @@ for (name, test), color in zip(tests.items(), colors, strict=True):
     predicted = []
     for tasks in counts.tolist():
         run = {
-            "d": d, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho,
-            "ridge": ridge, "task_covariance": training, "test_covariance": test, "rng": 0,
-        }  # fmt: skip
+            "d": d,
+            "context": context,
+            "tasks": tasks,
+            "prompts": prompts,
+            "rho": rho,
+            "ridge": ridge,
+            "task_covariance": training,
+            "test_covariance": test,
+            "rng": 0,
+        }
         predicted.append(iclimit.finite_size_errors(**run, draws=20).icl)
         runs = iclimit.simulate_errors(**run, repeats=8)
         ax.errorbar(tasks / d, runs.icl_mean, runs.icl_se, fmt="o", ms=4, color=color)
@@ -59,7 +66,9 @@ ax.legend(title="tests vary")
 figure, ax = plt.subplots(figsize=(6.8, 3.6))
 spectrum = JointSpectrum.of_matrices(training)
 for tasks, shade in ((0.3, "0.7"), (1.0, "0.4"), (10.0, "0.0")):
-    slopes = iclimit.asymptotics.direction_slopes(**setting, kappa=tasks, spectrum=spectrum)
+    slopes = iclimit.asymptotics.pretraining.direction_slopes(
+        **setting, kappa=tasks, spectrum=spectrum
+    )
     ax.plot(spectrum.task, slopes, "o-", ms=4, color=shade, label=rf"$\kappa = {tasks:g}$")
 ax.axhline(1, color="0.7", lw=0.8, zorder=0)
 ax.set(xscale="log", xlabel="variance of training tasks along a direction", ylim=(0, None))
@@ -75,9 +84,11 @@ print("tests vary        error  misalignment  resolvent  trace ratio    CKA")
 for name, test in tests.items():
     spectrum = JointSpectrum.of_matrices(training, test=test)
     errors = structured_errors(**setting, kappa=1.0, spectrum=spectrum)
-    resolvent = iclimit.asymptotics.resolvent_alignment(**setting, kappa=1.0, spectrum=spectrum)
-    ratio = iclimit.asymptotics.trace_ratio(spectrum)
-    cka = iclimit.asymptotics.cka(spectrum)
+    resolvent = iclimit.asymptotics.pretraining.resolvent_alignment(
+        **setting, kappa=1.0, spectrum=spectrum
+    )
+    ratio = iclimit.asymptotics.pretraining.trace_ratio(spectrum)
+    cka = iclimit.asymptotics.pretraining.cka(spectrum)
     print(
         f"{name:16}{errors.icl:7.3f}{errors.misalignment:14.3f}{resolvent:11.3f}"
         f"{ratio:13.3f}{cka:7.3f}"

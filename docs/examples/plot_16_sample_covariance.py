@@ -9,7 +9,7 @@ Where they lie, and the density between their edges, follows from one equation.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import Atoms, Exponential, Mixture, SampleCovariance
+from iclimit.asymptotics.spectra import Atoms, Exponential, Mixture, SampleCovariance
 
 # %%
 # Three levels: half of the eigenvalues are 1, three tenths 4, the rest 12.  With 12 samples per
@@ -37,8 +37,9 @@ for ax, samples in zip(axes, (12 * d, 2 * d, d // 2), strict=True):
     found = np.linalg.eigvalsh(z.T @ z / samples)
     found = found[found > 1e-9]
     counts, edges = np.histogram(np.log(found), bins=40)
-    ax.stairs(counts / d / np.diff(edges), np.exp(edges), fill=True, color="0.85",
-              label="one matrix")  # fmt: skip
+    ax.stairs(
+        counts / d / np.diff(edges), np.exp(edges), fill=True, color="0.85", label="one matrix"
+    )
     draw_bands(ax, law, "#0072b2", "density")
     bands = [band for band in law.support if band[1] > 0]
     ends = np.ravel(bands)

@@ -28,18 +28,30 @@ def gap(run):
 
 attention = [
     iclimit.simulate_errors(
-        d=d, context=int(alpha * d), tasks=int(k), prompts=int(tau * d**2), rho=rho, rng=3,
+        d=d,
+        context=int(alpha * d),
+        tasks=int(k),
+        prompts=int(tau * d**2),
+        rho=rho,
+        rng=3,
         repeats=10,
     )
     for k in tasks
-]  # fmt: skip
+]
 memory = [
-    iclimit.simulate_estimator(
-        "dmmse", d=d, context=int(alpha * d), tasks=int(k), rho=rho, rng=4, repeats=10,
-        test_prompts=20, task_law="sphere",
+    iclimit.pretraining.simulate_estimator(
+        "dmmse",
+        d=d,
+        context=int(alpha * d),
+        tasks=int(k),
+        rho=rho,
+        rng=4,
+        repeats=10,
+        test_prompts=20,
+        task_law="sphere",
     )
     for k in tasks
-]  # fmt: skip
+]
 
 # %%
 # Theory: the limit, and the finite-size prediction at the simulated integers.
@@ -58,18 +70,30 @@ dmmse = iclimit.dmmse_errors(theta=np.log(kappa * d) / d, alpha=alpha, rho=rho, 
 figure, ax = plt.subplots(figsize=(6.4, 4.2))
 ax.plot(kappa, dmmse.icl - dmmse.idg, color="#d55e00", label="dMMSE, theory at d = 24")
 ax.plot(kappa, limit, color="#0072b2", label="linear attention, limit")
-ax.plot(tasks / d, [p.icl - p.idg for p in predicted], "_", color="#0072b2", markersize=12,
-        label="finite-size prediction")  # fmt: skip
+ax.plot(
+    tasks / d,
+    [p.icl - p.idg for p in predicted],
+    "_",
+    color="#0072b2",
+    markersize=12,
+    label="finite-size prediction",
+)
 for runs, colour, label in (
     (attention, "#0072b2", "linear attention, d = 24"),
     (memory, "#d55e00", "dMMSE, d = 24"),
 ):
     mean, error = np.array([gap(run) for run in runs]).T
-    ax.errorbar(tasks / d, mean, error, fmt="o", markersize=4, capsize=2, color=colour,
-                label=label)  # fmt: skip
+    ax.errorbar(
+        tasks / d, mean, error, fmt="o", markersize=4, capsize=2, color=colour, label=label
+    )
 ax.axvline(1, color="0.6", linewidth=0.8)
-ax.set(xscale="log", yscale="log", xlabel=r"$\kappa = k/d$", ylim=(4e-3, 4),
-       ylabel=r"$e_{\mathrm{ICL}} - e_{\mathrm{IDG}}$")  # fmt: skip
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel=r"$\kappa = k/d$",
+    ylim=(4e-3, 4),
+    ylabel=r"$e_{\mathrm{ICL}} - e_{\mathrm{IDG}}$",
+)
 ax.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["0.25", "0.5", "1", "2", "4", "8"])
 ax.minorticks_off()
 ax.legend(loc="lower left")

@@ -50,12 +50,29 @@ figure, ax = plt.subplots(figsize=(6, 4))
 fine = np.geomspace(11, 1e5, 200)
 for column, (name, colour) in enumerate((("ICL", "#0072b2"), ("IDG", "#d55e00"))):
     errors = np.sqrt(covariances[:, column, column])
-    ax.errorbar(1 / np.array(list(sizes)), means[:, column], errors, fmt="o", color=colour,
-                markersize=4, capsize=2, label=f"{name}, simulated")  # fmt: skip
+    ax.errorbar(
+        1 / np.array(list(sizes)),
+        means[:, column],
+        errors,
+        fmt="o",
+        color=colour,
+        markersize=4,
+        capsize=2,
+        label=f"{name}, simulated",
+    )
     ax.plot(1 / fine, fit.curve(fine)[:, column], color=colour, linewidth=1)
-    ax.errorbar(0, fit.value[column], fit.standard_error[column], color=colour, capsize=3,
-                clip_on=False)  # fmt: skip
-    ax.plot(0, theory[column], "*", color=colour, markersize=11, clip_on=False, zorder=5,
-            label=f"{name}, limit")  # fmt: skip
+    ax.errorbar(
+        0, fit.value[column], fit.standard_error[column], color=colour, capsize=3, clip_on=False
+    )
+    ax.plot(
+        0,
+        theory[column],
+        "*",
+        color=colour,
+        markersize=11,
+        clip_on=False,
+        zorder=5,
+        label=f"{name}, limit",
+    )
 ax.set(xlabel="1/d", ylabel="test error", xlim=(0, None))
 ax.legend()

@@ -37,9 +37,12 @@ figure.text(0.5, 0.5, rf"$e_{{\mathrm{{ICL}}}} = {latex}$", ha="center", va="cen
 
 with mpmath.workdps(50):
     value = iclimit.icl_error(
-        tau=mpmath.mpf("1.5"), alpha=2, kappa=mpmath.mpf("0.5"), rho=mpmath.mpf("0.1"),
+        tau=mpmath.mpf("1.5"),
+        alpha=2,
+        kappa=mpmath.mpf("0.5"),
+        rho=mpmath.mpf("0.1"),
         ridge=mpmath.mpf("0.01"),
-    )  # fmt: skip
+    )
     print(value)
 double = iclimit.icl_error(tau=1.5, alpha=2, kappa=0.5, rho=0.1, ridge=0.01)
 print(f"{double:.17g}, off by {float(abs(value - double) / value):.0e} relative")

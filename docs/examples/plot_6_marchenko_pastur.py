@@ -8,7 +8,8 @@ The spectrum of a sample covariance matrix, its density and its quadrature rule.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit import MarchenkoPastur, wishart_resolvent
+from iclimit import MarchenkoPastur
+from iclimit.spectra import wishart_resolvent
 
 # %%
 # Eigenvalues of one matrix of 1000 dimensions and 2000 or 500 samples.  In the second case half

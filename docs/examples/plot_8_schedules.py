@@ -9,13 +9,13 @@ the limit, and what becomes of it at N = 20 pairs in d = 10 dimensions.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import (
+from iclimit.asymptotics.descent import (
     chebyshev_schedule,
     constant_schedule,
     optimal_schedule,
     schedule_loss,
 )
-from iclimit.simulate import simulate_schedule
+from iclimit.simulate.descent import simulate_schedule
 
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 METHODS = {
@@ -61,8 +61,15 @@ for name, (schedule, colour) in kinds.items():
     exact = schedule_loss(rates, **size)
     right.plot(range(1, most + 1), exact, color=colour, label=name)
     runs[name] = exact, simulate_schedule(rates, **size, rng=0, repeats=20_000)
-    right.errorbar(range(1, 5), runs[name][1].mean[:4], runs[name][1].standard_error[:4], fmt="o",
-                   color=colour, markersize=4, capsize=2)  # fmt: skip
+    right.errorbar(
+        range(1, 5),
+        runs[name][1].mean[:4],
+        runs[name][1].standard_error[:4],
+        fmt="o",
+        color=colour,
+        markersize=4,
+        capsize=2,
+    )
 limit = [float(optimal_schedule(steps=L, ratio=0.5).loss) for L in range(1, most + 1)]
 right.plot(range(1, most + 1), limit, ":", color="0.4", label="optimum in the limit")
 right.set(yscale="log", xlabel="steps L", title="N = 20, d = 10: mean loss")

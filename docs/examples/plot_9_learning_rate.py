@@ -8,11 +8,19 @@ Loss against learning rate for four laws of the inputs, and the rate that data p
 import matplotlib.pyplot as plt
 import numpy as np
 
-from iclimit.asymptotics import derive_learning_rate, learning_rate_loss, optimal_learning_rate
-from iclimit.simulate import simulate_learning_rate
+from iclimit.asymptotics.descent import (
+    derive_learning_rate,
+    learning_rate_loss,
+    optimal_learning_rate,
+)
+from iclimit.simulate.descent import simulate_learning_rate
 
-COLOURS = {"gaussian": "#0072b2", "uniform": "#d55e00", "rademacher": "#009e73",
-           "laplace": "#cc79a7"}  # fmt: skip
+COLOURS = {
+    "gaussian": "#0072b2",
+    "uniform": "#d55e00",
+    "rademacher": "#009e73",
+    "laplace": "#cc79a7",
+}
 VARIANCE = {"gaussian": 1, "uniform": 1 / 3, "rademacher": 1, "laplace": 2}
 
 # %%
@@ -35,8 +43,9 @@ for law, colour in COLOURS.items():
     data = simulate_learning_rate(tasks=20_000, rng=1, **where)
     for x in np.linspace(0.1, 1.1, 11):
         mean, error = data.loss(x / m2)
-        left.errorbar(x, mean / null, error / null, fmt="o", color=colour, markersize=3.5,
-                      capsize=2)  # fmt: skip
+        left.errorbar(
+            x, mean / null, error / null, fmt="o", color=colour, markersize=3.5, capsize=2
+        )
 left.set(xlabel=r"$m_2\,\eta$", ylabel="loss / loss of predicting 0", ylim=(0.28, 1.25))
 left.set_title("N = 10, d = 5; stars: optimum")
 left.legend(loc="upper center")
@@ -53,8 +62,16 @@ for law in ("gaussian", "uniform"):
     ratio = np.array([run.rate for run in runs]) / target
     error = np.array([run.standard_error for run in runs]) / target
     shift = 1.06 if law == "uniform" else 1 / 1.06
-    right.errorbar(tasks * shift, ratio, error, fmt="o", color=COLOURS[law], markersize=4,
-                   capsize=2, label=law)  # fmt: skip
+    right.errorbar(
+        tasks * shift,
+        ratio,
+        error,
+        fmt="o",
+        color=COLOURS[law],
+        markersize=4,
+        capsize=2,
+        label=law,
+    )
 right.axhline(1, color="0.3", linewidth=1)
 right.set(xscale="log", xlabel="tasks", ylabel=r"$\hat\eta\,/\,\eta^*$")
 right.set_title("rate from data, N = d = 10")

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import brentq
 
-from iclimit import MarchenkoPastur, simulate_estimator
+from iclimit import MarchenkoPastur
+from iclimit.pretraining import simulate_estimator
 
 ALPHA, RHO = 1.0, 0.3
 ENUMERATED = ((40, 40), (200, 200), (12, 1000), (16, 5000), (20, 20000))

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from iclimit import icl_error, idg_error, simulate_errors
-from iclimit.validation import Cell, Claim, Comparison, Verdict, extrapolate, validate
+from iclimit.runs import Cell
+from iclimit.validation import Claim, Comparison, Verdict, extrapolate, validate
 from iclimit.validation.drawing import COLOURS, draw_points
 from iclimit.validation.report import table, write_report
 

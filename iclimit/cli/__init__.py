@@ -41,9 +41,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"iclimit {iclimit.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     verb_modules = (
-        validate, claims, curve, phase, figure, learning_rate, schedule, gdpp, dynamics, train,
+        validate,
+        claims,
+        curve,
+        phase,
+        figure,
+        learning_rate,
+        schedule,
+        gdpp,
+        dynamics,
+        train,
         runs,
-    )  # fmt: skip
+    )
     for module in verb_modules:
         module.add_parser(verbs)
     return parser

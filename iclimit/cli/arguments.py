@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from iclimit.planning import Plan
-    from iclimit.validation.store import RunStore
+    from iclimit.diagrams.planning import Plan
+    from iclimit.runs.store import RunStore
 
 PARAMETERS = {
     "tau": "prompts over squared dimension, n/d^2",
@@ -130,14 +130,16 @@ def add_spectra(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("structured data", STRUCTURED_DATA)
     group.add_argument("--task-spectrum", metavar="SPEC", help="covariance of the training tasks")
     group.add_argument(
-        "--test-spectrum", metavar="SPEC",
+        "--test-spectrum",
+        metavar="SPEC",
         help="covariance of the test tasks: SPEC, reversed:SPEC, or reversed for that of the "
         "training tasks in the opposite order (default: as in training)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--input-spectrum", metavar="SPEC",
+        "--input-spectrum",
+        metavar="SPEC",
         help="covariance of the inputs: SPEC or reversed:SPEC (default: isotropic)",
-    )  # fmt: skip
+    )
 
 
 def given_spectra(options: argparse.Namespace) -> dict[str, str]:
@@ -157,9 +159,13 @@ def parse_setting(text: str) -> tuple[str, np.ndarray]:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add --set."""
     parser.add_argument(
-        "--set", type=parse_setting, action="append", default=[], metavar="NAME=VALUE",
+        "--set",
+        type=parse_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
         help="any other parameter of the quantity; may be repeated",
-    )  # fmt: skip
+    )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -231,7 +237,7 @@ def tell_plan(plan: Plan) -> None:
 
 def check_execution(options: argparse.Namespace) -> None:
     """Check --seed, --jobs and --backend before any work is done."""
-    from iclimit.validation.execution import check_run
+    from iclimit.runs.execution import check_run
 
     check_run(options.seed, options.jobs, options.backend)
 
@@ -265,7 +271,7 @@ def store_path(options: argparse.Namespace) -> Path:
 @contextmanager
 def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
     """Open the store of runs, None with --no-store; only the default folder is made."""
-    from iclimit.validation.store import RunStore
+    from iclimit.runs.store import RunStore
 
     if options.no_store:
         yield None

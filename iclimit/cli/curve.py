@@ -74,7 +74,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute, simulate and write."""
-    from iclimit.curves import curve
+    from iclimit.diagrams.curves import curve
 
     check_output(options.output, TABLES + PICTURES)
     check_execution(options)

@@ -47,27 +47,39 @@ def add_parser(verbs: Any) -> None:
         "--rank", type=int, default=1, metavar="R", help="rows of key and query (default 1)"
     )
     parser.add_argument(
-        "--init", type=float, default=1e-3, metavar="X",
+        "--init",
+        type=float,
+        default=1e-3,
+        metavar="X",
         help="standard deviation of the initial weights; of keys and queries of separate times "
         "1 / sqrt(R (D + 1)) (default 1e-3)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seed", type=int, metavar="N",
+        "--seed",
+        type=int,
+        metavar="N",
         help="seed of the initial weights, the same as in iclimit train attention (default: 0 for "
         "separate; for merged the mean drop time and its spread over seeds)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--curve", type=int, metavar="POINTS",
+        "--curve",
+        type=int,
+        metavar="POINTS",
         help="losses at so many times, from 0 to beyond the last drop, instead of a summary",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE",
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
         help="write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--format", choices=("text", "csv", "json"), default="text",
+        "--format",
+        choices=("text", "csv", "json"),
+        default="text",
         help="format on stdout (default text)",
-    )  # fmt: skip
+    )
     parser.set_defaults(run=run)
 
 
@@ -100,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarray]:
     """Initial weights of the first repeat of a training with this seed."""
-    from iclimit.simulate.attention_models import AttentionModel, initial_weights
+    from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
 
     model = AttentionModel(options.model, dim, options.heads, options.rank)
     return initial_weights(model, options.init, rng=seed)
@@ -110,7 +122,7 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
     """Rows, the end of the curve, and the curve."""
     import math
 
-    from iclimit.asymptotics import (
+    from iclimit.asymptotics.dynamics import (
         effective_init_scale,
         effective_init_scale_moments,
         merged_attention_curve,
@@ -120,8 +132,10 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
 
     lam = given_eigenvalues(options)
     setting: dict[str, Any] = {
-        "eigenvalues": lam, "context": options.context, "noise_variance": options.noise_variance,
-    }  # fmt: skip
+        "eigenvalues": lam,
+        "context": options.context,
+        "noise_variance": options.noise_variance,
+    }
     losses = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
     if options.seed is None:
         law = effective_init_scale_moments(options.heads)
@@ -140,24 +154,31 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
         )
     half = float(merged_curve_drop_time(init_scale=scale, **setting))
     row = {
-        "effective_scale": scale, "initial_loss": float(losses[0]),
-        "half_drop_time": half, **spread, "final_loss": float(losses[-1]),
-    }  # fmt: skip
+        "effective_scale": scale,
+        "initial_loss": float(losses[0]),
+        "half_drop_time": half,
+        **spread,
+        "final_loss": float(losses[-1]),
+    }
     return [row], 4 * half, lambda t: merged_attention_curve(t, init_scale=scale, **setting)
 
 
 def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
     """Rows, the end of the curve, and the curve."""
-    from iclimit.asymptotics import separate_attention_staircase
+    from iclimit.asymptotics.dynamics import separate_attention_staircase
 
     lam = given_eigenvalues(options)
     if not np.all(lam):
         raise ValueError("--eigenvalues must be > 0 for separate, got 0.0")
     value, key, query = _weights(options, len(lam), options.seed or 0)
     steps = separate_attention_staircase(
-        value[:, -1], key[..., :-1], query, eigenvalues=lam, context=options.context,
+        value[:, -1],
+        key[..., :-1],
+        query,
+        eigenvalues=lam,
+        context=options.context,
         noise_variance=options.noise_variance,
-    )  # fmt: skip
+    )
     if np.any(steps.drop_times < steps.times / 2):
         raise ValueError(
             "--init must be so small that heads wait for longer than they learn, "

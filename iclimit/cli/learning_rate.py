@@ -74,7 +74,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute and print."""
-    from iclimit.asymptotics import derive_learning_rate, optimal_learning_rate
+    from iclimit.asymptotics.descent import derive_learning_rate, optimal_learning_rate
 
     if options.latex:
         for name in ("context", "dim"):

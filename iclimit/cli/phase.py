@@ -32,7 +32,7 @@ from iclimit.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from iclimit.phases import PhaseDiagram
+    from iclimit.diagrams.phases import PhaseDiagram
 
 _LEGEND_ROW = 0.18
 """Height in inches that a boundary adds to the legend above a picture."""
@@ -63,7 +63,7 @@ class ListQuantities(argparse.Action):
     """Print all quantities with their parameters, and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from iclimit.quantities import QUANTITIES, TESTS
+        from iclimit.diagrams.quantities import QUANTITIES, TESTS
 
         for name, quantity in QUANTITIES.items():
             print(f"{name}: {quantity.meaning}")
@@ -94,9 +94,12 @@ def add_parser(verbs: Any) -> None:
     )
     for axis in ("--x", "--y"):
         parser.add_argument(
-            axis, type=parse_axis, required=True, metavar="NAME=RANGE",
+            axis,
+            type=parse_axis,
+            required=True,
+            metavar="NAME=RANGE",
             help="axis of the diagram: a parameter and start:stop:points[:log]",
-        )  # fmt: skip
+        )
     add_parameters(parser, "VALUE")
     add_settings(parser)
     add_spectra(parser)
@@ -123,7 +126,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute and write."""
-    from iclimit.phases import phase_diagram
+    from iclimit.diagrams.phases import phase_diagram
 
     path = options.output
     check_output(path, (*TABLES, ".nc", *PICTURES))

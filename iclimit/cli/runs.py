@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.arguments import check_output, store_path
 
 if TYPE_CHECKING:
-    from iclimit.validation.store import RunStore, StoredBatch, StoredRun
+    from iclimit.runs.store import RunStore, StoredBatch, StoredRun
 
 EXAMPLES = """\
 examples:
@@ -133,12 +133,16 @@ def list_runs(options: argparse.Namespace) -> int:
             ("run", "finished", "seconds", "repeats", "seed", "what"),
             [
                 (
-                    run.identity[:SHORT], _local(run.finished), f"{run.seconds:.4g}",
-                    str(run.arguments.get("repeats", run.repeats)), run.seed, _what(run),
+                    run.identity[:SHORT],
+                    _local(run.finished),
+                    f"{run.seconds:.4g}",
+                    str(run.arguments.get("repeats", run.repeats)),
+                    run.seed,
+                    _what(run),
                 )
                 for run in shown
             ],
-        )  # fmt: skip
+        )
     functions = len({run.function for run in runs})
     hidden = "" if len(shown) == len(runs) else f" ({len(shown)} shown)"
     print(
@@ -150,7 +154,7 @@ def list_runs(options: argparse.Namespace) -> int:
 
 def show_run(options: argparse.Namespace) -> int:
     """Print everything about a run."""
-    from iclimit.validation.store import joined_numbers
+    from iclimit.runs.store import joined_numbers
 
     with _opened(options) as store:
         run = _the_run(store, options.identity)
@@ -198,15 +202,15 @@ def _the_run(store: RunStore, beginning: str) -> StoredRun:
 
 
 def _is_current(run: StoredRun) -> bool:
-    from iclimit.validation.obsolete import obsolete
+    from iclimit.runs.obsolete import obsolete
 
     return not obsolete([run])
 
 
 def export_runs(options: argparse.Namespace) -> int:
     """Write the numbers of runs to a file."""
-    from iclimit.validation.exports import run_table, write_csv, write_netcdf
-    from iclimit.validation.store import joined_numbers
+    from iclimit.runs.exports import run_table, write_csv, write_netcdf
+    from iclimit.runs.store import joined_numbers
 
     check_output(options.output, EXPORTS)
     numbers, unread = {}, 0
@@ -231,8 +235,8 @@ def export_runs(options: argparse.Namespace) -> int:
 
 def prune_runs(options: argparse.Namespace) -> int:
     """Delete runs."""
-    from iclimit.validation.obsolete import obsolete
-    from iclimit.validation.store import TIME_FORMAT
+    from iclimit.runs.obsolete import obsolete
+    from iclimit.runs.store import TIME_FORMAT
 
     if not (options.obsolete or options.older_than or options.function):
         raise ValueError("at least one of --obsolete, --older-than and --function must be given")
@@ -256,7 +260,7 @@ def prune_runs(options: argparse.Namespace) -> int:
 
 
 def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
-    from iclimit.validation.store import RunStore, StoreError
+    from iclimit.runs.store import RunStore, StoreError
 
     path = store_path(options)
     if not path.exists():

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError("--latex is for the optimal schedule without noise")
         if options.ratio is not None and options.context is not None:
             raise ValueError("give either --ratio or --context and --dim")
-        derivation = asymptotics.derive_schedule(
+        derivation = asymptotics.descent.derive_schedule(
             options.steps, context=options.context, dim=options.dim
         )
         print(derivation.latex())
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     if options.rates is not None:
         if options.method != "optimal":
             raise ValueError("--method is for --steps, not for given --rates")
-        loss = asymptotics.schedule_loss(options.rates, **size, noise=options.noise)
+        loss = asymptotics.descent.schedule_loss(options.rates, **size, noise=options.noise)
         result = {"rates": options.rates.tolist(), "loss": float(loss)}
     else:
         compute = getattr(asymptotics, f"{options.method}_schedule")

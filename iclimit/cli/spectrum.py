@@ -31,9 +31,12 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
         "--context", type=int, default=31, metavar="N", help="context pairs N (default 31)"
     )
     parser.add_argument(
-        "--noise-variance", type=float, default=0.0, metavar="X",
+        "--noise-variance",
+        type=float,
+        default=0.0,
+        metavar="X",
         help="variance of the label noise (default 0)",
-    )  # fmt: skip
+    )
 
 
 def check_problem(options: argparse.Namespace) -> None:

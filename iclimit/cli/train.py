@@ -98,12 +98,12 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train and measure, unless that is on record, and print."""
-    from iclimit.simulate import NoisyRegression
+    from iclimit.runs.cell import Cell
+    from iclimit.runs.execution import check_run
+    from iclimit.runs.recorded import run_recorded
     from iclimit.simulate.checks import check_integers
-    from iclimit.simulate.linear_transformer import load_transformer, save_transformer
-    from iclimit.validation.cell import Cell
-    from iclimit.validation.execution import check_run
-    from iclimit.validation.recorded import run_recorded
+    from iclimit.simulate.gdpp import NoisyRegression
+    from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
 
     check_run(options.seed, 1, options.backend)
     check_output(options.output, (".npz",))
@@ -168,7 +168,7 @@ def train_and_measure(
     """Train a linear transformer and measure it on fresh contexts."""
     import numpy as np
 
-    from iclimit.simulate import NoisyRegression, held_out_losses, train_linear_transformer
+    from iclimit.simulate.gdpp import NoisyRegression, held_out_losses, train_linear_transformer
 
     problem = NoisyRegression(noise, context=context, dim=dim)
     run = train_linear_transformer(problem, rng=rng, backend=backend, **settings)

@@ -47,24 +47,33 @@ def add_parser(models: Any) -> None:
     )
     add_problem(parser)
     parser.add_argument(
-        "--model", choices=("merged", "separate", "cubic"), default="merged",
+        "--model",
+        choices=("merged", "separate", "cubic"),
+        default="merged",
         help="one matrix for key and query, one for each, or a two-layer network on cubic "
         "features (default merged)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--initialization", choices=("per-head", "per-layer"), default="per-head",
+        "--initialization",
+        choices=("per-head", "per-layer"),
+        default="per-head",
         help="for separate: --init as below, or over the root of the number of weights in the "
         "layer (default per-head)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--normalization", choices=("mean", "sum"), default="mean",
+        "--normalization",
+        choices=("mean", "sum"),
+        default="mean",
         help="divide attention scores by N, or not, like the published script (default mean)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--training-set", type=_size, default=5000, metavar="P",
+        "--training-set",
+        type=_size,
+        default=5000,
+        metavar="P",
         help="training sequences, standardised as by the published script, or inf for their law "
         "(default 5000)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--batch", type=int, metavar="B", help="sequences drawn for every step (default: all)"
     )
@@ -79,43 +88,54 @@ def add_parser(models: Any) -> None:
             f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default {default})"
         )
     parser.add_argument(
-        "--record", type=int, metavar="N",
+        "--record",
+        type=int,
+        metavar="N",
         help="steps between records of the loss (default 10, at most --steps)",
-    )  # fmt: skip
+    )
     for name, number, text in (
         (
-            "init", 0.01,
+            "init",
+            0.01,
             "standard deviation of the initial weights; of keys and queries of separate times "
             "1 / sqrt(R (D + 1))",
         ),
         ("learning-rate", 0.001, "step length, in units of the gradient"),
         (
-            "icl", 1.0,
+            "icl",
+            1.0,
             "fraction of sequences with their own tasks; the others share the task (1, ..., 1)",
         ),
-    ):  # fmt: skip
+    ):
         parser.add_argument(
-            f"--{name}", type=float, default=number, metavar="X",
-            help=f"{text} (default {number})",
-        )  # fmt: skip
+            f"--{name}", type=float, default=number, metavar="X", help=f"{text} (default {number})"
+        )
     parser.add_argument(
-        "--tests", action="store_true",
+        "--tests",
+        action="store_true",
         help="record the losses on random tasks, and on the shared task with noise as labels",
-    )  # fmt: skip
+    )
     parser.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
     parser.add_argument(
-        "--checkpoint", type=Path, metavar="FILE",
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
         help="keep the state in this file (.npz) instead of the run store, and go on from it "
         "if it exists",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE",
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
         help="write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--format", choices=("text", "csv", "json"), default="text",
+        "--format",
+        choices=("text", "csv", "json"),
+        default="text",
         help="format of the summary on stdout (default text)",
-    )  # fmt: skip
+    )
     add_store(parser)
     parser.set_defaults(run=run)
 
@@ -131,11 +151,11 @@ def _size(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Train, print a summary and write the curves."""
-    from iclimit.simulate import UnstableTraining
+    from iclimit.runs.cell import Cell
+    from iclimit.runs.execution import check_run
+    from iclimit.runs.recorded import run_recorded
     from iclimit.simulate.checks import check_integers, check_positive
-    from iclimit.validation.cell import Cell
-    from iclimit.validation.execution import check_run
-    from iclimit.validation.recorded import run_recorded
+    from iclimit.simulate.dynamics import UnstableTraining
 
     check_problem(options)
     check_run(options.seed, 1, options.backend)
@@ -149,10 +169,22 @@ def run(options: argparse.Namespace) -> int:
     settings = {
         name: getattr(options, name)
         for name in (
-            "model", "heads", "rank", "context", "noise_variance", "icl", "initialization",
-            "training_set", "batch", "learning_rate", "steps", "normalization", "tests", "repeats",
+            "model",
+            "heads",
+            "rank",
+            "context",
+            "noise_variance",
+            "icl",
+            "initialization",
+            "training_set",
+            "batch",
+            "learning_rate",
+            "steps",
+            "normalization",
+            "tests",
+            "repeats",
         )
-    }  # fmt: skip
+    }
     settings["init_scale"] = options.init
     settings["record"] = min(10, options.steps) if options.record is None else options.record
     unstable = None
@@ -161,13 +193,18 @@ def run(options: argparse.Namespace) -> int:
             curves = run_recorded(
                 Cell.of(train_mixture, eigenvalues=tuple(lam.tolist()), **settings),
                 lambda: train_mixture(
-                    eigenvalues=lam, **settings, rng=options.seed, backend=options.backend,
-                    checkpoint=options.checkpoint, progress=sys.stderr.isatty(),
+                    eigenvalues=lam,
+                    **settings,
+                    rng=options.seed,
+                    backend=options.backend,
+                    checkpoint=options.checkpoint,
+                    progress=sys.stderr.isatty(),
                 ),
-                seed=options.seed, backend=options.backend,
+                seed=options.seed,
+                backend=options.backend,
                 store=None if options.checkpoint else store,
                 complete=lambda found: not found.interrupted,
-            )  # fmt: skip
+            )
     except UnstableTraining as error:
         unstable, curves = error, error.curves
     if options.output is not None and len(curves.steps):
@@ -198,12 +235,15 @@ def train_mixture(
     """Training curves of attention on a mixture of random tasks and, with icl < 1, one of ones."""
     import numpy as np
 
-    from iclimit.simulate import TaskMixture, simulate_gradient_descent
+    from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_descent
 
     problem = TaskMixture(
-        np.asarray(eigenvalues), context, noise_variance=noise_variance, icl=icl,
+        np.asarray(eigenvalues),
+        context,
+        noise_variance=noise_variance,
+        icl=icl,
         shared_task=np.ones(len(eigenvalues)) if icl < 1 else None,
-    )  # fmt: skip
+    )
     return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
 
 
@@ -211,7 +251,7 @@ def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[st
     """Losses and the step of half of the drop for every repeat."""
     import numpy as np
 
-    from iclimit.asymptotics import plateau_losses
+    from iclimit.asymptotics.dynamics import plateau_losses
 
     plateaus = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
     middle = (plateaus[0] + plateaus[-1]) / 2
@@ -221,10 +261,7 @@ def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[st
         if options.icl == 1:
             below = np.flatnonzero(losses < middle)
             row["half_drop_step"] = int(curves.steps[below[0]]) if len(below) else math.inf
-        row |= {
-            "last_step": int(curves.steps[-1]),
-            "last_loss": float(losses[-1]),
-        }
+        row |= {"last_step": int(curves.steps[-1]), "last_loss": float(losses[-1])}
         for name, found in curves.tests.items():
             row[f"last_{name}_loss"] = float(found[repeat, -1])
         if options.icl == 1:
@@ -241,12 +278,13 @@ def _write(curves: Any, path: Path) -> None:
     named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.tests.items()}}
     rows = [
         {
-            "repeat": repeat, "step": int(step),
+            "repeat": repeat,
+            "step": int(step),
             **{name: float(found[repeat, k]) for name, found in named.items()},
         }
         for repeat in range(len(curves.losses))
         for k, step in enumerate(curves.steps)
-    ]  # fmt: skip
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         write_rows(rows, path.suffix[1:], file)
 
@@ -262,9 +300,12 @@ def _draw(curves: Any, path: Path) -> None:
         for (name, found), colour in zip(named.items(), COLOURS, strict=False):
             for repeat, losses in enumerate(found):
                 ax.plot(
-                    curves.steps, losses, color=colour, linewidth=1.2,
+                    curves.steps,
+                    losses,
+                    color=colour,
+                    linewidth=1.2,
                     label=name if repeat == 0 and len(named) > 1 else None,
-                )  # fmt: skip
+                )
         ax.set_xlabel("step")
         ax.set_ylabel("loss")
         if len(named) > 1:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import sympy
 
-from iclimit.asymptotics import (
-    MarchenkoPastur,
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath, namespace
+from iclimit.asymptotics.pretraining import (
     bayes_error,
     dmmse_errors,
     finite_size_errors,
@@ -19,9 +19,8 @@ from iclimit.asymptotics import (
     idg_error,
     optimal_ridge,
     task_gap,
-    wishart_resolvent,
 )
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath, namespace
+from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 LAW = MarchenkoPastur(0.5)
 SETTING: dict[str, Any] = {"tau": 1.6, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import iclimit
-from iclimit.curves import is_geometric
+from iclimit.diagrams.curves import is_geometric
 
 
 def test_every_public_name_loads() -> None:
@@ -42,9 +42,15 @@ def test_curves_are_the_quantity_on_every_combination() -> None:
 
 def test_simulated_points_are_those_of_simulate_errors() -> None:
     curves = iclimit.curve(
-        "task_gap", kappa=np.geomspace(0.5, 4, 9), tau=2, alpha=1, rho=0.1,
-        simulation={"d": 12, "repeats": 4, "points": 3}, rng=1, jobs=1,
-    )  # fmt: skip
+        "task_gap",
+        kappa=np.geomspace(0.5, 4, 9),
+        tau=2,
+        alpha=1,
+        rho=0.1,
+        simulation={"d": 12, "repeats": 4, "points": 3},
+        rng=1,
+        jobs=1,
+    )
     [values] = curves.simulated
     assert [value.runs[0].parameters["tasks"] for value in values] == [6, 17, 48]
     for value in values:
@@ -57,17 +63,28 @@ def test_simulated_points_are_those_of_simulate_errors() -> None:
 
 def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
     curves = iclimit.curve(
-        "icl_error", tau=[1.5, 2, 3], alpha=[1, 1.01], kappa=1, rho=0.1,
-        simulation={"d": 8, "repeats": 2}, jobs=1,
-    )  # fmt: skip
+        "icl_error",
+        tau=[1.5, 2, 3],
+        alpha=[1, 1.01],
+        kappa=1,
+        rho=0.1,
+        simulation={"d": 8, "repeats": 2},
+        jobs=1,
+    )
     assert [len(values) for values in curves.simulated] == [3, 3]
 
 
 def test_several_sizes_are_extrapolated_along_a_curve() -> None:
     curves = iclimit.curve(
-        "icl_error", tau=[1.5, 2, 3], alpha=1, kappa=1, rho=0.1, ridge=0.1,
-        simulation={"d": (6, 8, 10), "repeats": 3, "points": 2}, jobs=1,
-    )  # fmt: skip
+        "icl_error",
+        tau=[1.5, 2, 3],
+        alpha=1,
+        kappa=1,
+        rho=0.1,
+        ridge=0.1,
+        simulation={"d": (6, 8, 10), "repeats": 3, "points": 2},
+        jobs=1,
+    )
     rows = [row for row in curves.rows() if row["source"] != "theory"]
     assert [row["source"] for row in rows if row["tau"] == 3].count("simulation") == 3
     extrapolated = [row for row in rows if row["source"] == "extrapolation"]

@@ -9,19 +9,29 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from iclimit.simulate import blocks, cells, estimators, simulate_errors, simulate_estimator
+from iclimit.simulate import blocks
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.attention import (
+from iclimit.simulate.pretraining import cells, estimators, simulate_errors, simulate_estimator
+from iclimit.simulate.pretraining.attention import (
     context_summary,
     features,
     linear_attention,
     predict,
     weights_from_gamma,
 )
-from iclimit.simulate.prompts import Prompts, sample_prompts, sample_tasks, token_matrix
-from iclimit.simulate.ridge import solve_ridge
-from iclimit.simulate.risk import exact_error, squared_errors
-from iclimit.simulate.summaries import fresh_task_moments, sample_summaries, task_set_moments
+from iclimit.simulate.pretraining.prompts import (
+    Prompts,
+    sample_prompts,
+    sample_tasks,
+    token_matrix,
+)
+from iclimit.simulate.pretraining.ridge import solve_ridge
+from iclimit.simulate.pretraining.risk import exact_error, squared_errors
+from iclimit.simulate.pretraining.summaries import (
+    fresh_task_moments,
+    sample_summaries,
+    task_set_moments,
+)
 
 ROUNDING = 1e-12  # relative; both namespaces do the same float64 operations
 NUMPY = get_backend("numpy")

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.validation import CLAIMS, Cell, Claim, Comparison, Verdict, select_claims, validate
-from iclimit.validation import runs as runs_module
-from iclimit.validation.claims.common import Point
-from iclimit.validation.claims.published import error_points, gap_points
-from iclimit.validation.claims.sweeps import nonmonotonicity_boundary, optimal_context
+from iclimit.runs import Cell
+from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
+from iclimit.validation import run_claims as runs_module
+from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.claims.pretraining.published import error_points, gap_points
+from iclimit.validation.claims.pretraining.sweeps import nonmonotonicity_boundary, optimal_context
 from iclimit.validation.report import as_json, table, write_report
 
 
@@ -129,8 +130,13 @@ def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
     path = write_report(run, tmp_path / "new" / "folder")
     page = path.read_text()
     assert {p.name for p in path.parent.iterdir()} == {
-        "report.html", "results.json", "good.png", "good.pdf", "wrong.png", "wrong.pdf",
-    }  # fmt: skip
+        "report.html",
+        "results.json",
+        "good.png",
+        "good.pdf",
+        "wrong.png",
+        "wrong.pdf",
+    }
     assert "src='data:image/png;base64," in page
     assert "http" not in page.replace("https://", "http")[: page.index("<body>")]
     data = json.loads((path.parent / "results.json").read_text(), parse_constant=pytest.fail)
@@ -149,9 +155,7 @@ def test_a_verdict_never_holds_on_nan() -> None:
 @pytest.mark.parametrize("options", [{}, {"allowance": 0.1}, {"degrees": 5.0}])
 def test_a_bound_is_contradicted_from_above_only(options: dict[str, float]) -> None:
     def z(estimate: float, upper_bound: bool = True, theory: float = 1.0) -> float:
-        return Comparison(
-            "x", theory, estimate, 0.5, upper_bound=upper_bound, **options
-        ).z  # fmt: skip
+        return Comparison("x", theory, estimate, 0.5, upper_bound=upper_bound, **options).z
 
     for below in (1.0, 0.9, -50.0, -math.inf):
         assert z(below) == 0.0
@@ -246,7 +250,7 @@ def test_cells_get_the_backend_if_their_function_takes_one(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No GPU is needed to ask.
-    monkeypatch.setattr("iclimit.validation.execution.get_backend", lambda _: None)
+    monkeypatch.setattr("iclimit.runs.execution.get_backend", lambda _: None)
     cells = [Cell.of(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
     seen: dict[Cell, Any] = {}
 

@@ -5,45 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iclimit.validation.claim import Claim
-from iclimit.validation.claims.baselines import dmmse_claim
-from iclimit.validation.claims.constructions import constructions_claim
-from iclimit.validation.claims.dampening import dampening_claim
-from iclimit.validation.claims.dynamics_data import published_curves_claim, training_set_claim
-from iclimit.validation.claims.dynamics_merged import cubic_claim, heads_claim, merged_claim
-from iclimit.validation.claims.dynamics_mixtures import mixtures_claim
-from iclimit.validation.claims.dynamics_separate import drop_times_claim, plateaus_claim
-from iclimit.validation.claims.gdpp import error_claim, layers_claim, spectrum_claim
-from iclimit.validation.claims.large_size import ridge_claim, ridgeless_claim
-from iclimit.validation.claims.learning_rates import learning_rate_claim
-from iclimit.validation.claims.machinery import risk_claim, sampler_claim, solver_claim
-from iclimit.validation.claims.noisy_baselines import baselines_claim
-from iclimit.validation.claims.noisy_training import (
+from iclimit.validation.claims.descent.constructions import constructions_claim
+from iclimit.validation.claims.descent.dampening import dampening_claim
+from iclimit.validation.claims.descent.learning_rates import learning_rate_claim
+from iclimit.validation.claims.descent.preconditioner import preconditioner_claim
+from iclimit.validation.claims.descent.schedules import divergence_claim, schedules_claim
+from iclimit.validation.claims.descent.training import training_claim
+from iclimit.validation.claims.descent.transfer import transfer_claim
+from iclimit.validation.claims.dynamics.data import published_curves_claim, training_set_claim
+from iclimit.validation.claims.dynamics.merged import cubic_claim, heads_claim, merged_claim
+from iclimit.validation.claims.dynamics.mixtures import mixtures_claim
+from iclimit.validation.claims.dynamics.separate import drop_times_claim, plateaus_claim
+from iclimit.validation.claims.gdpp.gdpp import error_claim, layers_claim, spectrum_claim
+from iclimit.validation.claims.gdpp.noisy_baselines import baselines_claim
+from iclimit.validation.claims.gdpp.noisy_training import (
     dense_claim,
     diag_claim,
     gdpp_table_claim,
     profiles_claim,
     weights_claim,
 )
-from iclimit.validation.claims.preconditioner import preconditioner_claim
-from iclimit.validation.claims.published import published_claim
-from iclimit.validation.claims.schedules import divergence_claim, schedules_claim
-from iclimit.validation.claims.spectra import rotated_claim, samples_claim
-from iclimit.validation.claims.structured_errors import (
+from iclimit.validation.claims.gdpp.two_levels import two_levels_claim
+from iclimit.validation.claims.pretraining.baselines import dmmse_claim
+from iclimit.validation.claims.pretraining.large_size import ridge_claim, ridgeless_claim
+from iclimit.validation.claims.pretraining.machinery import risk_claim, sampler_claim, solver_claim
+from iclimit.validation.claims.pretraining.published import published_claim
+from iclimit.validation.claims.pretraining.structured_errors import (
     context_claim,
     inputs_claim,
     rank_claim,
     tests_claim,
 )
-from iclimit.validation.claims.structured_limits import limits_claim
-from iclimit.validation.claims.sweeps import (
+from iclimit.validation.claims.pretraining.structured_limits import limits_claim
+from iclimit.validation.claims.pretraining.sweeps import (
     context_length_claim,
     double_descent_claim,
     nonmonotonicity_claim,
 )
-from iclimit.validation.claims.task_diversity import task_diversity_claim
-from iclimit.validation.claims.training import training_claim
-from iclimit.validation.claims.transfer import transfer_claim
-from iclimit.validation.claims.two_levels import two_levels_claim
+from iclimit.validation.claims.pretraining.task_diversity import task_diversity_claim
+from iclimit.validation.claims.spectra.eigenvalues import rotated_claim, samples_claim
 
 CLAIMS: dict[str, Claim] = {
     claim.name: claim

@@ -136,9 +136,13 @@ def test_float64_within_the_promise() -> None:
 
 
 @given(
-    st.floats(1, 50), st.floats(1, 1000), st.floats(1e-9, 0.01), st.floats(0.1, 3),
-    st.floats(0, 5), st.floats(0.05, 0.95),
-)  # fmt: skip
+    st.floats(1, 50),
+    st.floats(1, 1000),
+    st.floats(1e-9, 0.01),
+    st.floats(0.1, 3),
+    st.floats(0, 5),
+    st.floats(0.05, 0.95),
+)
 def test_drop_time_inverts_the_loss(
     D: float, N: float, w: float, lam: float, noise: float, part: float
 ) -> None:
@@ -161,8 +165,10 @@ def test_start_beyond_the_drop() -> None:
 
 @pytest.mark.parametrize("scale", [2, 100])
 def test_start_beyond_the_end(scale: float) -> None:
-    for drop, more in ((merged_drop_time, {"dim": 2}),
-                       (merged_curve_drop_time, {"eigenvalues": [1, 1]})):  # fmt: skip
+    for drop, more in (
+        (merged_drop_time, {"dim": 2}),
+        (merged_curve_drop_time, {"eigenvalues": [1, 1]}),
+    ):
         with pytest.raises(ValueError, match="start below their final values"):
             drop(context=10, init_scale=scale, **more)
 
@@ -227,9 +233,13 @@ def logarithmic_flow(
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0])
 def test_curve_against_another_integration(scale: float) -> None:
     lam = np.array([1.3, 0.9, 0.9, 0.1])
-    drop = 1.0 if scale == 1 else merged_curve_drop_time(
-        eigenvalues=lam, context=50, init_scale=scale, noise_variance=0.2
-    )  # fmt: skip
+    drop = (
+        1.0
+        if scale == 1
+        else merged_curve_drop_time(
+            eigenvalues=lam, context=50, init_scale=scale, noise_variance=0.2
+        )
+    )
     times = drop * np.array([0.5, 0.9, 0.98, 1, 1.02, 1.1, 1.5, 3, 10])
     curve = merged_attention_curve(
         times, eigenvalues=lam, context=50, init_scale=scale, noise_variance=0.2
@@ -366,17 +376,28 @@ def test_shapes_and_number_systems() -> None:
 
 
 BASE: dict[str, Any] = {
-    "t": 1.0, "dim": 3, "context": 9, "init_scale": 0.1, "input_variance": 1, "noise_variance": 0,
-}  # fmt: skip
+    "t": 1.0,
+    "dim": 3,
+    "context": 9,
+    "init_scale": 0.1,
+    "input_variance": 1,
+    "noise_variance": 0,
+}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("t", -1), ("t", np.nan), ("dim", 0), ("context", 0.5), ("init_scale", 0),
-        ("init_scale", np.inf), ("input_variance", 0), ("noise_variance", -1),
+        ("t", -1),
+        ("t", np.nan),
+        ("dim", 0),
+        ("context", 0.5),
+        ("init_scale", 0),
+        ("init_scale", np.inf),
+        ("input_variance", 0),
+        ("noise_variance", -1),
     ],
-)  # fmt: skip
+)
 def test_out_of_range(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be .*, got"):
         merged_attention_loss(**BASE | {name: value})

@@ -5,11 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.asymptotics.dynamics import (
-    mixture_growth_rate,
-    mixture_predictor,
-    plateau_losses,
-)
+from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor, plateau_losses
 
 # A few solves of well-conditioned matrices of order 3.
 ROUNDING = 1e-12

@@ -142,9 +142,12 @@ def quadrature_time(v: Any, start: Any, lam: Any, trace: Any, N: Any, noise: Any
 DIRECTIONS = [
     {"eigenvalue": lam, "trace": trace, "context": N, "noise_variance": noise}
     for lam, trace, N, noise in [
-        (1.0, 2.4, 31, 0.0), (0.25, 2.4, 31, 0.5), (1e-3, 1e-3, 1, 0.0), (40.0, 900.0, 1e9, 3.0),
+        (1.0, 2.4, 31, 0.0),
+        (0.25, 2.4, 31, 0.5),
+        (1e-3, 1e-3, 1, 0.0),
+        (40.0, 900.0, 1e9, 3.0),
     ]
-]  # fmt: skip
+]
 
 
 def fixed_point(setting: dict[str, Any]) -> Any:
@@ -272,16 +275,24 @@ def test_head_growth_is_monotone_and_within_its_ends(
 def test_head_growth_follows_the_flow() -> None:
     lam, trace, N, noise = 0.7, 2.4, 31, 0.2
     more: dict[str, Any] = {
-        "eigenvalue": lam, "trace": trace, "context": N, "noise_variance": noise,
-    }  # fmt: skip
+        "eigenvalue": lam,
+        "trace": trace,
+        "context": N,
+        "noise_variance": noise,
+    }
     a = lam * (1 + (1 + (trace + noise) / lam) / N)
     start = 0.01
     begin = float(time_from_pole(start, **more))
     times = np.linspace(0, 1.05, 40) * -begin
     run = solve_ivp(
-        lambda _, v: lam**2 * v**2 * (1 - a * v**3), (0, times[-1]), [start],
-        method="DOP853", t_eval=times, rtol=1e-12, atol=1e-14,
-    )  # fmt: skip
+        lambda _, v: lam**2 * v**2 * (1 - a * v**3),
+        (0, times[-1]),
+        [start],
+        method="DOP853",
+        t_eval=times,
+        rtol=1e-12,
+        atol=1e-14,
+    )
     # The blow-up magnifies errors of the start by the ratio of the values.
     assert np.max(np.abs(head_growth(begin + times, **more) / run.y[0] - 1)) < FLOW
     assert head_growth(begin + times[:, None], **more | {"context": [31, 50]}).shape == (40, 2)
@@ -336,9 +347,13 @@ def test_number_systems_and_shapes() -> None:
 
 
 BASE: dict[str, Any] = {
-    "value": 0.5, "start": 0.1, "eigenvalue": 1.0, "trace": 2.0, "context": 30,
+    "value": 0.5,
+    "start": 0.1,
+    "eigenvalue": 1.0,
+    "trace": 2.0,
+    "context": 30,
     "noise_variance": 0,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

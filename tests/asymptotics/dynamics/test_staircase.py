@@ -55,8 +55,10 @@ def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
     # Twice the digits of float64: a root in the integrand where the particle turns halves them.
     with mpmath.workdps(24):
         rates = [mpmath.mpf(x) ** 2 for x in lam]
-        up, down = ([(mpmath.mpf(a) + sign * b) ** 2 / 4 for a, b in zip(k, q, strict=True)]
-                    for sign in (1, -1))  # fmt: skip
+        up, down = (
+            [(mpmath.mpf(a) + sign * b) ** 2 / 4 for a, b in zip(k, q, strict=True)]
+            for sign in (1, -1)
+        )
         if v < 0:
             v, up, down = -v, down, up
 
@@ -110,9 +112,14 @@ def one_head(v: float, k: np.ndarray, q: np.ndarray, lam: Any) -> tuple[float, b
 
     far.terminal = True  # type: ignore[attr-defined]
     run = solve_ivp(
-        motion, (0, 1e6), np.concatenate([[v], k, q]), rtol=1e-12, atol=1e-13, events=far,
+        motion,
+        (0, 1e6),
+        np.concatenate([[v], k, q]),
+        rtol=1e-12,
+        atol=1e-13,
+        events=far,
         method="DOP853",
-    )  # fmt: skip
+    )
     assert run.status == 1
     return float(run.t[-1] + 1 / (rates[0] * 1e7)), bool(run.y[0, -1] * v < 0)
 
@@ -299,8 +306,9 @@ def test_rank_above_the_dimension() -> None:
 def test_rows_that_coincide_count_once() -> None:
     """A head of rank two with parallel rows is one of rank one."""
     v, k, q = random_start(11, 2, scale=1e-3)
-    both = staircase(v, np.concatenate([0.6 * k, 0.8 * k], axis=1),
-                     np.concatenate([0.6 * q, 0.8 * q], axis=1))  # fmt: skip
+    both = staircase(
+        v, np.concatenate([0.6 * k, 0.8 * k], axis=1), np.concatenate([0.6 * q, 0.8 * q], axis=1)
+    )
     one = staircase(v, k, q)
     assert both.heads.tolist() == one.heads.tolist()
     assert np.allclose(both.times, one.times, rtol=INTEGRATION)
@@ -411,9 +419,12 @@ def test_loss() -> None:
 )
 def test_bad_arguments(change: dict[str, Any], error: type[Exception], message: str) -> None:
     given: dict[str, Any] = {
-        "value": [0.1, 0.1], "key": 0.1 * np.eye(2), "query": 0.1 * np.eye(2),
-        "eigenvalues": [1, 0.5], "context": 10,
-    }  # fmt: skip
+        "value": [0.1, 0.1],
+        "key": 0.1 * np.eye(2),
+        "query": 0.1 * np.eye(2),
+        "eigenvalues": [1, 0.5],
+        "context": 10,
+    }
     given.update(change)
     value, key, query = (given.pop(name) for name in ("value", "key", "query"))
     with pytest.raises(error, match=message):

@@ -1,0 +1,144 @@
+r"""Dampening of a recurrent gradient-descent layer.
+
+A layer trained for one step performs gradient descent at the optimal one-step rate
+:math:`\eta^*`.  Applied again and again, its update multiplied by a dampening factor
+:math:`\lambda`, it runs gradient descent at the constant rate :math:`\lambda\eta^*` (von Oswald et
+al., arXiv:2212.07677, who use 0.75; Rossi, Yuan and Hannagan, ICLR 2024 blog post track, find
+0.70).  On one context this diverges if :math:`\lambda \eta^* s_{\max} > 2`, with the largest
+eigenvalue :math:`s_{\max}` of :math:`H = X^\top X/N`.  The mean loss over T test tasks diverges
+with the worst of them: the critical factor
+
+.. math:: \lambda_c = \frac2{\eta^* \max_{t \le T} s_{\max}^{(t)}}
+
+is an extreme value, different for every set of test tasks and decreasing with T.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
+from iclimit.asymptotics.descent.schedules import constant_schedule
+from iclimit.asymptotics.numbers import convert, numpy_namespace, require
+from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_tail
+from iclimit.asymptotics.spectra.wishart import check_integer
+
+
+def critical_dampening(
+    probability: Any, *, context: int, dim: int, tasks: int, noise: float = 0.0
+) -> Any:
+    r"""Quantiles of the dampening factor beyond which a recurrent layer diverges.
+
+    Parameters
+    ----------
+    probability : number or array in (0, 1)
+        Probabilities p; 0.5 for the median.
+    context, dim : int >= 1
+        Number N of context pairs and dimension d, Gaussian inputs.
+    tasks : int >= 1
+        Number T of test tasks.
+    noise : number >= 0
+        Noise variance over (task variance times N), which lowers :math:`\eta^*`.
+
+    Returns
+    -------
+    float or ndarray
+        The factor below which the critical factor of T tasks lies with probability p.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.descent.dampening`; for other input laws see
+    `iclimit.simulate.descent.simulate_critical_dampening`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.descent import critical_dampening
+    >>> critical_dampening([0.05, 0.5, 0.95], context=10, dim=10, tasks=10_000).round(3)
+    array([0.586, 0.652, 0.699])
+    """
+    check_integer("tasks", tasks, least=1)
+    rate = _one_step_rate(context, dim, noise)
+    math_ = numpy_namespace(probability=probability)
+    points = convert(math_, "probability", probability)
+    require(math_, "probability", points, lambda v: (v > 0) & (v < 1), "in (0, 1)")
+    # All T eigenvalues stay below x with probability 1 - p.
+    tails = -np.expm1(np.log1p(-points) / tasks)
+    largest = [_eigenvalue_exceeded_by(float(tail), context, dim) for tail in tails.ravel()]
+    return (2 / (rate * np.array(largest))).reshape(points.shape)[()]
+
+
+def optimal_dampening(*, steps: int, context: int, dim: int, noise: float = 0.0) -> float:
+    r"""Dampening factor with the least mean loss after a number of repetitions.
+
+    The best constant rate for L steps over the best rate for one step; it decreases with L
+    because of rare contexts with a large eigenvalue.
+
+    Parameters
+    ----------
+    steps : int >= 1
+        Number L of repetitions.
+    context, dim : int >= 1
+        Number N of context pairs and dimension d, Gaussian inputs.
+    noise : number >= 0
+        Noise variance over (task variance times N).
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.descent import optimal_dampening
+    >>> round(optimal_dampening(steps=1, context=10, dim=10), 9)
+    1.0
+    """
+    one_step = _one_step_rate(context, dim, noise)
+    best = constant_schedule(steps=steps, context=int(context), dim=int(dim), noise=noise)
+    return float(best.rates[..., 0] / one_step)
+
+
+def _one_step_rate(context: int, dim: int, noise: float) -> float:
+    check_integer("context", context, least=1)
+    check_integer("dim", dim, least=1)
+    math_ = numpy_namespace(noise=noise)
+    v = convert(math_, "noise", noise)
+    require(math_, "noise", v, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
+    if v.ndim:
+        raise ValueError(f"noise must be one number, got shape {v.shape}")
+    variance = float(v) * context
+    return float(optimal_learning_rate(context=context, dim=dim, noise_variance=variance).rate)
+
+
+def _eigenvalue_exceeded_by(tail: float, context: int, dim: int) -> float:
+    """Point that the largest eigenvalue of H exceeds with this probability."""
+    import mpmath
+
+    def excess(log_x: float) -> float:
+        beyond = largest_eigenvalue_tail(math.exp(log_x), context, dim)
+        # Far out the tail is below float64.
+        return math.inf if beyond <= 0 else float(mpmath.log(tail) - mpmath.log(beyond))
+
+    low, high = -5.0, math.log((1 + math.sqrt(dim / context)) ** 2)
+    while excess(high) < 0:
+        high += 0.5
+    while excess(low) > 0:
+        low -= 5.0
+    return math.exp(float(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))

@@ -1,0 +1,237 @@
+r"""The optimal learning rate of one gradient-descent step in context.
+
+Linear self-attention can perform the step :math:`w_1 = \eta \sum_n y_n x_n` on its context (von
+Oswald et al., ICML 2023, arXiv:2212.07677), and one layer trained on linear regression does.  For
+inputs with independent coordinates of mean 0 and moments :math:`m_2 = E x^2`, :math:`m_4 = E x^4`,
+tasks :math:`w \sim N(0, a^2 I_d)`, N context pairs and label noise :math:`\sigma^2`, the mean
+squared error on a noisy query label is a quadratic in the rate,
+
+.. math:: \mathcal L(\eta) = \sigma^2 + m_2 \Bigl\{ a^2 d - 2 \eta a^2 N d m_2
+   + \eta^2 N d \bigl[a^2 (m_4 + (N + d - 2) m_2^2) + \sigma^2 m_2\bigr] \Bigr\},
+
+with the minimum
+
+.. math:: \eta^* = \frac{a^2 m_2}{a^2 [m_4 + (N + d - 2) m_2^2] + \sigma^2 m_2}, \qquad
+   \mathcal L^* = \sigma^2 + a^2 m_2 d\, \bigl(1 - \eta^* N m_2\bigr).
+
+The third moment does not enter.  The rate is that of the *sum* over the context; a *mean* over the
+context multiplies it by N.  The population value is the limit of the data-based rate of Rossi,
+Yuan and Hannagan (ICLR 2024 blog post track), which `iclimit.simulate.descent.estimate_learning_rate`
+computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.numbers import Namespace, Number, convert, namespace, require
+
+MOMENTS = {
+    "gaussian": ((1, 1), (3, 1)),
+    "uniform": ((1, 3), (1, 5)),
+    "rademacher": ((1, 1), (1, 1)),
+    "laplace": ((2, 1), (24, 1)),
+}
+"""Second and fourth moments, as fractions, of N(0, 1), U(-1, 1), random signs and exp(-|x|)/2."""
+
+NORMALIZATIONS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """Optimal learning rate and its loss.
+
+    Attributes
+    ----------
+    rate : number or array
+        Rate in the normalisation asked for.
+    loss : number or array
+        Mean squared error on a noisy query label (no 1/2).
+    """
+
+    rate: Any
+    loss: Any
+
+
+def optimal_learning_rate(
+    *,
+    context: Number,
+    dim: Number,
+    law: str | tuple[Number, Number] = "gaussian",
+    noise_variance: Number = 0.0,
+    task_variance: Number = 1.0,
+    normalization: str = "mean",
+) -> LearningRate:
+    r"""Learning rate of one gradient-descent step with the least expected loss.
+
+    Parameters
+    ----------
+    context : number or array >= 1
+        Number N of context pairs.
+    dim : number or array >= 1
+        Dimension d.
+    law : {"gaussian", "uniform", "rademacher", "laplace"} or pair (second, fourth)
+        Law of the independent input coordinates: N(0, 1), U(-1, 1), random signs, the Laplace law
+        with density exp(-\|x\|)/2; or the second and fourth moment of any law of mean 0.
+    noise_variance : number or array >= 0
+        Variance of the label noise.
+    task_variance : number or array > 0
+        Variance of the task coordinates.
+    normalization : {"mean", "sum"}
+        Whether the step is :math:`\frac\eta N \sum_n y_n x_n` or :math:`\eta \sum_n y_n x_n`.
+
+    Returns
+    -------
+    LearningRate
+        With fields ``rate`` and ``loss``; NumPy and other arrays, mpmath numbers, SymPy
+        expressions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range; a fourth moment must be at least the square of the
+        second.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    References
+    ----------
+    Gaussian inputs: Mahankali, Hashimoto and Ma, ICLR 2024 (arXiv:2307.03576).  Any moments:
+    module `iclimit.asymptotics.descent.learning_rate`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.descent import optimal_learning_rate
+    >>> best = optimal_learning_rate(context=10, dim=10, law="uniform")
+    >>> round(float(best.rate), 5), round(float(best.loss), 5)
+    (1.51515, 1.64983)
+    >>> from sympy import Rational, symbols
+    >>> N, d = symbols("N d", positive=True)
+    >>> optimal_learning_rate(context=N, dim=d, normalization="sum").rate
+    1/(N + d + 1)
+    """
+    math_, values = _arguments(context, dim, law, noise_variance, task_variance, normalization)
+    N, d, m2, m4, sigma2, a2 = values
+    with math_.quiet():
+        # m4 - m2^2 first: the remaining terms are positive.
+        rest = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
+        total = rest + a2 * N * m2**2
+        rate = a2 * m2 / total * (N if normalization == "mean" else 1)
+        loss = sigma2 + a2 * m2 * d * rest / total
+        return LearningRate(math_.finish(rate), math_.finish(loss))
+
+
+def learning_rate_loss(
+    rate: Number,
+    *,
+    context: Number,
+    dim: Number,
+    law: str | tuple[Number, Number] = "gaussian",
+    noise_variance: Number = 0.0,
+    task_variance: Number = 1.0,
+    normalization: str = "mean",
+) -> Any:
+    r"""Expected loss of one gradient-descent step with a given learning rate.
+
+    Parameters
+    ----------
+    rate : number or array
+        Learning rate :math:`\eta`.
+    context, dim, law, noise_variance, task_variance, normalization
+        As in `optimal_learning_rate`.
+
+    Returns
+    -------
+    number or array
+        Mean squared error on a noisy query label (no 1/2).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.descent import learning_rate_loss
+    >>> float(learning_rate_loss(0.0, context=10, dim=10))
+    10.0
+    """
+    math_, values = _arguments(
+        context, dim, law, noise_variance, task_variance, normalization, rate=rate
+    )
+    N, d, m2, m4, sigma2, a2, rate = values
+    with math_.quiet():
+        step = rate / N if normalization == "mean" else rate
+        # The square of 1 - step N m2 is the error of the mean, the rest that of the fluctuation.
+        spread = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
+        missed = a2 * (1 - step * N * m2) ** 2 + step**2 * N * spread
+        return math_.finish(sigma2 + m2 * d * missed)
+
+
+def _arguments(
+    context: Any,
+    dim: Any,
+    law: Any,
+    noise_variance: Any,
+    task_variance: Any,
+    normalization: Any,
+    **more: Any,
+) -> tuple[Namespace, list[Any]]:
+    """Convert and check the arguments, the moments in the place of the law."""
+    if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
+        raise ValueError(
+            f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"
+        )
+    named = isinstance(law, str)
+    if named and law not in MOMENTS:
+        raise ValueError(
+            f"law must be one of {', '.join(MOMENTS)} or a pair of moments, got {law!r}"
+        )
+    if not named and not (isinstance(law, tuple) and len(law) == 2):
+        raise TypeError(f"law must be a name or a pair (second, fourth), got {law!r}")
+    given = {
+        "context": context,
+        "dim": dim,
+        "noise_variance": noise_variance,
+        "task_variance": task_variance,
+        **more,
+    }
+    moments = {} if named else {"second moment of law": law[0], "fourth moment of law": law[1]}
+    math_ = namespace(**given, **moments)
+    N, d, sigma2, a2, *others = (convert(math_, name, value) for name, value in given.items())
+    if named:
+        m2, m4 = (math_.convert(top) / bottom for top, bottom in MOMENTS[law])
+    else:
+        m2, m4 = (convert(math_, name, value) for name, value in moments.items())
+    require(math_, "context", N, lambda v: (v >= 1) & (v < math_.inf), ">= 1 and finite")
+    require(math_, "dim", d, lambda v: (v >= 1) & (v < math_.inf), ">= 1 and finite")
+    require(
+        math_, "noise_variance", sigma2, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite"
+    )
+    require(math_, "task_variance", a2, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite")
+    require(
+        math_, "second moment of law", m2, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite"
+    )
+    with math_.quiet():
+        ratio = m4 / m2**2
+    require(
+        math_,
+        "fourth moment of law, over the square of the second,",
+        ratio,
+        lambda v: (v >= 1) & (v < math_.inf),
+        ">= 1 and finite",
+    )
+    for value in others:
+        require(math_, "rate", value, lambda v: (v < math_.inf) & (v > -math_.inf), "real, finite")
+    shapes = [np.shape(v) for v in (N, d, sigma2, a2, m2, m4, *others)]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        names = ", ".join([*given, "law"])
+        raise ValueError(f"{names} must have shapes that broadcast, got {shapes}") from None
+    return math_, [N, d, m2, m4, sigma2, a2, *others]

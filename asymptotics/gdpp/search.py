@@ -1,0 +1,357 @@
+r"""Search for the best rates and preconditioning of GD++, over a spectrum and over an interval.
+
+The residual :math:`P` and the loss are those of `iclimit.asymptotics.gdpp.losses`.  Both problems have
+many local minima, so both searches start from many points at once.  The starts are drawn from a
+fixed seed, layer by layer, in units of the transformed spectrum :math:`\lambda_l`.
+
+*Average case.*  Levenberg-Marquardt, since the loss is a weighted sum of squares in P and Q, then
+Newton's method with the exact Hessian (complex step in the gradient) for the best of them.
+
+*Worst case.*  The same descent on the p-norms of P for growing p, then sequential linear
+programming on the extrema of P, which converges quadratically where 2 L of them are of equal
+height, one more than there are rates and gammas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+
+_MOST_DAMPING, _LEAST_DAMPING = 1e12, 1e-15
+_IMAGINARY = 1e-100
+"""Complex step: its square vanishes against any number of the theory."""
+
+_GRID = 16
+"""Grid points for each degree: between two of them a residual is at most 1/cos(pi/32) larger."""
+
+_AVERAGE = {
+    1: (16, 16),
+    2: (200, 200),
+    3: (1000, 300),
+    4: (2500, 100),
+    5: (1500, 60),
+    6: (400, 30),
+}
+"""Starts for each number of layers, and how many of them Newton's method follows to the end."""
+
+_WORST = {1: (16, 1), 2: (150, 10), 3: (300, 12), 4: (500, 12), 5: (300, 8)}
+"""Starts for each number of layers, and how many distinct ones are equalised."""
+
+_POWERS, _SAME = ((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)), 1e-4
+"""Half the p of the p-norms, and the relative difference of two of them that tells points apart.
+From p = 2 all starts reach few points, at kappa = 100 and two layers not the best one."""
+
+_AGAIN, _CHANGES = 8, 25
+"""The best minima are perturbed, so many times each, and followed again."""
+
+_CHUNK = 2_000_000
+"""Elements of the largest array held at a time."""
+
+_CONVERGED, _DISTINCT = 1e-7, 1e-8
+"""Newton's predicted decrease, and difference of two minima, relative to the loss."""
+
+Objective = Callable[[np.ndarray], tuple[Any, Any, Any]]
+
+
+def residual(rates: Any, gammas: Any, nodes: Any) -> tuple[Any, Any]:
+    """P and Q at the nodes, (..., n), of rates (..., L) and gammas (..., L - 1)."""
+    P, Q, scale = np.ones_like(nodes), np.zeros_like(nodes), np.ones_like(nodes)
+    for layer in range(rates.shape[-1]):
+        step = rates[..., layer, None] * scale
+        P, Q = P * (1 - step * nodes), Q + step * P
+        if layer < gammas.shape[-1]:
+            scale = scale * (1 - gammas[..., layer, None] * nodes * scale) ** 2
+    return P, Q
+
+
+def degree(layers: int) -> int:
+    """Degree of the residual P in the eigenvalue."""
+    return (3**layers - 1) // 2
+
+
+def _expand(x: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """P and Q, (B, n), and the derivative of P in rates and gammas, (B, 2 L - 1, n)."""
+    layers = (x.shape[-1] + 1) // 2
+    shape = (*x.shape, nodes.size)
+    P, Q = np.ones(shape[::2], x.dtype), np.zeros(shape[::2], x.dtype)
+    scale, scale_slope = np.ones(shape[::2], x.dtype), np.zeros(shape, x.dtype)
+    slope = np.zeros(shape, x.dtype)
+    for layer in range(layers):
+        rate = x[:, layer, None]
+        value = nodes * scale
+        factor, Q = 1 - rate * value, Q + rate * scale * P
+        slope = slope * factor[:, None] - (P * nodes * rate)[:, None] * scale_slope
+        slope[:, layer] -= P * value
+        P = P * factor
+        if layer < layers - 1:
+            gamma = x[:, layers + layer, None]
+            root = 1 - gamma * value
+            # d(scale root^2) with root = 1 - gamma nodes scale
+            scale_slope = scale_slope * (root * (root - 2 * gamma * value))[:, None]
+            scale_slope[:, layers + layer] -= 2 * scale * root * value
+            scale = scale * root**2
+    return P, Q, slope
+
+
+def average_objective(nodes: np.ndarray, weights: np.ndarray, noise: float) -> Objective:
+    """Loss over positive nodes with its gradient and Gauss-Newton matrix, halves of them."""
+
+    def objective(x: np.ndarray) -> tuple[Any, Any, Any]:
+        P, Q, slope = _expand(x, nodes)
+        value = np.sum(weights * (P**2 + noise * nodes * Q**2), axis=-1)
+        gradient = np.sum((weights * (P - noise * Q))[:, None] * slope, axis=-1)
+        matrix = (slope * (weights * (1 + noise / nodes))) @ np.swapaxes(slope, -1, -2)
+        return value, gradient, matrix
+
+    return objective
+
+
+def norm_objective(nodes: np.ndarray, power: int) -> Objective:
+    """Logarithm of the p-norm of P, p = 2 power, with gradient and curvature for linear P."""
+
+    def objective(x: np.ndarray) -> tuple[Any, Any, Any]:
+        P, _, slope = _expand(x, nodes)
+        top = np.max(abs(P), axis=-1, keepdims=True)
+        share = (P / top) ** (2 * power - 2)
+        total = np.sum(share * (P / top) ** 2, axis=-1)
+        value = np.log(top[:, 0]) + np.log(total) / (2 * power)
+        share /= total[:, None] * top**2
+        gradient = np.sum((share * P)[:, None] * slope, axis=-1)
+        matrix = (slope * share[:, None]) @ np.swapaxes(slope, -1, -2)
+        return value, gradient, (2 * power - 1) * matrix
+
+    return objective
+
+
+def exact(objective: Objective) -> Objective:
+    """The same objective with its exact Hessian, by complex steps in the gradient."""
+
+    def with_hessian(x: np.ndarray) -> tuple[Any, Any, Any]:
+        value, gradient, _ = objective(x)
+        count = x.shape[-1]
+        shifted = x[:, None] + 1j * _IMAGINARY * np.eye(count)
+        columns = objective(shifted.reshape(-1, count))[1].imag / _IMAGINARY
+        hessian = columns.reshape(-1, count, count)
+        return value, gradient, (hessian + np.swapaxes(hessian, -1, -2)) / 2
+
+    return with_hessian
+
+
+def _scaled(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scales that give a symmetric matrix a unit diagonal, and its spectrum then."""
+    diagonal = abs(np.diagonal(matrix, axis1=-2, axis2=-1))
+    root = np.sqrt(diagonal + 1e-12 * np.max(diagonal, axis=-1, keepdims=True) + 1e-300)
+    eigenvalues, vectors = np.linalg.eigh(matrix / root[:, :, None] / root[:, None, :])
+    return root, eigenvalues, vectors
+
+
+def descend(objective: Objective, x: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Levenberg-Marquardt from many starts (B, p), each with its own damping."""
+    # A step too far may overflow; it is not taken.
+    with np.errstate(all="ignore"):
+        value, gradient, matrix = objective(x)
+        fine = np.isfinite(value) & np.all(np.isfinite(matrix), axis=(-2, -1))
+        x, value, gradient, matrix = (each[fine] for each in (x, value, gradient, matrix))
+        damping = np.full(len(x), 1e-2)
+        for _ in range(steps):
+            active = np.flatnonzero(damping < _MOST_DAMPING)
+            if not active.size:
+                break
+            root, eigenvalues, vectors = _scaled(matrix[active])
+            pull = np.einsum("bij,bi->bj", vectors, gradient[active] / root)
+            # Eigenvalues without their signs lead away from saddles.
+            pull /= abs(eigenvalues) + damping[active, None]
+            trial = x[active] - np.einsum("bij,bj->bi", vectors, pull) / root
+            fresh = objective(trial)
+            better = (fresh[0] < value[active]) & np.all(np.isfinite(fresh[2]), axis=(-2, -1))
+            moved = active[better]
+            x[moved] = trial[better]
+            for old, new in zip((value, gradient, matrix), fresh, strict=True):
+                old[moved] = new[better]
+            damping[active] = np.maximum(
+                damping[active] * np.where(better, 0.2, 8.0), _LEAST_DAMPING
+            )
+    return x, value
+
+
+def random_starts(layers: int, count: int, lower: float, noise: float) -> np.ndarray:
+    """Rates and gammas, (count, 2 L - 1), for a spectrum on [lower, 1]; the same for every call.
+
+    A zero of each factor of P lies within the spectrum of its layer, and gamma lies between a
+    fifth and 2.4 times the reciprocal top: preconditioning with and without folding.
+    """
+    rng = np.random.default_rng([layers, count])
+    spectrum = np.tile(lower + (1 - lower) * np.linspace(0, 1, 65) ** 2, (count, 1))
+    rates, gammas = [], []
+    for _ in range(layers):
+        ordered = np.sort(spectrum, axis=-1)
+        zero = ordered[np.arange(count), rng.integers(0, 65, count)]
+        zero = zero * np.exp(rng.normal(0, 0.2, count)) + noise
+        rates.append(1 / (zero + 1e-3 * ordered[:, -1]))
+        gammas.append(np.exp(rng.uniform(np.log(0.2), np.log(2.4), count)) / ordered[:, -1])
+        spectrum = spectrum * (1 - gammas[-1][:, None] * spectrum) ** 2
+    return np.array(rates + gammas[:-1]).T
+
+
+def perturbed_starts(found: np.ndarray, count: int) -> np.ndarray:
+    """Each solution changed at random, by a few to many per cent, count times."""
+    rng = np.random.default_rng([*found.shape, count])
+    size = np.exp(rng.uniform(np.log(0.01), np.log(0.5), (count, len(found), 1)))
+    change = np.exp(size * rng.standard_normal((count, *found.shape)))
+    return (found * change).reshape(-1, found.shape[-1])
+
+
+def angles_to_points(angle: Any, lower: Any) -> Any:
+    """Point of [lower, 1] at an angle; P is an even trigonometric polynomial of it."""
+    return lower + (1 - lower) * np.cos(angle / 2) ** 2
+
+
+def peaks(
+    rates: np.ndarray, gammas: np.ndarray, lower: np.ndarray, least: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Local maxima of |P| on [lower, 1] that exceed a share of the largest, for B residuals.
+
+    Returns the row, the angle and the height of each, refined to rounding.
+    """
+    count = _GRID * degree(rates.shape[-1])
+    spacing = np.pi / count
+
+    def height(angle: np.ndarray, row: Any) -> np.ndarray:
+        points = angles_to_points(angle, lower[row, None])
+        return abs(residual(rates[row], gammas[row], points)[0])
+
+    # One more point on each side: the reflections.
+    grid = height(np.arange(-1, count + 2) * spacing, np.arange(len(rates)))
+    inner = grid[:, 1:-1]
+    top = np.max(inner, axis=-1, keepdims=True)
+    high = (inner >= grid[:, :-2]) & (inner >= grid[:, 2:]) & (inner >= least * top)
+    row, place = np.nonzero(high)
+    angle, best = place * spacing, inner[row, place]
+    for _ in range(4):
+        three = height(angle[:, None] + spacing * np.array([-1.0, 0.0, 1.0]), row)
+        bend = three[:, 0] - 2 * three[:, 1] + three[:, 2]
+        tilt = three[:, 0] - three[:, 2]
+        shift = np.divide(tilt, 2 * bend, out=np.zeros_like(bend), where=bend < 0)
+        trial = angle + spacing * np.clip(shift, -1, 1)
+        value = height(trial[:, None], row)[:, 0]
+        angle, best = np.where(value > best, trial, angle), np.maximum(value, best)
+        spacing /= 16
+    return row, angle, best
+
+
+def equalise(x: np.ndarray, lower: float, steps: int) -> tuple[np.ndarray, float]:
+    """Lower the largest |P| from a point x by sequential linear programming."""
+    layers = (len(x) + 1) // 2
+
+    def extrema(x: np.ndarray) -> tuple[np.ndarray, float]:
+        rates, gammas = x[None, :layers], x[None, layers:]
+        _, angle, best = peaks(rates, gammas, np.array([lower]), 0.1)
+        return angle, float(best.max())
+
+    (angle, worst), radius = extrema(x), 0.1
+    for _ in range(steps):
+        if worst == 0:
+            break
+        P, _, slope = _expand(x[None], angles_to_points(angle, lower))
+        # Relative changes of x, in units of the radius; heights in units of the largest.
+        rows = np.sign(P) * slope[0] * (radius * x[:, None]) / worst
+        bound = [(-1, 1)] * len(x) + [(None, None)]
+        program = linprog(
+            [0] * len(x) + [1],
+            A_ub=np.vstack([rows, -np.ones(angle.size)]).T,
+            b_ub=-abs(P[0]) / worst,
+            bounds=bound,
+        )
+        if not program.success:
+            break
+        gain = 1 - program.x[-1]
+        # Below the rounding of P there is nothing to gain.
+        if gain < max(1e-13, 1e-15 / worst):
+            break
+        trial = x * (1 + radius * program.x[:-1])
+        fresh = extrema(trial)
+        reached = 1 - fresh[1] / worst
+        if reached > 0:
+            x, (angle, worst) = trial, fresh
+        if reached < 0.25 * gain:
+            radius *= 0.25
+        elif reached > 0.7 * gain:
+            radius = min(2 * radius, 0.5)
+        if radius < 1e-14:
+            break
+    return x, worst
+
+
+def average_minima(
+    layers: int, nodes: np.ndarray, weights: np.ndarray, noise: float, lower: float
+) -> np.ndarray:
+    """Distinct local minima of the loss over positive nodes, (K, 2 L - 1), best first.
+
+    The bulk of the spectrum is [lower, 1].  ``weights`` are those of the positive nodes.
+    """
+    objective = average_objective(nodes, weights, noise)
+    count, kept = _AVERAGE[layers]
+    found = _follow(objective, random_starts(layers, count, lower, noise), kept, nodes.size)
+    again = perturbed_starts(found[:_AGAIN], _CHANGES)
+    return _distinct(
+        objective, np.concatenate([found, _follow(objective, again, kept, nodes.size)])
+    )
+
+
+def _follow(objective: Objective, starts: np.ndarray, kept: int, points: int) -> np.ndarray:
+    """Strict local minima reached from the starts, of which the best are followed to the end."""
+    size = max(1, _CHUNK // (starts.shape[-1] * points))
+    parts = [descend(objective, starts[k : k + size], 20) for k in range(0, len(starts), size)]
+    found = np.concatenate([x for x, _ in parts])
+    found = found[np.argsort(np.concatenate([value for _, value in parts]), kind="stable")[:kept]]
+    size = max(1, size // starts.shape[-1])
+    newton = exact(objective)
+    parts = [descend(newton, found[k : k + size], 60) for k in range(0, len(found), size)]
+    return _distinct(objective, np.concatenate([x for x, _ in parts]))
+
+
+def _distinct(objective: Objective, x: np.ndarray) -> np.ndarray:
+    """Strict local minima among the points x, one of each height, best first."""
+    value, gradient, hessian = exact(objective)(x)
+    root, eigenvalues, vectors = _scaled(hessian)
+    pull = np.einsum("bij,bi->bj", vectors, gradient / root)
+    with np.errstate(all="ignore"):
+        decrease = np.sum(pull**2 / eigenvalues, axis=-1)
+        strict = np.all(eigenvalues > 0, axis=-1) & (decrease < _CONVERGED * value)
+    if not np.any(strict):
+        return x[np.argmin(value)][None]
+    x, value = x[strict], value[strict]
+    order = np.argsort(value, kind="stable")
+    x, value = x[order], value[order]
+    return x[np.diff(value, prepend=-np.inf) > _DISTINCT * value]
+
+
+def worst_minimum(layers: int, lower: float) -> np.ndarray:
+    """Rates and gammas, (2 L - 1,), of the least largest |P| over [lower, 1] that is found."""
+    count, kept = _WORST[layers]
+    found = _equalised(random_starts(layers, count, lower, 0.0), lower, kept)
+    best = np.array([x for x, _ in found[:_AGAIN]])
+    found += _equalised(perturbed_starts(best, count // (4 * len(best))), lower, kept)
+    best_found = min(found, key=lambda pair: pair[1])[0]
+    return equalise(best_found, lower, 60)[0]
+
+
+def _equalised(starts: np.ndarray, lower: float, kept: int) -> list[tuple[np.ndarray, float]]:
+    """Points of low largest |P|, best first, reached through p-norms from the starts."""
+    points = 3 * degree((starts.shape[-1] + 1) // 2) + 1
+    nodes = angles_to_points((np.arange(points) + 0.5) * np.pi / points, lower)
+    ends, values = [], []
+    for powers in _POWERS:
+        x = starts.copy()
+        for power in powers:
+            x, value = descend(norm_objective(nodes, power), x, 15 if power == powers[0] else 8)
+        ends.append(x)
+        values.append(value)
+    x, value = np.concatenate(ends), np.concatenate(values)
+    order = np.argsort(value, kind="stable")
+    x, value = x[order], value[order]
+    x = x[np.diff(value, prepend=-np.inf) > _SAME][:kept]
+    return sorted((equalise(start, lower, 20) for start in x), key=lambda pair: pair[1])

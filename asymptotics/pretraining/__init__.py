@@ -1,0 +1,52 @@
+"""ICL and IDG errors of pretrained linear attention: isotropic, structured and finite-size."""
+
+from iclimit.asymptotics.pretraining.alignment import (
+    BestCovariance,
+    best_test_covariance,
+    best_training_covariance,
+    cka,
+    direction_slopes,
+    diversity_slope,
+    resolvent_alignment,
+    trace_ratio,
+)
+from iclimit.asymptotics.pretraining.bayes import DMMSEErrors, bayes_error, dmmse_errors
+from iclimit.asymptotics.pretraining.finite_size import FiniteSizeErrors, finite_size_errors
+from iclimit.asymptotics.pretraining.fixed_point_derivations import (
+    derive_effective_ridge,
+    derive_many_tasks,
+    derive_resolvent,
+    derive_threshold,
+)
+from iclimit.asymptotics.pretraining.icl import icl_error, idg_error, task_gap
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.pretraining.optimal_ridge import OptimalRidge, optimal_ridge
+from iclimit.asymptotics.pretraining.structured import StructuredErrors, structured_errors
+
+__all__ = [
+    "BestCovariance",
+    "DMMSEErrors",
+    "FiniteSizeErrors",
+    "JointSpectrum",
+    "OptimalRidge",
+    "StructuredErrors",
+    "bayes_error",
+    "best_test_covariance",
+    "best_training_covariance",
+    "cka",
+    "derive_effective_ridge",
+    "derive_many_tasks",
+    "derive_resolvent",
+    "derive_threshold",
+    "direction_slopes",
+    "diversity_slope",
+    "dmmse_errors",
+    "finite_size_errors",
+    "icl_error",
+    "idg_error",
+    "optimal_ridge",
+    "resolvent_alignment",
+    "structured_errors",
+    "task_gap",
+    "trace_ratio",
+]

@@ -1,0 +1,524 @@
+r"""Alignment of training and test tasks: measures of it, and the best covariances.
+
+The ICL error of `iclimit.asymptotics.pretraining.structured` is affine in the test covariance,
+
+.. math:: e_{ICL} = \rho' + \frac{\rho'}{\alpha'} N + \frac1d \sum_j t_j\, \sigma_j
+   \Bigl(K_j + \frac{N}{\alpha'}\Bigr),
+
+where the response N to context noise and the costs :math:`K_j` depend on training only.  So at
+fixed trace the best test covariance has rank one, on the eigenvector of least slope; at a fixed
+test spectrum the largest eigenvalue belongs to the least slope, and so on (rearrangement
+inequality).  The error as a function of the training spectrum is not convex: its minimum is
+searched for from several starts.
+
+Derivatives in :math:`\kappa` and in the training spectrum are exact: the solution of the fixed
+point is differentiated implicitly, and the errors along the tangent by a complex step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, coupled
+from iclimit.asymptotics.pretraining.structured import (
+    Atoms,
+    Point,
+    Rows,
+    Settings,
+    check_settings,
+    response_at,
+    solve,
+    structured_errors,
+    training_response,
+)
+
+_STEP = 1e-30
+"""Complex step: its square is far below rounding error."""
+
+
+@dataclass(frozen=True)
+class BestCovariance:
+    """A covariance that minimises the ICL error, and the error.
+
+    Attributes
+    ----------
+    spectrum : JointSpectrum
+        Joint spectrum with the best test or training covariance.
+    icl : float
+        ICL error with it.
+    """
+
+    spectrum: JointSpectrum
+    icl: float
+
+
+def trace_ratio(spectrum: JointSpectrum) -> float:
+    r"""Trace ratio :math:`\frac1d \operatorname{tr} C' C^{-1}` of test and training covariance.
+
+    Returns
+    -------
+    float
+        1 for tests as in training; ``inf`` if tests vary where training tasks do not.
+
+    References
+    ----------
+    Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, trace_ratio
+    >>> round(trace_ratio(JointSpectrum.of_matrices([1.6, 0.4], test=[0.4, 1.6])), 3)
+    2.125
+    """
+    used = spectrum.test > 0
+    with np.errstate(divide="ignore"):
+        return float(spectrum.weight[used] @ (spectrum.test[used] / spectrum.task[used]))
+
+
+def cka(spectrum: JointSpectrum) -> float:
+    r"""Kernel alignment :math:`\operatorname{tr} CC' / \sqrt{\operatorname{tr} C^2
+    \operatorname{tr} C'^2}` of training and test covariance.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; 1 for proportional covariances.  Of a test covariance that is not diagonal
+        in the eigenbasis of the spectrum only the diagonal enters.
+
+    Notes
+    -----
+    The published measure centres the matrices in coordinate space, which depends on the basis; for
+    diagonal matrices it tends to this one as d grows.
+
+    References
+    ----------
+    Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551, as CKA.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, cka
+    >>> round(cka(JointSpectrum.of_matrices([1.6, 0.4], test=[0.4, 1.6])), 4)
+    0.4706
+    """
+    p, c, t = spectrum.weight, spectrum.task, spectrum.test
+    if not np.any(t):
+        raise ValueError("test must have a positive eigenvalue, got only zeros")
+    c, t = c / c.max(), t / t.max()
+    return float(p @ (c * t) / math.sqrt((p @ c**2) * (p @ t**2)))
+
+
+def resolvent_alignment(
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    spectrum: JointSpectrum,
+) -> Any:
+    r"""Resolvent alignment :math:`\frac1d \operatorname{tr} C' F`.
+
+    F is the deterministic equivalent of the resolvent of the training tasks at the effective
+    noise; with input covariance both are whitened, and F is taken in the row of each eigenvector.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge, spectrum
+        As in `structured_errors`, with finite alpha.
+
+    Returns
+    -------
+    float or ndarray
+        Small where test tasks vary along well-trained directions.
+
+    References
+    ----------
+    Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, resolvent_alignment
+    >>> spectrum = JointSpectrum.of_matrices([1.0])
+    >>> round(float(resolvent_alignment(
+    ...     tau=2.0, alpha=1.0, kappa=float("inf"), rho=0.0, spectrum=spectrum)), 3)
+    0.5
+    """
+    _require_finite(alpha)
+    settings = _settings(spectrum, tau, alpha, kappa, rho, ridge)
+    atoms = Atoms.of(spectrum)
+    carried = spectrum.weight * spectrum.inputs * spectrum.test
+    parts = []
+    with np.errstate(all="ignore"):
+        for part in atoms.chunks(settings.training):
+            point = solve(atoms, *part)
+            F = atoms.own(Rows.at(atoms, point.kappa, point.q, point.xi, point.s).F)
+            parts.append(np.where(carried > 0, F, 0.0) @ carried)
+    return ArrayMath(np).finish(np.concatenate(parts).reshape(settings.shape))
+
+
+def direction_slopes(
+    *,
+    tau: float,
+    alpha: float,
+    kappa: float,
+    rho: float,
+    ridge: float = 0.0,
+    spectrum: JointSpectrum,
+    test_alpha: float | None = None,
+) -> np.ndarray:
+    """Increase of the ICL error with the mean variance of test tasks along each atom.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge, spectrum, test_alpha
+        As in `structured_errors`, numbers only, with finite alpha.  The test spectrum does not
+        matter.
+
+    Returns
+    -------
+    ndarray (m,)
+        Derivatives of the error in ``weight * test``; all positive.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, direction_slopes
+    >>> spectrum = JointSpectrum.of_matrices([1.6, 0.4])
+    >>> slopes = direction_slopes(tau=2.0, alpha=2.0, kappa=2.0, rho=0.1, spectrum=spectrum)
+    >>> spectrum.task, slopes.round(2)
+    (array([0.4, 1.6]), array([1.24, 0.68]))
+    """
+    _require_finite(alpha)
+    response, settings = training_response(
+        spectrum,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=None,
+    )
+    _require_point(settings)
+    noise = response.per_context_noise * settings.per_test_context
+    return spectrum.inputs * (response.cost[0] + noise)
+
+
+def best_test_covariance(
+    *,
+    tau: float,
+    alpha: float,
+    kappa: float,
+    rho: float,
+    ridge: float = 0.0,
+    spectrum: JointSpectrum,
+    test_alpha: float | None = None,
+    test_rho: float | None = None,
+    fixed: str = "trace",
+) -> BestCovariance:
+    """The test covariance of least ICL error for a given training covariance.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge, spectrum, test_alpha, test_rho
+        As in `structured_errors`, numbers only.
+    fixed : {"trace", "spectrum"}
+        What is kept of the test covariance: its trace (the best one is then concentrated on one
+        atom), or its eigenvalues (the best one then pairs them with the slopes in opposite order).
+
+    Returns
+    -------
+    BestCovariance
+        A global minimum.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or fixed has another value.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, best_test_covariance
+    >>> spectrum = JointSpectrum.of_matrices([1.6, 0.4], test=[1.0, 1.0])
+    >>> best = best_test_covariance(tau=2.0, alpha=2.0, kappa=2.0, rho=0.1, spectrum=spectrum)
+    >>> best.spectrum.task, best.spectrum.test
+    (array([0.4, 1.6]), array([0., 2.]))
+    """
+    if fixed not in ("trace", "spectrum"):
+        raise ValueError(f"fixed must be 'trace' or 'spectrum', got {fixed!r}")
+    setting: dict[str, Any] = {
+        "tau": tau,
+        "alpha": alpha,
+        "kappa": kappa,
+        "rho": rho,
+        "ridge": ridge,
+        "test_alpha": test_alpha,
+    }
+    slopes = direction_slopes(**setting, spectrum=spectrum)
+    if not np.all(np.isfinite(slopes)):
+        raise ArithmeticError("no test covariance is best: the error is infinite for all")
+    if fixed == "trace":
+        place = int(np.argmin(slopes))
+        test = np.zeros_like(slopes)
+        test[place] = spectrum.weight @ spectrum.test / spectrum.weight[place]
+        best = dataclasses.replace(spectrum, test=test)
+    else:
+        order, falling = np.argsort(slopes), np.argsort(spectrum.test)[::-1]
+        atoms = np.column_stack([spectrum.task, spectrum.inputs])[order]
+        columns, weight = coupled(
+            atoms, spectrum.weight[order], spectrum.test[falling], spectrum.weight[falling]
+        )
+        best = JointSpectrum(columns[:, 0], columns[:, 2], columns[:, 1], weight)
+    return BestCovariance(best, _icl(best, setting | {"test_rho": test_rho}))
+
+
+def best_training_covariance(
+    *,
+    tau: float,
+    alpha: float,
+    kappa: float,
+    rho: float,
+    ridge: float = 0.0,
+    spectrum: JointSpectrum,
+    test_alpha: float | None = None,
+    test_rho: float | None = None,
+) -> BestCovariance:
+    """The training covariance of least ICL error for a given test covariance, at its trace.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge, spectrum, test_alpha, test_rho
+        As in `structured_errors`, numbers only.  The task eigenvalues give the trace that is kept
+        and one of the starts.
+
+    Returns
+    -------
+    BestCovariance
+        The best local minimum found from four starts (the given spectrum, a flat one, that of the
+        tests and its root), by sequential quadratic programming with exact gradients.  No proof
+        that it is global.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    ArithmeticError
+        If the error is infinite at every start.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, best_training_covariance
+    >>> spectrum = JointSpectrum.of_matrices([1.0, 1.0], test=[1.6, 0.4])
+    >>> best = best_training_covariance(tau=2.0, alpha=2.0, kappa=2.0, rho=0.1, spectrum=spectrum)
+    >>> bool(best.spectrum.task[1] > best.spectrum.task[0])  # more where tests vary more
+    True
+    """
+    setting: dict[str, Any] = {
+        "tau": tau,
+        "alpha": alpha,
+        "kappa": kappa,
+        "rho": rho,
+        "ridge": ridge,
+        "test_alpha": test_alpha,
+        "test_rho": test_rho,
+    }
+    _require_point(check_settings(spectrum, **setting))
+    p = spectrum.weight
+    trace = p @ spectrum.task
+
+    def with_shares(shares: np.ndarray) -> JointSpectrum:
+        shares = np.maximum(shares, 0.0)
+        return dataclasses.replace(spectrum, task=trace * shares / (p * shares.sum()))
+
+    def error(shares: np.ndarray) -> tuple[float, np.ndarray]:
+        current = with_shares(shares)
+        gradient = _task_gradient(current, setting) * trace / p
+        return _icl(current, setting), gradient - gradient @ shares / shares.sum()
+
+    starts = [spectrum.task, np.ones_like(p), spectrum.test, np.sqrt(spectrum.test)]
+    found = []
+    for start in starts:
+        if not np.any(start):
+            continue
+        shares = p * start / (p @ start)
+        if not math.isfinite(_icl(with_shares(shares), setting)):
+            continue
+        result = minimize(
+            error,
+            shares,
+            jac=True,
+            method="SLSQP",
+            bounds=[(0.0, 1.0)] * len(p),
+            constraints={"type": "eq", "fun": lambda v: v.sum() - 1, "jac": np.ones_like},
+            options={"ftol": 1e-12, "maxiter": 300},
+        )
+        best = with_shares(result.x)
+        found.append(BestCovariance(best, _icl(best, setting)))
+    if not found:
+        raise ArithmeticError("the ICL error is infinite whatever the training covariance")
+    return min(found, key=lambda best: best.icl)
+
+
+def diversity_slope(
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    spectrum: JointSpectrum,
+    test_alpha: Number | None = None,
+    test_rho: Number | None = None,
+) -> Any:
+    r"""Derivative of the ICL error in task diversity kappa; positive where more tasks hurt.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge, spectrum, test_alpha, test_rho
+        As in `structured_errors`, with finite alpha.
+
+    Returns
+    -------
+    float or ndarray
+        :math:`\partial e_{ICL}/\partial\kappa`, exact; 0 at kappa = inf.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, alpha is infinite, or tau = 1 with ridge = 0, where
+        the error is infinite.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum, diversity_slope
+    >>> spectrum = JointSpectrum.of_matrices([1.9, 0.1], test=[1.0, 1.0])
+    >>> slopes = diversity_slope(
+    ...     tau=1.1, alpha=3.0, kappa=[0.1, 0.5, 2.0], rho=0.01, spectrum=spectrum
+    ... )
+    >>> slopes > 0
+    array([ True,  True, False])
+    """
+    settings = check_settings(
+        spectrum,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
+    _require_finite(alpha)
+    if np.any((settings.tau == 1) & (settings.ridge == 0)):
+        raise ValueError("tau must not be 1 with ridge = 0: the error is infinite there")
+    atoms = Atoms.of(spectrum)
+    carried = spectrum.inputs * spectrum.test
+    test_q = (spectrum.weight @ carried + settings.test_rho) * settings.per_test_context
+    parts = []
+    with np.errstate(all="ignore"):
+        for *part, noise_variance in atoms.chunks((*settings.training, test_q)):
+            point = solve(atoms, *part)
+            rows = Rows.at(atoms, point.kappa, point.q, point.xi, point.s)
+            explicit = point.s - 1
+            still = np.zeros_like(point.tau)
+            moved = _moved(atoms, point, rows, explicit, still, dkappa=1.0)
+            _, noise, cost = (v.imag / _STEP for v in response_at(atoms, moved))
+            parts.append(noise * noise_variance + cost @ (spectrum.weight * carried))
+    return ArrayMath(np).finish(np.concatenate(parts).reshape(settings.shape))
+
+
+def _settings(
+    spectrum: JointSpectrum, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number
+) -> Settings:
+    return check_settings(
+        spectrum,
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=None,
+        test_rho=None,
+    )
+
+
+def _require_finite(alpha: Number) -> None:
+    if np.any(np.isinf(alpha)):
+        raise ValueError(f"alpha must be finite, got {alpha}")
+
+
+def _require_point(settings: Settings) -> None:
+    if settings.shape != ():
+        raise ValueError(f"the parameters must be single numbers, got shape {settings.shape}")
+
+
+def _icl(spectrum: JointSpectrum, setting: dict[str, Any]) -> float:
+    return float(structured_errors(**setting, spectrum=spectrum).icl)
+
+
+def _moved(
+    atoms: Atoms,
+    point: Point,
+    rows: Rows,
+    explicit: np.ndarray,
+    lost: np.ndarray,
+    *,
+    dkappa: float = 0.0,
+    dq: np.ndarray | float = 0.0,
+) -> Point:
+    r"""Move a solution of the fixed point by an imaginary step along its tangent.
+
+    ``explicit`` (n, r) is the derivative of :math:`\kappa (s_i - 1) + \langle s_i T F_i\rangle_i`
+    and ``lost`` (n,) that of :math:`-\frac1d\sum_i \langle\Delta_i F_i\rangle_i`, both at fixed
+    s and xi.
+    """
+    s, weight = point.s, point.kappa[:, None]
+    still = -explicit / (weight * s * rows.B)
+    pull = (weight * s * rows.beta_delta * still) @ atoms.row_weight
+    # At tau = inf, and ridgeless at tau > 1, xi does not move: the denominator or pull says so.
+    dx = (lost + pull) / (rows.spent + point.tau * point.eta)
+    da = still + rows.beta_delta / rows.B * dx[:, None]
+    return dataclasses.replace(
+        point,
+        kappa=point.kappa + 1j * _STEP * dkappa,
+        q=point.q + 1j * _STEP * dq,
+        xi=point.xi * (1 + 1j * _STEP * dx),
+        eta=np.where(point.xi > 0, point.eta * (1 - 1j * _STEP * dx), point.eta),
+        s=s * (1 + 1j * _STEP * da),
+    )
+
+
+def _task_gradient(spectrum: JointSpectrum, setting: dict[str, Any]) -> np.ndarray:
+    """Derivatives of the ICL error in the task eigenvalues, (m,)."""
+    settings = check_settings(spectrum, **setting)
+    atoms = Atoms.of(spectrum)
+    m = len(spectrum.task)
+    with np.errstate(all="ignore"):
+        point = solve(atoms, *settings.training)
+        rows = Rows.at(atoms, point.kappa, point.q, point.xi, point.s)
+        F, s = rows.F[0], point.s[0][:, None]
+        delta = point.xi[0] * atoms.inverse_inputs
+        dT = np.diag(spectrum.inputs)
+        dq = dT @ spectrum.weight * settings.per_context
+        by_T = (s * F * rows.u[0] * spectrum.weight) @ dT
+        explicit = by_T.T - np.outer(dq, atoms.mean(rows.signal[0] * F))
+        lost_T = atoms.row_weight @ (delta * F**2 * s * spectrum.weight) @ dT
+        lost = lost_T + dq * (atoms.row_weight @ atoms.mean(delta * F**2))
+        many = Point(
+            *(np.repeat(getattr(point, f.name), m, axis=0) for f in dataclasses.fields(point))
+        )
+        rows = Rows(
+            *(np.repeat(getattr(rows, f.name), m, axis=0) for f in dataclasses.fields(rows))
+        )
+        moved = _moved(atoms, many, rows, explicit, lost, dq=dq)
+        shifted = dataclasses.replace(atoms, T=(atoms.T + 1j * _STEP * dT)[:, None, :])
+        _, noise, cost = (v.imag / _STEP for v in response_at(shifted, moved))
+    carried = spectrum.inputs * spectrum.test
+    test_q = (spectrum.weight @ carried + settings.test_rho) * settings.per_test_context
+    return noise * test_q + cost @ (spectrum.weight * carried)

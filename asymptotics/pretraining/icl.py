@@ -1,0 +1,389 @@
+r"""Asymptotic ICL and IDG errors of linear attention.
+
+Setting (Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 2025, arXiv:2405.11751).  A prompt holds
+:math:`\ell` pairs :math:`(x_i, y_i)` with :math:`x_i \sim N(0, I_d/d)`,
+:math:`y_i = \langle w, x_i\rangle + \epsilon_i`, noise variance :math:`\rho`, and a query.  Linear
+attention predicts :math:`\langle\Gamma, x_{q} h^\top\rangle` with the context summary
+
+.. math:: h = \Bigl(\tfrac d\ell \sum_i y_i x_i,\; \tfrac1\ell \sum_i y_i^2\Bigr) \in R^{d+1},
+
+and :math:`\Gamma` minimises the squared error on n prompts plus
+:math:`\frac nd \lambda \lVert\Gamma\rVert_F^2`.  The training tasks w are k fixed vectors of
+squared norm d in uniformly random directions.  The limit is :math:`d \to \infty` at fixed
+
+.. math:: \tau = n/d^2, \quad \alpha = \ell/d, \quad \kappa = k/d, \quad \lambda.
+
+The *ICL error* is the squared error on a noisy query label for fresh tasks, the *IDG error*
+(in-distribution generalisation) for the training tasks.  Both are at least :math:`\rho`; the null
+predictor has :math:`1 + \rho`.
+
+With :math:`q = (1+\rho)/\alpha` and the Wishart resolvent :math:`M = M_\kappa(\nu)` at
+:math:`\nu = q + \xi`, ridge regression on :math:`n` samples of features with covariance
+:math:`(\hat C + q) \otimes I` has an effective ridge :math:`\xi`, the unique root of
+
+.. math:: \tau(1 - \lambda/\xi) = 1 - \xi M_\kappa(q + \xi).
+
+At :math:`\lambda = 0` it is explicit: :math:`\xi = 0` for :math:`\tau \ge 1`, and otherwise
+:math:`\xi = (1-\tau) / (\tau M_{\kappa/\tau}(q))`.  At :math:`\lambda > 0` the same closed form
+holds with :math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`, and this is how it is solved: in
+:math:`\log \xi` that equation has a slope of at least one everywhere.
+
+In :math:`w = 1 + M/\kappa`, :math:`r = 1 + \nu w^2`, :math:`\eta = \lambda/\xi` (at
+:math:`\lambda = 0`: :math:`\max(0, 1 - 1/\tau)`) and :math:`A = M (1 + q w^2)/r` the errors are
+
+.. math::
+
+   e_{IDG} &= \frac{\rho + qM/w + \xi M \nu/r}{\eta + \xi A/\tau}, \\
+   e_{ICL} &= \rho + \frac{qM}{w}\,\frac{1 + \nu w (w-1)}{r} + \frac{\nu^2 M w^2}{r}
+              + (1+q)\,\frac{A}{\tau}\, e_{IDG}.
+
+All terms are positive, so float64 keeps full relative accuracy.  These expressions equal the
+published ridgeless ones (the tests prove it); the derivation is on the theory page of the
+documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import elementwise
+
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    MpMath,
+    Namespace,
+    Number,
+    SymPyMath,
+    convert,
+    namespace,
+    require,
+)
+from iclimit.asymptotics.spectra.resolvent import excess, resolvent
+
+
+def icl_error(
+    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+) -> Any:
+    r"""Asymptotic error on fresh tasks (ICL error) of linear attention.
+
+    Parameters
+    ----------
+    tau : number or array, tau > 0
+        Prompts over squared dimension, :math:`n/d^2`; ``inf`` is the limit of infinite data.
+    alpha : number or array, alpha > 0
+        Context length over dimension, :math:`\ell/d`; ``inf`` is the limit of infinite context
+        at fixed tau.
+    kappa : number or array, kappa > 0
+        Pretraining tasks over dimension, :math:`k/d`; ``inf``: a fresh task in every prompt.
+    rho : number or array, rho >= 0
+        Variance of the label noise (the noiseless label has variance 1).
+    ridge : number or array, 0 <= ridge < inf
+        Ridge :math:`\lambda` of the penalty :math:`\frac nd \lambda \lVert\Gamma\rVert_F^2`.  At 0
+        the predictor of least norm.
+
+    Returns
+    -------
+    number or array
+        Mean squared error on a noisy query label, at least rho, broadcast over the arguments and
+        of their number system.  NumPy or other array API arrays, mpmath numbers and SymPy
+        expressions (ridge 0 and finite arguments only; for the rest take `sympy.limit`).  ``inf``
+        where the error diverges: tau = 1 with ridge = 0, and
+        alpha = inf with ridge = 0, rho > 0, kappa <= min(tau, 1), tau < inf.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the shapes do not broadcast.
+    ArithmeticError
+        If float64 cannot decide at extreme arguments, far outside the range of the Notes.
+    TypeError
+        If an argument is not a number, arrays meet mpmath or SymPy scalars, or a SymPy
+        expression comes with a ridge (the fixed point is then the root of a quartic).
+
+    Notes
+    -----
+    float64 is within 1e-12 relative of exact arithmetic for tau in [1e-2, 1e6], alpha in
+    [1e-6, 1e10], kappa in [1e-3, 1e4], rho in [0, 10], ridge in {0} and [1e-12, 1e2].
+
+    The limit is slow: finite-size runs deviate as 1/d with a large constant (1 to 15 % at
+    d = 100).  `finite_size_errors` predicts what a run at given integers shows.
+
+    References
+    ----------
+    Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751: ICL error in the
+    ridgeless limit.  The form used here and finite ridge: module `iclimit.asymptotics.pretraining.icl`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import icl_error
+    >>> round(float(icl_error(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
+    1.8464
+    >>> icl_error(tau=[0.5, 1.0, 2.0], alpha=1.0, kappa=0.5, rho=0.1).round(3)
+    array([1.483,   inf, 1.471])
+    """
+    return _errors(tau, alpha, kappa, rho, ridge)[0]
+
+
+def idg_error(
+    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+) -> Any:
+    """Asymptotic error on the pretraining tasks (IDG error) of linear attention.
+
+    Parameters, number systems, errors and accuracy are those of `icl_error`.  At alpha = inf with
+    ridge = 0 and rho > 0 the IDG error diverges only where kappa = tau < 1.
+
+    Returns
+    -------
+    number or array
+        Mean squared error on a noisy query label for prompts from the pretraining tasks.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `icl_error`.
+
+    References
+    ----------
+    Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751: IDG error in the
+    ridgeless limit.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import idg_error
+    >>> round(float(idg_error(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
+    1.0967
+    """
+    return _errors(tau, alpha, kappa, rho, ridge)[1]
+
+
+def task_gap(
+    *, tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number = 0.0
+) -> Any:
+    """Asymptotic ICL minus IDG error: what is lost on tasks not seen in pretraining.
+
+    Parameters, number systems and errors are those of `icl_error`; the difference is formed from
+    the two errors, so it is accurate relative to them.  ``inf`` wherever the ICL error diverges.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `icl_error`.
+
+    References
+    ----------
+    Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751, as g_task.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import task_gap
+    >>> round(float(task_gap(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
+    0.7497
+    """
+    icl, idg = _errors(tau, alpha, kappa, rho, ridge)
+    math_ = namespace(icl=icl, idg=idg)
+    with math_.quiet():
+        return math_.finish(
+            math_.where(math_.isinf(math_.convert(icl)), lambda: icl, lambda: icl - idg)
+        )
+
+
+def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number) -> Any:
+    """Both errors, from unchecked arguments to finished values."""
+    math_ = namespace(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
+    tau, alpha, kappa, rho, ridge = check_parameters(
+        math_, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
+    )
+
+    def cases(below: Any) -> tuple[Any, Any]:
+        xi, eta = ridgeless_point(math_, below, tau, q, kappa)
+        xi, eta = with_ridge(math_, tau, q, kappa, ridge, xi, eta)
+        icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
+        free = math_.all_of(math_.isinf(alpha), ridge <= 0, rho > 0, tau < math_.inf)
+        icl_diverges = math_.all_of(free, kappa <= 1, kappa <= tau)
+        idg_diverges = math_.all_of(free, kappa < 1, kappa <= tau, kappa >= tau)
+        return (
+            math_.where(icl_diverges, lambda: math_.inf, lambda: settled(icl)),
+            math_.where(idg_diverges, lambda: math_.inf, lambda: settled(idg)),
+        )
+
+    def settled(error: Any) -> Any:
+        """Zero instead of what the stand-in for infinite context leaves of it."""
+        if isinstance(math_, SymPyMath):
+            return error
+        gone = math_.all_of(math_.isinf(alpha), error < math_.tiny**0.25)
+        return math_.where(gone, lambda: 0, lambda: error)
+
+    with math_.quiet():
+        q = context_noise(math_, alpha, rho)
+        icl, idg = math_.branch(tau < 1, cases)
+    return math_.finish(icl), math_.finish(idg)
+
+
+_RANGES = {
+    "tau": (lambda v: v > 0, "> 0"),
+    "alpha": (lambda v: v > 0, "> 0"),
+    "kappa": (lambda v: v > 0, "> 0"),
+    "rho": (lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite"),
+    "ridge": (lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite"),
+}
+
+
+def check_parameters(math_: Namespace, **parameters: Number) -> list[Any]:
+    """Convert the parameters of the setting and check their ranges, in the order given."""
+    values = []
+    for name, value in parameters.items():
+        converted = convert(math_, name, value)
+        require(math_, name, converted, *_RANGES[name])
+        values.append(converted)
+    shapes = [getattr(value, "shape", ()) for value in values]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        names = ", ".join(parameters)
+        raise ValueError(f"{names} must have shapes that broadcast, got {shapes}") from None
+    return values
+
+
+def context_noise(math_: Namespace, alpha: Any, rho: Any) -> Any:
+    """Variance q = (1 + rho)/alpha that a finite context adds to each task coordinate.
+
+    Infinite context is the limit q -> 0 from above.
+    """
+    return math_.where(math_.isinf(alpha), lambda: math_.tiny, lambda: (1 + rho) / alpha)
+
+
+def ridgeless_point(math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any) -> tuple[Any, Any]:
+    """Effective ridge xi and eta = lim ridge/xi as the ridge tends to 0; below is tau < 1."""
+    xi = math_.where(below, lambda: _ridgeless_xi(math_, tau, q, kappa), lambda: 0)
+    eta = math_.where(below, lambda: 0, lambda: excess(math_, tau, 1))
+    return xi, eta
+
+
+def _ridgeless_xi(math_: Namespace, tau: Any, q: Any, kappa: Any) -> Any:
+    """Effective ridge left by too few prompts, (1 - tau) / (tau M_{kappa/tau}(q))."""
+    return (1 - tau) / (tau * resolvent(math_, q, kappa / tau, excess(math_, kappa, tau)))
+
+
+def errors_at(
+    math_: Namespace, tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, eta: Any
+) -> tuple[Any, Any]:
+    """ICL and IDG errors at a solution (xi, eta) of the fixed point (module docstring)."""
+    nu = q + xi
+    M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
+    w = 1 + M / kappa
+    r = 1 + nu * w**2
+    A = M * (1 + q * w**2) / r
+    noise = rho + q * M / w + xi * M * (nu / r)
+    idg = math_.divide(noise, eta + xi * A / tau)
+    shrinkage = (1 + nu * w * M / kappa) / r
+    icl = rho + q * M / w * shrinkage + nu * M * (nu * w**2 / r) + (1 + q) * A / tau * idg
+    return icl, idg
+
+
+def with_ridge(
+    math_: Namespace, tau: Any, q: Any, kappa: Any, ridge: Any, xi: Any, eta: Any
+) -> tuple[Any, Any]:
+    """Replace the ridgeless point by the root of the fixed point where ridge > 0."""
+    if isinstance(math_, SymPyMath):
+        if not ridge.is_zero:
+            raise TypeError(
+                f"ridge must be 0 for SymPy expressions, got {ridge}: at positive ridge the fixed "
+                "point is the root of a quartic; pass numbers or mpmath numbers"
+            )
+        return xi, eta
+    if isinstance(math_, MpMath):
+        if ridge > 0:
+            xi = effective_ridge_mp(tau, q, kappa, ridge)
+            eta = ridge / xi
+        return xi, eta
+    arrays = np.broadcast_arrays(*(math_.host(v) for v in (tau, q, kappa, ridge, xi, eta)))
+    chosen = arrays[3] > 0
+    if not np.any(chosen):
+        return xi, eta
+    xi, eta = arrays[4].copy(), arrays[5].copy()
+    xi[chosen] = effective_ridge(*(v[chosen] for v in arrays[:4]))
+    eta[chosen] = arrays[3][chosen] / xi[chosen]
+    return math_.convert(xi), math_.convert(eta)
+
+
+def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> Any:
+    r"""Effective ridge if all features had this variance: a bound on it from either side.
+
+    The root of :math:`\tau (1 - \lambda/\xi) = g/(g + \xi)`, a quadratic equation, grows with g;
+    so the smallest feature variance bounds the effective ridge from below, and the largest (or, by
+    concavity, the mean) from above.
+    """
+    linear = eigenvalue * excess(math_, tau, 1) - ridge
+    root = math_.hypot(linear, 2 * math_.sqrt(ridge * eigenvalue))
+    return math_.stable(
+        linear >= 0, lambda: 2 * ridge * eigenvalue / (linear + root), lambda: (root - linear) / 2
+    )
+
+
+def _fixed_point(
+    math_: Namespace, log_xi: Any, exp: Any, tau: Any, q: Any, kappa: Any, ridge: Any
+) -> Any:
+    """Residual of the fixed point, increasing: the ridgeless form at tau (1 - ridge/xi)."""
+    xi = exp(log_xi)
+    spent = tau * ridge / xi
+    remaining = math_.where(spent < tau, lambda: tau - spent, lambda: 0)
+    offset = math_.where(math_.isinf(kappa), lambda: 1, lambda: ((kappa - tau) + spent) / kappa)
+    M = resolvent(math_, q, math_.divide(kappa, remaining), offset)
+    return xi * remaining * M - ((1 - tau) + spent)
+
+
+def effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
+    """Effective ridge xi at ridge > 0 for flat NumPy arrays of equal shape."""
+    math_ = ArrayMath(np)
+    xi = ridge.copy()  # the limit at tau = inf
+    finite = np.isfinite(tau)
+    tau, q, kappa, ridge = (v[finite] for v in (tau, q, kappa, ridge))
+    # Widened so that rounding cannot hide the change of sign when the bracket is a few ulp wide.
+    lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13
+    upper = np.log(ridge_bracket(math_, tau, 1 + q, ridge)) + 1e-13
+    result = elementwise.find_root(
+        lambda u, *args: _fixed_point(math_, u, np.exp, *args),
+        (lower, upper),
+        args=(tau, q, kappa, ridge),
+        tolerances={"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0},
+    )
+    if not np.all(result.success):
+        worst = int(np.argmin(result.success))
+        raise ArithmeticError(
+            "the fixed point was not solved at "
+            f"tau={tau[worst]}, q={q[worst]}, kappa={kappa[worst]}, ridge={ridge[worst]}"
+        )
+    xi[finite] = np.exp(result.x)
+    return xi
+
+
+def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
+    """Effective ridge xi at ridge > 0 at mpmath's current precision."""
+    import mpmath
+
+    math_ = MpMath()
+    if mpmath.isinf(tau):
+        return ridge
+    margin = mpmath.mp.eps / 4
+    with mpmath.workprec(2 * mpmath.mp.prec):
+        # Widened as for float64: rounding must not hide the change of sign.
+        lower = mpmath.log(ridge_bracket(math_, tau, q, ridge)) - margin
+        upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge)) + margin
+
+        def residual(log_xi: Any) -> Any:
+            return _fixed_point(math_, log_xi, mpmath.exp, tau, q, kappa, ridge)
+
+        log_xi = mpmath.findroot(
+            residual,
+            (lower, upper),
+            solver="illinois",
+            tol=mpmath.mp.eps,
+            maxsteps=1000,
+            verify=False,  # by the change of sign below: the residual can be very steep
+        )
+        if not residual(log_xi - margin) < 0 < residual(log_xi + margin):
+            raise ArithmeticError(
+                f"the fixed point was not solved at tau={tau}, q={q}, kappa={kappa}, ridge={ridge}"
+            )
+    return mpmath.exp(log_xi)

@@ -1,0 +1,304 @@
+r"""Joint spectra of training tasks, test tasks and inputs.
+
+The errors of structured data depend on the covariances :math:`C` of the training tasks, :math:`C'`
+of the test tasks and :math:`\Sigma` of the inputs through a joint law of numbers, if C and
+:math:`\Sigma` commute: along each common eigenvector the eigenvalues c and :math:`\sigma`, and the
+variance :math:`t = v^\top C' v` of the test tasks.  The rest of :math:`C'` does not matter, so it
+need not commute with anything.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.spectra.atoms import Atoms
+from iclimit.asymptotics.spectra.measure import SpectralMeasure
+from iclimit.asymptotics.spectra.rank_function import RankFunction, common_cells, inner_rule
+from iclimit.asymptotics.spectra.wishart import check_integer
+
+ORDER, ORDER_WITH_INPUTS = 100, 40
+"""Nodes or cells of a measure with a density."""
+
+PAIRINGS = ("same", "reversed", "independent")
+INPUT_PAIRINGS = PAIRINGS[:2]
+
+_COMMUTING = 1e-9
+"""Largest commutator, relative to the product of the norms, that passes for rounding."""
+
+_NEGATIVE = 1e-12
+"""Eigenvalues above minus this, relative to the largest, are zeros up to rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointSpectrum:
+    r"""Joint law of task, test and input eigenvalues, as weighted atoms.
+
+    Attributes
+    ----------
+    task : ndarray (m,)
+        Eigenvalues c of the training task covariance; not all zero.
+    test : ndarray (m,)
+        Mean variance of the test tasks along the eigenvectors of each atom.
+    inputs : ndarray (m,)
+        Eigenvalues :math:`\sigma > 0` of the input covariance; ones for isotropic inputs.
+    weight : ndarray (m,)
+        Fractions of the eigenvectors; they sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are not one-dimensional of equal length, or a value is out of range.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import JointSpectrum
+    >>> JointSpectrum(task=[1.6, 0.4], test=[1, 1], inputs=[1, 1], weight=[0.5, 0.5]).task
+    array([1.6, 0.4])
+    """
+
+    task: np.ndarray
+    test: np.ndarray
+    inputs: np.ndarray
+    weight: np.ndarray
+
+    def __post_init__(self) -> None:
+        for name in ("task", "test", "inputs", "weight"):
+            array = np.array(getattr(self, name), dtype=float)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        shapes = {array.shape for array in (self.task, self.test, self.inputs, self.weight)}
+        if len(shapes) != 1 or self.task.ndim != 1 or self.task.size == 0:
+            raise ValueError(
+                "task, test, inputs and weight must be one-dimensional of equal length >= 1, "
+                f"got shapes {sorted(shapes)}"
+            )
+        _require("task", self.task, self.task >= 0, ">= 0 and finite")
+        _require("test", self.test, self.test >= 0, ">= 0 and finite")
+        _require("inputs", self.inputs, self.inputs > 0, "> 0 and finite")
+        _require("weight", self.weight, self.weight > 0, "> 0 and finite")
+        if not np.any(self.task):
+            raise ValueError("task must have a positive eigenvalue, got only zeros")
+        if abs(math.fsum(self.weight) - 1) > 1e-9:
+            raise ValueError(f"weight must sum to 1, got {math.fsum(self.weight)}")
+
+    @classmethod
+    def of_matrices(cls, task: Any, test: Any = None, inputs: Any = None) -> JointSpectrum:
+        """Joint spectrum of given covariance matrices.
+
+        Parameters
+        ----------
+        task, test, inputs : array of shape (d, d) or (d,)
+            Covariances of the training tasks, the test tasks and the inputs; an array of shape
+            (d,) is a diagonal matrix.  ``test=None``: test tasks as in training.
+            ``inputs=None``: isotropic inputs.  Task and inputs must commute.
+
+        Returns
+        -------
+        JointSpectrum
+            Sorted by task; equal eigenvalues are one atom.
+
+        Raises
+        ------
+        ValueError
+            If a matrix is not symmetric, has a negative eigenvalue or another size, or if task
+            and inputs do not commute (`finite_size_errors` takes any covariances).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from iclimit.asymptotics.pretraining import JointSpectrum
+        >>> spectrum = JointSpectrum.of_matrices(np.diag([2.0, 2.0, 0.5, 0.5]), test=np.eye(4))
+        >>> spectrum.task, spectrum.weight
+        (array([0.5, 2. ]), array([0.5, 0.5]))
+        """
+        C = covariance_matrix("task", task)
+        d = len(C)
+        S = np.eye(d) if inputs is None else covariance_matrix("inputs", inputs, d)
+        basis = _common_basis(C, S)
+        T = C if test is None else covariance_matrix("test", test, d)
+        c, t, s = (_diagonal(basis, matrix) for matrix in (C, T, S))
+        return _merged(c, t, np.ones(d) if inputs is None else s, np.ones(d))
+
+    @classmethod
+    def of_measures(
+        cls,
+        task: SpectralMeasure,
+        test: SpectralMeasure | None = None,
+        *,
+        inputs: SpectralMeasure | None = None,
+        order: int | None = None,
+        pairing: str = "same",
+        input_pairing: str = "same",
+    ) -> JointSpectrum:
+        """Joint spectrum of spectral measures, paired by the ranks of the eigenvalues.
+
+        Parameters
+        ----------
+        task, test, inputs : SpectralMeasure
+            ``test=None``: test tasks as in training.  ``inputs=None``: isotropic inputs.
+        order : int >= 1, optional
+            Order of the quadrature rule of a single measure with a density.  Of several, it is
+            the number of cells of the rank over which they are averaged; the errors then converge
+            as 1/order^2.  By default 100 (errors of 1e-4), or 40 with inputs (1e-3), where the
+            time grows as order^2.  Atoms are exact.
+        pairing : {"same", "reversed", "independent"}
+            Eigenvectors of the test covariance against those of the training covariance: in the
+            same order of eigenvalues, in the opposite order, or in free (random) position, where
+            only the mean of the test spectrum matters.
+        input_pairing : {"same", "reversed"}
+            The same for inputs against tasks; these must commute, so there is no free position.
+
+        Returns
+        -------
+        JointSpectrum
+
+        Raises
+        ------
+        TypeError
+            If a measure is none.
+        ValueError
+            If a pairing has another name, or a measure has negative eigenvalues.
+
+        Examples
+        --------
+        >>> from iclimit.asymptotics.pretraining import JointSpectrum
+        >>> from iclimit.asymptotics.spectra import MarchenkoPastur
+        >>> spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5))
+        >>> round(float(spectrum.weight @ spectrum.task), 12)
+        1.0
+        """
+        for name, value, allowed in (
+            ("pairing", pairing, PAIRINGS),
+            ("input_pairing", input_pairing, INPUT_PAIRINGS),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        if order is None:
+            order = ORDER if inputs is None else ORDER_WITH_INPUTS
+        check_integer("order", order, least=1)
+        measures = {"task": task, "test": test, "inputs": inputs}
+        for name, measure in measures.items():
+            if isinstance(measure, SpectralMeasure) and measure.edges[0] < 0:
+                raise ValueError(
+                    f"{name} must have eigenvalues >= 0, got the support {measure.support}"
+                )
+            if not isinstance(measure, SpectralMeasure) and not (
+                name != "task" and measure is None
+            ):
+                raise TypeError(f"{name} must be a SpectralMeasure, got {measure!r}")
+        functions = {
+            name: RankFunction(measure, descending=chosen == "reversed")
+            for (name, measure), chosen in zip(
+                measures.items(), ("same", pairing, input_pairing), strict=True
+            )
+            if measure is not None
+        }
+        if test is not None and pairing == "independent":
+            functions["test"] = RankFunction(Atoms([test.mean]))
+        columns, weight = _paired(functions, order)
+        columns = {"test": columns["task"], "inputs": np.ones(len(weight))} | columns
+        return _merged(columns["task"], columns["test"], columns["inputs"], weight)
+
+
+def _paired(
+    functions: dict[str, RankFunction], order: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Eigenvalues of each, and their common weights."""
+    varying = [name for name, f in functions.items() if f.varies]
+    if len(varying) == 1:
+        nodes, weight = inner_rule(functions[varying[0]].measure, order)
+        nodes, weight = nodes[weight > 0], weight[weight > 0] / weight.sum()
+        values = {name: f.measure.support[0][0] for name, f in functions.items()}
+        columns = {name: np.full(len(nodes), value) for name, value in values.items()}
+        return columns | {varying[0]: nodes}, weight
+    ends = common_cells(list(functions.values()), order)
+    return {name: f.means(ends) for name, f in functions.items()}, np.diff(ends)
+
+
+def covariance_matrix(name: str, value: Any, d: int | None = None) -> np.ndarray:
+    """Convert a covariance to a (d, d) matrix; eigenvalues of shape (d,) make it diagonal.
+
+    Raises
+    ------
+    ValueError
+        If it is not symmetric, not finite, of another size or has a negative eigenvalue.
+    """
+    try:
+        given = np.asarray(value)
+        matrix = given.real.astype(float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
+    if np.iscomplexobj(given):
+        raise ValueError(f"{name} must be real, got complex numbers")
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+    size = "d" if d is None else str(d)
+    if not (square or matrix.ndim == 1) or len(matrix) == 0 or d not in (None, len(matrix)):
+        raise ValueError(
+            f"{name} must have shape ({size}, {size}) or ({size},), got shape {matrix.shape}"
+        )
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError(f"{name} must be finite, got NaN or inf")
+    if matrix.ndim == 1:
+        matrix = np.diag(matrix)
+    scale = np.max(np.abs(matrix))
+    if np.max(np.abs(matrix - matrix.T)) > _NEGATIVE * scale:
+        raise ValueError(f"{name} must be symmetric")
+    lowest = np.linalg.eigvalsh(matrix)[0]
+    if lowest < -_NEGATIVE * len(matrix) * scale:
+        raise ValueError(f"{name} must have eigenvalues >= 0, got {lowest}")
+    return (matrix + matrix.T) / 2
+
+
+def _require(name: str, array: np.ndarray, allowed: np.ndarray, description: str) -> None:
+    wrong = ~(allowed & np.isfinite(array))
+    if np.any(wrong):
+        raise ValueError(f"{name} must be {description}, got {array[wrong][0]}")
+
+
+def _common_basis(C: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """Orthogonal matrix whose columns are eigenvectors of both."""
+    sizes = np.linalg.norm(C), np.linalg.norm(S)
+    if np.linalg.norm(C @ S - S @ C) > _COMMUTING * sizes[0] * sizes[1]:
+        raise ValueError(
+            "task and inputs must commute to have a joint spectrum; finite_size_errors takes any "
+            "covariances"
+        )
+    if not np.any(C - np.diag(np.diag(C))) and not np.any(S - np.diag(np.diag(S))):
+        return np.eye(len(C))
+    # A generic combination has no more equal eigenvalues than the pair.
+    return np.linalg.eigh(C / max(sizes[0], 1e-300) + math.sqrt(2) * S / sizes[1])[1]
+
+
+def _diagonal(basis: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Diagonal in another basis, zero where it is rounding."""
+    if np.array_equal(basis, np.eye(len(basis))):
+        return np.diag(matrix)
+    values = np.einsum("ia,ij,ja->a", basis, matrix, basis, optimize=True)
+    return np.where(values > _NEGATIVE * np.max(np.abs(matrix)), values, 0.0)
+
+
+def _merged(
+    task: np.ndarray, test: np.ndarray, inputs: np.ndarray, weight: np.ndarray
+) -> JointSpectrum:
+    """One atom for equal eigenvalues."""
+    rows, where = np.unique(np.column_stack([task, inputs, test]), axis=0, return_inverse=True)
+    total = np.bincount(where.ravel(), weight)
+    return JointSpectrum(rows[:, 0], rows[:, 2], rows[:, 1], total / math.fsum(total))
+
+
+def coupled(
+    columns: np.ndarray, weight: np.ndarray, nodes: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Append a column that has the same quantile as the rows."""
+    ends, other = (np.minimum(np.cumsum(v), 1.0) for v in (weight, weights))
+    ends[-1] = other[-1] = 1.0
+    cuts = np.unique(np.concatenate([ends, other]))
+    widths = np.diff(cuts, prepend=0.0)
+    rows, places = np.searchsorted(ends, cuts), np.searchsorted(other, cuts)
+    keep = widths > 0
+    joined = np.column_stack([columns[rows], nodes[places]])
+    return joined[keep], widths[keep]

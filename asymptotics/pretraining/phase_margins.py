@@ -1,0 +1,227 @@
+r"""Signed functions whose zeros divide phase diagrams.
+
+The errors of `iclimit.asymptotics.pretraining.icl` depend on the context length through
+:math:`q = (1 + \rho)/\alpha` and on the ridge through the effective ridge :math:`\xi` and
+:math:`\eta = \lambda/\xi`.  With :math:`\nu = q + \xi`, :math:`M' = -Mw^2/r` and
+:math:`A = M + \xi M' = M (1 + qw^2)/r`, the fixed point
+:math:`\tau (1 - \eta) = 1 - \xi M_\kappa(\nu)` moves with q at fixed ridge as
+
+.. math:: \frac{d \log \xi}{d \log q} = \frac{q M w^2/r}{\tau\eta/\xi + A},
+
+and with the ridge at fixed q such that :math:`d\eta/d\xi = A/\tau`,
+:math:`d\lambda = (\eta + \xi A/\tau)\, d\xi`.  Everything else is the product rule.  Both errors
+are fractions with the denominator :math:`D = \eta + \xi A/\tau`, which vanishes at the ridgeless
+interpolation threshold.  The slopes are given times a power of D, which has no effect on their
+sign and keeps them finite and continuous there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from iclimit.asymptotics.numbers import Namespace, Number, namespace, numpy_namespace, require
+from iclimit.asymptotics.pretraining.icl import (
+    check_parameters,
+    context_noise,
+    ridgeless_point,
+    with_ridge,
+)
+from iclimit.asymptotics.spectra import MarchenkoPastur
+from iclimit.asymptotics.spectra.resolvent import excess, resolvent
+
+OBJECTIVES = ("icl", "idg")
+
+
+def context_slope(
+    *,
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number = 0.0,
+    objective: str = "icl",
+) -> Any:
+    r"""Slope of an error in the context length, :math:`D\, de/d\log\alpha`.
+
+    Its zeros are the locally best and worst context lengths.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, ridge
+        As in `icl_error`; SymPy expressions are not accepted.
+    objective : {"icl", "idg"}
+        Error on fresh tasks or on the pretraining tasks.
+
+    Returns
+    -------
+    number or array
+        Negative where a longer context lowers the error.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining.phase_margins import context_slope
+    >>> slopes = context_slope(tau=4.0, alpha=[1.0, 1e4], kappa=1.2, rho=0.3)
+    >>> [bool(slope < 0) for slope in slopes]
+    [True, False]
+    """
+    math_, at = _point(tau, alpha, kappa, rho, ridge, objective)
+    with math_.quiet():
+        curvature = math_.where(at.xi > 0, lambda: at.tau * at.eta / at.xi, lambda: 0)
+        log_xi = at.q * at.M * at.w**2 / at.r / (curvature + at.A)
+        moving = math_.where(at.xi > 0, lambda: log_xi, lambda: 0)
+        change = _change(at, at.q, at.xi * moving)
+        fall = -at.eta * moving + at.xi * (moving * at.A + change.A) / at.tau
+        relative = math_.where(at.xi > 0, lambda: fall / at.D, lambda: 0)
+        numerator, weight = change.icl if objective == "icl" else change.idg
+        return math_.finish(weight * relative - numerator)
+
+
+def ridge_slope(
+    *, tau: Number, alpha: Number, kappa: Number, rho: Number, objective: str = "icl"
+) -> Any:
+    r"""Slope of an error in the ridge at ridge 0, :math:`D^3\, de/d\lambda`.
+
+    Its zeros are where a small ridge begins to help.  A second, lower minimum would let the
+    optimal ridge jump elsewhere; at 20 000 random points there was none, for either error.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho, objective
+        As in `context_slope`.
+
+    Returns
+    -------
+    number or array
+        Positive where a small ridge raises the error.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining.phase_margins import ridge_slope
+    >>> slopes = ridge_slope(tau=10.0, alpha=10.0, kappa=5.0, rho=[0.0, 0.5])
+    >>> [bool(slope > 0) for slope in slopes]
+    [True, False]
+    """
+    math_, at = _point(tau, alpha, kappa, rho, 0.0, objective)
+    with math_.quiet():
+        change = _change(at, 0, 1)
+        fall = (2 * at.A + at.xi * change.A) / at.tau
+        numerator, weight = change.icl if objective == "icl" else change.idg
+        return math_.finish(numerator * at.D - weight * fall)
+
+
+def context_information(*, alpha: Number, rho: Number) -> Any:
+    r"""Information of a context on its task.
+
+    :math:`I = \frac12 \int \log(1 + \lambda\alpha/\rho)\,d\mu` over the Marchenko-Pastur law.
+    With :math:`e^{\theta d}` pretraining tasks dMMSE identifies the task of a prompt if
+    :math:`\theta < I`.
+
+    Parameters
+    ----------
+    alpha : number or array, 0 < alpha < inf
+        Context length over dimension.
+    rho : number or array, rho > 0
+        Variance of the label noise.
+
+    Returns
+    -------
+    float or ndarray
+        In nats per dimension.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining.phase_margins import context_information
+    >>> round(float(context_information(alpha=1.0, rho=0.3)), 4)
+    0.5815
+    """
+    math_ = numpy_namespace(alpha=alpha, rho=rho)
+    alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
+    require(math_, "rho", rho, lambda v: v > 0, "> 0")
+    require(math_, "alpha", alpha, lambda v: v < math_.inf, "finite")
+    return MarchenkoPastur(1 / alpha).shannon_transform(alpha / rho) / 2
+
+
+class _Point(NamedTuple):
+    """Solution of the fixed point, in the symbols of the module."""
+
+    tau: Any
+    kappa: Any
+    rho: Any
+    q: Any
+    xi: Any
+    eta: Any
+    M: Any
+    w: Any
+    r: Any
+    A: Any
+    D: Any
+
+
+class _Change(NamedTuple):
+    """Changes along a direction: of A, and of each error e as (n, m), D de = n - m dD/D."""
+
+    A: Any
+    icl: tuple[Any, Any]
+    idg: tuple[Any, Any]
+
+
+def _point(
+    tau: Any, alpha: Any, kappa: Any, rho: Any, ridge: Any, objective: str
+) -> tuple[Namespace, _Point]:
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
+    math_ = namespace(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
+    tau, alpha, kappa, rho, ridge = check_parameters(
+        math_, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
+    )
+    with math_.quiet():
+        q = context_noise(math_, alpha, rho)
+        xi, eta = ridgeless_point(math_, tau < 1, tau, q, kappa)
+        xi, eta = with_ridge(math_, tau, q, kappa, ridge, xi, eta)
+        nu = q + xi
+        M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
+        w = 1 + M / kappa
+        r = 1 + nu * w**2
+        A = M * (1 + q * w**2) / r
+        return math_, _Point(tau, kappa, rho, q, xi, eta, M, w, r, A, eta + xi * A / tau)
+
+
+def _change(at: _Point, dq: Any, dxi: Any) -> _Change:
+    """Change of the errors with q and xi but for that of their denominator D."""
+    tau, kappa, rho, q, xi, _, M, w, r, A, D = at
+    nu, dnu = q + xi, dq + dxi
+    dM = -M * w**2 / r * dnu
+    dw = dM / kappa
+    dr = dnu * w**2 + 2 * nu * w * dw
+    in_M, in_w, in_r, in_nu = dM / M, dw / w, dr / r, dnu / nu
+    dA = A * (in_M + (dq * w**2 + 2 * q * w * dw) / (1 + q * w**2) - in_r)
+    # IDG error: noise / D.
+    context, bias = q * M / w, M * nu / r
+    noise = rho + context + xi * bias
+    dcontext = (dq + q * (in_M - in_w)) * M / w
+    dnoise = dcontext + dxi * bias + xi * bias * (in_M + in_nu - in_r)
+    # ICL error: rho + spread + shrinkage + (1 + q) A / tau noise / D.
+    overlap = nu * w * M / kappa
+    spread = (1 + overlap) / r
+    dspread = overlap * (in_nu + in_w + in_M) / r - spread * in_r
+    shrinkage = nu**2 * M * w**2 / r
+    dshrinkage = shrinkage * (2 * in_nu + in_M + 2 * in_w - in_r)
+    factor, dfactor = (1 + q) * A / tau, (dq * A + (1 + q) * dA) / tau
+    own = dcontext * spread + context * dspread + dshrinkage
+    icl = (D * own + dfactor * noise + factor * dnoise, factor * noise)
+    return _Change(dA, icl, (dnoise, noise))

@@ -1,0 +1,32 @@
+from . import asymptotics as asymptotics
+from . import descent as descent
+from . import dynamics as dynamics
+from . import gdpp as gdpp
+from . import pretraining as pretraining
+from . import runs as runs
+from . import simulate as simulate
+from . import spectra as spectra
+from . import validation as validation
+from .asymptotics.descent import optimal_learning_rate as optimal_learning_rate
+from .asymptotics.descent import optimal_preconditioner as optimal_preconditioner
+from .asymptotics.descent import optimal_schedule as optimal_schedule
+from .asymptotics.dynamics import plateau_losses as plateau_losses
+from .asymptotics.gdpp import condition_number_schedule as condition_number_schedule
+from .asymptotics.gdpp import optimal_gdpp as optimal_gdpp
+from .asymptotics.pretraining import JointSpectrum as JointSpectrum
+from .asymptotics.pretraining import bayes_error as bayes_error
+from .asymptotics.pretraining import dmmse_errors as dmmse_errors
+from .asymptotics.pretraining import finite_size_errors as finite_size_errors
+from .asymptotics.pretraining import icl_error as icl_error
+from .asymptotics.pretraining import idg_error as idg_error
+from .asymptotics.pretraining import optimal_ridge as optimal_ridge
+from .asymptotics.pretraining import structured_errors as structured_errors
+from .asymptotics.pretraining import task_gap as task_gap
+from .asymptotics.spectra import MarchenkoPastur as MarchenkoPastur
+from .diagrams import curve as curve
+from .diagrams import phase_diagram as phase_diagram
+from .simulate.descent import train_attention as train_attention
+from .simulate.pretraining import simulate_errors as simulate_errors
+from .validation import validate as validate
+
+__version__: str

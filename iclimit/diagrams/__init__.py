@@ -1,0 +1,6 @@
+"""Curves and phase diagrams of named quantities, with boundaries and simulated points."""
+
+from iclimit.diagrams.curves import curve
+from iclimit.diagrams.phases import phase_diagram
+
+__all__ = ["curve", "phase_diagram"]

@@ -1,0 +1,161 @@
+"""What a simulation will cost, told before it starts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import joblib
+
+from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.runs.cell import Cell
+from iclimit.runs.store import RunStore
+from iclimit.simulate.pretraining import simulate_errors
+from iclimit.simulate.pretraining.cost import (
+    cell_memory,
+    estimate_cost,
+    free_memory,
+    largest_dimension,
+)
+
+_START = 3.0
+"""Seconds in which worker processes start."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Estimated cost of cells.
+
+    Attributes
+    ----------
+    cells, recorded : int
+        Cells needed, and how many of them are on record.
+    seconds : float
+        Time for the others on the workers of this machine; for a cluster, on one core like its.
+    memory_bytes : int
+        Of the largest cell; each worker runs one at a time.
+    workers : int or None
+        Processes; None for a cluster.
+    largest_dimension : int or None
+        Largest d at which as many cells fit into the free memory; None for a cluster.
+    """
+
+    cells: int
+    recorded: int
+    seconds: float
+    memory_bytes: int
+    workers: int | None
+    largest_dimension: int | None
+
+    def __str__(self) -> str:
+        known = f"{self.cells} cells, {self.recorded} of them on record"
+        seconds, memory = _duration(self.seconds), _size(self.memory_bytes)
+        if self.workers is None:
+            return (
+                f"{known}; about {seconds} on one core like this machine's, to be shared by those "
+                f"of the cluster, and {memory} in each"
+            )
+        workers = "1 process" if self.workers == 1 else f"{self.workers} processes"
+        return (
+            f"{known}; about {seconds} and {memory} in each of {workers}; "
+            f"the largest d that fits is {self.largest_dimension}"
+        )
+
+
+def plan_cells(
+    cells: Sequence[Cell], *, seed: int, jobs: int | None, backend: str, store: RunStore | None
+) -> Plan:
+    """Estimate what simulations and their predictions will cost, by the speed of this machine.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Of `simulate_errors` and `finite_size_errors`, at least one of the former.
+    seed, backend, store
+        As of `iclimit.validation.run_cells`.
+    jobs : int or None
+        The same; None for a cluster.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        If a cell does not fit into the free memory of this machine.
+    """
+    workers = joblib.cpu_count() if jobs == -1 else jobs
+    if workers is not None and backend == "cupy":
+        workers = 1
+    runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
+    memory = max(map(_memory, runs))
+    fits = None if workers is None else _largest_that_fits(runs, workers)
+    seconds, recorded = 0.0, 0
+    for cell in cells:
+        arguments = dict(cell.parameters)
+        done = (
+            0 if store is None else sum(b.count for b in store.find(cell.identity(seed, backend)))
+        )
+        missing = max(0, (cell.repeats or 1) - done)
+        recorded += missing == 0
+        if not missing:
+            continue
+        if cell.function is finite_size_errors:
+            seconds += missing * arguments["draws"] * _draw_seconds(_fewer(arguments))
+            continue
+        seconds += estimate_cost(**arguments | {"repeats": missing}).seconds
+    if workers is not None:
+        seconds /= workers
+        seconds += _START if workers > 1 and recorded < len(cells) else 0.0
+    return Plan(len(cells), recorded, seconds, memory, workers, fits)
+
+
+def _largest_that_fits(runs: Sequence[Mapping[str, Any]], workers: int) -> int:
+    free = free_memory() / workers
+    fits = min(
+        largest_dimension(
+            tau=run["prompts"] / run["d"] ** 2, kappa=run["tasks"] / run["d"], memory=free
+        )
+        for run in runs
+    )
+    largest = max(runs, key=_memory)
+    if _memory(largest) > free:
+        raise ValueError(
+            f"d must be at most {fits} for {workers} processes in the free memory, got "
+            f"{largest['d']}"
+        )
+    return fits
+
+
+def _memory(run: Mapping[str, Any]) -> int:
+    return cell_memory(d=run["d"], prompts=run["prompts"])
+
+
+def _fewer(arguments: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple({**arguments, "draws": 2}.items())
+
+
+@cache
+def _draw_seconds(arguments: tuple[tuple[str, Any], ...]) -> float:
+    """Time of one drawn task set in a prediction."""
+    start = time.process_time()
+    finite_size_errors(**dict(arguments), rng=0)
+    return (time.process_time() - start) / 2
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _size(count: float) -> str:
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count / 2**10:.0f} KiB"

@@ -1,0 +1,145 @@
+"""Version of the code behind a function: a hash of all definitions that it uses.
+
+Editing a docstring, a comment or a function that is not used leaves the version as it is, so that
+results on record stay valid; editing anything that can change a result does not.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def code_version(function: Callable[..., Any]) -> str:
+    """Hash of the source of a function and of the definitions of this package that it uses.
+
+    Definitions are followed by their names, through imports, from function to function and
+    constant to constant; other packages are not looked into.
+
+    Parameters
+    ----------
+    function : callable
+        Defined at the top level of a module that has a file.
+
+    Returns
+    -------
+    str
+        Twelve hexadecimal digits.
+
+    Raises
+    ------
+    ValueError
+        If there is no source.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.pretraining import simulate_errors
+    >>> from iclimit.runs.code_version import code_version
+    >>> len(code_version(simulate_errors))
+    12
+    """
+    return _version(function.__module__, function.__qualname__.partition(".")[0])
+
+
+@cache
+def _version(module: str, name: str) -> str:
+    seen: dict[tuple[str, str], str] = {}
+    waiting = [(module, name)]
+    while waiting:
+        place = waiting.pop()
+        if place in seen:
+            continue
+        nodes = _definitions(place[0]).get(place[1])
+        if nodes is None:
+            if not seen:
+                raise ValueError(f"function must be defined in a module's file, got {place}")
+            continue
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        others = [node for node in nodes if not isinstance(node, ast.ImportFrom)]
+        seen[place] = "\n".join(ast.unparse(node) for node in others)
+        for imported in imports:
+            waiting.extend(_imported(imported, place[1], set()))
+        for other in others:
+            waiting.extend(_used(place[0], other))
+    text = "\n".join(f"{place}: {source}" for place, source in sorted(seen.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def _definitions(module: str) -> dict[str, list[ast.stmt]]:
+    """Statements at the top level of a module by the names they define, without docstrings."""
+    path = getattr(importlib.import_module(module), "__file__", None)
+    if path is None:
+        return {}
+    with open(path, encoding="utf-8") as file:
+        tree = _WithoutDocstrings().visit(ast.parse(file.read()))
+    found: dict[str, list[ast.stmt]] = {}
+    for statement in tree.body:
+        for name in _defined(statement):
+            found.setdefault(name, []).append(statement)
+    return found
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Removes statements that are only a constant."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        elif node is statement and isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+            return
+
+
+def _used(module: str, statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Places (module, name) of the definitions that a statement names."""
+    local = {
+        alias.asname or alias.name: node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    attributes: dict[str, set[str]] = {}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            attributes.setdefault(node.value.id, set()).add(node.attr)
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            name = node.id
+            source = local.get(name)
+            if source is None:
+                statements = _definitions(module).get(name, [])
+                imports = [each for each in statements if isinstance(each, ast.ImportFrom)]
+                source = imports[0] if imports else None
+            if source is None:
+                yield module, name
+            else:
+                yield from _imported(source, name, attributes.get(name, set()))
+
+
+def _imported(
+    source: ast.ImportFrom, name: str, attributes: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Places behind a name that is imported; of a module those of its attributes in use."""
+    origin = source.module or ""
+    if origin.partition(".")[0] != _PACKAGE:
+        return
+    original = next(alias.name for alias in source.names if (alias.asname or alias.name) == name)
+    if original in _definitions(origin):
+        yield origin, original
+    else:
+        yield from ((f"{origin}.{original}", attribute) for attribute in attributes)

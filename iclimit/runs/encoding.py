@@ -1,0 +1,193 @@
+"""Results as text: what cells return, written so that it reads back bit for bit.
+
+The text is strict JSON.  What JSON does not know is an object with a ``type``: tuples, dicts with
+any keys, numbers that are not finite, complex numbers, NumPy scalars and arrays (base64 of
+little-endian bytes), and dataclasses of this package by module and name.  Reading imports from
+this package only and calls nothing, so that a file from somebody else cannot run code.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+_PACKAGE = __name__.partition(".")[0]
+_KINDS = "biufcU"
+"""Kinds of array entries that are numbers or text."""
+
+
+def encode(result: Any) -> str:
+    """Write a result as text.
+
+    Parameters
+    ----------
+    result : object
+        None, a bool, int, float, complex or str, a NumPy scalar or array of these, a list, tuple
+        or dict of such, or a dataclass of iclimit with such fields.
+
+    Returns
+    -------
+    str
+        Strict JSON in ASCII.
+
+    Raises
+    ------
+    TypeError
+        If something in the result is of another type.
+
+    Examples
+    --------
+    >>> from iclimit.runs.encoding import decode, encode
+    >>> encode([1, 0.1, float("inf")])
+    '[1,0.1,{"type":"float","value":"inf"}]'
+    >>> decode(encode((1.5, {("a", 2): None})))
+    (1.5, {('a', 2): None})
+    """
+    return json.dumps(_encoded(result), separators=(",", ":"), allow_nan=False)
+
+
+def decode(text: str) -> Any:
+    """Read a result from the text that `encode` wrote.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    object
+        The result: equal bit for bit, of the same types; arrays are writable.
+
+    Raises
+    ------
+    ValueError
+        If the text is not such a result, or needs a class that iclimit does not have (any more).
+
+    Examples
+    --------
+    >>> from iclimit.runs.encoding import decode
+    >>> decode('{"type":"tuple","items":[1,2]}')
+    (1, 2)
+    """
+    try:
+        return _decoded(json.loads(text))
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ImportError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"text must be a result encoded by iclimit, got {reason}") from error
+
+
+def _encoded(value: Any) -> Any:
+    # Exact types: a subclass, such as a named tuple or an enum, would not read back as itself.
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"type": "float", "value": str(value)}
+    if kind is complex:
+        return {"type": "complex", "parts": [_encoded(value.real), _encoded(value.imag)]}
+    if kind is list:
+        return [_encoded(each) for each in value]
+    if kind is tuple:
+        return {"type": "tuple", "items": [_encoded(each) for each in value]}
+    if kind is dict:
+        items = [[_encoded(key), _encoded(each)] for key, each in value.items()]
+        return {"type": "dict", "items": items}
+    if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
+        return {"type": "scalar", **_data(np.asarray(value))}
+    if kind is np.ndarray and value.dtype.kind in _KINDS:
+        # The order in memory decides the order of sums, and so their last bits.
+        order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
+        return {"type": "array", "shape": list(value.shape), "order": order, **_data(value, order)}
+    if _is_ours(kind):
+        fields = {
+            field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+        return {
+            "type": "dataclass",
+            "module": kind.__module__,
+            "name": kind.__qualname__,
+            "fields": fields,
+        }
+    inside = f" of dtype {value.dtype}" if isinstance(value, (np.ndarray, np.generic)) else ""
+    raise TypeError(
+        "result must be made of numbers, strings, None, lists, tuples, dicts, NumPy arrays and "
+        f"dataclasses of {_PACKAGE}, got {kind.__module__}.{kind.__qualname__}{inside}"
+    )
+
+
+def _data(array: np.ndarray, order: Any = "C") -> dict[str, str]:
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return {
+        "dtype": little.dtype.str,
+        "data": base64.b64encode(little.tobytes(order)).decode("ascii"),
+    }
+
+
+def _is_ours(kind: type) -> bool:
+    ours = kind.__module__.partition(".")[0] == _PACKAGE
+    return ours and dataclasses.is_dataclass(kind) and "<" not in kind.__qualname__
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return _DECODERS[value["type"]](value)
+
+
+def _array(value: dict[str, Any]) -> np.ndarray:
+    dtype = np.dtype(value["dtype"])
+    if dtype.kind not in _KINDS:
+        raise ValueError(f"entries of type {dtype}")
+    shape, data = tuple(value["shape"]), base64.b64decode(value["data"], validate=True)
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes for shape {shape} of {dtype}")
+    return np.ndarray(shape, dtype, data, order=value["order"]).copy(order="K")
+
+
+def _scalar(value: dict[str, Any]) -> Any:
+    return _array({**value, "shape": (), "order": "C"})[()]
+
+
+def _dataclass(value: dict[str, Any]) -> Any:
+    module, name = value["module"], value["name"]
+    if module.partition(".")[0] != _PACKAGE:
+        raise ValueError(f"a class outside {_PACKAGE}, {module}.{name}")
+    kind: Any = importlib.import_module(module)
+    for part in name.split("."):
+        kind = getattr(kind, part)
+    if not (isinstance(kind, type) and _is_ours(kind) and kind.__qualname__ == name):
+        raise ValueError(f"{module}.{name}, which is no dataclass")
+    fields = {key: _decoded(each) for key, each in value["fields"].items()}
+    if fields.keys() != {field.name for field in dataclasses.fields(kind)}:
+        raise ValueError(f"other fields than {module}.{name} has, {', '.join(fields)}")
+    result: Any = object.__new__(kind)
+    for key, each in fields.items():
+        object.__setattr__(result, key, each)
+    return result
+
+
+_DECODERS = {
+    "float": lambda value: float(value["value"]),
+    "complex": lambda value: complex(*map(_decoded, value["parts"])),
+    "tuple": lambda value: tuple(map(_decoded, value["items"])),
+    "dict": lambda value: {_decoded(key): _decoded(each) for key, each in value["items"]},
+    "scalar": _scalar,
+    "array": _array,
+    "dataclass": _dataclass,
+}

@@ -1,0 +1,24 @@
+"""Gradient descent in context: regression prompts, constructed and trained layers."""
+
+from iclimit.simulate.descent.dampening import CriticalDampening, simulate_critical_dampening
+from iclimit.simulate.descent.learning_rate import (
+    LearningRateEstimate,
+    estimate_learning_rate,
+    simulate_learning_rate,
+)
+from iclimit.simulate.descent.regression import Regression
+from iclimit.simulate.descent.steps import ScheduleLosses, simulate_schedule
+from iclimit.simulate.descent.training import TrainedAttention, train_attention
+
+__all__ = [
+    "CriticalDampening",
+    "LearningRateEstimate",
+    "Regression",
+    "ScheduleLosses",
+    "TrainedAttention",
+    "estimate_learning_rate",
+    "simulate_critical_dampening",
+    "simulate_learning_rate",
+    "simulate_schedule",
+    "train_attention",
+]

@@ -1,0 +1,194 @@
+r"""How alike two predictors are: predictions, gradients in the query, interpolated weights.
+
+The three measures of von Oswald et al. (arXiv:2212.07677, section 3), each a mean over prompts:
+:math:`|\hat y_1 - \hat y_2|`, :math:`\lVert g_1 - g_2\rVert_2` and the cosine of :math:`g_1` and
+:math:`g_2`, where :math:`g = \partial \hat y/\partial x_q` is for a predictor linear in the query
+the weight vector it uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_finite, check_integers, check_nonnegative
+from iclimit.simulate.descent.gradients import query_gradients
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.descent.steps import descend, query_predictions
+from iclimit.simulate.pretraining.estimators import ridge_estimate
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.transformer import Layer, apply_layer, prediction
+
+Predictor = Callable[[Prompts], tuple[Array, Array]]
+"""From n prompts to predictions (n,) and their gradients in the query (n, dim)."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Means over prompts and their standard errors.
+
+    Attributes
+    ----------
+    prediction_distance, prediction_distance_se : float
+        Absolute difference of the predictions.
+    gradient_distance, gradient_distance_se : float
+        L2 norm of the difference of the gradients.
+    cosine, cosine_se : float
+        Cosine of the gradients, 0 where one vanishes.
+    """
+
+    prediction_distance: float
+    prediction_distance_se: float
+    gradient_distance: float
+    gradient_distance_se: float
+    cosine: float
+    cosine_se: float
+
+
+def attention_predictor(layers: Sequence[Layer], *, include_query: bool = False) -> Predictor:
+    """Stack of linear layers on the tokens of `regression_tokens`."""
+
+    def predictor(prompts: Prompts) -> tuple[Array, Array]:
+        tokens = regression_tokens(prompts)
+        return (
+            prediction(tokens, layers, include_query=include_query),
+            query_gradients(tokens, layers, include_query=include_query),
+        )
+
+    return predictor
+
+
+def descent_predictor(
+    rates: Any, *, start: Array | None = None, preconditioner: Array | None = None
+) -> Predictor:
+    """Gradient descent as in `descend`."""
+
+    def predictor(prompts: Prompts) -> tuple[Array, Array]:
+        weights = descend(prompts, rates, start=start, preconditioner=preconditioner)
+        return query_predictions(prompts, weights), weights
+
+    return predictor
+
+
+def ridge_predictor(ridge: float) -> Predictor:
+    """Minimiser of the squared error plus ridge times the squared norm of the weights.
+
+    With the variance of the noise over that of a task coordinate for ridge it is Bayes' predictor
+    for Gaussian tasks.
+    """
+    check_nonnegative(ridge=ridge)
+
+    def predictor(prompts: Prompts) -> tuple[Array, Array]:
+        weights = ridge_estimate(prompts.x, prompts.y, ridge)
+        return query_predictions(prompts, weights), weights
+
+    return predictor
+
+
+def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignment:
+    """Compare two predictors on the same prompts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.descent.alignment import alignment, attention_predictor, descent_predictor
+    >>> from iclimit.simulate.arrays import get_backend
+    >>> from iclimit.simulate.descent.constructions import descent_layer
+    >>> from iclimit.simulate.descent.regression import Regression
+    >>> law = Regression(context=10, dim=5, law="uniform")
+    >>> prompts = law.sample(get_backend("numpy"), np.random.default_rng(0), 100)
+    >>> constructed = attention_predictor([descent_layer(0.8, context=10, dim=5)])
+    >>> same = alignment(constructed, descent_predictor([0.8]), prompts)
+    >>> round(same.cosine, 12), same.prediction_distance < 1e-14, same.gradient_distance < 1e-14
+    (1.0, True, True)
+    """
+    (predicted, slope), (other_predicted, other_slope) = first(prompts), second(prompts)
+    xp = array_namespace(predicted)
+    product = xp.linalg.vector_norm(slope, axis=1) * xp.linalg.vector_norm(other_slope, axis=1)
+    nonzero = product > 0
+    cosine = xp.vecdot(slope, other_slope) / xp.where(nonzero, product, xp.ones_like(product))
+    return Alignment(
+        *_mean_and_error(xp.abs(predicted - other_predicted)),
+        *_mean_and_error(xp.linalg.vector_norm(slope - other_slope, axis=1)),
+        *_mean_and_error(cosine),
+    )
+
+
+def _mean_and_error(values: Array) -> tuple[float, float]:
+    xp = array_namespace(values)
+    count = values.shape[0]
+    error = float(xp.std(values, correction=1)) / math.sqrt(count) if count > 1 else math.inf
+    return float(xp.mean(values)), error
+
+
+def rescale(layer: Layer) -> Layer:
+    """Same function with a K^T Q whose diagonal has mean 1 over the inputs, and P = K = I.
+
+    Raises
+    ------
+    ValueError
+        If the layer has several heads, or that mean is 0.
+    """
+    if layer.key.shape[0] != 1:
+        raise ValueError(f"layer must have one head, got {layer.key.shape[0]}")
+    lookup, output = layer.lookup, layer.output
+    xp = array_namespace(lookup)
+    mean = float(xp.mean(xp.linalg.diagonal(lookup[0, :-1, :-1])))
+    if mean == 0:
+        raise ValueError("layer must have a K^T Q with a non-zero mean diagonal, got 0")
+    return _from_products(lookup / mean, mean * output)
+
+
+def interpolate(first: Layer, second: Layer, weight: float) -> Layer:
+    """Weighted mean of two rescaled layers, weight being the second's.
+
+    The factors of a layer are not unique, so K^T Q and P V are averaged, not K, Q, P and V.
+    """
+    check_finite(weight=weight)
+    first, second = rescale(first), rescale(second)
+    return _from_products(
+        (1 - weight) * first.lookup + weight * second.lookup,
+        (1 - weight) * first.output + weight * second.output,
+    )
+
+
+def _from_products(lookup: Array, output: Array) -> Layer:
+    """One-head layer with given K^T Q and P V."""
+    xp = array_namespace(lookup)
+    identity = xp.eye(lookup.shape[-1], dtype=lookup.dtype)[None, :, :]
+    return Layer(key=identity, query=lookup, value=output, projection=identity)
+
+
+def labels_only(layer: Layer) -> Layer:
+    """Layer with the same one-step predictions that updates labels and leaves inputs alone.
+
+    A single layer is trained through the last row of P V only; its other rows stay what the random
+    initial weights made of them, without effect until the layer is repeated.
+    """
+    xp = array_namespace(layer.projection)
+    projection = xp.zeros_like(layer.projection)
+    projection[:, -1, :] = layer.projection[:, -1, :]
+    return Layer(layer.key, layer.query, layer.value, projection)
+
+
+def roll_out(
+    tokens: Array, layer: Layer, steps: int, dampening: float = 1.0, *, include_query: bool = False
+) -> Array:
+    """Predictions after 0 to `steps` repetitions of a layer, its update times dampening.
+
+    Returns
+    -------
+    array (steps + 1, n)
+    """
+    check_integers(steps=steps)
+    check_finite(dampening=dampening)
+    found = [-tokens[:, -1, -1]]
+    for _ in range(steps):
+        tokens = apply_layer(tokens, layer, include_query=include_query, dampening=dampening)
+        found.append(-tokens[:, -1, -1])
+    return array_namespace(tokens).stack(found)

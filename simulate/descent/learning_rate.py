@@ -1,0 +1,225 @@
+r"""The learning rate of one gradient-descent step that fits given data best.
+
+With :math:`g_k = \langle x_q, \sum_n y_n x_n\rangle` of task k, a prediction with the rate 1,
+and its query label :math:`y_k`, the mean of :math:`(y_k - \eta g_k)^2` is least at
+
+.. math:: \hat\eta = \frac{\sum_k g_k y_k}{\sum_k g_k^2}, \qquad
+   \operatorname{se}(\hat\eta)^2 = \frac{\sum_k g_k^2 (y_k - \hat\eta g_k)^2}
+   {\bigl(\sum_k g_k^2\bigr)^2}
+
+(Rossi, Yuan and Hannagan, ICLR 2024 blog post track; all sums over all tasks).  The standard
+error is the sandwich estimate: the squared residuals vary with :math:`g_k`, and taking them as
+constant would be too small by up to a factor of two (Laplace inputs).  Only sums of products
+:math:`g^i y^j` are kept, so that any number of tasks streams through in batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from scipy.optimize import minimize_scalar
+
+from iclimit.simulate.arrays import get_backend, seed_sequences
+from iclimit.simulate.checks import check_choice, check_finite, check_integers, check_positive
+from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
+from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.transformer import prediction
+
+BLOCK_NUMBERS = 2**20
+"""Input numbers drawn from one seed (8 MiB)."""
+
+_POWERS = ((0, 2), (1, 1), (2, 0), (0, 4), (1, 3), (2, 2), (3, 1), (4, 0))
+"""Exponents (i, j) of the sums of g^i y^j that are kept."""
+
+
+@dataclass(frozen=True)
+class LearningRateEstimate:
+    """Learning rate estimated from tasks.
+
+    Attributes
+    ----------
+    rate : float
+        The rate with the least mean squared error on these tasks.  With few tasks it can be
+        negative.
+    standard_error : float
+        Sandwich standard error.  Right for many tasks; from few it is too small (measured at
+        N = 6, d = 4: by 7 % for Gaussian and 20 % for Laplace inputs at 200 tasks, 2 % and 11 %
+        at 1000).
+    tasks : int
+        Number of tasks.
+    """
+
+    rate: float
+    standard_error: float
+    tasks: int
+    _sums: dict[tuple[int, int], float] = field(repr=False)
+
+    def loss(self, rate: float | None = None) -> tuple[float, float]:
+        """Mean squared error on the query labels at a rate, and its standard error.
+
+        By default at the estimated rate.
+        """
+        if rate is not None:
+            check_finite(rate=rate)
+        eta, sums, count = self.rate if rate is None else rate, self._sums, self.tasks
+        mean = (sums[0, 2] - 2 * eta * sums[1, 1] + eta**2 * sums[2, 0]) / count
+        fourth = sum(math.comb(4, k) * (-eta) ** k * sums[k, 4 - k] for k in range(5)) / count
+        return mean, math.sqrt(max(fourth - mean**2, 0.0) / (count - 1))
+
+
+def estimate_learning_rate(
+    prompts: Iterable[Prompts] | Prompts, *, normalization: str = "mean"
+) -> LearningRateEstimate:
+    """Estimate the optimal learning rate of one step from data.
+
+    Parameters
+    ----------
+    prompts : Prompts, or iterable of Prompts
+        Tasks, all at once or in batches; each batch is seen once and can be forgotten.
+    normalization : {"mean", "sum"}
+        Whether the step is the mean or the sum over the context.
+
+    Returns
+    -------
+    LearningRateEstimate
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two tasks, or all predictions vanish, or the sums are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.descent import estimate_learning_rate
+    >>> from iclimit.simulate.arrays import get_backend
+    >>> from iclimit.simulate.descent.regression import Regression
+    >>> law, rng = Regression(context=10, dim=10, law="uniform"), np.random.default_rng(0)
+    >>> batches = (law.sample(get_backend("numpy"), rng, 1000) for _ in range(10))
+    >>> found = estimate_learning_rate(batches)
+    >>> found.tasks, abs(found.rate - 1.51515) < 4 * found.standard_error
+    (10000, True)
+    """
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    sums, count = dict.fromkeys(_POWERS, 0.0), 0
+    for batch in [prompts] if isinstance(prompts, Prompts) else prompts:
+        xp = array_namespace(batch.x)
+        direction = (xp.matrix_transpose(batch.x) @ batch.y[:, :, None])[:, :, 0]
+        if normalization == "mean":
+            direction = direction / batch.x.shape[1]
+        g, y = xp.vecdot(batch.x_query, direction), batch.y_query
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i, j in _POWERS:
+                sums[i, j] += float(xp.sum(g**i * y**j))
+        count += batch.x.shape[0]
+    if count < 2:
+        raise ValueError(f"prompts must hold at least 2 tasks for a standard error, got {count}")
+    if not all(map(math.isfinite, sums.values())):
+        raise ValueError("prompts must be finite, and their fourth powers within float64")
+    if sums[2, 0] == 0:
+        raise ValueError("prompts must not all have vanishing labels or inputs")
+    rate = sums[1, 1] / sums[2, 0]
+    spread = sums[2, 2] - 2 * rate * sums[3, 1] + rate**2 * sums[4, 0]
+    return LearningRateEstimate(rate, math.sqrt(max(spread, 0.0)) / sums[2, 0], count, sums)
+
+
+def simulate_learning_rate(
+    *, tasks: int, rng: Any, normalization: str = "mean", backend: str = "numpy", **law: Any
+) -> LearningRateEstimate:
+    """Estimate the optimal learning rate from simulated tasks, in bounded memory.
+
+    Parameters
+    ----------
+    tasks : int >= 2
+        Number of tasks.
+    rng : int, SeedSequence or Generator
+        Root seed; more tasks extend fewer.
+    normalization : {"mean", "sum"}
+        Whether the step is the mean or the sum over the context.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    **law
+        Arguments of `iclimit.simulate.descent.regression.Regression`: context, dim, law, scale,
+        noise_variance, task_variance.
+
+    Returns
+    -------
+    LearningRateEstimate
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.descent import simulate_learning_rate
+    >>> found = simulate_learning_rate(tasks=10_000, rng=0, context=10, dim=10)
+    >>> abs(found.rate - 10 / 21) < 4 * found.standard_error
+    True
+    """
+    check_integers(tasks=tasks)
+    if tasks < 2:
+        raise ValueError(f"tasks must be an integer >= 2, got {tasks!r}")
+    return estimate_learning_rate(
+        _batches(Regression(**law), tasks, rng, backend), normalization=normalization
+    )
+
+
+def _batches(problem: Regression, tasks: int, rng: Any, backend: str) -> Iterator[Prompts]:
+    place = get_backend(backend)
+    block = max(1, BLOCK_NUMBERS // (problem.dim * (problem.context + 1)))
+    for index, seed in enumerate(seed_sequences(rng, math.ceil(tasks / block))):
+        batch = problem.sample(place, place.generator(seed), block)
+        kept = slice(0, tasks - index * block)
+        yield Prompts(
+            x=batch.x[kept, :, :],
+            y=batch.y[kept, :],
+            x_query=batch.x_query[kept, :],
+            y_query=batch.y_query[kept],
+        )
+
+
+def search_learning_rate(
+    prompts: Prompts, *, tolerance: float = 1e-4, normalization: str = "mean"
+) -> tuple[float, int]:
+    """Find the learning rate by a line search over the loss of the constructed layer.
+
+    What one does without the formula; here for comparison only.
+
+    Parameters
+    ----------
+    prompts : Prompts
+        Tasks, NumPy arrays.
+    tolerance : float > 0
+        Relative tolerance of the golden-section search.
+    normalization : {"mean", "sum"}
+        Whether the step is the mean or the sum over the context.
+
+    Returns
+    -------
+    rate : float
+    evaluations : int
+        Number of passes of the layer over all prompts.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    check_positive(tolerance=tolerance)
+    tokens = regression_tokens(prompts)
+    context, dim = prompts.x.shape[1:]
+
+    def loss(rate: float) -> float:
+        layer = descent_layer(rate, context=context, dim=dim, normalization=normalization)
+        return float(np.mean((prediction(tokens, [layer]) - prompts.y_query) ** 2))
+
+    found = minimize_scalar(loss, method="golden", tol=tolerance)
+    return float(found.x), int(found.nfev)

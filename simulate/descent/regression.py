@@ -1,0 +1,112 @@
+r"""Linear regression in context in the convention of the gradient-descent literature.
+
+A prompt holds N pairs and a query, :math:`y = \langle w, x\rangle + \epsilon`, with inputs
+:math:`x = T z` of unscaled independent coordinates z, tasks :math:`w \sim N(0, W)` and noise
+variance :math:`\sigma^2`.  Tokens are rows :math:`(x_i, y_i)`, the query's
+:math:`(x_q, -\langle w_0, x_q\rangle)`: a layer that performs gradient descent from :math:`w_0`
+leaves minus its prediction in the last entry (von Oswald et al., arXiv:2212.07677).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.checks import (
+    check_choice,
+    check_integers,
+    check_nonnegative,
+    check_positive,
+    check_shape,
+    given_array,
+)
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts, sample_coordinates
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    r"""Law of regression prompts.
+
+    Parameters
+    ----------
+    context : int >= 1
+        Number N of pairs before the query.
+    dim : int >= 1
+        Dimension of the inputs.
+    law : {"gaussian", "uniform", "rademacher", "laplace"}
+        Law of the independent coordinates z: N(0, 1), U(-1, 1), random signs, or the Laplace law
+        with density exp(-\|z\|)/2.
+    scale : float > 0
+        Factor of the inputs: 0.5 with "uniform" is U(-1/2, 1/2).
+    noise_variance : float >= 0
+        Variance of the label noise, in the context and in the query label.
+    task_variance : float > 0
+        Variance of the independent coordinates of the task.
+    mixing : array (dim, dim), optional
+        Matrix T of :math:`x = T z` (times scale); the identity by default.
+    task_root : array (dim, dim), optional
+        Matrix R of tasks :math:`w = R g` (times the root of task_variance), g standard normal;
+        the identity by default.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+
+    context: int
+    dim: int
+    law: str = "gaussian"
+    scale: float = 1.0
+    noise_variance: float = 0.0
+    task_variance: float = 1.0
+    mixing: Any = None
+    task_root: Any = None
+
+    def __post_init__(self) -> None:
+        check_integers(context=self.context, dim=self.dim)
+        check_choice("law", self.law, INPUT_LAWS)
+        check_positive(scale=self.scale, task_variance=self.task_variance)
+        check_nonnegative(noise_variance=self.noise_variance)
+        for name in ("mixing", "task_root"):
+            if getattr(self, name) is not None:
+                given_array(name, getattr(self, name), (self.dim, self.dim))
+
+    def sample(self, backend: Backend, generator: Any, count: int) -> Prompts:
+        """Draw prompts, each with its own task."""
+        return self.prompts(backend, generator, self.sample_tasks(backend, generator, count))
+
+    def sample_tasks(self, backend: Backend, generator: Any, count: int) -> Array:
+        """Draw task vectors, shape (count, dim)."""
+        unit = math.sqrt(self.task_variance) * generator.standard_normal((count, self.dim))
+        return unit if self.task_root is None else unit @ backend.asarray(self.task_root).T
+
+    def prompts(self, backend: Backend, generator: Any, tasks: Array) -> Prompts:
+        """Draw one prompt for each row of tasks, shape (count, dim)."""
+        shape = (tasks.shape[0], self.context + 1, self.dim)
+        x = sample_coordinates(backend, generator, shape, self.law)
+        if self.scale != 1:
+            x *= self.scale
+        if self.mixing is not None:
+            x = x @ backend.asarray(self.mixing).T
+        y = (x @ tasks[:, :, None])[:, :, 0]
+        if self.noise_variance:
+            y = y + math.sqrt(self.noise_variance) * generator.standard_normal(shape[:2])
+        return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
+
+
+def regression_tokens(prompts: Prompts, start: Array | None = None) -> Array:
+    """Token rows of shape (n, context + 1, dim + 1); start is the initial weight w_0 (dim,)."""
+    xp = array_namespace(prompts.x)
+    n, context, dim = prompts.x.shape
+    if start is not None:
+        check_shape("start", start, (dim,))
+    tokens = xp.empty((n, context + 1, dim + 1), dtype=prompts.x.dtype)
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
+    tokens[:, -1, :-1] = prompts.x_query
+    tokens[:, -1, -1] = 0.0 if start is None else -(prompts.x_query @ start)
+    return tokens

@@ -1,0 +1,345 @@
+r"""One linear attention layer in three parametrisations, with what training them needs.
+
+The prediction for a sequence is :math:`\hat y = \sum_h v_h^\top S L_h x_q` with the second moment
+S of the tokens (`iclimit.simulate.dynamics.feature_moments`), the last row :math:`v_h` of the value matrix
+of a head and a lookup matrix :math:`L_h` of shape (D + 1, D):
+
+- "merged": :math:`L_h` is one weight matrix, the product of key and query weights;
+- "separate": :math:`L_h = K_h^\top Q_h` with key and query weights of R rows;
+- "cubic": a two-layer linear network on the features
+  :math:`z = \frac1N \sum_n y_n x_n x_q^\top`: "merged" without the weights that see other entries
+  of S, so that :math:`v_h` is a number and :math:`L_h` has the shape (D, D).
+
+(Zhang, Singh, Latham and Saxe, ICML 2025, arXiv:2501.16265.  All other weights of a layer do not
+reach the prediction.)  Weights are lists of arrays (repeats, heads, ...), so that many runs share
+each operation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, seed_sequences
+from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.dynamics.feature_moments import FeatureMoments, feature_count
+from iclimit.simulate.pretraining.prompts import Prompts
+
+MODELS = ("merged", "separate", "cubic")
+INITIALIZATIONS = ("per-head", "per-layer")
+
+
+@dataclass(frozen=True)
+class AttentionModel:
+    """A parametrisation of one linear attention layer and its sizes.
+
+    Parameters
+    ----------
+    kind : {"merged", "separate", "cubic"}
+        Merged key and query, separate ones, or the network on cubic features.
+    dim : int >= 1
+        Dimension D of the inputs.
+    heads : int >= 1
+        Heads, or hidden units of the network.
+    rank : int >= 1
+        Rows of the key and query weights of "separate", at most ``dim``.
+    narrow : bool
+        Leave out the weights that see other entries of S than those of inputs with labels.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+
+    kind: str
+    dim: int
+    heads: int
+    rank: int = 1
+    narrow: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.kind, MODELS)
+        check_integers(dim=self.dim, heads=self.heads, rank=self.rank)
+        if self.kind != "separate" and self.rank != 1:
+            raise ValueError(f"rank must be 1 for model {self.kind!r}, got {self.rank!r}")
+        if self.rank > self.dim:
+            raise ValueError(f"rank must be at most the dimension {self.dim}, got {self.rank!r}")
+        if self.kind == "cubic":
+            object.__setattr__(self, "narrow", True)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the weights of one run."""
+        heads, dim = self.heads, self.dim
+        values, rows = (1, dim) if self.narrow else (dim + 1, dim + 1)
+        if self.kind == "separate":
+            return (heads, values), (heads, self.rank, rows), (heads, self.rank, dim)
+        return (heads, values), (heads, rows, dim)
+
+    def random_weights(
+        self, generator: np.random.Generator, init_scale: float, initialization: str = "per-head"
+    ) -> list[np.ndarray]:
+        """Random normal weights of one run; "merged" and "cubic" get the same from one seed.
+
+        The standard deviation is ``init_scale`` for "merged" and "cubic".  For "separate" it is
+        ``init_scale`` for values and ``init_scale / sqrt(R (D + 1))`` for keys and queries
+        ("per-head"), or ``init_scale`` over the root of the number of weights in the layer
+        ("per-layer"; whole value matrices count).  Values of the inputs and lookups of the labels
+        are zero.
+        """
+        check_positive(init_scale=init_scale)
+        check_choice("initialization", initialization, INITIALIZATIONS)
+        small = replace(self, narrow=True)
+        value, *lookup = (init_scale * generator.standard_normal(s) for s in small.shapes)
+        if self.kind == "separate":
+            size, layer = self.dim + 1, self.heads if initialization == "per-layer" else 1
+            lookup = [each / math.sqrt(layer * self.rank * size) for each in lookup]
+            if initialization == "per-layer":
+                value = value / math.sqrt(layer * size**2)
+        return [value, *lookup] if self.narrow else self.widened([value, *lookup])
+
+    def widened(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Add the weights that narrow ones leave out, as zeros."""
+        value, first, *query = weights
+        axis = -1 if self.kind == "separate" else -2
+        wide = np.zeros((*value.shape[:-1], self.dim + 1))
+        wide[..., -1:] = value
+        return [wide, np.concatenate([first, 0 * first.take([0], axis)], axis), *query]
+
+    def narrowed(self, weights: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+        """Leave out the weights that "narrow" leaves out; None if they are not all zero."""
+        value, first, *query = weights
+        axis = -1 if self.kind == "separate" else -2
+        inputs, label = np.split(first, [self.dim], axis)
+        if self.narrow or value[..., :-1].any() or label.any():
+            return None
+        return [value[..., -1:], inputs, *query]
+
+    def given_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
+        """Check given weights of one run."""
+        if not isinstance(weights, Sequence):
+            raise TypeError(f"weights must be a sequence of arrays, got {weights!r}")
+        if len(weights) != len(self.shapes):
+            raise ValueError(
+                f"weights must hold {len(self.shapes)} arrays for model {self.kind!r}, "
+                f"got {len(weights)}"
+            )
+        return [
+            given_array(f"weights[{i}]", each, shape)
+            for i, (each, shape) in enumerate(zip(weights, self.shapes, strict=True))
+        ]
+
+    def lookup(self, weights: Sequence[Array]) -> Array:
+        """Lookup matrices of the heads."""
+        if self.kind != "separate":
+            return weights[1]
+        _, key, query = weights
+        return array_namespace(key).matrix_transpose(key) @ query
+
+    def pull_back(self, weights: Sequence[Array], by_entries: Array) -> list[Array]:
+        """Gradients by the weights from those by the entries of sum_h v_h (x) L_h.
+
+        ``by_entries`` has the shape (repeats, values, lookup rows * D).
+        """
+        xp = array_namespace(by_entries)
+        lookup = self.lookup(weights)
+        by_value = _rows(lookup) @ xp.matrix_transpose(by_entries)
+        by_lookup = xp.reshape(weights[0] @ by_entries, lookup.shape)
+        if self.kind != "separate":
+            return [by_value, by_lookup]
+        _, key, query = weights
+        return [by_value, query @ xp.matrix_transpose(by_lookup), key @ by_lookup]
+
+    def conserved(self, weights: Sequence[Array]) -> Array:
+        r"""What gradient flow conserves, shape (repeats, number).
+
+        For "separate" :math:`|v|^2 - \sum_r |k_r|^2` and :math:`|k_r|^2 - |q_r|^2` of every head,
+        else :math:`\langle v_g, v_h \rangle - \langle L_g, L_h \rangle` of all pairs of heads.
+        """
+        xp = array_namespace(weights[0])
+        if self.kind == "separate":
+            value, key, query = (xp.sum(each * each, axis=-1) for each in weights)
+            parts = xp.concat([(value - xp.sum(key, axis=-1))[..., None], key - query], axis=-1)
+        else:
+            value, lookup = weights[0], _rows(weights[1])
+            parts = value @ xp.matrix_transpose(value) - lookup @ xp.matrix_transpose(lookup)
+        return xp.reshape(parts, (parts.shape[0], -1))
+
+
+def _rows(lookup: Array) -> Array:
+    """Flatten the lookup matrices (repeats, heads, rows, D)."""
+    return array_namespace(lookup).reshape(lookup, (*lookup.shape[:2], -1))
+
+
+class MomentLoss:
+    """Mean squared error of a model on data known by their moments.
+
+    Parameters
+    ----------
+    model : AttentionModel
+        The model.
+    moments : FeatureMoments
+        Moments of one data set for all repeats, or of one data set for each of them along a first
+        axis.
+
+    Raises
+    ------
+    ValueError
+        If the moments are of another dimension than the model.
+    """
+
+    def __init__(self, model: AttentionModel, moments: FeatureMoments) -> None:
+        xp = array_namespace(moments.cross)
+        if moments.cross.shape[-1] != feature_count(model.dim):
+            raise ValueError(
+                f"moments must be of dimension {model.dim} with {feature_count(model.dim)} "
+                f"features, got {moments.cross.shape[-1]} features"
+            )
+        dim, size = model.dim, model.dim + 1
+        pairs = [(i, j) for i in range(size) for j in range(i, size)]
+        if model.narrow:
+            kept, entries = [pairs.index((i, dim)) for i in range(dim)], np.arange(dim)
+        else:
+            kept = list(range(len(pairs)))
+            entries = np.array(
+                [pairs.index((min(i, j), max(i, j))) for i in range(size) for j in range(size)]
+            )
+        columns = np.arange(dim)
+        chosen = xp.asarray((np.array(kept)[:, None] * dim + columns).reshape(-1))
+        place = (entries[:, None] * dim + columns).reshape(-1)
+        self.model, self.label = model, moments.label
+        self.cross = xp.take(moments.cross, chosen, axis=-1)
+        second = xp.take(xp.take(moments.second, chosen, axis=-2), chosen, axis=-1)
+        self.second = second if second.ndim == 3 else second[None, ...]
+        # Entry (i, j, k) of the coefficients and entry (j, i, k) belong to the same feature.
+        first = np.unique(place, return_index=True)[1]
+        last = len(place) - 1 - np.unique(place[::-1], return_index=True)[1]
+        self.first, self.last = xp.asarray(first), xp.asarray(last)
+        self.twice = xp.asarray((first != last).astype(float))
+        self.place = xp.asarray(place)
+
+    def __call__(self, weights: Sequence[Array]) -> tuple[Array, list[Array]]:
+        """Losses (repeats,) and halves of the gradients."""
+        xp = array_namespace(weights[0])
+        value = weights[0]
+        entries = xp.matrix_transpose(value) @ _rows(self.model.lookup(weights))
+        shape = entries.shape
+        entries = xp.reshape(entries, (shape[0], -1))
+        features = xp.take(entries, self.first, axis=1)
+        features = features + self.twice * xp.take(entries, self.last, axis=1)
+        half = (self.second @ features[..., None])[..., 0] - self.cross
+        loss = self.label + xp.sum((half - self.cross) * features, axis=-1)
+        by_entries = xp.reshape(xp.take(half, self.place, axis=1), shape)
+        return loss, self.model.pull_back(weights, by_entries)
+
+
+class SequenceLoss:
+    """Mean squared error of a model on sequences, given one by one.
+
+    Parameters
+    ----------
+    model : AttentionModel
+        The model.
+    prompts : sequence of Prompts
+        The sequences of each repeat.
+    normalization : {"mean", "sum"}
+        Whether the second moments of the tokens are divided by N.
+    """
+
+    def __init__(
+        self, model: AttentionModel, prompts: Sequence[Prompts], normalization: str = "mean"
+    ) -> None:
+        xp = array_namespace(prompts[0].x)
+        scale = prompts[0].x.shape[1] if normalization == "mean" else 1
+        tokens = xp.stack([regression_tokens(each) for each in prompts])
+        gram = xp.matrix_transpose(tokens) @ tokens / scale
+        if model.narrow:
+            gram = gram[..., -1:, :-1]
+        self.model, self.gram = model, gram
+        self.query = xp.stack([each.x_query for each in prompts])
+        self.label = xp.stack([each.y_query for each in prompts])
+
+    def __call__(
+        self, weights: Sequence[Array], chosen: Array | None = None
+    ) -> tuple[Array, list[Array]]:
+        """Losses (repeats,) and halves of the gradients, over chosen sequences or over all.
+
+        ``chosen`` has the shape (repeats, batch).
+        """
+        xp = array_namespace(weights[0])
+        gram, query, label = self.gram, self.query, self.label
+        if chosen is not None:
+            gram, query, label = (_of_each(every, chosen) for every in (gram, query, label))
+        repeats, count, values, _ = gram.shape
+        lookup = self.model.lookup(weights)
+        looked_up = query @ xp.matrix_transpose(
+            xp.reshape(lookup, (repeats, -1, lookup.shape[-1]))
+        )
+        read = weights[0][:, None, :, :] @ gram
+        prediction = xp.sum(xp.reshape(read, (repeats, count, -1)) * looked_up, axis=-1)
+        residual = prediction - label
+        weighted = xp.reshape(gram * residual[..., None, None], (repeats, count, -1))
+        by_entries = xp.matrix_transpose(weighted) @ query / count
+        by_entries = xp.reshape(by_entries, (repeats, values, -1))
+        return xp.mean(residual**2, axis=-1), self.model.pull_back(weights, by_entries)
+
+
+def _of_each(values: Array, chosen: Array) -> Array:
+    """Entries along the second axis, others for each index of the first."""
+    xp = array_namespace(values)
+    repeats, count, *rest = values.shape
+    flat = xp.reshape(chosen + count * xp.arange(repeats)[:, None], (-1,))
+    found = xp.take(xp.reshape(values, (repeats * count, *rest)), flat, axis=0)
+    return xp.reshape(found, (*chosen.shape, *rest))
+
+
+def initial_weights(
+    model: AttentionModel, init_scale: float, initialization: str = "per-head", *, rng: Any
+) -> list[np.ndarray]:
+    """Initial weights of `simulate_gradient_flow` and of the first repeat of a training.
+
+    Parameters
+    ----------
+    model : AttentionModel
+        Parametrisation and sizes, as of the flow or the training.
+    init_scale : float > 0
+        Scale of the weights.
+    initialization : {"per-head", "per-layer"}
+        What the scale is divided by for "separate", see `AttentionModel.random_weights`.
+    rng : int, SeedSequence or Generator
+        Seed of the flow or the training.  A Generator gives new weights every time, and so does
+        the flow or the training that it goes to next.
+
+    Returns
+    -------
+    list of ndarray
+        Weights of one run in the shapes ``model.shapes``: values (H, D + 1), then lookup
+        matrices (H, D + 1, D), or for "separate" keys (H, R, D + 1) and queries (H, R, D).  In
+        "cubic" the D + 1 are 1 and D.
+
+    Raises
+    ------
+    ValueError
+        If init_scale or initialization is outside its range.
+    TypeError
+        If rng is of another kind.
+
+    Examples
+    --------
+    What the flow of the same seed starts from, to predict when each head learns:
+
+    >>> from iclimit.simulate.dynamics import AttentionModel, initial_weights
+    >>> model = AttentionModel("separate", dim=4, heads=3)
+    >>> value, key, query = initial_weights(model, 0.05, rng=1)
+    >>> value.shape, key.shape, query.shape
+    ((3, 5), (3, 1, 5), (3, 1, 4))
+    """
+    seed = seed_sequences(seed_sequences(rng, 1)[0], 2)[1]
+    return model.random_weights(np.random.default_rng(seed), init_scale, initialization)

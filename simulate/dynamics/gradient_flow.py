@@ -1,0 +1,256 @@
+r"""Gradient flow of one linear attention layer on the law of its data, without sampling.
+
+The flow :math:`\tau \dot W = -\frac12\, \partial L / \partial W` is integrated with the exact
+moments of the data (`iclimit.simulate.dynamics.feature_moments`) by LSODA, which changes to an implicit
+method where learned weights relax much faster than the others grow.  Times are in units of
+:math:`\tau`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.interpolate import CubicHermiteSpline
+
+from iclimit.simulate.checks import check_choice, check_positive
+from iclimit.simulate.descent.constructions import NORMALIZATIONS
+from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
+from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.simulate.dynamics.task_mixture import TaskMixture
+
+TOLERANCES = 1e-12, 1e-3
+"""Least tolerance that float64 allows, and largest."""
+
+COMPLEX_STEP = 1e-30
+"""Derivatives of polynomials by an imaginary step are exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plateaus:
+    """Where the loss of a flow falls slowest between two drops.
+
+    Attributes
+    ----------
+    times, losses : ndarray (n,)
+        Time and loss of every local minimum of the speed.
+    contrasts : ndarray (n,)
+        Speed there relative to the lower one of the two maxima around it: near one for a mere
+        shoulder.
+    """
+
+    times: np.ndarray
+    losses: np.ndarray
+    contrasts: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FlowCurve:
+    """Loss along a gradient flow.
+
+    Attributes
+    ----------
+    times, losses : ndarray (n,)
+        The steps of the integrator, from 0 to the duration.
+    speeds : ndarray (n,)
+        Minus the derivatives of the loss by the time.
+    weights : list of ndarray
+        Weights at the end, see `iclimit.simulate.dynamics.attention_models`.
+    drift : float
+        Largest change, from start to end, of what the flow conserves, relative to the largest
+        weight squared: an error estimate of the integration.
+    parameters : dict
+        The settings.
+    """
+
+    times: np.ndarray
+    losses: np.ndarray
+    speeds: np.ndarray
+    weights: list[np.ndarray]
+    drift: float
+    parameters: dict[str, Any] = field(repr=False)
+
+    def at(self, times: Any) -> np.ndarray:
+        """Loss at given times, any shape.
+
+        By Hermite interpolation: at the default tolerance to some 1e-7 of the initial loss.
+        """
+        given = np.asarray(times, dtype=float)
+        if not np.all((given >= 0) & (given <= self.times[-1])):
+            last = float(self.times[-1])
+            raise ValueError(f"times must lie between 0 and {last!r}, got {times!r}")
+        return CubicHermiteSpline(self.times, self.losses, -self.speeds)(given)
+
+    def crossing_times(self, levels: Any) -> np.ndarray:
+        """Times at which the loss falls through given levels, any shape.
+
+        By Hermite interpolation as in `at`; ``inf`` where the loss stays above.
+        """
+        given = np.asarray(levels, dtype=float)
+        if not np.all(given < self.losses[0]):
+            raise ValueError(
+                f"levels must be below the initial loss {float(self.losses[0])!r}, got {levels!r}"
+            )
+        low, high = np.zeros(given.shape), np.full(given.shape, self.times[-1])
+        curve = CubicHermiteSpline(self.times, self.losses, -self.speeds)
+        reached = given >= self.losses[-1]
+        for _ in range(100):
+            middle = (low + high) / 2
+            above = curve(middle) > given
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.where(reached, (low + high) / 2, np.inf)
+
+    def plateaus(self, contrast: float = 0.5) -> Plateaus:
+        """Where the loss falls slowest between two drops.
+
+        Parameters
+        ----------
+        contrast : float from 0 to 1
+            Shoulders, with a larger contrast, are left out; so is what is within a millionth of
+            the loss at the start and at the end.
+        """
+        if not 0 <= contrast <= 1:
+            raise ValueError(f"contrast must be from 0 to 1, got {contrast!r}")
+        small = 1e-6 * self.losses[0]
+        moving = (self.losses < self.losses[0] - small) & (self.losses > self.losses[-1] + small)
+        speed = self.speeds
+        slowest = (speed[1:-1] < speed[:-2]) & (speed[1:-1] <= speed[2:]) & moving[1:-1]
+        inner = np.flatnonzero(slowest) + 1
+        peaks = [speed[a:b].max() for a, b in itertools.pairwise([0, *inner, len(speed)])]
+        contrasts = speed[inner] / np.minimum(peaks[:-1], peaks[1:])
+        kept = contrasts <= contrast
+        inner = inner[kept]
+        return Plateaus(self.times[inner], self.losses[inner], contrasts[kept])
+
+
+def simulate_gradient_flow(
+    problem: TaskMixture,
+    *,
+    model: str = "merged",
+    heads: int = 8,
+    rank: int = 1,
+    init_scale: float = 0.01,
+    initialization: str = "per-head",
+    weights: Sequence[Any] | None = None,
+    duration: float,
+    tolerance: float = 1e-9,
+    normalization: str = "mean",
+    rng: Any = None,
+) -> FlowCurve:
+    r"""Integrate the gradient flow of one linear attention layer.
+
+    Parameters
+    ----------
+    problem : TaskMixture
+        Law of the sequences.
+    model, heads, rank, init_scale, initialization, normalization
+        As in `simulate_gradient_descent`.
+    weights : sequence of arrays, optional
+        Initial weights of one run in the shapes of
+        `iclimit.simulate.dynamics.attention_models.AttentionModel`, not all zero, instead of random ones.
+    duration : float > 0
+        End of the flow, in units of the time constant.
+    tolerance : float from 1e-12 to 1e-3
+        Relative tolerance of the integrator.
+    rng : int, SeedSequence or Generator
+        Seed of the initial weights: those of the first repeat of `simulate_gradient_descent`,
+        and of `initial_weights`, from which formulas predict the flow of the seed.
+
+    Returns
+    -------
+    FlowCurve
+        Loss, speed and plateaus.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If problem or weights are of another kind, or rng is missing where it is needed.
+    ArithmeticError
+        If the integrator fails.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_flow
+    >>> problem = TaskMixture([0.6, 0.4], context=31)
+    >>> run = simulate_gradient_flow(
+    ...     problem, model="separate", heads=2, init_scale=0.05, duration=2000, rng=0
+    ... )
+    >>> run.plateaus().losses.round(4), round(float(run.losses[-1]), 4)
+    (array([0.4475]), 0.0881)
+    """
+    if not isinstance(problem, TaskMixture):
+        raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
+    layer = AttentionModel(model, problem.dim, heads, rank)
+    check_positive(duration=duration, tolerance=tolerance)
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    least, most = TOLERANCES
+    if not least <= tolerance <= most:
+        raise ValueError(f"tolerance must be from {least} to {most}, got {tolerance!r}")
+    if weights is None:
+        start = initial_weights(layer, init_scale, initialization, rng=rng)
+    else:
+        start = layer.given_weights(weights)
+    full, narrow = layer, layer.narrowed(start)
+    if narrow is not None and problem.icl == 1:
+        # Tasks w and -w are equally likely: weights that are left out get no gradient, ever.
+        start, layer = narrow, replace(layer, narrow=True)
+    loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
+    cuts = np.cumsum([each.size for each in start])[:-1]
+
+    def unpack(flat: np.ndarray) -> list[np.ndarray]:
+        parts = np.split(flat, cuts, axis=-1)
+        return [part.reshape(-1, *shape) for part, shape in zip(parts, layer.shapes, strict=True)]
+
+    def derivative(_: float, flat: np.ndarray) -> np.ndarray:
+        _, halves = loss(unpack(flat))
+        return -np.concatenate([each.reshape(-1) for each in halves])
+
+    def jacobian(_: float, flat: np.ndarray) -> np.ndarray:
+        shifted = flat + 1j * COMPLEX_STEP * np.eye(flat.size)
+        _, halves = loss(unpack(shifted))
+        rows = np.concatenate([each.reshape(flat.size, -1) for each in halves], axis=1)
+        return -rows.imag.T / COMPLEX_STEP
+
+    flat = np.concatenate([each.reshape(-1) for each in start])
+    scale = float(np.abs(flat).max())
+    if scale == 0:
+        raise ValueError("weights must not all be zero, where the flow stands still")
+    found = solve_ivp(
+        derivative,
+        (0.0, duration),
+        flat,
+        method="LSODA",
+        jac=jacobian,
+        rtol=tolerance,
+        atol=tolerance * 1e-3 * scale,
+    )
+    if not found.success:
+        raise ArithmeticError(f"the integrator stopped at t = {found.t[-1]:.6g}: {found.message}")
+    passed = unpack(found.y.T)
+    losses, halves = loss(passed)
+    conserved = layer.conserved(passed)
+    end = [each[-1] for each in passed]
+    return FlowCurve(
+        found.t,
+        losses,
+        2 * sum(np.sum(each.reshape(len(losses), -1) ** 2, axis=1) for each in halves),
+        end if layer is full else full.widened(end),
+        float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(found.y[:, -1]).max() ** 2),
+        {
+            "problem": problem,
+            "model": model,
+            "heads": heads,
+            "rank": rank,
+            "init_scale": init_scale,
+            "initialization": initialization,
+            "duration": duration,
+            "tolerance": tolerance,
+            "normalization": normalization,
+        },
+    )

@@ -1,0 +1,170 @@
+r"""Training sequences of which a fraction has random tasks and the others share one.
+
+A sequence has N pairs and a query with inputs :math:`x \sim N(0, \Lambda)` and labels
+:math:`y = \langle w, x \rangle + \epsilon`.  A fraction of the sequences draws its own task
+:math:`w \sim N(0, I)`, which has to be learned in context; in the others w is one and the same
+vector, which can be learned in the weights (Zhang, Singh, Latham and Saxe, ICML 2025,
+arXiv:2501.16265).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.checks import check_integers, check_nonnegative, given_array
+from iclimit.simulate.pretraining.prompts import Prompts
+
+ASYMMETRY = 1e-10
+"""Largest asymmetry of a covariance, relative to its largest entry, that passes as rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskMixture:
+    r"""Law of sequences with random and with shared tasks.
+
+    Parameters
+    ----------
+    covariance : array (D,) or (D, D)
+        Covariance :math:`\Lambda` of the inputs, or its eigenvalues: with random weights and
+        tasks the eigenvectors do not matter.
+    context : int >= 1
+        Number N of pairs before the query.
+    noise_variance : float >= 0
+        Variance of the label noise, in the context and in the query label.
+    icl : float in [0, 1]
+        Fraction of the sequences that draw their own task.
+    shared_task : array (D,), optional
+        Task of all other sequences; needed, and allowed, only for ``icl`` below 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the covariance is not symmetric and positive
+        semidefinite, or zero, or all labels of the shared task are zero.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.dynamics import TaskMixture
+    >>> problem = TaskMixture([0.4, 0.3, 0.2, 0.1], context=31)
+    >>> problem.dim
+    4
+    """
+
+    covariance: Any
+    context: int
+    noise_variance: float = 0.0
+    icl: float = 1.0
+    shared_task: Any = None
+
+    def __post_init__(self) -> None:
+        check_integers(context=self.context)
+        check_nonnegative(noise_variance=self.noise_variance, icl=self.icl)
+        if self.icl > 1:
+            raise ValueError(f"icl must be a fraction from 0 to 1, got {self.icl!r}")
+        object.__setattr__(self, "covariance", _given_covariance(self.covariance))
+        if (self.icl < 1) != (self.shared_task is not None):
+            raise ValueError(
+                "shared_task must be given for icl below 1, and only then, "
+                f"got {self.shared_task!r} with icl = {self.icl!r}"
+            )
+        if self.shared_task is not None:
+            task = given_array("shared_task", self.shared_task, (self.dim,)).copy()
+            if not task @ self.covariance @ task > 0:
+                raise ValueError(f"shared_task must have labels other than zero, got {task!r}")
+            object.__setattr__(self, "shared_task", task)
+
+    @property
+    def dim(self) -> int:
+        """Dimension D of the inputs."""
+        return self.covariance.shape[0]
+
+    @property
+    def label_square(self) -> float:
+        """Mean of the square of a label: the loss at zero weights."""
+        found = self.icl * np.trace(self.covariance) + self.noise_variance
+        if self.shared_task is not None:
+            found += (1 - self.icl) * (self.shared_task @ self.covariance @ self.shared_task)
+        return float(found)
+
+    def sample(self, place: Backend, generator: Any, count: int) -> Prompts:
+        """Draw sequences: the first ``round(count * icl)`` have their own tasks."""
+        tasks = generator.standard_normal((count, self.dim))
+        return self._prompts(place, generator, self._share(place, tasks))
+
+    def training_set(
+        self, place: Backend, generator: Any, count: int, standardize: bool = True
+    ) -> Prompts:
+        """Draw sequences, by default standardised as the published script does.
+
+        The inputs at each place of a sequence get mean zero over the sequences; if all tasks are
+        random, they get mean zero and covariance I.
+
+        Raises
+        ------
+        ValueError
+            If there are too few sequences for that, or for both kinds of tasks.
+        """
+        xp = place.xp
+        least = self.dim if self.icl == 1 else 1
+        if standardize and count <= least:
+            raise ValueError(f"training_set must be > {least} to be standardised, got {count!r}")
+        if 0 < self.icl < 1 and not 0 < round(count * self.icl) < count:
+            raise ValueError(
+                f"training_set must be large enough for both kinds of tasks, got {count!r} "
+                f"with icl = {self.icl!r}"
+            )
+        tasks = generator.standard_normal((count, self.dim))
+        if standardize and self.icl == 1:
+            tasks = tasks - xp.mean(tasks, axis=0)
+            variances, axes = xp.linalg.eigh(tasks.T @ tasks / (count - 1))
+            tasks = tasks @ ((axes / xp.sqrt(variances)) @ axes.T)
+        return self._prompts(place, generator, self._share(place, tasks), centre=standardize)
+
+    def _share(self, place: Backend, tasks: Array) -> Array:
+        if self.shared_task is not None:
+            tasks[round(tasks.shape[0] * self.icl) :, :] = place.asarray(self.shared_task)
+        return tasks
+
+    def _prompts(
+        self, place: Backend, generator: Any, tasks: Array, centre: bool = False
+    ) -> Prompts:
+        xp = place.xp
+        shape = (tasks.shape[0], self.context + 1, self.dim)
+        x = generator.standard_normal(shape) @ place.asarray(_root(self.covariance))
+        if centre:
+            x = x - xp.mean(x, axis=0)
+        y = (x @ tasks[:, :, None])[:, :, 0]
+        if self.noise_variance:
+            y = y + math.sqrt(self.noise_variance) * generator.standard_normal(shape[:2])
+        return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
+
+
+def _given_covariance(value: Any) -> np.ndarray:
+    """Return a covariance matrix from a matrix or from eigenvalues."""
+    ndim = np.ndim(value)
+    if ndim not in (1, 2):
+        raise ValueError(f"covariance must have shape (D,) or (D, D), got {np.shape(value)}")
+    given = given_array("covariance", value, (None,) * ndim)
+    matrix = np.diag(given) if ndim == 1 else given
+    rounding = ASYMMETRY * np.abs(matrix).max()
+    if matrix.shape[0] != matrix.shape[1] or np.abs(matrix - matrix.T).max() > rounding:
+        raise ValueError("covariance must be a symmetric matrix, or its eigenvalues")
+    matrix = (matrix + matrix.T) / 2
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    if eigenvalues[0] < -1e-12 * abs(eigenvalues[-1]) or eigenvalues[-1] <= 0:
+        raise ValueError(
+            "covariance must be positive semidefinite and not zero, "
+            f"got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
+        )
+    return matrix
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """Symmetric square root."""
+    eigenvalues, axes = np.linalg.eigh(covariance)
+    return (axes * np.sqrt(np.maximum(eigenvalues, 0))) @ axes.T

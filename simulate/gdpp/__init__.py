@@ -1,0 +1,46 @@
+"""Linear transformers and GD++ on regression with random noise levels."""
+
+from iclimit.simulate.gdpp.implicit_weights import (
+    ImplicitWeights,
+    implicit_weights,
+    two_level_ridge_transformer,
+)
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
+from iclimit.simulate.gdpp.noisy_regression import NoiseLaw, NoisyRegression
+from iclimit.simulate.gdpp.preconditioned_descent import (
+    gdpp_transformer,
+    layer_spectra,
+    simulate_gdpp,
+)
+from iclimit.simulate.gdpp.ridge_baselines import (
+    RidgeTuning,
+    SimulatedBaselines,
+    simulate_ridge_baselines,
+    tune_ridge,
+)
+from iclimit.simulate.gdpp.transformer_training import (
+    HeldOutLosses,
+    TrainedTransformer,
+    held_out_losses,
+    train_linear_transformer,
+)
+
+__all__ = [
+    "HeldOutLosses",
+    "ImplicitWeights",
+    "LinearTransformer",
+    "NoiseLaw",
+    "NoisyRegression",
+    "RidgeTuning",
+    "SimulatedBaselines",
+    "TrainedTransformer",
+    "gdpp_transformer",
+    "held_out_losses",
+    "implicit_weights",
+    "layer_spectra",
+    "simulate_gdpp",
+    "simulate_ridge_baselines",
+    "train_linear_transformer",
+    "tune_ridge",
+    "two_level_ridge_transformer",
+]

@@ -1,0 +1,140 @@
+r"""Linear transformers on Gram matrices instead of tokens.
+
+Linear attention knows its tokens through :math:`G = \sum_j e_j e_j^\top` only, and maps them all
+by the same matrix,
+
+.. math:: e \to T e, \qquad T = I + \sum_h P_h G Q_h, \qquad G \to T G T^\top,
+
+so a context of any length is D x D numbers (D = d + 1), and the prediction for a query x is
+:math:`\langle w, x\rangle` with the implicit weights
+:math:`w = -(e_D^\top T_{L} \cdots T_1)_{1..d}` (arXiv:2402.14180, Theorem 4.1).  No query is
+needed either.  The derivatives are those of :math:`\langle w, v\rangle` for a given vector v per
+context.
+"""
+
+from __future__ import annotations
+
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, ties
+
+
+class GramPass:
+    """Forward pass on Gram matrices (n, D, D), with what the way back needs.
+
+    Attributes
+    ----------
+    weights : array (n, d)
+        Implicit weights.
+    """
+
+    def __init__(self, gram: Array, model: LinearTransformer) -> None:
+        xp = array_namespace(gram)
+        make = _DiagonalLayer if model.kind in ("diag", "gd++") else _DenseLayer
+        self.layers, self.grams, self.maps, self.mapped = [], [], [], []
+        identity = xp.eye(gram.shape[-1], dtype=gram.dtype)
+        for depth in range(model.depth):
+            layer = make(model, depth, gram)
+            change = layer.change
+            change += identity
+            self.layers.append(layer)
+            self.grams.append(gram)
+            self.maps.append(change)
+            if depth < model.depth - 1:
+                self.mapped.append(change @ gram)
+                gram = self.mapped[-1] @ xp.matrix_transpose(change)
+        row = xp.zeros((gram.shape[0], 1, gram.shape[-1]), dtype=gram.dtype)
+        row[:, :, -1] = 1.0
+        self.rows = [row]
+        for change in reversed(self.maps):
+            self.rows.insert(0, self.rows[0] @ change)
+        self.weights = -self.rows[0][:, 0, :-1]
+
+    def derivatives(self, directions: Array) -> Array:
+        """Derivatives of <w, v> by the free parameters, one row for every context.
+
+        Parameters
+        ----------
+        directions : array (n, d)
+            The vectors v.
+
+        Returns
+        -------
+        array (n, layers * heads * parameters of a head)
+        """
+        xp = array_namespace(directions)
+        column = xp.concat([-directions, xp.zeros_like(directions[:, :1])], axis=1)[:, :, None]
+        columns = [column]
+        for change in self.maps[:-1]:
+            columns.append(change @ columns[-1])
+        found: list[Array] = []
+        by_gram = None
+        for depth in reversed(range(len(self.layers))):
+            by_map = self.rows[depth + 1][:, 0, :, None] * columns[depth][:, None, :, 0]
+            if by_gram is not None:
+                by_map += 2 * (by_gram @ self.mapped[depth])
+            found = self.layers[depth].by_parameters(by_map) + found
+            if depth > 0:
+                direct = self.layers[depth].by_gram(by_map)
+                direct = (direct + xp.matrix_transpose(direct)) / 2
+                if by_gram is not None:
+                    change = self.maps[depth]
+                    direct += xp.matrix_transpose(change) @ (by_gram @ change)
+                by_gram = direct
+        return xp.concat(found, axis=1)
+
+
+class _DenseLayer:
+    """Sum of P G Q over heads, and its derivatives by the entries of P and Q or their ties."""
+
+    def __init__(self, model: LinearTransformer, depth: int, gram: Array) -> None:
+        heads = range(model.lookup.shape[1])
+        self.gram = gram
+        self.projection = [model.projection[depth, head, :, :] for head in heads]
+        self.lookup = [model.lookup[depth, head, :, :] for head in heads]
+        self.looked_up = [gram @ lookup for lookup in self.lookup]
+        pairs = zip(self.projection, self.looked_up, strict=True)
+        self.change = sum(projection @ product for projection, product in pairs)
+        tied = model.kind != "full"
+        self.tie = array_namespace(gram).asarray(ties(model.kind, model.dim)) if tied else None
+
+    def by_gram(self, by_map: Array) -> Array:
+        pairs = zip(self.projection, self.lookup, strict=True)
+        return sum(projection.T @ by_map @ lookup.T for projection, lookup in pairs)
+
+    def by_parameters(self, by_map: Array) -> list[Array]:
+        xp, found = array_namespace(by_map), []
+        for projection, looked_up in zip(self.projection, self.looked_up, strict=True):
+            by_projection = by_map @ xp.matrix_transpose(looked_up)
+            by_lookup = self.gram @ (projection.T @ by_map)
+            both = [xp.reshape(each, (each.shape[0], -1)) for each in (by_projection, by_lookup)]
+            found += both if self.tie is None else [xp.concat(both, axis=1) @ self.tie.T]
+        return found
+
+
+class _DiagonalLayer:
+    """The same for diagonal P and Q that are constant on the inputs."""
+
+    def __init__(self, model: LinearTransformer, depth: int, gram: Array) -> None:
+        xp = array_namespace(gram)
+        self.gram, self.kind = gram, model.kind
+        self.p = xp.linalg.diagonal(model.projection[depth, ...])
+        self.q = xp.linalg.diagonal(model.lookup[depth, ...])
+        self.scale = self.p.T @ self.q
+        self.change = self.scale * gram
+
+    def by_gram(self, by_map: Array) -> Array:
+        return self.scale * by_map
+
+    def by_parameters(self, by_map: Array) -> list[Array]:
+        xp = array_namespace(by_map)
+        product = by_map * self.gram
+        by_p, by_q = product @ self.q.T, xp.matrix_transpose(product) @ self.p.T
+        found = []
+        for head in range(self.p.shape[0]):
+            for each in (by_p[:, :, head], by_q[:, :, head]):
+                found += [xp.sum(each[:, :-1], axis=1)[:, None], each[:, -1:]]
+            if self.kind == "gd++":
+                found.pop()
+        return found

@@ -1,0 +1,375 @@
+r"""The linear model that every layer of a linear transformer maintains.
+
+After layer l the token of the pair :math:`(x_i, y_i)` is
+
+.. math:: x_i^l = M^l x_i + y_i u^l, \qquad y_i^l = a^l y_i - \langle w^l, x_i\rangle,
+
+with quantities common to the context and the query, for which y is 0 (Vladymyrov, von Oswald,
+Sandler and Ge, arXiv:2402.14180, Theorem 4.1).  They start from M = I, u = 0, a = 1, w = 0, and
+the prediction is :math:`\langle w^L, x_q\rangle`.  Three recursions lead to them:
+
+* :func:`implicit_weights`, Lemma 4.3, for all transformers;
+* :func:`diagonal_recursion`, Lemma 4.4 (Lemma A.1), where the context enters by
+  :math:`\Sigma = X^\top X`, the least squares weights and the squares of their residuals;
+* :func:`gdpp_recursion`, numbers for every eigenvector of :math:`\Sigma`.
+
+Two theorems of the paper go with them.  A linear model cannot follow a quadratic label
+(Theorem 4.2): :func:`alignment_cosine` and its sharp bound :func:`alignment_bound`.  Two layers
+are ridge regression at two noise levels in long contexts (Theorem 5.2):
+:func:`two_level_ridge_transformer`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.simulate.gdpp.noisy_regression import gram_matrices
+from iclimit.simulate.pretraining.prompts import Prompts
+
+
+@dataclass(frozen=True, eq=False)
+class ImplicitWeights:
+    """Quantities of Theorem 4.1 before the first layer and after each of L layers.
+
+    Attributes
+    ----------
+    matrix : array (L + 1, n, d, d)
+        M.
+    shift : array (L + 1, n, d)
+        u.
+    scale : array (L + 1, n)
+        a.
+    weights : array (L + 1, n, d)
+        w; the last ones make the prediction.
+    """
+
+    matrix: Array
+    shift: Array
+    scale: Array
+    weights: Array
+
+    def labels(self, prompts: Prompts) -> Array:
+        """Labels in the context, shape (L + 1, n, context)."""
+        return self.scale[:, :, None] * prompts.y - (prompts.x @ self.weights[..., None])[..., 0]
+
+
+def implicit_weights(prompts: Prompts, model: LinearTransformer) -> ImplicitWeights:
+    r"""Implicit weights of any linear transformer, by Lemma 4.3.
+
+    With :math:`\begin{pmatrix} A & b \\ c^\top & \delta \end{pmatrix}
+    = \sum_h P_h \bigl(\sum_j e_j^l e_j^{l\top}\bigr) Q_h`, D x D numbers whatever the context,
+
+    .. math:: M' = (I + A) M - b w^\top, \quad u' = (I + A) u + a b, \quad
+       a' = (1 + \delta) a + \langle c, u\rangle, \quad w' = (1 + \delta) w - M^\top c.
+
+    Parameters
+    ----------
+    prompts : Prompts
+        n prompts, with inputs of the transformer's dimension d.
+    model : LinearTransformer
+        Of any kind, with any number of heads.
+
+    Raises
+    ------
+    ValueError
+        If the dimensions differ.
+
+    References
+    ----------
+    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 4.1 and Lemma 4.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.arrays import get_backend
+    >>> from iclimit.simulate.gdpp.implicit_weights import implicit_weights
+    >>> from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
+    >>> from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
+    >>> problem = NoisyRegression("fixed:0", context=20, dim=3)
+    >>> drawn = problem.sample(get_backend("numpy"), np.random.default_rng(0), 1)
+    >>> model = gdpp_transformer([0.8, 0.9, 1.0], [0.2, 0.2], context=20, dim=3)
+    >>> weights = implicit_weights(drawn.prompts, model).weights
+    >>> bool(np.all(np.diff(np.linalg.norm(weights[:, 0] - drawn.tasks[0], axis=1)) < 0))
+    True
+    """
+    xp, dim = _checked(prompts, model)
+    gram = gram_matrices(prompts.x, prompts.y)
+    states = [_start(prompts)]
+    for depth in range(model.depth):
+        M, u, a, w = states[-1]
+        top = xp.concat([M, u[:, :, None]], axis=2)
+        bottom = xp.concat([-w, a[:, None]], axis=1)[:, None, :]
+        tokens = xp.concat([top, bottom], axis=1)
+        moments = tokens @ gram @ xp.matrix_transpose(tokens)
+        change = xp.zeros_like(gram)
+        for head in range(model.lookup.shape[1]):
+            change = change + (
+                model.projection[depth, head, :, :] @ moments @ model.lookup[depth, head, :, :]
+            )
+        A, b = change[:, :dim, :dim], change[:, :dim, dim]
+        c, delta = change[:, dim, :dim], change[:, dim, dim]
+        states.append(
+            (
+                M + A @ M - _outer(b, w),
+                u + _times(A, u) + a[:, None] * b,
+                (1 + delta) * a + xp.vecdot(c, u),
+                (1 + delta)[:, None] * w - _times(xp.matrix_transpose(M), c),
+            )
+        )
+    return _stacked(states)
+
+
+def diagonal_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWeights:
+    r"""Implicit weights of a diagonal transformer, by Lemma 4.4.
+
+    With the least squares weights :math:`w_*` (of least norm in short contexts), the sum
+    :math:`\rho` of their squared residuals and :math:`K = M + u w_*^\top`, the moments of the
+    layer's tokens are
+
+    .. math:: \Sigma^l = K \Sigma K^\top + \rho\, u u^\top, \quad
+       \alpha^l = K \Sigma (a w_* - w) + a \rho\, u, \quad
+       \lambda^l = (a w_* - w)^\top \Sigma (a w_* - w) + a^2 \rho,
+
+    and :math:`u' = (I - \Lambda) u + \Gamma \Sigma (a w_* - w)`,
+    :math:`w' = (1 + s) w - \Pi \Sigma (a w_* - w) - \Phi` with
+    :math:`\Lambda = -\omega_{xy} a^2 \rho - \omega_{xx} \Sigma^l`,
+    :math:`\Gamma = a \omega_{xy} K`, :math:`s = \omega_{yy} \lambda^l`,
+    :math:`\Pi = \omega_{yx} M^\top K` and :math:`\Phi = a \rho\, \omega_{yx} M^\top u`.
+
+    Parameters
+    ----------
+    prompts : Prompts
+        n prompts, with inputs of the transformer's dimension.
+    model : LinearTransformer
+        Of kind "diag" or "gd++".
+
+    Raises
+    ------
+    ValueError
+        If the transformer is of kind "full" or the dimensions differ.
+
+    Notes
+    -----
+    The published proof has :math:`M + a u w_*^\top` for K.  This is right only where u = 0 or
+    a = 1, and in general wrong from the second layer on.
+
+    References
+    ----------
+    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Lemma 4.4 and Lemma A.1.
+    """
+    xp, _ = _checked(prompts, model)
+    transposed = xp.matrix_transpose(prompts.x)
+    sigma = transposed @ prompts.x
+    solved = _times(xp.linalg.pinv(prompts.x), prompts.y)
+    rho = xp.sum((prompts.y - _times(prompts.x, solved)) ** 2, axis=1)
+    states = [_start(prompts)]
+    for (xx, xy), (yx, yy) in model.omegas.tolist():
+        M, u, a, w = states[-1]
+        K = M + _outer(u, solved)
+        lag = a[:, None] * solved - w
+        descent = _times(sigma, lag)
+        moved = K @ sigma @ xp.matrix_transpose(K) + rho[:, None, None] * _outer(u, u)
+        mixed = _times(K, descent) + (a * rho)[:, None] * u
+        s = yy * (xp.vecdot(lag, descent) + a**2 * rho)
+        growth = (xy * a**2 * rho)[:, None] * u + xx * _times(moved, u)  # -Lambda u
+        states.append(
+            (
+                M + xx * (moved @ M) - xy * _outer(mixed, w),
+                u + growth + (xy * a)[:, None] * _times(K, descent),
+                (1 + s) * a + yx * xp.vecdot(mixed, u),
+                (1 + s)[:, None] * w - yx * _times(xp.matrix_transpose(M), mixed),  # Pi and Phi
+            )
+        )
+    return _stacked(states)
+
+
+def gdpp_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWeights:
+    r"""Implicit weights of a GD++ transformer, in the eigenbasis of :math:`X^\top X`.
+
+    There M is diagonal, u = 0 and a = 1 throughout.  For an eigenvalue e and the coordinate
+    :math:`\alpha` of :math:`X^\top y`,
+
+    .. math:: w' = w - \omega_{yx} m^2 (\alpha - e w), \qquad m' = m (1 + \omega_{xx} m^2 e).
+
+    Parameters
+    ----------
+    prompts : Prompts
+        n prompts, with inputs of the transformer's dimension.
+    model : LinearTransformer
+        Of kind "gd++".
+
+    Raises
+    ------
+    ValueError
+        If the transformer is of another kind or the dimensions differ.
+
+    References
+    ----------
+    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, equation 11.
+    """
+    xp, _ = _checked(prompts, model)
+    check_choice("model.kind", model.kind, ("gd++",))
+    transposed = xp.matrix_transpose(prompts.x)
+    e, basis = xp.linalg.eigh(transposed @ prompts.x)
+    back = xp.matrix_transpose(basis)
+    alpha = _times(back, _times(transposed, prompts.y))
+    m, w = xp.ones_like(e), xp.zeros_like(e)
+    states = [_start(prompts)]
+    for (xx, _), (yx, _) in model.omegas.tolist():
+        w, m = w - yx * m**2 * (alpha - e * w), m * (1 + xx * m**2 * e)
+        states.append((basis * m[:, None, :] @ back, states[0][1], states[0][2], _times(basis, w)))
+    return _stacked(states)
+
+
+def alignment_cosine(prompts: Prompts, model: LinearTransformer) -> Array:
+    r"""Cosine of the labels after each layer with the squares of the first input coordinate.
+
+    Theorem 4.2 says that a linear transformer cannot produce this quadratic label: the labels
+    remain in the span of the inputs and the given labels.  :func:`alignment_bound` bounds the
+    cosine for any transformer.
+
+    Parameters
+    ----------
+    prompts : Prompts
+        n prompts, with inputs of the transformer's dimension.
+    model : LinearTransformer
+        Of any kind.
+
+    Returns
+    -------
+    array (L + 1, n)
+        Cosines of :math:`(y_i^l)_i` with :math:`(x_{i1}^2)_i`; 0 where the labels vanish.
+
+    Raises
+    ------
+    ValueError
+        If the dimensions differ.
+
+    References
+    ----------
+    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 4.2.
+    """
+    labels = implicit_weights(prompts, model).labels(prompts)
+    xp, target = array_namespace(labels), prompts.x[:, :, 0] ** 2
+    product = xp.sum(labels * target, axis=-1)
+    norms = xp.sqrt(xp.sum(labels**2, axis=-1) * xp.sum(target**2, axis=-1))
+    return product / xp.where(norms > 0, norms, xp.ones_like(norms))
+
+
+def alignment_bound(prompts: Prompts) -> Array:
+    r"""Largest absolute value of the alignment cosine over all linear transformers, shape (n,).
+
+    The norm of the projection of the target :math:`(x_{i1}^2)_i` onto the span of the inputs and
+    the labels, over its own.  For noiseless labels and standard normal inputs its mean square is
+    :math:`(d + 4)/N` in leading order for :math:`N \gg d`: the 0.1 of Theorem 4.2 takes N well
+    above 100 (d + 4).
+    """
+    xp, target = array_namespace(prompts.x), prompts.x[:, :, 0] ** 2
+    tokens = xp.concat([prompts.x, prompts.y[:, :, None]], axis=2)
+    projected = _times(tokens, _times(xp.linalg.pinv(tokens), target))
+    return xp.sqrt(xp.sum(projected**2, axis=1) / xp.sum(target**2, axis=1))
+
+
+def two_level_ridge_transformer(
+    levels: Any, *, context: int, dim: int, input_variance: float = 1.0
+) -> LinearTransformer:
+    r"""Two layers that become ridge regression at two noise levels in long contexts.
+
+    With N pairs, inputs of covariance v I and noise of level :math:`\sigma`,
+    :math:`X^\top X \to N v I`, and ridge regression is
+    :math:`w = X^\top y/(N v + \sigma^2)`.  The first layer makes one step of gradient descent and
+    leaves labels of squared norm :math:`N \sigma^2`, up to a part of relative order
+    :math:`d v/\sigma^2`; the second rescales by it:
+
+    .. math:: -\omega_{yx} (1 + N \sigma^2 \omega_{yy}) = \frac1{N v + \sigma^2}
+       \quad\text{for}\quad \sigma \in \{\sigma_1, \sigma_2\},
+
+    which is solved by :math:`\omega_{yy} = -1/[N (N v + \sigma_1^2 + \sigma_2^2)]` and
+    :math:`\omega_{yx} = -(N v + \sigma_1^2 + \sigma_2^2)
+    /[(N v + \sigma_1^2)(N v + \sigma_2^2)]`.
+
+    Parameters
+    ----------
+    levels : two numbers >= 0
+        Noise levels.
+    context, dim : int >= 1
+        Number N of pairs and dimension d.
+    input_variance : float > 0
+        Variance v of an input coordinate: 1 as in `NoisyRegression`, where the limit is one of
+        levels that grow as :math:`\sqrt N`, or 1/N with fixed levels as in the paper.
+
+    Returns
+    -------
+    LinearTransformer
+        Of kind "diag" with one head.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    The error of the weights is of order :math:`1/\sqrt N`, the adjusted loss of order 1/N.
+
+    References
+    ----------
+    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 5.2.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.gdpp.implicit_weights import two_level_ridge_transformer
+    >>> model = two_level_ridge_transformer([1, 2], context=4, dim=3, input_variance=1 / 4)
+    >>> model.omegas[:, 1, :].round(4).tolist()
+    [[-0.6, 0.0], [0.0, -0.0417]]
+    """
+    squares = given_array("levels", levels, (2,)) ** 2
+    if np.any(np.asarray(levels) < 0):
+        raise ValueError(f"levels must be >= 0, got {levels!r}")
+    check_integers(context=context, dim=dim)
+    check_positive(input_variance=input_variance)
+    first, second = (context * input_variance + squares).tolist()
+    total = first + squares[1].item()
+    step = math.sqrt(total / first / second)
+    rescaling = math.sqrt(1 / context / total)
+    # Parameters p_x, p_y, q_x, q_y of a head.
+    parameters = np.array([[[0, -step, step, 0]], [[0, -rescaling, 0, rescaling]]])
+    return build("diag", parameters, dim)
+
+
+def _checked(prompts: Prompts, model: LinearTransformer) -> tuple[Any, int]:
+    """Namespace and dimension."""
+    if model.dim != prompts.x.shape[2]:
+        raise ValueError(f"model must be of dimension {prompts.x.shape[2]}, got {model.dim}")
+    return array_namespace(prompts.x), model.dim
+
+
+def _start(prompts: Prompts) -> tuple[Array, ...]:
+    """M, u, a and w before the first layer."""
+    xp = array_namespace(prompts.x)
+    zero = xp.zeros_like(prompts.x_query)
+    eye = xp.eye(prompts.x.shape[2], dtype=prompts.x.dtype)
+    return zero[:, :, None] + eye, zero, zero[:, 0] + 1, zero
+
+
+def _stacked(states: list[tuple[Array, ...]]) -> ImplicitWeights:
+    xp = array_namespace(states[0][0])
+    return ImplicitWeights(*(xp.stack(each) for each in zip(*states, strict=True)))
+
+
+def _times(matrices: Array, vectors: Array) -> Array:
+    """Products of n matrices and n vectors."""
+    return (matrices @ vectors[:, :, None])[:, :, 0]
+
+
+def _outer(left: Array, right: Array) -> Array:
+    """Outer products of n pairs of vectors."""
+    return left[:, :, None] * right[:, None, :]

@@ -1,0 +1,205 @@
+r"""Least squares for linear transformers: the adjusted loss on fixed contexts, minimised.
+
+The adjusted loss :math:`\frac12 \lVert w_\theta - w_{\text{oracle}}\rVert^2` is a sum of squares,
+so the Levenberg-Marquardt method applies, which needs tens of steps where gradient methods need
+thousands: the scales of the parameters differ by many orders of magnitude and so do the
+curvatures.  The gradient is exact.  The Gauss-Newton matrix
+:math:`\mathbb E_v\, (\nabla \langle w, v\rangle)(\nabla \langle w, v\rangle)^\top` takes one
+standard normal vector v per context, at the cost of a second gradient.
+
+Deep transformers ruin rare contexts: one in a million with a loss of 1e12 would be all that a mean
+sees.  So the loss f of a context enters as :math:`c \log(1 + f/c)` with c = 5000 d, ten thousand
+times the loss of predicting zero; this is f to a percent up to f = 100 d.  With c = 10 d three
+layers at noise "uniform:5" were one or two per cent better on most contexts, but so bad on a few
+of 400,000 that the mean was up to ten times as large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.simulate.arrays import Array, Backend, to_host
+from iclimit.simulate.gdpp.gram_pass import GramPass
+from iclimit.simulate.gdpp.linear_transformer import build
+from iclimit.simulate.gdpp.noisy_regression import ContextSummaries
+
+BLOCK = {"numpy": 512, "cupy": 2**15}
+"""Contexts held at a time; on a CPU the matrices of a block stay in its cache."""
+
+ROBUST_SCALE = 5000
+"""The constant c of the robust loss, over the dimension."""
+
+_FIRST_DAMPING, _LEAST_DAMPING, _EASE, _TIGHTEN, _TRIES = 1e-2, 1e-10, 5.0, 4.0, 14
+_FLOOR = 1e-12
+"""Least diagonal entry of the damping, relative: some parameters have no effect."""
+
+_OVERFLOWN = 1e300
+"""Stands for an infinite loss; such a context has no influence on a step, at any rate."""
+
+_LEAST_CURVATURE = 1e-280
+"""Largest diagonal entry below which damping underflows; 0 where no parameter has an effect."""
+
+_CALM = 3
+"""Steps in a row that must gain little before a descent has converged."""
+
+
+class AdjustedLoss:
+    """Mean robust adjusted loss over fixed contexts as a function of the free parameters.
+
+    Parameters
+    ----------
+    summaries : ContextSummaries
+        On the host.
+    kind : str
+        Kind of the transformer.
+    backend : Backend
+        Where to compute.
+    generator : numpy.random.Generator
+        Draws the directions of the Gauss-Newton matrix.
+    run : callable
+        Runs a function on the blocks of contexts, like `map`; that of a pool of threads shares
+        them among cores, with the same result.
+    """
+
+    def __init__(
+        self,
+        summaries: ContextSummaries,
+        kind: str,
+        backend: Backend,
+        generator: np.random.Generator,
+        run: Callable[..., Iterable[tuple]] = map,
+    ) -> None:
+        self.kind, self.backend, self.run = kind, backend, run
+        self.count, self.dim = summaries.oracle.shape
+        self.scale = ROBUST_SCALE * self.dim
+        probes = generator.standard_normal(summaries.oracle.shape)
+        size = BLOCK[backend.name]
+        self.blocks = [
+            tuple(
+                backend.asarray(each[start : start + size])
+                for each in (summaries.gram, summaries.oracle, summaries.weights[:, None], probes)
+            )
+            for start in range(0, self.count, size)
+        ]
+
+    def loss(self, parameters: np.ndarray) -> float:
+        """Mean robust loss, infinite where it overflows."""
+        return self._mean(self._loss, parameters)[0]
+
+    def expand(self, parameters: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Loss, gradient (n,) and Gauss-Newton matrix (n, n)."""
+        return self._mean(self._expand, parameters)
+
+    def _mean(self, function: Callable[..., tuple], parameters: np.ndarray) -> Any:
+        place = self.backend.asarray(parameters)
+        parts = list(self.run(lambda block: function(place, *block), self.blocks))
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss, *rest = (to_host(sum(part[k] for part in parts)) for k in range(len(parts[0])))
+        mean = float(loss) / self.count
+        return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
+
+    def _loss(
+        self,
+        parameters: Array,
+        gram: Array,
+        oracle: Array,
+        weights: Array,
+        probes: Array,  # noqa: ARG002
+    ) -> tuple:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = GramPass(gram, build(self.kind, parameters, self.dim)).weights
+            return (self._robust(weights, self._excess(found - oracle)),)
+
+    def _expand(
+        self, parameters: Array, gram: Array, oracle: Array, weights: Array, probes: Array
+    ) -> tuple:
+        xp = self.backend.xp
+        with np.errstate(over="ignore", invalid="ignore"):
+            forward = GramPass(gram, build(self.kind, parameters, self.dim))
+            residual = forward.weights - oracle
+            excess = self._excess(residual)
+            influence = xp.where(excess < _OVERFLOWN, weights / (1 + excess), 0.0)
+            gradient = self._finite(forward.derivatives(influence * residual))
+            jacobian = self._finite(forward.derivatives(xp.sqrt(influence) * probes))
+            return (self._robust(weights, excess), xp.sum(gradient, axis=0), jacobian.T @ jacobian)
+
+    def _excess(self, residual: Array) -> Array:
+        """Losses over c, (n, 1); a finite number where they overflow, unless all do."""
+        xp = self.backend.xp
+        excess = xp.sum(residual**2, axis=1, keepdims=True) / (2 * self.scale)
+        finite = xp.isfinite(excess)
+        overflown = xp.where(xp.any(finite), xp.asarray(_OVERFLOWN), xp.asarray(math.inf))
+        return xp.where(finite, excess, overflown)
+
+    def _robust(self, weights: Array, excess: Array) -> Array:
+        return self.scale * self.backend.xp.sum(weights * self.backend.xp.log1p(excess))
+
+    def _finite(self, derivatives: Array) -> Array:
+        """Derivatives of contexts that do not overflow; the others have no influence."""
+        xp = self.backend.xp
+        finite = xp.all(xp.isfinite(derivatives), axis=1, keepdims=True)
+        return xp.where(finite, derivatives, 0.0)
+
+
+@dataclass
+class Descent:
+    """Where a Levenberg-Marquardt descent is.
+
+    Attributes
+    ----------
+    parameters : ndarray
+        Of the transformer, any shape.
+    loss : float
+        At these parameters; before the first step that on other contexts, infinite without any.
+    damping : float
+    steps, calm : int
+        Steps taken, and how many of the last gained little.
+    stuck : bool
+        Whether no damping made the loss fall.
+    """
+
+    parameters: np.ndarray
+    loss: float = math.inf
+    damping: float = _FIRST_DAMPING
+    steps: int = 0
+    calm: int = 0
+    stuck: bool = False
+
+    @property
+    def converged(self) -> bool:
+        """Whether the loss no longer falls."""
+        return self.stuck or self.calm >= _CALM
+
+    def advance(self, objective: AdjustedLoss, tolerance: float) -> None:
+        """Take one step; a gain below the relative tolerance counts as little."""
+        expansion = objective.expand(self.parameters)
+        self.steps += 1
+        if not all(np.all(np.isfinite(each)) for each in expansion):
+            self.loss, self.stuck = math.inf, True
+            return
+        loss, gradient, curvature = expansion
+        self.loss = loss
+        largest = np.diag(curvature).max()
+        if largest < _LEAST_CURVATURE:
+            self.stuck = True
+            return
+        diagonal = np.diag(np.diag(curvature) + _FLOOR * largest)
+        for _ in range(_TRIES):
+            with np.errstate(over="ignore", invalid="ignore"):
+                step = np.linalg.solve(curvature + self.damping * diagonal, gradient)
+                trial = self.parameters - step.reshape(self.parameters.shape)
+            value = objective.loss(trial)
+            if value < loss:
+                break
+            self.damping *= _TIGHTEN
+        else:
+            self.stuck = True
+            return
+        self.parameters, self.loss = trial, value
+        self.damping = max(self.damping / _EASE, _LEAST_DAMPING)
+        self.calm = self.calm + 1 if loss - value < tolerance * loss else 0

@@ -1,0 +1,272 @@
+r"""Regression prompts whose noise level is drawn anew for every prompt.
+
+The setting of Vladymyrov, von Oswald, Sandler and Ge, "Linear Transformers are Versatile
+In-Context Learners" (arXiv:2402.14180): inputs and tasks are standard normal, labels are
+:math:`y = \langle w, x\rangle + \sigma\epsilon`, and :math:`\sigma` is fixed, uniform on
+:math:`[0, \sigma_{\max}]` or one of a few levels.  The oracle is ridge regression that is told
+:math:`\sigma^2`; it is the posterior mean of the task.
+
+A predictor :math:`\hat y = \langle\hat w, x\rangle` that knows the context (X, y) only has the
+adjusted loss, half its squared error minus half that of the oracle,
+
+.. math:: \tfrac12\mathbb E\lVert\hat w - w_{\text{oracle}}\rVert^2,
+
+because the query is standard normal and, given the context and :math:`\sigma`, the task is
+distributed about the oracle's weights whatever :math:`\hat w` is.  This is exact, needs neither
+queries nor tasks, and its sampling error vanishes with the loss itself.
+
+The loss of L layers is a polynomial of degree :math:`2 \cdot 3^L` in the tokens: one context in a
+million can ruin it, and carry its mean.  Such contexts are met by drawing from a mixture, in which
+a part has larger tasks and noise, or inputs that are wider or narrower along one axis; weights (at
+most 5/3) make means those of the law itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.checks import check_integers
+from iclimit.simulate.pretraining.prompts import Prompts
+
+NOISE_KINDS = ("fixed", "uniform", "categorical")
+
+_LARGEST_LEVEL = 1e100  # its square and sums of such squares are finite
+_FORM = (
+    "fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,... "
+    f"with levels from 0 to {_LARGEST_LEVEL:g}"
+)
+
+MIXTURE = ((0.6, 1.0, 1.0), (0.1, 1.4, 1.0), (0.1, 1.7, 1.3), (0.1, 1.0, 1.6), (0.1, 1.0, 0.6))
+"""Parts of the law that rare contexts are drawn from: share, scale of task and noise, and scale of
+the inputs along one axis."""
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    r"""Law of the noise level :math:`\sigma` of a prompt.
+
+    Attributes
+    ----------
+    kind : {"fixed", "uniform", "categorical"}
+        One level; uniform between 0 and the level; one of the levels, all equally likely.
+    levels : tuple of float
+        From 0 to 1e100.
+
+    Raises
+    ------
+    ValueError
+        If it is no such law.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.gdpp.noisy_regression import NoiseLaw
+    >>> NoiseLaw.parse("categorical:1,3")
+    NoiseLaw(kind='categorical', levels=(1.0, 3.0))
+    >>> NoiseLaw.parse("uniform:3").mean_variance
+    3.0
+    """
+
+    kind: str
+    levels: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        count, known = len(self.levels), self.kind in NOISE_KINDS
+        valid = all(0 <= level <= _LARGEST_LEVEL for level in self.levels)
+        if not known or not valid or not (count if self.kind == "categorical" else count == 1):
+            raise ValueError(f"noise must be {_FORM}, got {self.kind!r} of {self.levels!r}")
+
+    @classmethod
+    def parse(cls, spec: Any) -> NoiseLaw:
+        """Read "fixed:1", "uniform:5" or "categorical:1,3,5", or what is written so.
+
+        Raises
+        ------
+        ValueError
+            If the text is none of these.
+        """
+        if isinstance(spec, NoiseLaw):
+            return spec
+        kind, _, numbers = str(spec).partition(":")
+        try:
+            return cls(kind, tuple(float(number) for number in numbers.split(",")))
+        except ValueError:
+            raise ValueError(f"noise must be {_FORM}, got {spec!r}") from None
+
+    def __str__(self) -> str:
+        numbers = (repr(float(level)).removesuffix(".0") for level in self.levels)
+        return f"{self.kind}:{','.join(numbers)}"
+
+    @property
+    def mean_variance(self) -> float:
+        """Mean of the noise variance."""
+        share = 3 if self.kind == "uniform" else 1
+        return sum(level**2 for level in self.levels) / len(self.levels) / share
+
+    def sample(self, backend: Backend, generator: Any, count: int) -> Array:
+        """Draw noise levels, shape (count,)."""
+        if self.kind == "uniform":
+            return self.levels[0] * generator.random(count)
+        index = backend.xp.astype(generator.random(count) * len(self.levels), backend.xp.int64)
+        return backend.asarray(self.levels)[index]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyPrompts:
+    """Prompts with what only the oracle and the experimenter know.
+
+    Attributes
+    ----------
+    prompts : Prompts
+        Context and query; the query label is noisy too.
+    levels : array (n,)
+        Noise levels.
+    tasks : array (n, dim)
+        Task vectors.
+    """
+
+    prompts: Prompts
+    levels: Array
+    tasks: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ContextSummaries:
+    """All that linear attention and the oracle know of weighted contexts.
+
+    Attributes
+    ----------
+    gram : array (n, dim + 1, dim + 1)
+        Sums of the products of the context's tokens (x_i, y_i).
+    oracle : array (n, dim)
+        Weights of ridge regression with the true noise variance.
+    levels : array (n,)
+        Noise levels.
+    weights : array (n,)
+        Importance weights, of mean one.
+    """
+
+    gram: Array
+    oracle: Array
+    levels: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class NoisyRegression:
+    """Law of prompts with standard normal inputs and tasks and a random noise level.
+
+    Parameters
+    ----------
+    noise : NoiseLaw or str
+        "fixed:SIGMA", "uniform:SIGMA_MAX" or "categorical:SIGMA,SIGMA,...".
+    context : int >= 1
+        Number of pairs; 20 in arXiv:2402.14180.
+    dim : int >= 1
+        Dimension of the inputs; 10 in arXiv:2402.14180.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.gdpp import NoisyRegression
+    >>> NoisyRegression("uniform:5").noise.levels
+    (5.0,)
+    """
+
+    noise: Any
+    context: int = 20
+    dim: int = 10
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", NoiseLaw.parse(self.noise))
+        check_integers(context=self.context, dim=self.dim)
+
+    def sample(self, backend: Backend, generator: Any, count: int) -> NoisyPrompts:
+        """Draw prompts, each with its own task and noise level."""
+        levels = self.noise.sample(backend, generator, count)
+        tasks = generator.standard_normal((count, self.dim))
+        x = generator.standard_normal((count, self.context + 1, self.dim))
+        noise = generator.standard_normal((count, self.context + 1))
+        y = (x @ tasks[:, :, None])[:, :, 0] + levels[:, None] * noise
+        prompts = Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
+        return NoisyPrompts(prompts, levels, tasks)
+
+    def summaries(
+        self, backend: Backend, generator: Any, count: int, *, rare: bool = False
+    ) -> ContextSummaries:
+        """Draw contexts, of the mixture if ``rare``; keep Gram matrices and oracle weights."""
+        levels = self.noise.sample(backend, generator, count)
+        tasks = generator.standard_normal((count, self.dim))
+        x = generator.standard_normal((count, self.context, self.dim))
+        noise = generator.standard_normal((count, self.context))
+        if rare:
+            weights = _tilt(backend, generator, x, tasks, noise)
+        else:
+            weights = backend.xp.ones_like(levels)
+        y = (x @ tasks[:, :, None])[:, :, 0] + levels[:, None] * noise
+        oracle = ridge_weights(x, y, levels**2)
+        return ContextSummaries(gram_matrices(x, y), oracle, levels, weights)
+
+
+def _tilt(backend: Backend, generator: Any, x: Array, tasks: Array, noise: Array) -> Array:
+    """Scale standard normal draws in place to those of the mixture; return their weights."""
+    xp, (count, context, dim) = backend.xp, x.shape
+    part = xp.asarray(generator.random(count))
+    axis = xp.take(xp.eye(dim), xp.astype(generator.random(count) * dim, xp.int64), axis=0)
+    first = 0.0
+    for share, label_scale, axis_scale in MIXTURE:
+        chosen = xp.astype((part >= first) & (part < first + share), x.dtype)[:, None]
+        tasks *= 1 + (label_scale - 1) * chosen
+        noise *= 1 + (label_scale - 1) * chosen
+        x *= (1 + (axis_scale - 1) * chosen * axis)[:, None, :]
+        first += share
+    labels = xp.sum(tasks**2, axis=1) + xp.sum(noise**2, axis=1)
+    lengths = xp.sum(x**2, axis=1)
+    density = 0.0
+    # Infinite for thousands of numbers; the weight is then 0.
+    with np.errstate(over="ignore"):
+        for share, label_scale, axis_scale in MIXTURE:
+            by_labels = _log_ratio(labels, label_scale, dim + context)
+            by_axis = _log_ratio(lengths, axis_scale, context)
+            density = density + share * xp.mean(xp.exp(by_labels[:, None] + by_axis), axis=1)
+    return 1 / density
+
+
+def _log_ratio(squares: Array, scale: float, count: int) -> Array:
+    """Density of N(0, scale^2) over N(0, 1) for so many numbers with this sum of squares, log."""
+    return squares / 2 * (1 - scale**-2) - count * math.log(scale)
+
+
+def gram_matrices(x: Array, y: Array) -> Array:
+    """Sums of the products of the context's tokens (x, y), shape (n, dim + 1, dim + 1)."""
+    xp = array_namespace(x)
+    tokens = xp.concat([x, y[:, :, None]], axis=2)
+    return xp.matrix_transpose(tokens) @ tokens
+
+
+def ridge_weights(x: Array, y: Array, ridge: Array) -> Array:
+    """Ridge regression weights (X^T X + ridge)^-1 X^T y, shape (n, dim).
+
+    Parameters
+    ----------
+    x, y : array (n, context, dim) and (n, context)
+    ridge : array (n,), >= 0
+        At 0 the least squares solution of least norm.
+    """
+    xp = array_namespace(x)
+    transposed = xp.matrix_transpose(x)
+    context, dim = x.shape[1:]
+    gram = transposed @ x if dim <= context else x @ transposed
+    gram = gram + ridge[:, None, None] * xp.eye(min(context, dim), dtype=x.dtype)
+    right = transposed @ y[:, :, None] if dim <= context else y[:, :, None]
+    solution = xp.linalg.solve(gram, right)
+    return (solution if dim <= context else transposed @ solution)[:, :, 0]

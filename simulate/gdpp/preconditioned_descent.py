@@ -1,0 +1,197 @@
+r"""GD++: gradient descent on inputs that the layers precondition.
+
+A layer turns inputs Z and residuals r, from Z = X and r = y, into
+
+.. math:: r' = r - \frac\eta N Z Z^\top r, \qquad Z' = Z - \gamma Z\, \frac{Z^\top Z}N,
+
+both from the old ones, and the query's alike (von Oswald et al., arXiv:2212.07677; Vladymyrov et
+al., arXiv:2402.14180, equation 11).  The last :math:`\gamma` has no effect, so L layers have L
+rates and L - 1 of the others.
+
+With :math:`Z = X M` and weights :math:`w = B X^\top y/N` this is, in :math:`H = X^\top X/N`,
+
+.. math:: B' = B + \eta\, M M^\top (I - H B), \qquad M' = M (I - \gamma\, M^\top H M),
+
+from B = 0 and M = I.  For tasks of independent coordinates of variance :math:`a^2` and label noise
+of variance :math:`\sigma^2` the mean square of the error of the weights given the inputs, over
+:math:`a^2 d`, is
+
+.. math:: \frac1d \bigl[\lVert I - B H\rVert_F^2 + v \operatorname{tr} B H B^\top\bigr],
+   \qquad v = \frac{\sigma^2}{a^2 N}:
+
+tasks, labels and queries need no sampling.  The recursion runs on matrices as a layer does; no
+eigenvalue is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, to_host
+from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative, given_array
+from iclimit.simulate.descent.steps import ScheduleLosses, context_blocks
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS
+
+
+def simulate_gdpp(
+    rates: Any,
+    gammas: Any,
+    *,
+    context: int,
+    dim: int,
+    noise: float = 0.0,
+    law: str = "gaussian",
+    repeats: int = 1000,
+    rng: Any,
+    backend: str = "numpy",
+) -> ScheduleLosses:
+    r"""Losses of GD++ on simulated contexts.
+
+    Parameters
+    ----------
+    rates : array (L,)
+        Rates :math:`\eta` of the steps on the mean-normalised loss, one for each layer.
+    gammas : array (L - 1,)
+        Strengths :math:`\gamma` of the preconditioning between them.
+    context, dim : int >= 1
+        Number N of pairs and dimension d of the inputs.
+    noise : float >= 0
+        Noise :math:`v`: label noise variance over N times the task variance.
+    law : {"gaussian", "uniform", "rademacher", "laplace"}
+        Law of the input coordinates, as in `Regression`.
+    repeats : int >= 1
+        Number of contexts.
+    rng : int, SeedSequence or Generator
+        Root seed.  Context r depends on (root, r) and the size of a context only, and is that of
+        `simulate_schedule`.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+
+    Returns
+    -------
+    ScheduleLosses
+        Mean squared error of the weights over its value at zero weights, for each context.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    RuntimeError
+        If the backend is not available.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.descent import simulate_schedule
+    >>> from iclimit.simulate.gdpp.preconditioned_descent import simulate_gdpp
+    >>> size = {"context": 20, "dim": 10, "rng": 0}
+    >>> plain = simulate_schedule([0.42, 1.18], **size).mean
+    >>> bool(simulate_gdpp([0.42, 3.5], [0.4], **size).mean < plain / 2)
+    True
+    """
+    etas, strengths = _given_layers(rates, gammas)
+    check_integers(context=context, dim=dim, repeats=repeats)
+    check_nonnegative(noise=noise)
+    check_choice("law", law, INPUT_LAWS)
+    losses = [
+        to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise))
+        for x in context_blocks(context, dim, law, repeats, rng, backend)
+    ]
+    parameters = {
+        "rates": etas,
+        "gammas": strengths,
+        "context": context,
+        "dim": dim,
+        "noise": noise,
+        "law": law,
+        "backend": backend,
+    }
+    return ScheduleLosses(np.concat(losses), parameters)
+
+
+def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> LinearTransformer:
+    r"""Linear transformer that performs GD++.
+
+    A layer has :math:`\omega_{yx} = -\eta/N` and :math:`\omega_{xx} = -\gamma/N`.
+
+    Parameters
+    ----------
+    rates : array (L,)
+    gammas : array (L - 1,)
+    context, dim : int >= 1
+        As in `simulate_gdpp`.
+
+    Returns
+    -------
+    LinearTransformer
+        Of kind "gd++" with L layers and one head.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    """
+    etas, strengths = _given_layers(rates, gammas)
+    check_integers(context=context, dim=dim)
+    # Parameters p_x, p_y, q_x of a head.
+    columns = [-np.append(strengths, 0.0) / context, -etas / context, np.ones_like(etas)]
+    return build("gd++", np.stack(columns, axis=1)[:, None, :], dim)
+
+
+def layer_spectra(x: Array, gammas: Any) -> Array:
+    r"""Eigenvalues of the covariance of the inputs before and after each preconditioning.
+
+    Parameters
+    ----------
+    x : array (n, N, d)
+        Context inputs.
+    gammas : array (L,)
+        Strengths :math:`\gamma`.
+
+    Returns
+    -------
+    array (L + 1, n, d)
+        Ascending eigenvalues of :math:`Z^\top Z/N`, from the matrices Z of every layer.
+
+    Raises
+    ------
+    ValueError
+        If gammas are not finite numbers.
+    """
+    xp = array_namespace(x)
+    spectra = []
+    for gamma in [*given_array("gammas", gammas, (None,)).tolist(), 0.0]:
+        covariance = _covariance(x)
+        spectra.append(xp.linalg.eigvalsh(covariance))
+        x = x - gamma * (x @ covariance)
+    return xp.stack(spectra)
+
+
+def _given_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
+    etas = given_array("rates", rates, (None,))
+    return etas, given_array("gammas", gammas, (len(etas) - 1,))
+
+
+def _covariance(x: Array) -> Array:
+    return array_namespace(x).matrix_transpose(x) @ x / x.shape[1]
+
+
+def _loss(H: Array, rates: list[float], gammas: list[float], noise: float) -> Array:
+    """Conditional losses of contexts given their covariances H."""
+    xp = array_namespace(H)
+    dim = H.shape[-1]
+    eye = xp.eye(dim, dtype=H.dtype)
+    B, M = xp.zeros_like(H), xp.zeros_like(H) + eye
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rate, gamma in zip(rates, [*gammas, 0.0], strict=True):
+            transposed = xp.matrix_transpose(M)
+            B = B + rate * (M @ (transposed @ (eye - H @ B)))
+            if gamma:
+                M = M - gamma * (M @ (transposed @ H @ M))
+        BH = B @ H
+        total = xp.sum((eye - BH) ** 2 + noise * BH * B, axis=(1, 2))
+    # Only overflow gives NaN, as inf - inf.
+    return xp.where(xp.isnan(total), xp.inf, total / dim)

@@ -1,0 +1,393 @@
+r"""What a simulated cell will cost, before it is run.
+
+The number of conjugate gradient iterations follows from the edges of the spectrum of the system
+(Marchenko-Pastur, deformed by the spectrum of the context summaries), memory from the arrays that
+are alive together, time from rates measured for a fraction of a second on the machine itself.
+
+Edges of the support of :math:`\sum_a t_a u_a u_a^\top` are critical values of
+:math:`z(m) = -1/m + \frac1n\sum_a t_a/(1 + t_a m)` (times n; Silverstein and Choi, J. Multivariate
+Anal. 54, 295, 1995).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import psutil
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.blocks import HOST_BLOCK
+from iclimit.simulate.checks import (
+    check_choice,
+    check_integers,
+    check_nonnegative,
+    check_positive,
+    given_tasks,
+)
+from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
+from iclimit.simulate.pretraining.covariances import (
+    covariance_rank,
+    covariance_root,
+    given_covariance,
+    times_root,
+)
+from iclimit.simulate.pretraining.prompts import sample_tasks
+from iclimit.simulate.pretraining.ridge import (
+    choose_method,
+    conjugate_gradients,
+    normal,
+    solve_ridge,
+)
+from iclimit.simulate.pretraining.summaries import sample_summaries
+
+DENSE_SAMPLE = 1024
+"""Largest direct solve that is timed; larger ones are scaled."""
+
+MANY_TASKS = 100
+"""Number of tasks over d from which their second moments are those of their law."""
+
+STEPS = 5
+"""Conjugate gradient iterations that are timed together."""
+
+
+@dataclass(frozen=True)
+class CellCost:
+    """Estimated cost of a cell.
+
+    Attributes
+    ----------
+    seconds : float
+        CPU time on one core of this machine.
+    memory_bytes : int
+        Peak of what is allocated, beyond the interpreter and its modules.
+    method : str
+        How the regression is solved, see `iclimit.simulate.pretraining.ridge`.
+    iterations : int
+        Iterations of one solve; 0 for the direct solve.
+    """
+
+    seconds: float
+    memory_bytes: int
+    method: str
+    iterations: int
+
+
+def estimate_cost(
+    *,
+    d: int,
+    context: int,
+    tasks: Any,
+    prompts: int,
+    rho: float,
+    ridge: float = 0.0,
+    repeats: int = 1,
+    inputs: Any = "gaussian",
+    task_covariance: Any = None,
+    test_covariance: Any = None,  # noqa: ARG001
+    test_context: int | None = None,  # noqa: ARG001
+    test_rho: float | None = None,  # noqa: ARG001
+) -> CellCost:
+    """Estimate time and memory of `simulate_errors` with Gaussian inputs on NumPy.
+
+    Memory is within a factor of two of the truth, and so is time on a machine that is no more or
+    less busy than during the estimate; measured ratios are in ``benchmarks/README.md``.
+
+    Parameters
+    ----------
+    d, context, tasks, prompts, rho, ridge, repeats, inputs, task_covariance
+        As of `simulate_errors`; inputs are "gaussian" or a covariance.
+    test_covariance, test_context, test_rho
+        Without influence, since errors are computed in closed form.
+
+    Returns
+    -------
+    CellCost
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.pretraining.cost import estimate_cost
+    >>> cost = estimate_cost(d=20, context=20, tasks=10, prompts=800, rho=0.1)
+    >>> cost.method, 30 < cost.iterations < 60, cost.seconds < 1
+    ('primal-cg', True, True)
+    >>> 1e5 < cost.memory_bytes < 1e6
+    True
+    """
+    check_integers(d=d, context=context, prompts=prompts, repeats=repeats)
+    check_nonnegative(rho=rho, ridge=ridge)
+    fixed = given_tasks(tasks, d)
+    count = tasks if fixed is None else len(fixed)
+    seen, rank = None, d
+    if not isinstance(inputs, str):
+        seen = given_covariance("inputs", inputs, d)
+        rank = covariance_rank(seen)
+    else:
+        check_choice("inputs", inputs, ("gaussian",))
+    if task_covariance is not None:
+        task_covariance = given_covariance("task_covariance", task_covariance, d)
+    method = choose_method(prompts, rank)
+    iterations = solver_iterations(
+        d=d,
+        context=context,
+        tasks=count,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        input_covariance=seen,
+        task_covariance=task_covariance,
+    )
+    each = _per_prompt(d, count == math.inf) * prompts + _per_run(d, count)
+    if method == "dual-dense":
+        sample = min(prompts, DENSE_SAMPLE)
+        each += _direct_solve(sample, d) * (prompts / sample) ** 2.7
+    else:
+        sample = min(prompts, 4 * HOST_BLOCK // (4 * (d + 1)))
+        iteration, single, double = _solver_seconds(sample, d)
+        each += iterations * (iteration + (prompts - sample) * single)
+        # In float64: residuals of three corrections, covariance, right side and conversion.
+        each += 4 * prompts * double
+    return CellCost(repeats * each, cell_memory(d=d, prompts=prompts), method, iterations)
+
+
+def cell_memory(*, d: int, prompts: int) -> int:
+    """Bytes that a cell allocates at its peak, whatever the number of repeats.
+
+    Queries and summaries in both precisions, or in float64 beside fresh tasks: 3 n d numbers;
+    some vectors over prompts; matrices over dimensions; blocks; the Gram matrices of a direct
+    solve.
+    """
+    numbers = prompts * (3 * d + 12) + 12 * (d + 1) ** 2
+    if choose_method(prompts, d) == "dual-dense":
+        numbers += 3 * prompts**2
+    return 8 * numbers + min(2 * HOST_BLOCK, 16 * prompts * (d + 1))
+
+
+def largest_dimension(
+    *, tau: float, alpha: float = 1.0, kappa: float = 1.0, memory: float | None = None
+) -> int:
+    """Largest d of which a cell fits into memory.
+
+    Parameters
+    ----------
+    tau, alpha, kappa : float > 0
+        Prompts over d^2, context length and number of tasks over d; kappa may be ``inf``.  The
+        context length has no influence, since contexts are never held.
+    memory : float > 0, optional
+        Bytes; by default what the system reports as free.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or not even d = 1 fits.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.pretraining.cost import largest_dimension
+    >>> largest_dimension(tau=2.0, memory=2**30)
+    279
+    """
+    check_positive(tau=tau, alpha=alpha)
+    if not kappa > 0:
+        raise ValueError(f"kappa must be > 0, got {kappa!r}")
+    memory = free_memory() if memory is None else memory
+    check_positive(memory=memory)
+
+    def fits(d: int) -> bool:
+        tasks = 0.0 if kappa == math.inf else 24 * kappa * d**2
+        return cell_memory(d=d, prompts=math.ceil(tau * d**2)) + tasks <= memory
+
+    if not fits(1):
+        raise ValueError(f"memory must be enough for d = 1, got {memory}")
+    low, high = 1, 2
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def free_memory() -> int:
+    """Bytes of memory that can be allocated without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def solver_iterations(
+    *,
+    d: int,
+    context: int,
+    tasks: float,
+    prompts: int,
+    rho: float,
+    ridge: float = 0.0,
+    input_covariance: np.ndarray | None = None,
+    task_covariance: np.ndarray | None = None,
+) -> int:
+    """Expected conjugate gradient iterations of one solve; 0 if it is direct."""
+    rank = d if input_covariance is None else covariance_rank(input_covariance)
+    method = choose_method(prompts, rank)
+    if method == "dual-dense" or rank == 0:
+        return 0
+    if input_covariance is None and task_covariance is None:
+        features = _summary_spectrum(d, context / d, tasks / d, rho)
+    else:
+        features = _structured_spectrum(
+            d, context / d, tasks, rho, input_covariance, task_covariance
+        )
+    edges = _primal_edges if method == "primal-cg" else _dual_edges
+    low, high = edges(features, prompts, ridge)
+    root = math.sqrt(high / low) if low > 0 else math.inf
+    rate = (root - 1) / (root + 1) if root < math.inf else 1.0
+    bound = math.log(TOLERANCE) / math.log(rate) if 0 < rate < 1 else math.inf
+    # Near the threshold rounding takes more iterations than there are eigenvalues; measured at
+    # tau = 1.1, d = 16: 400 to 730 with 272.
+    return math.ceil(max(1.0, min(bound, 2 * prompts, 2 * d * (d + 1))))
+
+
+def _summary_spectrum(d: int, alpha: float, kappa: float, rho: float) -> np.ndarray:
+    """Eigenvalues of E h h^T for random tasks, in the limit: nodes of a quadrature in d + 1."""
+    isotropic = (1 + rho) / alpha
+    if kappa == math.inf:
+        return np.full(d, 1 + isotropic)
+    occupied = min(1.0, kappa)
+    angles = np.pi * (np.arange(16) + 0.5) / 16
+    middle, half = 1 + 1 / kappa, 2 / math.sqrt(kappa)
+    nodes = middle + half * np.cos(angles)
+    weights = np.sin(angles) ** 2 / nodes
+    steps = np.cumsum(weights) / np.sum(weights) * occupied * d
+    tasks = np.zeros(d)
+    filled = np.arange(d) < round(occupied * d)
+    places = np.minimum(np.searchsorted(steps, np.arange(d) + 0.5), 15)
+    tasks[filled] = nodes[places[filled]]
+    return tasks + isotropic
+
+
+def _structured_spectrum(
+    d: int,
+    alpha: float,
+    tasks: float,
+    rho: float,
+    input_covariance: np.ndarray | None,
+    task_covariance: np.ndarray | None,
+) -> np.ndarray:
+    """Variances of the features of a query and a summary, as means over d quantiles."""
+    input_root, task_root = (
+        None if each is None else covariance_root(each)
+        for each in (input_covariance, task_covariance)
+    )
+    factor = times_root(times_root(np.eye(d), task_root), input_root)
+    variance = float(np.sum(factor**2)) / d + rho
+    if tasks > MANY_TASKS * d:
+        scatter = factor.T @ factor
+    else:
+        drawn = np.random.default_rng(0).standard_normal((int(tasks), d)) @ factor
+        scatter = drawn.T @ drawn / tasks
+    second = times_root(scatter + variance / alpha * np.eye(d), input_root)
+    summaries = np.linalg.eigvalsh(times_root(second.T, input_root))
+    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(d), input_root).T, input_root))
+    products = np.maximum(np.multiply.outer(queries, summaries), 0)
+    return np.asarray(np.mean(np.reshape(np.sort(products, axis=None), (d, d)), axis=1))
+
+
+def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:
+    """Edges of the whitened normal operator.
+
+    A direction of the summaries of variance s has its share s/(s + ridge) of the fluctuations;
+    the others are at 1.
+    """
+    d = len(summaries)
+    present = summaries[summaries > 0]
+    share = present / (present + ridge)
+    ratio = math.sqrt((d + 1) * float(np.sum(share)) / prompts)
+    weight = float(np.sum(share**2) / np.sum(share))
+    below, above = (1 - ratio) ** 2 - 1, (1 + ratio) ** 2 - 1
+    return max(0.0, 1 + weight * below), 1 + weight * above
+
+
+def _dual_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:
+    """Edges of the Gram matrix of the features plus the penalty, times d/n."""
+    d, largest = len(summaries), float(np.max(summaries))
+    ratio = (d + 1) / prompts
+
+    def position(m: np.ndarray) -> np.ndarray:
+        return -1 / m + ratio * np.sum(summaries / (1 + np.multiply.outer(m, summaries)), axis=-1)
+
+    right = -(1 - np.geomspace(1e-6, 1 - 1e-6, 400)) / largest
+    left = np.geomspace(1e-6, 1e8, 2000) / largest
+    return max(0.0, float(np.max(position(left)))) + ridge, float(np.min(position(right))) + ridge
+
+
+# Constants of this machine.
+
+
+def _best(function: Callable[[], object], calls: int = 3) -> float:
+    """CPU seconds of the quickest of some calls after one that warms up."""
+    function()
+    seconds = []
+    for _ in range(calls):
+        start = time.thread_time()
+        function()
+        seconds.append(time.thread_time() - start)
+    return min(seconds)
+
+
+@cache
+def _per_prompt(d: int, fresh_tasks: bool) -> float:
+    """Seconds to draw a prompt."""
+    place, generator = get_backend("numpy"), np.random.default_rng(0)
+    rows = max(64, 2**18 // d)
+    chosen = generator.integers(0, 1, size=rows)
+
+    def draw() -> None:
+        tasks = sample_tasks(place, generator, rows if fresh_tasks else 1, d, "sphere")
+        sample_summaries(place, generator, tasks, d, 0.1, chosen=None if fresh_tasks else chosen)
+        generator.standard_normal((rows, d))
+
+    return _best(draw) / rows
+
+
+@cache
+def _per_run(d: int, tasks: float) -> float:
+    """Seconds of a run that hardly has prompts: tasks, moments, errors, overheads."""
+    return _best(
+        lambda: simulate_errors(d=d, context=d, tasks=tasks, prompts=2, rho=0.1, ridge=1.0, rng=0)
+    )
+
+
+@cache
+def _direct_solve(prompts: int, d: int) -> float:
+    """Seconds of a dual direct solve."""
+    x, h, y = _features(prompts, d)
+    return _best(lambda: solve_ridge(x, h, y, 1.0, method="dual-dense"), calls=2)
+
+
+@cache
+def _solver_seconds(rows: int, d: int) -> tuple[float, float, float]:
+    """Seconds of an iteration with so many prompts, and a prompt in float32 and float64."""
+    x, h, _ = _features(rows, d)
+    gamma = np.eye(d, d + 1)
+    query, summary, start = (v.astype(np.float32) for v in (x, h, gamma))
+    root = np.eye(d + 1, dtype=np.float32)
+
+    def operator(v: np.ndarray) -> np.ndarray:
+        return normal(query, summary, v @ root) @ root + v @ root
+
+    iteration = _best(lambda: conjugate_gradients(operator, start, 0.0, STEPS)) / STEPS
+    single = _best(lambda: normal(query, summary, start)) / rows
+    return iteration, single, _best(lambda: normal(x, h, gamma)) / rows
+
+
+def _features(rows: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    x, h = generator.standard_normal((rows, d)), generator.standard_normal((rows, d + 1))
+    return x, h, generator.standard_normal(rows)

@@ -1,0 +1,177 @@
+r"""Bayes estimators of the task from a context, as simulated baselines.
+
+Given a context (X, y) with noise variance :math:`\rho`:
+
+* ridge regression, the posterior mean when tasks are :math:`N(0, I_d)`;
+* dMMSE, the posterior mean when tasks are uniform on the k pretraining tasks:
+  :math:`\hat w = \sum_j p_j w_j` with :math:`p_j \propto \exp(-|y - X w_j|^2 / 2\rho)`.
+
+The error is taken as :math:`\rho + |\hat w - w|^2/d`, the conditional expectation over query and
+label noise: it needs 60 to 170 times fewer prompts than single squared errors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
+from iclimit.simulate.checks import (
+    check_choice,
+    check_first_repeat,
+    check_integers,
+    check_nonnegative,
+    given_tasks,
+)
+from iclimit.simulate.pretraining.cells import SimulatedErrors
+from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
+
+ESTIMATORS = ("dmmse", "ridge")
+BLOCK_NUMBERS = 2**22
+"""Most inputs or residuals held at a time (32 MiB each)."""
+
+
+def dmmse_estimate(x: Array, y: Array, tasks: Array, rho: float) -> Array:
+    """Posterior mean over the rows of tasks: contexts (n, l, d), (n, l) -> (n, d)."""
+    xp = array_namespace(x)
+    residual = y[:, :, None] - x @ tasks.T
+    log_weight = -xp.sum(residual**2, axis=1) / (2 * rho)
+    weight = xp.exp(log_weight - xp.max(log_weight, axis=1, keepdims=True))
+    return weight @ tasks / xp.sum(weight, axis=1, keepdims=True)
+
+
+def ridge_estimate(x: Array, y: Array, rho: float) -> Array:
+    """Posterior mean for tasks from N(0, I): contexts (n, l, d), (n, l) -> (n, d)."""
+    xp = array_namespace(x)
+    length, d = x.shape[1:]
+    transposed = xp.matrix_transpose(x)
+    if length < d:
+        gram = x @ transposed + rho * xp.eye(length, dtype=x.dtype)
+        return (transposed @ xp.linalg.solve(gram, y[:, :, None]))[:, :, 0]
+    gram = transposed @ x + rho * xp.eye(d, dtype=x.dtype)
+    return xp.linalg.solve(gram, transposed @ y[:, :, None])[:, :, 0]
+
+
+def simulate_estimator(
+    estimator: str,
+    *,
+    d: int,
+    context: int,
+    tasks: Any,
+    rho: float,
+    rng: Any,
+    repeats: int = 1,
+    first_repeat: int = 0,
+    test_prompts: int = 100,
+    backend: str = "numpy",
+    task_law: str = "gaussian",
+) -> SimulatedErrors:
+    """Simulate the errors of a Bayes estimator on fresh and on pretraining tasks.
+
+    Parameters
+    ----------
+    estimator : {"dmmse", "ridge"}
+        Posterior mean over the pretraining tasks, or over all tasks.
+    d, context, rho, backend, task_law
+        As in `simulate_errors`; rho > 0.
+    tasks : int >= 1 or array of shape (k, d)
+        Pretraining tasks.
+    rng : int, SeedSequence or Generator
+        Root seed; repeat r depends on (root, r) only.
+    repeats : int
+        Number of task sets: one set alone would hide their variance.
+    first_repeat : int >= 0
+        Number of the first of them, to continue an earlier run.
+    test_prompts : int
+        Prompts per task set and error.
+
+    Returns
+    -------
+    SimulatedErrors
+        One entry per task set, averaged over its prompts.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    References
+    ----------
+    Raventos, Paul, Chen, Ganguli, NeurIPS 2023, arXiv:2306.15063.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.pretraining import simulate_estimator
+    >>> run = simulate_estimator("dmmse", d=20, context=20, tasks=20, rho=0.3, rng=0, repeats=10)
+    >>> run.idg_mean < run.icl_mean
+    True
+    """
+    check_choice("estimator", estimator, ESTIMATORS)
+    check_integers(d=d, context=context, repeats=repeats, test_prompts=test_prompts)
+    check_nonnegative(rho=rho)
+    check_first_repeat(first_repeat)
+    check_choice("task_law", task_law, TASK_LAWS)
+    if rho == 0:
+        raise ValueError(f"rho must be > 0, got {rho!r}")
+    fixed = given_tasks(tasks, d)
+    if fixed is None and tasks == math.inf:
+        raise ValueError("tasks must be an integer >= 1 or an array, got inf")
+    place = get_backend(backend)
+    runs = []
+    for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
+        generator = place.generator(seed)
+        if fixed is None:
+            task_set = sample_tasks(place, generator, int(tasks), d, task_law)
+        else:
+            task_set = place.asarray(fixed)
+        fresh = sample_tasks(place, generator, test_prompts, d, task_law)
+        chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
+        runs.append(
+            [
+                _mean_error(place, generator, estimator, truth, task_set, context, rho)
+                for truth in (fresh, place.xp.take(task_set, chosen, axis=0))
+            ]
+        )
+    icl, idg = np.array(runs).T
+    count = tasks if fixed is None else len(fixed)
+    parameters = {
+        "d": d,
+        "context": context,
+        "tasks": count,
+        "alpha": context / d,
+        "kappa": count / d,
+        "rho": rho,
+        "estimator": estimator,
+        "test_prompts": test_prompts,
+        "task_law": task_law,
+        "backend": backend,
+    }
+    return SimulatedErrors(icl, idg, parameters)
+
+
+def _mean_error(
+    place: Backend,
+    generator: Any,
+    estimator: str,
+    truth: Array,
+    task_set: Array,
+    context: int,
+    rho: float,
+) -> float:
+    """Mean over prompts of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
+    d = truth.shape[1]
+    block = max(1, BLOCK_NUMBERS // (context * max(d, task_set.shape[0])))
+    total = 0.0
+    for start in range(0, truth.shape[0], block):
+        target = truth[start : min(start + block, truth.shape[0]), :]
+        prompts = sample_prompts(place, generator, target, context, rho)
+        if estimator == "dmmse":
+            estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+        else:
+            # Inputs have variance 1/d and tasks variance 1 per coordinate, so the ridge is rho.
+            estimate = ridge_estimate(prompts.x, prompts.y, rho)
+        total += float(place.xp.sum((estimate - target) ** 2)) / d
+    return rho + total / truth.shape[0]

@@ -1,0 +1,173 @@
+"""Dampening factors against simulated extremes and dense scans of the loss."""
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from iclimit.asymptotics.descent import (
+    constant_schedule,
+    critical_dampening,
+    divergence_rate,
+    optimal_dampening,
+    schedule_loss,
+)
+from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+
+# The probability comes back as a difference from 1 in float64; measured worst 2e-11, of 1e-6.
+ROOT = 1e-10
+# Standard errors that the worst of nine simulated probabilities may lie off.
+SIGMAS = 4.0
+# A scan of 2000 rates misses a quadratic minimum by (1/2000)^2 / 2 times its curvature, of
+# order L^2; measured 2e-7.
+SCAN = 1e-4
+
+
+def one_step_rate(context: int, dim: int, noise: float = 0.0) -> float:
+    return context / (context + dim + 1 + noise * context)
+
+
+@pytest.mark.parametrize(("context", "dim"), [(10, 3), (3, 5), (4, 1)])
+def test_simulated_extremes(context: int, dim: int) -> None:
+    """Share of draws of T tasks whose critical factor lies below the quantiles."""
+    tasks, draws, noise = 20, 4000, 0.1
+    X = np.random.default_rng(11).standard_normal((draws * tasks, context, dim))
+    gram = X @ X.mT if context < dim else X.mT @ X
+    largest = np.linalg.eigvalsh(gram)[:, -1] / context
+    worst = largest.reshape(draws, tasks).max(axis=1)
+    critical = 2 / (one_step_rate(context, dim, noise) * worst)
+    for p in (0.05, 0.5, 0.9):
+        factor = critical_dampening(p, context=context, dim=dim, tasks=tasks, noise=noise)
+        share = np.mean(critical < factor)
+        assert abs(share - p) < SIGMAS * math.sqrt(p * (1 - p) / draws)
+
+
+@pytest.mark.parametrize(("context", "dim"), [(10, 10), (20, 4), (2, 6), (1, 1)])
+@pytest.mark.parametrize("tasks", [1, 50])
+def test_inverts_the_distribution_of_the_extreme(context: int, dim: int, tasks: int) -> None:
+    p = np.array([1e-6, 0.05, 0.5, 0.99])
+    factor = critical_dampening(p, context=context, dim=dim, tasks=tasks)
+    below = largest_eigenvalue_cdf(
+        2 / (one_step_rate(context, dim) * factor), context=context, dim=dim
+    )
+    assert 1 - below**tasks == pytest.approx(p, rel=ROOT, abs=1e-14)
+
+
+def test_large_and_small_probabilities_and_many_tasks() -> None:
+    """P(s_max > x) = p to leading order in p: only p/T matters."""
+    few = critical_dampening(1e-9, context=6, dim=4, tasks=10)
+    many = critical_dampening(1e-3, context=6, dim=4, tasks=10**7)
+    assert few == pytest.approx(many, rel=1e-4)  # 1e-3 relative in p/T, a tenth of it in log x
+    assert critical_dampening(1e-300, context=3, dim=2, tasks=1) > 0
+    assert critical_dampening(0.5, context=10_000, dim=1, tasks=10) == pytest.approx(2, rel=0.05)
+
+
+def test_published_settings_are_within_reach() -> None:
+    """von Oswald et al. dampen by 0.75, Rossi et al. by 0.70, at N = d = 10 (uniform inputs)."""
+    low, high = critical_dampening([1e-3, 0.999], context=10, dim=10, tasks=10_000)
+    assert low < 0.70 < high < 0.78
+
+
+def test_approaches_the_limit_of_divergence() -> None:
+    """Large N and d: the critical rate tends to 2/(1 + sqrt c)^2, fluctuations as N^(-2/3)."""
+    gaps = []
+    for context, dim in ((6, 3), (24, 12)):
+        rate = one_step_rate(context, dim) * critical_dampening(
+            0.5, context=context, dim=dim, tasks=1
+        )
+        gaps.append(rate / divergence_rate(dim / context) - 1)
+    assert gaps[0] > gaps[1] > 0
+    assert 2.5 < gaps[0] / gaps[1] < 4  # 4^(2/3), and 1/N for the rate; measured 3.7
+
+
+@pytest.mark.parametrize(("context", "dim", "noise"), [(10, 10, 0.0), (20, 5, 0.1), (4, 8, 1.0)])
+@pytest.mark.parametrize("steps", [2, 5, 12])
+def test_optimal_dampening_by_a_dense_scan(
+    context: int, dim: int, noise: float, steps: int
+) -> None:
+    unit = one_step_rate(context, dim, noise)
+    factors = np.linspace(0.001, 2, 2000)
+    rates = np.repeat((factors * unit)[:, None], steps, axis=1)
+    losses = schedule_loss(rates, context=context, dim=dim, noise=noise)
+    best = optimal_dampening(steps=steps, context=context, dim=dim, noise=noise)
+    found = schedule_loss([best * unit] * steps, context=context, dim=dim, noise=noise)
+    assert losses.min() * (1 - SCAN) < found <= losses.min() * (1 + 1e-12)
+    assert isinstance(best, float)
+
+
+def test_one_repetition_needs_no_dampening_and_more_need_more() -> None:
+    for context, dim, noise in ((10, 10, 0.0), (1, 1, 0.0), (3, 7, 2.0), (50, 2, 1e-12)):
+        factors = [
+            optimal_dampening(steps=s, context=context, dim=dim, noise=noise)
+            for s in (1, 2, 4, 8, 16)
+        ]
+        assert factors[0] == pytest.approx(1, rel=1e-7)  # a minimum, found to root rounding
+        assert np.all(np.diff(factors) < 0)
+
+
+def test_published_constant_rates() -> None:
+    """K-step losses of section 8 of the notes are for uniform inputs; the shape agrees."""
+    best = constant_schedule(steps=5, context=10, dim=10)
+    factor = optimal_dampening(steps=5, context=10, dim=10)
+    assert best.rates[0] == pytest.approx(factor * one_step_rate(10, 10), rel=1e-12)
+
+
+def test_monotone_in_tasks_and_probability() -> None:
+    p = np.array([0.01, 0.3, 0.7, 0.99])
+    previous = np.full(4, np.inf)
+    for tasks in (1, 3, 100, 10**6):
+        factors = critical_dampening(p, context=7, dim=3, tasks=tasks)
+        assert np.all(np.diff(factors) > 0)
+        assert np.all(factors < previous)
+        previous = factors
+
+
+def test_shapes() -> None:
+    setting: dict[str, Any] = {"context": 5, "dim": 2, "tasks": 9}
+    assert isinstance(critical_dampening(0.5, **setting), float)
+    assert critical_dampening([[0.1], [0.2]], **setting).shape == (2, 1)
+    assert critical_dampening([], **setting).shape == (0,)
+
+
+SETTING: dict[str, Any] = {"context": 5, "dim": 2, "tasks": 9, "noise": 0.1}
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 1.1, np.nan, np.inf, [0.5, np.nan]], ids=repr)
+def test_probability_out_of_range(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"probability must be in \(0, 1\), got"):
+        critical_dampening(value, **SETTING)
+
+
+NOT_NUMBERS = ["1", None, True, 1j, {}, [1, "a"], mpmath.mpf(1) / 2, sympy.Rational(1, 2)]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_not_a_number(value: Any) -> None:
+    with pytest.raises(TypeError, match="probability must be a"):
+        critical_dampening(value, **SETTING)
+    with pytest.raises(TypeError, match="noise must be a"):
+        critical_dampening(0.5, **{**SETTING, "noise": value})
+    with pytest.raises(TypeError, match="noise must be a"):
+        optimal_dampening(steps=2, context=5, dim=2, noise=value)
+
+
+@pytest.mark.parametrize("value", [-1e-9, np.nan, np.inf, [0.1, 0.2]], ids=repr)
+def test_noise_out_of_range(value: Any) -> None:
+    with pytest.raises(ValueError, match="noise must be"):
+        critical_dampening(0.5, **{**SETTING, "noise": value})
+    with pytest.raises(ValueError, match="noise must be"):
+        optimal_dampening(steps=2, context=5, dim=2, noise=value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True, np.nan, 1j, [2]], ids=repr)
+@pytest.mark.parametrize("name", ["context", "dim", "tasks", "steps"])
+def test_sizes(name: str, value: Any) -> None:
+    if name != "steps":
+        with pytest.raises(ValueError, match=rf"{name} must be an integer >= 1, got"):
+            critical_dampening(0.5, **{**SETTING, name: value})
+    if name != "tasks":
+        with pytest.raises(ValueError, match=rf"{name} must be an integer >= 1, got"):
+            optimal_dampening(**{"steps": 2, "context": 5, "dim": 2, name: value})

@@ -1,0 +1,371 @@
+"""The optimal preconditioner against fourth moments summed by hand, simulation and papers."""
+
+import itertools
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
+
+# Well-conditioned sums and one solve; measured worst 9e-14 relative, through the
+# explicit inverse that it is compared with, and 2e-15 where zero is expected.
+ROUNDING = 1e-10
+# Loss against 50 digits; measured worst 1e-15.
+FLOAT64 = 1e-12
+# Standard errors that the worst of six simulated losses may lie off.
+SIGMAS = 4.0
+
+
+def covariance(seed: int, d: int, rank: int | None = None) -> np.ndarray:
+    A = np.random.default_rng(seed).standard_normal((d, rank or d))
+    return A @ A.T / d
+
+
+def fourth_moment(T: np.ndarray, kurtosis: np.ndarray) -> np.ndarray:
+    """E x_i x_j x_k x_l of x = T z, index by index."""
+    d = len(T)
+    z = np.zeros((d,) * 4)
+    for i, j, k, m in itertools.product(range(d), repeat=4):
+        z[i, j, k, m] = (i == j) * (k == m) + (i == k) * (j == m) + (i == m) * (j == k)
+    for i in range(d):
+        z[i, i, i, i] += kurtosis[i]
+    return np.einsum("ai,bj,ck,dl,ijkl->abcd", T, T, T, T, z)
+
+
+def brute(
+    T: np.ndarray, W: np.ndarray, N: float, noise: float, kurtosis: np.ndarray
+) -> tuple[np.ndarray, float, Any]:
+    """A, its loss, and the loss of any matrix, from S = E beta beta^T as defined."""
+    Lambda = T @ T.T
+    same = np.einsum("abcd,cd->ab", fourth_moment(T, kurtosis), W) + noise * Lambda
+    S = (1 - 1 / N) * Lambda @ W @ Lambda + same / N
+
+    def loss(A: np.ndarray) -> float:
+        cross = np.trace(A @ Lambda @ W @ Lambda)
+        return float(noise + np.trace(Lambda @ W) - 2 * cross + np.trace(Lambda @ A @ S @ A.T))
+
+    A = W @ Lambda @ np.linalg.inv(S)
+    return A, loss(A), loss
+
+
+CASES = [
+    (d, N, noise, kurtosis)
+    for d in (1, 2, 4)
+    for N in (1, 7, 2.5)
+    for noise in (0.0, 0.3)
+    for kurtosis in (0.0, -1.2, 3.0)
+]
+
+
+@pytest.mark.parametrize(("d", "N", "noise", "kurtosis"), CASES)
+def test_equals_the_sum_over_fourth_moments(
+    d: int, N: float, noise: float, kurtosis: float
+) -> None:
+    """Non-commuting covariances, an asymmetric mixing and unequal kurtosis."""
+    T = np.random.default_rng(d).standard_normal((d, d))
+    W = covariance(10 + d, d)
+    each = kurtosis * np.linspace(0.2, 1, d)
+    A, best, loss = brute(T, W, N, noise, each)
+    setting: dict[str, Any] = {
+        "context": N,
+        "noise_variance": noise,
+        "excess_kurtosis": each,
+        "mixing": T,
+    }
+    found = optimal_preconditioner(T @ T.T, W, **setting)
+    assert found.matrix == pytest.approx(A, rel=ROUNDING, abs=ROUNDING)
+    assert found.loss == pytest.approx(best, rel=ROUNDING)
+    other = A + np.random.default_rng(1).standard_normal((d, d))
+    assert preconditioner_loss(other, T @ T.T, W, **setting) == pytest.approx(
+        loss(other), rel=ROUNDING
+    )
+    assert preconditioner_loss(found.matrix, T @ T.T, W, **setting) == pytest.approx(
+        found.loss, rel=ROUNDING
+    )
+
+
+@pytest.mark.parametrize("d", [1, 3, 8])
+@pytest.mark.parametrize(("N", "noise"), [(1, 0.0), (5, 0.7), (1000, 1e-3)])
+def test_gaussian_loss_in_eigenvalues(d: int, N: int, noise: float) -> None:
+    Lambda, W = covariance(d, d), covariance(d + 1, d)
+    values, vectors = np.linalg.eigh(Lambda)
+    root = vectors * np.sqrt(values) @ vectors.T
+    b = np.linalg.eigvalsh(root @ W @ root)
+    t = b.sum()
+    expected = noise + np.sum(b * (b + t + noise) / ((N + 1) * b + t + noise))
+    found = optimal_preconditioner(Lambda, W, context=N, noise_variance=noise)
+    assert found.loss == pytest.approx(expected, rel=ROUNDING)
+    assert found.matrix == pytest.approx(found.matrix.T, rel=ROUNDING, abs=ROUNDING)
+    # Without excess kurtosis the mixing has no effect.
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0]
+    turned = optimal_preconditioner(Lambda, W, context=N, noise_variance=noise, mixing=root @ turn)
+    assert turned.matrix == pytest.approx(found.matrix, rel=ROUNDING, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("N", [1, 10, 31])
+@pytest.mark.parametrize("M", [1, 10, 500])
+@pytest.mark.parametrize("noise", [0.0, 0.4])
+def test_published_limit_of_gradient_flow_and_its_risk(N: int, M: int, noise: float) -> None:
+    """Zhang, Frei and Bartlett: Gamma, and the risk at a test length M with label noise."""
+    L = covariance(2, 5)
+    one, t = np.eye(5), np.trace(L)
+    Gamma = (1 + 1 / N) * L + t / N * one
+    trained = optimal_preconditioner(L, context=N).matrix
+    assert trained == pytest.approx(np.linalg.inv(Gamma), rel=ROUNDING, abs=ROUNDING)
+    middle = np.linalg.matrix_power(np.linalg.inv(Gamma), 2) @ L
+    first = np.trace((L @ L + t * L + noise * L) @ middle) / M
+    second = np.trace((L + t * one) @ (L + t * one) @ middle) / N**2
+    risk = preconditioner_loss(trained, L, context=M, noise_variance=noise)
+    assert risk == pytest.approx(noise + first + second, rel=ROUNDING)
+    # The same for one task a, averaged over tasks: both are quadratic in it.
+    total = 0.0
+    for a in np.sqrt(5) * np.eye(5):
+        sigma = np.outer(L @ a, L @ a) + (a @ L @ a + noise) * L
+        G2 = np.linalg.matrix_power(np.linalg.inv(Gamma), 2)
+        parts = [a @ G2 @ np.linalg.matrix_power(L, k) @ a for k in (3, 2, 1)]
+        total += np.trace(sigma @ G2 @ L) / M + np.dot(parts, [1, 2 * t, t * t]) / N**2
+    assert risk == pytest.approx(noise + total / 5, rel=ROUNDING)
+
+
+def test_isotropic_and_whitened_closed_forms() -> None:
+    N, d, noise = 20, 10, 0.5
+    found = optimal_preconditioner(np.eye(d), context=N, noise_variance=noise)
+    assert found.matrix == pytest.approx(N / (N + d + 1 + noise) * np.eye(d), rel=ROUNDING)
+    expected = noise + d * (d + 1 + noise) / (N + d + 1 + noise)
+    assert found.loss == pytest.approx(expected, rel=ROUNDING)
+    # Mahankali, Hashimoto and Ma: tasks of the inverse covariance, the same loss.
+    L = covariance(4, d)
+    white = optimal_preconditioner(L, np.linalg.inv(L), context=N, noise_variance=noise)
+    assert white.loss == pytest.approx(expected, rel=ROUNDING)
+    assert white.matrix @ L == pytest.approx(
+        N / (N + d + 1 + noise) * np.eye(d), rel=ROUNDING, abs=ROUNDING
+    )
+
+
+SAMPLERS: dict[str, tuple[float, Any]] = {
+    "uniform": (-1.2, lambda rng, shape: rng.uniform(-np.sqrt(3), np.sqrt(3), shape)),
+    "signs": (-2.0, lambda rng, shape: rng.choice([-1.0, 1.0], shape)),
+    "laplace": (3.0, lambda rng, shape: rng.laplace(0, np.sqrt(0.5), shape)),
+}
+
+
+@pytest.mark.parametrize("law", SAMPLERS)
+@pytest.mark.parametrize("optimal", [True, False])
+def test_simulated_loss(law: str, optimal: bool) -> None:
+    d, N, noise, tasks = 3, 4, 0.2, 150_000
+    kurtosis, draw = SAMPLERS[law]
+    rng = np.random.default_rng(5)
+    T = np.array([[1.5, 0.2, 0.0], [0.3, 0.7, 0.1], [0.0, -0.4, 0.9]])
+    root = np.array([[1.0, 0.0, 0.0], [0.8, 0.5, 0.0], [-0.2, 0.1, 0.6]])
+    setting: dict[str, Any] = {
+        "context": N,
+        "noise_variance": noise,
+        "excess_kurtosis": kurtosis,
+        "mixing": T,
+    }
+    A = np.diag([0.5, -0.2, 0.3]) + 0.1
+    if optimal:
+        A = optimal_preconditioner(T @ T.T, root @ root.T, **setting).matrix
+    x = draw(rng, (tasks, N + 1, d)) @ T.T
+    w = rng.standard_normal((tasks, d)) @ root.T
+    y = np.einsum("tnd,td->tn", x, w) + np.sqrt(noise) * rng.standard_normal((tasks, N + 1))
+    beta = np.einsum("tnd,tn->td", x[:, :N], y[:, :N]) / N
+    errors = (y[:, N] - np.einsum("td,de,te->t", x[:, N], A, beta)) ** 2
+    theory = preconditioner_loss(A, T @ T.T, root @ root.T, **setting)
+    assert abs(errors.mean() - theory) < SIGMAS * errors.std() / np.sqrt(tasks)
+
+
+@pytest.mark.parametrize("kurtosis", [0.0, -1.2])
+def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis: float) -> None:
+    rng = np.random.default_rng(8)
+    basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    small_T, W = rng.standard_normal((3, 3)), covariance(9, 5)
+    T = np.zeros((5, 5))
+    T[:, :3] = basis[:, :3] @ small_T
+    found = optimal_preconditioner(
+        T @ T.T, W, context=6, noise_variance=0.1, excess_kurtosis=kurtosis, mixing=T
+    )
+    inside = basis[:, :3]
+    small = optimal_preconditioner(
+        small_T @ small_T.T,
+        inside.T @ W @ inside,
+        context=6,
+        noise_variance=0.1,
+        excess_kurtosis=kurtosis,
+        mixing=small_T,
+    )
+    assert found.loss == pytest.approx(small.loss, rel=ROUNDING)
+    assert found.matrix == pytest.approx(
+        inside @ small.matrix @ inside.T, rel=ROUNDING, abs=ROUNDING
+    )
+    assert found.matrix @ basis[:, 3:] == pytest.approx(np.zeros((5, 2)), abs=ROUNDING)
+
+
+def test_nothing_to_learn() -> None:
+    for Lambda, W in ((np.zeros((2, 2)), None), (np.eye(2), np.zeros((2, 2)))):
+        found = optimal_preconditioner(Lambda, W, context=3, noise_variance=0.25)
+        assert np.array_equal(found.matrix, np.zeros((2, 2)))
+        assert found.loss == 0.25
+    assert optimal_preconditioner(np.eye(2), np.zeros((2, 2)), context=3).loss == 0.0
+
+
+@pytest.mark.parametrize("spread", [1e-10, 1e-5, 1.0])
+@pytest.mark.parametrize("N", [1, 100, 1e9])
+@pytest.mark.parametrize("noise", [0.0, 1e-300, 1e-12, 1e6])
+def test_float64_within_the_promise(spread: float, N: float, noise: float) -> None:
+    """Diagonal covariances of large condition, against the eigenvalue form in 50 digits."""
+    values, tasks = np.geomspace(spread, 1.0, 4), np.array([1.0, 1e-3, 10.0, 0.1])
+    found = optimal_preconditioner(
+        np.diag(values), np.diag(tasks), context=N, noise_variance=noise
+    )
+    with mpmath.workdps(50):
+        b = [mpmath.mpf(x) * w for x, w in zip(values, tasks, strict=True)]
+        rest = sum(b) + mpmath.mpf(noise)
+        loss = noise + sum(v * (v + rest) / ((N + 1) * v + rest) for v in b)
+        assert abs(found.loss / loss - 1) < FLOAT64
+        for i, v in enumerate(b):
+            entry = N * v / ((N + 1) * v + rest) / mpmath.mpf(values[i])
+            assert abs(found.matrix[i, i] / entry - 1) < FLOAT64
+
+
+@given(
+    st.integers(0, 1000), st.integers(1, 4), st.floats(1, 100), st.floats(0, 10), st.floats(-2, 6)
+)
+def test_bounds(seed: int, d: int, N: float, noise: float, kurtosis: float) -> None:
+    Lambda, W = covariance(seed, d), covariance(seed + 1, d)
+    setting: dict[str, Any] = {"noise_variance": noise, "excess_kurtosis": kurtosis}
+    found = optimal_preconditioner(Lambda, W, context=N, **setting)
+    assert noise * (1 - ROUNDING) <= found.loss <= noise + np.trace(Lambda @ W) * (1 + ROUNDING)
+    longer = optimal_preconditioner(Lambda, W, context=2 * N, **setting)
+    assert longer.loss <= found.loss * (1 + ROUNDING)
+    step = np.random.default_rng(seed).standard_normal((d, d))
+    other = preconditioner_loss(found.matrix + step, Lambda, W, context=N, **setting)
+    assert other >= found.loss * (1 - ROUNDING)
+
+
+def test_sympy_matrices() -> None:
+    N, s, p, q, r = sympy.symbols("N sigma p q r", positive=True)
+    found = optimal_preconditioner(sympy.diag(p, q), context=N, noise_variance=s**2)
+    for i, value in enumerate((p, q)):
+        entry = N / ((N + 1) * value + p + q + s**2)
+        assert sympy.simplify(found.matrix[i, i] - entry) == 0
+    assert r"\sigma^{2}" in sympy.latex(found.loss)
+    # Not commuting: the same numbers as floats, and the loss of the optimum.
+    Lambda, W = sympy.Matrix([[2, 1], [1, 3]]), sympy.Matrix([[1, r], [r, 4]])
+    found = optimal_preconditioner(Lambda, W, context=N)
+    floats = optimal_preconditioner(
+        np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 0.5], [0.5, 4.0]]), context=7
+    )
+    numbers = {N: 7, r: sympy.Rational(1, 2)}
+    exact = np.array(found.matrix.subs(numbers).evalf().tolist(), dtype=float)
+    assert floats.matrix == pytest.approx(exact, rel=ROUNDING)
+    assert floats.loss == pytest.approx(float(found.loss.subs(numbers)), rel=ROUNDING)
+    at = preconditioner_loss(found.matrix, Lambda, W, context=N)
+    assert sympy.simplify(at - found.loss) == 0
+
+
+I2 = np.eye(2)
+
+
+def call(which: str, **changes: Any) -> Any:
+    arguments: dict[str, Any] = {
+        "input_covariance": I2,
+        "task_covariance": I2,
+        "context": 5,
+        "noise_variance": 0.1,
+        "excess_kurtosis": 0.0,
+        "mixing": I2,
+        **changes,
+    }
+    if which == "loss":
+        return preconditioner_loss(arguments.pop("matrix", I2), **arguments)
+    return optimal_preconditioner(**arguments)
+
+
+BOTH = pytest.mark.parametrize("which", ["optimum", "loss"])
+MATRICES = ["input_covariance", "task_covariance", "mixing", "matrix"]
+
+
+@BOTH
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("value", ["1", True, {}, [[1, "a"], [2, 3]], 1j * I2, I2 > 0], ids=repr)
+def test_matrices_of_another_kind(which: str, name: str, value: Any) -> None:
+    if which == "loss" or name != "matrix":
+        with pytest.raises(TypeError, match=f"{name} must be"):
+            call(which, **{name: value})
+
+
+@BOTH
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize(
+    "value",
+    [
+        1.0,
+        [1.0, 2.0],
+        np.ones((2, 3)),
+        np.empty((0, 0)),
+        np.full((2, 2), np.nan),
+        np.full((2, 2), np.inf),
+        np.eye(3),
+    ],
+)
+def test_matrices_of_wrong_shape_or_range(which: str, name: str, value: Any) -> None:
+    if which == "loss" or name != "matrix":
+        with pytest.raises(ValueError, match=r"(covariance|mixing|matrix) must"):
+            call(which, **{name: value})
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["input_covariance", "task_covariance"])
+def test_covariances_are_symmetric_and_positive(which: str, name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be symmetric"):
+        call(which, **{name: np.array([[1.0, 0.5], [0.4, 1.0]])})
+    with pytest.raises(ValueError, match=f"{name} must be positive semidefinite"):
+        call(which, **{name: np.array([[1.0, 2.0], [2.0, 1.0]])})
+
+
+@BOTH
+def test_other_errors(which: str) -> None:
+    with pytest.raises(ValueError, match=r"mixing must be .* with T T\^T = input_covariance"):
+        call(which, mixing=2 * I2)
+    for kurtosis in (-2.1, np.nan, np.inf, [0.0, -3.0]):
+        with pytest.raises(ValueError, match="excess_kurtosis must be >= -2"):
+            call(which, excess_kurtosis=kurtosis)
+    with pytest.raises(ValueError, match="excess_kurtosis must have shape"):
+        call(which, excess_kurtosis=np.zeros(3))
+    for name, bad in (("context", [0, 0.5, -1, [5, 6]]), ("noise_variance", [-1e-9, [0.1]])):
+        for value in [*bad, np.nan, np.inf]:
+            with pytest.raises(ValueError, match=f"{name} must be"):
+                call(which, **{name: value})
+        for value in ("1", None, True, 1j, {}):
+            with pytest.raises(TypeError, match=f"{name} must be a real number"):
+                call(which, **{name: value})
+    with pytest.raises(TypeError, match="excess_kurtosis must be a real number"):
+        call(which, excess_kurtosis="3")
+
+
+@BOTH
+def test_symbolic_errors(which: str) -> None:
+    N = sympy.Symbol("N", positive=True)
+    with pytest.raises(ValueError, match="excess_kurtosis must be 0 for SymPy"):
+        call(which, context=N, excess_kurtosis=3.0)
+    with pytest.raises(ValueError, match="input_covariance must be a symmetric matrix"):
+        call(which, context=N, input_covariance=sympy.Matrix([[1, 2], [3, 4]]))
+    with pytest.raises(ValueError, match="task_covariance must be a symmetric matrix"):
+        call(which, task_covariance=sympy.eye(3))
+    for value in (N, "abc", 3):
+        with pytest.raises(TypeError, match="input_covariance must be a matrix"):
+            call(which, context=N, input_covariance=value)
+    if which == "loss":
+        with pytest.raises(ValueError, match="matrix must have shape"):
+            call(which, matrix=sympy.eye(3))
+        with pytest.raises(TypeError, match="matrix must be a matrix"):
+            call(which, matrix=N)
+    else:
+        with pytest.raises(ValueError, match="input_covariance must be invertible"):
+            call(which, context=N, input_covariance=sympy.ones(2, 2))

@@ -1,0 +1,794 @@
+"""GD++ schedules against numerical equioscillation, Remez, global searches and dense sampling."""
+
+import itertools
+import math
+from dataclasses import fields
+from typing import Any
+
+import array_api_strict
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import differential_evolution
+
+from iclimit.asymptotics.gdpp.condition_number import (
+    METHODS,
+    ConditionSchedule,
+    condition_number_schedule,
+    eigenvalues_after,
+    interval_after,
+    steps_needed,
+)
+
+# Float64 against 50 digits; measured worst 3.3e-13 without and 7.5e-13 with a cap.
+ROUNDING = 1e-12
+# The same below SMALL, since layers double relative errors; measured worst 2.7e-12.
+DOUBLED = 4e-12
+# Numbers of the notes are rounded to the last digit printed.
+PRINTED = 1.01
+# The search minimises over a grid, which lacks a little of the interval; measured 1e-6.
+GRID = 5e-6
+# Of an image, times the root of the condition number; measured 4.1e-16.
+FOLDED = 1e-15
+# Neighbouring samples miss an extremum by the square of their distance; measured 2e-11.
+SAMPLED = 1e-9
+
+SMALL = 1e-30
+SMALLEST = 1e-300
+"""Nothing is promised below; subnormal numbers have fewer digits."""
+
+EXCESSES = [0.0, 1e-300, 1e-150, 1e-16, 1e-3, 0.5, 9.0, 1e4, 1e12, 1e20, 1e100]
+FIELDS = [field.name for field in fields(ConditionSchedule)]
+
+
+def close(value: float, target: Any) -> bool:
+    """Whether a quantity has the accuracy of its size."""
+    allowed = ROUNDING if target >= SMALL else DOUBLED
+    return abs(value - target) <= allowed * target or max(value, target) < SMALLEST
+
+
+def equioscillating(mu: Any, nu: Any) -> Any:
+    """Gamma with f(mu) = f(nu), by the secant method, from where f is still increasing."""
+
+    def slope(gamma: Any) -> Any:
+        low, high = (x * (1 - gamma * x) ** 2 for x in (mu, nu))
+        return (high - low) / (nu - mu)
+
+    a, b = 1 / (4 * nu), 1 / (3 * nu)
+    while abs(a - b) > b * mpmath.mpf(10) ** (-mpmath.mp.dps // 2 - 20):
+        a, b = b, b - slope(b) * (b - a) / (slope(b) - slope(a))
+    return b
+
+
+def direct(excess: Any, steps: int, method: str) -> tuple[list[Any], list[Any], list[Any]]:
+    """Gamma, largest eigenvalue and condition number minus one, following both ends."""
+    nu = mpmath.mpf(1)
+    mu = nu / (1 + mpmath.mpf(excess))
+    gammas, tops, found = [], [nu], [nu / mu - 1]
+    for _ in range(steps):
+        gamma = equioscillating(mu, nu) if method == "optimal" else 1 / (3 * nu)
+        inner = 1 / (3 * gamma)
+        nu = max(x * (1 - gamma * x) ** 2 for x in (mu, inner, nu) if mu <= x <= nu)
+        mu = mu * (1 - gamma * mu) ** 2
+        gammas.append(gamma)
+        tops.append(nu)
+        found.append(nu / mu - 1)
+    return gammas, tops, found
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("excess", "steps", "digits"),
+    [(1e-300, 1, 1400), (1e-30, 3, 700), (0.7, 6, 300), (99.0, 9, 400), (1e100, 5, 700)],
+)
+def test_schedule_against_numerical_equioscillation(
+    method: str, excess: float, steps: int, digits: int
+) -> None:
+    schedule = condition_number_schedule(excess=excess, steps=steps, method=method)
+    with mpmath.workdps(digits):
+        gammas, tops, found = direct(excess, steps, method)
+        for value, target in itertools.chain(
+            zip(schedule.gamma, gammas, strict=True),
+            zip(schedule.top, tops, strict=True),
+            zip(schedule.excess, found, strict=True),
+            zip(schedule.condition_number, (1 + x for x in found), strict=True),
+        ):
+            assert close(value, target)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("cap", "margin"), [(math.inf, 0.0), (math.inf, 0.02), (2.0, 0.0), (100.0, 0.02)]
+)
+def test_float64_and_fifty_digits(method: str, cap: float, margin: float) -> None:
+    # Under a cap errors are of one sign; the monotone schedule knows none.
+    largest = 1e20 if cap < math.inf and method == "optimal" else 1e99
+    starts = np.array([x for x in EXCESSES if x <= largest])
+    starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 3) * largest / 10)
+    more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
+    schedule = condition_number_schedule(excess=starts, tol=SMALLEST, **more)
+    steps = schedule.gamma.shape[-1]
+    with mpmath.workdps(50):
+        for k, excess in enumerate(starts):
+            exact = condition_number_schedule(excess=mpmath.mpf(excess), steps=steps, **more)
+            for name in FIELDS:
+                targets = getattr(exact, name)
+                assert len(targets) == getattr(schedule, name).shape[-1]
+                for a, b in zip(getattr(schedule, name)[k].tolist(), targets, strict=True):
+                    assert close(a, b)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cap", [1.5, 2.0, 4.0, 10.0, 100.0])
+def test_errors_under_a_cap_are_up_to_tenfold(method: str, cap: float) -> None:
+    schedule = condition_number_schedule(1e100, tol=SMALLEST, cap=cap, method=method)
+    with mpmath.workdps(50):
+        exact = condition_number_schedule(mpmath.mpf(1e100), tol=SMALLEST, cap=cap, method=method)
+        for a, b in zip(schedule.excess, exact.excess, strict=True):
+            assert abs(a - b) <= 10 * (ROUNDING if b >= SMALL else DOUBLED) * b or b < SMALLEST
+
+
+@pytest.mark.parametrize("digits", [15, 50, 400])
+def test_mpmath_loses_few_digits(digits: int) -> None:
+    """A relative error doubles in a layer, so it grows as the number of zeros; measured 6e3."""
+    with mpmath.workdps(digits):
+        value = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
+    with mpmath.workdps(digits + 40):
+        exact = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
+        assert value.excess[-1] < mpmath.mpf(10) ** -5000
+        for name in FIELDS:
+            for a, b in zip(getattr(value, name), getattr(exact, name), strict=True):
+                assert abs(a / b - 1) < mpmath.mpf(10) ** (5 - digits)
+                assert isinstance(a, mpmath.mpf)
+
+
+TOLERANCES = ("1e-2", "1e-10", "1e-15", "1e-30")
+COUNTS = {
+    ("monotone", "10"): (5, 8, 8, 9),
+    ("monotone", "1e2"): (8, 10, 11, 12),
+    ("monotone", "1e4"): (14, 16, 17, 18),
+    ("monotone", "1e6"): (20, 22, 22, 23),
+    ("monotone", "1e8"): (25, 28, 28, 29),
+    ("monotone", "1e12"): (37, 39, 39, 40),
+    ("optimal", "10"): (3, 5, 6, 7),
+    ("optimal", "1e2"): (5, 7, 7, 8),
+    ("optimal", "1e4"): (7, 9, 10, 11),
+    ("optimal", "1e6"): (9, 11, 12, 13),
+    ("optimal", "1e8"): (12, 14, 14, 15),
+    ("optimal", "1e12"): (17, 19, 19, 20),
+}
+"""Layers until the condition number is 1 to a tolerance, table of section 3.2 of the notes."""
+
+
+@pytest.mark.parametrize(("method", "kappa"), COUNTS)
+def test_table_of_counts(method: str, kappa: str) -> None:
+    counts = COUNTS[method, kappa]
+    with mpmath.workdps(200):
+        _, _, found = direct(mpmath.mpf(kappa) - 1, counts[-1], method)
+        for tol, count in zip(TOLERANCES, counts, strict=True):
+            assert found[count] <= mpmath.mpf(tol) < found[count - 1]
+            assert steps_needed(mpmath.mpf(kappa), mpmath.mpf(tol), method=method) == count
+            schedule = condition_number_schedule(float(kappa), tol=float(tol), method=method)
+            assert len(schedule.gamma) == count
+    table = steps_needed(float(kappa), np.array(TOLERANCES, dtype=float), method=method)
+    assert table.tolist() == list(counts)
+
+
+@pytest.mark.parametrize(
+    ("method", "printed"),
+    [
+        ("optimal", ["9", "1.429", ".156", "3.945e-3", "2.906e-6", "1.58e-12"]),
+        (
+            "monotone",
+            ["9", "3.756", "1.445", ".4566", ".0886", "5.13e-3", "1.96e-5", "2.87e-10", "6.2e-20"],
+        ),
+    ],
+)
+def test_traces_of_the_notes(method: str, printed: list[str]) -> None:
+    schedule = condition_number_schedule(10, steps=len(printed) - 1, method=method)
+    with mpmath.workdps(200):
+        _, _, found = direct(9, len(printed) - 1, method)
+    for text, value, target in zip(printed, schedule.excess, found, strict=True):
+        digits = len(text.split("e")[0].replace(".", "").lstrip("0"))
+        assert float(mpmath.nstr(target, digits)) == float(text)
+        assert close(value, target)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "layers"),
+    [(1.5, [4, 4, 5, 6]), (10, [7, 8, 8, 9]), (100, [10, 11, 12, 12]), (1000, [13, 14, 14, 15])],
+)
+def test_layers_of_theorem_5_1(kappa: float, layers: list[int]) -> None:
+    """Precondition to eps/(2 kappa), then one gradient-descent step."""
+    tol = np.array([1e-2, 1e-4, 1e-8, 1e-12]) / (2 * kappa)
+    assert (steps_needed(kappa, tol, method="monotone") + 1).tolist() == layers
+
+
+# Optimality
+
+
+def condition_on(grid: np.ndarray, gammas: Any) -> float:
+    """Condition number of a grid of eigenvalues, each gamma in units of its largest."""
+    for gamma in gammas:
+        grid = grid * (1 - gamma * grid / grid.max()) ** 2
+    return float(grid.max() / grid.min()) if grid.min() > 0 else math.inf
+
+
+@pytest.mark.parametrize(
+    ("kappa", "steps", "printed"),
+    [
+        (10, 1, 2.42903),
+        (10, 2, 1.15597),
+        (10, 3, 1.003945),
+        (100, 1, 16.7448),
+        (100, 2, 3.55305),
+        (100, 3, 1.33681),
+    ],
+)
+def test_no_composition_found_by_global_search_is_better(
+    kappa: float, steps: int, printed: float
+) -> None:
+    """Greedy layers are globally optimal; negative gamma is allowed."""
+    # The extremum of the first layer lies inside, those of later layers at its images.
+    grid = np.geomspace(1 / kappa, 1, 1500)
+    found = differential_evolution(
+        lambda gammas: math.log(condition_on(grid, gammas)) if np.all(gammas) else math.inf,
+        [(-2, 3)] * steps,
+        rng=7,
+        popsize=15,
+        maxiter=400,
+        tol=1e-9,
+        polish=False,
+    )
+    best = condition_number_schedule(kappa, steps=steps).condition_number[-1]
+    assert best == pytest.approx(
+        printed, abs=PRINTED * 5 * 10.0 ** -len(str(printed).split(".")[1])
+    )
+    assert math.exp(found.fun) - 1 == pytest.approx(best - 1, rel=1e-3)
+    assert math.exp(found.fun) >= best * (1 - GRID)
+
+
+def remez(low: Any, high: Any) -> tuple[Any, Any, Any]:
+    """Odd cubic a s + b s^3 closest to 1 on an interval, and its error."""
+    inner = (low + high) / 2
+    for _ in range(100):
+        matrix = mpmath.matrix([[s, s**3, e] for s, e in ((low, 1), (inner, -1), (high, 1))])
+        a, b, error = mpmath.lu_solve(matrix, mpmath.matrix([1, 1, 1]))
+        before, inner = inner, mpmath.sqrt(-a / (3 * b))
+        if abs(inner - before) < mpmath.mpf(10) ** (-mpmath.mp.dps + 15):
+            return a, b, error
+    raise AssertionError("no convergence")
+
+
+@pytest.mark.parametrize("kappa", [1.5, 10, 100, 1e6])
+def test_layers_are_the_optimal_odd_cubics(kappa: float) -> None:
+    """Polar Express: minimax polynomials of sign on the singular values, one after the other."""
+    with mpmath.workdps(60):
+        schedule = condition_number_schedule(mpmath.mpf(kappa), steps=5)
+        low, high, scale = 1 / mpmath.sqrt(kappa), mpmath.mpf(1), mpmath.mpf(1)
+        for k in range(5):
+            a, b, error = remez(low, high)
+            assert abs(schedule.gamma[k] / (-b / a * scale**2) - 1) < mpmath.mpf("1e-35")
+            low, high, scale = 1 - error, 1 + error, scale * a
+            kappa_next = (high / low) ** 2
+            assert abs(schedule.condition_number[k + 1] - kappa_next) < mpmath.mpf("1e-35")
+
+
+kappas = st.floats(1 + 1e-9, 1e12)
+
+
+@given(kappas, st.floats(-3, 3))
+def test_no_other_gamma_is_better(kappa: float, factor: float) -> None:
+    best = condition_number_schedule(kappa, steps=1)
+    other = interval_after(best.gamma * factor, lower=1 / kappa, upper=1.0)
+    assert other.condition_number[-1] >= best.condition_number[-1] * (1 - ROUNDING)
+
+
+@given(kappas)
+def test_equioscillation(kappa: float) -> None:
+    """Both ends are smallest, and the largest value is taken between them."""
+    with mpmath.workdps(40):
+        best = condition_number_schedule(mpmath.mpf(kappa), steps=1)
+        inner = 1 / (3 * best.gamma[0])
+        ends = [
+            eigenvalues_after(x, best.gamma)[1] for x in (1 / mpmath.mpf(kappa), mpmath.mpf(1))
+        ]
+        assert abs(ends[0] / ends[1] - 1) < mpmath.mpf("1e-25")
+        assert 1 / mpmath.mpf(kappa) < inner < 1
+        assert abs(eigenvalues_after(inner, best.gamma)[1] / best.top[1] - 1) < mpmath.mpf("1e-38")
+        assert abs(best.top[1] / ends[0] / best.condition_number[1] - 1) < mpmath.mpf("1e-25")
+
+
+# Bounds and scaling
+
+
+@given(st.floats(1e-140, 1e99))
+def test_contraction(excess: float) -> None:
+    optimal, monotone = (
+        condition_number_schedule(excess=excess, steps=1, method=method).excess
+        for method in METHODS
+    )
+    assert optimal[1] <= monotone[1] < excess
+    # Divided by its square, which would overflow.
+    assert optimal[1] / excess <= 3 / 16 * excess * (1 + ROUNDING)
+    assert monotone[1] / excess <= 3 / 4 * excess * (1 + ROUNDING)
+    # Lemma A.3 of the paper
+    if excess >= 0.1:
+        assert (1 + monotone[1]) <= 0.915 * (1 + excess)
+    else:
+        assert monotone[1] <= 2 * excess**2
+
+
+def test_constants_of_the_contraction_are_sharp() -> None:
+    small = [condition_number_schedule(excess=1e-9, steps=1, method=m).excess for m in METHODS]
+    assert small[0][1] / 1e-18 == pytest.approx(3 / 16, rel=1e-8)
+    assert small[1][1] / 1e-18 == pytest.approx(3 / 4, rel=1e-8)
+    large = [condition_number_schedule(1e100, steps=1, method=m) for m in METHODS]
+    assert large[0].condition_number[1] / 1e100 == pytest.approx(4 / 27, rel=ROUNDING)
+    assert large[1].condition_number[1] / 1e100 == pytest.approx(4 / 9, rel=ROUNDING)
+    counts = [steps_needed(mpmath.mpf("1e300"), 1e-3, method=method) for method in METHODS]
+    # The last layers are not in the linear regime; measured 2.3516.
+    assert counts[1] / counts[0] == pytest.approx(math.log(27 / 4) / math.log(9 / 4), rel=5e-3)
+
+
+@given(st.floats(1e-12, 1e12), st.floats(1, 10), st.sampled_from(METHODS))
+def test_monotone_in_the_condition_number(excess: float, factor: float, method: str) -> None:
+    x = condition_number_schedule(excess=[excess, factor * excess], steps=4, method=method).excess
+    assert np.all(x[0] <= x[1] * (1 + ROUNDING))
+    assert np.all(np.diff(x, axis=-1) < 0)
+
+
+@given(kappas, st.floats(1, 1e6))
+def test_a_cap_lies_between_the_methods(kappa: float, cap: float) -> None:
+    optimal, monotone = (
+        condition_number_schedule(kappa, steps=6, method=method) for method in METHODS
+    )
+    capped = condition_number_schedule(kappa, steps=6, cap=cap)
+    assert np.all(optimal.excess <= capped.excess * (1 + ROUNDING))
+    assert np.all(capped.excess <= monotone.excess * (1 + ROUNDING))
+    ignored = condition_number_schedule(kappa, steps=6, cap=cap, method="monotone")
+    one = condition_number_schedule(kappa, steps=6, cap=1)
+    large = condition_number_schedule(kappa, steps=6, cap=kappa)
+    for name in FIELDS:
+        assert np.array_equal(getattr(ignored, name), getattr(monotone, name))
+        assert np.array_equal(getattr(one, name), getattr(monotone, name))
+        assert np.array_equal(getattr(large, name), getattr(optimal, name))
+
+
+@given(st.floats(1, 1e9), st.floats(1, 1e4), st.floats(0, 2), st.sampled_from(METHODS))
+def test_safeguards_follow_the_interval_exactly(
+    kappa: float, cap: float, margin: float, method: str
+) -> None:
+    with mpmath.workdps(60):
+        kappa, margin = mpmath.mpf(kappa), mpmath.mpf(margin)
+        more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
+        schedule = condition_number_schedule(kappa, steps=4, **more)
+        image = interval_after(schedule.gamma, lower=1 / kappa, upper=1 + margin)
+        for a, b, c in zip(
+            image.condition_number, schedule.condition_number, schedule.excess, strict=True
+        ):
+            assert abs(a / b - 1) < mpmath.mpf("1e-40")
+            assert abs(b - 1 - c) < mpmath.mpf("1e-58") * b
+        for a, b in zip(image.upper, schedule.top, strict=True):
+            assert abs(a / b - 1) < mpmath.mpf("1e-40")
+        # Whatever the largest eigenvalue is within the margin, the promise holds.
+        least = interval_after(schedule.gamma, lower=1 / kappa, upper=1 + margin / 3)
+        for a, b in zip(least.condition_number, schedule.condition_number, strict=True):
+            assert a <= b * (1 + mpmath.mpf("1e-40"))
+
+
+@given(kappas, st.floats(1e-3, 1e3), st.sampled_from(METHODS))
+def test_scaling(kappa: float, scale: float, method: str) -> None:
+    """Scaled eigenvalues take gamma scaled inversely."""
+    with mpmath.workdps(30):
+        schedule = condition_number_schedule(mpmath.mpf(kappa), steps=3, method=method)
+        image = interval_after(
+            [g / scale for g in schedule.gamma], lower=scale / mpmath.mpf(kappa), upper=scale
+        )
+        for a, b, c, d in zip(
+            image.upper,
+            schedule.top,
+            image.condition_number,
+            schedule.condition_number,
+            strict=True,
+        ):
+            assert abs(a / (scale * b) - 1) < 1e-20
+            assert abs(c / d - 1) < 1e-15
+
+
+def test_a_later_schedule_continues_the_former() -> None:
+    whole = condition_number_schedule(1e5, steps=7)
+    first = condition_number_schedule(1e5, steps=3)
+    rest = condition_number_schedule(excess=first.excess[-1], steps=4)
+    assert np.array_equal(whole.gamma[:3], first.gamma)
+    assert whole.gamma[3:] * first.top[-1] == pytest.approx(rest.gamma, rel=ROUNDING)
+    assert whole.excess[3:] == pytest.approx(rest.excess, rel=ROUNDING)
+
+
+@given(kappas, st.floats(0.5, 2))
+def test_residual_of_the_final_step(kappa: float, factor: float) -> None:
+    schedule = condition_number_schedule(kappa, steps=3)
+    top, bottom = schedule.top, schedule.top / schedule.condition_number
+    rate, residual = schedule.final_rate, schedule.residual
+    assert abs(1 - rate * top) == pytest.approx(residual, abs=ROUNDING)
+    assert abs(1 - rate * bottom) == pytest.approx(residual, abs=ROUNDING)
+    other = np.maximum(abs(1 - factor * rate * top), abs(1 - factor * rate * bottom))
+    assert np.all(other >= residual - ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "steps", "monotone", "optimal"),
+    [
+        (10, 2, 0.6526, 0.4167),
+        (10, 3, 0.4194, 0.0723),
+        (100, 2, 0.9563, 0.8873),
+        (100, 3, 0.9056, 0.5607),
+        (1000, 3, 0.9899, 0.9230),
+    ],
+)
+def test_residuals_of_the_notes(kappa: float, steps: int, monotone: float, optimal: float) -> None:
+    """Steps count the final one; .4168 and .9900 of the notes are off by one in the last digit."""
+    for method, printed in (("monotone", monotone), ("optimal", optimal)):
+        schedule = condition_number_schedule(kappa, steps=steps - 1, method=method)
+        assert abs(schedule.residual[-1] - printed) < PRINTED * 5e-5
+
+
+# Misjudged spectra
+
+
+@given(st.lists(st.floats(-2, 6), max_size=3), st.floats(0, 1), st.floats(0.05, 1.5))
+def test_interval_after_dense_sampling(gammas: list[float], share: float, upper: float) -> None:
+    lower = share * upper
+    image = interval_after(gammas, lower=lower, upper=upper)
+    samples = eigenvalues_after(np.linspace(lower, upper, 40001), gammas)
+    largest = samples.max(axis=-1)
+    width = SAMPLED * np.maximum.accumulate(largest * (1 + 36 * largest**2))
+    for sampled, exact, inside in (
+        (samples.min(axis=-1), image.lower, 1),
+        (largest, image.upper, -1),
+    ):
+        assert np.all(inside * (sampled - exact) >= -ROUNDING * (1 + largest))
+        assert np.all(inside * (sampled - exact) <= width)
+
+
+@pytest.mark.parametrize("upper", [0.99, 1.0, 1.001])
+@pytest.mark.parametrize("kappa", [3.0, 1e4, 1e12, 1e20])
+def test_images_in_float64_and_fifty_digits(upper: float, kappa: float) -> None:
+    """Of gamma as rounded; eigenvalues by factors that are all above 2/3."""
+    gamma = condition_number_schedule(kappa, steps=12).gamma
+    image = interval_after(gamma, lower=1 / kappa, upper=upper)
+    monotone = condition_number_schedule(kappa, steps=12, method="monotone").gamma
+    spectrum = eigenvalues_after(upper, monotone)
+    with mpmath.workdps(200):
+        exact = interval_after([*map(mpmath.mpf, gamma)], lower=1 / kappa, upper=upper)
+        for name in ("lower", "upper", "condition_number"):
+            for a, b in zip(getattr(image, name), getattr(exact, name), strict=True):
+                assert a == b or abs(a / b - 1) < FOLDED * math.sqrt(kappa)
+        targets = eigenvalues_after(mpmath.mpf(upper), [*map(mpmath.mpf, monotone)])
+        for a, b in zip(spectrum, targets, strict=True):
+            assert abs(a / b - 1) < ROUNDING
+
+
+def test_two_per_cent_too_much() -> None:
+    gamma = condition_number_schedule(100, steps=1).gamma
+    image = interval_after(gamma, lower=0.01, upper=1.02)
+    assert abs(image.condition_number[1] - 24.5) < PRINTED * 0.05
+    samples = eigenvalues_after(np.linspace(0.01, 1.02, 100001), gamma)[1]
+    assert image.condition_number[1] == pytest.approx(samples.max() / samples.min(), rel=SAMPLED)
+    safe = condition_number_schedule(100, steps=1, margin=0.02)
+    image = interval_after(safe.gamma, lower=0.01, upper=1.02)
+    assert image.condition_number[1] == pytest.approx(safe.condition_number[1], rel=ROUNDING)
+    assert safe.condition_number[1] < 17.2
+
+
+@pytest.mark.parametrize(("kappa", "printed"), [(100, -17.18), (1e4, -197.0)])
+def test_sensitivity_to_the_largest_eigenvalue(kappa: float, printed: float) -> None:
+    with mpmath.workdps(40):
+        gamma = condition_number_schedule(mpmath.mpf(kappa), steps=1).gamma
+
+        def image(logarithm: Any) -> Any:
+            return mpmath.log(eigenvalues_after(mpmath.exp(logarithm), gamma)[1])
+
+        slope = mpmath.diff(image, 0)
+        assert abs(slope - printed) < PRINTED * 5 * 10.0 ** -len(str(printed).split(".")[1])
+        assert abs(slope / (-2 * math.sqrt(kappa)) - 1) < 2 / math.sqrt(kappa)
+
+
+def test_an_eigenvalue_at_the_double_zero_is_annihilated() -> None:
+    kappa = sympy.Integer(100)
+    gamma = condition_number_schedule(kappa, steps=1).gamma
+    zero = 1 + sympy.Rational(1, 10) + sympy.Rational(1, 100)
+    assert eigenvalues_after(zero, gamma)[1] == 0
+    image = interval_after(gamma, lower=1 / kappa, upper=zero)
+    assert image.lower[1] == 0
+    assert image.condition_number[1] == sympy.oo
+    for number in (float, mpmath.mpf):
+        wide = interval_after([number(0.5)], lower=number(0.0), upper=number(3.0))
+        assert list(wide.condition_number) == [math.inf, math.inf]
+
+
+def test_capped_schedules_survive_what_ruins_others() -> None:
+    image = [
+        interval_after(
+            condition_number_schedule(1e12, tol=1e-10, cap=cap).gamma, lower=1e-12, upper=1 + 1e-3
+        )
+        for cap in (math.inf, 100.0)
+    ]
+    assert image[0].condition_number[-1] > 1e6
+    assert image[1].condition_number[-1] < 1 + 1e-3
+
+
+# Number systems and shapes
+
+
+def test_schedule_of_a_symbol() -> None:
+    kappa = sympy.Symbol("kappa", positive=True)
+    r, gamma, x = sympy.symbols("r gamma x", positive=True)
+    # Both ends equal, with the largest eigenvalue 1.
+    (solved,) = [
+        root
+        for root in sympy.solve(1 - gamma - (1 - gamma / r**2) / r, gamma)
+        if root.subs(r, 2) < 1
+    ] or sympy.solve(1 - gamma - (1 - gamma / r**2) / r, gamma)
+    schedule = condition_number_schedule(kappa, steps=1)
+    assert sympy.simplify(schedule.gamma[0].subs(kappa, r**2) - solved) == 0
+    most = sympy.factor((x * (1 - solved * x) ** 2).subs(x, 1 / (3 * solved)))
+    ratio = sympy.factor(most / (1 - solved) ** 2)
+    assert sympy.simplify(schedule.condition_number[1].subs(kappa, r**2) - ratio) == 0
+    assert sympy.simplify(schedule.excess[1].subs(kappa, r**2) - ratio + 1) == 0
+    published = condition_number_schedule(kappa, steps=1, method="monotone")
+    f = sympy.Rational(4, 9) / ((1 - 1 / (3 * kappa)) ** 2 / kappa)
+    assert sympy.simplify(published.condition_number[1] - f) == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cap", [sympy.oo, 3])
+def test_symbols_numbers_and_digits_agree(method: str, cap: Any) -> None:
+    kappa = sympy.Symbol("kappa", positive=True)
+    number = sympy.Rational(29, 3)
+    symbolic = condition_number_schedule(kappa, steps=2, method=method, cap=cap)
+    exact = condition_number_schedule(number, steps=2, method=method, cap=cap)
+    with mpmath.workdps(40):
+        digits = condition_number_schedule(
+            mpmath.mpf(29) / 3, steps=2, method=method, cap=mpmath.inf if cap == sympy.oo else cap
+        )
+        for name in FIELDS:
+            for a, b, c in zip(
+                *(getattr(v, name) for v in (symbolic, exact, digits)), strict=True
+            ):
+                for value in (sympy.sympify(a).subs(kappa, number), b):
+                    error = mpmath.mpf(sympy.N(value, 50)._mpf_) / c - 1
+                    assert abs(error) < mpmath.mpf("1e-37")
+
+
+def test_exact_numbers_of_kappa_four() -> None:
+    schedule = condition_number_schedule(sympy.Integer(4), steps=2)
+    assert schedule.gamma[0] == sympy.Rational(4, 7)
+    assert schedule.condition_number[1] == sympy.Rational(343, 243)
+    assert schedule.excess[1] == sympy.Rational(100, 243)
+    # sqrt(343/243) = 7 sqrt(21)/27
+    a, b = 1 / sympy.sympify("343/243"), 1 / (7 * sympy.sqrt(21) / 27)
+    assert sympy.simplify(schedule.gamma[1] * schedule.top[1] * (1 + a + b) - 1) == 0
+    assert schedule.excess[2].is_algebraic
+
+
+@pytest.mark.parametrize("method", ["optimal", "monotone"])
+def test_symbols_through_many_layers(method: Any) -> None:
+    plain, positive = sympy.Symbol("z"), sympy.Symbol("kappa", positive=True)
+    for symbol in (plain, positive):
+        exact = condition_number_schedule(symbol, steps=3, method=method)
+        assert not any(each.has(sympy.Piecewise) for each in exact.gamma)
+        floats = condition_number_schedule(100.0, steps=3, method=method)
+        found = [float(each.subs(symbol, 100)) for each in exact.condition_number]
+        np.testing.assert_allclose(found, floats.condition_number, rtol=1e-12)
+
+
+def test_shapes() -> None:
+    kappa = np.array([[1.0, 3.0], [1e4, 1e8]])
+    tol = np.array([1e-3, 1e-12])
+    for method in METHODS:
+        schedule = condition_number_schedule(kappa, tol=tol, method=method)
+        counts = steps_needed(kappa, tol, method=method)
+        assert schedule.gamma.shape == (2, 2, counts.max())
+        assert schedule.excess.shape == (2, 2, counts.max() + 1)
+        assert counts.tolist()[0][0] == 0
+        for i, j in np.ndindex(2, 2):
+            one = condition_number_schedule(kappa[i, j], steps=counts.max(), method=method)
+            for name in FIELDS:
+                assert np.array_equal(getattr(one, name), getattr(schedule, name)[i, j])
+            assert steps_needed(kappa[i, j], tol[j], method=method) == counts[i, j]
+        image = interval_after(schedule.gamma, lower=1 / kappa, upper=1.0)
+        assert image.condition_number.shape == schedule.excess.shape
+        assert image.upper == pytest.approx(schedule.top, rel=1e-9)
+        spectrum = eigenvalues_after(np.ones((5, 1, 1)), schedule.gamma)
+        assert spectrum.shape == (counts.max() + 1, 5, 2, 2)
+
+
+def test_no_layers_and_nothing_to_do() -> None:
+    for schedule in (
+        condition_number_schedule(50, steps=0),
+        condition_number_schedule(50, tol=1e3),
+        condition_number_schedule(1, tol=1e-300),
+    ):
+        assert schedule.gamma.shape == (0,)
+        assert schedule.top.tolist() == [1]
+    assert condition_number_schedule(mpmath.mpf(50), steps=0).gamma == ()
+    assert condition_number_schedule(np.ones((3, 0)), tol=1).gamma.shape == (3, 0, 0)
+    assert steps_needed(np.ones((3, 0)), 1).shape == (3, 0)
+    assert eigenvalues_after([1.0, 2.0], []).tolist() == [[1.0, 2.0]]
+    one = condition_number_schedule(1, steps=3)
+    assert one.excess.tolist() == [0] * 4
+    # Equal eigenvalues shrink by 4/9 in every layer.
+    assert one.top == pytest.approx((4 / 9) ** np.arange(4), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kappa", [3.0, 1e5, 1e30, 1e100])
+def test_counts_beside_tolerances_that_are_met_exactly(method: str, kappa: float) -> None:
+    with mpmath.workdps(50):
+        exact = condition_number_schedule(mpmath.mpf(kappa), tol=1e-200, method=method).excess
+    x = np.array(exact, dtype=float)
+    x, k = x[x > SMALLEST], np.arange(np.sum(x > SMALLEST))
+    assert np.array_equal(steps_needed(kappa, x * (1 + DOUBLED), method=method), k)
+    assert np.array_equal(steps_needed(kappa, x * (1 - DOUBLED), method=method), k + 1)
+
+
+def test_large_tables_agree_with_single_counts() -> None:
+    kappa = np.geomspace(1, 1e99, 20000).reshape(2, -1)
+    counts = steps_needed(kappa, 1e-10)
+    assert np.all(np.diff(counts.ravel()) >= 0)
+    for i in (0, 77, 5000, 9999):
+        assert counts[1, i] == len(condition_number_schedule(kappa[1, i], tol=1e-10).gamma)
+
+
+# Bad input
+
+
+def schedule_of(**arguments: Any) -> Any:
+    return condition_number_schedule(**{"kappa": 10.0, "steps": 2, **arguments})
+
+
+NOT_NUMBERS: list[Any] = ["10", b"1", True, 1j, {}, [1, "a"], np.array([True]), [[1], [1, 2]]]
+
+
+@pytest.mark.parametrize("name", ["kappa", "excess", "tol", "cap", "margin"])
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_not_a_number(name: str, value: Any) -> None:
+    other = {"excess": {"kappa": None}, "tol": {"steps": None}}.get(name, {})
+    with pytest.raises(TypeError, match=f"{name} must be a real number"):
+        schedule_of(**other, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("kappa", [0.999, -1.0, 0, math.inf, sympy.oo, mpmath.inf]),
+        ("excess", [-1e-300, math.inf]),
+        ("tol", [0.0, -1e-9, math.inf]),
+        ("cap", [0.99, -math.inf]),
+        ("margin", [-1e-300, math.inf]),
+    ],
+)
+def test_out_of_range(name: str, values: list[Any]) -> None:
+    other = {"excess": {"kappa": None}, "tol": {"steps": None}}.get(name, {})
+    for value in [*values, math.nan, mpmath.nan, sympy.nan, sympy.I, [2.0, math.nan]]:
+        with pytest.raises(ValueError, match=f"{name} must be >=? ?[01].*, got"):
+            schedule_of(**other, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"kappa": 1.1e100},
+        {"kappa": None, "excess": [1.0, 1.1e100]},
+        {"kappa": 1e99, "margin": 10.0},
+        {"kappa": 1e100, "margin": 1e300},
+    ],
+)
+def test_floats_start_below_a_googol(start: dict[str, Any]) -> None:
+    message = r"kappa at the start must be <= 1e\+100 in float64 \(pass mpmath numbers\), got"
+    with pytest.raises(ValueError, match=message):
+        schedule_of(**start)
+    with pytest.raises(ValueError, match=message):
+        steps_needed(1.1e100, 0.1)
+    assert steps_needed(mpmath.mpf(10) ** 101, 0.1) == 123
+    assert steps_needed(1e100, 0.1) == 122
+
+
+@pytest.mark.parametrize("steps", [-1, 1.0, "2", True, math.nan, np.array([1])])
+def test_steps(steps: Any) -> None:
+    with pytest.raises(ValueError, match="steps must be an integer >= 0, got"):
+        schedule_of(steps=steps)
+
+
+def test_give_one_of_two() -> None:
+    arguments: dict[str, Any]
+    for arguments in ({"steps": None}, {"tol": 1e-3}):
+        with pytest.raises(ValueError, match="give either steps or tol, got steps="):
+            schedule_of(**arguments)
+    for arguments in ({"kappa": None}, {"excess": 1.0}):
+        with pytest.raises(ValueError, match="give either kappa or excess, got kappa="):
+            schedule_of(**arguments)
+        with pytest.raises(ValueError, match="give either kappa or excess, got kappa="):
+            steps_needed(**{"kappa": 3.0, "tol": 0.1} | arguments)
+    with pytest.raises(ValueError, match="tol must be given"):
+        steps_needed(3.0)
+
+
+@pytest.mark.parametrize("method", ["greedy", None, 1, ["optimal"], np.array([])])
+def test_method(method: Any) -> None:
+    with pytest.raises(ValueError, match="method must be one of optimal, monotone, got"):
+        schedule_of(method=method)
+    with pytest.raises(ValueError, match="method must be one of optimal, monotone, got"):
+        steps_needed(3.0, 0.1, method=method)
+
+
+def test_kinds_and_shapes_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="kappa, cap, margin must have shapes that broadcast"):
+        schedule_of(kappa=np.ones(2), cap=np.ones(3))
+    with pytest.raises(TypeError, match="do not mix with arrays"):
+        schedule_of(kappa=np.ones(2), margin=mpmath.mpf(0))
+    with pytest.raises(TypeError, match="kappa must be a number or a NumPy array"):
+        schedule_of(kappa=array_api_strict.asarray([2.0]))
+    symbol = sympy.Symbol("kappa", positive=True)
+    with pytest.raises(ValueError, match="tol must not be given with SymPy numbers"):
+        schedule_of(kappa=symbol, steps=None, tol=1e-3)
+    with pytest.raises(ValueError, match="tol must not be given with SymPy numbers"):
+        steps_needed(symbol, 1e-3)
+    with pytest.raises(ValueError, match="steps must be fewer, got 1000000000: the spectrum"):
+        schedule_of(steps=10**9)
+
+
+@pytest.mark.parametrize("gamma", ["1", 1.0, None, [1, "a"], [True], [1j], {}, [[1], [1, 2]]])
+def test_gamma_of_the_wrong_kind(gamma: Any) -> None:
+    with pytest.raises(TypeError, match="gamma must be a"):
+        eigenvalues_after([1.0], gamma)
+    with pytest.raises(TypeError, match="gamma must be a"):
+        interval_after(gamma, lower=0.1, upper=1.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_eigenvalues_and_gamma_must_be_finite(value: float) -> None:
+    for number in (float, mpmath.mpf):
+        with pytest.raises(ValueError, match="gamma must be real and finite, got"):
+            eigenvalues_after(number(1), [number(0.3), number(value)])
+        with pytest.raises(ValueError, match="eigenvalues must be real and finite, got"):
+            eigenvalues_after(number(value), [number(1)])
+        for name in ("lower", "upper"):
+            ends = {"lower": number(0.1), "upper": number(1.0), name: number(value)}
+            with pytest.raises(ValueError, match=f"{name} must be real and finite, got"):
+                interval_after([number(1)], **ends)
+
+
+def test_intervals_that_are_none() -> None:
+    with pytest.raises(ValueError, match=r"lower must be >= 0 and <= upper, got -0\.1"):
+        interval_after([1.0], lower=-0.1, upper=1.0)
+    with pytest.raises(ValueError, match=r"lower must be >= 0 and <= upper, got 1.0"):
+        interval_after([1.0], lower=1.0, upper=0.5)
+    with pytest.raises(
+        ValueError, match="lower, upper, gamma without its last axis must have shapes that"
+    ):
+        interval_after(np.ones((2, 1)), lower=np.ones(3), upper=1.0)
+    with pytest.raises(ValueError, match="upper must be a number, got nu"):
+        interval_after([sympy.Integer(1)], lower=0, upper=sympy.Symbol("nu", positive=True))
+    with pytest.raises(ValueError, match="gamma must be a number, got g"):
+        interval_after([sympy.Symbol("g")], lower=0, upper=1)
+    with pytest.raises(TypeError, match="do not mix with arrays"):
+        interval_after(np.ones(2), lower=mpmath.mpf(0), upper=1)
+
+
+def test_overflow_is_no_silent_nan() -> None:
+    for call in (
+        lambda: eigenvalues_after(1e200, [1e200, 0.0]),
+        lambda: interval_after([1e200, 0.0], lower=1e199, upper=1e200),
+    ):
+        with pytest.raises(ArithmeticError, match="too extreme for float64"):
+            call()
+
+
+def test_eigenvalues_of_a_symbol() -> None:
+    x, g = sympy.symbols("x g")
+    assert eigenvalues_after(x, [g]) == (x, x * (1 - g * x) ** 2)

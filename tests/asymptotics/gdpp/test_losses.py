@@ -1,0 +1,677 @@
+"""GD++ against its layers taken literally, integrals over the spectrum and global searches."""
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy.optimize import differential_evolution
+
+from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
+from iclimit.asymptotics.gdpp import losses as gdpp_module
+from iclimit.asymptotics.gdpp.losses import (
+    GDPlusPlus,
+    gdpp_loss,
+    gdpp_minima,
+    optimal_gdpp,
+    worst_case_residual,
+)
+from iclimit.asymptotics.gdpp.search import degree, residual
+from iclimit.asymptotics.spectra import Wishart, wishart_moment
+
+# A sum of positive terms; measured worst 1e-14 for losses above 1e-3.
+FLOAT64 = 1e-12
+# Small losses: relative error times the root of the loss; measured worst 3e-16.
+SMALL_LOSS = 3e-15
+# Gauss-Radau rules of the limit against those of schedules, of different order; measured 4e-15.
+RULES = 1e-12
+# Refined maxima of |P| against critical points with 50 digits; measured worst 2e-15.
+MAXIMUM = 1e-12
+# Differential evolution stops short of the minimum; measured below 1e-9 where it ends in ours.
+EVOLUTION = 1e-6
+# Its worst case is that of 401 points, lower by (D pi/800)^2/2 at most; the measured 2e-5.  Other
+# local minima are 1.5e-3 and more above.
+POINTS = 1.3e-4
+# Numbers of the notes are rounded to the last digit printed.
+PRINTED = 1.01
+# Standard errors that the worst of the simulated losses may lie off.
+SIGMAS = 4.0
+
+LAYERS: list[tuple[list[float], list[float]]] = [
+    ([0.4], []),
+    ([0.5, 2.0], [0.3]),
+    ([0.2, 1.5, 6.0], [0.45, 1.1]),
+    ([0.7, -0.4, 2.0, 9.0], [0.2, -0.3, 1.6]),
+]
+"""Rates and gammas; the spectrum folds for some of them, and some are negative."""
+
+
+@lru_cache
+def minima(layers: int, **setting: Any) -> list[GDPlusPlus]:
+    return gdpp_minima(layers, **setting)
+
+
+@lru_cache
+def best(layers: int, **setting: Any) -> GDPlusPlus:
+    """The first minimum on average, which `optimal_gdpp` would search for once more."""
+    return optimal_gdpp(layers, **setting) if "kappa" in setting else minima(layers, **setting)[0]
+
+
+def test_the_optimum_is_the_first_minimum() -> None:
+    for setting in ({"ratio": 4.0, "noise": 0.3}, {"context": 6, "dim": 4}):
+        found, first = optimal_gdpp(2, **setting), minima(2, **setting)[0]
+        for name in ("rates", "gammas", "loss", "lower_bound"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
+
+
+def literal_weights(X: np.ndarray, rates: list[float], gammas: list[float]) -> np.ndarray:
+    """The map A of shape (..., d, N) from labels to the weights of the prediction.
+
+    Tokens and queries pass through the layers as defined; queries are the unit vectors and labels
+    the unit vectors.
+    """
+    context, dim = X.shape[-2:]
+    Z, r = X, np.broadcast_to(np.eye(context), (*X.shape[:-2], context, context))
+    query, label = np.broadcast_to(np.eye(dim), (*X.shape[:-2], dim, dim)), np.zeros(1)
+    for rate, gamma in zip(rates, [*gammas, 0.1], strict=True):
+        turned = np.swapaxes(Z, -1, -2)
+        summary, gram = turned @ r / context, turned @ Z / context
+        r, label = r - rate * Z @ summary, label - rate * query @ summary
+        Z, query = Z - gamma * Z @ gram, query - gamma * query @ gram
+    return -label
+
+
+def literal_losses(X: np.ndarray, rates: list[float], gammas: list[float], v: float) -> np.ndarray:
+    """Mean over tasks and noise of the squared error of each context."""
+    context, dim = X.shape[-2:]
+    A = literal_weights(X, rates, gammas)
+    bias = np.sum((np.eye(dim) - A @ X) ** 2, axis=(-2, -1))
+    return (bias + v * context * np.sum(A**2, axis=(-2, -1))) / dim
+
+
+@pytest.mark.parametrize(("rates", "gammas"), LAYERS)
+def test_layers_are_functions_of_the_eigenvalues(rates: list[float], gammas: list[float]) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((9, 4))
+    A = literal_weights(X, rates, gammas)
+    eigenvalues, V = np.linalg.eigh(X.T @ X / 9)
+    P, Q = residual(np.array(rates), np.array(gammas), eigenvalues)
+    scale = np.abs(A).max()
+    np.testing.assert_allclose((V * Q) @ V.T @ X.T / 9, A, atol=1e-12 * scale, rtol=0)
+    np.testing.assert_allclose((V * P) @ V.T, np.eye(4) - A @ X, atol=1e-12 * scale, rtol=0)
+
+
+@pytest.mark.parametrize(("rates", "gammas"), [LAYERS[1], ([0.2, 0.5, 0.4], [0.15, 0.1])])
+@pytest.mark.parametrize("size", [(20, 4), (4, 6)])
+def test_simulated_layers(rates: list[float], gammas: list[float], size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(3)
+    small = [0.5 * rate for rate in rates], [0.5 * gamma for gamma in gammas]
+    losses = literal_losses(rng.standard_normal((40_000, *size)), *small, 0.3)
+    theory = gdpp_loss(*small, context=size[0], dim=size[1], noise=0.3)
+    assert abs(losses.mean() - theory) < SIGMAS * losses.std() / math.sqrt(losses.size)
+
+
+def scalar_residual(root: Any, rates: list[Any], gammas: list[Any]) -> Any:
+    """What is left of the label of a single one-dimensional token, root^2 its eigenvalue."""
+    r, z = root / root, root
+    for rate, gamma in zip(rates, [*gammas, 0], strict=True):
+        r, z = r - rate * z * (z * r), z - gamma * z * (z * z)
+    return r
+
+
+@pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize(("rates", "gammas"), LAYERS[:3])
+def test_loss_is_the_integral_over_the_density(
+    rates: list[float], gammas: list[float], c: float
+) -> None:
+    exact_c, v = mpmath.mpf(c), mpmath.mpf("0.3")
+
+    def continuous(angle: mpmath.mpf) -> mpmath.mpf:
+        x = (1 - mpmath.sqrt(exact_c)) ** 2
+        x += 4 * mpmath.sqrt(exact_c) * mpmath.cos(angle / 2) ** 2
+        P = scalar_residual(mpmath.sqrt(x), rates, gammas)
+        return (P**2 + v * (1 - P) ** 2 / x) * 2 * mpmath.sin(angle) ** 2 / (mpmath.pi * x)
+
+    with mpmath.workdps(50):
+        points = [0, mpmath.pi / 2, mpmath.pi * 7 / 8, mpmath.pi]
+        exact = mpmath.quad(continuous, points) + max(0, 1 - 1 / exact_c)
+        value = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, ratio=c, noise=v)
+        # At c = 1 the quadrature is limited by the edge; measured 1e-46.
+        assert abs(value / exact - 1) < mpmath.mpf("1e-40")
+    assert abs(gdpp_loss(rates, gammas, ratio=c, noise=0.3) / exact - 1) < FLOAT64
+
+
+@pytest.mark.parametrize(("rates", "gammas"), LAYERS)
+@pytest.mark.parametrize("size", [(20, 10), (5, 9), (1, 1)])
+def test_float64_at_finite_size(
+    rates: list[float], gammas: list[float], size: tuple[int, int]
+) -> None:
+    """Moments with 50 digits; the rule for four layers takes seconds at one size only."""
+    if len(rates) == 4 and size != (20, 10):
+        return
+    where = {"context": size[0], "dim": size[1]}
+    for v in (0.0, 0.2):
+        with mpmath.workdps(50):
+            exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, **where, noise=v)
+        assert abs(gdpp_loss(rates, gammas, **where, noise=v) / exact - 1) < FLOAT64
+
+
+def test_exact_moments() -> None:
+    """Coefficients by SymPy, moments by Stein's lemma, a symbolic size."""
+    root, N, v = sympy.symbols("z N v", positive=True)
+    rates, gammas = [sympy.Rational(1, 3), sympy.Rational(3, 2)], [sympy.Rational(1, 4)]
+    P = sympy.expand(scalar_residual(root, rates, gammas))
+    integrand = sympy.Poly(sympy.expand(P**2 + v * sympy.expand((1 - P) ** 2 / root**2)), root)
+    exact = sum(
+        coefficient * wishart_moment([power // 2], context=N, dim=3) / (3 * N ** (power // 2))
+        for (power,), coefficient in integrand.terms()
+    )
+    value = gdpp_loss(rates, gammas, context=N, dim=3, noise=v)
+    assert sympy.expand(value - exact) == 0
+    numbers = gdpp_loss([1 / 3, 1.5], [0.25], context=7, dim=3, noise=0.1)
+    assert float(value.subs({N: 7, v: 0.1})) == pytest.approx(numbers, rel=FLOAT64)
+
+
+def test_symbolic_rates() -> None:
+    eta, gamma, c = sympy.symbols("eta gamma c", positive=True)
+    value = gdpp_loss([eta, 2 * eta], [gamma], ratio=c)
+    numbers = {eta: 0.4, gamma: 0.3, c: 0.7}
+    expected = gdpp_loss([0.4, 0.8], [0.3], ratio=0.7)
+    assert float(value.subs(numbers)) == pytest.approx(expected, rel=FLOAT64)
+
+
+@pytest.mark.parametrize("where", [{"ratio": 0.4}, {"ratio": 3.0}, {"context": 6, "dim": 4}])
+@pytest.mark.parametrize("v", [0.0, 0.3])
+def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v: float) -> None:
+    for rates in ([0.7], [0.3, 0.9], [0.2, 0.4, 1.1]):
+        value = gdpp_loss(rates, [0.0] * (len(rates) - 1), **where, noise=v)
+        assert value == pytest.approx(schedule_loss(rates, **where, noise=v), rel=RULES)
+    one = best(1, **where, noise=v)
+    assert one.gammas.shape == (0,)
+    schedule = optimal_schedule(steps=1, **where, noise=v)
+    assert one.loss == pytest.approx(schedule.loss, rel=FLOAT64)
+    assert one.rates == pytest.approx(schedule.rates, rel=1e-7)  # flat there
+    assert one.lower_bound == pytest.approx(schedule.loss, rel=FLOAT64)
+
+
+@pytest.mark.parametrize(
+    ("layers", "setting"),
+    [
+        (2, {"ratio": 0.01}),
+        (3, {"ratio": 0.5}),
+        (4, {"ratio": 0.5}),
+        (4, {"ratio": 1.0}),
+        (3, {"context": 20, "dim": 10}),
+        (3, {"ratio": 2.0, "noise": 0.2}),
+    ],
+)
+def test_small_losses_in_float64_and_fifty_digits(layers: int, setting: dict[str, Any]) -> None:
+    """At the optimum the factors of P are small, and rounding of the rates alone changes them."""
+    found = best(layers, **setting)
+    with mpmath.workdps(50):
+        rates, gammas = ([mpmath.mpf(float(x)) for x in v] for v in (found.rates, found.gammas))
+        exact = gdpp_loss(rates, gammas, **setting)
+    assert abs(found.loss / exact - 1) < SMALL_LOSS / math.sqrt(found.loss)
+    assert gdpp_loss(found.rates, found.gammas, **setting) == found.loss
+
+
+numbers_ = st.floats(-3, 3)
+layers_ = st.integers(1, 4).flatmap(
+    lambda n: st.tuples(
+        st.lists(numbers_, min_size=n, max_size=n),
+        st.lists(numbers_, min_size=n - 1, max_size=n - 1),
+    )
+)
+
+
+@hypothesis_settings(max_examples=100)
+@given(layers_, st.floats(0.02, 20), st.one_of(st.just(0.0), st.floats(1e-6, 100)))
+def test_no_layers_are_below_the_bound(
+    layers: tuple[list[float], list[float]], c: float, v: float
+) -> None:
+    steps = (3 ** len(layers[0]) - 1) // 2
+    bound = chebyshev_schedule(steps=steps, ratio=c, noise=v).lower_bound
+    assert gdpp_loss(*layers, ratio=c, noise=v) >= bound * (1 - FLOAT64)
+
+
+@hypothesis_settings(max_examples=50)
+@given(layers_, st.floats(1.01, 1e4))
+def test_no_worst_case_is_below_chebyshev(
+    layers: tuple[list[float], list[float]], kappa: float
+) -> None:
+    steps = (3 ** len(layers[0]) - 1) // 2
+    bound = 1 / mpmath.chebyt(steps, (mpmath.mpf(kappa) + 1) / (mpmath.mpf(kappa) - 1))
+    assert worst_case_residual(*layers, kappa=kappa) >= float(bound) * (1 - FLOAT64)
+
+
+@hypothesis_settings(max_examples=8, deadline=None)
+@given(
+    st.one_of(
+        st.fixed_dictionaries({"ratio": st.floats(0.01, 100), "noise": st.floats(0, 10)}),
+        st.fixed_dictionaries({"kappa": st.floats(1.1, 1e4)}),
+        st.fixed_dictionaries({"context": st.integers(1, 30), "dim": st.integers(1, 30)}),
+    )
+)
+def test_optimum_lies_between_its_bound_and_one_layer_less(setting: dict[str, Any]) -> None:
+    one, two = (optimal_gdpp(layers, **setting) for layers in (1, 2))
+    assert 0 < two.lower_bound <= two.loss * (1 + FLOAT64)
+    assert two.loss <= one.loss * (1 + FLOAT64) <= 1 + 2 * FLOAT64
+    if "kappa" in setting:
+        exact = 1 / mpmath.chebyt(4, (mpmath.mpf(setting["kappa"]) + 1) / (setting["kappa"] - 1))
+        assert two.lower_bound == pytest.approx(float(exact), rel=FLOAT64)
+    else:
+        bound = chebyshev_schedule(steps=4, **setting).lower_bound
+        assert two.lower_bound == pytest.approx(bound, rel=FLOAT64)
+
+
+def evolve(
+    criterion: Callable[[np.ndarray], np.ndarray], roots: np.ndarray, layers: int, rounds: int
+) -> float:
+    """Least criterion of the residuals at eigenvalues roots^2, by differential evolution.
+
+    Rates and gammas are in units of one over the largest eigenvalue.
+    """
+    top = np.max(roots) ** 2
+    limits = [(-60.0, 60.0)] * layers + [(-5.0, 30.0)] * (layers - 1)
+    limits[0] = (-5.0, 5.0)
+
+    def objective(x: np.ndarray) -> np.ndarray:
+        x = x.reshape(len(limits), -1)[..., None] / top
+        return criterion(scalar_residual(roots, list(x[:layers]), list(x[layers:])))
+
+    return differential_evolution(
+        objective,
+        limits,
+        popsize=30,
+        maxiter=rounds,
+        tol=1e-12,
+        rng=1,
+        polish=False,
+        vectorized=True,
+        updating="deferred",
+    ).fun
+
+
+@pytest.mark.parametrize("kappa", [1.5, 10.0, 100.0, 1000.0])
+def test_no_search_finds_a_better_worst_case_with_two_layers(kappa: float) -> None:
+    roots = np.sqrt(1 / kappa + (1 - 1 / kappa) * np.sin(np.linspace(0, np.pi / 2, 401)) ** 2)
+    found = evolve(lambda P: np.abs(P).max(axis=-1), roots, 2, 300)
+    assert best(2, kappa=kappa).loss <= found * (1 + POINTS)
+
+
+@pytest.mark.parametrize(("c", "v"), [(0.5, 0.0), (0.5, 0.05), (0.1, 0.1), (1.0, 0.1), (4.0, 0.3)])
+def test_no_search_finds_a_better_loss_with_two_layers(c: float, v: float) -> None:
+    assert best(2, ratio=c, noise=v).loss <= evolve_in_the_limit(c, v, 2, 300) * (1 + EVOLUTION)
+
+
+def test_no_search_finds_a_better_loss_with_three_layers() -> None:
+    """Differential evolution ends in a minimum 2 per cent worse or in ours."""
+    assert best(3, ratio=0.5, noise=0.05).loss <= evolve_in_the_limit(0.5, 0.05, 3, 600) * (
+        1 + EVOLUTION
+    )
+
+
+def evolve_in_the_limit(c: float, v: float, layers: int, rounds: int) -> float:
+    # The midpoint rule in the angle is exact for 400 points.
+    angle = (np.arange(400) + 0.5) * np.pi / 400
+    x = 1 + c + 2 * math.sqrt(c) * np.cos(angle)
+    weight = 2 * np.sin(angle) ** 2 / x / 400
+    at_zero = max(0.0, 1 - 1 / c)
+    return at_zero + evolve(
+        lambda P: np.sum(weight * (P**2 + v * (1 - P) ** 2 / x), axis=-1),
+        np.sqrt(x),
+        layers,
+        rounds,
+    )
+
+
+@pytest.mark.parametrize(
+    ("c", "v", "layers", "loss", "bound"),
+    [
+        (0.5, 0.05, 2, 0.101439, 0.101057),
+        (0.5, 0.05, 3, 0.084682, 0.084435),
+        (0.5, 0.2, 2, 0.249573, 0.247030),
+        (1.0, 0.1, 2, 0.298884, 0.298846),
+        (1.0, 0.1, 3, 0.271192, 0.270251),
+    ],
+)
+def test_notes_in_the_limit(c: float, v: float, layers: int, loss: float, bound: float) -> None:
+    found = best(layers, ratio=c, noise=v)
+    assert found.loss == pytest.approx(loss, abs=PRINTED * 5e-7)
+    assert found.lower_bound == pytest.approx(bound, abs=PRINTED * 5e-7)
+
+
+def test_notes_without_noise() -> None:
+    """The notes have 6.8e-4 for three layers, which is the second local minimum."""
+    assert best(2, ratio=0.5).loss == pytest.approx(0.03226, abs=PRINTED * 5e-6)
+    assert best(2, ratio=0.5).lower_bound == pytest.approx(1 / 31, rel=FLOAT64)
+    first, second = minima(3, ratio=0.5)[:2]
+    assert first.loss == pytest.approx(6.2745e-4, rel=1e-4)
+    assert second.loss == pytest.approx(6.8e-4, abs=PRINTED * 5e-6)
+    assert best(4, ratio=0.5).loss == pytest.approx(2.2e-7, abs=PRINTED * 5e-9)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "layers", "notes", "improved"),
+    [
+        (10, 2, 0.1455, 0),
+        (100, 2, 0.7566, 0),
+        (100, 3, 0.1717, 0),
+        (10, 3, 0.0087, 0.0011),
+        (1000, 3, 0.7767, 0.0172),
+    ],
+)
+def test_notes_in_the_worst_case(kappa: int, layers: int, notes: float, improved: float) -> None:
+    """Upper bounds of differential evolution; two of them are improved."""
+    found = best(layers, kappa=kappa)
+    assert found.loss == pytest.approx(notes - improved, abs=PRINTED * 1e-4)
+    assert worst_case_residual(found.rates, found.gammas, kappa=kappa) == found.loss
+
+
+@pytest.mark.parametrize(("kappa", "layers"), [(10, 2), (100, 2), (10, 3), (100, 3)])
+def test_extrema_of_the_best_worst_case_are_of_equal_height(kappa: int, layers: int) -> None:
+    """One more than there are rates and gammas: then no small change lowers all of them."""
+    found = best(layers, kappa=kappa)
+    roots = np.sqrt(np.linspace(1 / kappa, 1, 400_001))
+    P = np.abs(scalar_residual(roots, list(found.rates), list(found.gammas)))
+    peaks = P[1:-1][(P[1:-1] >= P[:-2]) & (P[1:-1] > P[2:])]
+    peaks = np.concatenate([peaks, P[:1], P[-1:]])
+    # The grid misses the extrema by less than 1e-7 of their height.
+    assert np.sum(peaks > found.loss * (1 - 1e-6)) == 2 * layers
+
+
+def test_published_two_layers_are_a_local_minimum() -> None:
+    """Vladymyrov et al., Table 1: GD++ .341, diagonal .265, full .264, for N = 20 and d = 10."""
+    losses = [0.5 * 10 * found.loss for found in minima(2, context=20, dim=10)]
+    assert losses == pytest.approx([0.267942, 0.341594, 0.389302], abs=1e-6)
+    bound = 0.5 * 10 * minima(2, context=20, dim=10)[0].lower_bound
+    assert bound == pytest.approx(0.266249, abs=1e-6)
+    folding = [
+        found.gammas[0] * (1 + math.sqrt(0.5)) ** 2 for found in minima(2, context=20, dim=10)
+    ]
+    assert folding[0] > 1 > folding[1] > folding[2]
+
+
+@pytest.mark.parametrize(
+    ("layers", "setting"),
+    [
+        (2, {"context": 20, "dim": 10}),
+        (2, {"ratio": 0.5, "noise": 0.05}),
+        (2, {"ratio": 4.0}),
+        (3, {"ratio": 0.5}),
+        (3, {"context": 20, "dim": 10}),
+        (3, {"ratio": 1.0, "noise": 0.1}),
+    ],
+    ids=str,
+)
+def test_minima_are_strict_and_distinct(layers: int, setting: dict[str, Any]) -> None:
+    found = minima(layers, **setting)
+    losses = [each.loss for each in found]
+    assert losses == sorted(losses)
+    assert best(layers, **setting).loss == losses[0]
+    for each in found:
+        x = np.concatenate([each.rates, each.gammas])
+
+        def loss(change: np.ndarray, x: np.ndarray = x) -> Any:
+            y = x * (1 + change)
+            return gdpp_loss(y[..., :layers], y[..., layers:], **setting)
+
+        # Central differences in relative changes of rates and gammas.
+        step, unit = 1e-4, np.eye(len(x))
+        gradient = (loss(step * unit) - loss(-step * unit)) / (2 * step)
+        pairs = [
+            [
+                sum(s * t * loss(step * (s * a + t * b)) for s in (1, -1) for t in (1, -1))
+                for a in unit
+            ]
+            for b in unit
+        ]
+        hessian = np.array(pairs) / (4 * step**2)
+        scale = np.sqrt(np.diagonal(hessian))
+        assert np.linalg.eigvalsh(hessian / np.outer(scale, scale)).min() > 1e-6
+        # What a Newton step would gain; the differences are exact to 1e-8 in the gradient.
+        assert gradient @ np.linalg.solve(hessian, gradient) < 1e-6 * each.loss
+    for a, b in itertools.combinations(found, 2):
+        assert np.max(abs(a.rates / b.rates - 1)) > 1e-3
+
+
+def test_rates_of_a_sample_have_a_large_mean_loss() -> None:
+    """Three layers at finite size: the mean is that of eigenvalues that no sample has.
+
+    The optimum on two million sampled eigenvalues; new samples agree with it, not the moments.
+    """
+    rates, gammas = [0.3472, 2.368, 13.57], [0.3293, 1.785]
+    X = np.random.default_rng(6).standard_normal((20_000, 20, 10))
+    roots = np.linalg.svd(X / math.sqrt(20), compute_uv=False)
+    losses = np.mean(scalar_residual(roots, rates, gammas) ** 2, axis=-1)
+    exact = best(3, context=20, dim=10)
+    assert exact.loss == pytest.approx(3.407594e-3, rel=1e-6)
+    assert np.mean(losses) + 2e-4 < exact.loss
+    assert abs(np.mean(losses) - 0.0023) < SIGMAS * np.std(losses) / math.sqrt(len(losses))
+    assert gdpp_loss(rates, gammas, context=20, dim=10) == pytest.approx(4.17, abs=5e-3)
+
+
+def test_four_layers_at_finite_size() -> None:
+    found = best(4, context=20, dim=10)
+    assert found.loss == pytest.approx(7.95183e-5, rel=1e-5)
+    law = Wishart(context=20, dim=10)
+    assert found.lower_bound == pytest.approx(float(law.christoffel(40)), rel=FLOAT64)
+
+
+def test_the_search_depends_on_its_arguments_only() -> None:
+    first = optimal_gdpp(2, ratio=0.3, noise=0.1)
+    gdpp_minima(2, ratio=3.0)
+    second = optimal_gdpp(2, ratio=0.3, noise=0.1)
+    np.testing.assert_array_equal(first.rates, second.rates)
+    np.testing.assert_array_equal(first.gammas, second.gammas)
+
+
+@lru_cache
+def critical_points(
+    rates: tuple[float, ...], gammas: tuple[float, ...]
+) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
+    """Coefficients of P and the real zeros of its derivative, with 60 digits."""
+    root = sympy.Symbol("z")
+    numbers = [[sympy.Rational(x) for x in each] for each in (rates, gammas)]
+    P = sympy.Poly(sympy.expand(scalar_residual(root, *numbers)), root)
+    coefficients = P.all_coeffs()[::2]  # in the eigenvalue
+    count = len(coefficients) - 1
+    with mpmath.workdps(60):
+        exact = [mpmath.mpf(c.p) / c.q for c in coefficients]
+        slope = [c * (count - k) for k, c in enumerate(exact[:-1])]
+        zeros = mpmath.polyroots(slope, maxsteps=500, extraprec=500) if count > 1 else []
+        return exact, [mpmath.re(z) for z in zeros if abs(mpmath.im(z)) < 1e-30]
+
+
+def critical_maximum(rates: list[float], gammas: list[float], kappa: float) -> mpmath.mpf:
+    """Largest |P| at the ends and the zeros of its derivative between them, with 60 digits."""
+    exact, zeros = critical_points(tuple(rates), tuple(gammas))
+    with mpmath.workdps(60):
+        lower = 1 / mpmath.mpf(kappa)
+        inside = [x for x in zeros if lower < x < 1]
+        return max(abs(mpmath.polyval(exact, x)) for x in [lower, mpmath.mpf(1), *inside])
+
+
+@pytest.mark.parametrize("kappa", [1.0, 1.3, 10.0, 1e4, 1e8])
+def test_worst_case_at_critical_points(kappa: float) -> None:
+    rng = np.random.default_rng(2)
+    cases = [*LAYERS[:3], ([1.388, 11.11], [1.3518]), ([1.02137, 5.8225, 21.309], [0.8196, 3.085])]
+    for layers in (2, 3):
+        for _ in range(4):
+            cases.append((list(rng.uniform(-2, 9, layers)), list(rng.uniform(-1, 3, layers - 1))))
+    for rates, gammas in cases:
+        exact = critical_maximum(rates, gammas, kappa)
+        assert abs(worst_case_residual(rates, gammas, kappa=kappa) / exact - 1) < MAXIMUM
+
+
+def test_broadcasting_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gdpp_module, "_ROWS", 1500)  # seven residuals at a time
+    rng = np.random.default_rng(0)
+    rates, gammas = rng.uniform(0, 3, (4, 1, 3)), rng.uniform(0, 1, (5, 2))
+    c, v = rng.uniform(0.2, 2, (2, 1, 1)), rng.uniform(0, 1, (5,))
+    loss = gdpp_loss(rates, gammas, ratio=c, noise=v)
+    finite = gdpp_loss(rates, gammas, context=6, dim=3, noise=v)
+    kappa = rng.uniform(2, 50, (2, 1, 1))
+    worst = worst_case_residual(rates, gammas, kappa=kappa)
+    assert loss.shape == worst.shape == (2, 4, 5)
+    assert finite.shape == (4, 5)
+    for k, i, j in itertools.product(range(2), range(4), range(5)):
+        x = rates[i, 0], gammas[j]
+        assert loss[k, i, j] == pytest.approx(
+            gdpp_loss(*x, ratio=c[k, 0, 0], noise=v[j]), rel=1e-14
+        )
+        assert finite[i, j] == pytest.approx(
+            gdpp_loss(*x, context=6, dim=3, noise=v[j]), rel=1e-14
+        )
+        assert worst[k, i, j] == pytest.approx(
+            worst_case_residual(*x, kappa=kappa[k, 0, 0]), rel=1e-14
+        )
+    assert isinstance(gdpp_loss([0.1], [], ratio=0.5), float)
+    assert worst_case_residual(np.ones((0, 2)), np.ones((0, 1)), kappa=2.0).shape == (0,)
+
+
+def test_overflow_is_infinite() -> None:
+    huge = np.array([1e200, 0.5])
+    assert gdpp_loss(huge[:, None] * [1.0, 1.0], [1e150], ratio=0.5).tolist() == [math.inf] * 2
+    assert worst_case_residual(huge[:, None] * [1.0, 1.0], [1e160], kappa=3.0)[0] == math.inf
+    assert gdpp_loss([0.5, 1e155], [0.1], context=3, dim=2) == math.inf
+
+
+NOT_NUMBERS: list[Any] = ["1", b"1", True, 1j, {}, [1, "a"], np.array([True]), np.array([1j])]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_not_a_number(value: Any) -> None:
+    for name, arguments in (("rates", (value, [0.1])), ("gammas", ([0.1, 0.2], value))):
+        with pytest.raises(TypeError, match=f"{name}.* must be a"):
+            gdpp_loss(*arguments, ratio=0.5)
+        with pytest.raises(TypeError, match=f"{name}.* must be a"):
+            worst_case_residual(*arguments, kappa=2.0)
+    with pytest.raises(TypeError, match="ratio must be a"):
+        gdpp_loss([0.1], [], ratio=value)
+    with pytest.raises(TypeError, match="kappa must be a"):
+        worst_case_residual([0.1], [], kappa=value)
+    for name in ("ratio", "kappa"):
+        with pytest.raises(TypeError, match=f"{name} must be a"):
+            optimal_gdpp(2, **{name: value})
+    with pytest.raises(TypeError, match="noise must be a"):
+        optimal_gdpp(2, ratio=0.5, noise=value)
+
+
+@pytest.mark.parametrize("value", [np.array([0.5, 1.0]), mpmath.mpf(2), sympy.Integer(2), [2.0]])
+def test_searches_take_single_plain_numbers(value: Any) -> None:
+    for name in ("ratio", "kappa"):
+        with pytest.raises(TypeError, match=f"{name} must be a"):
+            optimal_gdpp(2, **{name: value})
+    with pytest.raises(TypeError, match="noise must be a"):
+        gdpp_minima(2, ratio=0.5, noise=value)
+
+
+def test_out_of_range() -> None:
+    for wrong in (np.nan, np.inf, -np.inf):
+        for arguments in (([0.1, wrong], [0.1]), ([0.1, 0.2], [wrong])):
+            with pytest.raises(ValueError, match="must be finite, got"):
+                gdpp_loss(*arguments, ratio=0.5)
+            with pytest.raises(ValueError, match="must be finite, got"):
+                worst_case_residual(*arguments, kappa=2.0)
+            with pytest.raises(ValueError, match="must be real, finite, got"):
+                gdpp_loss(*(list(map(mpmath.mpf, a)) for a in arguments), ratio=0.5)
+    for kappa in (0.5, -1.0, np.nan, np.inf, [2.0, 0.5]):
+        with pytest.raises(ValueError, match="kappa must be >= 1 and finite, got"):
+            worst_case_residual([0.1], [], kappa=kappa)
+    for kappa in (1.0, 1e7, np.nan):
+        with pytest.raises(ValueError, match=r"kappa must be in \[1.01, 1e\+06\], got"):
+            optimal_gdpp(2, kappa=kappa)
+    for ratio in (0, -1.0, 1e-4, 1e4, np.nan):
+        with pytest.raises(ValueError, match=r"ratio must be in \[0.001, 1000\], got"):
+            gdpp_minima(2, ratio=ratio)
+    with pytest.raises(ValueError, match=r"dim/context must be in \[0.001, 1000\], got 1/2000"):
+        gdpp_minima(2, context=2000, dim=1)
+    for noise in (-1.0, np.nan, 1e7):
+        with pytest.raises(ValueError, match=r"noise must be in \[0, 1e6\], got"):
+            optimal_gdpp(2, ratio=0.5, noise=noise)
+    for noise in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="noise must be >= 0 and finite, got"):
+            gdpp_loss([0.1], [], ratio=0.5, noise=noise)
+    with pytest.raises(ValueError, match="noise must be 0 in the worst case, got"):
+        optimal_gdpp(2, kappa=10.0, noise=0.1)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True, np.nan, 1j, [2]], ids=repr)
+def test_layers_must_be_a_positive_integer(value: Any) -> None:
+    for setting in ({"ratio": 0.5}, {"kappa": 2.0}, {"context": 4, "dim": 2}):
+        with pytest.raises(ValueError, match="layers must be an integer >= 1, got"):
+            optimal_gdpp(value, **setting)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, "2", True, np.nan, 1j, [2], sympy.Symbol("N")])
+@pytest.mark.parametrize("size", ["context", "dim"])
+def test_sizes_must_be_positive_integers(value: Any, size: str) -> None:
+    with pytest.raises(ValueError, match=rf"{size} must be an integer >= 1, got"):
+        gdpp_minima(2, **{"context": 5, "dim": 3, size: value})
+
+
+def test_too_many_layers() -> None:
+    many = np.full(9, 0.1)
+    with pytest.raises(ValueError, match="rates must be of at most 8 layers here, got 9"):
+        gdpp_loss(many, many[:-1], ratio=0.5)
+    with pytest.raises(ValueError, match="rates must be of at most 8 layers here, got 9"):
+        worst_case_residual(many, many[:-1], kappa=2.0)
+    with pytest.raises(ValueError, match="rates must be of at most 4 layers here, got 5"):
+        gdpp_loss(many[:5], many[:4], context=4, dim=2)
+    for most, setting in ((6, {"ratio": 0.5}), (5, {"kappa": 2.0}), (4, {"context": 4, "dim": 2})):
+        with pytest.raises(ValueError, match=f"layers must be of at most {most} layers here, got"):
+            optimal_gdpp(most + 1, **setting)
+    assert degree(8) == 3280
+    assert gdpp_loss(many[:8], many[:7], ratio=0.5) < 1
+    assert worst_case_residual(many[:8], many[:7], kappa=2.0) < 1
+
+
+def test_one_gamma_less_than_rates() -> None:
+    for gammas in ([], [0.1, 0.2], np.ones((3, 2))):
+        with pytest.raises(ValueError, match="gammas must be one less than the 2 rates, got"):
+            gdpp_loss([0.1, 0.2], gammas, ratio=0.5)
+        with pytest.raises(ValueError, match="gammas must be one less than the 2 rates, got"):
+            worst_case_residual([0.1, 0.2], gammas, kappa=2.0)
+    with pytest.raises(ValueError, match="gammas must be one less than the 2 rates, got"):
+        gdpp_loss([mpmath.mpf(1), mpmath.mpf(2)], [], ratio=0.5)
+    nothing: list[Any] = [[], np.ones((3, 0))]
+    for empty in nothing:
+        with pytest.raises(ValueError, match="rates must be at least one learning rate, got"):
+            gdpp_loss(empty, [], ratio=0.5)
+
+
+def test_settings_exclude_each_other() -> None:
+    sizes = {"context": 4, "dim": 2}
+    for wrong in ({}, {"context": 4}, {"dim": 2}, {"ratio": 0.5, **sizes}):
+        for function in (gdpp_minima, optimal_gdpp):
+            with pytest.raises(ValueError, match="give either ratio or context and dim, got"):
+                function(2, **wrong)
+        with pytest.raises(ValueError, match="give either ratio or context and dim, got"):
+            gdpp_loss([0.1], [], **wrong)
+    for more in ({"ratio": 0.5}, sizes, {"dim": 2}):
+        with pytest.raises(ValueError, match="give exactly one of kappa, ratio, and context"):
+            optimal_gdpp(2, kappa=10.0, **more)
+
+
+def test_shapes_and_number_systems_must_agree() -> None:
+    with pytest.raises(ValueError, match="must have shapes that broadcast, got"):
+        gdpp_loss(np.ones((2, 2)), np.ones((3, 1)), ratio=0.5)
+    with pytest.raises(ValueError, match="must have shapes that broadcast, got"):
+        gdpp_loss([0.1], [], ratio=np.ones(2), noise=np.ones(3))
+    with pytest.raises(ValueError, match="must have shapes that broadcast, got"):
+        worst_case_residual(np.ones((2, 1)), [], kappa=np.ones(3) * 2)
+    with pytest.raises(TypeError, match="must all be arrays or all scalars"):
+        gdpp_loss([mpmath.mpf(1)], [], ratio=np.ones(2))
+    with pytest.raises(TypeError, match="rates and gammas must be numbers or NumPy arrays, got"):
+        worst_case_residual([mpmath.mpf(1)], [], kappa=2.0)
+    with pytest.raises(TypeError, match="kappa must be a number or a NumPy array, got"):
+        worst_case_residual([1.0], [], kappa=mpmath.mpf(2))

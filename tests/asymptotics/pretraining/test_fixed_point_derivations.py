@@ -1,0 +1,191 @@
+"""Polynomials and series of the fixed points against numbers found in other ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from iclimit.asymptotics.pretraining import icl_error
+from iclimit.asymptotics.pretraining.fixed_point_derivations import (
+    derive_effective_ridge,
+    derive_many_tasks,
+    derive_resolvent,
+    derive_threshold,
+)
+from iclimit.asymptotics.pretraining.icl import effective_ridge_mp
+from iclimit.asymptotics.spectra import wishart_resolvent
+
+HALF = sympy.Rational(1, 2)
+TWO = {1: HALF, 4: HALF}
+a, b, p = sympy.symbols("a b p", positive=True)
+
+
+def positive(names: str) -> Any:
+    return sympy.symbols(names, positive=True)
+
+
+def resolvent(x: Any, kappa: Any, spectrum: dict[Any, Any]) -> Any:
+    """M(x) by a root search in s."""
+
+    def trace(s: Any) -> Any:
+        return sum(mpmath.mpf(str(w)) / (x + c * s) for c, w in atoms)
+
+    atoms = [(mpmath.mpf(float(c)), mpmath.mpf(float(w))) for c, w in spectrum.items()]
+    s = mpmath.findroot(
+        lambda s: s - 1 + (1 - x * trace(s)) / kappa, (mpmath.mpf("1e-9"), 1), solver="anderson"
+    )
+    return trace(s)
+
+
+@pytest.mark.parametrize("spectrum", [None, TWO])
+def test_resolvent_solves_its_polynomial(spectrum: dict[Any, Any] | None) -> None:
+    derivation = derive_resolvent(spectrum)
+    with mpmath.workdps(30):
+        x, kappa = mpmath.mpf("0.3"), mpmath.mpf("1.7")
+        M = resolvent(x, kappa, spectrum or {1: 1})
+        s = 1 - (1 - x * M) / kappa
+        values = {"x": x, "kappa": kappa, "M": M, "s": s}
+        for _, equation in derivation.steps[1:3]:
+            found = sympy.lambdify(list(values), equation.lhs, "mpmath")(*values.values())
+            assert abs(found) < 1e-25
+
+
+def test_edges_of_isotropic_tasks() -> None:
+    z, kappa = sympy.symbols("z kappa")
+    lower, upper = ((1 - sign / sympy.sqrt(kappa)) ** 2 for sign in (1, -1))
+    assert sympy.expand(derive_resolvent().result - (z - lower) * (z - upper)) == 0
+
+
+@pytest.mark.parametrize("kappa", [0.5, 4.0, 60.0])
+def test_edges_of_two_levels(kappa: float) -> None:
+    """Silverstein and Choi: edges are the stationary values of z(v) on the real axis."""
+    levels, weights = np.array([1.0, 4.0]), np.array([0.5, 0.5])
+    v = np.poly1d([1.0, 0.0])
+    factors = [np.poly1d([c, 1.0]) for c in levels]
+    both = factors[0] ** 2 * factors[1] ** 2
+    slope = both - v**2 / kappa * sum(
+        w * c**2 * factors[1 - i] ** 2
+        for i, (c, w) in enumerate(zip(levels, weights, strict=True))
+    )
+    stationary = slope.roots[np.abs(slope.roots.imag) < 1e-9].real
+    edges = (
+        -1 / stationary + (weights * levels / (1 + np.outer(stationary, levels))).sum(1) / kappa
+    )
+    z, k = sympy.symbols("z kappa")
+    polynomial = sympy.Poly(derive_resolvent(TWO).result.subs(k, sympy.nsimplify(kappa)), z)
+    zeros = np.roots([float(c) for c in polynomial.all_coeffs()])
+    assert len(edges) in (2, 4)
+    for edge in edges:
+        assert np.min(np.abs(zeros - edge)) < 1e-7 * edge
+
+
+@pytest.mark.parametrize("tau", ["0.4", "1", "1.6"])
+def test_effective_ridge_is_the_one_zero_of_its_kind(tau: str) -> None:
+    derivation = derive_effective_ridge()
+    with mpmath.workdps(30):
+        tau_, q, kappa, ridge = (mpmath.mpf(v) for v in (tau, "0.7", "0.5", "0.05"))
+        symbols = positive("tau q kappa lambda")
+        xi = sympy.Symbol("xi", positive=True)
+        values = dict(zip(symbols, map(sympy.Float, (tau_, q, kappa, ridge)), strict=True))
+        coefficients = sympy.Poly(derivation.result.subs(values), xi).all_coeffs()
+        zeros = mpmath.polyroots(
+            [mpmath.mpf(c) for c in coefficients], maxsteps=500, extraprec=200
+        )
+        real = [z.real for z in map(mpmath.mpc, zeros) if abs(z.imag) < 1e-15 and z.real > 0]
+        allowed = [z for z in real if (1 - tau_) * z + tau_ * ridge > 0]
+        expected = effective_ridge_mp(tau_, q, kappa, ridge)
+        assert len(allowed) == 1
+        assert abs(allowed[0] / expected - 1) < 1e-20
+
+
+def error_of(kappa: Any, spectrum: dict[Any, Any], tau: Any, q: Any, rho: Any) -> Any:
+    """Ridgeless ICL error for tau > 1 by traces, derivatives by mpmath."""
+
+    def M(x: Any) -> Any:
+        return resolvent(x, kappa, spectrum)
+
+    def T(x: Any) -> Any:
+        return (1 - x * M(x)) / (1 - (1 - x * M(x)) / kappa)
+
+    noise = rho + q - q**2 * M(q)
+    context = rho + q * (1 - 2 * q * M(q) - q**2 * mpmath.diff(M, q)) - q**2 * mpmath.diff(T, q)
+    return context + noise * (q * M(q) + T(q)) / (tau - 1)
+
+
+@pytest.mark.parametrize("spectrum", [None, TWO])
+def test_many_tasks(spectrum: dict[Any, Any] | None) -> None:
+    derivation = derive_many_tasks(spectrum, order=2)
+    with mpmath.workdps(60):
+        tau, q, rho = (mpmath.mpf(v) for v in ("1.6", "0.7", "0.1"))
+        series = sympy.lambdify(positive("kappa tau q rho"), derivation.result, "mpmath")
+        left = []
+        for kappa in (mpmath.mpf(10) ** 5, mpmath.mpf(10) ** 6):
+            exact = (
+                icl_error(tau=tau, alpha=(1 + rho) / q, kappa=kappa, rho=rho)
+                if spectrum is None
+                else error_of(kappa, spectrum, tau, q, rho)
+            )
+            left.append((exact - series(kappa, tau, q, rho)) * kappa**3)
+        assert left[0] != 0
+        assert abs(left[1] / left[0] - 1) < 1e-3
+
+
+def test_two_symbolic_levels_contain_the_numbers() -> None:
+    general = derive_many_tasks({a: p, b: 1 - p}, order=1).result
+    special = general.subs({a: 1, b: 4, p: HALF})
+    assert sympy.simplify(special - derive_many_tasks(TWO, order=1).result) == 0
+    xi = sympy.Symbol("xi", positive=True)
+    polynomial = derive_effective_ridge({a: p, b: 1 - p}).result
+    assert sympy.degree(polynomial, xi) == 7
+    ratio = polynomial.subs({a: 1, b: 4, p: HALF}) / derive_effective_ridge(TWO).result
+    assert sympy.cancel(ratio).is_number
+
+
+def test_threshold() -> None:
+    derivation = derive_threshold()
+    with mpmath.workdps(60):
+        q, rho, kappa = (mpmath.mpf(v) for v in ("0.7", "0.1", "0.5"))
+
+        def M(x: Any) -> Any:
+            return wishart_resolvent(x, kappa)
+
+        def T(x: Any) -> Any:
+            return (1 - x * M(x)) / (1 - (1 - x * M(x)) / kappa)
+
+        known = {
+            sympy.Symbol(f"M{dash}"): mpmath.diff(M, q, k) for k, dash in enumerate(("", "'"))
+        }
+        known |= {
+            sympy.Symbol(f"T{dash}"): mpmath.diff(T, q, k) for k, dash in enumerate(("", "'"))
+        }
+        symbols = [*positive("q rho"), *known]
+        for side, (variable, equation) in {
+            1: ("tau", derivation.steps[0][1]),
+            -1: ("delta", derivation.steps[2][1]),
+        }.items():
+            series = sympy.lambdify([*symbols, positive(variable)], equation.rhs, "mpmath")
+            left = []
+            for delta in (mpmath.mpf("1e-8"), mpmath.mpf("1e-9")):
+                tau = 1 + side * delta
+                exact = icl_error(tau=tau, alpha=(1 + rho) / q, kappa=kappa, rho=rho)
+                found = series(q, rho, *known.values(), tau if side > 0 else delta)
+                left.append(abs(exact - found) / delta)
+            assert left[1] < 1e-20 if side > 0 else 0.9 < left[1] / left[0] < 1.1
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "message"),
+    [
+        ({}, "spectrum must have an eigenvalue"),
+        ({-1: 1}, "spectrum must hold eigenvalues and weights >= 0, got -1"),
+        ({1: HALF, 2: HALF / 2}, "spectrum must have weights that sum to 1, got 3/4"),
+    ],
+)
+def test_bad_spectra(spectrum: dict[Any, Any], message: str) -> None:
+    for derive in (derive_resolvent, derive_effective_ridge, derive_many_tasks):
+        with pytest.raises(ValueError, match=message):
+            derive(spectrum)

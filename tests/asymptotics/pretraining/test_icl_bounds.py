@@ -1,0 +1,143 @@
+"""Bounds, monotonicity and broadcasting of the ICL and IDG errors, for random parameters."""
+
+from typing import Any
+
+import hypothesis.extra.numpy as hnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iclimit.asymptotics.pretraining import (
+    bayes_error,
+    icl_error,
+    idg_error,
+    optimal_ridge,
+    task_gap,
+)
+
+# float64 is within 4.1e-15 of exact values (test_icl_tables); comparisons allow the promise.
+ROUNDING = 1e-12
+
+
+def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(low, high).map(lambda exponent: 10.0**exponent)
+
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "tau": log_uniform(-2, 6),
+        "alpha": log_uniform(-3, 8),
+        "kappa": log_uniform(-3, 4),
+        "rho": st.one_of(st.just(0.0), st.floats(1e-3, 10)),
+    }
+)
+RIDGES = st.one_of(st.just(0.0), log_uniform(-10, 2))
+
+
+@given(SETTINGS, RIDGES)
+def test_no_error_below_the_noise(setting: dict[str, float], ridge: float) -> None:
+    for function in (icl_error, idg_error):
+        assert function(**setting, ridge=ridge) >= setting["rho"] * (1 - ROUNDING)
+
+
+@given(SETTINGS, RIDGES)
+def test_fresh_tasks_are_not_easier_than_for_the_bayes_estimator(
+    setting: dict[str, float], ridge: float
+) -> None:
+    bound = bayes_error(alpha=setting["alpha"], rho=setting["rho"])
+    assert icl_error(**setting, ridge=ridge) >= bound * (1 - ROUNDING)
+
+
+@given(SETTINGS, RIDGES, st.floats(0.01, 100))
+def test_errors_are_positive_and_finite_away_from_the_threshold(
+    setting: dict[str, float], ridge: float, factor: float
+) -> None:
+    setting["tau"] *= factor
+    if abs(setting["tau"] - 1) > 1e-9:
+        assert np.isfinite(icl_error(**setting, ridge=ridge))
+        assert 0 < idg_error(**setting, ridge=ridge) < np.inf
+
+
+@given(SETTINGS, RIDGES)
+def test_gap_is_the_difference(setting: dict[str, float], ridge: float) -> None:
+    point = {**setting, "ridge": ridge}
+    icl, idg = icl_error(**point), idg_error(**point)
+    assert task_gap(**point) == (icl - idg if np.isfinite(icl) else np.inf)
+
+
+def random_settings(count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return {
+        "tau": 10 ** rng.uniform(-2, 6, count),
+        "alpha": 10 ** rng.uniform(-3, 8, count),
+        "kappa": 10 ** rng.uniform(-3, 4, count),
+        "rho": rng.uniform(0, 10, count) * (rng.random(count) < 0.7),
+    }
+
+
+@pytest.mark.parametrize(("objective", "function"), [("icl", icl_error), ("idg", idg_error)])
+def test_optimal_ridge_beats_random_ridges_and_the_null_predictor(
+    objective: str, function: Any
+) -> None:
+    settings = random_settings(1000)
+    best = optimal_ridge(**settings, objective=objective)
+    ridges = np.concatenate([[0.0], np.geomspace(1e-9, 1e9, 37)])
+    errors = function(**{name: v[:, None] for name, v in settings.items()}, ridge=ridges)
+    assert np.all(best.error <= errors.min(axis=1) * (1 + ROUNDING))
+    assert np.all(best.error <= (1 + settings["rho"]) * (1 + ROUNDING))
+
+
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+def test_optimally_regularised_errors_decrease_with_more_prompts(objective: str) -> None:
+    """At a fixed effective ridge both errors decrease in tau, and more of them are admissible."""
+    settings = {name: v[:, None] for name, v in random_settings(100).items()}
+    settings["tau"] = np.geomspace(1e-2, 1e6, 30)
+    errors = optimal_ridge(**settings, objective=objective).error
+    assert np.all(np.diff(errors, axis=1) <= ROUNDING * errors[:, 1:])
+
+
+@given(SETTINGS.filter(lambda s: s["tau"] < 0.99 or s["tau"] > 1.01), st.floats(1.1, 10))
+def test_ridgeless_training_error_grows_with_noise(
+    setting: dict[str, float], factor: float
+) -> None:
+    """At a fixed q = (1 + rho)/alpha the noise enters linearly with a positive coefficient."""
+    noise = setting["rho"] + 0.1
+    q = (1 + noise) / setting["alpha"]
+    louder = noise * factor
+    point = {"tau": setting["tau"], "kappa": setting["kappa"]}
+    low = [f(**point, rho=noise, alpha=(1 + noise) / q) for f in (icl_error, idg_error)]
+    high = [f(**point, rho=louder, alpha=(1 + louder) / q) for f in (icl_error, idg_error)]
+    assert high[0] > low[0]
+    assert high[1] > low[1]
+
+
+VALID = {
+    "tau": st.one_of(log_uniform(-2, 4), st.sampled_from([1.0, np.inf])),
+    "alpha": st.one_of(log_uniform(-2, 6), st.just(np.inf)),
+    "kappa": st.one_of(log_uniform(-2, 3), st.just(np.inf)),
+    "rho": st.floats(0, 2),
+    "ridge": RIDGES,
+}
+
+
+@given(st.data())
+def test_broadcasting_like_a_ufunc(data: st.DataObject) -> None:
+    """Every element equals the call with scalars, and the shape is NumPy's."""
+    shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=5, max_dims=3, max_side=3))
+    arguments: dict[str, Any] = {
+        name: data.draw(hnp.arrays(float, shape, elements=VALID[name]))
+        for name, shape in zip(VALID, shapes.input_shapes, strict=True)
+    }
+    grid = np.broadcast_arrays(*arguments.values())
+    for function in (icl_error, idg_error):
+        values = np.asarray(function(**arguments))
+        assert values.shape == shapes.result_shape
+        for index in np.ndindex(shapes.result_shape):
+            point = dict(zip(VALID, (float(g[index]) for g in grid), strict=True))
+            assert values[index] == pytest.approx(function(**point), rel=ROUNDING)
+
+
+def test_empty_arrays_give_empty_arrays() -> None:
+    value = icl_error(tau=np.empty((0, 2)), alpha=1.0, kappa=1.0, rho=0.1, ridge=[0.0, 0.1])
+    assert value.shape == (0, 2)

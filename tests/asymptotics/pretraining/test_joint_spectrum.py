@@ -1,0 +1,207 @@
+"""Joint spectra against traces of matrices and expectations of coupled quantiles."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import beta
+
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.spectra import MarchenkoPastur, PowerLaw, Uniform
+
+ROUNDING = 1e-12
+
+
+def rotation(d: int, seed: int) -> np.ndarray:
+    basis, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))
+    return basis
+
+
+def mean(spectrum: JointSpectrum, values: np.ndarray) -> float:
+    return float(spectrum.weight @ values)
+
+
+def test_traces_of_matrices_in_any_basis() -> None:
+    """All that the errors depend on are traces of f(C, Sigma) with and without C_test."""
+    d = 6
+    turn, tests = rotation(d, 0), rotation(d, 1)
+    C = turn @ np.diag([2.0, 2.0, 1.0, 1.0, 0.5, 0.0]) @ turn.T
+    Sigma = turn @ np.diag([0.5, 1.5, 0.5, 1.5, 1.0, 1.0]) @ turn.T
+    C_test = tests @ np.diag(np.arange(6.0)) @ tests.T
+    spectrum = JointSpectrum.of_matrices(C, C_test, Sigma)
+    c, t, s = spectrum.task, spectrum.test, spectrum.inputs
+    for matrix, values in [
+        (C @ C, c**2),
+        (C @ Sigma @ Sigma, c * s**2),
+        (C_test @ C @ Sigma, t * c * s),
+        (np.linalg.inv(C + Sigma) @ C_test, t / (c + s)),
+    ]:
+        assert mean(spectrum, values) == pytest.approx(np.trace(matrix) / d, rel=ROUNDING)
+
+
+def test_isotropic_matrices_are_one_atom() -> None:
+    spectrum = JointSpectrum.of_matrices(np.eye(120))
+    for values in (spectrum.task, spectrum.test, spectrum.inputs, spectrum.weight):
+        assert np.array_equal(values, [1.0])
+
+
+def test_eigenvalues_stand_for_a_diagonal_matrix() -> None:
+    values = np.array([3.0, 1.0, 2.0])
+    given = JointSpectrum.of_matrices(values, values[::-1])
+    matrices = JointSpectrum.of_matrices(np.diag(values), np.diag(values[::-1]))
+    assert np.array_equal(given.task, [1, 2, 3])
+    assert np.array_equal(given.test, [1, 3, 2])
+    for name in ("task", "test", "inputs", "weight"):
+        assert np.array_equal(getattr(given, name), getattr(matrices, name))
+
+
+LAW = Uniform(0.0, 2.0)
+# Means over 60 cells of the rank.
+COUPLING = 1e-3
+
+
+@pytest.mark.parametrize(
+    ("pairing", "expected"),
+    # Of E[U f(U)] with f = U, 2 - U and the mean 1, for U uniform on [0, 2].
+    [("same", 4 / 3), ("reversed", 2 / 3), ("independent", 1.0)],
+)
+def test_pairings_of_quantiles(pairing: str, expected: float) -> None:
+    spectrum = JointSpectrum.of_measures(LAW, LAW, order=60, pairing=pairing)
+    c, t = spectrum.task, spectrum.test
+    assert mean(spectrum, c * t) == pytest.approx(expected, rel=COUPLING)
+    assert (mean(spectrum, c), mean(spectrum, t)) == pytest.approx((1, 1), rel=ROUNDING)
+
+
+def test_inputs_are_paired_as_well() -> None:
+    """E[U^2 V] with V of the law of U: E U^3 = 2, and E U^2 (2 - U) = 2/3."""
+    for pairing, expected in (("same", 2.0), ("reversed", 2 / 3)):
+        spectrum = JointSpectrum.of_measures(LAW, inputs=LAW, order=60, input_pairing=pairing)
+        moment = mean(spectrum, spectrum.task * spectrum.test * spectrum.inputs)
+        assert moment == pytest.approx(expected, rel=COUPLING)
+
+
+def test_a_single_measure_keeps_its_rule() -> None:
+    spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5))
+    assert mean(spectrum, spectrum.task**2) == pytest.approx(1.5, rel=ROUNDING)
+    assert np.array_equal(spectrum.task, spectrum.test)
+
+
+def test_different_measures_converge_with_the_order() -> None:
+    gaps = []
+    for order in (20, 40, 80):
+        spectrum = JointSpectrum.of_measures(
+            MarchenkoPastur(0.5), LAW, order=order, pairing="same"
+        )
+        gaps.append(mean(spectrum, spectrum.task * spectrum.test))
+    assert abs(gaps[2] - gaps[1]) < abs(gaps[1] - gaps[0]) < 3 * COUPLING
+
+
+def test_heavy_tails_keep_their_trace() -> None:
+    """E of c(u) c(1 - u) for c(u) = (1 - p) u^-p is (1 - p)^2 B(1 - p, 1 - p)."""
+    law, p = PowerLaw(0.6), 0.6
+    spectrum = JointSpectrum.of_measures(law, law, pairing="reversed")
+    assert mean(spectrum, spectrum.task) == pytest.approx(1, rel=1e-4)
+    assert mean(spectrum, spectrum.test) == pytest.approx(1, rel=1e-4)
+    product = mean(spectrum, spectrum.task * spectrum.test)
+    assert product == pytest.approx((1 - p) ** 2 * beta(1 - p, 1 - p), rel=1e-2)
+
+
+def test_arrays_cannot_be_changed() -> None:
+    spectrum = JointSpectrum.of_matrices([1.0, 2.0])
+    with pytest.raises(ValueError, match="read-only"):
+        spectrum.task[0] = 5
+
+
+NOT_COMMUTING = np.array([[1.0, 0.5], [0.5, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"task": [1.0, -0.5]}, "task must have eigenvalues >= 0, got -0.5"),
+        ({"task": [0.0, 0.0]}, "task must have a positive eigenvalue"),
+        ({"task": [1.0, np.nan]}, "task must be finite"),
+        ({"task": [[1.0, 0.5], [0.2, 1.0]]}, "task must be symmetric"),
+        (
+            {"task": np.ones((2, 3))},
+            r"task must have shape \(d, d\) or \(d,\), got shape \(2, 3\)",
+        ),
+        ({"task": []}, "task must have shape"),
+        ({"task": 1.0}, "task must have shape"),
+        ({"task": [1.0, 2.0], "test": np.eye(3)}, r"test must have shape \(2, 2\)"),
+        ({"task": [1.0, 2.0], "inputs": [1.0, 0.0]}, "inputs must be > 0"),
+        ({"task": [1.0, 2.0], "inputs": NOT_COMMUTING}, "commute.*finite_size_errors"),
+    ],
+)
+def test_bad_matrices(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        JointSpectrum.of_matrices(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weight": [0.5, 0.6]}, "weight must sum to 1"),
+        ({"weight": [1.0, 0.0]}, "weight must be > 0"),
+        ({"test": [-1.0, 1.0]}, "test must be >= 0 and finite, got -1.0"),
+        ({"test": [1.0]}, "equal length"),
+        ({"task": [[1.0, 1.0]]}, "one-dimensional"),
+    ],
+)
+def test_bad_atoms(change: dict[str, Any], message: str) -> None:
+    atoms = {"task": [1.0, 2.0], "test": [1.0, 2.0], "inputs": [1.0, 1.0], "weight": [0.5, 0.5]}
+    with pytest.raises(ValueError, match=message):
+        JointSpectrum(**(atoms | change))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pairing": "other"}, "pairing must be one of same, reversed, independent, got 'other'"),
+        ({"input_pairing": "independent"}, "input_pairing must be one of same, reversed"),
+    ],
+)
+def test_bad_pairings(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        JointSpectrum.of_measures(LAW, LAW, inputs=LAW, **options)
+
+
+def test_measures_must_be_measures() -> None:
+    with pytest.raises(TypeError, match="test must be a SpectralMeasure, got 3"):
+        JointSpectrum.of_measures(LAW, 3)  # type: ignore[arg-type]
+
+
+def test_rounding_of_a_null_space_is_zero() -> None:
+    turn = rotation(6, 0)
+    C = turn @ np.diag([2.0, 1.0, 0.5, 0.0, 0.0, 0.0]) @ turn.T
+    C = (C + C.T) / 2
+    inside = JointSpectrum.of_matrices(C, C @ C)
+    assert np.array_equal(inside.task == 0, inside.test == 0)
+    assert inside.weight[inside.task == 0].sum() == pytest.approx(0.5)
+    small = JointSpectrum.of_matrices([1e-20, 1.0])
+    assert np.array_equal(small.task, [1e-20, 1.0])  # nothing is rounding on a diagonal
+
+
+def test_nodes_are_eigenvalues() -> None:
+    """The rule of Marchenko-Pastur has a node at 0, where there is no eigenvalue for c < 1."""
+    c = 0.9
+    spectrum = JointSpectrum.of_measures(MarchenkoPastur(c))
+    assert spectrum.task.min() >= MarchenkoPastur(c).edges[0]
+    assert mean(spectrum, 1 / spectrum.task) == pytest.approx(1 / (1 - c), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ([1j, 1.0], "task must be real, got complex numbers"),
+        ("a", "task must be an array of numbers, got 'a'"),
+    ],
+)
+def test_matrices_of_numbers(task: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        JointSpectrum.of_matrices(task)
+
+
+def test_negative_eigenvalues_of_a_measure() -> None:
+    with pytest.raises(ValueError, match=r"task must have eigenvalues >= 0, got the support"):
+        JointSpectrum.of_measures(Uniform(-1.0, 1.0))

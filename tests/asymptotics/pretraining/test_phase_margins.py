@@ -1,0 +1,83 @@
+"""Slopes of the errors against multiprecision differences of the errors."""
+
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from iclimit import asymptotics
+from iclimit.asymptotics.pretraining.phase_margins import context_slope, ridge_slope
+
+SETTINGS = [
+    (tau, alpha, kappa, rho)
+    for tau, kappa in ((0.4, 0.2), (0.4, 3.0), (2.5, 0.5), (8.0, 1.5), (5.0, np.inf))
+    for alpha, rho in ((0.7, 0.0), (20.0, 0.3))
+]
+"""Below and above both thresholds, with and without noise."""
+
+
+def exact(**setting: float) -> dict[str, Any]:
+    return {name: mp.mpf(value) for name, value in setting.items()}
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.05])
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+def test_context_slope_is_proportional_to_the_derivative(objective: str, ridge: float) -> None:
+    """The factor is positive, and the same for both errors."""
+    factors = []
+    for tau, alpha, kappa, rho in SETTINGS:
+        with mp.workdps(30):
+            setting = exact(tau=tau, kappa=kappa, rho=rho, ridge=ridge)
+            both = []
+            for name in (objective, "idg"):
+                error = getattr(asymptotics, f"{name}_error")
+                derivative = alpha * mp.diff(lambda a, e=error, s=setting: e(alpha=a, **s), alpha)
+                slope = context_slope(
+                    tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, objective=name
+                )
+                both.append(float(slope / derivative))
+            factors.append(both)
+    assert np.all(np.array(factors) > 0)
+    ours, other = np.transpose(factors)
+    np.testing.assert_allclose(ours, other, rtol=1e-11)
+
+
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+def test_ridge_slope_is_proportional_to_the_derivative(objective: str) -> None:
+    factors = []
+    for tau, alpha, kappa, rho in SETTINGS:
+        with mp.workdps(40):
+            setting = exact(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
+            small, both = mp.mpf(10) ** -25, []
+            for name in (objective, "idg"):
+                error = getattr(asymptotics, f"{name}_error")
+                derivative = (error(**setting, ridge=small) - error(**setting)) / small
+                slope = ridge_slope(tau=tau, alpha=alpha, kappa=kappa, rho=rho, objective=name)
+                both.append(float(slope / derivative))
+            factors.append(both)
+    assert np.all(np.array(factors) > 0)
+    ours, other = np.transpose(factors)
+    np.testing.assert_allclose(ours, other, rtol=1e-11)
+
+
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+def test_slopes_are_continuous_at_the_interpolation_threshold(objective: str) -> None:
+    tau = np.array([1 - 1e-9, 1, 1 + 1e-9])
+    setting: dict[str, Any] = {"alpha": 3.0, "kappa": 0.5, "rho": 0.1, "objective": objective}
+    for slope in (context_slope(tau=tau, **setting), ridge_slope(tau=tau, **setting)):
+        np.testing.assert_allclose(slope, slope[1], rtol=1e-7)
+    # There a ridge always helps.
+    assert np.all(ridge_slope(tau=1.0, **setting) < 0)
+
+
+def test_slopes_take_multiprecision_numbers() -> None:
+    setting: dict[str, Any] = {"tau": 2.0, "alpha": 3.0, "kappa": 0.5, "rho": 0.1}
+    for slope in (context_slope, ridge_slope):
+        with mp.workdps(40):
+            assert abs(slope(**exact(**setting)) / slope(**setting) - 1) < 1e-13
+
+
+def test_bad_objective_is_named() -> None:
+    with pytest.raises(ValueError, match="objective must be 'icl' or 'idg', got 'ood'"):
+        ridge_slope(tau=1, alpha=1, kappa=1, rho=0, objective="ood")

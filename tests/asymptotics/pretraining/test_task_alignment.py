@@ -1,0 +1,236 @@
+"""Alignment measures against matrices; optima and slopes against search and differences."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.asymptotics.pretraining.alignment import (
+    best_test_covariance,
+    best_training_covariance,
+    cka,
+    direction_slopes,
+    diversity_slope,
+    resolvent_alignment,
+    trace_ratio,
+)
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.pretraining.structured import structured_errors
+from iclimit.asymptotics.spectra import wishart_resolvent
+
+
+def spectrum_of(task: Any, test: Any, inputs: Any, weight: Any) -> JointSpectrum:
+    return JointSpectrum(*(np.array(values) for values in (task, test, inputs, weight)))
+
+
+SPECTRUM = spectrum_of(
+    task=[1.8, 1.1, 0.7, 0.2],
+    test=[0.4, 1.5, 0.3, 1.2],
+    inputs=[0.5, 1.4, 0.5, 1.0],
+    weight=[0.25, 0.25, 0.25, 0.25],
+)
+ISOTROPIC_INPUTS = dataclasses.replace(SPECTRUM, inputs=np.ones(4))
+SETTINGS: list[dict[str, Any]] = [
+    {"tau": 0.5, "alpha": 1.5, "kappa": 0.7, "rho": 0.1, "ridge": 0.0},
+    {"tau": 2.0, "alpha": 1.5, "kappa": 0.7, "rho": 0.1, "ridge": 0.0},
+    {"tau": 0.8, "alpha": 3.0, "kappa": 1.5, "rho": 0.3, "ridge": 0.1},
+    {"tau": np.inf, "alpha": 3.0, "kappa": 1.5, "rho": 0.3, "ridge": 0.1},
+]
+TESTS = {"test_alpha": 2.5, "test_rho": 0.4}
+EXACT = 1e-12
+# Of a four-point difference of step 1e-3 relative; measured 1e-9.
+DIFFERENCE = 1e-7
+
+
+def icl(spectrum: JointSpectrum, **setting: Any) -> float:
+    return float(structured_errors(spectrum=spectrum, **setting).icl)
+
+
+def derivative(function: Callable[[float], float], x: float) -> float:
+    h = 1e-3 * x
+    near, far = (function(x + s) - function(x - s) for s in (h, 2 * h))
+    return (8 * near - far) / (12 * h)
+
+
+def test_measures_of_matrices() -> None:
+    rng = np.random.default_rng(0)
+    C, C_test = np.diag(rng.uniform(0.5, 2, 30)), np.diag(rng.uniform(0.5, 2, 30))
+    spectrum = JointSpectrum.of_matrices(C, C_test)
+    expected = np.trace(C_test @ np.linalg.inv(C)) / 30
+    assert trace_ratio(spectrum) == pytest.approx(expected, rel=EXACT)
+    sizes = np.linalg.norm(C) * np.linalg.norm(C_test)
+    assert cka(spectrum) == pytest.approx(np.trace(C @ C_test) / sizes, rel=EXACT)
+
+
+def test_measures_of_tests_as_in_training() -> None:
+    spectrum = JointSpectrum.of_matrices([2.0, 1.0, 0.3])
+    assert (trace_ratio(spectrum), cka(spectrum)) == pytest.approx((1, 1), rel=EXACT)
+
+
+def test_measures_where_nothing_was_trained() -> None:
+    assert trace_ratio(JointSpectrum.of_matrices([2.0, 0.0], [1.0, 1.0])) == np.inf
+    assert trace_ratio(JointSpectrum.of_matrices([2.0, 0.0], [1.0, 0.0])) == 0.25
+    with pytest.raises(ValueError, match="test must have a positive eigenvalue"):
+        cka(JointSpectrum.of_matrices([2.0, 0.0], [0.0, 0.0]))
+
+
+def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent() -> None:
+    found = resolvent_alignment(
+        tau=2.0,
+        alpha=[1.0, 4.0],
+        kappa=[[0.5], [2.0]],
+        rho=0.1,
+        spectrum=JointSpectrum.of_matrices([1]),
+    )
+    expected = wishart_resolvent(1.1 / np.array([1.0, 4.0]), np.array([[0.5], [2.0]]))
+    np.testing.assert_allclose(found, expected, rtol=EXACT)
+
+
+def test_resolvent_alignment_is_a_mean_resolvent_of_drawn_tasks() -> None:
+    d, k = 400, 300
+    C, C_test = np.linspace(0.1, 1.9, d), np.linspace(2, 0, d)
+    tasks = np.random.default_rng(0).standard_normal((k, d)) * np.sqrt(C)
+    nu = (np.mean(C) + 0.1) / 2
+    drawn = np.trace(np.diag(C_test) @ np.linalg.inv(tasks.T @ tasks / k + nu * np.eye(d))) / d
+    found = resolvent_alignment(
+        tau=2.0, alpha=2.0, kappa=k / d, rho=0.1, spectrum=JointSpectrum.of_matrices(C, C_test)
+    )
+    # One draw: fluctuations of order 1/d.
+    assert float(found) == pytest.approx(drawn, rel=0.01)
+
+
+@pytest.mark.parametrize("spectrum", [SPECTRUM, ISOTROPIC_INPUTS])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_error_is_affine_in_the_test_covariance(
+    spectrum: JointSpectrum, setting: dict[str, Any]
+) -> None:
+    slopes = direction_slopes(spectrum=spectrum, **setting, test_alpha=2.5)
+    assert np.all(slopes > 0)
+    other = np.array([2.0, 0.0, 0.1, 1.0])
+    base, changed = (
+        icl(dataclasses.replace(spectrum, test=test), **setting, **TESTS)
+        for test in (spectrum.test, other)
+    )
+    expected = (spectrum.weight * (other - spectrum.test)) @ slopes
+    assert changed - base == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_best_test_covariances(setting: dict[str, Any]) -> None:
+    setting = setting | TESTS
+    trace = SPECTRUM.weight @ SPECTRUM.test
+    at_trace = best_test_covariance(spectrum=SPECTRUM, **setting)
+    assert at_trace.spectrum.weight @ at_trace.spectrum.test == pytest.approx(trace, rel=EXACT)
+    permuted = best_test_covariance(spectrum=SPECTRUM, **setting, fixed="spectrum")
+    assert sorted(permuted.spectrum.test) == pytest.approx(sorted(SPECTRUM.test), rel=EXACT)
+    every = [
+        icl(dataclasses.replace(SPECTRUM, test=np.array(test)), **setting)
+        for test in itertools.permutations(SPECTRUM.test)
+    ]
+    assert permuted.icl == pytest.approx(min(every), rel=EXACT)
+    assert at_trace.icl < permuted.icl
+    for share in np.random.default_rng(0).dirichlet(np.full(4, 0.3), size=50):
+        test = trace * share / SPECTRUM.weight
+        assert icl(dataclasses.replace(SPECTRUM, test=test), **setting) > at_trace.icl
+
+
+def test_best_pairing_splits_atoms_of_unequal_weight() -> None:
+    spectrum = spectrum_of([2.0, 0.5], [0.2, 1.0], [1.0, 1.0], [0.3, 0.7])
+    best = best_test_covariance(spectrum=spectrum, **SETTINGS[0], fixed="spectrum").spectrum
+    for power in (1, 2, 3):
+        moment = spectrum.weight @ spectrum.test**power
+        assert best.weight @ best.test**power == pytest.approx(moment, rel=EXACT)
+        moment = spectrum.weight @ spectrum.task**power
+        assert best.weight @ best.task**power == pytest.approx(moment, rel=EXACT)
+    assert np.max(best.test[best.task == 2.0]) >= np.max(best.test[best.task == 0.5])
+
+
+@pytest.mark.parametrize("spectrum", [SPECTRUM, ISOTROPIC_INPUTS])
+@pytest.mark.parametrize("setting", SETTINGS[1:3])
+def test_best_training_covariance_beats_a_search(
+    spectrum: JointSpectrum, setting: dict[str, Any]
+) -> None:
+    setting = setting | TESTS
+    best = best_training_covariance(spectrum=spectrum, **setting)
+    trace = spectrum.weight @ spectrum.task
+    assert best.spectrum.weight @ best.spectrum.task == pytest.approx(trace, rel=EXACT)
+    assert best.icl == icl(best.spectrum, **setting)
+    rng = np.random.default_rng(0)
+    for concentration in (0.3, 1.0, 10.0):
+        for share in rng.dirichlet(np.full(4, concentration), size=40):
+            other = dataclasses.replace(spectrum, task=trace * share / spectrum.weight)
+            assert icl(other, **setting) >= best.icl
+    # Nothing is gained by moving a little of the trace from one atom to another.
+    for give, take in itertools.permutations(range(4), 2):
+        task = best.spectrum.task.copy()
+        step = min(1e-3, task[give])
+        task[give] -= step
+        task[take] += step
+        moved = dataclasses.replace(best.spectrum, task=task)
+        assert icl(moved, **setting) >= best.icl * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("spectrum", [SPECTRUM, ISOTROPIC_INPUTS])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_diversity_slope_is_the_derivative(
+    spectrum: JointSpectrum, setting: dict[str, Any]
+) -> None:
+    setting = setting | TESTS
+
+    def error(kappa: float) -> float:
+        return icl(spectrum, **(setting | {"kappa": kappa}))
+
+    found = diversity_slope(spectrum=spectrum, **setting)
+    assert float(found) == pytest.approx(derivative(error, setting["kappa"]), rel=DIFFERENCE)
+
+
+def test_where_more_tasks_hurt() -> None:
+    """Fresh tasks: near tau = 1 variance grows with diversity, until enough tasks are seen."""
+    kappa = np.array([0.1, 0.5, 2.0, 5.0, np.inf])
+    setting = {"tau": 1.1, "alpha": 3.0, "rho": 0.01}
+    slopes = diversity_slope(spectrum=ISOTROPIC_INPUTS, kappa=kappa, **setting)
+    error = structured_errors(spectrum=ISOTROPIC_INPUTS, kappa=kappa, **setting).icl
+    assert slopes[0] > 0 > slopes[3]
+    assert error[0] < error[1]
+    assert error[2] > error[3] > error[4]
+    assert slopes[4] == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "change", "message"),
+    [
+        (diversity_slope, {"alpha": np.inf}, "alpha must be finite"),
+        (diversity_slope, {"tau": 1.0}, "tau must not be 1 with ridge = 0"),
+        (best_test_covariance, {"fixed": "rank"}, "fixed must be 'trace' or 'spectrum'"),
+        (best_test_covariance, {"tau": [1.0, 2.0]}, "must be single numbers, got shape"),
+        (best_training_covariance, {"kappa": 0.0}, "kappa must be > 0"),
+        (direction_slopes, {"test_alpha": -1.0}, "test_alpha must be > 0"),
+        (resolvent_alignment, {"rho": -1.0}, "rho must be >= 0"),
+    ],
+)
+def test_bad_input(function: Any, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        function(**({"spectrum": SPECTRUM} | SETTINGS[0] | change))
+
+
+def test_infinite_context_is_refused() -> None:
+    spectrum = JointSpectrum.of_matrices([1.6, 0.4], test=[1.0, 1.0])
+    setting: dict[str, Any] = {"tau": 2.0, "alpha": np.inf, "kappa": 1.0, "rho": 0.1}
+    functions: list[Callable[..., Any]] = [
+        direction_slopes,
+        resolvent_alignment,
+        best_test_covariance,
+        diversity_slope,
+    ]
+    for function in functions:
+        with pytest.raises(ValueError, match="alpha must be finite, got inf"):
+            function(**setting, spectrum=spectrum)
+    with pytest.raises(ArithmeticError, match="the error is infinite for all"):
+        best_test_covariance(**(setting | {"tau": 1.0, "alpha": 1.0}), spectrum=spectrum)
+
+
+def test_kernel_alignment_of_any_scale() -> None:
+    assert cka(JointSpectrum.of_matrices([1e-200, 0.0])) == pytest.approx(1.0)

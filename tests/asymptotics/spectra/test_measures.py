@@ -1,0 +1,402 @@
+"""Spectral measures: distribution, moments, integration, construction and wrong input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.asymptotics.spectra import (
+    Atoms,
+    DensityMeasure,
+    Exponential,
+    MarchenkoPastur,
+    Mixture,
+    PowerLaw,
+    SpectralMeasure,
+    Uniform,
+    spectrum,
+)
+
+ROUNDING = 1e-12
+
+
+class Generic(SpectralMeasure):
+    """A law by its density alone."""
+
+    def __init__(self, law: SpectralMeasure) -> None:
+        self._law = law
+
+    @property
+    def support(self) -> tuple[tuple[float, float], ...]:
+        return self._law.support
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return self._law.atoms
+
+    def density(self, x: Any) -> Any:
+        return self._law.density(x)
+
+
+class Arcsine(SpectralMeasure):
+    """On [1, 3]: the density is infinite at edges that are not zero."""
+
+    support = ((1.0, 3.0),)
+
+    def density(self, x: Any) -> Any:
+        return 1 / (np.pi * np.sqrt((3 - np.asarray(x)) * (np.asarray(x) - 1)))
+
+
+class Singular(SpectralMeasure):
+    """x^(-0.9)/10 on [0, 1]."""
+
+    support = ((0.0, 1.0),)
+
+    def density(self, x: Any) -> Any:
+        return 0.1 * np.asarray(x) ** -0.9
+
+
+LAWS = [
+    Atoms([0.4, 1.6, 1.0], [0.5, 0.2, 0.3]),
+    Uniform(0.5, 1.5),
+    Uniform(-1.0, 2.0),
+    PowerLaw(0.0),
+    PowerLaw(0.3),
+    PowerLaw(0.9),
+    Exponential(0.01),
+    Exponential(3.0),
+    MarchenkoPastur(0.5),
+    MarchenkoPastur(2.0),
+    DensityMeasure(lambda x: x / 2, (0, 2)),
+    DensityMeasure(lambda x: np.exp(-x), (0, np.inf)),
+    DensityMeasure(lambda x: np.where(x < 2, 0.25, 0.5), [(0, 2), (3, 4)]),
+    Mixture([Uniform(0.5, 1.5), Atoms([1.0, 5.0])], [0.8, 0.2]),
+    Exponential(1.0).scaled(3.0).shifted(-1.0),
+    Arcsine(),
+    Singular(),
+]
+EVERY = pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+CLOSED = pytest.mark.parametrize(
+    "law", [*LAWS[1:3], *LAWS[4:10]], ids=lambda law: type(law).__name__
+)
+
+
+@EVERY
+def test_quadrature_has_mass_one_and_lies_in_the_support(law: SpectralMeasure) -> None:
+    nodes, weights = law.quadrature(300)
+    assert nodes.shape == weights.shape
+    assert np.all(weights >= 0)
+    assert weights.sum() == pytest.approx(1, rel=1e-10)
+    if not isinstance(law, MarchenkoPastur):  # its Radau rule has the node 0
+        within = [(nodes >= lower) & (nodes <= upper) for lower, upper in law.support]
+        assert np.all(np.any(within, axis=0))
+
+
+@EVERY
+def test_quantile_inverts_the_distribution_function(law: SpectralMeasure) -> None:
+    p = np.array([1e-6, 0.01, 0.25, 0.5, 0.77, 0.99])
+    x = law.quantile(p)
+    assert np.all(np.diff(x) >= 0)
+    # At atoms the distribution function jumps over p. The arcsine law has infinite slope.
+    assert np.all(law.cdf(x * (1 + 1e-9) + 1e-12) >= p - 1e-9)
+    assert np.all(law.cdf(x * (1 - 1e-9) - 1e-9) <= p + 1e-4)
+    lower, upper = law.support[0][0], law.support[-1][1]
+    assert law.quantile(1.0) == pytest.approx(upper)
+    assert law.cdf([lower - 1e-3, upper]) == pytest.approx([0, 1])
+
+
+@CLOSED
+def test_closed_distributions_are_those_of_the_density(law: SpectralMeasure) -> None:
+    generic = Generic(law)
+    x = law.quantile(np.linspace(0.01, 0.98, 9))
+    assert law.cdf(x) == pytest.approx(generic.cdf(x), abs=ROUNDING)
+    p = np.linspace(0.55, 0.98, 5)
+    assert law.quantile(p) == pytest.approx(generic.quantile(p), rel=1e-10)
+    for order in (0, 1, 2, 5):
+        if np.isfinite(law.moment(order)) and (order < 2 or np.isfinite(law.support[-1][1])):
+            assert law.moment(order) == pytest.approx(generic.moment(order), rel=ROUNDING)
+
+
+def test_quantiles_are_eigenvalues_of_a_matrix_with_this_spectrum() -> None:
+    """The shapes are limits of eigenvalues j -> shape(j/d): so are the quantiles."""
+    d = 400
+    ranks = (np.arange(d) + 0.5) / d
+    for law, shape in [(PowerLaw(0.4), ranks**-0.4), (Exponential(2.0), np.exp(-2 * ranks))]:
+        # Means of midpoint rules; the power law has a singular end, d^(-0.6) of the mean.
+        assert law.quantiles(d) / law.quantiles(d)[-1] == pytest.approx(
+            np.sort(shape) / shape.max(), rel=ROUNDING
+        )
+        assert law.quantiles(d).mean() == pytest.approx(1, abs=0.02)
+    values = [0.3, 0.5, 2.0, 9.0]
+    assert np.array_equal(Atoms(values).quantiles(4), values)
+    assert np.array_equal(Atoms(values).quantiles(8), np.repeat(values, 2))
+
+
+def test_moments_of_shapes() -> None:
+    assert PowerLaw(0.9).mean == 1
+    assert PowerLaw(0.9).moment(2) == math.inf
+    assert PowerLaw(0.25).moment(2) == pytest.approx(0.75**2 / 0.5)
+    assert Exponential(3.0).mean == pytest.approx(1)
+    assert Exponential(1e-6).moment(2) == pytest.approx(1, abs=1e-12)
+    assert Uniform(-1.0, 2.0).moment(2) == pytest.approx(1)
+    mixed = Mixture([Atoms([2.0]), Uniform(0.0, 2.0)], [0.25, 0.75])
+    assert mixed.mean == pytest.approx(1.25)
+    assert Exponential(3.0).scaled(2.0).shifted(1.0).moment(2) == pytest.approx(
+        4 * Exponential(3.0).moment(2) + 4 + 1
+    )
+
+
+class Counterexample:
+    """An integral known in closed form, and how well it must be found."""
+
+    def __init__(
+        self, law: SpectralMeasure, f: Callable[[np.ndarray], Any], exact: float, error: float
+    ) -> None:
+        self.law, self.f, self.exact, self.error = law, f, exact, error
+
+
+UNIT = Uniform(0.0, 1.0)
+INTEGRALS = {
+    "smooth": Counterexample(UNIT, np.exp, math.e - 1, 1e-13),
+    "oscillating": Counterexample(UNIT, lambda x: np.cos(300 * x), math.sin(300) / 300, 1e-12),
+    "pole near by": Counterexample(UNIT, lambda x: 1 / (x + 1e-4), math.log1p(1e4), 1e-10),
+    "kink": Counterexample(UNIT, lambda x: abs(x - 1 / 3), 5 / 18, 1e-5),
+    "jump": Counterexample(UNIT, lambda x: 1.0 * (x < 0.3), 0.3, 5e-3),
+    "logarithm at the edge": Counterexample(UNIT, np.log, -1.0, 1e-6),
+    "root at the edge": Counterexample(UNIT, np.sqrt, 2 / 3, 1e-12),
+    "inner root": Counterexample(
+        UNIT, lambda x: np.sqrt(abs(x - 0.4)), 2 / 3 * (0.4**1.5 + 0.6**1.5), 1e-4
+    ),
+    "square root edge": Counterexample(Generic(MarchenkoPastur(0.5)), lambda x: 1 / x, 2.0, 1e-12),
+    "touching zero": Counterexample(Generic(MarchenkoPastur(1.0)), np.square, 2.0, 1e-12),
+    "atom": Counterexample(Generic(MarchenkoPastur(4.0)), lambda x: 1.0 * (x == 0), 0.75, 1e-12),
+    "arcsine": Counterexample(Arcsine(), np.square, 4.5, 1e-11),
+    "singular": Counterexample(Singular(), np.sqrt, 1 / 6, 1e-12),
+    "half line": Counterexample(
+        DensityMeasure(lambda x: np.exp(-x), (0, np.inf)), lambda x: x**3, 6.0, 1e-11
+    ),
+    "heavy tail": Counterexample(PowerLaw(0.9), lambda x: 1 / x, 1 / 0.19, 1e-11),
+    "cusp between intervals": Counterexample(
+        DensityMeasure(lambda x: 3 / math.sqrt(2) * np.sqrt(abs(x - 0.5)), [(0, 0.5), (0.5, 1)]),
+        np.square,
+        0.25 + 3 / 28,
+        1e-12,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INTEGRALS.values(), ids=INTEGRALS.keys())
+def test_error_estimates_are_honest_and_integrals_converge(case: Counterexample) -> None:
+    value, error = case.law.integrate(case.f)
+    assert abs(value - case.exact) <= error
+    assert error <= case.error * max(1, abs(case.exact))
+
+
+@pytest.mark.parametrize("place", np.random.default_rng(5).uniform(0.05, 0.95, 40))
+def test_error_estimates_are_honest_wherever_a_kink_is(place: float) -> None:
+    for law, scale in [(UNIT, 1.0), (Generic(UNIT).scaled(3.0), 3.0)]:
+        value, error = law.integrate(lambda x: abs(x - place))
+        exact = (place**2 + (scale - place) ** 2) / (2 * scale)
+        assert abs(value - exact) <= error
+
+
+def test_integrate_takes_several_functions() -> None:
+    value, error = UNIT.integrate(lambda x: np.stack([x, x**2]))
+    assert value == pytest.approx([1 / 2, 1 / 3], rel=ROUNDING)
+    assert error.shape == (2,)
+    with pytest.raises(ArithmeticError, match="f must be finite"):
+        Atoms([0.0, 1.0]).integrate(lambda x: np.where(x > 0, x, np.inf))
+
+
+def test_jumps_belong_at_ends_of_intervals() -> None:
+    def steps(x: np.ndarray) -> Any:
+        return np.where(x < 1 / 3, 2.0, 0.5)
+
+    with pytest.raises(ValueError, match="must end where the density is not smooth"):
+        DensityMeasure(steps, (0, 1))
+    law = DensityMeasure(steps, [(0, 1 / 3), (1 / 3, 1)])
+    expected = 2 * math.log(4 / 3) + 0.5 * math.log(2 / (4 / 3))
+    assert law.stieltjes(-1.0) == pytest.approx(expected, rel=ROUNDING)
+
+
+def test_expect_says_what_float64_does_not_resolve() -> None:
+    with pytest.raises(ArithmeticError, match="float64 does not resolve the integral"):
+        Generic(UNIT).shifted(1.0).stieltjes(1.5 + 1e-13j, derivative=2)
+    with pytest.raises(ArithmeticError, match="float64 does not resolve the integral"):
+        UNIT.expect(lambda x, kink: abs(x - kink) ** 0.1, -1.0, 0.3)
+
+
+def test_a_mixture_hides_no_structure() -> None:
+    """Edges inside the support of another component would spoil a common rule."""
+    law = Mixture([Uniform(0.0, 1.0), Uniform(0.5, 3.0)], [0.5, 0.5])
+    assert law.support == ((0.0, 3.0),)
+    expected = (math.log(1.5 / 0.5) + math.log(3.5 / 1.0) / 2.5) / 2
+    assert law.stieltjes(-0.5) == pytest.approx(expected, rel=ROUNDING)
+    assert law.integrate(np.exp)[1] < 1e-12
+    twice = Mixture([Atoms([1.0]), Atoms([1.0, 2.0])], [0.5, 0.5])
+    assert twice.atoms == ((1.0, 0.75), (2.0, 0.25))
+
+
+def test_atoms_of_a_matrix() -> None:
+    factor = np.random.default_rng(0).standard_normal((6, 3))
+    law = Atoms.of_matrix(factor @ factor.T)
+    assert law.atoms[0] == pytest.approx((0.0, 0.5))
+    assert law.values[0] == 0
+    assert law.mean == pytest.approx(np.sum(factor**2) / 6)
+    z = 0.3 + 1j
+    resolvent = np.linalg.inv(factor @ factor.T - z * np.eye(6))
+    assert law.stieltjes(z) == pytest.approx(np.trace(resolvent) / 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("0.4\n1.6\n1.0\n", [0.4, 1.0, 1.6]),
+        ("# eigenvalues\n0.4  # smallest\n\n1.6", [0.4, 1.6]),
+        ("2,1\n1,2\n", [1.0, 3.0]),
+        ("2 1\n1 2\n", [1.0, 3.0]),
+    ],
+)
+def test_atoms_from_a_file(tmp_path: Path, text: str, values: list[float]) -> None:
+    path = tmp_path / "eigenvalues.csv"
+    path.write_text(text)
+    for law in (Atoms.from_file(path), spectrum(str(path))):
+        assert isinstance(law, Atoms)
+        assert law.values == pytest.approx(values)
+
+
+@pytest.mark.parametrize("text", ["", "1,2\n", "1,2\n3\n", "one\n", "1,2\n3,4\n5,6\n"])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "wrong.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="path must be a file of one eigenvalue per row"):
+        Atoms.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "mean"),
+    [
+        ("isotropic", "Atoms", 1.0),
+        ("powerlaw:0.9", "PowerLaw", 1.0),
+        ("exponential:3", "Exponential", 1.0),
+        ("uniform:0.5,2", "Uniform", 1.25),
+        ("mp:0.5", "MarchenkoPastur", 1.0),
+        ("atoms:0.4,1.8", "Atoms", 1.1),
+        ("atoms:0.4,1.6;0.3,0.7", "Atoms", 1.24),
+    ],
+)
+def test_specifications(spec: str, name: str, mean: float) -> None:
+    law = spectrum(spec)
+    assert type(law).__name__ == name
+    assert law.mean == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "",
+        "power",
+        "powerlaw",
+        "powerlaw:",
+        "powerlaw:a",
+        "powerlaw:1,2",
+        "uniform:1",
+        "atoms:",
+        "atoms:1;2;3",
+        "isotropic:2",
+    ],
+)
+def test_unknown_specifications_list_the_forms(spec: str) -> None:
+    with pytest.raises(ValueError, match="spec must be one of isotropic, powerlaw:EXPONENT"):
+        spectrum(spec)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: spectrum("powerlaw:1"), "exponent must be in"),
+        (lambda: spectrum("powerlaw:nan"), "exponent must be a number"),
+        (lambda: spectrum("exponential:0"), "decay must be in"),
+        (lambda: spectrum("uniform:2,1"), "lower must be < upper"),
+        (lambda: spectrum("uniform:-1,1"), "spec must have eigenvalues >= 0"),
+        (lambda: spectrum("atoms:-0.1,1"), "spec must have eigenvalues >= 0"),
+        (lambda: spectrum("atoms:1,2;0.5"), "weights must be 2 numbers"),
+        (lambda: spectrum("atoms:1,2;0.5,0.6"), "weights must be >= 0 and of sum 1"),
+        (lambda: Atoms([]), "values must be a non-empty list"),
+        (lambda: Atoms([[1.0]]), "values must be a non-empty list"),
+        (lambda: Atoms([1.0, np.inf]), "values must be a non-empty list"),
+        (lambda: Atoms([1.0, 2.0], [-0.5, 1.5]), "weights must be >= 0"),
+        (lambda: Atoms.of_matrix(np.ones((2, 3))), "matrix must be square"),
+        (lambda: Atoms.of_matrix([[1.0, 2.0], [0.0, 1.0]]), "matrix must be finite and symm"),
+        (lambda: Uniform(0.0, np.inf), "upper must be a finite number"),
+        (lambda: DensityMeasure(lambda x: x, (0, 1)), "total mass 1, got 0.5"),
+        (lambda: DensityMeasure(lambda x: 1 / x, (0, 1)), "total mass 1"),
+        (lambda: DensityMeasure(lambda x: 1 / (1 + x), (0, np.inf)), "total mass 1"),
+        (lambda: DensityMeasure(lambda x: 4 * x - 1, (0, 1)), "density must be >= 0"),
+        (lambda: DensityMeasure(lambda x: np.nan * x, (0, 1)), "total mass 1"),
+        (lambda: DensityMeasure(np.ones_like, (1, 0)), "support must be ascending"),
+        (lambda: DensityMeasure(np.ones_like, [(0, 1), (0.5, 2)]), "support must be ascending"),
+        (lambda: DensityMeasure(np.ones_like, (-np.inf, 0)), "support must be intervals"),
+        (lambda: DensityMeasure(np.ones_like, [1.0]), "support must be intervals"),
+        (lambda: Mixture([], []), "measures must be"),
+        (lambda: Mixture([UNIT], [0.9]), "weights must be >= 0 and of sum 1"),
+        (lambda: UNIT.scaled(0.0), "factor must be > 0"),
+        (lambda: UNIT.shifted(np.nan), "by must be a number"),
+        (lambda: UNIT.quantile(1.5), r"probability must be in \[0, 1\]"),
+        (lambda: Arcsine().quantile([0.5, -0.1]), r"probability must be in \[0, 1\]"),
+        (lambda: UNIT.quantiles(0), "count must be an integer >= 1"),
+        (lambda: UNIT.quadrature(0), "order must be an integer >= 1"),
+        (lambda: UNIT.moment(-1), "order must be an integer >= 0"),
+        (lambda: MarchenkoPastur([0.5, 1.0]).support, "ratio must be one number"),
+    ],
+)
+def test_wrong_input_is_named(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_law_of_wrong_mass_is_refused_when_it_is_used() -> None:
+    class Half(Arcsine):
+        def density(self, x: Any) -> Any:
+            return super().density(x) / 2
+
+    with pytest.raises(ValueError, match=r"must have total mass 1, got 0\.5"):
+        Half().stieltjes(0.0)
+
+
+def test_specification_must_be_text() -> None:
+    with pytest.raises(TypeError, match="spec must be a string"):
+        spectrum(0.5)  # type: ignore[arg-type]
+
+
+@EVERY
+def test_repr_is_short(law: SpectralMeasure) -> None:
+    assert len(repr(law)) < 160
+
+
+def test_quantiles_at_an_atom_below_a_density() -> None:
+    law = Mixture([Atoms([0.0]), Uniform(1.0, 2.0)], [0.5, 0.5])
+    assert law.quantiles(8) == pytest.approx([0, 0, 0, 0, 1.125, 1.375, 1.625, 1.875], abs=1e-9)
+
+
+def test_moments_that_diverge_say_so() -> None:
+    law = DensityMeasure(lambda x: 2 / x**3, (1.0, np.inf))
+    assert law.mean == pytest.approx(2.0, rel=1e-9)
+    with pytest.raises(ArithmeticError, match="diverges"):
+        law.moment(2)
+
+
+@pytest.mark.parametrize(("text", "read"), [("\ufeff1\n2\n", [1.0, 2.0]), ("1,,0\n0,1\n", None)])
+def test_files_of_spreadsheets(tmp_path: Path, text: str, read: list[float] | None) -> None:
+    path = tmp_path / "eigenvalues.csv"
+    path.write_text(text, encoding="utf-8")
+    if read is None:
+        with pytest.raises(ValueError, match="one eigenvalue per row or of a square matrix"):
+            Atoms.from_file(path)
+    else:
+        assert Atoms.from_file(path).values.tolist() == read

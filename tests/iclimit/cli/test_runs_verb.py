@@ -1,0 +1,242 @@
+"""The verb ``iclimit runs``: list, show, export, prune."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+
+from iclimit.cli import main
+from iclimit.runs.cell import Cell
+from iclimit.runs.store import RunStore, StoredBatch
+from iclimit.simulate.descent import simulate_learning_rate
+from iclimit.simulate.pretraining import simulate_errors
+from iclimit.validation.claims.gdpp.noisy_regression import train_model
+
+SMALL: dict[str, Any] = {"d": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
+ERRORS = Cell.of(simulate_errors, tasks=float("inf"), repeats=4, **SMALL)
+RATE = Cell.of(simulate_learning_rate, tasks=20, dim=3, context=6, law="uniform")
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a run of two batches and a run of one; the default one."""
+    path = tmp_path / "some.sqlite"
+    with RunStore(path) as store:
+        for first in (0, 1):
+            count = 1 + 2 * first
+            store.add(
+                StoredBatch.of(
+                    ERRORS,
+                    ERRORS.run(5, first_repeat=first, repeats=count),
+                    seed=5,
+                    backend="numpy",
+                    seconds=2.0,
+                    first=first,
+                    count=count,
+                )
+            )
+        store.add(StoredBatch.of(RATE, RATE.run(5), seed=5, backend="numpy", seconds=1.0))
+    monkeypatch.setenv("ICLIMIT_STORE", str(path))
+    return path
+
+
+def identity(cell: Cell) -> str:
+    return cell.identity(5, "numpy")
+
+
+def add_old(path: Path, **changes: Any) -> None:
+    with RunStore(path) as store:
+        [batch] = store.find(identity(RATE))
+        store.add(replace(batch, **changes))
+
+
+def test_list(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "list"]) == 0
+    _, rate, errors, total = capsys.readouterr().out.splitlines()
+    assert rate.split()[0] == identity(RATE)[:10]
+    assert rate.endswith("simulate_learning_rate(context=6, dim=3, law=uniform, tasks=20)")
+    assert errors.split()[0] == identity(ERRORS)[:10]
+    assert errors.split()[3:6] == ["4", "4", "5"]  # seconds, repeats, seed
+    assert "tasks=inf" in errors
+    assert total == f"2 runs of 2 functions, 5 s of computation, in {path}"
+
+
+def test_list_shows_what_a_run_needed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = Cell.of(train_model, layers=1, warm=())
+    second = Cell.of(train_model, layers=2, warm=(first,))
+    third = Cell.of(train_model, layers=3, warm=(second,))
+    with RunStore(path) as store:
+        store.add(StoredBatch.of(third, 0.5, seed=0, backend="numpy", seconds=1.0))
+    assert main(["runs", "list", "--limit", "1"]) == 0
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told.endswith("train_model(layers=3, warm=[train_model(layers=2, ...)])")
+
+
+@pytest.mark.parametrize(
+    ("flags", "total"),
+    [
+        (["--function", "errors"], "1 run of 1 function, 4 s"),
+        (["--since", "1h"], "2 runs of 2 functions, 5 s"),
+        (["--since", "2000-01-01"], "2 runs of 2 functions, 5 s"),
+        (["--since", "2999-01-01T10:00"], "0 runs of 0 functions, 0 s"),
+        (["--limit", "1"], "2 runs (1 shown) of 2 functions, 5 s"),
+    ],
+)
+def test_list_filters(
+    path: Path, flags: list[str], total: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", "list", "--store", str(path), *flags]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(total)
+
+
+@pytest.mark.usefixtures("path")
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "show", identity(ERRORS)[:12].upper()]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["run", identity(ERRORS)]
+    assert "  tasks = inf" in lines
+    assert "repeats     0 to 0" in lines
+    assert "repeats     1 to 3" in lines
+    whole = ERRORS.run(5)
+    assert f"  icl = {whole.icl_mean:.10g} +- {whole.icl_se:.3g}" in lines
+    assert not any("has changed" in line for line in lines)
+
+
+def test_show_tells_that_the_code_has_changed(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_old(path, identity="f00d", code="0" * 12)
+    assert main(["runs", "show", "f00d"]) == 0
+    assert f"code        {'0' * 12} (has changed since)" in capsys.readouterr().out
+
+
+def test_show_needs_the_beginning_of_one_identity(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("xy1", "xy2"):
+        add_old(path, identity=name)
+    for given, message in (("xyz", "must be that of a run"), ("", "must be that of a run")):
+        assert main(["runs", "show", given]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["runs", "show", "xy"]) == 2
+    assert "must be that of one run, got 'xy' of 2 runs" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("path")
+def test_export_csv(tmp_path: Path) -> None:
+    assert main(["runs", "export", "-o", str(tmp_path / "runs.csv")]) == 0
+    with (tmp_path / "runs.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["run"], row["number"]) for row in rows] == [
+        (identity(RATE), "rate"),
+        (identity(RATE), "tasks"),
+        (identity(ERRORS), "icl"),
+        (identity(ERRORS), "idg"),
+    ]
+    whole = ERRORS.run(5)
+    assert float(rows[2]["value"]) == whole.icl_mean
+    assert float(rows[2]["standard_error"]) == whole.icl_se
+    assert (rows[2]["tasks"], rows[2]["rho"], rows[2]["law"]) == ("inf", "0.1", "")
+    assert (rows[2]["repeats"], rows[2]["root_seed"]) == ("4", "5")
+    assert rows[1]["standard_error"] == ""
+
+
+@pytest.mark.usefixtures("path")
+def test_export_netcdf(tmp_path: Path) -> None:
+    assert main(["runs", "export", "-o", str(tmp_path / "runs.nc")]) == 0
+    data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
+    run = data.sel(run=identity(ERRORS))
+    whole = ERRORS.run(5)
+    assert (float(run.icl), float(run.icl_se)) == (whole.icl_mean, whole.icl_se)
+    assert float(run.tasks) == np.inf
+    assert np.isnan(float(run.rate))
+    assert data.law.values.tolist() == ["uniform", ""]
+    assert data.repeats.dtype == np.int64
+    assert float(data.sel(run=identity(RATE)).tasks_result) == 20
+
+
+def test_export_leaves_out_what_cannot_be_joined(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for first in (0, 1):
+        add_old(path, identity="f00d", first=first, result='{"type":"no more"}')
+    assert main(["runs", "export", "-o", str(tmp_path / "runs.csv")]) == 0
+    told = capsys.readouterr()
+    assert told.err == "left out 1 run of several parts whose code has changed since\n"
+    assert told.out.startswith("2 runs written")
+
+
+def test_export_of_nothing_writes_nothing(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "none.csv"
+    assert main(["runs", "export", "-o", str(target), "--function", "none"]) == 2
+    assert f"got none from '{path}'" in capsys.readouterr().err
+    assert main(["runs", "export", "-o", str(tmp_path / "none.txt")]) == 2
+    assert not target.exists()
+
+
+def test_prune_obsolete(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add_old(path, identity="f00d", code="0" * 12)
+    for flags, word in ((["--dry-run"], "would be deleted"), ([], "deleted")):
+        assert main(["runs", "prune", "--obsolete", *flags]) == 0
+        first, last = capsys.readouterr().out.splitlines()
+        assert first.startswith("f00d")
+        assert last == f"1 run {word} from {path}"
+    assert main(["runs", "prune", "--obsolete"]) == 0
+    assert capsys.readouterr().out == f"0 runs deleted from {path}\n"
+    with RunStore(path) as store:
+        assert len(store.runs()) == 2
+
+
+def test_prune_criteria_hold_together(path: Path) -> None:
+    add_old(path, identity="f00d", finished="2020-01-01T00:00:00.000000Z")
+    add_old(path, identity="beef", finished="2020-01-01T00:00:00.000000Z", function="m.other")
+    assert main(["runs", "prune", "--older-than", "30d", "--function", "learning_rate"]) == 0
+    with RunStore(path) as store:
+        assert {run.identity for run in store.runs()} == {"beef", identity(RATE), identity(ERRORS)}
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"], ["--function", ""]])
+def test_prune_does_nothing_without_a_criterion(
+    path: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", "prune", *flags]) == 2
+    assert "at least one of --obsolete, --older-than and --function" in capsys.readouterr().err
+    with RunStore(path) as store:
+        assert len(store.runs()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "--since", "yesterday"], "must be an age like 30d or a date"),
+        (["list", "--since", "0001-01-01"], "must be an age like 30d or a date"),
+        (["prune", "--older-than", "30"], "must be an age like 30d or a date"),
+        (["prune", "--older-than", "999999w"], "must be an age like 30d or a date"),
+        (["list", "--limit", "0"], "--limit: must be an integer >= 1, got '0'"),
+        ([], "ACTION"),
+    ],
+)
+def test_bad_flags(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["runs", *arguments])
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["show", "a"], ["export", "-o", "x.csv"], ["prune", "--obsolete"]]
+)
+def test_a_store_that_does_not_exist_is_an_error_and_is_not_made(
+    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "no.sqlite"
+    assert main(["runs", *arguments, "--store", str(path)]) == 1
+    assert f"{str(path)!r} does not exist" in capsys.readouterr().err
+    assert not path.exists()

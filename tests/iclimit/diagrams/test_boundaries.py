@@ -1,0 +1,522 @@
+"""Boundary curves against brute force: scans, iterations and other formulas than their margins."""
+
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit import asymptotics
+from iclimit.diagrams.boundaries import BOUNDARIES, zero_lines
+from iclimit.diagrams.phases import PhaseDiagram
+
+PLACE = 1e-10
+"""Relative error of a vertex: roots are found to 1e-14 of an edge, and margins have 1e-13."""
+
+
+def lines_of(name: str, quantity: str, x: str, y: str, **parameters: Any) -> np.ndarray:
+    """All vertices of a boundary in a diagram, checked to be inside it."""
+    diagram = iclimit.phase_diagram(quantity, x=x, y=y, **parameters)
+    lines = diagram.boundaries[BOUNDARIES[name].label]
+    assert quantity in BOUNDARIES[name].quantities
+    vertices = np.concatenate(lines)
+    assert np.all(np.isfinite(vertices))
+    for column, grid in zip(vertices.T, (diagram.x_grid, diagram.y_grid), strict=True):
+        assert np.all((grid[0] <= column) & (column <= grid[-1]))
+    return vertices
+
+
+def some(vertices: np.ndarray, count: int = 12) -> np.ndarray:
+    return vertices[np.linspace(0, len(vertices) - 1, count).astype(int)]
+
+
+# The machinery, on margins whose zeros are known.
+
+
+def square(points: int, low: float = -1.0, high: float = 1.0) -> tuple[Any, Any]:
+    grid = np.linspace(low, high, points)
+    return ("x", grid), ("y", grid)
+
+
+def test_a_closed_line_is_closed_and_exact() -> None:
+    (line,) = zero_lines(lambda x, y: x**2 + y**2 - 0.5, *square(30), {})
+    np.testing.assert_array_equal(line[0], line[-1])
+    np.testing.assert_allclose(np.hypot(*line.T), np.sqrt(0.5), rtol=1e-13)
+    # In order: neighbours are neighbours, and the polygon has the area of the disc.
+    assert np.hypot(*np.diff(line, axis=0).T).max() < 0.1
+    area = abs(np.sum(line[:-1, 0] * line[1:, 1] - line[1:, 0] * line[:-1, 1])) / 2
+    assert area == pytest.approx(np.pi / 2, rel=0.01)
+
+
+def test_a_line_that_leaves_the_grid_ends_at_its_edge() -> None:
+    lines = zero_lines(lambda x, y: x**2 + y**2 - 1.5, *square(41), {})
+    assert len(lines) == 4
+    for line in lines:
+        for end in (line[0], line[-1]):
+            assert np.abs(end).max() == 1
+            assert np.abs(end).min() == pytest.approx(np.sqrt(0.5), rel=1e-13)
+
+
+@pytest.mark.parametrize("edge", [-1.0, 1.0])
+def test_a_line_along_the_edge_is_found(edge: float) -> None:
+    (line,) = zero_lines(lambda x, y: x - edge + 0 * y, *square(5), {})
+    np.testing.assert_array_equal(line[:, 0], edge)
+    assert np.ptp(line[:, 1]) == 2
+
+
+def test_a_line_through_grid_points_is_found() -> None:
+    (line,) = zero_lines(lambda x, y: x - y, *square(9), {})
+    np.testing.assert_allclose(line[:, 0], line[:, 1], atol=1e-13)
+
+
+def test_absent_lines_jumps_and_gaps() -> None:
+    assert zero_lines(lambda x, y: 2 + x + y, *square(9), {}) == []
+    assert (
+        zero_lines(
+            lambda x, y: np.full(np.broadcast_shapes(x.shape, y.shape), np.nan), *square(9), {}
+        )
+        == []
+    )
+    # A pole changes the sign but is no zero; where a margin is not defined a line is cut.
+    assert zero_lines(lambda x, y: 1 / (x - 0.01) + 0 * y, *square(8), {}) == []
+    lines = zero_lines(lambda x, y: np.where(abs(y) < 0.3, np.nan, x - 0.01), *square(41), {})
+    assert sorted(float(np.sign(line[0, 1])) for line in lines) == [-1, 1]
+    assert all(np.abs(line[:, 1]).min() >= 0.3 for line in lines)
+
+
+def test_infinite_grid_points_have_no_lines() -> None:
+    x, y = ("x", np.array([0.0, 1.0, 2.0, np.inf])), ("y", np.array([0.0, 1.0]))
+    (line,) = zero_lines(lambda x, y: x - 1.5 + 0 * y, x, y, {})
+    np.testing.assert_array_equal(line[:, 0], 1.5)
+    assert zero_lines(lambda x, y: x - 1.5 + 0 * y, (x[0], x[1][-2:]), y, {}) == []
+
+
+def test_a_fine_grid_is_thinned_and_its_ends_kept() -> None:
+    (line,) = zero_lines(lambda x, y: y - x**3, *square(3001), {})
+    assert len(line) < 1500
+    assert line[:, 0].min() == -1
+    assert line[:, 0].max() == 1
+    np.testing.assert_allclose(line[:, 1], line[:, 0] ** 3, atol=1e-13)
+
+
+# The boundaries of linear attention.
+
+
+def test_the_interpolation_threshold_is_where_errors_are_largest() -> None:
+    tau = np.geomspace(0.2, 5, 31)
+    vertices = lines_of(
+        "interpolation",
+        "icl_error",
+        "tau",
+        "kappa",
+        tau=tau,
+        kappa=np.geomspace(0.2, 5, 8),
+        alpha=3,
+        rho=0.1,
+    )
+    np.testing.assert_allclose(vertices[:, 0], 1, rtol=1e-14)
+    scan = np.linspace(0.9, 1.1, 20_000)  # even: 1 itself is not in it
+    for _, kappa in vertices:
+        error = asymptotics.pretraining.icl_error(tau=scan, alpha=3, kappa=kappa, rho=0.1)
+        assert scan[np.argmax(error)] == pytest.approx(1, abs=1e-5)
+    ridged = iclimit.phase_diagram(
+        "icl_error", x="tau", y="kappa", tau=tau, kappa=[0.5, 1, 2], alpha=3, rho=0.1, ridge=0.1
+    )
+    assert BOUNDARIES["interpolation"].label not in ridged.boundaries
+
+
+def test_the_memorisation_transition_sharpens_with_the_context() -> None:
+    """The longer the context, the sharper the noiseless error bends at kappa = 1."""
+    kappa = np.geomspace(0.25, 4, 41)
+    vertices = lines_of(
+        "memorisation",
+        "icl_error",
+        "alpha",
+        "kappa",
+        kappa=kappa,
+        alpha=np.geomspace(1, 1e6, 6),
+        tau=np.inf,
+        rho=0.0,
+    )
+    np.testing.assert_allclose(vertices[:, 1], 1, rtol=1e-14)
+    scan = np.geomspace(0.25, 4, 4001)
+    steepest, slope = [], []
+    for alpha in (10.0, 1e3, 1e5, 1e7):
+        error = asymptotics.pretraining.icl_error(tau=np.inf, alpha=alpha, kappa=scan, rho=0.0)
+        turn = np.gradient(np.gradient(error, np.log(scan)), np.log(scan))
+        steepest.append(abs(np.log(scan[np.argmax(turn)])))
+        slope.append(turn.max())
+    assert np.all(np.diff(slope) > 0)
+    assert np.all(np.diff(steepest) <= 0)
+    assert steepest[-1] < 2e-3
+
+
+@pytest.mark.parametrize(("ridge", "kappa"), [(0.0, 1.5), (0.02, 0.5)])
+def test_the_best_context_length_is_that_of_a_scan(ridge: float, kappa: float) -> None:
+    vertices = lines_of(
+        "icl_context",
+        "icl_error",
+        "alpha",
+        "tau",
+        tau=np.geomspace(0.3, 4, 24),
+        alpha=np.geomspace(0.5, 1e3, 30),
+        kappa=kappa,
+        rho=0.3,
+        ridge=ridge,
+    )
+    step = 1e-4
+    for alpha, tau in some(vertices):
+        near = alpha * np.exp(step * np.arange(-50, 51))
+        error = asymptotics.pretraining.icl_error(
+            tau=tau, alpha=near, kappa=kappa, rho=0.3, ridge=ridge
+        )
+        assert abs(np.argmin(error) - 50) <= 2 or abs(np.argmax(error) - 50) <= 2
+
+
+def test_every_minimum_over_contexts_is_on_the_line() -> None:
+    """The other way round: what a scan of each row finds is found."""
+    alpha, kappa = np.geomspace(0.1, 100, 400), np.geomspace(0.2, 5, 30)
+    diagram = iclimit.phase_diagram(
+        "icl_error", x="alpha", y="kappa", alpha=alpha, kappa=kappa, tau=4, rho=0.1
+    )
+    vertices = np.concatenate(diagram.boundaries[BOUNDARIES["icl_context"].label])
+    seen = 0
+    for y, row in zip(kappa, diagram.values, strict=True):
+        turns = np.flatnonzero(np.diff(np.sign(np.diff(row)))) + 1
+        here = np.sort(vertices[vertices[:, 1] == y, 0])
+        assert len(here) == len(turns)
+        np.testing.assert_allclose(here, alpha[turns], rtol=0.02)
+        seen += len(turns)
+    assert seen > 10
+
+
+@pytest.mark.parametrize(
+    ("tau", "kappa", "ridge"), [(0.6, 1.5, 0), (3.0, 1.2, 0), (2.0, 0.5, 0.1)]
+)
+@pytest.mark.parametrize("objective", ["icl", "idg"])
+def test_vertices_are_roots_of_a_multiprecision_derivative(
+    tau: float, kappa: float, ridge: float, objective: str
+) -> None:
+    quantity = f"{objective}_error"
+    error = getattr(asymptotics, quantity)
+    setting: dict[str, Any] = {"tau": tau, "kappa": kappa, "ridge": ridge}
+    diagram = iclimit.phase_diagram(
+        quantity,
+        x="alpha",
+        y="rho",
+        alpha=np.geomspace(0.05, 1e3, 50),
+        rho=np.geomspace(1e-3, 3, 40),
+        **setting,
+    )
+    label = BOUNDARIES[f"{objective}_context"].label
+    for alpha, rho in [v for line in diagram.boundaries.get(label, []) for v in some(line, 2)]:
+        with mp.workdps(30):
+            exact = {name: mp.mpf(value) for name, value in setting.items()} | {"rho": mp.mpf(rho)}
+
+            def slope(log_alpha: Any, exact: Any = exact) -> Any:
+                return mp.diff(lambda s: error(alpha=mp.exp(s), **exact), log_alpha)
+
+            root = mp.findroot(slope, (mp.log(alpha) - 1e-4, mp.log(alpha) + 1e-4), tol=1e-20)
+            assert abs(mp.exp(root) / alpha - 1) < PLACE
+
+
+def test_the_best_context_moves_to_infinity_where_theory_says() -> None:
+    """At tau = 1 + w (rho w^2 - 1 - rho), w = kappa/(kappa - 1): an expansion at long contexts."""
+    kappa, rho = 1.5, 0.3
+    vertices = lines_of(
+        "icl_context",
+        "icl_error",
+        "tau",
+        "alpha",
+        tau=np.linspace(1.1, 9, 40),
+        alpha=np.geomspace(10, 1e7, 60),
+        kappa=kappa,
+        rho=rho,
+    )
+    w = kappa / (kappa - 1)
+    farthest = vertices[np.argmax(vertices[:, 1])]
+    assert farthest[0] == pytest.approx(1 + w * (rho * w**2 - 1 - rho), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("objective", "tau", "alpha", "y", "grid", "fixed"),
+    [
+        ("icl", (1.5, 30), 10.0, "rho", np.geomspace(1e-3, 0.3, 20), {"kappa": 5.0}),
+        ("icl", (1.5, 30), 10.0, "kappa", np.geomspace(1.2, 20, 20), {"rho": 0.02}),
+        ("idg", (0.02, 0.9), 3.0, "kappa", np.geomspace(0.05, 1, 20), {"rho": 0.03}),
+    ],
+)
+def test_the_optimal_ridge_becomes_zero_on_the_line(
+    objective: str,
+    tau: tuple[float, float],
+    alpha: float,
+    y: str,
+    grid: np.ndarray,
+    fixed: dict[str, float],
+) -> None:
+    """On one side the least error over a grid of ridges is at 0, on the other it is not."""
+    quantity = {"icl": "optimal_ridge", "idg": "optimal_idg_ridge"}[objective]
+    vertices = lines_of(
+        f"{objective}_ridge",
+        quantity,
+        "tau",
+        y,
+        tau=np.geomspace(*tau, 20),
+        alpha=alpha,
+        **{y: grid},
+        **fixed,
+    )
+    error = getattr(asymptotics, f"{objective}_error")
+    ridges = np.concatenate([[0.0], np.geomspace(1e-8, 10, 400)])
+    for tau_here, other in some(vertices, 8):
+        setting = {"alpha": alpha, y: other, "ridge": ridges, **fixed}
+        best = [np.argmin(error(tau=tau_here * f, **setting)) for f in (0.98, 1.02)]
+        assert min(best) == 0 < max(best)
+
+
+def test_the_optimal_ridge_is_zero_on_one_side_of_the_line() -> None:
+    diagram = iclimit.phase_diagram(
+        "optimal_ridge",
+        x="tau",
+        y="kappa",
+        tau=np.geomspace(1, 60, 30),
+        kappa=np.geomspace(0.3, 20, 20),
+        alpha=10,
+        rho=0.01,
+    )
+    _brute_force_agrees(diagram, BOUNDARIES["icl_ridge"].label, diagram.values > 0)
+
+
+def test_the_ridge_line_is_that_of_a_multiprecision_difference() -> None:
+    vertices = lines_of(
+        "icl_ridge",
+        "optimal_icl_error",
+        "tau",
+        "rho",
+        kappa=5.0,
+        alpha=10.0,
+        tau=np.geomspace(2, 30, 20),
+        rho=np.geomspace(1e-3, 0.3, 20),
+    )
+    for tau, rho in some(vertices, 3):
+        with mp.workdps(50):
+
+            def gain(at: Any, rho: Any = rho) -> Any:
+                setting = {"tau": at, "alpha": mp.mpf(10), "kappa": mp.mpf(5), "rho": mp.mpf(rho)}
+                small = mp.mpf(10) ** -30
+                with_ridge = asymptotics.pretraining.icl_error(**setting, ridge=small)
+                return (with_ridge - asymptotics.pretraining.icl_error(**setting)) / small
+
+            root = mp.findroot(gain, (mp.mpf(tau) * 0.9999, mp.mpf(tau) * 1.0001), tol=1e-16)
+            assert abs(root / tau - 1) < PLACE
+
+
+@pytest.mark.parametrize(("name", "level"), [("fixed_dmmse", 2.0), ("null", 1.0)])
+def test_levels_of_the_icl_error(name: str, level: float) -> None:
+    vertices = lines_of(
+        name,
+        "icl_error",
+        "tau",
+        "alpha",
+        tau=np.geomspace(0.2, 5, 41),
+        alpha=np.geomspace(0.1, 300, 30),
+        kappa=0.7,
+        rho=0.1,
+    )
+    errors = asymptotics.pretraining.icl_error(
+        tau=vertices[:, 0], alpha=vertices[:, 1], kappa=0.7, rho=0.1
+    )
+    np.testing.assert_allclose(errors, level + 0.1, rtol=1e-9)
+    # dMMSE on k = kappa d tasks, at a dimension so large that its corrections are below 1e-3.
+    if name == "fixed_dmmse":
+        dmmse = asymptotics.pretraining.dmmse_errors(
+            theta=np.log(0.7e9) / 1e9, alpha=3.0, rho=0.1
+        ).icl
+        assert dmmse == pytest.approx(2.1, rel=1e-3)
+
+
+def test_the_gap_line_separates_the_signs_of_the_gap() -> None:
+    diagram = iclimit.phase_diagram(
+        "task_gap",
+        x="tau",
+        y="alpha",
+        tau=np.geomspace(0.05, 0.5, 60),
+        alpha=np.geomspace(1, 1e4, 50),
+        kappa=0.1,
+        rho=2.0,
+    )
+    _brute_force_agrees(diagram, BOUNDARIES["gap"].label, diagram.values > 0)
+
+
+# Other boundaries.
+
+
+def _brute_force_agrees(diagram: PhaseDiagram, label: str, above: np.ndarray) -> None:
+    """Every edge on which the brute-force region ends has a vertex, and no other edge has one."""
+    vertices = np.concatenate(diagram.boundaries[label])
+    for y, row in zip(diagram.y_grid, above, strict=True):
+        changes = np.flatnonzero(np.diff(row.astype(int)))
+        here = np.sort(vertices[vertices[:, 1] == y, 0])
+        assert len(here) == len(changes)
+        assert np.all((diagram.x_grid[changes] <= here) & (here <= diagram.x_grid[changes + 1]))
+    assert above.any()
+    assert not above.all()
+
+
+def test_dmmse_freezes_where_its_errors_say() -> None:
+    """On pretraining tasks it finds the task up to the line: its error is rho on one side only."""
+    diagram = iclimit.phase_diagram(
+        "dmmse_idg_error",
+        x="theta",
+        y="alpha",
+        theta=np.linspace(0.02, 1.5, 40),
+        alpha=np.geomspace(0.1, 30, 30),
+        rho=0.1,
+    )
+    _brute_force_agrees(diagram, BOUNDARIES["identified"].label, diagram.values > 0.1)
+
+
+def test_the_information_is_that_of_random_contexts() -> None:
+    rng, d, alpha, rho = np.random.default_rng(0), 200, 2.0, 0.3
+    samples = []
+    for _ in range(20):
+        context = rng.standard_normal((int(alpha * d), d)) / np.sqrt(d)
+        samples.append(np.linalg.slogdet(np.eye(d) + context.T @ context / rho)[1] / (2 * d))
+    theta = asymptotics.phase_margins.context_information(alpha=alpha, rho=rho)
+    assert np.mean(samples) == pytest.approx(theta, rel=5e-3)
+
+
+def test_attention_beats_dmmse_on_one_side() -> None:
+    diagram = iclimit.phase_diagram(
+        "dmmse_icl_error",
+        x="theta",
+        y="alpha",
+        theta=np.linspace(0.02, 2, 40),
+        alpha=np.geomspace(0.2, 30, 20),
+        rho=0.1,
+    )
+    q = 1.1 / diagram.y_grid[:, None]
+    one_step = 0.1 + q / (1 + q)  # attention after unlimited pretraining: one step of descent
+    _brute_force_agrees(diagram, BOUNDARIES["attention"].label, one_step > diagram.values)
+
+
+@pytest.mark.parametrize("name", ["best_rate", "useless_rate"])
+def test_rates_of_one_step(name: str) -> None:
+    setting: dict[str, Any] = {"dim": 10.0, "noise_variance": 0.5, "task_variance": 2.0}
+    vertices = lines_of(
+        name,
+        "learning_rate_loss",
+        "context",
+        "rate",
+        **setting,
+        context=np.geomspace(1, 100, 20),
+        rate=np.linspace(0.01, 2, 20),
+    )
+    loss = asymptotics.descent.learning_rate_loss
+    if name == "useless_rate":
+        found = loss(vertices[:, 1], context=vertices[:, 0], **setting)
+        np.testing.assert_allclose(found, 2.0 * 10 + 0.5, rtol=1e-12)
+    else:
+        for context, rate in some(vertices):
+            near = rate * (1 + 1e-3 * np.arange(-20, 21))
+            assert np.argmin(loss(near, context=context, **setting)) == 20
+
+
+def test_divergence_is_that_of_the_iteration() -> None:
+    """Residuals of many steps on a random spectrum grow on one side and shrink on the other."""
+    vertices = lines_of(
+        "divergence",
+        "constant_rate_loss",
+        "ratio",
+        "rate",
+        steps=5,
+        ratio=np.geomspace(0.2, 0.8, 10),
+        rate=np.geomspace(0.3, 3, 40),
+    )
+    rng, d = np.random.default_rng(1), 800
+    for ratio, rate in some(vertices, 4):
+        context = rng.standard_normal((round(d / ratio), d))
+        largest = np.linalg.eigvalsh(context.T @ context / len(context))[-1]
+        assert rate * largest == pytest.approx(2, rel=0.04)
+    for factor, grows in ((0.97, False), (1.03, True)):
+        few, many = (
+            asymptotics.descent.schedule_loss(
+                np.full((len(vertices), steps), factor) * vertices[:, 1:], ratio=vertices[:, 0]
+            )
+            for steps in (100, 400)
+        )
+        assert np.all((many > few) == grows)
+
+
+def test_dampened_divergence_is_that_of_the_rate() -> None:
+    vertices = lines_of(
+        "dampened_divergence",
+        "dampened_loss",
+        "ratio",
+        "dampening",
+        steps=5,
+        noise=0.2,
+        ratio=np.geomspace(0.1, 5, 10),
+        dampening=np.linspace(0.3, 3, 40),
+    )
+    best = [
+        float(asymptotics.descent.optimal_schedule(steps=1, ratio=c, noise=0.2).rates[0])
+        for c in vertices[:, 0]
+    ]
+    edge = (1 + np.sqrt(vertices[:, 0])) ** 2
+    np.testing.assert_allclose(vertices[:, 1] * best * edge, 2, rtol=1e-9)
+
+
+def test_the_best_ridge_of_a_regression_is_its_noise() -> None:
+    vertices = lines_of(
+        "oracle",
+        "ridge_risk",
+        "ridge",
+        "noise_variance",
+        context=8,
+        dim=5,
+        ridge=np.geomspace(0.1, 5, 8),
+        noise_variance=np.geomspace(0.1, 5, 9),
+    )
+    for ridge, variance in some(vertices, 5):
+        near = ridge * (1 + 1e-3 * np.arange(-20, 21))
+        assert np.argmin(asymptotics.gdpp.ridge_risk(near, variance, context=8, dim=5)) == 20
+
+
+def test_half_of_the_drop_is_at_the_drop_time() -> None:
+    setting: dict[str, Any] = {"dim": 5.0, "context": 30.0, "noise_variance": 0.2}
+    vertices = lines_of(
+        "half_drop",
+        "merged_attention_loss",
+        "t",
+        "init_scale",
+        **setting,
+        t=np.linspace(0, 3, 20),
+        init_scale=np.geomspace(1e-3, 0.1, 9),
+    )
+    times = asymptotics.dynamics.merged_drop_time(init_scale=vertices[:, 1], **setting)
+    np.testing.assert_allclose(vertices[:, 0], times, rtol=1e-9)
+
+
+def test_every_boundary_is_tested_here() -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    by_objective = {"idg_context", "idg_ridge"}
+    assert [n for n in BOUNDARIES if f'"{n}"' not in source.split("by_objective")[0]] == sorted(
+        by_objective
+    )
+
+
+def test_gap_boundary_is_not_drawn_where_both_errors_diverge() -> None:
+    """A grid through tau = 1: the gap is 10.6 and more on both sides and infinite between."""
+    diagram = iclimit.phase_diagram(
+        "task_gap",
+        x="tau",
+        y="alpha",
+        tau=np.linspace(0.5, 1.5, 11),
+        alpha=np.linspace(0.5, 2, 5),
+        kappa=1,
+        rho=0.1,
+    )
+    assert not [label for label in diagram.boundaries if "e_{\\mathrm{IDG}}$" in label]

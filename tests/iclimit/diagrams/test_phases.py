@@ -1,0 +1,211 @@
+"""Phase diagrams: values, tables, labelled arrays and drawings."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import LogNorm, to_rgba
+from matplotlib.figure import Figure
+
+import iclimit
+from iclimit.cli import main
+from iclimit.diagrams.phases import PhaseDiagram
+
+
+@pytest.fixture
+def diagram() -> PhaseDiagram:
+    return iclimit.phase_diagram(
+        "icl_error",
+        x="tau",
+        y="kappa",
+        tau=np.geomspace(0.1, 10, 21),
+        kappa=[0.5, 1, 2],
+        alpha=10,
+        rho=0.1,
+    )
+
+
+def test_values_and_rows() -> None:
+    diagram = iclimit.phase_diagram(
+        "icl_error", x="alpha", y="rho", alpha=[1, 2, 4], rho=[0, 0.5], tau=2, kappa=1, ridge=0.1
+    )
+    expected = iclimit.icl_error(tau=2, alpha=4, kappa=1, rho=0.5, ridge=0.1)
+    assert diagram.values[1, 2] == expected
+    assert diagram.rows()[5] == {
+        "quantity": "icl_error",
+        "tau": 2,
+        "kappa": 1,
+        "ridge": 0.1,
+        "alpha": 4,
+        "rho": 0.5,
+        "value": expected,
+    }
+
+
+def test_labelled_array_goes_through_a_file(diagram: PhaseDiagram, tmp_path: Path) -> None:
+    path = tmp_path / "diagram.nc"
+    diagram.to_xarray().to_netcdf(path, engine="h5netcdf")
+    with xr.open_dataset(path, engine="h5netcdf") as read:
+        data = read.load()
+    assert data["icl_error"].dims == ("kappa", "tau")
+    np.testing.assert_array_equal(data["icl_error"], diagram.values)
+    assert np.isinf(data["icl_error"].sel(tau=1, method="nearest")).all()
+    assert data["tau"].attrs["units"] == "dimensionless"
+    assert data["tau"].attrs["symbol"] == r"$\tau = n/d^2$"
+    assert data.attrs["alpha"] == 10
+    assert data.attrs["quantity"] == "icl_error"
+    assert data.attrs["iclimit_version"] == iclimit.__version__
+    for label, lines in diagram.boundaries.items():
+        here = data.where(data["boundary"] == label, drop=True)
+        np.testing.assert_array_equal(here["boundary_tau"], np.concatenate(lines)[:, 0])
+        assert len(np.unique(here["line"])) == len(lines)
+
+
+def test_without_boundaries_the_list_is_empty(tmp_path: Path) -> None:
+    diagram = iclimit.phase_diagram("bayes_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 0.5])
+    assert diagram.boundaries == {}
+    data = diagram.to_xarray()
+    assert data.sizes["vertex"] == 0
+    data.to_netcdf(tmp_path / "empty.nc", engine="h5netcdf")
+
+
+def test_plot_draws_into_given_axes(diagram: PhaseDiagram) -> None:
+    ax = Figure().subplots()
+    assert diagram.plot(ax) is ax
+    assert len(ax.lines) == sum(map(len, diagram.boundaries.values()))
+    assert ax.get_xscale() == "log"
+    assert ax.get_xlabel() == r"$\tau = n/d^2$"
+    legend = ax.get_legend()
+    assert legend is not None
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts == [*diagram.boundaries, "infinite"]
+    assert legend.get_title().get_text() == r"$\alpha = 10, \rho = 0.1$"
+    assert len({line.get_color() for line in ax.lines}) == len(diagram.boundaries) == 6
+
+
+def test_a_divergence_does_not_wreck_the_colours(diagram: PhaseDiagram) -> None:
+    ax = Figure().subplots()
+    (mesh,) = [c for c in diagram.plot(ax).collections if hasattr(c, "get_coordinates")]
+    finite = diagram.values[np.isfinite(diagram.values)]
+    assert mesh.norm.vmax <= finite.max()
+    assert mesh.norm.vmin == finite.min()
+    assert mesh.get_rasterized()
+    infinite = mesh.get_array().mask
+    np.testing.assert_array_equal(infinite, np.isinf(diagram.values))
+    assert to_rgba("#b0b0b0") == tuple(mesh.cmap.get_bad())
+
+
+def test_colours_are_monotone_in_lightness(diagram: PhaseDiagram) -> None:
+    ax = Figure().subplots()
+    (mesh,) = [c for c in diagram.plot(ax).collections if hasattr(c, "get_coordinates")]
+    red, green, blue, _ = np.transpose(mesh.cmap(np.linspace(0, 1, 64)))
+    assert np.all(np.diff(0.2126 * red + 0.7152 * green + 0.0722 * blue) > 0)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "setting"),
+    [
+        ("steps_needed", {"kappa": np.geomspace(1, 1e3, 9), "tol": np.geomspace(1e-3, 1, 8)}),
+        ("bayes_error", {"alpha": [1, 2], "rho": [0.1, 0.2]}),
+        (
+            "escape_time",
+            {"start": np.geomspace(1e-3, 1, 9), "eigenvalue": np.geomspace(0.1, 9, 5)},
+        ),
+        ("ridge_risk", {"context": [4, 5, 6], "noise_variance": [0, 1.0], "ridge": 0.0, "dim": 5}),
+    ],
+)
+def test_other_quantities_are_drawn(
+    quantity: str, setting: dict[str, Any], tmp_path: Path
+) -> None:
+    """Integers, short grids, several decades, infinite values on a grid that is not even."""
+    x, y = list(setting)[:2]
+    figure = Figure(layout="constrained")
+    drawn = iclimit.phase_diagram(quantity, x=x, y=y, **setting)
+    assert isinstance(drawn.plot(figure.subplots()).collections[0].norm, LogNorm) == (
+        quantity == "escape_time"
+    )
+    figure.savefig(tmp_path / "drawn.png")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"y": "alpha"}, "x and y must be different parameters"),
+        ({"alpha": [2, 1]}, "alpha must be an ascending sequence"),
+        ({"x": "tau"}, "x must be one of alpha, rho, got 'tau'"),
+        ({"tau": 1}, "bayes_error takes alpha, rho, got 'tau'"),
+    ],
+)
+def test_bad_input_is_named(changed: dict[str, Any], message: str) -> None:
+    arguments = {"x": "alpha", "y": "rho", "alpha": [1, 2], "rho": [0, 1]} | changed
+    with pytest.raises(ValueError, match=message):
+        iclimit.phase_diagram("bayes_error", **arguments)
+
+
+def test_other_parameters_are_numbers() -> None:
+    with pytest.raises(ValueError, match="tau must be a number"):
+        iclimit.phase_diagram(
+            "icl_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 1], kappa=1, tau=[1, 2]
+        )
+
+
+# The verb.
+
+AXES = ["--x", "ratio=0.1:10:8:log", "--y", "rate=0.1:4:9:log"]
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_a_picture_has_its_data_beside_it(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"phase.{ending}"
+    arguments = ["phase", "constant_rate_loss", *AXES, "--set", "steps=3", "-o", str(path)]
+    assert main(arguments) == 0
+    assert sorted(p.name for p in tmp_path.glob("phase*")) == sorted(["phase.nc", path.name])
+    with xr.open_dataset(tmp_path / "phase.nc", engine="h5netcdf") as data:
+        assert data["constant_rate_loss"].shape == (9, 8)
+        assert data.attrs["steps"] == 3
+    assert mpl.rcParams["savefig.dpi"] == "figure"  # the user's settings are left alone
+
+
+def test_data_alone(tmp_path: Path) -> None:
+    for ending in ("nc", "csv", "json"):
+        path = tmp_path / f"phase.{ending}"
+        arguments = ["phase", "constant_rate_loss", *AXES, "--set", "steps=3", "-o", str(path)]
+        assert main(arguments) == 0
+        assert path.stat().st_size > 100
+    assert len(list(tmp_path.glob("phase*"))) == 3
+
+
+def test_the_list_has_every_quantity(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["phase", "--list"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    for name, quantity in iclimit.diagrams.quantities.QUANTITIES.items():
+        assert f"{name}: {quantity.meaning}" in shown
+    assert "    steps: number of steps (integer)" in shown
+    assert "    ridge: ridge (optional)" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--set", "steps"], "must be NAME=VALUE, got 'steps'"),
+        (["--set", "steps=1,2"], "steps must be one number, got 2"),
+        (["--set", "steps=2", "--set", "steps=3"], "steps must be given once"),
+        (["--set", "rate=2"], "rate must not be given beside the axis rate"),
+        (["--set", "steps=2", "--set", "beta=2"], "takes rate, ratio, steps, noise, got 'beta'"),
+        (["--set", "steps=2", "-o", "x.doc"], "--output must end in .csv, .json, .nc, .png"),
+    ],
+)
+def test_bad_options_are_named(
+    more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["phase", "constant_rate_loss", *AXES, *more])
+    except SystemExit as stopped:
+        status = stopped.code  # type: ignore[assignment]
+    assert status == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""Plans of simulations: counts, what is on record, memory that does not suffice."""
+
+from pathlib import Path
+
+import pytest
+
+from iclimit.diagrams import planning
+from iclimit.diagrams.planning import plan_cells
+from iclimit.diagrams.quantities import QUANTITIES
+from iclimit.diagrams.simulation import Simulation, cells_at, simulate_values
+from iclimit.runs.cell import Cell
+from iclimit.runs.store import RunStore
+from iclimit.simulate.pretraining.cost import cell_memory
+
+POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
+
+
+def cells_of(points: list[dict[str, float]], simulation: Simulation) -> list[Cell]:
+    sizes = list(zip(simulation.sizes, simulation.first_repeats, strict=True))
+    return list(
+        dict.fromkeys(c for point in points for size in sizes for c in cells_at(point, *size))
+    )
+
+
+def test_cells_are_counted_once(tmp_path: Path) -> None:
+    simulation = Simulation((10, 12), repeats=3, jobs=1)
+    cells = cells_of([POINT, POINT | {"kappa": 1.0}, POINT], simulation)
+    assert len(cells) == 8  # two points, two sizes, run and prediction
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        options = {"seed": 0, "jobs": 1, "backend": "numpy", "store": store}
+        plan = plan_cells(cells, **options)  # type: ignore[arg-type]
+        assert (plan.cells, plan.recorded, plan.workers) == (8, 0, 1)
+        assert plan.memory_bytes == cell_memory(d=12, prompts=288)
+        assert plan.seconds > 0
+        simulate_values(
+            QUANTITIES["icl_error"], [POINT], Simulation((10, 12), repeats=3, jobs=1, store=store)
+        )
+        after = plan_cells(cells, **options)  # type: ignore[arg-type]
+        assert (after.cells, after.recorded) == (8, 4)
+        more = cells_of([POINT], Simulation((10, 12), repeats=20, jobs=1))
+        # The predictions are the same.
+        assert plan_cells(more, **options).recorded == 2  # type: ignore[arg-type]
+    assert str(plan).startswith("8 cells, 0 of them on record; about ")
+    assert "in each of 1 process; the largest d that fits is " in str(plan)
+
+
+def test_it_is_announced_before_anything_runs() -> None:
+    told = []
+
+    def stop(plan: planning.Plan) -> None:
+        told.append(plan)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate_values(
+            QUANTITIES["icl_error"], [POINT], Simulation((300,), jobs=1, announce=stop)
+        )
+    [plan] = told
+    assert plan.memory_bytes > 2**28
+
+
+def test_cells_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "free_memory", lambda: 2 * cell_memory(d=20, prompts=800))
+    cells = cells_of([POINT], Simulation((20,), jobs=1))
+    options = {"seed": 0, "backend": "numpy", "store": None}
+    assert (plan_cells(cells, jobs=1, **options).largest_dimension or 0) >= 20  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"d must be at most \d+ for 3 processes .* got 20"):
+        plan_cells(cells, jobs=3, **options)  # type: ignore[arg-type]
+
+
+def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "free_memory", lambda: 0)
+    cells = cells_of([POINT], Simulation((20,), repeats=1000))
+    plan = plan_cells(cells, seed=0, jobs=None, backend="numpy", store=None)
+    assert plan.workers is plan.largest_dimension is None
+    assert plan.seconds > 1
+    assert " s on one core like this machine's, to be shared by those of the cluster" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (7200, "2.0 h")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert planning._duration(seconds) == text

@@ -1,0 +1,134 @@
+"""The registry of quantities."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit import asymptotics
+from iclimit.diagrams.quantities import PARAMETERS, QUANTITIES, Quantity, one_at_a_time
+
+VALUES: dict[str, float] = {
+    "tau": 2,
+    "alpha": 3,
+    "kappa": 1.5,
+    "rho": 0.1,
+    "ridge": 1,
+    "test_alpha": 2,
+    "test_rho": 0.3,
+    "theta": 0.1,
+    "d": 50,
+    "q": 0.3,
+    "rate": 0.5,
+    "dampening": 0.7,
+    "probability": 0.5,
+    "tasks": 10,
+    "context": 12,
+    "dim": 3,
+    "noise_variance": 0.1,
+    "task_variance": 2,
+    "mean_variance": 0.3,
+    "ratio": 0.5,
+    "noise": 0.2,
+    "steps": 3,
+    "layers": 1,
+    "tol": 0.1,
+    "noise_level": 1,
+    "multiplier": 1,
+    "threshold": 5,
+    "t": 0.5,
+    "init_scale": 0.1,
+    "input_variance": 2,
+    "fraction": 0.3,
+    "start": 0.1,
+    "value": 0.3,
+    "eigenvalue": 1,
+    "trace": 3,
+}
+"""A value of every parameter at which every quantity is defined."""
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_every_quantity_takes_every_parameter_and_broadcasts(name: str) -> None:
+    """Over each of its parameters the values are those at single points."""
+    quantity = QUANTITIES[name]
+    required = {n: VALUES[n] for n in quantity.parameters}
+    alone = float(quantity.evaluate(required))
+    assert np.isfinite(alone)
+    several = quantity.evaluate(required | {n: VALUES[n] for n in quantity.optional})
+    assert np.isfinite(several)
+    for parameter, described in quantity.parameters.items():
+        other = VALUES[parameter] + 1 if described.whole else VALUES[parameter] * 1.01
+        if described.whole and "searched" in quantity.meaning:
+            continue  # two layers take seconds
+        row = quantity.evaluate(required | {parameter: np.array([VALUES[parameter], other])})
+        single = quantity.evaluate(required | {parameter: other})
+        np.testing.assert_allclose(row, [alone, float(single)], rtol=1e-9)
+
+
+def test_registry_is_in_order() -> None:
+    described = {n for quantity in QUANTITIES.values() for n in quantity.all_parameters}
+    assert described == set(PARAMETERS) == set(VALUES)
+    for quantity in QUANTITIES.values():
+        assert not set(quantity.parameters) & set(quantity.optional)
+
+
+def test_integers_are_asked_for() -> None:
+    with pytest.raises((ValueError, TypeError), match="dim must be an integer"):
+        QUANTITIES["ridge_risk"].evaluate(
+            {"ridge": 1, "noise_variance": 1, "context": 12, "dim": 2.5}
+        )
+
+
+def test_blocks_are_the_whole() -> None:
+    """A grid large enough to be cut gives the same numbers as points of it."""
+    tau, alpha = np.geomspace(0.1, 10, 300), np.geomspace(0.1, 10, 310)
+    setting: dict[str, Any] = {"kappa": 0.5, "rho": 0.1, "ridge": 0.01}
+    values = QUANTITIES["icl_error"].evaluate(
+        setting | {"alpha": alpha[None, :], "tau": tau[:, None]}
+    )
+    assert values.shape == (300, 310)
+    for i, j in ((0, 0), (150, 7), (299, 309)):
+        point = asymptotics.pretraining.icl_error(tau=tau[i], alpha=alpha[j], **setting)
+        assert values[i, j] == pytest.approx(float(point), rel=1e-14)
+    line = np.linspace(0.1, 3, 100_000)
+    errors = QUANTITIES["bayes_error"].evaluate({"alpha": line, "rho": 0.1})
+    np.testing.assert_array_equal(errors, asymptotics.pretraining.bayes_error(alpha=line, rho=0.1))
+
+
+def test_errors_in_blocks_are_raised() -> None:
+    with pytest.raises(ValueError, match="alpha must be > 0, got 0"):
+        QUANTITIES["bayes_error"].evaluate({"alpha": np.linspace(0, 1, 100_000), "rho": 0.1})
+
+
+def test_one_at_a_time_calls_once_for_each_combination() -> None:
+    calls = []
+
+    def function(a: int, b: float, c: Any) -> Any:
+        assert isinstance(a, int)
+        calls.append((a, b))
+        return a + 10 * b + 100 * np.asarray(c)
+
+    broadcast = one_at_a_time(function, "a", "b")
+    a, c = np.array([2, 1, 2])[:, None], np.arange(4.0)
+    np.testing.assert_array_equal(broadcast(a=a, b=0.5, c=c), a + 5 + 100 * c)
+    assert sorted(calls) == [(1, 0.5), (2, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"tau": 1, "alpha": 1}, "icl_error needs kappa, rho"),
+        ({"theta": 1}, "icl_error takes tau, alpha, kappa, rho, ridge, got 'theta'"),
+    ],
+)
+def test_parameters_are_checked(parameters: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        iclimit.diagrams.quantities.get_quantity("icl_error", parameters)
+
+
+def test_symbols_are_without_their_definition() -> None:
+    assert PARAMETERS["tau"].symbol == r"\tau"
+    assert PARAMETERS["mean_variance"].symbol == r"E\,\sigma^2"
+    assert isinstance(QUANTITIES["icl_error"], Quantity)

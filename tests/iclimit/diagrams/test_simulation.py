@@ -1,0 +1,194 @@
+"""Simulated values against their runs, weighted least squares by hand, and wanted precisions."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import iclimit
+from iclimit.diagrams.quantities import QUANTITIES
+from iclimit.diagrams.simulation import (
+    Simulation,
+    can_be_extrapolated,
+    cells_at,
+    given_simulation,
+    simulate_values,
+)
+from iclimit.runs.cell import Cell
+from iclimit.runs.store import RunStore
+from iclimit.simulate.pretraining import simulate_errors
+
+POINT = {"tau": 2.0, "alpha": 1.0, "kappa": 0.5, "rho": 0.1, "ridge": 0.1}
+ICL = QUANTITIES["icl_error"]
+
+
+def simulation(*sizes: int, **options: object) -> Simulation:
+    return Simulation(sizes, jobs=1, **options)  # type: ignore[arg-type]
+
+
+def test_one_size_is_the_run_itself() -> None:
+    [found] = simulate_values(ICL, [POINT], simulation(12, repeats=5, rng=3))
+    assert found is not None
+    integers = {"d": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
+    cell = Cell.of(simulate_errors, **integers, repeats=5)
+    run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))  # type: ignore[arg-type]
+    assert found.value == run.icl_mean
+    assert found.standard_error == run.icl_se
+    predicted = iclimit.finite_size_errors(**integers, draws=600, rng=1)  # type: ignore[arg-type]
+    [sized] = found.runs
+    assert sized.prediction == found.theory
+    error = math.hypot(sized.prediction_error, predicted.icl_spread / math.sqrt(600))
+    assert abs(sized.prediction - predicted.icl) < 4.5 * error
+    assert sized.prediction_error == pytest.approx(predicted.icl_spread / math.sqrt(128), rel=0.3)
+
+
+def test_the_gap_keeps_the_correlation() -> None:
+    [found] = simulate_values(QUANTITIES["task_gap"], [POINT], simulation(12, repeats=6))
+    assert found is not None
+    cell = Cell.of(
+        simulate_errors, d=12, context=12, tasks=6, prompts=288, rho=0.1, ridge=0.1, repeats=6
+    )
+    run = cell.run(0)
+    assert found.value == pytest.approx(np.mean(run.icl - run.idg), rel=1e-12)
+    assert found.standard_error == pytest.approx(np.std(run.icl - run.idg, ddof=1) / math.sqrt(6))
+
+
+def test_three_sizes_are_extrapolated() -> None:
+    """The deviations from the prediction, by the normal equations of a straight line in 1/d."""
+    [found] = simulate_values(ICL, [POINT], simulation(8, 12, 16, repeats=10))
+    assert found is not None
+    assert [run.repeats for run in found.runs] == [29, 16, 10]
+    limit = float(iclimit.icl_error(**POINT))
+    assert found.theory == pytest.approx(limit, rel=1e-12)
+    deviation = np.array([run.value - run.prediction for run in found.runs])
+    weight = np.array(
+        [1 / (run.standard_error**2 + run.prediction_error**2) for run in found.runs]
+    )
+    inverse = 1 / np.array([8.0, 12.0, 16.0])
+    sums = [float(np.sum(weight * inverse**k)) for k in range(3)]
+    determinant = sums[0] * sums[2] - sums[1] ** 2
+    first, second = np.sum(weight * deviation), np.sum(weight * inverse * deviation)
+    intercept = (sums[2] * first - sums[1] * second) / determinant
+    assert found.value == pytest.approx(limit + intercept, rel=1e-9)
+    assert found.standard_error == pytest.approx(math.sqrt(sums[2] / determinant), rel=1e-9)
+    ratio = intercept / math.sqrt(sums[2] / determinant)
+    assert found.z is not None
+    assert stats.norm.cdf(found.z) == pytest.approx(stats.t.cdf(ratio, 9), rel=1e-6)
+    assert abs(found.z) < 4.5
+
+
+@pytest.mark.parametrize("target", [{"target_se": 0.01}, {"target_rel_se": 0.01}])
+def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: Path) -> None:
+    points = [POINT, POINT | {"kappa": 2.0}]
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        values = simulate_values(ICL, points, simulation(10, repeats=4, store=store, **target))
+        for value in values:
+            assert value is not None
+            wanted = 0.01 * (value.value if "target_rel_se" in target else 1)
+            assert value.standard_error <= wanted
+            assert value.runs[0].repeats >= 32
+            # Not many times more than needed, given how rough early error bars are.
+            assert value.standard_error > 0.25 * wanted
+        repeats = sorted(run.repeats for run in store.runs(function="simulate_errors"))
+        assert repeats == sorted(v.runs[0].repeats for v in values if v)
+        again = simulate_values(ICL, points, simulation(10, repeats=4, store=store, **target))
+    assert again == values
+
+
+def test_a_full_disk_costs_no_result(tmp_path: Path) -> None:
+    """All values are there, and a warning says what is not on record."""
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.warns(RuntimeWarning, match="not"):
+            found = simulate_values(ICL, [POINT], simulation(8, repeats=200, store=store))
+    assert found == simulate_values(ICL, [POINT], simulation(8, repeats=200))
+
+
+def test_precision_has_a_limit() -> None:
+    with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
+        [found] = simulate_values(
+            ICL, [POINT], simulation(6, repeats=8, target_se=1e-6, most_repeats=50)
+        )
+    assert found is not None
+    assert found.runs[0].repeats == 50
+
+
+def test_what_the_time_does_not_suffice_for_is_missing() -> None:
+    with pytest.warns(RuntimeWarning, match="0 of 2 points are simulated"):
+        found = simulate_values(
+            ICL,
+            [POINT, POINT | {"tau": 8.0}],
+            Simulation((60,), repeats=500, jobs=1, time_limit=0.5),
+        )
+    assert found == [None, None]
+
+
+def test_a_run_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [POINT, POINT | {"kappa": 2.0}]
+    broken, _ = cells_at(POINT, 8, 2)
+    real = Cell.run
+
+    def run(cell: Cell, root: int, **extra: object) -> object:
+        if cell == broken:
+            raise ArithmeticError("did not converge")
+        return real(cell, root, **extra)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Cell, "run", run)
+    with pytest.warns(RuntimeWarning, match=r"1 runs failed, .* converge \(simulate_errors"):
+        first, second = simulate_values(ICL, points, simulation(8, repeats=2))
+    assert first is None
+    assert second is not None
+    with pytest.raises(RuntimeError, match=r"did not converge \(simulate_errors"):
+        simulate_values(ICL, points[:1], simulation(8, repeats=2))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_size_at_the_threshold_is_not_extrapolated(seed: int) -> None:
+    """tau = 1.1 is n = 110 = d (d + 1) at d = 10, where the prediction is infinite."""
+    point = {"tau": 1.1, "alpha": 1.0, "kappa": 1.0, "rho": 0.1, "ridge": 0.0}
+    assert not can_be_extrapolated(point, (10, 20, 30))
+    assert not can_be_extrapolated(point, (5, 20, 30))  # n = 28 < 30
+    assert can_be_extrapolated(point, (20, 30, 40))
+    assert can_be_extrapolated(point | {"ridge": 0.1}, (10, 20, 30))
+    [found] = simulate_values(ICL, [point], simulation(10, 14, 20, repeats=8, rng=seed))
+    assert found is not None
+    last = found.runs[-1]
+    assert (found.value, found.theory) == (last.value, last.prediction)
+    assert found.z is not None
+    assert abs(found.z) < 4.5
+
+
+def test_a_divergent_prediction_has_no_z() -> None:
+    """n = d (d + 1) without ridge; a run there is finite."""
+    [found] = simulate_values(ICL, [POINT | {"tau": 1.1, "ridge": 0.0}], simulation(10, repeats=2))
+    assert found is not None
+    assert (found.z, found.theory) == (None, math.inf)
+    assert math.isfinite(found.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "simulation takes d and optionally"),
+        ({"d": 8, "size": 3}, "simulation takes d and optionally .* got d, size"),
+        ({"d": 0}, "d must be an integer >= 1, got 0"),
+        ({"d": (8, 8)}, "d must be one size or several different ones, got"),
+        ({"d": 8, "repeats": 0}, "repeats must be an integer >= 1, got 0"),
+        ({"d": 8, "target_se": 0.0}, "target_se must be positive, got 0.0"),
+        ({"d": 8, "target_rel_se": math.nan}, "target_rel_se must be positive, got nan"),
+        ({"d": 8, "time_limit": -1}, "time_limit must be positive, got -1"),
+    ],
+)
+def test_bad_settings(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        given_simulation(options, 12)
+
+
+def test_what_cannot_be_simulated() -> None:
+    with pytest.raises(ValueError, match="quantity must be icl_error, idg_error or task_gap"):
+        simulate_values(QUANTITIES["bayes_error"], [POINT], simulation(8))
+    with pytest.raises(ValueError, match="tau must be finite to simulate, got inf"):
+        simulate_values(ICL, [POINT | {"tau": math.inf}], simulation(8))

@@ -1,0 +1,386 @@
+"""Structured data: against isotropic formulas, matrices, cell means by hand and simulation."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import iclimit
+from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
+from iclimit.asymptotics.spectra import Atoms, Mixture, Uniform, spectrum
+from iclimit.cli import main
+from iclimit.diagrams.boundaries import BOUNDARIES
+from iclimit.diagrams.simulation import can_be_extrapolated, cells_at
+from iclimit.diagrams.structure import Structure, given_structure
+
+SETTING: dict[str, Any] = {"tau": 1.7, "alpha": 1.5, "kappa": 0.8, "rho": 0.1, "ridge": 0.05}
+
+
+@pytest.fixture
+def covariance(tmp_path: Path) -> tuple[np.ndarray, str]:
+    """A matrix that is not diagonal, and a file of it."""
+    draws = np.random.default_rng(0).standard_normal((12, 6))
+    matrix = draws.T @ draws / 12
+    path = tmp_path / "covariance.csv"
+    np.savetxt(path, matrix, delimiter=",", fmt="%.17g")
+    return matrix, str(path)
+
+
+@pytest.mark.parametrize("name", ["icl_error", "idg_error", "task_gap"])
+def test_isotropic_spectra_are_the_isotropic_quantity(name: str) -> None:
+    ranges: dict[str, Any] = {
+        "tau": [0.5, 1.0, 3.0],
+        "kappa": [0.3, 2.0, np.inf],
+        "alpha": [0.5, 30.0],
+        "rho": 0.1,
+    }
+    with_and_without: tuple[dict[str, Any], ...] = ({"ridge": 0.2}, {})
+    for more in with_and_without:
+        plain = iclimit.curve(name, **ranges, **more)
+        cases: tuple[dict[str, Any], ...] = (
+            {"task_spectrum": "isotropic"},
+            {"input_spectrum": "isotropic"},
+            {
+                "task_spectrum": "isotropic",
+                "test_spectrum": "atoms:1",
+                "input_spectrum": "atoms:1",
+            },
+        )
+        for spectra in cases:
+            found = iclimit.curve(name, **ranges, **more, **spectra)
+            np.testing.assert_allclose(found.values, plain.values, rtol=1e-12, atol=1e-12)
+
+
+def test_curves_are_those_of_matrices(covariance: tuple[np.ndarray, str]) -> None:
+    """Test tasks and inputs with the same eigenvectors, the former in the opposite order."""
+    C, path = covariance
+    c, basis = np.linalg.eigh(C)
+    inputs = basis @ np.diag([0.5, 0.5, 0.5, 1.5, 1.5, 1.5]) @ basis.T
+    tau = np.array([0.5, 1.5, 4.0])
+    setting = SETTING | {"tau": tau, "test_alpha": 3.0, "test_rho": 0.4}
+    direct = structured_errors(
+        **setting,
+        spectrum=JointSpectrum.of_matrices(C, basis @ np.diag(c[::-1]) @ basis.T, inputs),
+    )
+    spectra: dict[str, Any] = {
+        "task_spectrum": path,
+        "test_spectrum": "reversed",
+        "input_spectrum": "atoms:0.5,1.5",
+    }
+    expected = {
+        "icl_error": direct.icl,
+        "idg_error": direct.idg,
+        "task_gap": direct.icl - direct.idg,
+        "misalignment_error": direct.misalignment,
+        "scalar_error": direct.scalar,
+    }
+    for name, values in expected.items():
+        found = iclimit.curve(name, **setting, **spectra)
+        np.testing.assert_allclose(found.values, [values], rtol=1e-11)
+        assert found.rows()[0]["task_spectrum"] == path
+    written = spectra | {"test_spectrum": f"reversed:{path}"}
+    again = iclimit.curve("icl_error", **setting, **written)
+    np.testing.assert_allclose(again.values, [direct.icl], rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("structure", "size", "tolerance"),
+    [
+        (Structure("exponential:3"), 3000, 1e-6),
+        (Structure("exponential:3", "reversed"), 3000, 2e-4),
+        (Structure("mp:0.5", "reversed:uniform:0.5,1.5"), 3000, 2e-4),
+        (Structure("uniform:0.2,2", "mp:0.5", "reversed:exponential:2"), 300, 2e-3),
+    ],
+)
+def test_limits_are_those_of_large_matrices(
+    structure: Structure, size: int, tolerance: float
+) -> None:
+    """Eigenvalues of the matrices are quantiles."""
+
+    def eigenvalues(given: Any) -> np.ndarray:
+        if given is None:
+            return np.ones(size)
+        name = str(given).removeprefix("reversed:")
+        own = spectrum("exponential:3" if name == "reversed" else name).quantiles(size)
+        return own[::-1] if str(given).startswith("reversed") else own
+
+    joint = JointSpectrum(
+        task=eigenvalues(structure.task),
+        test=eigenvalues(structure.test or structure.task),
+        inputs=eigenvalues(structure.inputs),
+        weight=np.full(size, 1 / size),
+    )
+    large = structured_errors(**SETTING, spectrum=joint)
+    found = structured_errors(**SETTING, spectrum=structure.joint)
+    for part in ("icl", "idg", "scalar", "misalignment"):
+        assert getattr(found, part) == pytest.approx(getattr(large, part), rel=tolerance)
+
+
+def test_eigenvalues_at_a_size_are_means_over_cells() -> None:
+    """Of a power law by its integral; the trace is that of the limit."""
+    d, exponent = 16, 0.9
+    ends = (np.arange(d + 1) / d) ** (1 - exponent)
+    found = Structure("powerlaw:0.9", "reversed").covariances(d)
+    np.testing.assert_allclose(found["task"], d * np.diff(ends)[::-1], rtol=2e-5)
+    np.testing.assert_allclose(found["test"], found["task"][::-1], rtol=1e-12)
+    assert found["task"].mean() == pytest.approx(1, rel=1e-12)
+
+
+def test_eigenvalues_of_a_file(tmp_path: Path) -> None:
+    """At their own number they are themselves; elsewhere they are resampled, with their trace."""
+    values = np.random.default_rng(1).exponential(size=24)
+    np.savetxt(tmp_path / "values.txt", values, fmt="%.17g")
+    structure = Structure(str(tmp_path / "values.txt"), input_spectrum_of(tmp_path))
+    assert structure.covariances(24)["task"].tolist() == np.sort(values).tolist()
+    assert structure.covariances(24)["test"].tolist() == np.sort(values)[::-1].tolist()
+    assert structure.covariances(48)["task"].tolist() == np.repeat(np.sort(values), 2).tolist()
+    pairs = np.sort(values).reshape(12, 2).mean(axis=1)
+    np.testing.assert_allclose(structure.covariances(12)["task"], pairs, rtol=1e-12)
+    for d in (5, 7, 100):
+        assert structure.covariances(d)["task"].mean() == pytest.approx(values.mean(), rel=1e-12)
+
+
+def input_spectrum_of(folder: Path) -> str:
+    return f"reversed:{folder / 'values.txt'}"
+
+
+def test_measures_can_be_given() -> None:
+    """A spike stays a spike: its cells end where it begins."""
+    spiked = Mixture([Uniform(0.5, 1.5), Atoms([5.0])], [0.9, 0.1])
+    structure = Structure(spiked, "reversed")
+    joint = structure.joint
+    assert joint.weight[joint.task > 4.9].sum() == pytest.approx(0.1, abs=1e-9)
+    assert joint.weight @ joint.task == pytest.approx(1.4, rel=1e-9)
+    assert structure.described["task_spectrum"] == str(spiked)
+
+
+def test_rows_of_equal_inputs_are_one() -> None:
+    """The time of a point grows as the number of different inputs."""
+    joint = Structure("powerlaw:0.5", "reversed", "atoms:0.5,1,2").joint
+    assert np.unique(joint.inputs).tolist() == [0.5, 1.0, 2.0]
+
+
+def test_a_gap_of_two_infinite_errors_has_the_sign_near_by() -> None:
+    tau = np.array([0.999, 1.0, 1.001])
+    for test, sign in (("atoms:0.01", -1), ("reversed", 1)):
+        found = iclimit.curve(
+            "task_gap",
+            tau=tau,
+            alpha=20,
+            kappa=2,
+            rho=0.1,
+            task_spectrum="atoms:0.1,1.9",
+            test_spectrum=test,
+        )
+        assert found.values[0, 1] == sign * np.inf
+        assert np.all(np.sign(found.values) == sign)
+
+
+def test_simulation_agrees() -> None:
+    """All spectra vary, and tests have a context length and a noise of their own."""
+    curves = iclimit.curve(
+        "icl_error",
+        kappa=[0.5, np.inf],
+        tau=2,
+        alpha=1,
+        rho=0.1,
+        ridge=0.1,
+        test_alpha=2,
+        test_rho=0.3,
+        task_spectrum="exponential:3",
+        test_spectrum="reversed:mp:0.5",
+        input_spectrum="uniform:0.5,1.5",
+        jobs=1,
+        simulation={"d": (6, 8, 12), "repeats": 8, "points": 2},
+    )
+    [values] = curves.simulated
+    assert len(values) == 2
+    for value in values:
+        assert value.z is not None
+        assert abs(value.z) < 4
+        assert value.standard_error < 0.1 * value.value
+        assert value.runs[0].parameters["test_alpha"] == 2
+    sources = [row for row in curves.rows() if row["source"] == "simulation"]
+    assert {row["test_alpha"] for row in sources} == {2.0}
+    assert {row["input_spectrum"] for row in curves.rows()} == {"uniform:0.5,1.5"}
+
+
+def test_cells_have_integers_of_the_tests_and_eigenvalues() -> None:
+    structure = Structure("atoms:0.5,1.5", "reversed", "atoms:1,2")
+    point = SETTING | {"test_alpha": 2.6, "test_rho": 0.3}
+    run, predicted = (dict(cell.parameters) for cell in cells_at(point, 4, 2, structure))
+    assert run["test_context"] == predicted["test_context"] == 10
+    assert run["test_rho"] == predicted["test_rho"] == 0.3
+    assert run["task_covariance"] == predicted["task_covariance"] == (0.5, 0.5, 1.5, 1.5)
+    assert run["test_covariance"] == predicted["test_covariance"] == (1.5, 1.5, 0.5, 0.5)
+    assert run["inputs"] == predicted["input_covariance"] == (1.0, 1.0, 2.0, 2.0)
+    assert can_be_extrapolated({**point, "alpha": 1, "test_alpha": 1}, (10, 20, 30))
+    assert not can_be_extrapolated({**point, "alpha": 1, "test_alpha": 0.02}, (10, 20, 30))
+    with pytest.raises(ValueError, match="test_alpha must be finite to simulate"):
+        cells_at(point | {"test_alpha": np.inf}, 4, 2, structure)
+
+
+@pytest.fixture(scope="module")
+def diagram() -> Any:
+    return iclimit.phase_diagram(
+        "icl_error",
+        x="tau",
+        y="kappa",
+        tau=np.geomspace(0.3, 4, 30),
+        kappa=np.geomspace(0.1, 10, 30),
+        alpha=3,
+        rho=0.01,
+        task_spectrum="atoms:0,0.2,2.8",
+        test_spectrum="isotropic",
+    )
+
+
+def test_boundaries_hold_for_the_spectra(diagram: Any) -> None:
+    """By finite differences of errors of matrices; those of isotropic data are not drawn."""
+    joint = JointSpectrum.of_matrices([0.0, 0.2, 2.8], [1.0, 1.0, 1.0])
+
+    def icl(tau: Any, kappa: Any) -> Any:
+        return structured_errors(tau=tau, kappa=kappa, alpha=3.0, rho=0.01, spectrum=joint).icl
+
+    lines = {label: np.concatenate(pieces) for label, pieces in diagram.boundaries.items()}
+    isotropic = {b.label for name, b in BOUNDARIES.items() if name != "interpolation"}
+    assert not isotropic & set(lines)
+    threshold, rank, diversity, null = (
+        next(vertices for label, vertices in lines.items() if text in label)
+        for text in ("interpolation", "0.667", r"\partial\kappa", "predicting 0")
+    )
+    np.testing.assert_allclose(threshold[:, 0], 1, rtol=1e-9)
+    np.testing.assert_allclose(rank[:, 1], 2 / 3, rtol=1e-9)
+    np.testing.assert_allclose(icl(*null.T), 1.01, rtol=1e-8)
+    step = 1e-4
+    tau, kappa = diversity.T
+    slope = (icl(tau, kappa * (1 + step)) - icl(tau, kappa * (1 - step))) / (2 * step)
+    assert np.max(np.abs(slope / icl(tau, kappa))) < 1e-6
+    assert len(diversity) > 5
+
+
+def test_memorisation_is_sharp_at_the_rank_of_the_tasks() -> None:
+    """As the context grows, the error without tests elsewhere vanishes beyond it only."""
+    joint = Structure("atoms:0,1,2").joint
+    below, above = structured_errors(
+        tau=np.inf, alpha=1e6, kappa=np.array([0.6, 0.73]), rho=0.0, spectrum=joint
+    ).icl
+    assert below > 0.01
+    assert above < 1e-4
+
+
+def test_diagrams_carry_their_spectra(diagram: Any, tmp_path: Path) -> None:
+    path = tmp_path / "diagram.nc"
+    diagram.to_xarray().to_netcdf(path, engine="h5netcdf")
+    with xr.open_dataset(path, engine="h5netcdf") as data:
+        assert data.attrs["task_spectrum"] == "atoms:0,0.2,2.8"
+        assert data.attrs["test_spectrum"] == "isotropic"
+        np.testing.assert_allclose(data["task_eigenvalue"], [0, 0.2, 2.8], atol=1e-15)
+        np.testing.assert_allclose(data["test_eigenvalue"], 1)
+        np.testing.assert_allclose(data["weight"], 1 / 3)
+    assert diagram.rows()[0]["test_spectrum"] == "isotropic"
+
+
+def test_both_verbs_take_spectra(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], covariance: tuple[np.ndarray, str]
+) -> None:
+    spectra = ["--task-spectrum", covariance[1], "--test-spectrum", "reversed"]
+    fixed = ["--tau", "2", "--rho", "0.1", "--no-store"]
+    table = tmp_path / "curve.csv"
+    curve = ["curve", "scalar_error", "--kappa", "0.5:2:4", "--alpha", "1", "--test-alpha", "1,9"]
+    assert main([*curve, *fixed, *spectra, "-o", str(table)]) == 0
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8
+    assert {row["test_spectrum"] for row in rows} == {"reversed"}
+    assert {row["test_alpha"] for row in rows} == {"1.0", "9.0"}
+    axes = ["--x", "alpha=0.5:5:4", "--y", "kappa=0.5:2:4"]
+    for ending in ("png", "json"):
+        path = tmp_path / f"phase.{ending}"
+        assert main(["phase", "task_gap", *axes, *fixed, *spectra, "-o", str(path)]) == 0
+        assert path.stat().st_size > 1000
+    assert (tmp_path / "phase.nc").exists()
+    assert main([*curve, *fixed, *spectra, "-o", str(tmp_path / "curve.png")]) == 0
+    with pytest.raises(SystemExit):
+        main(["phase", "--list"])
+    listed = capsys.readouterr().out
+    assert listed.count("takes --task-spectrum, --test-spectrum, --input-spectrum") == 5
+
+
+def test_runs_show_the_ends_of_long_lists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ["--store", str(tmp_path / "runs.sqlite")]
+    simulate = ["--simulate", "d=8,repeats=2,points=2", "--jobs", "1"]
+    setting = ["--tau", "2:3:2", "--alpha", "1", "--kappa", "1", "--rho", "0.1"]
+    spectrum_ = ["--task-spectrum", "uniform:0.5,1.5"]
+    assert main(["curve", "icl_error", *setting, *spectrum_, *simulate, *store]) == 0
+    capsys.readouterr()
+    assert main(["runs", "list", "--function", "simulate_errors", *store]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "task_covariance=[0.5625, ..., 1.437] (8)" in lines[1]
+    identity = lines[1].split()[0]
+    assert main(["runs", "show", identity, *store]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count(", ", shown.index("task_covariance"), shown.index("seed")) >= 7
+    assert main(["runs", "export", "-o", str(tmp_path / "runs.nc"), *store]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"task_spectrum": "power:1"}, "task_spectrum: spec must be one of isotropic, powerlaw"),
+        ({"task_spectrum": "reversed"}, "task_spectrum: spec must be one of isotropic"),
+        ({"task_spectrum": "powerlaw:1.5"}, r"task_spectrum: exponent must be in \[0, 1\)"),
+        ({"task_spectrum": "atoms:-1,1"}, "task_spectrum: spec must have eigenvalues >= 0"),
+        ({"task_spectrum": "atoms:0"}, "task must have a positive eigenvalue"),
+        ({"test_spectrum": "mp:2"}, "test_spectrum needs task_spectrum, got only 'mp:2'"),
+        ({"task_spectrum": "mp:2", "test_spectrum": "turned:mp:2"}, "test_spectrum: spec must be"),
+        ({"input_spectrum": "reversed"}, "input_spectrum: spec must be one of"),
+        ({"input_spectrum": "atoms:0,1"}, "input_spectrum must have eigenvalues > 0, got 0.0"),
+        ({"input_spectrum": "reversed:mp:2"}, "input_spectrum must have eigenvalues > 0"),
+    ],
+)
+def test_wrong_spectra_are_told(arguments: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        given_structure(**arguments)
+
+
+def test_wrong_uses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    setting = ["--alpha", "1", "--rho", "0.1", "--no-store"]
+    more = ["--tau", "1:2:3", "--kappa", "1"]
+    for command, message in (
+        (
+            ["curve", "bayes_error", *setting, "--task-spectrum", "mp:2"],
+            "quantity must be one of icl_error, idg_error, task_gap, misalignment_error, "
+            "scalar_error to take a spectrum, got 'bayes_error'",
+        ),
+        (
+            ["curve", "icl_error", *setting, *more, "--test-alpha", "2"],
+            "icl_error takes tau, alpha, kappa, rho, ridge without a spectrum, got 'test_alpha'",
+        ),
+        (
+            ["curve", "icl_error", *setting, *more, "--test-spectrum", "mp:2"],
+            "test_spectrum needs task_spectrum",
+        ),
+        (
+            [
+                "curve",
+                "misalignment_error",
+                *setting,
+                *more,
+                "--task-spectrum",
+                "mp:2",
+                "--simulate",
+                "d=8",
+            ],
+            "quantity must be icl_error, idg_error or task_gap",
+        ),
+    ):
+        assert main(command) == 2
+        assert message in capsys.readouterr().err
+    assert main(["curve", "icl_error", *setting, *more, "--task-spectrum", "none.csv"]) == 1
+    assert "none.csv" in capsys.readouterr().err

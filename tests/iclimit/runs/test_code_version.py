@@ -1,0 +1,225 @@
+"""Identities of cells, and the code versions in them."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.runs import code_version as module
+from iclimit.runs.cell import Cell
+from iclimit.runs.code_version import code_version
+from iclimit.simulate.descent import simulate_learning_rate
+from iclimit.simulate.pretraining import simulate_errors
+
+SMALL: dict[str, Any] = {"d": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1}
+
+MAIN = '''
+"""Module."""
+import math
+from tinypackage.helpers import SCALE, double as twice
+from tinypackage import other
+
+LIMIT = 3
+
+def simulate(*, size, rng):
+    """Docstring."""
+    from tinypackage.late import late
+    # comment
+    return inner(size) * SCALE + twice(size) + other.used(size) + late(size) + math.pi
+
+def inner(size):
+    return Shape(size).area() + LIMIT
+
+class Shape:
+    """Docstring."""
+    def __init__(self, size):
+        self.size = size
+    def area(self):
+        return self.size
+
+def unused():
+    return 5
+'''
+FILES = {
+    "__init__": "",
+    "main": MAIN,
+    "helpers": """
+BASE = 2
+SCALE = BASE + 1
+def double(x):
+    return 2 * x
+def idle():
+    return 1
+""",
+    "other": "def used(x):\n    return x + 1\ndef idle(x):\n    return x + 1\n",
+    "late": "def late(x):\n    return x + 7\n",
+}
+
+
+@pytest.fixture
+def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Version of simulate() of a small package with some texts in its files replaced."""
+    monkeypatch.setattr(module, "_PACKAGE", "tinypackage")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    folder = tmp_path / "tinypackage"
+    folder.mkdir()
+
+    def version(file: str = "main", old: str = "", new: str = "") -> str:
+        for name, text in FILES.items():
+            if name == file:
+                assert old in text
+                text = text.replace(old, new, 1) if old else text
+            (folder / f"{name}.py").write_text(text, encoding="utf-8")
+        for name in [name for name in sys.modules if name.partition(".")[0] == "tinypackage"]:
+            monkeypatch.delitem(sys.modules, name)
+        importlib.invalidate_caches()
+        module._definitions.cache_clear()
+        module._version.cache_clear()
+        return code_version(importlib.import_module("tinypackage.main").simulate)
+
+    yield version
+    module._definitions.cache_clear()
+    module._version.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("main", "Docstring.", "Another text."),
+        ("main", "# comment", "# another comment\n\n"),
+        ("main", "return 5", "return 6"),
+        ("main", "return inner(size) *", "return (inner(size)) *"),
+        ("helpers", "return 1", "return 2"),
+        ("other", "def idle(x):\n    return x + 1", "def idle(x):\n    return x - 1"),
+    ],
+)
+def test_edits_without_effect_leave_the_version(
+    version_of: Any, file: str, old: str, new: str
+) -> None:
+    assert version_of(file, old, new) == version_of()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("main", "LIMIT = 3", "LIMIT = 4"),
+        ("main", "* SCALE +", "+ SCALE +"),
+        ("main", "return self.size", "return -self.size"),
+        ("main", "def simulate(*, size", "def simulate(*, size=1"),
+        ("helpers", "BASE = 2", "BASE = 3"),
+        ("helpers", "return 2 * x", "return 3 * x"),
+        ("other", "return x + 1", "return x + 2"),
+        ("late", "x + 7", "x + 8"),
+    ],
+)
+def test_edits_of_what_is_used_change_the_version(
+    version_of: Any, file: str, old: str, new: str
+) -> None:
+    assert version_of(file, old, new) != version_of()
+
+
+def test_functions_without_a_file_have_no_version() -> None:
+    with pytest.raises(ValueError, match="function must be defined in a module's file"):
+        code_version(len)
+
+
+def test_versions_do_not_depend_on_the_process() -> None:
+    code = (
+        "from iclimit.simulate import simulate_errors;"
+        "from iclimit.runs.code_version import code_version;"
+        "print(code_version(simulate_errors))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == code_version(simulate_errors)
+
+
+def test_equal_arguments_are_one_cell() -> None:
+    cells = [
+        Cell.of(simulate_errors, **SMALL),
+        Cell.of(simulate_errors, **dict(reversed(SMALL.items()))),
+        Cell.of(simulate_errors, **{**SMALL, "d": 4.0, "prompts": np.int64(30)}),
+        Cell.of(simulate_errors, **{**SMALL, "rho": np.float64(0.1)}),
+        Cell.of(simulate_errors, **SMALL, ridge=0, task_law="sphere", repeats=7),  # the defaults
+    ]
+    assert len({cell.identity(3, "numpy") for cell in cells}) == 1
+    assert len({tuple(cell.seed(3).generate_state(4)) for cell in cells}) == 1
+    assert len({cell.arguments for cell in cells}) == 1
+
+
+def test_whatever_differs_changes_the_identity() -> None:
+    cell = Cell.of(simulate_errors, **SMALL)
+    others = [
+        cell.identity(1, "numpy"),
+        cell.identity(0, "cupy"),
+        *(
+            Cell.of(simulate_errors, **{**SMALL, **change}).identity(0, "numpy")
+            for change in (
+                {"d": 5},
+                {"rho": 0.1 + 1e-16},
+                {"tasks": math.inf},
+                {"tasks": None},
+                {"tasks": "2"},
+                {"ridge": 0.5},
+                {"tasks": ((2.0,),)},
+            )
+        ),
+        Cell.of(simulate_learning_rate, **SMALL).identity(0, "numpy"),
+    ]
+    assert len({cell.identity(0, "numpy"), *others}) == len(others) + 1
+
+
+def test_the_identity_has_the_code_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Cell.of(simulate_errors, **SMALL)
+    after = Cell.of(simulate_errors, **SMALL)
+    assert before.identity(0, "numpy") == after.identity(0, "numpy")
+    monkeypatch.setattr("iclimit.runs.cell.code_version", lambda _: "changed")
+    changed = Cell.of(simulate_errors, **SMALL)
+    assert changed.identity(0, "numpy") != before.identity(0, "numpy")
+    assert changed.seed(0).spawn_key == before.seed(0).spawn_key
+
+
+def test_repeats_do_not_count_where_they_can_be_extended() -> None:
+    few, many = (Cell.of(simulate_errors, repeats=count, **SMALL) for count in (2, 5))
+    assert few.identity(0, "numpy") == many.identity(0, "numpy")
+    assert (few.repeats, many.repeats) == (2, 5)
+    assert few != many
+    joined = few.run(0).joined(many.run(0, first_repeat=2, repeats=3))
+    assert joined.icl.tobytes() == many.run(0).icl.tobytes()
+    assert many.run(0).leading(2).idg.tobytes() == few.run(0).idg.tobytes()
+
+
+def needing(*, other: Any, rng: Any) -> Any:
+    """Cell that needs the result of another."""
+    del rng
+    return other
+
+
+def test_the_backend_does_not_count_where_there_is_no_choice() -> None:
+    cell = Cell.of(needing, other=1)
+    assert not cell.takes_backend
+    assert cell.identity(0, "numpy") == cell.identity(0, "cupy")
+
+
+def test_cells_among_the_arguments_count_with_their_own() -> None:
+    inner = Cell.of(simulate_learning_rate, tasks=20, dim=3, context=6)
+    cell = Cell.of(needing, other=(1, inner))
+    assert cell.needs == (inner,)
+    assert set(cell.version.split("-")) == {code_version(needing), inner.version}
+    assert cell.run(0, results={inner: "found"}) == (1, "found")
+    other = Cell.of(
+        needing, other=(1, Cell.of(simulate_learning_rate, tasks=21, dim=3, context=6))
+    )
+    assert other.identity(0, "numpy") != cell.identity(0, "numpy")
+
+
+def test_arguments_that_have_no_canonical_form_are_named() -> None:
+    with pytest.raises(TypeError, match="arguments of a cell must be numbers"):
+        _ = Cell.of(simulate_errors, tasks={1, 2}).arguments

@@ -1,0 +1,234 @@
+"""Results as text, and their named numbers."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import json
+import math
+import pickle
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from iclimit.runs.encoding import decode, encode
+from iclimit.runs.summary_numbers import summary_numbers
+from iclimit.simulate.descent import (
+    simulate_critical_dampening,
+    simulate_learning_rate,
+    simulate_schedule,
+)
+from iclimit.simulate.descent.alignment import Alignment
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
+from iclimit.simulate.gdpp.ridge_baselines import SimulatedBaselines
+from iclimit.simulate.pretraining import simulate_errors
+from iclimit.validation.claims.descent.training import TrainedLayer
+from iclimit.validation.claims.dynamics.mixtures import MixtureCell
+from iclimit.validation.claims.pretraining.machinery import solver_difference, summary_sample
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.complex_numbers()
+    | st.text()
+    | hnp.from_dtype(np.dtype("float32"))
+    | hnp.from_dtype(np.dtype("int8"))
+    | hnp.from_dtype(np.dtype("complex128"))
+)
+ARRAYS = hnp.arrays(
+    st.sampled_from(["<f8", ">f8", "<f4", "i1", ">i4", "u8", "?", "<c16", "c8", "<U3"]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+)
+RESULTS = st.recursive(
+    SCALARS | ARRAYS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text() | st.integers() | st.tuples(st.text(), st.floats()), inner)
+    ),
+    max_leaves=8,
+)
+
+
+def fingerprint(value: Any) -> Any:
+    """Everything that the value is made of, with bits for numbers."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        little = np.asarray(value, np.asarray(value).dtype.newbyteorder("<"))
+        return type(value), little.dtype.str, little.shape, little.tobytes()
+    if isinstance(value, float):
+        return float, "nan" if math.isnan(value) else value.hex()
+    if isinstance(value, complex):
+        return complex, fingerprint(value.real), fingerprint(value.imag)
+    if isinstance(value, dict):
+        return dict, [(fingerprint(k), fingerprint(v)) for k, v in value.items()]
+    if isinstance(value, (list, tuple)):
+        return type(value), [fingerprint(each) for each in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return type(value), fingerprint(dict(vars(value)))
+    return type(value), value
+
+
+@given(RESULTS)
+def test_results_read_back_bit_for_bit(result: Any) -> None:
+    text = encode(result)
+    assert fingerprint(decode(text)) == fingerprint(result)
+    json.loads(text, parse_constant=pytest.fail)  # strict JSON has no NaN and Infinity
+    assert text.isascii()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        simulate_errors(d=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=3),
+        simulate_learning_rate(tasks=50, dim=3, context=6, rng=0),
+        simulate_schedule((0.3, 0.2), context=8, dim=3, repeats=5, rng=0),
+        summary_sample(sampler="summaries", prompts=50, rng=np.random.SeedSequence(0)),
+        solver_difference(prompts=40, ridge=0.1, rng=np.random.SeedSequence(0)),
+        LinearTransformer("full", *np.arange(64.0).reshape(2, 2, 1, 4, 4)),
+        TrainedLayer(
+            (0.1, 0.01),
+            (1.0, math.nan),
+            3,
+            np.ones(2),
+            {4: Alignment(*np.arange(6.0))},
+            (1.0, 2.0),
+        ),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_results_of_cells_read_back_bit_for_bit(result: Any) -> None:
+    found = decode(encode(result))
+    assert fingerprint(found) == fingerprint(result)
+    assert pickle.dumps(summary_numbers(found)) == pickle.dumps(summary_numbers(result))
+
+
+@pytest.mark.parametrize(
+    "array", [np.ones((3, 4), order="F"), np.ones((3, 4)), np.ones((4, 6))[::2]]
+)
+def test_the_order_in_memory_is_that_of_a_pickled_array(array: np.ndarray) -> None:
+    found, pickled = decode(encode(array)), pickle.loads(pickle.dumps(array))
+    assert found.strides == pickled.strides
+    assert found.flags.writeable
+
+
+class Color(enum.IntEnum):
+    RED = 1
+
+
+@dataclass
+class Foreign:
+    x: int = 1
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        (object(), "builtins.object"),
+        ({1, 2}, "builtins.set"),
+        ([1, (2, b"x")], "builtins.bytes"),
+        (Color.RED, "Color"),
+        (collections.OrderedDict(a=1), "collections.OrderedDict"),
+        (np.array([None]), "numpy.ndarray of dtype object"),
+        (np.array(["2020"], "datetime64[s]"), "numpy.ndarray of dtype datetime64"),
+        (np.ma.array([1.0]), "MaskedArray of dtype float64"),
+        (Foreign(), "Foreign"),
+        ({"a": [len]}, "builtins.builtin_function_or_method"),
+    ],
+)
+def test_what_cannot_be_encoded_is_named(result: Any, named: str) -> None:
+    with pytest.raises(TypeError, match=f"result must be made of .*{named}"):
+        encode(result)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "{}",
+        '{"type":"set"}',
+        '{"type":"tuple"}',
+        '{"type":[]}',
+        '{"type":"dict","items":[1]}',
+        '{"type":"array","shape":[2],"order":"C","dtype":"<f8","data":"AAAA"}',
+        '{"type":"array","shape":[-1],"order":"C","dtype":"<f8","data":""}',
+        '{"type":"array","shape":[1],"order":"C","dtype":"|O","data":"AAAAAAAAAAA="}',
+        '{"type":"array","shape":[1],"order":"C","dtype":"nonsense","data":""}',
+        '{"type":"dict","items":[[[],1]]}',
+        '{"type":"dataclass","module":"iclimit.no","name":"X","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"No","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"math","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"np.ndarray","fields":{}}',
+        '{"type":"dataclass","module":"iclimit.simulate.pretraining.cells","name":"SimulatedErrors","fields":{}}',
+        '{"type":"dataclass","module":5,"name":"X","fields":{}}',
+        "[" * 5000 + "]" * 5000,
+    ],
+)
+def test_damaged_text_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match="text must be a result encoded by iclimit"):
+        decode(text)
+
+
+@pytest.mark.parametrize("module", ["subprocess", "this", "iclimitx.evil", "os.path", ""])
+def test_reading_imports_nothing_from_elsewhere(module: str) -> None:
+    text = json.dumps({"type": "dataclass", "module": module, "name": "Popen", "fields": {}})
+    with pytest.raises(ValueError, match="outside iclimit"):
+        decode(text)
+    assert "this" not in sys.modules
+    assert "iclimitx" not in sys.modules
+
+
+def test_reading_does_not_call_the_class() -> None:
+    """A model of an unknown kind: its constructor would refuse it."""
+    text = encode(LinearTransformer("full", *np.zeros((2, 1, 1, 3, 3))))
+    assert decode(text.replace('"full"', '"none"')).kind == "none"
+
+
+def test_numbers_of_simulated_errors_by_hand() -> None:
+    run = simulate_errors(
+        d=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=5
+    )
+    found = summary_numbers(run)
+    assert found.keys() == {"icl", "idg"}
+    assert found["icl"][0] == pytest.approx(sum(run.icl) / 5, rel=1e-12)
+    variance = sum((x - found["icl"][0]) ** 2 for x in run.icl) / 4
+    assert found["icl"][1] == pytest.approx(math.sqrt(variance / 5), rel=1e-12)
+
+
+def test_numbers_with_their_errors() -> None:
+    assert summary_numbers(1.5) == {"value": (1.5, None)}
+    assert summary_numbers(np.float32(2)) == {"value": (2.0, None)}
+    assert summary_numbers(None) == summary_numbers("x") == summary_numbers(True) == {}
+    assert summary_numbers([1.0, 2.0]) == summary_numbers(np.ones(3)) == {}
+    assert summary_numbers({"a": (1, 2.5), "b": {3: 4.0}}) == {
+        "a.0": (1.0, None),
+        "a.1": (2.5, None),
+        "b.3": (4.0, None),
+    }
+    baselines = SimulatedBaselines({"A": 1.0, "B": 2.0}, {"A": 0.1, "B": 0.2}, 7, {"dim": 3})
+    assert summary_numbers(baselines) == {
+        "means.A": (1.0, 0.1),
+        "means.B": (2.0, 0.2),
+        "repeats": (7.0, None),
+    }
+    mixture = MixtureCell([1, 2], [3.0, 2.0], [1.0, 1.0], [0.0, 0.0], 0.5, 0.25)
+    assert summary_numbers(mixture) == {"gap": (0.5, 0.25)}
+    quantiles = simulate_critical_dampening(
+        [0.1, 0.5], rate=0.5, context=8, dim=3, tasks=1, contexts=200, rng=0
+    )
+    assert summary_numbers(quantiles).keys() == {"quantiles.0", "quantiles.1"}
+    schedules = simulate_schedule([(0.3,), (0.4,)], context=8, dim=3, repeats=5, rng=0)
+    assert summary_numbers(schedules)["mean.1"] == (
+        float(schedules.mean[1]),
+        float(schedules.standard_error[1]),
+    )
+    alignment = Alignment(*np.arange(6.0))
+    assert summary_numbers((alignment,))["0.cosine"] == (4.0, 5.0)

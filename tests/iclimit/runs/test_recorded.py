@@ -1,0 +1,39 @@
+"""Single results from the store."""
+
+from pathlib import Path
+from typing import Any
+
+from iclimit.runs.cell import Cell
+from iclimit.runs.recorded import run_recorded
+from iclimit.runs.store import RunStore
+
+
+def numbers(*, count: int, rng: Any) -> list[int]:
+    raise AssertionError(f"only its identity is used, got {count}, {rng}")
+
+
+def test_computed_once_kept_if_complete(tmp_path: Path) -> None:
+    calls = []
+
+    def run(count: int, store: RunStore | None, complete: bool = True, seed: int = 0) -> list[int]:
+        def compute() -> list[int]:
+            calls.append(count)
+            return list(range(count))
+
+        return run_recorded(
+            Cell.of(numbers, count=count),
+            compute,
+            seed=seed,
+            backend="numpy",
+            store=store,
+            complete=lambda _: complete,
+        )
+
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        assert run(3, store, complete=False) == run(3, store) == run(3, store) == [0, 1, 2]
+        assert calls == [3, 3]
+        run(2, store)
+        run(3, store, seed=1)
+        assert calls == [3, 3, 2, 3]
+    run(3, None)
+    assert len(calls) == 5

@@ -1,0 +1,546 @@
+"""The run store: nothing is lost, doubled or half written, and every trouble is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.runs import store as store_module
+from iclimit.runs.cell import Cell
+from iclimit.runs.encoding import encode
+from iclimit.runs.obsolete import obsolete
+from iclimit.runs.store import RunStore, StoredBatch, StoreError, joined_numbers
+from iclimit.simulate.descent import simulate_learning_rate
+from iclimit.simulate.pretraining import simulate_errors
+
+SMALL: dict[str, Any] = {"d": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1, "ridge": 0.1}
+BATCH = StoredBatch(
+    identity="a" * 64,
+    first=0,
+    count=1,
+    function="iclimit.f",
+    parameters="{}",
+    seed="0",
+    backend="",
+    code="c",
+    seconds=1.0,
+    residual=None,
+    numbers='{"x": [1.5, null]}',
+    host="h",
+    finished="2026-01-01T00:00:00.000000Z",
+    versions="{}",
+    result="1.5",
+)
+NOBODY = 65534
+
+SCRIPT = """
+import os, random, signal, sys, time
+from dataclasses import replace
+from iclimit.runs.store import RunStore, StoredBatch
+BATCH = StoredBatch(
+    identity="", first=0, count=1, function="f", parameters="{}", seed="0", backend="", code="c",
+    seconds=1.0, residual=None, numbers="{}", host="h", finished="2026", versions="{}", result="",
+)
+def in_children(count, work):
+    processes = []
+    for number in range(count):
+        process = os.fork()
+        if process == 0:
+            try:
+                work(number)
+                os._exit(0)
+            except BaseException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+                os._exit(1)
+        processes.append(process)
+    return processes
+"""
+
+
+def run_script(text: str, *arguments: Any) -> str:
+    """Run the helpers above and this text in a process of its own, which can fork cheaply."""
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT + textwrap.dedent(text), *map(str, arguments)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+    ).stdout
+
+
+def integrity(path: Path) -> str:
+    with sqlite3.connect(path) as connection:
+        (answer,) = connection.execute("PRAGMA integrity_check").fetchone()
+    connection.close()
+    return str(answer)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
+    return folder / "runs.sqlite"
+
+
+@pytest.fixture
+def guarded() -> Iterator[Path]:
+    """A store in a folder whose permissions hold for this process, whoever runs the tests."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / "runs.sqlite"
+            Path(folder).chmod(0o755)
+    finally:
+        os.seteuid(user)
+
+
+def test_a_result_comes_back_with_all_that_is_known(path: Path) -> None:
+    cell = Cell.of(simulate_errors, repeats=3, **SMALL)
+    result = cell.run(7)
+    batch = StoredBatch.of(cell, result, seed=7, backend="numpy", seconds=0.5, count=3)
+    with RunStore(path) as store:
+        assert store.add(batch)
+    with RunStore(path) as store:
+        [found] = store.find(cell.identity(7, "numpy"))
+    assert found == batch
+    assert found.value.icl.tobytes() == result.icl.tobytes()
+    assert found.residual == max(result.residuals)
+    assert (found.function, found.seed) == (
+        "iclimit.simulate.pretraining.cells.simulate_errors",
+        "7",
+    )
+    assert json.loads(found.parameters) == SMALL
+    assert json.loads(found.numbers)["icl"][0] == pytest.approx(np.mean(result.icl))
+    assert json.loads(found.versions)["numpy"] == np.__version__
+    age = datetime.now(UTC) - datetime.fromisoformat(found.finished)
+    assert timedelta() <= age < timedelta(hours=1)
+
+
+def test_seeds_of_any_size(path: Path) -> None:
+    cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
+    seed = 2**128 - 1
+    with RunStore(path) as store:
+        store.add(StoredBatch.of(cell, cell.run(seed), seed=seed, backend="numpy", seconds=0.1))
+        [run] = store.runs()
+    assert int(run.seed) == seed
+
+
+def test_numbers_that_are_not_finite(path: Path) -> None:
+    cell = Cell.of(simulate_errors, repeats=1, **SMALL)
+    with RunStore(path) as store:
+        store.add(StoredBatch.of(cell, cell.run(0), seed=0, backend="numpy", seconds=0.1))
+        batches = store.find(cell.identity(0, "numpy"))
+    json.loads(batches[0].numbers, parse_constant=pytest.fail)
+    assert joined_numbers(batches)["icl"][1] == np.inf
+
+
+def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path: Path) -> None:
+    cell = Cell.of(simulate_errors, repeats=5, **SMALL)
+    with RunStore(path) as store:
+        for first, count in ((2, 3), (0, 2)):
+            part = cell.run(0, first_repeat=first, repeats=count)
+            store.add(
+                StoredBatch.of(
+                    cell, part, seed=0, backend="numpy", seconds=1.0, first=first, count=count
+                )
+            )
+        [run] = store.runs()
+        batches = store.find(run.identity)
+    assert [batch.first for batch in batches] == [0, 2]
+    assert (run.batches, run.repeats, run.seconds) == (2, 5, 2.0)
+    whole = cell.run(0)
+    assert joined_numbers(batches)["icl"] == (whole.icl_mean, whole.icl_se)
+
+
+def test_overlapping_batches_are_refused(path: Path) -> None:
+    with RunStore(path) as store:
+        assert store.add(replace(BATCH, first=10, count=10))
+        for first, count in ((0, 11), (19, 1), (10, 10), (5, 20), (12, 3)):
+            assert not store.add(replace(BATCH, first=first, count=count))
+        assert store.add(replace(BATCH, first=0, count=10))
+        assert store.add(replace(BATCH, first=20, count=1))
+        assert store.add(replace(BATCH, identity="b" * 64, first=15))
+        assert [batch.first for batch in store.find(BATCH.identity)] == [0, 10, 20]
+        assert store.find("c") == []
+
+
+def test_killed_writers_lose_and_double_nothing(path: Path) -> None:
+    """25 writers are killed at random moments; what `add` has confirmed is there."""
+    told = run_script(
+        """
+        path, chance = sys.argv[1], random.Random(0)
+
+        def write(number):
+            with RunStore(path) as store:
+                for first in range(10**6):
+                    batch = replace(
+                        BATCH, identity=f"{number:02}", first=first, result="x" * 5000
+                    )
+                    assert store.add(batch)
+                    os.write(1, f"{number:02} {first}\\n".encode())
+
+        for number in range(25):
+            [process] = in_children(1, lambda _: write(number))
+            time.sleep(chance.uniform(0, 0.08))
+            os.kill(process, signal.SIGKILL)
+            assert os.WIFSIGNALED(os.waitpid(process, 0)[1])
+        """,
+        path,
+    )
+    confirmed: dict[str, int] = {}
+    for line in told.splitlines():
+        number, first = line.split()
+        confirmed[number] = int(first) + 1
+    assert sum(confirmed.values()) > 25
+    assert integrity(path) == "ok"
+    with RunStore(path) as store:
+        for writer in range(25):
+            found = store.find(f"{writer:02}")
+            assert [batch.first for batch in found] == list(range(len(found)))
+            # The last one may have been written and not been confirmed any more.
+            assert 0 <= len(found) - confirmed.get(f"{writer:02}", 0) <= 1
+            assert all(batch.result == "x" * 5000 for batch in found)
+
+
+def test_writers_at_the_same_time_never_overlap(path: Path) -> None:
+    told = run_script(
+        """
+        gate_out, gate_in = os.pipe()
+
+        def write(number):
+            os.close(gate_in)
+            os.read(gate_out, 1)
+            chance = random.Random(number)
+            with RunStore(sys.argv[1]) as store:
+                for _ in range(150):
+                    batch = replace(
+                        BATCH, identity=chance.choice("abc"), first=chance.randrange(400),
+                        count=chance.randrange(1, 9), host=str(number),
+                    )
+                    if store.add(batch):
+                        os.write(1, f"{number} {batch.identity} {batch.first}\\n".encode())
+
+        processes = in_children(3, write)
+        os.close(gate_in)
+        assert all(os.waitpid(process, 0)[1] == 0 for process in processes)
+        """,
+        path,
+    )
+    accepted = sorted(tuple(line.split()) for line in told.splitlines())
+    assert integrity(path) == "ok"
+    with RunStore(path) as store:
+        found = {name: store.find(name) for name in "abc"}
+    rows = sorted((b.host, name, str(b.first)) for name in found for b in found[name])
+    assert rows == accepted
+    assert {host for host, _, _ in rows} == {"0", "1", "2"}
+    for batches in found.values():
+        repeats = [r for b in batches for r in range(b.first, b.first + b.count)]
+        assert len(repeats) == len(set(repeats))
+
+
+def test_many_processes_make_the_same_file(folder: Path) -> None:
+    told = run_script(
+        """
+        for trial in range(8):
+            gate_out, gate_in = os.pipe()
+
+            def write(number):
+                os.close(gate_in)
+                os.read(gate_out, 1)
+                with RunStore(f"{sys.argv[1]}/{trial}") as store:
+                    assert store.add(replace(BATCH, identity=str(number)))
+
+            processes = in_children(4, write)
+            os.close(gate_in)
+            assert all(os.waitpid(process, 0)[1] == 0 for process in processes)
+            os.close(gate_out)
+            with RunStore(f"{sys.argv[1]}/{trial}") as store:
+                print(len(store.runs()))
+        """,
+        folder,
+    )
+    assert told.split() == ["4"] * 8
+
+
+def test_a_process_killed_while_it_makes_the_file(path: Path) -> None:
+    """Every state that the file goes through while it is made can be opened."""
+    connection = sqlite3.connect(path)
+    connection.close()
+    path.touch()
+    with RunStore(path) as store:
+        assert store.add(BATCH)
+    older = path.with_name("older.sqlite")
+    with sqlite3.connect(older) as connection:  # made, but not switched to the log yet
+        connection.execute(store_module._SCHEMA)
+        connection.execute(f"PRAGMA application_id = {store_module.APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {store_module.FORMAT}")
+    connection.close()
+    with RunStore(older) as store:
+        assert store.add(BATCH)
+        [(mode,)] = store._rows("PRAGMA journal_mode", [])
+    assert mode == "wal"
+
+
+def test_every_row_is_on_the_disk_before_add_returns(path: Path) -> None:
+    with RunStore(path) as store:
+        [(synchronous,)] = store._rows("PRAGMA synchronous", [])
+    assert synchronous == 2  # FULL
+
+
+@pytest.mark.parametrize(
+    "content", [b"x", b"garbage " * 1000, b"SQLite format 3\0" + b"\xff" * 5000]
+)
+@pytest.mark.parametrize("readonly", [False, True])
+def test_no_sqlite_file(path: Path, content: bytes, readonly: bool) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"runs\.sqlite' (is no SQLite file|is damaged)"):
+        RunStore(path, readonly=readonly)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_database_of_another_program(path: Path, readonly: bool) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE runs (x)")
+    connection.close()
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match=r"runs\.sqlite' is a database of another program"):
+        RunStore(path, readonly=readonly)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_newer_format(path: Path, readonly: bool) -> None:
+    RunStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    with pytest.raises(StoreError, match=r"runs\.sqlite' was written by a newer iclimit"):
+        RunStore(path, readonly=readonly)
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.95, "a page less"])
+def test_truncated_file(path: Path, kept: Any) -> None:
+    with RunStore(path) as store:
+        for first in range(100):
+            store.add(replace(BATCH, first=first, result="x" * 2000))
+    size = path.stat().st_size
+    os.truncate(path, size - 4096 if kept == "a page less" else int(kept * size))
+    with pytest.raises(StoreError, match=r"runs\.sqlite' is damaged; move it away"):
+        RunStore(path)
+
+
+def test_damaged_pages(path: Path) -> None:
+    with RunStore(path) as store:
+        for first in range(100):
+            store.add(replace(BATCH, first=first, result="x" * 2000))
+    content = bytearray(path.read_bytes())
+    content[2 * 4096 :] = random.Random(0).randbytes(len(content) - 2 * 4096)
+    path.write_bytes(content)
+    with RunStore(path) as store, pytest.raises(StoreError, match="is damaged"):
+        store.find(BATCH.identity)
+
+
+def test_paths_that_cannot_be_stores(folder: Path) -> None:
+    with pytest.raises(StoreError, match="must be in an existing folder"):
+        RunStore(folder / "none" / "runs.sqlite")
+    with pytest.raises(StoreError, match="must be a file"):
+        RunStore(folder)
+    with pytest.raises(StoreError, match="must be a file"):
+        RunStore("/dev/null")
+    with pytest.raises(StoreError, match="does not exist"):
+        RunStore(folder / "runs.sqlite", readonly=True)
+    (folder / "empty").touch()
+    with pytest.raises(StoreError, match="is an empty file"):
+        RunStore(folder / "empty", readonly=True)
+    assert {each.name for each in folder.iterdir()} == {"empty"}
+
+
+@pytest.mark.parametrize("name", ["a b.sqlite", "50%?x=1#y.sqlite", ":memory:", "läufe"])
+def test_any_name_will_do(folder: Path, name: str) -> None:
+    with RunStore(folder / name) as store:
+        store.add(BATCH)
+    assert [each.name for each in folder.iterdir()] == [name]
+
+
+def test_full_disk_keeps_what_is_there_and_goes_on_when_there_is_room(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(BATCH)
+        [(pages,)] = store._rows("PRAGMA page_count", [])
+        store._rows(f"PRAGMA max_page_count = {pages + 2}", [])
+        large = replace(BATCH, first=1, result="x" * 100_000)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cannot grow, the disk is full"):
+                store.add(large)
+        assert len(store.find(BATCH.identity)) == 1
+        store._rows("PRAGMA max_page_count = 100000", [])
+        assert store.add(large)
+    assert integrity(path) == "ok"
+
+
+def test_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "TIMEOUT", 0.05)
+    with RunStore(path) as store, RunStore(path) as other:
+        other._connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked by another process"):
+            store.add(BATCH)
+        with pytest.raises(StoreError, match="locked by another process"):
+            RunStore(path)
+        assert store.find(BATCH.identity) == []  # readers do not wait for writers
+        other._connection.execute("ROLLBACK")
+        assert store.add(BATCH)
+
+
+def test_interrupted_add_writes_nothing(path: Path) -> None:
+    class Interrupting(str):
+        def __conform__(self, protocol: object) -> str:
+            raise KeyboardInterrupt
+
+    with RunStore(path) as store:
+        with pytest.raises((KeyboardInterrupt, sqlite3.Error)):
+            store.add(replace(BATCH, result=Interrupting()))
+        assert store.find(BATCH.identity) == []
+        assert store.add(BATCH)
+
+
+@pytest.mark.parametrize("modes", [(0o444, 0o755), (0o444, 0o555), (0o644, 0o555)])
+def test_read_only_file_or_folder(guarded: Path, modes: tuple[int, int]) -> None:
+    with RunStore(guarded) as store:
+        store.add(BATCH)
+    guarded.chmod(modes[0])
+    guarded.parent.chmod(modes[1])
+    with pytest.raises(StoreError, match=r"runs\.sqlite' cannot be (written|opened); file and"):
+        RunStore(guarded)
+    with RunStore(guarded, readonly=True) as store:
+        assert [run.identity for run in store.runs()] == [BATCH.identity]
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.add(replace(BATCH, first=1))
+
+
+def test_folder_that_takes_no_file(guarded: Path) -> None:
+    guarded.parent.chmod(0o555)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        RunStore(guarded)
+
+
+def test_rows_in_the_log_are_never_overlooked(guarded: Path) -> None:
+    """Copied while in use to where nothing can be written: read with the log, or refused."""
+    folder = guarded.parent / "copy"
+    folder.mkdir()
+    with RunStore(guarded) as store:
+        store.add(BATCH)
+        for name in (guarded.name, f"{guarded.name}-wal"):
+            shutil.copy(guarded.with_name(name), folder / name)
+    folder.chmod(0o555)
+    with pytest.raises(StoreError, match="need read and write permission"):
+        RunStore(folder / guarded.name, readonly=True)
+    folder.chmod(0o755)
+    with RunStore(folder / guarded.name, readonly=True) as store:
+        assert len(store.runs()) == 1
+
+
+def test_reading_does_not_write(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(BATCH)
+    content = path.read_bytes()
+    with RunStore(path, readonly=True) as store:
+        assert store.find(BATCH.identity) == [BATCH]
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.prune([BATCH.identity])
+    assert path.read_bytes() == content
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_listing_is_newest_first_and_filtered(path: Path) -> None:
+    with RunStore(path) as store:
+        for number, function in enumerate(["m.f", "m.g", "m.f", "n.f_100%"]):
+            finished = f"2026-01-0{number + 1}T00:00:00.000000Z"
+            store.add(replace(BATCH, identity=f"{number}a", function=function, finished=finished))
+        store.add(replace(BATCH, identity="0a", function="m.f", first=1, finished="2026-02-01"))
+        names = [run.identity for run in store.runs()]
+        assert names == ["0a", "3a", "2a", "1a"]
+        assert [run.identity for run in store.runs(function="m.f")] == ["0a", "2a"]
+        assert [run.identity for run in store.runs(function="%")] == ["3a"]
+        assert [run.identity for run in store.runs(identity="2")] == ["2a"]
+        assert store.runs(identity="_") == []
+        since = datetime(2026, 1, 3, 1, tzinfo=UTC).astimezone()
+        assert [run.identity for run in store.runs(since=since)] == ["0a", "3a"]
+        first = store.runs(identity="0")[0]
+        assert (first.batches, first.finished) == (2, "2026-02-01")
+
+
+def test_pruning_deletes_whole_runs_and_gives_space_back(path: Path) -> None:
+    with RunStore(path) as store:
+        for first in range(50):
+            store.add(replace(BATCH, first=first, result="x" * 10_000))
+        store.add(replace(BATCH, identity="b"))
+    before = path.stat().st_size
+    with RunStore(path) as store:
+        assert store.prune(["no such run"]) == 0
+        assert store.prune([BATCH.identity, "no such run"]) == 50
+        assert [run.identity for run in store.runs()] == ["b"]
+    assert path.stat().st_size < before / 5
+    assert integrity(path) == "ok"
+
+
+def test_pruning_while_another_process_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "TIMEOUT", 0.05)
+    with RunStore(path) as store, RunStore(path) as other:
+        store.add(BATCH)
+        store.add(replace(BATCH, identity="b"))
+        reading = other._connection.execute("SELECT identity FROM runs")
+        reading.fetchone()
+        assert store.prune([BATCH.identity]) == 1
+        assert len(reading.fetchall()) == 1
+        assert [run.identity for run in other.runs()] == ["b"]
+
+
+def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
+    cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
+    current = StoredBatch.of(cell, 1.0, seed=0, backend="numpy", seconds=1.0)
+    others = {
+        "changed": {"code": "0" * 12},
+        "gone": {"function": "iclimit.simulate.descent.learning_rate.no_more", "code": "2" * 12},
+        "no module": {"function": "iclimit.no.such", "code": "3" * 12},
+        "needs changed": {"code": f"{'0' * 12}-{current.code}"},
+        "needs others": {"code": f"{'1' * 12}-{current.code}"},
+        "of a user": {"function": "antigravity.f", "code": "0" * 12},
+    }
+    with RunStore(path) as store:
+        store.add(current)
+        for name, changes in others.items():
+            store.add(replace(current, identity=name, **changes))  # type: ignore[arg-type]
+        found = {run.identity for run in obsolete(store.runs())}
+    assert found == {"changed", "gone", "no module", "needs changed"}
+    assert "antigravity" not in sys.modules
+
+
+def test_what_cannot_be_encoded_is_not_stored(path: Path) -> None:
+    cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
+    with pytest.raises(TypeError, match=r"got builtins\.object"):
+        StoredBatch.of(cell, object(), seed=0, backend="numpy", seconds=1.0)
+    with RunStore(path) as store:
+        store.add(replace(BATCH, result=encode(1.5)))
+        assert store.find(BATCH.identity)[0].value == 1.5

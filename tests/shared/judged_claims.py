@@ -1,0 +1,32 @@
+"""What the tests of claims do with a verdict."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Any
+
+from iclimit.runs.cell import Cell
+from iclimit.validation import CLAIMS, Verdict
+from iclimit.validation.drawing import house_style, new_figure
+
+
+def judge(name: str, results: dict[Cell, Any]) -> Verdict:
+    """Verdict of the quick preset."""
+    return CLAIMS[name].judge("quick", results)
+
+
+def failed(verdict: Verdict) -> list[str]:
+    """Labels of what does not hold."""
+    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
+
+
+def drawn(verdict: Verdict) -> int:
+    """Bytes of the figure; warnings are errors."""
+    with house_style(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = new_figure()
+        verdict.draw(figure)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png")
+    return len(buffer.getvalue())

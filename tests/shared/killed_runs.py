@@ -1,0 +1,148 @@
+"""Kills runs at random moments and checks the store after each; a process of its own, to fork."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sample_cells import draws, number, total
+
+from iclimit.runs.cell import Cell
+from iclimit.runs.encoding import encode
+from iclimit.runs.execution import run_cells
+from iclimit.runs.store import RunStore
+
+KILLS = 24
+POOL_KILLS = 1
+LONGEST = 0.5
+"""Seconds that a run lives at most; all cells take several times as long."""
+
+
+def all_cells(log: Path) -> list[Cell]:
+    """Cells of some milliseconds, with and without repeats and needs."""
+    extendable = [Cell.of(draws, size=i, repeats=6, nap=0.002, log=str(log)) for i in range(12)]
+    plain = [Cell.of(number, of=i, nap=0.002, log=str(log)) for i in range(24)]
+    sums = [Cell.of(total, parts=(extendable[i], (plain[i], 1))) for i in range(12)]
+    return [*extendable, *plain, *sums]
+
+
+def table(cells: list[Cell], store: RunStore | None, jobs: int, told: Path | None) -> list[str]:
+    """Encoded results in the order of the cells; what has been told is written to a file."""
+    found = {}
+    for outcome in run_cells(cells, seed=0, jobs=jobs, store=store, batch_repeats=lambda _: 2):
+        found[outcome.cell] = encode(outcome.result)
+        if told is not None:
+            with open(told, "a") as file:
+                print(cells.index(outcome.cell), file=file, flush=True)
+    return [found[cell] for cell in cells]
+
+
+def in_child(action: Callable[[], object]) -> int:
+    """Begin something in a process group of its own."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        code = 1
+        try:
+            action()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def check_store(path: Path, cells: list[Cell], told: Path, *, complete: bool = False) -> int:
+    """Nothing that was told is lost, nothing is there twice; return the number of batches."""
+    seen = {int(line) for line in told.read_text().split()} if told.exists() else set()
+    batches = 0
+    with RunStore(path) as store:
+        for index, cell in enumerate(cells):
+            found = store.find(cell.identity(0, "numpy"))
+            repeats = [r for batch in found for r in range(batch.first, batch.first + batch.count)]
+            wanted = list(range(cell.repeats or 1))
+            assert len(repeats) == len(set(repeats))
+            assert set(repeats) <= set(wanted)
+            if complete or index in seen:
+                assert sorted(repeats) == wanted, (index, repeats)
+            batches += len(found)
+    return batches
+
+
+def run_with_store(path: Path, cells: list[Cell], jobs: int, told: Path, to: Path | None) -> None:
+    with RunStore(path) as store:
+        result = table(cells, store, jobs, told)
+    if to is not None:
+        to.write_bytes(pickle.dumps(result))
+
+
+def kill_and_resume(folder: Path) -> None:
+    path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
+    cells = all_cells(log)
+    reference = table(cells, None, 1, None)
+    moments = random.Random(0)
+    progress = []
+    for _ in range(KILLS):
+        child = in_child(lambda: run_with_store(path, cells, 1, told, None))
+        time.sleep(moments.uniform(0, LONGEST))
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        progress.append(check_store(path, cells, told))
+    assert progress == sorted(progress)
+    assert progress[-1] > progress[0]
+    print(progress)
+    with RunStore(path) as store:
+        assert table(cells, store, 1, told) == reference
+    check_store(path, cells, told, complete=True)
+
+
+def kill_pools(folder: Path) -> None:
+    path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
+    cells = all_cells(log)
+    reference = table(cells, None, 1, None)
+    for _ in range(POOL_KILLS):
+        before = check_store(path, cells, told)
+        child = in_child(lambda: run_with_store(path, cells, 2, told, None))
+        while check_store(path, cells, told) < before + 8:
+            time.sleep(0.01)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        check_store(path, cells, told)
+    with RunStore(path) as store:
+        assert table(cells, store, 1, told) == reference
+    check_store(path, cells, told, complete=True)
+
+
+def together(folder: Path) -> None:
+    path, log = folder / "runs.sqlite", folder / "log"
+    cells = all_cells(log)
+    reference = table(cells, None, 1, None)
+    log.rename(folder / "once")
+
+    def start(i: int) -> int:
+        told, to = folder / f"told{i}", folder / f"table{i}"
+        return in_child(lambda: run_with_store(path, cells, 1, told, to))
+
+    children = [start(i) for i in range(3)]
+    while not log.exists() or len(log.read_text().split("\n")) < 20:
+        time.sleep(0.001)
+    os.killpg(children[0], signal.SIGKILL)
+    assert [os.waitpid(child, 0)[1] for child in children] == [signal.SIGKILL, 0, 0]
+    for i in (1, 2):
+        assert pickle.loads((folder / f"table{i}").read_bytes()) == reference
+    check_store(path, cells, folder / "told1", complete=True)
+    once, runs = ((folder / name).read_text().splitlines() for name in ("once", "log"))
+    assert set(runs) == set(once)
+    # Nothing was computed twice but what the one that was killed had begun: two repeats at most.
+    assert len(runs) <= len(once) + 2
+
+
+if __name__ == "__main__":
+    {"kill": kill_and_resume, "pools": kill_pools, "together": together}[sys.argv[1]](
+        Path(sys.argv[2])
+    )

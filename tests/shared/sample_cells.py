@@ -1,0 +1,88 @@
+"""Cheap cell functions for tests of execution; a log file counts how often they run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iclimit.simulate.pretraining.cells import SimulatedErrors
+
+
+def draws(
+    *, rng: Any, size: int, repeats: int = 1, first_repeat: int = 0, log: str = "", nap: float = 0
+) -> SimulatedErrors:
+    """Pairs of random numbers that went through BLAS and LAPACK, whose rounding may differ."""
+    values = []
+    for repeat, seed in list(enumerate(rng.spawn(first_repeat + repeats)))[first_repeat:]:
+        note(log, f"draws {size} {repeat}")
+        time.sleep(nap)
+        matrix = np.random.default_rng(seed).standard_normal((40 + size, 300))
+        product = matrix @ matrix.T
+        values.append((product.sum(), np.linalg.inv(product).sum()))
+    icl, idg = np.array(values).T
+    return SimulatedErrors(icl, idg, {"size": size})
+
+
+def number(*, rng: Any, of: int, log: str = "", nap: float = 0) -> float:
+    """One random number."""
+    time.sleep(nap)
+    note(log, f"number {of}")
+    return float(np.random.default_rng(rng).standard_normal())
+
+
+def total(*, rng: Any, parts: Any) -> float:  # noqa: ARG001
+    """Sum over the results of other cells, however nested."""
+    return sum(map(_sum, parts)) if isinstance(parts, tuple) else _sum(parts)
+
+
+def _sum(part: Any) -> float:
+    if isinstance(part, tuple):
+        return sum(map(_sum, part))
+    return float(part.icl.sum()) if isinstance(part, SimulatedErrors) else float(part)
+
+
+class TwoArgumentsError(Exception):
+    """Can be pickled, but not read back."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def fails(*, rng: Any, how: str) -> Any:  # noqa: ARG001
+    """Go wrong in some way."""
+    if how == "value":
+        raise ValueError("no such value")
+    if how == "two":
+        raise TwoArgumentsError(1, 2)
+    if how == "exit":
+        sys.exit(3)
+    return lambda: None
+
+
+def dies(*, rng: Any, log: str, times: int) -> int:  # noqa: ARG001
+    """Kill the process that computes it, the first so many times."""
+    note(log, "dies")
+    if Path(log).read_text().count("dies") <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return times
+
+
+def blas_threads(*, rng: Any, of: int) -> int:  # noqa: ARG001
+    """Most threads that a BLAS uses here."""
+    from threadpoolctl import threadpool_info
+
+    return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+
+
+def note(log: str, line: str) -> None:
+    """Append a line to a file, in one write."""
+    if log:
+        file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.write(file, f"{line}\n".encode())
+        os.close(file)

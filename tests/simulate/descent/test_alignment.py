@@ -1,0 +1,268 @@
+"""Alignment of predictors, interpolated layers and roll-outs against explicit loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.descent.alignment import (
+    Predictor,
+    alignment,
+    attention_predictor,
+    descent_predictor,
+    interpolate,
+    labels_only,
+    rescale,
+    ridge_predictor,
+    roll_out,
+)
+from iclimit.simulate.descent.constructions import descent_layer
+from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.descent.steps import descend, query_predictions
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
+
+ROUNDING = 1e-12  # of numbers of order one
+N, D = 8, 4
+NUMPY = get_backend("numpy")
+
+
+def draw(n: int = 20) -> Prompts:
+    law = Regression(context=N, dim=D, noise_variance=0.2)
+    return law.sample(NUMPY, np.random.default_rng(1), n)
+
+
+def random_layer(seed: int = 2, heads: int = 1) -> Layer:
+    """Weights of order one over the size."""
+    weights = np.random.default_rng(seed).standard_normal((4, heads, D + 1, D + 1)) / (D + 1)
+    return Layer(*weights)
+
+
+def moved(prompts: Prompts, direction: np.ndarray) -> Prompts:
+    return Prompts(prompts.x, prompts.y, prompts.x_query + direction, prompts.y_query)
+
+
+PREDICTORS = [
+    attention_predictor([descent_layer(0.5, context=N, dim=D)] * 2),
+    attention_predictor([random_layer(), random_layer(3, heads=2)]),
+    attention_predictor([random_layer(), random_layer(3)], include_query=True),
+    descent_predictor([0.5, 0.2], start=np.arange(D), preconditioner=np.diag([1, 2, 1, 0.5])),
+    ridge_predictor(0.3),
+]
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_gradients_are_those_of_the_predictions(predictor: Predictor) -> None:
+    prompts, h = draw(), 1e-5
+    _, gradient = predictor(prompts)
+    assert gradient.shape == (20, D)
+    for i, e in enumerate(np.eye(D)):
+        ahead, behind = predictor(moved(prompts, h * e))[0], predictor(moved(prompts, -h * e))[0]
+        # Central differences: rounding 1e-16/h times predictions of a few tens.
+        np.testing.assert_allclose(
+            gradient[:, i], (ahead - behind) / (2 * h), rtol=1e-6, atol=1e-8
+        )
+
+
+def test_constructed_layers_are_aligned_with_descent() -> None:
+    rates = [0.4, 0.7, 0.2]
+    constructed = attention_predictor([descent_layer(r, context=N, dim=D) for r in rates])
+    found = alignment(constructed, descent_predictor(rates), draw())
+    assert found.prediction_distance < ROUNDING
+    assert found.gradient_distance < ROUNDING
+    assert found.cosine == pytest.approx(1, abs=ROUNDING)
+    assert max(found.prediction_distance_se, found.gradient_distance_se) < ROUNDING
+    assert found.cosine_se < ROUNDING
+
+
+def test_alignment_equals_loops() -> None:
+    prompts = draw()
+    rows = []
+    for m in range(20):
+        w = prompts.x[m].T @ prompts.y[m] * 0.4 / N
+        X, y = prompts.x[m], prompts.y[m]
+        v = np.linalg.solve(X.T @ X + 0.3 * np.eye(D), X.T @ y)
+        rows.append(
+            [
+                abs(float(w @ prompts.x_query[m] - v @ prompts.x_query[m])),
+                math.sqrt(sum((w - v) ** 2)),
+                float(w @ v) / math.sqrt(sum(w**2) * sum(v**2)),
+            ]
+        )
+    mean, se = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / math.sqrt(20)
+    found = alignment(descent_predictor([0.4]), ridge_predictor(0.3), prompts)
+    expected = [value for pair in zip(mean, se, strict=True) for value in pair]
+    np.testing.assert_allclose(list(vars(found).values()), expected, rtol=1e-11)
+    swapped = alignment(ridge_predictor(0.3), descent_predictor([0.4]), prompts)
+    assert swapped == found
+
+
+def test_standard_errors_are_honest() -> None:
+    """Spread of the three means over 200 batches against the reported errors."""
+    law = Regression(context=N, dim=D)
+    generator = np.random.default_rng(5)
+    first, second = descent_predictor([0.4]), descent_predictor([0.5, 0.5])
+    runs = np.array(
+        [
+            list(vars(alignment(first, second, law.sample(NUMPY, generator, 200))).values())
+            for _ in range(200)
+        ]
+    )
+    ratio = np.std(runs[:, ::2], axis=0) / np.mean(runs[:, 1::2], axis=0)
+    np.testing.assert_allclose(ratio, 1, atol=0.2)  # s.d. of a spread over 200 is 5 %
+
+
+def test_many_steps_and_small_ridge_align() -> None:
+    found = alignment(descent_predictor([0.4] * 2000), ridge_predictor(0.0), draw(8))
+    assert found.gradient_distance < 1e-6
+    one, far = (
+        alignment(descent_predictor([0.4] * steps), ridge_predictor(0.0), draw(8)).cosine
+        for steps in (1, 30)
+    )
+    assert one < far < 1
+
+
+def test_vanishing_gradient_and_a_single_prompt() -> None:
+    found = alignment(descent_predictor([0.0]), descent_predictor([0.4]), draw(1))
+    assert (found.cosine, found.cosine_se) == (0.0, math.inf)
+    assert found.gradient_distance > 0
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+def test_rescaled_layer_is_the_same_function(include_query: bool) -> None:
+    tokens, layer = regression_tokens(draw()), random_layer()
+    scaled = rescale(layer)
+    assert np.mean(np.diag(scaled.lookup[0])[:D]) == pytest.approx(1, rel=ROUNDING)
+    expected = forward(tokens, [layer], include_query=include_query)
+    out = forward(tokens, [scaled], include_query=include_query)
+    np.testing.assert_allclose(out, expected, rtol=ROUNDING, atol=ROUNDING)
+    again = rescale(scaled)
+    np.testing.assert_allclose(again.lookup, scaled.lookup, rtol=ROUNDING)
+    np.testing.assert_allclose(again.output, scaled.output, rtol=ROUNDING)
+
+
+def test_interpolation_between_constructions_is_a_construction() -> None:
+    tokens = regression_tokens(draw())
+    first, second, between = (descent_layer(r, context=N, dim=D) for r in (0.4, 0.8, 0.5))
+    disguised = Layer(-3 * second.key, 2 * second.query, second.value, second.projection / -6)
+    np.testing.assert_allclose(
+        forward(tokens, [interpolate(first, disguised, 0.25)]),
+        forward(tokens, [between]),
+        rtol=0,
+        atol=ROUNDING,
+    )
+
+
+def test_interpolation_ends_at_its_layers() -> None:
+    tokens = regression_tokens(draw())
+    first, second = random_layer(), descent_layer(0.5, context=N, dim=D)
+    for weight, layer in ((0.0, first), (1.0, second)):
+        np.testing.assert_allclose(
+            prediction(tokens, [interpolate(first, second, weight)]),
+            prediction(tokens, [layer]),
+            rtol=1e-11,
+            atol=ROUNDING,
+        )
+
+
+def test_roll_out_is_dampened_descent() -> None:
+    prompts = draw()
+    layer = descent_layer(0.8, context=N, dim=D)
+    found = roll_out(regression_tokens(prompts), layer, 6, 0.5)
+    assert found.shape == (7, 20)
+    np.testing.assert_array_equal(found[0], 0)
+    for k in range(1, 7):
+        expected = query_predictions(prompts, descend(prompts, [0.4] * k))
+        np.testing.assert_allclose(found[k], expected, rtol=0, atol=10 * ROUNDING)
+
+
+def test_roll_out_of_any_layer_is_a_stack() -> None:
+    tokens, layer = regression_tokens(draw()), random_layer()
+    found = roll_out(tokens, layer, 3, 0.75, include_query=True)
+    for k in range(4):
+        expected = prediction(tokens, [layer] * k, include_query=True, dampening=0.75)
+        np.testing.assert_array_equal(found[k], expected)
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_labels_only_keeps_the_update_of_the_labels(heads: int, include_query: bool) -> None:
+    tokens, layer = regression_tokens(draw()), random_layer(heads=heads)
+    whole = apply_layer(tokens, layer, include_query=include_query)
+    found = apply_layer(tokens, labels_only(layer), include_query=include_query)
+    np.testing.assert_array_equal(found[:, :, :D], tokens[:, :, :D])
+    np.testing.assert_allclose(found[:, :, D], whole[:, :, D], rtol=0, atol=ROUNDING)
+    assert np.max(np.abs(whole[:, :, :D] - tokens[:, :, :D])) > 0.1  # the layer moves inputs
+    again = labels_only(labels_only(layer))
+    np.testing.assert_array_equal(again.projection, labels_only(layer).projection)
+
+
+def test_labels_only_of_a_scrambled_step_repeats_as_descent() -> None:
+    """Rows of P V that never saw a gradient do harm from the second repetition on."""
+    prompts, step = draw(), descent_layer(0.4, context=N, dim=D)
+    noise = np.random.default_rng(7).standard_normal(step.projection.shape)
+    noise[:, -1, :] = 0.0
+    scrambled = Layer(step.key, step.query, step.value, step.projection + 0.3 * noise)
+    original = scrambled.projection.copy()
+    tokens = regression_tokens(prompts)
+    raw, clean = (roll_out(tokens, layer, 5) for layer in (scrambled, labels_only(scrambled)))
+    np.testing.assert_array_equal(scrambled.projection, original)
+    np.testing.assert_allclose(clean[1], raw[1], rtol=0, atol=ROUNDING)
+    for k in range(1, 6):
+        expected = query_predictions(prompts, descend(prompts, [0.4] * k))
+        np.testing.assert_allclose(clean[k], expected, rtol=0, atol=10 * ROUNDING)
+    assert np.max(np.abs(raw[2] - clean[2])) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ridge_predictor(-1.0), "ridge must be a number >= 0 and finite, got -1.0"),
+        (lambda: rescale(random_layer(heads=2)), "layer must have one head, got 2"),
+        (
+            lambda: rescale(Layer(*np.zeros((4, 1, 3, 3)))),
+            "layer must have a K\\^T Q with a non-zero mean diagonal, got 0",
+        ),
+        (
+            lambda: interpolate(random_layer(), random_layer(), math.nan),
+            "weight must be a finite number, got nan",
+        ),
+        (
+            lambda: roll_out(regression_tokens(draw()), random_layer(), 0),
+            "steps must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: roll_out(regression_tokens(draw()), random_layer(), 2, math.inf),
+            "dampening must be a finite number, got inf",
+        ),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_strict_arrays() -> None:
+    strict = array_api_strict.asarray
+    prompts = draw()
+    on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
+
+    def run(prompts: Prompts, convert: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
+        layer, other = (
+            Layer(**{name: convert(value) for name, value in vars(each).items()})
+            for each in (random_layer(), descent_layer(0.4, context=N, dim=D))
+        )
+        between = labels_only(interpolate(layer, other, 0.3))
+        found = alignment(attention_predictor([between] * 2), ridge_predictor(0.3), prompts)
+        return list(vars(found).values()), roll_out(regression_tokens(prompts), between, 3, 0.5)
+
+    metrics, rolled = run(on_strict, strict)
+    expected_metrics, expected = run(prompts, np.asarray)
+    np.testing.assert_allclose(metrics, expected_metrics, rtol=1e-10)
+    np.testing.assert_allclose(np.from_dlpack(rolled), expected, rtol=1e-10, atol=ROUNDING)

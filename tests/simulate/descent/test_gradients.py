@@ -1,0 +1,147 @@
+"""Hand-derived gradients against complex steps through the forward pass of the transformer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.descent.gradients import (
+    loss_and_gradients,
+    moment_loss_and_gradients,
+    query_gradients,
+    readout_moments,
+)
+from iclimit.simulate.transformer import Layer, prediction
+
+ROUNDING = 1e-12  # relative to the largest entry; complex steps have no truncation error
+STEP = 1e-30
+KINDS = ("key", "query", "value", "projection")
+
+
+def draw(depth: int, heads: int, n: int = 5) -> tuple[np.ndarray, np.ndarray, list[Layer]]:
+    """Tokens with any number in the query's label slot, labels, and layers."""
+    generator = np.random.default_rng([depth, heads])
+    layers = [Layer(*(0.4 * generator.standard_normal((4, heads, 3, 3)))) for _ in range(depth)]
+    return generator.standard_normal((n, 4, 3)), generator.standard_normal(n), layers
+
+
+def stepped(array: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+    """Copy with an imaginary step in one entry."""
+    array = array.astype(complex)
+    array[index] += 1j * STEP
+    return array
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_weight_gradients_equal_complex_steps(depth: int, heads: int, include_query: bool) -> None:
+    tokens, labels, layers = draw(depth, heads)
+    loss, gradients = loss_and_gradients(tokens, labels, layers, include_query=include_query)
+    residual = labels - prediction(tokens, layers, include_query=include_query)
+    assert loss == pytest.approx(np.mean(residual**2), rel=ROUNDING)
+    assert len(gradients) == depth
+    for place, layer in enumerate(layers):
+        for kind in KINDS:
+            weights = getattr(layer, kind)
+            expected = np.empty_like(weights)
+            for index in np.ndindex(weights.shape):
+                stack = layers.copy()
+                stack[place] = replace(layer, **{kind: stepped(weights, index)})
+                residual = labels - prediction(tokens, stack, include_query=include_query)
+                expected[index] = np.mean(residual**2).imag / STEP
+            assert_close(getattr(gradients[place], kind), expected)
+
+
+def test_gradients_of_a_recurrent_layer_add_up() -> None:
+    tokens, labels, (layer,) = draw(1, 2)
+    _, gradients = loss_and_gradients(tokens, labels, [layer] * 3)
+    index = (1, 0, 2)
+    for kind in KINDS:
+        moved = replace(layer, **{kind: stepped(getattr(layer, kind), index)})
+        expected = np.mean((labels - prediction(tokens, [moved] * 3)) ** 2).imag / STEP
+        found = sum(getattr(gradient, kind)[index] for gradient in gradients)
+        assert found == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_query_gradients_equal_complex_steps(depth: int, include_query: bool) -> None:
+    tokens, _, layers = draw(depth, 2)
+    expected = np.stack(
+        [
+            prediction(
+                stepped(tokens, (slice(None), -1, entry)),  # type: ignore[arg-type]
+                layers,
+                include_query=include_query,
+            ).imag
+            / STEP
+            for entry in range(2)
+        ],
+        axis=1,
+    )
+    assert_close(query_gradients(tokens, layers, include_query=include_query), expected)
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_moments_know_the_loss_of_one_layer(heads: int, include_query: bool) -> None:
+    tokens, labels, layers = draw(1, heads, n=9)
+    blocks = [(tokens[:4], labels[:4]), (tokens[4:], labels[4:])]
+    moments = readout_moments(blocks, include_query=include_query)
+    assert moments.second.shape == (18, 18)
+    found, gradient = moment_loss_and_gradients(moments, layers[0])
+    loss, gradients = loss_and_gradients(tokens, labels, layers, include_query=include_query)
+    assert found == pytest.approx(loss, rel=ROUNDING)
+    for kind in KINDS:
+        assert_close(getattr(gradient, kind), getattr(gradients[0], kind))
+
+
+def test_moments_equal_loops() -> None:
+    tokens, labels, _ = draw(1, 1)
+    moments = readout_moments([(tokens, labels)])
+    features = []
+    for prompt in tokens:
+        gram = np.sum([np.outer(token, token) for token in prompt[:-1]], axis=0)
+        features.append(
+            [gram[i, j] * prompt[-1, k] for i in range(3) for j in range(i, 3) for k in range(3)]
+        )
+    target = labels + tokens[:, -1, -1]
+    assert moments.label == pytest.approx(np.mean(target**2), rel=ROUNDING)
+    assert_close(moments.cross, np.mean(target[:, None] * features, axis=0))
+    assert_close(moments.second, np.einsum("ni,nj->ij", features, features) / 5)
+
+
+@pytest.mark.parametrize("include_query", [False, True])
+def test_strict_arrays(include_query: bool) -> None:
+    tokens, labels, layers = draw(2, 2)
+    strict = array_api_strict.asarray
+    stack = [Layer(*(strict(getattr(layer, kind)) for kind in KINDS)) for layer in layers]
+    setting = {"include_query": include_query}
+    loss, gradients = loss_and_gradients(strict(tokens), strict(labels), stack, **setting)
+    expected_loss, expected = loss_and_gradients(tokens, labels, layers, **setting)
+    assert float(loss) == pytest.approx(expected_loss, rel=ROUNDING)
+    found = query_gradients(strict(tokens), stack, **setting)
+    assert_close(np.from_dlpack(found), query_gradients(tokens, layers, **setting))
+    moments = readout_moments([(strict(tokens), strict(labels))], **setting)
+    _, one = moment_loss_and_gradients(moments, stack[0])
+    _, (expected_one,) = loss_and_gradients(tokens, labels, layers[:1], **setting)
+    for kind in KINDS:
+        for place in range(2):
+            assert_close(
+                np.from_dlpack(getattr(gradients[place], kind)), getattr(expected[place], kind)
+            )
+        assert_close(np.from_dlpack(getattr(one, kind)), getattr(expected_one, kind))
+
+
+def test_no_layers() -> None:
+    tokens, labels, _ = draw(1, 1)
+    with pytest.raises(ValueError, match="layers must hold at least one Layer, got none"):
+        loss_and_gradients(tokens, labels, [])

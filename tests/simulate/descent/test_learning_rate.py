@@ -1,0 +1,287 @@
+"""Learning rates from data against fits, replications, the bootstrap and a scan of the loss."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.descent import (
+    LearningRateEstimate,
+    Regression,
+    estimate_learning_rate,
+    learning_rate,
+    simulate_learning_rate,
+)
+from iclimit.simulate.descent.learning_rate import search_learning_rate
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
+
+ROUNDING = 1e-12  # relative
+Z_LIMIT = 4.0  # 24 comparisons: one beyond in 600 seeds
+NUMPY = get_backend("numpy")
+N, D = 6, 4
+SETTING: dict[str, Any] = {
+    "context": N,
+    "dim": D,
+    "scale": 0.9,
+    "noise_variance": 0.3,
+    "task_variance": 1.4,
+}
+SMALL_SAMPLE = {"gaussian": 0.93, "uniform": 0.96, "rademacher": 0.975, "laplace": 0.805}
+"""Known gap: sandwich error over the spread at 200 tasks, to .02 (three seeds).  It closes with
+more tasks: at 1000 it is .98, .98, 1.00 and .89, at 4000 the Laplace ratio is .93 to 1."""
+MOMENTS = {"gaussian": (1, 3), "uniform": (1 / 3, 1 / 5), "rademacher": (1, 1), "laplace": (2, 24)}
+
+
+def draw(tasks: int, law: str = "gaussian", seed: int = 1) -> Prompts:
+    return Regression(law=law, **SETTING).sample(NUMPY, np.random.default_rng(seed), tasks)
+
+
+def part(prompts: Prompts, kept: slice | np.ndarray) -> Prompts:
+    return Prompts(**{name: value[kept] for name, value in vars(prompts).items()})
+
+
+def slopes(prompts: Prompts, normalization: str) -> np.ndarray:
+    """Predictions with the rate 1, pair by pair."""
+    g = np.zeros(len(prompts.y_query))
+    for m in range(len(g)):
+        for x, y in zip(prompts.x[m], prompts.y[m], strict=True):
+            g[m] += y * (x @ prompts.x_query[m])
+    return g / N if normalization == "mean" else g
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+@pytest.mark.parametrize("law", INPUT_LAWS)
+def test_estimate_equals_a_fit_on_all_data(law: str, normalization: str) -> None:
+    """Least squares through the origin, and the sandwich (A^-1 B A^-1) written as such."""
+    prompts = draw(200, law)
+    g, y = slopes(prompts, normalization), prompts.y_query
+    (rate,), *_ = np.linalg.lstsq(g[:, None], y)
+    found = estimate_learning_rate(prompts, normalization=normalization)
+    assert found.tasks == 200
+    assert found.rate == pytest.approx(rate, rel=ROUNDING)
+    curvature, scores = np.mean(2 * g**2), 2 * g * (y - rate * g)
+    sandwich = np.mean(scores**2) / curvature**2 / 200
+    assert found.standard_error == pytest.approx(math.sqrt(sandwich), rel=1e-10)
+    for tried in (None, 0.0, 0.7 * rate, -3.0, np.float64(2 * rate)):
+        errors = (y - (rate if tried is None else tried) * g) ** 2
+        mean, se = found.loss(tried)
+        assert mean == pytest.approx(np.mean(errors), rel=1e-10)
+        # Fourth powers of y - eta g summed as a polynomial lose some digits.
+        assert se == pytest.approx(np.std(errors, ddof=1) / math.sqrt(200), rel=1e-8)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [199], [3, 4, 5], [50, 100, 150], list(range(1, 200))])
+def test_any_split_into_batches_gives_the_same(cuts: list[int]) -> None:
+    prompts = draw(200, "laplace")
+    whole = estimate_learning_rate(prompts)
+    ends = [0, *cuts, 200]
+    batches = (part(prompts, slice(a, b)) for a, b in itertools.pairwise(ends))
+    found = estimate_learning_rate(batches)
+    assert found.tasks == 200
+    assert found.rate == pytest.approx(whole.rate, rel=ROUNDING)
+    assert found.standard_error == pytest.approx(whole.standard_error, rel=1e-10)
+    assert found.loss(0.2) == pytest.approx(whole.loss(0.2), rel=1e-10)
+
+
+def test_empty_batches_do_not_count() -> None:
+    prompts = draw(20)
+    empty = part(prompts, slice(0, 0))
+    assert estimate_learning_rate([empty, prompts, empty]) == estimate_learning_rate(prompts)
+
+
+@pytest.mark.parametrize("law", INPUT_LAWS)
+def test_standard_errors_are_the_spread_over_replications(law: str) -> None:
+    count, tasks = 1500, 200
+    prompts = draw(count * tasks, law, seed=2)
+    found = [
+        estimate_learning_rate(part(prompts, slice(k * tasks, (k + 1) * tasks)))
+        for k in range(count)
+    ]
+    rates = np.array([each.rate for each in found])
+    errors = np.array([each.standard_error for each in found])
+    ratio = math.sqrt(np.mean(errors**2)) / np.std(rates)
+    assert ratio == pytest.approx(SMALL_SAMPLE[law], abs=0.06)
+    losses = np.array([each.loss(0.3) for each in found])
+    ratio = math.sqrt(np.mean(losses[:, 1] ** 2)) / np.std(losses[:, 0])
+    assert ratio == pytest.approx(1.0, abs=0.1)
+    m2, m4 = (m * SETTING["scale"] ** p for m, p in zip(MOMENTS[law], (2, 4), strict=True))
+    a2, sigma2 = SETTING["task_variance"], SETTING["noise_variance"]
+    expected = N * a2 * m2 / (a2 * (m4 + (N + D - 2) * m2**2) + sigma2 * m2)
+    whole = estimate_learning_rate(prompts)
+    assert abs(whole.rate - expected) < Z_LIMIT * whole.standard_error
+    assert whole.standard_error < 0.01 * expected  # the comparison sees one part in 25
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_standard_error_is_that_of_the_bootstrap(law: str) -> None:
+    prompts = draw(20_000, law, seed=3)
+    g, y = slopes(part(prompts, slice(0, 4000)), "mean"), prompts.y_query[:4000]
+    generator = np.random.default_rng(4)
+    rates = []
+    for _ in range(1000):
+        drawn = generator.integers(0, 4000, 4000)
+        rates.append(np.sum((g * y)[drawn]) / np.sum((g**2)[drawn]))
+    found = estimate_learning_rate(part(prompts, slice(0, 4000)))
+    # A spread over 1000 is known to 2.2 %; the estimates differ at the next order in 1/tasks.
+    assert found.standard_error == pytest.approx(np.std(rates), rel=0.1)
+    # What constant residuals would give is too small by a third at least: the test can tell.
+    naive = math.sqrt(np.mean((y - found.rate * g) ** 2) / np.sum(g**2))
+    assert naive < 0.75 * found.standard_error
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+@pytest.mark.parametrize("law", INPUT_LAWS)
+def test_line_search_agrees(law: str, normalization: str) -> None:
+    prompts = draw(300, law)
+    expected = estimate_learning_rate(prompts, normalization=normalization).rate
+    for tolerance in (1e-2, 1e-5):
+        found, evaluations = search_learning_rate(
+            prompts, tolerance=tolerance, normalization=normalization
+        )
+        assert found == pytest.approx(expected, rel=2 * tolerance)
+        # A golden section shrinks the bracket by .618, after a few steps to find it.
+        assert evaluations < 20 + math.log(1 / tolerance) / math.log(1.618)
+
+
+def test_few_tasks_can_have_a_negative_rate() -> None:
+    prompts = draw(2000)
+    negative = prompts.y_query * slopes(prompts, "mean") < 0
+    few = part(prompts, np.flatnonzero(negative)[:5])
+    found = estimate_learning_rate(few)
+    assert found.rate < 0
+    assert found.loss()[0] < found.loss(0.0)[0]
+    searched, _ = search_learning_rate(few)
+    assert searched == pytest.approx(found.rate, rel=1e-3)
+
+
+def test_a_perfect_fit_has_no_error() -> None:
+    prompts = draw(50)
+    perfect = replace(prompts, y_query=0.7 * slopes(prompts, "mean"))
+    found = estimate_learning_rate(perfect)
+    assert found.rate == pytest.approx(0.7, rel=ROUNDING)
+    # Differences of sums of order one: the root of their rounding.
+    assert found.standard_error < 1e-7
+    assert found.loss()[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_rates_do_not_depend_on_the_units_of_the_labels() -> None:
+    prompts = draw(100)
+    scaled = replace(prompts, y=-3 * prompts.y, y_query=-3 * prompts.y_query)
+    one, other = estimate_learning_rate(prompts), estimate_learning_rate(scaled)
+    assert other.rate == pytest.approx(one.rate, rel=ROUNDING)
+    assert other.standard_error == pytest.approx(one.standard_error, rel=1e-10)
+    assert other.loss(0.1) == pytest.approx([9 * value for value in one.loss(0.1)], rel=1e-10)
+
+
+def collected(monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> list[Prompts]:
+    """Batches that a simulation estimates from."""
+    seen: list[Prompts] = []
+
+    def estimate(batches: Any, **_: Any) -> LearningRateEstimate:
+        seen.extend(batches)
+        return LearningRateEstimate(0.0, 0.0, 0, {})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learning_rate, "estimate_learning_rate", estimate)
+        simulate_learning_rate(**arguments)
+    return seen
+
+
+def test_more_tasks_extend_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning_rate, "BLOCK_NUMBERS", 7 * D * (N + 1))
+    law: dict[str, Any] = {"law": "uniform", "rng": 5, **SETTING}
+    few, many = (collected(monkeypatch, tasks=tasks, **law) for tasks in (10, 25))
+    assert [len(batch.y) for batch in few] == [7, 3]
+    assert [len(batch.y) for batch in many] == [7, 7, 7, 4]
+    for name in ("x", "y", "x_query", "y_query"):
+        short, long = (np.concat([getattr(b, name) for b in batches]) for batches in (few, many))
+        np.testing.assert_array_equal(short, long[:10])
+        assert len(np.unique(long)) == long.size  # no batch repeats another
+    found = simulate_learning_rate(tasks=25, **law)
+    assert found == estimate_learning_rate(many)
+    assert found == simulate_learning_rate(tasks=25, **law | {"rng": np.random.SeedSequence(5)})
+    assert found != simulate_learning_rate(tasks=25, **law | {"rng": 6})
+
+
+def test_mean_rate_is_the_sum_rate_times_the_context() -> None:
+    mean, total = (
+        simulate_learning_rate(tasks=100, rng=7, normalization=normalization, **SETTING)
+        for normalization in ("mean", "sum")
+    )
+    assert mean.rate == pytest.approx(N * total.rate, rel=ROUNDING)
+    assert mean.standard_error == pytest.approx(N * total.standard_error, rel=1e-10)
+    assert mean.loss() == pytest.approx(total.loss(), rel=1e-10)
+
+
+def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell: dict[str, Any] = {"tasks": 30, "law": "laplace", "rng": 8, **SETTING}
+    expected = simulate_learning_rate(**cell)
+    monkeypatch.setattr(learning_rate, "get_backend", lambda _: strict_backend)
+    found = simulate_learning_rate(**cell)
+    assert found.rate == pytest.approx(expected.rate, rel=ROUNDING)
+    assert found.standard_error == pytest.approx(expected.standard_error, rel=1e-9)
+    assert found.loss(0.2) == pytest.approx(expected.loss(0.2), rel=1e-9)
+    strict = {name: array_api_strict.asarray(v) for name, v in vars(draw(9)).items()}
+    assert estimate_learning_rate(Prompts(**strict)).rate == pytest.approx(
+        estimate_learning_rate(draw(9)).rate, rel=ROUNDING
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: estimate_learning_rate([]), "prompts must hold at least 2 tasks .*, got 0"),
+        (lambda: estimate_learning_rate(draw(1)), "prompts must hold at least 2 tasks .*, got 1"),
+        (
+            lambda: estimate_learning_rate(replace(draw(3), y=np.zeros((3, N)))),
+            "prompts must not all have vanishing labels or inputs",
+        ),
+        (
+            lambda: estimate_learning_rate(replace(draw(3), y=np.full((3, N), math.nan))),
+            "prompts must be finite",
+        ),
+        (
+            lambda: estimate_learning_rate(replace(draw(3), y=np.full((3, N), 1e90))),
+            "prompts must be finite, and their fourth powers within float64",
+        ),
+        (
+            lambda: estimate_learning_rate(draw(3), normalization="none"),
+            "normalization must be one of mean, sum, got 'none'",
+        ),
+        (
+            lambda: simulate_learning_rate(tasks=0, rng=0, context=3, dim=2),
+            "tasks must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: simulate_learning_rate(tasks=1, rng=0, context=3, dim=2),
+            "tasks must be an integer >= 2, got 1",
+        ),
+        (
+            lambda: simulate_learning_rate(tasks=2, rng=0, context=0, dim=2),
+            "context must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: simulate_learning_rate(tasks=2, rng=0, context=3, dim=2, backend="torch"),
+            "backend must be one of numpy, cupy, got 'torch'",
+        ),
+        (
+            lambda: search_learning_rate(draw(3), tolerance=0.0),
+            "tolerance must be a number > 0 and finite, got 0.0",
+        ),
+        (
+            lambda: search_learning_rate(draw(3), normalization="none"),
+            "normalization must be one of mean, sum, got 'none'",
+        ),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,275 @@
+"""Gradient descent against loops, exact conditional losses against matrices and sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.descent import steps as descent
+from iclimit.simulate.descent.regression import Regression
+from iclimit.simulate.descent.steps import (
+    descend,
+    largest_eigenvalues,
+    query_predictions,
+    simulate_schedule,
+)
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
+
+ROUNDING = 1e-12  # relative or of numbers of order one to ten
+Z_LIMIT = 4.0  # 57 comparisons, many on shared contexts: one beyond in 250 seeds or so
+NUMPY = get_backend("numpy")
+RATES = [0.3, 0.9, 0.5]
+
+
+def draw(context: int, dim: int, n: int = 5) -> Prompts:
+    law = Regression(context=context, dim=dim, noise_variance=0.4)
+    return law.sample(NUMPY, np.random.default_rng([context, dim]), n)
+
+
+def block_inputs(context: int, dim: int, block: int) -> np.ndarray:
+    """Gaussian inputs of the first block of contexts of root 3."""
+    generator = np.random.default_rng(seed_sequences(3, 1)[0])
+    return generator.standard_normal((block, context, dim))
+
+
+@pytest.mark.parametrize(("context", "dim"), [(1, 1), (3, 5), (8, 4)])
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("preconditioned", [False, True])
+def test_descent_equals_loops(context: int, dim: int, started: bool, preconditioned: bool) -> None:
+    generator = np.random.default_rng(1)
+    prompts = draw(context, dim)
+    start = generator.standard_normal(dim)
+    matrix = np.eye(dim) + 0.2 * generator.standard_normal((dim, dim))
+    kwargs: dict[str, Any] = {"start": start} if started else {}
+    if preconditioned:
+        kwargs["preconditioner"] = matrix
+    weights = descend(prompts, RATES, **kwargs)
+    predicted = query_predictions(prompts, weights)
+    assert weights.shape == (5, dim)
+    for m in range(5):
+        w = start if started else np.zeros(dim)
+        for rate in RATES:
+            gradient = np.zeros(dim)
+            for i in range(context):
+                error = prompts.y[m, i] - w @ prompts.x[m, i]
+                gradient += error * prompts.x[m, i] / context
+            w = w + rate * (matrix @ gradient if preconditioned else gradient)
+        np.testing.assert_allclose(weights[m], w, rtol=ROUNDING, atol=ROUNDING)
+        assert predicted[m] == pytest.approx(w @ prompts.x_query[m], rel=1e-10, abs=ROUNDING)
+
+
+def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error() -> None:
+    prompts, w, h = draw(6, 3), np.array([0.3, -0.2, 0.5]), 1e-3
+    step = descend(prompts, [1.0], start=w) - w
+
+    def loss(w: np.ndarray) -> np.ndarray:
+        return np.mean((prompts.y - prompts.x @ w) ** 2, axis=1) / 2
+
+    for i, e in enumerate(np.eye(3)):  # central differences of a quadratic are exact
+        difference = (loss(w + h * e) - loss(w - h * e)) / (2 * h)
+        np.testing.assert_allclose(step[:, i], -difference, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("context", "dim"), [(3, 5), (5, 5), (8, 4), (1, 3), (4, 1)])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
+    context: int, dim: int, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = 6
+    monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
+    size: dict[str, Any] = {"context": context, "dim": dim, "scale": 0.7}
+    run = simulate_schedule(RATES, **size, noise=noise, rng=3, repeats=block)
+    top = largest_eigenvalues(**size, count=block, rng=3)
+    for r, z in enumerate(block_inputs(context, dim, block)):
+        X = 0.7 * z
+        from_labels = np.zeros((dim, context))  # w_L = from_labels @ y
+        for rate in RATES:
+            from_labels += rate / context * X.T @ (np.eye(context) - X @ from_labels)
+        by_task = np.sum((np.eye(dim) - from_labels @ X) ** 2)
+        by_noise = noise * context * np.sum(from_labels**2)
+        assert run.losses[r] == pytest.approx((by_task + by_noise) / dim, rel=ROUNDING)
+        assert top[r] == pytest.approx(np.linalg.norm(X, 2) ** 2 / context, rel=ROUNDING)
+
+
+@pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
+@pytest.mark.parametrize("law", INPUT_LAWS)
+def test_mean_loss_equals_sampled_descent(context: int, dim: int, law: str) -> None:
+    """Tasks, labels and queries sampled too, at a loss with its factors."""
+    scale, variance, noise_variance, count = 0.6, 1.7, 0.8, 4000
+    prompt_law = Regression(
+        context=context,
+        dim=dim,
+        law=law,
+        scale=scale,
+        task_variance=variance,
+        noise_variance=noise_variance,
+    )
+    prompts = prompt_law.sample(NUMPY, np.random.default_rng(11), count)
+    squared = (query_predictions(prompts, descend(prompts, RATES)) - prompts.y_query) ** 2
+    run = simulate_schedule(
+        RATES,
+        context=context,
+        dim=dim,
+        law=law,
+        scale=scale,
+        noise=noise_variance / (variance * context),
+        rng=12,
+        repeats=4000,
+    )
+    second = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}[law]
+    factor = variance * dim * scale**2 * second
+    error = math.hypot(factor * run.standard_error, np.std(squared) / math.sqrt(count))
+    expected = noise_variance + factor * run.mean
+    assert abs(np.mean(squared) - expected) < Z_LIMIT * error
+
+
+@pytest.mark.parametrize(
+    ("law", "second", "kurtosis"),
+    [("gaussian", 1, 3), ("uniform", 1 / 3, 1.8), ("rademacher", 1, 1), ("laplace", 2, 6)],
+)
+@pytest.mark.parametrize(("context", "dim"), [(3, 6), (10, 5)])
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_one_step_has_the_exact_mean(
+    law: str, second: float, kurtosis: float, context: int, dim: int, noise: float
+) -> None:
+    """(1/d) E tr H^2 = m2^2 (N - 1 + d - 1 + kurtosis)/N."""
+    scale = 0.8
+    m = scale**2 * second
+    rates = np.array([[0.2], [0.5], [1.0]]) / m
+    run = simulate_schedule(
+        rates, context=context, dim=dim, law=law, scale=scale, noise=noise, rng=5, repeats=4000
+    )
+    rate = rates[:, 0]
+    square = m**2 * (context + dim - 2 + kurtosis) / context
+    expected = 1 - 2 * rate * m + rate**2 * (square + noise * m)
+    assert np.max(np.abs(run.mean - expected) / run.standard_error) < Z_LIMIT
+
+
+def test_best_two_steps_have_the_exact_mean() -> None:
+    """15827/93957 for N = 20, d = 10, from the exact Wishart moments."""
+    run = simulate_schedule([0.4203, 1.180], context=20, dim=10, rng=6, repeats=20_000)
+    assert abs(run.mean - 15827 / 93957) < Z_LIMIT * run.standard_error
+
+
+def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
+    size: dict[str, Any] = {"context": 4, "dim": 3, "law": "laplace", "rng": 8}
+    rates = np.array([[0.3, 0.1], [0.2, 0.2]])
+    both = simulate_schedule(rates, **size, repeats=20, noise=0.1)
+    assert both.losses.shape == (20, 2)
+    assert (both.repeats, both.parameters["context"]) == (20, 4)
+    for k in range(2):
+        one = simulate_schedule(rates[k], **size, repeats=11, noise=0.1)
+        np.testing.assert_array_equal(one.losses, both.losses[:11, k])
+    np.testing.assert_array_equal(
+        largest_eigenvalues(**size, count=10), largest_eigenvalues(**size, count=25)[:10]
+    )
+
+
+def test_summaries_of_the_losses() -> None:
+    run = simulate_schedule([[0.3], [0.1]], context=4, dim=3, rng=9, repeats=50)
+    np.testing.assert_array_equal(run.mean, np.mean(run.losses, axis=0))
+    np.testing.assert_array_equal(run.median, np.median(run.losses, axis=0))
+    np.testing.assert_allclose(run.standard_error, np.std(run.losses, axis=0, ddof=1) / 50**0.5)
+    one = simulate_schedule([0.3], context=4, dim=3, rng=9)
+    assert (one.repeats, np.ndim(one.mean)) == (1000, 0)
+    assert simulate_schedule([0.3], context=4, dim=3, rng=9, repeats=1).standard_error == math.inf
+
+
+def test_top_eigenvalue_is_where_a_constant_rate_diverges() -> None:
+    size: dict[str, Any] = {"context": 6, "dim": 4}
+    top = largest_eigenvalues(**size, count=40, rng=10)
+    critical = 2 / top
+    rates = np.repeat(np.concat([0.97 * critical, 1.03 * critical])[:, None], 200, axis=1)
+    run = simulate_schedule(rates, **size, rng=10, repeats=40)
+    below, above = np.diagonal(run.losses[:, :40]), np.diagonal(run.losses[:, 40:])
+    assert np.all(below < 1)
+    assert np.all(above > 100)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_overflowing_losses_are_infinite(noise: float) -> None:
+    size: dict[str, Any] = {"context": 6, "dim": 4, "rng": 10, "noise": noise, "repeats": 40}
+    losses = simulate_schedule([[3.0] * 2000, [1e-3] * 2000], **size).losses
+    assert np.all(losses[:, 0] == math.inf)
+    assert np.all(np.isfinite(losses[:, 1]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: descend(draw(3, 2), []), r"rates must have shape \(any,\), got \(0,\)"),
+        (lambda: descend(draw(3, 2), [math.nan]), "rates must be finite"),
+        (
+            lambda: descend(draw(3, 2), [1], start=np.ones(3)),
+            r"start must have shape \(2,\), got \(3,\)",
+        ),
+        (
+            lambda: descend(draw(3, 2), [1], preconditioner=np.ones(2)),
+            r"preconditioner must have shape \(2, 2\), got \(2,\)",
+        ),
+        (
+            lambda: simulate_schedule(0.1, context=3, dim=2, rng=0),
+            r"rates must have shape \(any,\), got \(\)",
+        ),
+        (
+            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, repeats=0),
+            "repeats must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, noise=-1),
+            "noise must be a number >= 0 and finite, got -1",
+        ),
+        (
+            lambda: largest_eigenvalues(context=3, dim=0, rng=0, count=1),
+            "dim must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, law="cauchy"),
+            "law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
+        ),
+        (
+            lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, scale=0.0),
+            "scale must be a number > 0 and finite, got 0.0",
+        ),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(("context", "dim"), [(3, 5), (6, 4)])
+def test_strict_arrays(
+    context: int, dim: int, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = array_api_strict.asarray
+    prompts = draw(context, dim)
+    generator = np.random.default_rng(2)
+    start, matrix = generator.standard_normal(dim), generator.standard_normal((dim, dim))
+    expected = descend(prompts, RATES, start=start, preconditioner=matrix)
+    on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
+    found = descend(on_strict, RATES, start=strict(start), preconditioner=strict(matrix))
+    np.testing.assert_allclose(np.from_dlpack(found), expected, rtol=ROUNDING)
+    np.testing.assert_allclose(
+        np.from_dlpack(query_predictions(on_strict, found)),
+        query_predictions(prompts, expected),
+        rtol=1e-10,
+    )
+
+    cell: dict[str, Any] = {"context": context, "dim": dim, "law": "laplace", "rng": 4}
+    losses = simulate_schedule([RATES, RATES[::-1]], **cell, noise=0.1, repeats=8).losses
+    top = largest_eigenvalues(**cell, count=8)
+    monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(descent, "to_host", np.from_dlpack)
+    run = simulate_schedule([RATES, RATES[::-1]], **cell, noise=0.1, repeats=8)
+    np.testing.assert_allclose(run.losses, losses, rtol=1e-10)
+    np.testing.assert_allclose(largest_eigenvalues(**cell, count=8), top, rtol=1e-10)

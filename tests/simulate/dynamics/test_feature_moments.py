@@ -1,0 +1,204 @@
+"""Moments of features against exact product quadrature, Monte Carlo and plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.dynamics import feature_moments
+from iclimit.simulate.dynamics.feature_moments import (
+    FeatureMoments,
+    feature_count,
+    gaussian_moments,
+    population_moments,
+    sequence_moments,
+    stack_moments,
+)
+from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.pretraining.prompts import Prompts
+
+NUMPY = get_backend("numpy")
+ROUNDING = 1e-12  # relative to the largest moment; sums of up to 10^5 terms
+Z_MAX = 5.0  # of some thousand correlated moments
+COVARIANCES = {1: np.array([[0.7]]), 2: np.array([[1.0, 0.3], [0.3, 0.5]])}
+SHARED = {1: np.array([-1.3]), 2: np.array([0.8, -1.1])}
+
+
+def features_of(prompts: Prompts, scale: float) -> np.ndarray:
+    """Features of every sequence, in plain loops over their entries."""
+    count, _, dim = prompts.x.shape
+    tokens = np.zeros((count, prompts.x.shape[1] + 1, dim + 1))
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
+    tokens[:, -1, :-1] = prompts.x_query
+    return np.stack(
+        [
+            np.sum(tokens[:, :, i] * tokens[:, :, j], axis=1) / scale * prompts.x_query[:, k]
+            for i in range(dim + 1)
+            for j in range(i, dim + 1)
+            for k in range(dim)
+        ],
+        axis=1,
+    )
+
+
+def averages(prompts: Prompts, weights: np.ndarray, scale: float) -> tuple[Any, ...]:
+    features, label = features_of(prompts, scale), prompts.y_query
+    return (
+        weights @ label**2,
+        (weights * label) @ features,
+        (weights[:, None] * features).T @ features,
+    )
+
+
+def exact_law(
+    problem: TaskMixture, task: np.ndarray | None, noise_labels: bool
+) -> tuple[Prompts, np.ndarray]:
+    """Points and weights of a Gauss-Hermite product rule, exact for all the moments.
+
+    Tasks, context inputs and noise appear to the fourth power at most, the query to the sixth.
+    """
+    dim, context = problem.dim, problem.context
+    orders = [3] * (dim * (task is None) + context * (dim + 1)) + [4] * dim + [2]
+    rules = [np.polynomial.hermite_e.hermegauss(order) for order in orders]
+    points = np.stack([g.reshape(-1) for g in np.meshgrid(*(r[0] for r in rules), indexing="ij")])
+    weights = np.ones(1)
+    for _, factor in rules:
+        weights = np.multiply.outer(weights, factor / np.sum(factor)).reshape(-1)
+    values = iter(points)
+    w = np.stack([next(values) for _ in range(dim)]).T if task is None else task[None, :]
+    root = np.linalg.cholesky(problem.covariance)
+    noise = math.sqrt(problem.noise_variance)
+    x, y = [], []
+    for _ in range(context):
+        x.append(np.stack([next(values) for _ in range(dim)]).T @ root.T)
+        drawn = next(values)
+        y.append(drawn if noise_labels else np.sum(x[-1] * w, axis=1) + noise * drawn)
+    query = np.stack([next(values) for _ in range(dim)]).T @ root.T
+    label = np.sum(query * w, axis=1) + noise * next(values)
+    return Prompts(np.stack(x, axis=1), np.stack(y, axis=1), query, label), weights
+
+
+def assert_equal(found: FeatureMoments, expected: tuple[Any, ...]) -> None:
+    scale = max(float(np.max(np.abs(wanted))) for wanted in expected)
+    for value, wanted in zip((found.label, found.cross, found.second), expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=0, atol=ROUNDING * scale)
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+@pytest.mark.parametrize("noise_labels", [False, True])
+@pytest.mark.parametrize(("dim", "context"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)])
+def test_population_moments_are_exact(
+    dim: int, context: int, noise_labels: bool, normalization: str
+) -> None:
+    problem = TaskMixture(COVARIANCES[dim], context, 0.3, icl=0.6, shared_task=SHARED[dim])
+    scale = context if normalization == "mean" else 1
+    random, shared = (
+        averages(*exact_law(problem, task, noise_labels), scale) for task in (None, SHARED[dim])
+    )
+    expected = tuple(0.6 * a + 0.4 * b for a, b in zip(random, shared, strict=True))
+    options: dict[str, Any] = {"normalization": normalization, "noise_labels": noise_labels}
+    assert_equal(population_moments(problem, **options), expected)
+    assert_equal(population_moments(replace(problem, icl=0.0), **options), shared)
+    everyone = replace(problem, icl=1.0, shared_task=None)
+    assert_equal(population_moments(everyone, **options), random)
+
+
+@pytest.mark.parametrize("noise_labels", [False, True])
+@pytest.mark.parametrize("icl", [1.0, 0.5])
+def test_population_moments_against_sampling(icl: float, noise_labels: bool) -> None:
+    mixing = np.random.default_rng(0).standard_normal((3, 3))
+    shared = None if icl == 1 else np.array([1.0, -0.5, 0.3])
+    problem = TaskMixture(mixing @ mixing.T / 3, 6, 0.2, icl, shared)
+    count = 60_000
+    generator = np.random.default_rng(1)
+    prompts = problem.sample(NUMPY, generator, count)
+    if noise_labels:
+        prompts = replace(prompts, y=generator.standard_normal((count, 6)))
+    exact = population_moments(problem, noise_labels=noise_labels)
+    features = features_of(prompts, 6)
+    labelled = np.concatenate([prompts.y_query[:, None], features], axis=1)
+    expected = np.block(
+        [
+            [np.reshape(exact.label, (1, 1)), exact.cross[None, :]],
+            [exact.cross[:, None], exact.second],
+        ]
+    )
+    mean = labelled.T @ labelled / count
+    spread = np.sqrt((labelled**2).T @ labelled**2 / count - mean**2)
+    z = (mean - expected) / (spread / math.sqrt(count))
+    assert np.max(np.abs(z)) < Z_MAX
+    assert np.max(spread / math.sqrt(count) / np.sqrt(np.outer(*[np.diag(expected)] * 2))) < 0.1
+
+
+@pytest.mark.parametrize("order", [0, 2, 4, 6, 8])
+def test_gaussian_moments_of_one_variable(order: int) -> None:
+    found = gaussian_moments(np.array([[2.5]]), order)
+    assert found.shape == (1,) * order
+    odd_factors = math.prod(range(1, order, 2))
+    assert found.item() == pytest.approx(odd_factors * 2.5 ** (order / 2), rel=1e-14)
+
+
+@pytest.mark.parametrize("order", [2, 4, 6])
+def test_gaussian_moments_of_dependent_variables(order: int) -> None:
+    root = np.array([[1.0, 0.0], [0.4, 0.8], [-0.3, 0.2]])  # a singular covariance
+    points, weights = np.polynomial.hermite_e.hermegauss(4)
+    values = np.array(list(itertools.product(points, repeat=2))) @ root.T
+    masses = np.outer(weights, weights).reshape(-1) / (2 * math.pi)
+    found = gaussian_moments(root @ root.T, order)
+    for index in np.ndindex(found.shape):
+        expected = masses @ np.prod(values[:, index], axis=1)
+        assert found[index] == pytest.approx(expected, abs=1e-13)
+
+
+@pytest.mark.parametrize("dim", range(1, 9))
+def test_the_rule_of_the_tasks_has_degree_five(dim: int) -> None:
+    weights, tasks = feature_moments._task_rule(TaskMixture(np.ones(dim), 1))
+    for degree in range(6):
+        for factors in itertools.combinations_with_replacement(range(dim), degree):
+            powers = [factors.count(k) for k in set(factors)]
+            even = all(power % 2 == 0 for power in powers)
+            exact = math.prod(math.prod(range(1, p, 2)) for p in powers) if even else 0
+            found = weights @ np.prod(tasks[:, factors], axis=1)
+            assert found == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_moments_of_a_set(dim: int, normalization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = TaskMixture(np.arange(1.0, dim + 1), 4, 0.2)
+    prompts = problem.sample(NUMPY, np.random.default_rng(2), 23)
+    expected = averages(prompts, np.full(23, 1 / 23), 4 if normalization == "mean" else 1)
+    assert len(expected[1]) == feature_count(dim)
+    assert_equal(sequence_moments(prompts, normalization=normalization), expected)
+    monkeypatch.setattr(feature_moments, "BLOCK", 5 * feature_count(dim))
+    assert_equal(sequence_moments(prompts, normalization=normalization), expected)
+    monkeypatch.setattr(feature_moments, "BLOCK", 1)
+    assert_equal(sequence_moments(prompts, normalization=normalization), expected)
+
+
+def test_strict_arrays(strict_backend: Backend) -> None:
+    problem = TaskMixture(COVARIANCES[2], 3, 0.1)
+    seed = np.random.SeedSequence(3)
+    expected = sequence_moments(problem.sample(NUMPY, NUMPY.generator(seed), 9))
+    found = sequence_moments(problem.sample(strict_backend, strict_backend.generator(seed), 9))
+    exact = population_moments(problem)
+    stacked = stack_moments(strict_backend, [found, exact])
+    for name in ("label", "cross", "second"):
+        here = np.stack([getattr(expected, name), getattr(exact, name)])
+        np.testing.assert_allclose(np.from_dlpack(getattr(stacked, name)), here, rtol=1e-12)
+
+
+def test_wrong_arguments() -> None:
+    problem = TaskMixture([1.0], 2)
+    message = "normalization must be one of mean, sum, got 'none'"
+    with pytest.raises(ValueError, match=message):
+        population_moments(problem, normalization="none")
+    prompts = problem.sample(NUMPY, np.random.default_rng(0), 2)
+    with pytest.raises(ValueError, match=message):
+        sequence_moments(prompts, normalization="none")

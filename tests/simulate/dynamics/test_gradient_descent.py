@@ -1,0 +1,675 @@
+"""Gradient descent against a plain loop over tokens, held-out sequences and itself when cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.dynamics import gradient_descent
+from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
+from iclimit.simulate.dynamics.gradient_descent import (
+    TrainingCurves,
+    UnstableTraining,
+    simulate_gradient_descent,
+)
+from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.pretraining.prompts import Prompts
+
+NUMPY = get_backend("numpy")
+PROBLEM = TaskMixture([0.7, 0.3], context=6, noise_variance=0.05)
+SHARED = np.array([1.0, -0.5])
+MIXED = TaskMixture([[0.7, 0.1], [0.1, 0.4]], 6, icl=0.5, shared_task=SHARED)
+Z_MAX = 4.5
+PLAIN_LOOP = 1e-7  # rounding, magnified by the growth of small weights (seen: 1.5e-8)
+
+
+def sequence_losses(kind: str, weights: list[np.ndarray], prompts: Prompts, scale: float) -> Any:
+    """Squared errors (..., n) of attention over tokens; weights may have axes in front."""
+    count, context, dim = prompts.x.shape
+    tokens = np.zeros((count, context + 1, dim + 1))
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
+    tokens[:, -1, :-1] = prompts.x_query
+    if kind == "cubic":
+        value = np.einsum("...hi,nt->...hnt", weights[0], tokens[:, :, -1])
+        keys, looked_up = tokens[:, :, :-1], weights[1]
+    elif kind == "merged":
+        value = np.einsum("...hi,nti->...hnt", weights[0], tokens)
+        keys, looked_up = tokens, weights[1]
+    else:
+        value = np.einsum("...hi,nti->...hnt", weights[0], tokens)
+        keys = tokens
+        looked_up = np.einsum("...hri,...hrk->...hik", weights[1], weights[2])
+    scores = np.einsum("...hik,nk->...hni", looked_up, prompts.x_query)
+    scores = np.einsum("...hni,nti->...hnt", scores, keys)
+    guess = np.einsum("...hnt,...hnt->...n", value, scores) / scale
+    return (guess - prompts.y_query) ** 2
+
+
+def plain_descent(
+    model: AttentionModel,
+    prompts: Prompts,
+    start: list[np.ndarray],
+    rate: float,
+    steps: int,
+    scale: float,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Losses before each step and the final weights, gradients by complex steps."""
+    sizes = np.cumsum([each.size for each in start])
+    flat = np.concatenate([each.reshape(-1) for each in start])
+    losses = []
+    for step in range(steps + 1):
+        moved = flat + 1e-30j * np.eye(flat.size)
+        parts = [
+            part.reshape(-1, *each.shape)
+            for part, each in zip(np.split(moved, sizes[:-1], axis=1), start, strict=True)
+        ]
+        found = np.mean(sequence_losses(model.kind, parts, prompts, scale), axis=-1)
+        losses.append(found[0].real)
+        if step < steps:
+            flat = flat - rate * found.imag / 1e-30
+    parts = np.split(flat, sizes[:-1])
+    return np.array(losses), [p.reshape(e.shape) for p, e in zip(parts, start, strict=True)]
+
+
+def drawn(problem: TaskMixture, count: int, model: AttentionModel, scale: float, rng: int) -> Any:
+    """Training set and initial weights of the first repeat."""
+    data, initial, _ = seed_sequences(seed_sequences(rng, 1)[0], 3)
+    prompts = problem.training_set(NUMPY, NUMPY.generator(data), count)
+    return prompts, model.random_weights(np.random.default_rng(initial), scale)
+
+
+def assert_same(found: TrainingCurves, expected: TrainingCurves) -> None:
+    """The same training to the last bit."""
+    np.testing.assert_array_equal(found.steps, expected.steps)
+    np.testing.assert_array_equal(found.losses, expected.losses)
+    assert found.tests.keys() == expected.tests.keys()
+    for name, losses in found.tests.items():
+        np.testing.assert_array_equal(losses, expected.tests[name])
+    for weight, other in zip(found.weights, expected.weights, strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+@pytest.mark.parametrize(
+    ("kind", "rank", "rate", "init_scale"),
+    [
+        ("merged", 1, 0.08, 0.05),
+        ("cubic", 1, 0.08, 0.05),
+        ("separate", 1, 0.2, 0.3),
+        ("separate", 2, 0.12, 0.3),
+    ],
+)
+@pytest.mark.parametrize("problem", [PROBLEM, MIXED], ids=["icl", "mixed"])
+def test_moments_equal_a_loop_over_tokens(
+    problem: TaskMixture, kind: str, rank: int, rate: float, init_scale: float, normalization: str
+) -> None:
+    model = AttentionModel(kind, 2, 2, rank)
+    scale = 6 if normalization == "mean" else 1
+    if normalization == "sum":
+        # Features are 6 times as large: smaller weights, which move less, give the same losses.
+        shrink = 6 ** (-1 / (3 if kind == "separate" else 2))
+        rate, init_scale = rate * shrink**2, init_scale * shrink
+    prompts, start = drawn(problem, 30, model, init_scale, 1)
+    losses, weights = plain_descent(model, prompts, start, rate, 250, scale)
+    run = simulate_gradient_descent(
+        problem,
+        model=kind,
+        heads=2,
+        rank=rank,
+        init_scale=init_scale,
+        training_set=30,
+        learning_rate=rate,
+        steps=250,
+        record=1,
+        normalization=normalization,
+        rng=1,
+    )
+    assert losses[-1] < 0.75 * losses[0]  # it has dropped
+    np.testing.assert_allclose(run.losses[0], losses, rtol=0, atol=PLAIN_LOOP * losses[0])
+    for found, expected in zip(run.weights, weights, strict=True):
+        np.testing.assert_allclose(found[0], expected, rtol=0, atol=PLAIN_LOOP)
+
+
+def test_records() -> None:
+    settings: dict[str, Any] = {"training_set": 20, "learning_rate": 0.05, "rng": 2, "repeats": 3}
+    every = simulate_gradient_descent(PROBLEM, steps=25, record=1, **settings)
+    some = simulate_gradient_descent(PROBLEM, steps=25, record=10, **settings)
+    np.testing.assert_array_equal(every.steps, np.arange(26))
+    np.testing.assert_array_equal(some.steps, [0, 10, 20])
+    np.testing.assert_allclose(some.times, [0, 1, 2])
+    np.testing.assert_array_equal(some.losses, every.losses[:, ::10])
+    assert every.losses.shape == (3, 26)
+    assert [each.shape for each in some.weights] == [(3, 8, 3), (3, 8, 3, 2)]
+    assert some.tests == {}
+    assert not some.interrupted
+    last = simulate_gradient_descent(PROBLEM, steps=25, record=25, **settings)
+    np.testing.assert_array_equal(last.steps, [0, 25])
+    np.testing.assert_array_equal(last.losses[:, -1], every.losses[:, -1])
+
+
+@pytest.mark.parametrize("batch", [None, 5])
+def test_repeats_extend_fewer(batch: int | None) -> None:
+    settings: dict[str, Any] = {
+        "training_set": 20,
+        "batch": batch,
+        "learning_rate": 0.05,
+        "steps": 20,
+        "record": 5,
+    }
+    many = simulate_gradient_descent(PROBLEM, repeats=3, rng=3, **settings)
+    few = simulate_gradient_descent(PROBLEM, repeats=2, rng=np.random.SeedSequence(3), **settings)
+    np.testing.assert_allclose(many.losses[:2], few.losses, rtol=1e-12)
+    assert len(np.unique(many.losses[:, 0])) == 3
+    other = simulate_gradient_descent(PROBLEM, repeats=2, rng=4, **settings)
+    assert np.all(other.losses != few.losses)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_batches_are_draws_with_replacement(batch: int) -> None:
+    # With a tiny rate the weights stand still, and the losses are those of batches at the start.
+    settings: dict[str, Any] = {
+        "training_set": 20,
+        "learning_rate": 1e-30,
+        "init_scale": 0.4,
+        "rng": 5,
+    }
+    run = simulate_gradient_descent(PROBLEM, batch=batch, steps=2000, record=1, **settings)
+    prompts, start = drawn(PROBLEM, 20, AttentionModel("merged", 2, 8), 0.4, 5)
+    each = sequence_losses("merged", start, prompts, 6)
+    losses = run.losses[0, 1:]
+    assert len(losses) == 2000
+    deviation = np.std(each) / math.sqrt(batch)
+    assert abs(np.mean(losses) - np.mean(each)) < Z_MAX * deviation / math.sqrt(2000)
+    fourth = np.mean((losses - np.mean(each)) ** 4) / deviation**4
+    spread = math.sqrt((fourth - 1) / 2000)
+    assert abs(np.mean((losses - np.mean(each)) ** 2) / deviation**2 - 1) < Z_MAX * spread
+    if batch == 1:
+        counts = [np.sum(np.isclose(losses, value, rtol=1e-9)) for value in each]
+        assert sum(counts) == 2000
+        assert np.sum((np.array(counts) - 100) ** 2) / 100 < 19 + Z_MAX * math.sqrt(2 * 19)
+
+
+def test_every_repeat_and_step_has_its_own_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[tuple[int, ...]] = []
+    call = SequenceLoss.__call__
+
+    def noted(this: Any, weights: Any, chosen: np.ndarray) -> Any:
+        batches.extend(tuple(row) for row in chosen.tolist())
+        return call(this, weights, chosen)
+
+    monkeypatch.setattr(SequenceLoss, "__call__", noted)
+    for rng in (13, 14):
+        simulate_gradient_descent(PROBLEM, training_set=100, batch=6, steps=10, repeats=3, rng=rng)
+    assert len(batches) == len(set(batches)) == 2 * 3 * 11
+
+
+def test_batches_lead_where_all_sequences_do() -> None:
+    settings: dict[str, Any] = {
+        "training_set": 400,
+        "learning_rate": 0.02,
+        "init_scale": 0.1,
+        "steps": 1000,
+        "rng": 6,
+    }
+    whole = simulate_gradient_descent(PROBLEM, **settings)
+    batches = simulate_gradient_descent(PROBLEM, batch=50, **settings)
+    end, there = whole.losses[0, -30:].mean(), batches.losses[0, -30:].mean()
+    assert end < 0.6 * whole.losses[0, 0]
+    assert there == pytest.approx(end, rel=0.1)  # batches of 50: 3 % for the mean of 30
+
+
+@pytest.mark.parametrize("kind", ["merged", "cubic"])
+def test_losses_on_new_sequences(kind: str) -> None:
+    run = simulate_gradient_descent(
+        MIXED,
+        model=kind,
+        training_set=200,
+        init_scale=0.1,
+        learning_rate=0.02,
+        steps=400,
+        tests=True,
+        rng=7,
+    )
+    weights = [each[0] for each in run.weights]
+    generator = np.random.default_rng(8)
+    random = replace(MIXED, icl=1.0, shared_task=None).sample(NUMPY, generator, 20_000)
+    shared = replace(MIXED, icl=0.0).sample(NUMPY, generator, 20_000)
+    shared = replace(shared, y=generator.standard_normal(shared.y.shape))
+    assert list(run.tests) == ["icl", "iwl"]
+    for name, prompts in (("icl", random), ("iwl", shared)):
+        errors = sequence_losses(kind, weights, prompts, 6)
+        assert run.tests[name].shape == run.losses.shape
+        z = (np.mean(errors) - run.tests[name][0, -1]) / (np.std(errors) / math.sqrt(20_000))
+        assert abs(z) < Z_MAX
+    assert run.tests["icl"][0, -1] < 0.9 * run.tests["icl"][0, 0]
+    only = simulate_gradient_descent(PROBLEM, training_set=50, steps=10, tests=True, rng=7)
+    assert list(only.tests) == ["icl"]
+
+
+def test_the_law_is_the_limit_of_training_sets() -> None:
+    settings: dict[str, Any] = {
+        "init_scale": 0.05,
+        "learning_rate": 0.05,
+        "steps": 300,
+        "rng": 9,
+        "heads": 4,
+    }
+    law = simulate_gradient_descent(PROBLEM, training_set=math.inf, tests=True, **settings)
+    np.testing.assert_allclose(law.losses, law.tests["icl"], rtol=1e-12)
+    gaps = [
+        np.max(
+            np.abs(
+                simulate_gradient_descent(PROBLEM, training_set=n, **settings).losses - law.losses
+            )
+        )
+        for n in (100, 10_000, 100_000)
+    ]
+    assert gaps[0] > 3 * gaps[1] > 3 * gaps[2]
+    assert gaps[2] < 0.02 * law.losses[0, 0]
+
+
+class Cut:
+    """Raises what Ctrl-C raises at a call of a loss."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
+        self.calls = {kind: kind.__call__ for kind in (MomentLoss, SequenceLoss)}
+
+    def at(self, number: float) -> None:
+        done: list[int] = []
+        for kind, call in self.calls.items():
+
+            def counted(this: Any, *args: Any, call: Callable = call) -> Any:
+                done.append(1)
+                if len(done) == number:
+                    raise KeyboardInterrupt
+                return call(this, *args)
+
+            self.patch.setattr(kind, "__call__", counted)
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    return Cut(monkeypatch)
+
+
+CHECKED: dict[str, Any] = {
+    "training_set": 20,
+    "init_scale": 0.2,
+    "learning_rate": 0.05,
+    "steps": 60,
+    "record": 7,
+    "repeats": 2,
+    "rng": 10,
+    "tests": True,
+}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"batch": 4}, {"training_set": math.inf}, {"model": "separate", "rank": 2}]
+)
+def test_trainings_that_are_cut_anywhere_end_the_same(
+    changes: dict[str, Any], cut: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = CHECKED | changes
+    whole = simulate_gradient_descent(MIXED, **settings)
+    path = tmp_path / "run"
+    for seconds in (0.0, 1e9):  # a checkpoint at every step, or only where the training is cut
+        monkeypatch.setattr(gradient_descent, "CHECKPOINT_SECONDS", seconds)
+        for number in (1, 2, 3, 20, 41, 78):  # 78 is at the last step
+            path.unlink(missing_ok=True)
+            cut.at(number)
+            first = simulate_gradient_descent(MIXED, checkpoint=path, **settings)
+            assert first.interrupted
+            assert len(first.steps) == len(first.losses[0])
+            known = len(first.steps)
+            np.testing.assert_array_equal(first.losses, whole.losses[:, :known])
+            cut.at(math.inf)
+            second = simulate_gradient_descent(MIXED, checkpoint=str(path), **settings)
+            assert not second.interrupted
+            assert_same(second, whole)
+        assert list(tmp_path.iterdir()) == [path]
+    path.unlink()
+    for _ in range(100):
+        cut.at(6)
+        run = simulate_gradient_descent(MIXED, checkpoint=path, **settings)
+        if not run.interrupted:
+            break
+    assert_same(run, whole)
+
+
+def test_a_crash_loses_ten_seconds_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    now = iter(np.arange(0, 1000, 0.8))
+    monkeypatch.setattr(gradient_descent.time, "monotonic", lambda: next(now))
+    saved, save = [], gradient_descent._save
+
+    def noted(path: Path, settings: Any, state: Any) -> None:
+        saved.append(state.step)
+        save(path, settings, state)
+
+    monkeypatch.setattr(gradient_descent, "_save", noted)
+    simulate_gradient_descent(PROBLEM, checkpoint=path, **CHECKED)
+    # Every check takes 0.8 s, the time of a save is looked up once more.
+    assert saved == [13, 26, 39, 52, 60]
+
+
+def test_more_steps_extend_a_training(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    settings = CHECKED | {"record": 10}  # the last step is recorded, and the first of what follows
+    long = simulate_gradient_descent(PROBLEM, **settings | {"steps": 100})
+    simulate_gradient_descent(PROBLEM, checkpoint=path, **settings)
+    more = simulate_gradient_descent(PROBLEM, checkpoint=path, **settings | {"steps": 100})
+    assert_same(more, long)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"steps must be at least those of .*run, 100, got 60"):
+        simulate_gradient_descent(PROBLEM, checkpoint=path, **settings)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"rng": 11}, "seed"),
+        ({"rng": np.random.SeedSequence(10, spawn_key=(1,))}, "seed"),
+        ({"learning_rate": 0.050001}, "learning_rate"),
+        ({"learning_rate": np.float32(0.5)}, "learning_rate"),
+        ({"init_scale": 0.3}, "init_scale"),
+        ({"model": "cubic"}, "model"),
+        ({"heads": 3}, "heads"),
+        ({"initialization": "per-layer"}, "initialization"),
+        ({"training_set": math.inf}, "training_set"),
+        ({"batch": 20}, "batch"),
+        ({"record": 8}, "record"),
+        ({"normalization": "sum"}, "normalization"),
+        ({"tests": False}, "tests"),
+        ({"repeats": 3}, "repeats"),
+        ({"problem": replace(MIXED, context=7)}, "context"),
+        ({"problem": replace(MIXED, noise_variance=0.1)}, "noise_variance"),
+        ({"problem": replace(MIXED, icl=0.4)}, "icl"),
+        ({"problem": replace(MIXED, shared_task=-SHARED)}, "shared_task"),
+        ({"problem": replace(MIXED, covariance=[0.7, 0.4])}, "covariance"),
+    ],
+)
+def test_checkpoints_of_other_trainings(
+    changes: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    settings = CHECKED | {"problem": MIXED, "steps": 10}
+    simulate_gradient_descent(checkpoint=path, **settings)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"of the same training, got .*run with another {name}$"):
+        simulate_gradient_descent(checkpoint=path, **settings | changes)
+    assert path.read_bytes() == before
+
+
+def test_checkpoints_are_checked_before_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradient_descent, "_training_loss", None)
+    with pytest.raises(FileNotFoundError, match="checkpoint must be a file that can be written"):
+        simulate_gradient_descent(PROBLEM, checkpoint=tmp_path / "absent" / "run", **CHECKED)
+    (tmp_path / "text").write_text("text")
+    with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
+        simulate_gradient_descent(PROBLEM, checkpoint=tmp_path / "text", **CHECKED)
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+def test_unstable_trainings(batch: int | None, tmp_path: Path) -> None:
+    settings = CHECKED | {"batch": batch, "learning_rate": 0.6, "record": 1}
+    with pytest.raises(
+        UnstableTraining,
+        match=r"learning_rate = 0\.6 is too large: the loss of repeat [01] is .* after \d+ steps",
+    ) as caught:
+        simulate_gradient_descent(MIXED, checkpoint=tmp_path / "run", **settings)
+    curves = caught.value.curves
+    step = int(str(caught.value).split()[-2])
+    assert 2 < step < 60
+    np.testing.assert_array_equal(curves.steps, np.arange(step))
+    assert curves.losses.shape == curves.tests["iwl"].shape == (2, step)
+    assert np.all(np.isfinite(curves.losses))
+    assert np.all(np.isfinite(curves.tests["iwl"]))
+    until = simulate_gradient_descent(MIXED, **settings | {"steps": step - 1})
+    np.testing.assert_array_equal(until.losses, curves.losses)
+
+
+def test_infinite_losses_and_large_initial_weights() -> None:
+    with pytest.raises(UnstableTraining, match=r"learning_rate = 1e\+200 .* is nan after 1 steps"):
+        simulate_gradient_descent(PROBLEM, **CHECKED | {"learning_rate": 1e200})
+    with pytest.raises(
+        UnstableTraining, match=r"init_scale = 1000\.0 is too large: .* after 0 steps"
+    ) as caught:
+        simulate_gradient_descent(PROBLEM, **CHECKED | {"init_scale": 1000.0})
+    assert caught.value.curves.losses.shape == (2, 0)
+
+
+FOUR = TaskMixture([0.4, 0.3, 0.2, 0.1], context=31)
+LAW: dict[str, Any] = {"training_set": math.inf, "steps": 1000, "rng": 0}
+SEPARATE: dict[str, Any] = {"model": "separate", "init_scale": 0.1}
+SWINGING = (
+    r"learning_rate = .* is too large: the loss of repeat \d stays between .* does not vanish"
+)
+
+
+def reversal(settings: dict[str, Any], steps: int) -> tuple[float, float]:
+    """Cosine of the last two of so many steps, and length of the last over that before."""
+    ends = [
+        np.concatenate([each.reshape(-1) for each in weights])
+        for weights in (
+            final_weights(FOUR, **settings | {"steps": at}) for at in range(steps - 2, steps + 1)
+        )
+    ]
+    first, second = np.diff(ends, axis=0)
+    lengths = np.linalg.norm(first), np.linalg.norm(second)
+    return float(first @ second / lengths[0] / lengths[1]), float(lengths[1] / lengths[0])
+
+
+def final_weights(problem: TaskMixture, **settings: Any) -> list[np.ndarray]:
+    try:
+        return simulate_gradient_descent(problem, **settings).weights
+    except UnstableTraining as error:
+        return error.curves.weights
+
+
+@pytest.mark.parametrize(
+    "changes", [{"learning_rate": 3.0}, SEPARATE | {"learning_rate": 2.5, "heads": 4}]
+)
+def test_swings_that_never_end(changes: dict[str, Any], tmp_path: Path) -> None:
+    settings = LAW | changes
+    cosine, ratio = reversal(settings, 1000)
+    if changes == {"learning_rate": 3.0}:
+        assert cosine < -0.8  # four steps, or two pairs that nearly repeat
+    else:
+        assert cosine == pytest.approx(-1, abs=1e-4)
+        assert ratio == pytest.approx(1, rel=1e-4)
+    for record in (1, 7, 10):
+        with pytest.raises(UnstableTraining, match=SWINGING) as caught:
+            simulate_gradient_descent(FOUR, **settings | {"record": record})
+        curves = caught.value.curves
+        np.testing.assert_array_equal(curves.steps, np.arange(0, 1001, record))
+        words = str(caught.value).replace(",", "").split()
+        low, high = (float(words[words.index(key) + 1]) for key in ("between", "and"))
+        since = int(words[words.index("from") + 1])
+        late = curves.losses[0, curves.steps >= since]
+        assert low == pytest.approx(late.min(), rel=5e-3)
+        assert high == pytest.approx(late.max(), rel=5e-3)
+        assert high < 0.5 < curves.losses[0, 0]
+        assert 20 < since <= 500
+    # What is continued from a checkpoint is judged the same.
+    path = tmp_path / "run"
+    first = simulate_gradient_descent(FOUR, checkpoint=path, **settings | {"steps": 50})
+    assert len(first.steps) == 6
+    for _ in range(2):
+        with pytest.raises(UnstableTraining) as again:
+            simulate_gradient_descent(FOUR, checkpoint=path, **settings)
+        assert str(again.value) == str(caught.value)
+        assert_same(again.value.curves, curves)
+
+
+def test_many_runs_swing() -> None:
+    settings = LAW | {"learning_rate": 2.5, "repeats": 3}
+    with pytest.raises(UnstableTraining, match="the loss of repeat 0 stays") as caught:
+        simulate_gradient_descent(FOUR, **settings)
+    assert caught.value.curves.losses.shape == (3, 101)
+
+
+@pytest.mark.parametrize("steps", [200, 300, 1000])
+def test_swings_that_shrink_are_stable(steps: int) -> None:
+    # The edge of stability is near 2.37.
+    settings = LAW | {"learning_rate": 2.34, "steps": steps}
+    for record in (1, 10):
+        run = simulate_gradient_descent(FOUR, **settings | {"record": record})
+        assert run.losses[0, -1] < 0.16
+    cosine, ratio = reversal(settings, steps)
+    assert cosine < -0.9
+    assert 0.95 < ratio < 1
+
+
+def test_swings_that_recover() -> None:
+    settings = LAW | SEPARATE | {"learning_rate": 2.0, "heads": 4}
+    early = simulate_gradient_descent(FOUR, **settings | {"steps": 300, "record": 1})
+    assert np.min(np.diff(early.losses[0, 150:])) < -0.01 < 0.01 < np.max(np.diff(early.losses[0]))
+    assert simulate_gradient_descent(FOUR, **settings).losses[0, -1] < 0.137
+
+
+def test_more_steps_of_a_training_that_swings(tmp_path: Path) -> None:
+    settings, path = LAW | {"learning_rate": 2.5}, tmp_path / "run"
+    with pytest.raises(UnstableTraining, match=SWINGING):
+        simulate_gradient_descent(FOUR, checkpoint=path, **settings | {"steps": 500})
+    with pytest.raises(UnstableTraining, match="to 1000 steps") as more:
+        simulate_gradient_descent(FOUR, checkpoint=path, **settings)
+    with pytest.raises(UnstableTraining, match="to 1000 steps") as whole:
+        simulate_gradient_descent(FOUR, **settings)
+    assert_same(more.value.curves, whole.value.curves)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"normalization": "sum", "init_scale": 1e-6},
+        {"normalization": "sum", "init_scale": 1e-2, "model": "separate", "learning_rate": 0.02},
+        {"learning_rate": 2.0, "training_set": math.inf, "steps": 300},
+        {"learning_rate": 2.0, "training_set": math.inf, "record": 1},
+        {"learning_rate": 0.3, "training_set": 1000, "steps": 1000},  # swings that recover
+    ],
+)
+def test_stable_trainings(changes: dict[str, Any]) -> None:
+    run = simulate_gradient_descent(FOUR, rng=0, **changes)
+    assert run.steps[-1] == changes.get("steps", 6000)
+
+
+def test_runs_that_are_not_asked_whether_they_settle(
+    cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = LAW | {"learning_rate": 3.0}
+    few = simulate_gradient_descent(FOUR, **settings | {"record": 53})
+    assert len(few.steps) == gradient_descent.LEAST_RECORDS - 1
+    cut.at(990)
+    assert simulate_gradient_descent(FOUR, **settings).interrupted
+    cut.at(math.inf)
+    monkeypatch.setattr(gradient_descent, "_unsettled", None)
+    batches = {"training_set": 1000, "batch": 900, "learning_rate": 0.3}
+    simulate_gradient_descent(FOUR, **settings | batches)
+
+
+def test_made_curves_that_settle() -> None:
+    at, ones = np.arange(0, 1000, 10), np.ones(100)
+
+    def since(losses: Any, falls: Any) -> int | None:
+        return gradient_descent._unsettled(at, ones * losses, ones * falls, 990, 1.0)
+
+    assert since(0.5, 0.1) == 0
+    assert since(np.where(at < 200, 1.0, 0.5), 0.1) == 200
+    assert since(0.5, 0.04) is None
+    assert (
+        since(0.5, np.where((at > 700) & (at < 850), 0.1, 0.0)) is None
+    )  # a swing that recovered
+    assert since(0.5, np.where(at == 990, 100, 1e-9)) is None  # a drop caught by one record
+    assert since(0.5, 0.1 * 0.999**at) is None
+    assert since(-1e-17, 1e-30) is None  # a loss of zero, rounded
+
+
+def test_minibatches_need_no_population_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_descent, "population_moments", None)
+    simulate_gradient_descent(MIXED, training_set=20, batch=5, steps=10, rng=0)
+    wide = TaskMixture(np.ones(60), context=4)  # moments of 10^10 entries
+    simulate_gradient_descent(wide, training_set=70, batch=5, heads=2, steps=10, rng=0)
+
+
+def test_progress(capsys: pytest.CaptureFixture) -> None:
+    run = simulate_gradient_descent(PROBLEM, **CHECKED)
+    assert capsys.readouterr() == ("", "")
+    assert_same(simulate_gradient_descent(PROBLEM, progress=True, **CHECKED), run)
+    assert "60/60" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"batch": 4}, {"training_set": math.inf}, {"model": "separate"}, {"model": "cubic"}],
+)
+def test_strict_arrays(
+    changes: dict[str, Any],
+    strict_backend: Backend,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = CHECKED | changes
+    expected = simulate_gradient_descent(MIXED, **settings)
+    monkeypatch.setattr(gradient_descent, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(gradient_descent, "to_host", np.from_dlpack)
+    path = tmp_path / "run"
+    simulate_gradient_descent(MIXED, checkpoint=path, **settings | {"steps": 30})
+    found = simulate_gradient_descent(MIXED, checkpoint=path, **settings)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-9)
+    np.testing.assert_allclose(found.tests["iwl"], expected.tests["iwl"], rtol=1e-9)
+    with pytest.raises(UnstableTraining, match="is too large"):
+        simulate_gradient_descent(MIXED, **settings | {"learning_rate": 1e3})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "softmax"}, "model must be one of merged, separate, cubic, got 'softmax'"),
+        ({"heads": 0}, "heads must be an integer >= 1, got 0"),
+        ({"rank": 2}, "rank must be 1 for model 'merged', got 2"),
+        ({"model": "separate", "rank": 3}, "rank must be at most the dimension 2, got 3"),
+        ({"init_scale": 0.0}, "init_scale must be a number > 0 and finite, got 0.0"),
+        ({"init_scale": math.nan}, "init_scale must be a number > 0 and finite, got nan"),
+        ({"initialization": "zero"}, "initialization must be one of per-head, per-layer"),
+        ({"training_set": 0}, "training_set must be an integer >= 1, got 0"),
+        ({"training_set": 10.0}, "training_set must be an integer >= 1, got 10.0"),
+        ({"training_set": math.nan}, "training_set must be an integer >= 1, got nan"),
+        ({"training_set": 2}, "training_set must be > 2 to be standardised, got 2"),
+        ({"batch": 0}, "batch must be an integer >= 1, got 0"),
+        ({"batch": 21}, "batch must be at most a finite training_set, got 21 of 20"),
+        ({"batch": 5, "training_set": math.inf}, "a finite training_set, got 5 of inf"),
+        ({"learning_rate": -0.1}, "learning_rate must be a number > 0 and finite, got -0.1"),
+        ({"learning_rate": math.nan}, "learning_rate must be a number > 0 and finite, got nan"),
+        ({"steps": 0}, "steps must be an integer >= 1, got 0"),
+        ({"record": 0}, "record must be an integer >= 1, got 0"),
+        ({"record": 61}, "record must be at most steps = 60, got 61"),
+        ({"normalization": "none"}, "normalization must be one of mean, sum, got 'none'"),
+        ({"repeats": 0}, "repeats must be an integer >= 1, got 0"),
+        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
+    ],
+)
+def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simulate_gradient_descent(PROBLEM, **CHECKED | changes)
+
+
+def test_wrong_kinds() -> None:
+    with pytest.raises(TypeError, match="problem must be a TaskMixture, got 'x'"):
+        simulate_gradient_descent("x", rng=0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
+        simulate_gradient_descent(PROBLEM, **CHECKED | {"rng": None})

@@ -1,0 +1,300 @@
+"""Implicit weights against tokens and Gram matrices, and the theorems that go with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp.gram_pass import GramPass
+from iclimit.simulate.gdpp.implicit_weights import (
+    ImplicitWeights,
+    alignment_bound,
+    alignment_cosine,
+    diagonal_recursion,
+    gdpp_recursion,
+    implicit_weights,
+    two_level_ridge_transformer,
+)
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build, random_parameters
+from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices, ridge_weights
+from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.transformer import forward, prediction
+
+ROUNDING = 1e-10  # of the largest number of a comparison; 3e-12 measured, 1e-14 but for Lemma 4.4
+Z_LIMIT = 4.0
+NUMPY = get_backend("numpy")
+SIZES = [(12, 4), (3, 5), (5, 5), (4, 1), (1, 3)]
+RECURSIONS: dict[str, list[Callable[[Prompts, LinearTransformer], ImplicitWeights]]] = {
+    "full": [implicit_weights],
+    "diag": [implicit_weights, diagonal_recursion],
+    "gd++": [implicit_weights, diagonal_recursion, gdpp_recursion],
+}
+CASES = [(kind, recursion) for kind, several in RECURSIONS.items() for recursion in several]
+
+
+def draw(context: int, dim: int, n: int = 6, noise: str = "uniform:2") -> Prompts:
+    law = NoisyRegression(noise, context, dim)
+    return law.sample(NUMPY, np.random.default_rng([context, dim]), n).prompts
+
+
+def random_model(
+    kind: str, context: int, dim: int, layers: int = 4, heads: int = 1, spread: bool = False
+) -> LinearTransformer:
+    """Full weights are diagonal but for a hundredth; with spread all entries are alike."""
+    generator = np.random.default_rng([layers, heads])
+    parameters = random_parameters(
+        generator, kind=kind, layers=layers, heads=heads, dim=dim, context=context, variance=1.3
+    )
+    if spread:
+        parameters = 0.3 / math.sqrt(context + dim) * generator.standard_normal(parameters.shape)
+    return build(kind, parameters, dim)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize(("kind", "recursion"), CASES)
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("context", "dim"), SIZES)
+@pytest.mark.parametrize("spread", [False, True])
+def test_tokens_after_every_layer(
+    kind: str,
+    recursion: Callable[[Prompts, LinearTransformer], ImplicitWeights],
+    heads: int,
+    context: int,
+    dim: int,
+    spread: bool,
+) -> None:
+    prompts = draw(context, dim)
+    model = random_model(kind, context, dim, heads=heads, spread=spread and kind == "full")
+    found = recursion(prompts, model)
+    assert found.matrix.shape == (5, 6, dim, dim)
+    assert found.scale.shape == (5, 6)
+    tokens = regression_tokens(prompts)
+    x = np.concat([prompts.x, prompts.x_query[:, None]], axis=1)
+    y = np.concat([prompts.y, np.zeros((6, 1))], axis=1)
+    for depth in range(5):
+        layer = forward(tokens, model.layers[:depth])
+        inputs = np.einsum("nij,nkj->nki", found.matrix[depth], x)
+        inputs += y[:, :, None] * found.shift[depth][:, None, :]
+        labels = y * found.scale[depth][:, None]
+        labels -= np.einsum("nj,nkj->nk", found.weights[depth], x)
+        assert_close(inputs, layer[:, :, :-1])
+        assert_close(labels, layer[:, :, -1])
+        assert_close(found.labels(prompts)[depth], layer[:, :-1, -1])
+    assert_close(found.weights[-1], GramPass(gram_matrices(prompts.x, prompts.y), model).weights)
+    predicted = np.sum(found.weights[-1] * prompts.x_query, axis=1)
+    assert_close(predicted, prediction(tokens, model.layers))
+
+
+@pytest.mark.parametrize("kind", ["diag", "gd++"])
+@pytest.mark.parametrize(("context", "dim"), SIZES)
+def test_recursions_agree_in_all_quantities(kind: str, context: int, dim: int) -> None:
+    """Tokens alone do not determine M and w in contexts shorter than the dimension."""
+    prompts, model = draw(context, dim), random_model(kind, context, dim, heads=2)
+    expected = implicit_weights(prompts, model)
+    for recursion in RECURSIONS[kind][1:]:
+        found = recursion(prompts, model)
+        for name in ("matrix", "scale", "weights"):
+            assert_close(getattr(found, name), getattr(expected, name))
+        scale = max(1.0, np.max(np.abs(expected.shift)))
+        np.testing.assert_allclose(
+            found.shift, expected.shift, rtol=0, atol=ROUNDING * float(scale)
+        )
+
+
+def test_the_printed_lemma_fails_from_the_second_layer_on() -> None:
+    r"""M + a u w*^T for M + u w*^T, with everything else right."""
+    prompts, model = draw(12, 4, n=1), random_model("diag", 12, 4, heads=2)
+    right = diagonal_recursion(prompts, model)
+    x, y = prompts.x[0], prompts.y[0]
+    sigma, solved = x.T @ x, np.linalg.lstsq(x, y)[0]
+    rho = np.sum((y - x @ solved) ** 2)
+    errors = []
+    for depth in range(3):
+        a, w = right.scale[depth, 0], right.weights[depth, 0]
+        M, u = right.matrix[depth, 0], right.shift[depth, 0]
+        (_, _), (yx, yy) = model.omegas[depth]
+        gradient = sigma @ (a * solved - w)
+        lam = np.sum((a * y - x @ w) ** 2)
+        printed = M + a * np.outer(u, solved)
+        after = (1 + yy * lam) * w - yx * M.T @ (printed @ gradient + a * rho * u)
+        exact = right.weights[depth + 1, 0]
+        errors.append(np.linalg.norm(after - exact) / np.linalg.norm(exact))
+    assert errors[0] < ROUNDING
+    assert min(errors[1:]) > 1e-3
+
+
+def test_gdpp_has_neither_shift_nor_scale() -> None:
+    prompts = draw(9, 3)
+    found = implicit_weights(prompts, random_model("gd++", 9, 3))
+    np.testing.assert_array_equal(found.shift, 0)
+    np.testing.assert_array_equal(found.scale, 1)
+
+
+def test_alignment_is_that_of_the_tokens_and_within_its_bound() -> None:
+    for kind, noise in (("diag", "fixed:0"), ("full", "fixed:1.5")):
+        prompts, model = draw(40, 3, n=50, noise=noise), random_model(kind, 40, 3)
+        found, tokens = alignment_cosine(prompts, model), regression_tokens(prompts)
+        bound = alignment_bound(prompts)
+        assert found.shape == (5, 50)
+        for depth in range(5):
+            labels = forward(tokens, model.layers[:depth])[:, :-1, -1]
+            for n in range(50):
+                target = prompts.x[n, :, 0] ** 2
+                cosine = labels[n] @ target / np.linalg.norm(labels[n]) / np.linalg.norm(target)
+                assert found[depth, n] == pytest.approx(cosine, rel=1e-9, abs=ROUNDING)
+        assert np.all(np.abs(found) <= bound * (1 + ROUNDING))
+
+
+def test_the_bound_is_attained_by_a_linear_label() -> None:
+    """Labels equal to the least squares fit of the squares, which no search can beat."""
+    prompts = draw(30, 3, noise="fixed:0")
+    target = prompts.x[:, :, 0] ** 2
+    best = np.stack([x @ np.linalg.lstsq(x, t)[0] for x, t in zip(prompts.x, target, strict=True)])
+    aligned = Prompts(prompts.x, best, prompts.x_query, prompts.y_query)
+    cosine = alignment_cosine(aligned, random_model("gd++", 30, 3, layers=1))[0]
+    np.testing.assert_allclose(cosine, alignment_bound(prompts), rtol=1e-9)
+    assert np.all(alignment_bound(draw(3, 5)) > 1 - ROUNDING)  # short contexts: all labels
+
+
+@pytest.mark.parametrize(("context", "dim"), [(4000, 2), (8000, 6)])
+def test_bound_in_long_contexts(context: int, dim: int) -> None:
+    """(d + 4)/N, from E x^6 = 15 and E x^4 = 3; below 0.1 as in Theorem 4.2."""
+    bound = alignment_bound(draw(context, dim, n=200, noise="fixed:0"))
+    square = context * bound**2
+    finite = 5 * (dim + 4) ** 2 / context  # the next order
+    error = np.std(square) / math.sqrt(200)
+    assert abs(np.mean(square) - (dim + 4)) < Z_LIMIT * error + finite
+    assert np.mean(bound < 0.1) > 0.95  # four in a thousand for d = 2, N = 4000
+
+
+def test_vanishing_labels_have_no_direction() -> None:
+    prompts = draw(4, 2)
+    silent = Prompts(prompts.x, 0 * prompts.y, prompts.x_query, prompts.y_query)
+    np.testing.assert_array_equal(alignment_cosine(silent, random_model("diag", 4, 2)), 0)
+
+
+LEVELS = (0.6, 1.5)
+DIM = 3
+
+
+def two_level_losses(context: int, count: int, level: float) -> np.ndarray:
+    """Adjusted losses, in units where the inputs have variance 1."""
+    scaled = [s * math.sqrt(context) for s in LEVELS]
+    law = NoisyRegression(f"fixed:{level * math.sqrt(context)}", context, DIM)
+    drawn = law.sample(NUMPY, np.random.default_rng([context, int(10 * level)]), count)
+    model = two_level_ridge_transformer(scaled, context=context, dim=DIM)
+    found = GramPass(gram_matrices(drawn.prompts.x, drawn.prompts.y), model).weights
+    oracle = ridge_weights(drawn.prompts.x, drawn.prompts.y, drawn.levels**2)
+    return np.sum((found - oracle) ** 2, axis=1) / 2
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_two_layers_converge_to_ridge_at_both_levels(level: float) -> None:
+    """Adjusted loss ~ 1/n: the slope of its logarithm, with its standard error."""
+    sizes = np.array([125, 500, 2000])
+    losses = [two_level_losses(int(n), 1000, level) for n in sizes]
+    means = np.array([np.mean(each) for each in losses])
+    errors = np.array([np.std(each) for each in losses]) / math.sqrt(1000) / means
+    centred = np.log(sizes) - np.mean(np.log(sizes))
+    coefficients = centred / np.sum(centred**2)
+    slope = coefficients @ np.log(means)
+    error = math.sqrt(np.sum((coefficients * errors) ** 2))
+    assert error < 0.03
+    finite = 0.05  # relative corrections of order d/n, 5 % at the smallest size
+    assert abs(slope + 1) < Z_LIMIT * error + finite
+
+
+def test_two_layers_do_not_converge_at_a_level_between() -> None:
+    """The rescaling is a line through two points of a convex function."""
+    assert np.mean(two_level_losses(4000, 200, 1.0)) > 5 * np.mean(
+        two_level_losses(4000, 200, 0.6)
+    )
+
+
+@pytest.mark.parametrize("levels", [(0.6, 1.5), (0.0, 1.0), (1.2, 1.2)])
+def test_two_layers_solve_the_equations_of_the_theorem(levels: tuple[float, float]) -> None:
+    model = two_level_ridge_transformer(levels, context=50, dim=3, input_variance=1 / 50)
+    (_, (yx, zero)), (_, (none, yy)) = model.omegas
+    assert np.count_nonzero(model.omegas) == 2
+    assert zero == none == 0
+    for s in levels:
+        assert -yx * (1 + 50 * s**2 * yy) == pytest.approx(1 / (1 + s**2), rel=1e-14)
+
+
+def test_units_of_inputs_and_labels() -> None:
+    """N(0, I/n) inputs with fixed levels are N(0, I) inputs with levels times the root of n."""
+    n, root = 30, math.sqrt(30)
+    prompts = draw(n, 3, noise="fixed:5")
+    small = Prompts(prompts.x / root, prompts.y / root, prompts.x_query / root, prompts.y_query)
+    levels = np.array([0.5, 1.0])
+    one = two_level_ridge_transformer(levels, context=n, dim=3, input_variance=1 / n)
+    other = two_level_ridge_transformer(root * levels, context=n, dim=3)
+    assert_close(
+        implicit_weights(small, one).weights[-1], implicit_weights(prompts, other).weights[-1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: implicit_weights(draw(4, 3), random_model("diag", 4, 2)),
+            "model must be of dimension 3, got 2",
+        ),
+        (
+            lambda: diagonal_recursion(draw(4, 3), random_model("full", 4, 3)),
+            "kind must be 'diag' or 'gd\\+\\+' for omegas, got 'full'",
+        ),
+        (
+            lambda: gdpp_recursion(draw(4, 3), random_model("diag", 4, 3)),
+            "model.kind must be one of gd\\+\\+, got 'diag'",
+        ),
+        (
+            lambda: two_level_ridge_transformer([1], context=4, dim=2),
+            r"levels must have shape \(2,\), got \(1,\)",
+        ),
+        (
+            lambda: two_level_ridge_transformer([1, -1], context=4, dim=2),
+            r"levels must be >= 0, got \[1, -1\]",
+        ),
+        (
+            lambda: two_level_ridge_transformer([1, 2], context=4, dim=2, input_variance=0),
+            "input_variance must be a number > 0 and finite, got 0",
+        ),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_strict_arrays() -> None:
+    strict = array_api_strict.asarray
+    prompts, model = draw(6, 3), random_model("full", 6, 3, heads=2)
+    there = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
+    moved = LinearTransformer("full", strict(model.projection), strict(model.lookup))
+    expected = implicit_weights(prompts, model)
+    for name, value in vars(implicit_weights(there, moved)).items():
+        assert_close(np.from_dlpack(value), getattr(expected, name))
+    assert_close(np.from_dlpack(alignment_cosine(there, moved)), alignment_cosine(prompts, model))
+    assert_close(np.from_dlpack(alignment_bound(there)), alignment_bound(prompts))
+
+
+def test_gdpp_transformer_reaches_the_task_without_noise() -> None:
+    """An independent construction: weights approach the task as the losses say."""
+    drawn = NoisyRegression("fixed:0", 200, 4).sample(NUMPY, np.random.default_rng(0), 20)
+    model = gdpp_transformer([1.0] * 5, [0.3] * 4, context=200, dim=4)
+    found = gdpp_recursion(drawn.prompts, model).weights
+    error = np.linalg.norm(found - drawn.tasks, axis=2)
+    assert np.all(np.diff(error, axis=0) < 0)

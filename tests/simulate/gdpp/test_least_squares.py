@@ -1,0 +1,325 @@
+"""The adjusted loss on fixed contexts, its expansion, and the descents that minimise it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp import least_squares
+from iclimit.simulate.gdpp.gram_pass import GramPass
+from iclimit.simulate.gdpp.least_squares import BLOCK, AdjustedLoss, Descent
+from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
+from iclimit.simulate.gdpp.noisy_regression import (
+    ContextSummaries,
+    NoisyRegression,
+    gram_matrices,
+    ridge_weights,
+)
+from iclimit.simulate.transformer import prediction
+
+NUMPY = get_backend("numpy")
+PROBLEM = NoisyRegression("uniform:2", context=4, dim=2)
+ROUNDING = 1e-12  # relative; sums in another order
+DIFFERENCES = 1e-8  # relative; central differences of sixth order leave 1e-10
+Z_MAX = 4.5  # 36 + 36 + 210 entries, correlated
+
+
+def summaries_of(
+    count: int, problem: NoisyRegression = PROBLEM, seed: int = 1
+) -> ContextSummaries:
+    return problem.summaries(NUMPY, np.random.default_rng(seed), count, rare=True)
+
+
+def start(kind: str, layers: int = 2, heads: int = 1, seed: int = 0, **law: Any) -> np.ndarray:
+    size: dict[str, Any] = {"dim": 2, "context": 4, "variance": 4 / 3, **law}
+    return random_parameters(
+        np.random.default_rng(seed), kind=kind, layers=layers, heads=heads, **size
+    )
+
+
+def objective_of(
+    summaries: ContextSummaries, kind: str, run: Callable[..., Any] = map, seed: int = 2
+) -> AdjustedLoss:
+    return AdjustedLoss(summaries, kind, NUMPY, np.random.default_rng(seed), run)
+
+
+def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Loss, gradient and matrix, each to rounding of its largest entry."""
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=ROUNDING * np.max(np.abs(b)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_is_the_weighted_mean_over_contexts(kind: str) -> None:
+    """Against predictions on tokens for unit queries; contexts of unequal weights and losses."""
+    count, dim, heads = 30, 2, 2
+    prompts = PROBLEM.sample(NUMPY, np.random.default_rng(3), count).prompts
+    generator = np.random.default_rng(4)
+    weights, ridge = generator.random(count), generator.random(count)
+    oracle = ridge_weights(prompts.x, prompts.y, ridge)
+    summaries = ContextSummaries(gram_matrices(prompts.x, prompts.y), oracle, ridge**0.5, weights)
+    parameters = start(kind, heads=heads)
+    layers, losses = build(kind, parameters, dim).layers, np.zeros(count)
+    for k in range(dim):
+        query = np.tile(np.eye(dim)[k], (count, 1))
+        guess = prediction(regression_tokens(replace(prompts, x_query=query)), layers)
+        losses += (guess - oracle[:, k]) ** 2 / 2
+    assert losses.max() > 3 * losses.mean() > 0
+    expected = np.mean(weights * 1e4 * np.log(1 + losses / 1e4))
+    objective = objective_of(summaries, kind)
+    assert objective.loss(parameters) == pytest.approx(expected, rel=1e-11)
+    assert objective.expand(parameters)[0] == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_is_exact(kind: str) -> None:
+    objective, parameters = objective_of(summaries_of(40), kind), start(kind, 2, 2)
+    _, gradient, matrix = objective.expand(parameters)
+    assert (gradient.shape, matrix.shape) == ((parameters.size,), (parameters.size,) * 2)
+    expected = np.empty_like(gradient)
+    for entry, index in enumerate(np.ndindex(parameters.shape)):
+        h, moved = 1e-2 * np.std(parameters), parameters.copy()
+        values = {}
+        for k in (-3, -2, -1, 1, 2, 3):
+            moved[index] = parameters[index] + k * h
+            values[k] = objective.loss(moved)
+        slopes = [(values[k] - values[-k]) / (2 * k * h) for k in (1, 2, 3)]
+        expected[entry] = 1.5 * slopes[0] - 0.6 * slopes[1] + 0.1 * slopes[2]
+    np.testing.assert_allclose(
+        gradient, expected, rtol=0, atol=DIFFERENCES * np.abs(gradient).max()
+    )
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("gd++", 2), ("diag", 2), ("axial", 1), ("full", 1)])
+def test_gauss_newton_matrix_is_unbiased(kind: str, layers: int) -> None:
+    """Mean over many probes against the products of exact derivatives."""
+    size = 3 if kind in ("gd++", "diag") else 6
+    summaries, parameters = summaries_of(6), size * start(kind, layers)
+    forward = GramPass(summaries.gram, build(kind, parameters, 2))
+    jacobian = np.stack([forward.derivatives(np.tile(e, (6, 1))) for e in np.eye(2)])
+    losses = np.sum((forward.weights - summaries.oracle) ** 2, axis=1) / 2
+    assert losses.max() > 1
+    influence = summaries.weights / (1 + losses / 1e4)  # over the weight of a small loss
+    expected = np.einsum("c,kcp,kcq->pq", influence, jacobian, jacobian) / 6
+    found = np.stack(
+        [objective_of(summaries, kind, seed=s).expand(parameters)[2] for s in range(600)]
+    )
+    np.testing.assert_array_equal(found, np.swapaxes(found, 1, 2))
+    error = np.std(found, axis=0) / math.sqrt(len(found))
+    allowed = Z_MAX * error + ROUNDING * np.max(np.abs(expected))
+    assert np.all(np.abs(np.mean(found, axis=0) - expected) <= allowed)
+    assert np.max(error) < 0.1 * np.max(np.abs(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_and_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits from any number of threads; other blocks only add in another order."""
+    summaries, parameters = summaries_of(50), start(kind, 2, 2)
+    whole = objective_of(summaries, kind)
+    assert len(whole.blocks) == 1
+    monkeypatch.setitem(BLOCK, "numpy", 7)
+
+    def backwards(function: Callable[..., Any], blocks: Any) -> Any:
+        return reversed([function(block) for block in reversed(blocks)])
+
+    def results(run: Callable[..., Any]) -> list[Any]:
+        objective = objective_of(summaries, kind, run)
+        assert len(objective.blocks) == 8
+        return [objective.loss(parameters), *objective.expand(parameters)]
+
+    one = results(map)
+    found = [results(backwards)]
+    for workers in (1, 3):
+        with ThreadPoolExecutor(workers) as pool:
+            found.append(results(pool.map))
+    for other in found:
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert_close(one[1:], whole.expand(parameters))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_never_rises(kind: str, seed: int) -> None:
+    objective = objective_of(summaries_of(300), kind)
+    descent, last = Descent(start(kind, 3, 1, seed)), math.inf
+    first = objective.loss(descent.parameters)
+    assert descent.loss == math.inf
+    while not descent.converged and descent.steps < 40:
+        kept = descent.parameters
+        descent.advance(objective, 1e-4)
+        assert descent.loss < last or (descent.stuck and descent.loss == last)
+        assert descent.stuck == (descent.parameters is kept)
+        assert descent.loss == objective.loss(descent.parameters)
+        last = descent.loss
+    assert descent.loss < 0.5 * first
+
+
+def objective_with_target(target: np.ndarray, problem: NoisyRegression) -> AdjustedLoss:
+    """The oracle is a gd++ transformer with these parameters."""
+    summaries = summaries_of(2000, problem)
+    oracle = GramPass(summaries.gram, build("gd++", target, problem.dim)).weights
+    return objective_of(replace(summaries, oracle=oracle), "gd++")
+
+
+def descend(objective: AdjustedLoss, parameters: np.ndarray, steps: int) -> tuple[Descent, list]:
+    descent, losses = Descent(parameters), [objective.loss(parameters)]
+    while not descent.converged and descent.steps < steps:
+        descent.advance(objective, 1e-4)
+        losses.append(descent.loss)
+    return descent, losses
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 1), (2, 2), (3, 1)])
+def test_transformers_find_a_gd_transformer(layers: int, heads: int) -> None:
+    """A loss that can vanish does.
+
+    At a linear rate, as the matrix is sampled: 9 to 36 steps measured.  With 4 pairs rare contexts
+    rule, each with one probe, and the loss falls by a factor of 1.2 to 2 a step only.
+    """
+    target = start("gd++", layers, heads, seed=5, context=20)
+    objective = objective_with_target(target, NoisyRegression("uniform:2", 20, 2))
+    descent, losses = descend(objective, target * 1.02, 60)
+    assert losses[0] > 1e-6
+    assert losses[-1] < 1e-25
+    found, wanted = (build("gd++", each, 2).omegas for each in (descent.parameters, target))
+    found[-1, 0] = wanted[-1, 0]  # x after the last layer does not matter
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10 * np.max(np.abs(wanted)))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_descents_by_the_exact_matrix_converge_faster_than_linearly(layers: int) -> None:
+    """In one dimension a probe of 1 gives the exact matrix."""
+    target = start("gd++", layers, seed=11, dim=1, context=20)
+    objective = objective_with_target(target, NoisyRegression("uniform:2", 20, 1))
+    objective.blocks = [(*block[:3], np.ones_like(block[3])) for block in objective.blocks]
+    _, losses = descend(objective, target * 1.05, 15)
+    assert losses[-1] < 1e-25 * losses[0]
+    falls = [after / before for before, after in pairwise(losses) if before > 1e-17 * losses[0]]
+    assert 0.1 > falls[-3] > 10 * falls[-2] > 100 * falls[-1]
+
+
+def test_minimum_has_no_gradient_and_is_a_minimum() -> None:
+    objective = objective_of(summaries_of(400), "gd++")
+    descent = Descent(start("gd++", 1, seed=6))
+    while not descent.converged and descent.steps < 80:
+        descent.advance(objective, 1e-13)
+    loss, gradient, matrix = objective.expand(descent.parameters)
+    scale = np.sqrt(2 * loss * np.diag(matrix)) + 1e-30  # of a gradient, by Cauchy and Schwarz
+    assert np.max(np.abs(gradient) / scale) < 1e-5
+    for index in (1, 2):  # p_y and q_x
+        for factor in (0.99, 1.01):
+            moved = descent.parameters.copy()
+            moved[0, 0, index] *= factor
+            assert objective.loss(moved) > loss
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1e-100])
+def test_start_where_nothing_has_an_effect_is_stuck(kind: str, scale: float) -> None:
+    objective, parameters = objective_of(summaries_of(20), kind), scale * start(kind)
+    descent = Descent(parameters)
+    descent.advance(objective, 1e-4)
+    assert descent.stuck
+    assert descent.converged
+    assert descent.steps == 1
+    assert descent.loss == objective.loss(0 * parameters)  # that of no prediction
+    np.testing.assert_array_equal(descent.parameters, parameters)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("power", [10, 20, 40, 60, 80, 120, 160, 300])
+def test_huge_starts_overflow_to_infinity_without_warning(kind: str, power: int) -> None:
+    objective = objective_of(summaries_of(2 * BLOCK["numpy"]), kind)
+    descent = Descent(10.0**power * start(kind))
+    descent.advance(objective, 1e-4)
+    assert descent.steps == 1
+    if power >= 40:
+        assert descent.loss == objective.loss(descent.parameters) == math.inf
+        assert descent.stuck
+    else:
+        assert 1e3 < descent.loss < math.inf
+
+
+@pytest.mark.parametrize("power", [60, 70, 90])
+def test_contexts_that_overflow_do_not_steer(power: int) -> None:
+    """Squares of residuals overflow long before residuals do."""
+    summaries, parameters = summaries_of(50), start("diag", layers=2)
+    gram = summaries.gram.copy()
+    gram[7] *= 10.0**power
+    # The weights of two layers are of degree five in the context: 10^300 and more.
+    with_huge = objective_of(replace(summaries, gram=gram), "diag")
+    plain = np.delete(np.arange(50), 7)
+    probes = with_huge.blocks[0][3]
+    without = objective_of(
+        ContextSummaries(*(getattr(summaries, f.name)[plain] for f in fields(summaries))), "diag"
+    )
+    without.blocks = [(*without.blocks[0][:3], probes[plain])]
+    _, gradient, curvature = with_huge.expand(parameters)
+    _, expected, matrix = without.expand(parameters)
+    np.testing.assert_allclose(50 * gradient, 49 * expected, rtol=1e-10)
+    np.testing.assert_allclose(50 * curvature, 49 * matrix, rtol=1e-10)
+
+
+class Scripted:
+    """Objective in one parameter with the gains that are asked for."""
+
+    def __init__(self, gains: list[float]) -> None:
+        self.losses = list(np.cumprod([1.0] + [1 - gain for gain in gains]))
+
+    def expand(self, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        return self.losses.pop(0), np.ones(1), np.ones((1, 1))
+
+    def loss(self, _: np.ndarray) -> float:
+        return self.losses[0]
+
+
+def test_descents_end_after_three_small_gains_in_a_row() -> None:
+    gains = [0.5, 0.001, 0.001, 0.5, 0.001, 0.002, 0.009, 0.5]
+    objective: Any = Scripted(gains)
+    descent = Descent(np.zeros(1))
+    while not descent.converged:
+        descent.advance(objective, 1e-2)
+    assert descent.steps == 7
+    assert not descent.stuck
+    assert descent.loss == objective.losses[0]
+
+
+def test_interrupted_steps_leave_the_descent_alone() -> None:
+    objective = objective_of(summaries_of(20), "diag")
+    descent = Descent(start("diag"), loss=1.0)
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    objective.run = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        descent.advance(objective, 1e-4)
+    assert (descent.steps, descent.loss, descent.converged) == (0, 1.0, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strict_arrays(
+    kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summaries, parameters = summaries_of(20), start(kind, 2, 2)
+    expected, here = objective_of(summaries, kind), Descent(parameters)
+    value, expansion = expected.loss(parameters), expected.expand(parameters)
+    here.advance(expected, 1e-4)
+    monkeypatch.setitem(BLOCK, "strict", 8)
+    monkeypatch.setattr(least_squares, "to_host", np.from_dlpack)
+    found = AdjustedLoss(summaries, kind, strict_backend, np.random.default_rng(2))
+    assert found.loss(parameters) == pytest.approx(value, rel=1e-11)
+    assert_close(found.expand(parameters), expansion)
+    there = Descent(parameters)
+    there.advance(found, 1e-4)
+    assert there.loss == pytest.approx(here.loss, rel=1e-9)

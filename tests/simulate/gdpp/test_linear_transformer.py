@@ -1,0 +1,438 @@
+"""Kinds of linear transformers: what is free in them, their scalars, files, and sizes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp.gram_pass import GramPass
+from iclimit.simulate.gdpp.linear_transformer import (
+    KINDS,
+    LinearTransformer,
+    build,
+    free_parameters,
+    load_transformer,
+    parameter_count,
+    random_parameters,
+    save_transformer,
+    ties,
+    to_backend,
+)
+from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
+from iclimit.simulate.transformer import apply_layer, forward, prediction
+
+ROUNDING = 1e-12  # relative, a few products
+COPYING = 1e-15  # relative; means of equal numbers
+STEP = 1e-5
+DIFFERENCES = 1e-7  # relative to the largest; second order in the step
+Z_MAX = 4.0
+CHAIN = [
+    ("gd++", "diag"),
+    ("gd++", "axial"),
+    ("gd++", "full"),
+    ("diag", "axial"),
+    ("diag", "full"),
+    ("axial", "full"),
+]
+
+
+def random_model(
+    kind: str, *, layers: int = 2, heads: int = 2, dim: int = 3, seed: int = 0
+) -> LinearTransformer:
+    """Entries of order one."""
+    generator = np.random.default_rng(seed)
+    shape = (layers, heads, parameter_count(kind, dim))
+    return build(kind, generator.standard_normal(shape), dim)
+
+
+def tokens_of(n: int, context: int, dim: int) -> np.ndarray:
+    law = NoisyRegression("fixed:0.7", context, dim)
+    return regression_tokens(law.sample(get_backend("numpy"), np.random.default_rng(5), n).prompts)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_free_parameters_are_those_of_the_paper(dim: int) -> None:
+    generator = np.random.default_rng(1)
+    counts = {
+        "full": 2 * (dim + 1) ** 2,
+        "axial": min(8 + 2 * (dim - 1), 10),
+        "diag": 4,
+        "gd++": 3,
+    }
+    for kind in KINDS:
+        assert parameter_count(kind, dim) == counts[kind] == len(ties(kind, dim))
+        assert np.max(np.sum(ties(kind, dim), axis=0)) <= 1  # one parameter to an entry at most
+    a, b, c, e = generator.standard_normal(4)
+    P, Q = np.diag([a] * dim + [b]), np.diag([c] * dim + [e])
+    model = build("diag", np.array([[[a, b, c, e]]]), dim)
+    np.testing.assert_array_equal(model.projection, P[None, None])
+    np.testing.assert_array_equal(model.lookup, Q[None, None])
+    model = build("gd++", np.array([[[a, b, c]]]), dim)
+    np.testing.assert_array_equal(model.projection, P[None, None])
+    np.testing.assert_array_equal(model.lookup, np.diag([c] * dim + [0.0])[None, None])
+    entries = generator.standard_normal((2, dim + 1, dim + 1))
+    model = build("full", entries.reshape(1, 1, -1), dim)
+    np.testing.assert_array_equal(model.projection[0, 0], entries[0])
+    np.testing.assert_array_equal(model.lookup[0, 0], entries[1])
+    assert (model.depth, model.dim) == (1, dim)
+
+
+def symmetries(dim: int) -> list[np.ndarray]:
+    """Orthogonal maps of tokens that leave the first input and the label as they are.
+
+    Reflections are among them: in less than four dimensions more commutes with rotations only.
+    """
+    found = [np.eye(dim + 1) for _ in range(4)]
+    for seed, map_ in enumerate(found):
+        other, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim - 1, dim - 1)))
+        other[:1] *= (-1) ** seed * np.linalg.det(other)  # every second one is a reflection
+        map_[1:-1, 1:-1] = other
+    return found
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
+def test_axial_weights_are_all_that_commute_with_the_symmetries(dim: int) -> None:
+    size = dim + 1
+    equations = np.concatenate(
+        [np.kron(map_, np.eye(size)) - np.kron(np.eye(size), map_.T) for map_ in symmetries(dim)]
+    )
+    free = size**2 - np.linalg.matrix_rank(equations)
+    tie = ties("axial", dim).reshape(-1, 2, size**2)
+    assert np.max(np.abs(tie @ equations.T)) < ROUNDING
+    for side in (0, 1):
+        assert np.linalg.matrix_rank(tie[:, side]) == free
+    assert parameter_count("axial", dim) == 2 * free
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_axial_layers_commute_with_the_symmetries(dim: int) -> None:
+    model, tokens = random_model("axial", dim=dim), tokens_of(3, 4, dim)
+    once = forward(tokens, model.layers)
+    for map_ in symmetries(dim):
+        moved = forward(tokens @ map_.T, model.layers)
+        np.testing.assert_allclose(
+            moved, once @ map_.T, rtol=0, atol=ROUNDING * np.max(np.abs(once))
+        )
+
+
+@pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (2, 1, 3), (3, 2, 4)])
+def test_axial_passes_are_those_of_full_weights(layers: int, heads: int, dim: int) -> None:
+    """The weights to rounding; derivatives of predictions from tokens by central differences."""
+    law = NoisyRegression("fixed:0.7", 6, dim)
+    prompts = law.sample(get_backend("numpy"), np.random.default_rng(6), 5).prompts
+    gram, tokens = gram_matrices(prompts.x, prompts.y), regression_tokens(prompts)
+    shape = (layers, heads, parameter_count("axial", dim))
+    parameters = 0.1 * np.random.default_rng(7).standard_normal(shape)
+    model = build("axial", parameters, dim)
+    full = build("full", free_parameters(model, "full"), dim)
+    one, other = GramPass(gram, model), GramPass(gram, full)
+    np.testing.assert_allclose(one.weights, other.weights, rtol=0, atol=ROUNDING)
+    found = one.derivatives(prompts.x_query)
+    tied = other.derivatives(prompts.x_query).reshape(5, layers, heads, -1) @ ties("axial", dim).T
+    scale = np.max(np.abs(found))
+    np.testing.assert_allclose(found, tied.reshape(5, -1), rtol=0, atol=ROUNDING * scale)
+    for entry, index in enumerate(np.ndindex(shape)):
+        ends = []
+        for sign in (-1, 1):
+            moved = parameters.copy()
+            moved[index] += sign * STEP
+            ends.append(prediction(tokens, build("axial", moved, dim).layers))
+        slope = (ends[1] - ends[0]) / (2 * STEP)
+        np.testing.assert_allclose(found[:, entry], slope, rtol=0, atol=DIFFERENCES * scale)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (3, 2, 4)])
+def test_parameters_come_back(kind: str, layers: int, heads: int, dim: int) -> None:
+    shape = (layers, heads, parameter_count(kind, dim))
+    parameters = np.exp(5 * np.random.default_rng(2).standard_normal(shape))
+    found = free_parameters(build(kind, parameters, dim), kind)
+    np.testing.assert_allclose(found, parameters, rtol=COPYING)
+
+
+@pytest.mark.parametrize(("small", "large"), CHAIN)
+def test_kinds_that_contain_others(small: str, large: str) -> None:
+    model = random_model(small)
+    same = build(large, free_parameters(model, large), model.dim)
+    assert same.kind == large
+    np.testing.assert_allclose(same.projection, model.projection, rtol=COPYING)
+    np.testing.assert_allclose(same.lookup, model.lookup, rtol=COPYING)
+
+
+@pytest.mark.parametrize(("small", "large"), CHAIN)
+def test_kinds_that_do_not_contain_others(small: str, large: str) -> None:
+    message = f"weights must be of kind '{small}'.*got other entries.*of kind '{large}'"
+    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
+        free_parameters(random_model(large), small)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0])
+@pytest.mark.parametrize("entry", [(0, 1), (1, 1), (2, 0), (3, 1)])
+def test_one_entry_out_of_place_is_seen(entry: tuple[int, int], size: float) -> None:
+    model = random_model("diag", dim=3)
+    model.lookup[1, 0, *entry] += size
+    with pytest.raises(ValueError, match="weights must be of kind 'diag'"):
+        free_parameters(model, "diag")
+
+
+@pytest.mark.parametrize("entry", [(0, 1), (1, 0), (1, 2), (2, 2), (2, 3), (3, 1)])
+def test_full_weights_that_are_not_axial(entry: tuple[int, int]) -> None:
+    full = free_parameters(random_model("axial", dim=3), "full")
+    model = build("full", full, 3)
+    np.testing.assert_allclose(
+        free_parameters(model, "axial"), picked_parameters(model, "axial"), rtol=COPYING
+    )
+    model.projection[0, 1, *entry] += 1e-9
+    with pytest.raises(ValueError, match=r"weights must be of kind 'axial'.* of kind 'full'"):
+        free_parameters(model, "axial")
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_axial_weights_of_few_inputs(dim: int) -> None:
+    """Of one input they are all; of two all that do not mix in the second."""
+    model = random_model("full", dim=dim)
+    if dim == 2:
+        for weights in (model.projection, model.lookup):
+            weights[..., 1, ::2] = weights[..., ::2, 1] = 0
+    same = build("axial", free_parameters(model, "axial"), dim)
+    np.testing.assert_allclose(same.projection, model.projection, rtol=COPYING)
+    np.testing.assert_allclose(same.lookup, model.lookup, rtol=COPYING)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_weights_that_are_not_finite(bad: float) -> None:
+    model = random_model("diag")
+    model.projection[0, 0, 0, 0] = bad
+    with pytest.raises(ValueError, match="weights must be finite, got NaN or inf among them"):
+        free_parameters(model, "full")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformer_of_zeros(kind: str) -> None:
+    zero = LinearTransformer("gd++", np.zeros((2, 1, 3, 3)), np.zeros((2, 1, 3, 3)))
+    assert not np.any(free_parameters(zero, kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_are_those_of_the_definition(kind: str) -> None:
+    model, tokens = random_model(kind), tokens_of(4, 5, 3)
+    expected = tokens.copy()
+    for depth in range(model.depth):
+        updated = expected.copy()
+        for m in range(4):
+            gram = sum(np.outer(e, e) for e in expected[m, :-1])  # the query is no key
+            for i in range(6):
+                for head in range(2):
+                    P, Q = model.projection[depth, head], model.lookup[depth, head]
+                    updated[m, i] += P @ gram @ Q @ expected[m, i]
+        expected = updated
+    found = forward(tokens, model.layers)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize("kind", ["diag", "gd++"])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_omegas_are_the_scalars_of_a_layer(kind: str, heads: int) -> None:
+    """Equations (8) to (11) of arXiv:2402.14180."""
+    dim, model = 3, random_model(kind, heads=heads)
+    assert model.omegas.shape == (2, 2, 2)
+    tokens = tokens_of(5, 4, dim)
+    (xx, xy), (yx, yy) = model.omegas[1]
+    for m, after in enumerate(apply_layer(tokens, model.layers[1])):
+        x, y = tokens[m, :-1, :-1], tokens[m, :-1, -1]
+        sigma, alpha, lam = x.T @ x, x.T @ y, y @ y
+        for i in range(5):
+            at, label = tokens[m, i, :-1], tokens[m, i, -1]
+            new_x = at + xx * sigma @ at + xy * label * alpha
+            new_y = label + yx * alpha @ at + yy * lam * label
+            np.testing.assert_allclose(after[i], [*new_x, new_y], rtol=1e-10, atol=1e-10)
+    gap = xx * yy - xy * yx
+    if heads == 1 or kind == "gd++":  # one product of two vectors, or a column of zeros
+        assert abs(gap) <= ROUNDING * max(abs(xx * yy), 1)
+    else:
+        assert abs(gap) > 0.1
+    assert (xy == yy == 0) == (kind == "gd++")
+
+
+@pytest.mark.parametrize("kind", ["full", "axial"])
+def test_other_weights_have_no_omegas(kind: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"kind must be 'diag' or 'gd\+\+' for omegas, got '{kind}'"
+    ):
+        _ = random_model(kind).omegas
+
+
+SIZES: dict[str, Any] = {"heads": 1, "dim": 3, "context": 6, "variance": 2.0}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("heads", [1, 4])
+def test_random_parameters_are_normal_in_their_units(kind: str, heads: int) -> None:
+    layers = 4000 // heads
+    found = random_parameters(
+        np.random.default_rng(3), kind=kind, layers=layers, **{**SIZES, "heads": heads}
+    )
+    assert found.shape == (layers, heads, parameter_count(kind, 3))
+    unit, label = (6 + 3 + 1 + 2) ** -0.5 * heads**-0.25, 1 / (3 + 2)
+    if kind == "full":
+        unit *= 0.5
+        column = np.array([1.0, 1.0, 1.0, label])
+        apart = 0.002 * (1 - np.eye(4)) * column
+        scales = np.eye(4) + apart, np.diag(column) + apart
+        scale = np.ravel(scales)
+    elif kind == "axial":
+        unit *= 0.5
+        scale = np.array([1, 1, 0.1 * label, 0.1, 1, 1, 1, 0.1 * label, 0.1, label])
+    else:
+        scale = np.array([1.0, 1.0, 1.0, label][: found.shape[-1]])
+    squares = np.mean((found / (unit * scale)) ** 2, axis=(0, 1))
+    assert np.max(np.abs(squares - 1)) < Z_MAX * math.sqrt(2 / 4000)
+    if kind in ("diag", "gd++"):
+        assert np.all(found[..., 1] * found[..., 2] < 0)  # descent
+        found = np.copysign(found, np.random.default_rng(5).standard_normal(found.shape))
+    correlation = np.corrcoef(found.reshape(4000, -1).T) - np.eye(found.shape[-1])
+    assert np.max(np.abs(correlation)) < (Z_MAX + 0.5) / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spec", ["fixed:0", "fixed:5"])
+@pytest.mark.parametrize(("context", "dim"), [(20, 10), (3, 8), (40, 2)])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_random_layers_change_tokens_by_order_one(
+    kind: str, spec: str, context: int, dim: int, heads: int
+) -> None:
+    law = NoisyRegression(spec, context, dim)
+    found = law.sample(get_backend("numpy"), np.random.default_rng(4), 20)
+    tokens, ratios = regression_tokens(found.prompts), []
+    for seed in range(40):
+        parameters = random_parameters(
+            np.random.default_rng(seed),
+            kind=kind,
+            layers=1,
+            heads=heads,
+            dim=dim,
+            context=context,
+            variance=law.noise.mean_variance,
+        )
+        change = apply_layer(tokens, build(kind, parameters, dim).layers[0]) - tokens
+        ratios.append(np.linalg.norm(change) / np.linalg.norm(tokens))
+    assert (0.02 if kind in ("full", "axial") else 0.1) < np.median(ratios) < 5
+
+
+@pytest.mark.parametrize("name", ["layers", "heads"])
+def test_wrong_numbers_of_random_parameters(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be an integer >= 1, got 0"):
+        random_parameters(
+            np.random.default_rng(0), **{"kind": "diag", "layers": 1, **SIZES, name: 0}
+        )
+
+
+def test_unknown_kinds() -> None:
+    message = r"kind must be one of full, axial, diag, gd\+\+, got 'gd'"
+    one = np.zeros((1, 1, 3, 3))
+    with pytest.raises(ValueError, match=message):
+        ties("gd", 2)
+    with pytest.raises(ValueError, match=message):
+        LinearTransformer("gd", one, one)
+    with pytest.raises(ValueError, match=message):
+        random_parameters(np.random.default_rng(0), kind="gd", layers=1, **SIZES)
+    with pytest.raises(ValueError, match=message):
+        free_parameters(LinearTransformer("diag", one, one), "gd")
+
+
+@pytest.mark.parametrize(
+    ("projection", "lookup", "message"),
+    [
+        ((1, 1, 3, 2), (1, 1, 3, 2), r"projection must have shape \(any, any, 2, 2\)"),
+        ((1, 3, 3), (1, 3, 3), r"projection must have shape \(any, any, 3, 3\), got \(1, 3, 3\)"),
+        ((0, 1, 3, 3), (0, 1, 3, 3), r"projection must have shape .* got \(0, 1, 3, 3\)"),
+        ((), (), r"projection must have shape .* got \(\)"),
+        ((1, 1, 3, 3), (1, 1, 4, 4), r"lookup must have shape \(1, 1, 3, 3\), got \(1, 1, 4, 4\)"),
+        ((1, 1, 3, 3), (1, 2, 3, 3), r"lookup must have shape \(1, 1, 3, 3\), got \(1, 2, 3, 3\)"),
+    ],
+)
+def test_wrong_shapes(projection: Any, lookup: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LinearTransformer("full", np.zeros(projection), np.zeros(lookup))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strict_arrays(
+    kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = random_model(kind)
+    there = to_backend(model, strict_backend)
+    strict = type(array_api_strict.asarray(0.0))
+    assert isinstance(there.projection, strict)
+    monkeypatch.setattr("iclimit.simulate.gdpp.linear_transformer.to_host", np.from_dlpack)
+    parameters = free_parameters(there, kind)
+    np.testing.assert_allclose(parameters, picked_parameters(model, kind), rtol=COPYING)
+    built = build(kind, array_api_strict.asarray(parameters), 3)
+    assert isinstance(built.lookup, strict)
+    np.testing.assert_allclose(np.from_dlpack(built.lookup), model.lookup, rtol=COPYING)
+    if kind in ("diag", "gd++"):
+        np.testing.assert_allclose(there.omegas, model.omegas, rtol=ROUNDING)
+    tokens = tokens_of(4, 5, 3)
+    expected = forward(tokens, model.layers)
+    found = np.from_dlpack(forward(array_api_strict.asarray(tokens), there.layers))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=ROUNDING * np.max(np.abs(expected)))
+
+
+def picked_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
+    """Entries of P and Q that the kind leaves free, picked by hand."""
+    P, Q = model.projection, model.lookup
+    if kind == "full":
+        return np.concatenate([P.reshape(2, 2, -1), Q.reshape(2, 2, -1)], axis=2)
+    if kind == "axial":
+        at = [1, 0, 0, -1, -1], [1, 0, -1, 0, -1]
+        return np.concatenate([P[..., *at], Q[..., *at]], axis=2)
+    picked = [P[..., 0, 0], P[..., -1, -1], Q[..., 0, 0], Q[..., -1, -1]]
+    return np.stack(picked[: 3 if kind == "gd++" else 4], axis=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["model.npz", "model"])
+def test_files(kind: str, name: str, tmp_path: Path) -> None:
+    model, path = random_model(kind), tmp_path / name
+    for where in (path, str(path)):
+        save_transformer(model, where)
+        found = load_transformer(where)
+        assert found.kind == kind
+        np.testing.assert_array_equal(found.projection, model.projection)
+        np.testing.assert_array_equal(found.lookup, model.lookup)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    save_transformer(random_model("full"), path)
+    whole = path.read_bytes()
+    message = "path must be a file of save_transformer, got .*model.npz"
+    contents = [b"", b"text", whole[:100], whole[: len(whole) - 7], whole[:300] + whole[400:]]
+    for content in contents:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            load_transformer(path)
+    wrong: dict[str, Any] = {
+        "projection": np.zeros((1, 1, 3, 3)),
+        "lookup": np.zeros((1, 1, 3, 3)),
+    }
+    for arrays in (wrong, {**wrong, "kind": "gd"}, {**wrong, "kind": "diag", "lookup": 1.0}):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=message):
+            load_transformer(path)
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ValueError, match=message):
+        load_transformer(path)
+    with pytest.raises(ValueError, match="path must be a file of save_transformer"):
+        load_transformer(tmp_path)
+    with pytest.raises(ValueError, match="path must be a file of save_transformer"):
+        load_transformer(tmp_path / "absent.npz")

@@ -1,0 +1,223 @@
+"""GD++ by matrices against token-level layers, plain descent and sampled prompts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.descent import steps as descent
+from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.descent.steps import simulate_schedule
+from iclimit.simulate.gdpp import preconditioned_descent as module
+from iclimit.simulate.gdpp.preconditioned_descent import (
+    gdpp_transformer,
+    layer_spectra,
+    simulate_gdpp,
+)
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
+from iclimit.simulate.transformer import prediction
+
+ROUNDING = 1e-12  # relative, or of numbers of order one
+Z_LIMIT = 4.0
+NUMPY = get_backend("numpy")
+RATES, GAMMAS = [0.3, 0.9, 0.7], [0.15, 0.2]
+SIZES = [(3, 5), (5, 5), (8, 4), (1, 3), (4, 1)]
+
+
+def draw(context: int, dim: int, n: int = 5, **law: Any) -> Prompts:
+    regression = Regression(context=context, dim=dim, **law)
+    return regression.sample(NUMPY, np.random.default_rng([context, dim]), n)
+
+
+def literal_predictions(prompts: Prompts) -> np.ndarray:
+    """The layers written out for one prompt after the other, the query carried along."""
+    predictions = []
+    for x, y, query in zip(prompts.x, prompts.y, prompts.x_query, strict=True):
+        Z, r, q, left = x.copy(), y.copy(), query.copy(), 0.0
+        for eta, gamma in zip(RATES, [*GAMMAS, 0.0], strict=True):
+            mean, H = Z.T @ r / len(y), Z.T @ Z / len(y)
+            left -= eta * q @ mean
+            r = r - eta * Z @ mean
+            Z, q = Z - gamma * Z @ H, q - gamma * H @ q
+        predictions.append(-left)
+    return np.array(predictions)
+
+
+@pytest.mark.parametrize(("context", "dim"), SIZES)
+def test_transformer_equals_literal_layers(context: int, dim: int) -> None:
+    prompts = draw(context, dim, noise_variance=0.3)
+    model = gdpp_transformer(RATES, GAMMAS, context=context, dim=dim)
+    assert (model.kind, model.depth, model.dim) == ("gd++", 3, dim)
+    expected = literal_predictions(prompts)
+    found = prediction(regression_tokens(prompts), model.layers)
+    np.testing.assert_allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize(("context", "dim"), SIZES)
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_conditional_loss_equals_token_level_responses(
+    context: int, dim: int, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prediction is linear in the labels: feed it unit labels and unit queries."""
+    block = 4
+    monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
+    run = simulate_gdpp(RATES, GAMMAS, context=context, dim=dim, noise=noise, rng=3, repeats=block)
+    layers = gdpp_transformer(RATES, GAMMAS, context=context, dim=dim).layers
+    generator = np.random.default_rng(seed_sequences(3, 1)[0])
+    for r, X in enumerate(generator.standard_normal((block, context, dim))):
+        from_labels = np.empty((dim, context))  # w_L = from_labels @ y
+        for i in range(context):
+            unit = Prompts(
+                np.broadcast_to(X, (dim, context, dim)),
+                np.broadcast_to(np.eye(context)[i], (dim, context)),
+                np.eye(dim),
+                np.zeros(dim),
+            )
+            from_labels[:, i] = prediction(regression_tokens(unit), layers)
+        by_task = np.sum((np.eye(dim) - from_labels @ X) ** 2)
+        by_noise = noise * context * np.sum(from_labels**2)
+        assert run.losses[r] == pytest.approx((by_task + by_noise) / dim, rel=1e-11)
+
+
+@pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
+@pytest.mark.parametrize("law", INPUT_LAWS)
+def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> None:
+    variance, noise_variance, count = 1.7, 0.8, 4000
+    prompts = draw(
+        context, dim, count, law=law, task_variance=variance, noise_variance=noise_variance
+    )
+    second = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}[law]
+    rates, gammas = np.array([0.2, 0.3, 0.4]) / second, np.array([0.05, 0.08]) / second
+    model = gdpp_transformer(rates, gammas, context=context, dim=dim)
+    predicted = prediction(regression_tokens(prompts), model.layers)
+    squared = (predicted - prompts.y_query) ** 2
+    run = simulate_gdpp(
+        rates,
+        gammas,
+        context=context,
+        dim=dim,
+        law=law,
+        noise=noise_variance / (variance * context),
+        rng=12,
+        repeats=4000,
+    )
+    factor = variance * dim * second
+    error = math.hypot(factor * run.standard_error, np.std(squared) / math.sqrt(count))
+    assert abs(np.mean(squared) - noise_variance - factor * run.mean) < Z_LIMIT * error
+
+
+@pytest.mark.parametrize(("context", "dim"), SIZES)
+def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(
+    context: int, dim: int
+) -> None:
+    size: dict[str, Any] = {"context": context, "dim": dim, "law": "laplace", "rng": 7}
+    found = simulate_gdpp(RATES, [0, 0], **size, noise=0.2, repeats=30)
+    expected = simulate_schedule(RATES, **size, noise=0.2, repeats=30)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-10)
+    assert (found.repeats, found.parameters["gammas"].tolist()) == (30, [0, 0])
+
+
+def test_longer_runs_extend_shorter_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
+    size: dict[str, Any] = {"context": 4, "dim": 3, "rng": 8}
+    short = simulate_gdpp(RATES, GAMMAS, **size, repeats=11).losses
+    np.testing.assert_array_equal(
+        simulate_gdpp(RATES, GAMMAS, **size, repeats=20).losses[:11], short
+    )
+
+
+def test_one_layer_has_the_exact_mean() -> None:
+    """1 - 2 eta + eta^2 (N + d + 1)/N for Gaussian inputs; no preconditioning matters."""
+    run = simulate_gdpp([0.5], [], context=20, dim=10, rng=5, repeats=4000)
+    assert abs(run.mean - (1 - 1 + 0.25 * 31 / 20)) < Z_LIMIT * run.standard_error
+
+
+def test_overflowing_losses_are_infinite() -> None:
+    run = simulate_gdpp([3.0] * 12, [5.0] * 11, context=6, dim=4, noise=0.1, rng=1, repeats=20)
+    assert np.all(run.losses == math.inf)
+
+
+@pytest.mark.parametrize(("context", "dim"), SIZES)
+def test_spectra_are_those_of_the_layers_tokens(context: int, dim: int) -> None:
+    prompts = draw(context, dim, n=3)
+    gammas = [0.2, -0.1, 0.3]
+    found = layer_spectra(prompts.x, gammas)
+    assert found.shape == (4, 3, dim)
+    start = np.linalg.svd(prompts.x, compute_uv=False) ** 2 / context
+    for n in range(3):
+        values = np.append(start[n], np.zeros(dim - len(start[n])))
+        for depth in range(4):
+            np.testing.assert_allclose(
+                found[depth, n], np.sort(values), rtol=1e-10, atol=ROUNDING * (1 + values.max())
+            )
+            if depth < 3:
+                values = values * (1 - gammas[depth] * values) ** 2
+
+
+def test_preconditioning_flattens_the_spectrum() -> None:
+    """gamma = 1/(3 lambda_max) before each layer of the same context, as in Theorem 5.1."""
+    x = draw(30, 4, n=1).x
+    gammas: list[float] = []
+    condition = []
+    for _ in range(8):
+        spectrum = layer_spectra(x, [*gammas, 0.0])[-1, 0]
+        condition.append(spectrum[-1] / spectrum[0])
+        gammas.append(1 / (3 * spectrum[-1]))
+    assert condition[0] > 2
+    assert np.all(np.diff(condition[:6]) < 0)
+    assert condition[-1] - 1 < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: simulate_gdpp([], [], context=3, dim=2, rng=0),
+            r"rates must have shape \(any,\), got \(0,\)",
+        ),
+        (
+            lambda: simulate_gdpp([0.1, 0.2], [0.1, 0.1], context=3, dim=2, rng=0),
+            r"gammas must have shape \(1,\), got \(2,\)",
+        ),
+        (
+            lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, noise=-1),
+            "noise must be a number >= 0 and finite, got -1",
+        ),
+        (
+            lambda: simulate_gdpp([0.1], [], context=0, dim=2, rng=0),
+            "context must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, law="cauchy"),
+            "law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
+        ),
+        (
+            lambda: gdpp_transformer([0.1, math.nan], [0.1], context=3, dim=2),
+            "rates must be finite",
+        ),
+        (lambda: layer_spectra(np.ones((1, 2, 2)), []), "gammas must have shape"),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = draw(6, 4).x
+    np.testing.assert_allclose(
+        np.from_dlpack(layer_spectra(array_api_strict.asarray(x), GAMMAS)),
+        layer_spectra(x, GAMMAS),
+        rtol=1e-10,
+    )
+    cell: dict[str, Any] = {"context": 6, "dim": 4, "noise": 0.1, "rng": 4, "repeats": 8}
+    expected = simulate_gdpp(RATES, GAMMAS, **cell).losses
+    monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(module, "to_host", np.from_dlpack)
+    np.testing.assert_allclose(simulate_gdpp(RATES, GAMMAS, **cell).losses, expected, rtol=1e-10)

@@ -1,0 +1,259 @@
+"""Ridge baselines: spectral losses against explicit solves and against the definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.gdpp import ridge_baselines as module
+from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
+from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
+
+ROUNDING = 1e-9  # relative; 1e-12 measured, more where X^T X is close to singular
+Z_LIMIT = 4.0  # 42 comparisons
+TABLE_DIGITS = 5e-4  # the published table has three decimals
+
+# Published adjusted losses (arXiv:2402.14180, Table 1): ConstRR, AdaRR, TunedRR, of 100,000
+# sequences each.
+TABLE = {
+    "uniform:5": (0.365, 0.068, 0.049),
+    "uniform:7": (0.530, 0.092, 0.068),
+    "categorical:1,3": (0.222, 0.051, 0.021),
+    "categorical:1,3,5": (0.422, 0.084, 0.054),
+}
+NAMES = ("ConstRR", "AdaRR", "TunedRR")
+
+
+def explicit_losses(
+    problem: NoisyRegression,
+    count: int,
+    seed: np.random.SeedSequence,
+    constant: float,
+    factor: float,
+    top: float,
+) -> dict[str, np.ndarray]:
+    """Adjusted losses of the contexts of a seed, by least squares with pseudo-observations."""
+    place = get_backend("numpy")
+    drawn = problem.sample(place, place.generator(seed), count)
+    found: dict[str, list[float]] = {name: [] for name in ("oracle", *NAMES)}
+    for x, y, level in zip(drawn.prompts.x, drawn.prompts.y, drawn.levels, strict=True):
+        _, (rss,), _, _ = np.linalg.lstsq(x, y)
+        estimated = rss / (problem.context - problem.dim)
+
+        def weights(ridge: float, x: np.ndarray = x, y: np.ndarray = y) -> np.ndarray:
+            stacked = np.concat([x, math.sqrt(ridge) * np.eye(problem.dim)])
+            return np.linalg.lstsq(stacked, np.concat([y, np.zeros(problem.dim)]))[0]
+
+        oracle = weights(level**2)
+        ridges = (constant, estimated, min(factor * estimated, top))
+        for name, ridge in zip(NAMES, ridges, strict=True):
+            found[name].append(np.sum((weights(ridge) - oracle) ** 2) / 2)
+        covariance = level**2 * np.linalg.inv(x.T @ x + level**2 * np.eye(problem.dim))
+        found["oracle"].append(np.trace(covariance) / 2)
+    return {name: np.array(values) for name, values in found.items()}
+
+
+@pytest.mark.parametrize("noise", ["uniform:4", "fixed:0.3", "categorical:1,3"])
+@pytest.mark.parametrize(("context", "dim"), [(20, 10), (7, 4), (3, 1)])
+def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> None:
+    problem, count = NoisyRegression(noise, context, dim), 40
+    run = simulate_ridge_baselines(
+        problem, repeats=count, rng=3, constant=2.5, multiplier=1.4, threshold=3.0
+    )
+    expected = explicit_losses(problem, count, seed_sequences(3, 1)[0], 2.5, 1.4, 3.0)
+    assert set(run.means) == set(run.standard_errors) == set(expected)
+    for name, values in expected.items():
+        assert run.means[name] == pytest.approx(np.mean(values), rel=ROUNDING)
+        error = np.std(values, ddof=1) / math.sqrt(count)
+        assert run.standard_errors[name] == pytest.approx(error, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", ["uniform:5", "categorical:1,3", "fixed:2"])
+@pytest.mark.parametrize(("context", "dim"), [(20, 10), (9, 3)])
+def test_conditional_losses_are_those_of_the_definition(
+    noise: str, context: int, dim: int
+) -> None:
+    problem = NoisyRegression(noise, context, dim)
+    tuned: dict[str, Any] = {"multiplier": 1.3, "threshold": 6.0}
+    exact = simulate_ridge_baselines(problem, repeats=10_000, rng=1, **tuned)
+    raw = simulate_ridge_baselines(problem, repeats=20_000, rng=2, queries=True, **tuned)
+    for name, mean in exact.means.items():
+        error = math.hypot(exact.standard_errors[name], raw.standard_errors[name])
+        assert abs(mean - raw.means[name]) <= Z_LIMIT * error
+        if name != "oracle":
+            assert exact.standard_errors[name] <= raw.standard_errors[name]
+
+
+def test_oracle_parameters_have_no_adjusted_loss() -> None:
+    run = simulate_ridge_baselines(NoisyRegression("fixed:2"), repeats=100, rng=0)
+    assert run.means["ConstRR"] == 0 < run.means["AdaRR"]
+    silent = simulate_ridge_baselines(NoisyRegression("fixed:0"), repeats=100, rng=0)
+    assert silent.means["oracle"] == silent.means["ConstRR"] == 0
+    assert silent.means["AdaRR"] < 1e-25
+
+
+def test_which_parameters_are_reported() -> None:
+    problem = NoisyRegression("uniform:3", 8, 3)
+    cell: dict[str, Any] = {"repeats": 50, "rng": 0}
+    plain = simulate_ridge_baselines(problem, **cell)
+    assert list(plain.means) == ["oracle", "ConstRR", "AdaRR"]
+    assert (plain.repeats, plain.parameters["constant"]) == (50, 3.0)
+    scaled = simulate_ridge_baselines(problem, multiplier=1.0, **cell)
+    assert scaled.means["TunedRR"] == plain.means["AdaRR"]
+    unbiased = simulate_ridge_baselines(problem, multiplier=5 / 8, **cell)
+    biased = simulate_ridge_baselines(problem, estimate="biased", **cell)
+    assert biased.means["AdaRR"] == pytest.approx(unbiased.means["TunedRR"], rel=1e-12)
+    capped = simulate_ridge_baselines(problem, threshold=0.0, constant=0.0, **cell)
+    assert capped.means["TunedRR"] == capped.means["ConstRR"]
+    single = simulate_ridge_baselines(problem, repeats=1, rng=0)
+    assert single.standard_errors["AdaRR"] == math.inf
+
+
+def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    problem = NoisyRegression("uniform:3", 8, 3)
+    run = simulate_ridge_baselines(problem, repeats=40, rng=0)
+    parts = [
+        explicit_losses(problem, count, seed, 3.0, 1, 1)["AdaRR"]
+        for count, seed in zip((16, 16, 8), seed_sequences(0, 3), strict=True)
+    ]
+    assert run.means["AdaRR"] == pytest.approx(np.mean(np.concat(parts)), rel=ROUNDING)
+
+
+def test_enormous_noise_overflows_nowhere() -> None:
+    problem = NoisyRegression("fixed:1e100", 8, 3)
+    run = simulate_ridge_baselines(problem, repeats=50, rng=0, constant=0.0)
+    assert 1e198 < run.means["ConstRR"] < math.inf
+    assert run.standard_errors["ConstRR"] == math.inf  # squares of losses overflow
+    assert run.means["AdaRR"] < 1e-90
+    assert tune_ridge(problem, repeats=50, rng=0).tuned_loss < 1e-90
+
+
+@pytest.mark.parametrize(("noise", "published"), TABLE.items())
+def test_published_table(noise: str, published: tuple[float, float, float]) -> None:
+    """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
+    problem = NoisyRegression(noise)
+    best = tune_ridge(problem, repeats=2**13, rng=4)
+    assert best.converged
+    found = simulate_ridge_baselines(
+        problem, repeats=20_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
+    )
+    raw = simulate_ridge_baselines(
+        problem,
+        repeats=5000,
+        rng=6,
+        queries=True,
+        multiplier=best.multiplier,
+        threshold=best.threshold,
+    )
+    for name, value in zip(NAMES, published, strict=True):
+        of_table = raw.standard_errors[name] * math.sqrt(5000 / 100_000)
+        allowance = Z_LIMIT * math.hypot(found.standard_errors[name], of_table) + TABLE_DIGITS
+        assert abs(found.means[name] - value) < allowance, name
+
+
+def test_only_the_unbiased_estimate_gives_the_table() -> None:
+    problem = NoisyRegression("uniform:5")
+    found = {
+        estimate: simulate_ridge_baselines(problem, repeats=20_000, rng=5, estimate=estimate)
+        for estimate in module.ESTIMATES
+    }
+    errors = {name: run.means["AdaRR"] - 0.068 for name, run in found.items()}
+    assert abs(errors["unbiased"]) < 0.004
+    assert min(errors["biased"], errors["least-error"]) > 0.02
+
+
+def test_tuned_parameters_are_the_best() -> None:
+    """No neighbour is better on the same sample; the constant solves its equation elsewhere."""
+    problem = NoisyRegression("categorical:1,3")
+    best = tune_ridge(problem, repeats=4096, rng=2)
+
+    def losses(constant: float, multiplier: float, threshold: float) -> dict[str, float]:
+        return simulate_ridge_baselines(
+            problem,
+            repeats=4096,
+            rng=2,
+            constant=constant,
+            multiplier=multiplier,
+            threshold=threshold,
+        ).means
+
+    at_best = losses(best.constant, best.multiplier, best.threshold)
+    assert at_best["ConstRR"] == pytest.approx(best.constant_loss, rel=1e-10)
+    assert at_best["TunedRR"] == pytest.approx(best.tuned_loss, rel=1e-10)
+    for up in (0.95, 1.05):
+        assert losses(up * best.constant, 1, 1)["ConstRR"] > best.constant_loss
+        assert losses(1, up * best.multiplier, best.threshold)["TunedRR"] > best.tuned_loss
+        assert losses(1, best.multiplier, up * best.threshold)["TunedRR"] > best.tuned_loss
+
+
+def test_tuning_at_one_level() -> None:
+    best = tune_ridge(NoisyRegression("fixed:1.5", 9, 3), repeats=2048, rng=0)
+    assert best.constant == pytest.approx(2.25, rel=1e-3)
+    assert best.constant_loss < 1e-6
+    silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), repeats=10, rng=0)
+    assert (silent.constant, silent.tuned_loss, silent.converged) == (0, 0, True)
+
+
+PROBLEM = NoisyRegression("uniform:1", 6, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: simulate_ridge_baselines(NoisyRegression("fixed:1", 4, 4), repeats=2, rng=0),
+            "problem must have context > dim, got 4 and 4",
+        ),
+        (
+            lambda: simulate_ridge_baselines(PROBLEM, repeats=0, rng=0),
+            "repeats must be an integer >= 1, got 0",
+        ),
+        (
+            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, estimate="best"),
+            "estimate must be one of unbiased, biased, least-error, got 'best'",
+        ),
+        (
+            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, multiplier=-1),
+            "multiplier must be a number >= 0 and finite, got -1",
+        ),
+        (
+            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, threshold=math.nan),
+            "threshold must be a number >= 0 and finite, got nan",
+        ),
+        (
+            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, constant=math.inf),
+            "constant must be a number >= 0 and finite, got inf",
+        ),
+        (
+            lambda: tune_ridge(NoisyRegression("fixed:1", 3, 4), rng=0),
+            "problem must have context > dim, got 3 and 4",
+        ),
+    ],
+)
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_problem_must_be_one() -> None:
+    with pytest.raises(TypeError, match="problem must be a NoisyRegression, got 'uniform:1'"):
+        tune_ridge("uniform:1", rng=0)  # type: ignore[arg-type]
+
+
+def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell: dict[str, Any] = {"repeats": 30, "rng": 0, "multiplier": 1.2, "threshold": 4.0}
+    expected = {
+        queries: simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
+        for queries in (False, True)
+    }
+    monkeypatch.setattr(module, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(module, "to_host", np.from_dlpack)
+    for queries, run in expected.items():
+        found = simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
+        assert found.means == pytest.approx(run.means, rel=1e-9)

@@ -1,0 +1,717 @@
+"""Trained linear transformers against closed forms, and trainings that are cut and go on."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp import least_squares, transformer_training
+from iclimit.simulate.gdpp.least_squares import BLOCK, AdjustedLoss, Descent
+from iclimit.simulate.gdpp.linear_transformer import (
+    KINDS,
+    LinearTransformer,
+    build,
+    free_parameters,
+    random_parameters,
+)
+from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression, ridge_weights
+from iclimit.simulate.gdpp.transformer_training import (
+    HeldOutLosses,
+    TrainedTransformer,
+    held_out_losses,
+    train_linear_transformer,
+)
+from iclimit.simulate.transformer import prediction
+
+NUMPY = get_backend("numpy")
+SMALL = NoisyRegression("uniform:2", context=6, dim=2)
+QUICK: dict[str, Any] = {"starts": 3, "contexts": 600, "steps": 12, "rng": 1}
+Z_MAX = 4.0  # about 15 comparisons
+HELD_OUT = 20_000
+RATE_ERROR = 0.02  # relative; of a rate fitted to 2^13 contexts, .001 to .007 measured
+SAME_MINIMUM = 1e-3  # relative; losses of descents that end in one minimum
+
+
+def best_step(problem: NoisyRegression) -> tuple[float, float]:
+    """Rate of the best single step of descent and its mean squared error of the weights."""
+    n, d, variance = problem.context, problem.dim, problem.noise.mean_variance
+    return 1 / (n + d + 1 + variance), d * (1 - n / (n + d + 1 + variance))
+
+
+def parameters_of(run: TrainedTransformer) -> np.ndarray:
+    return free_parameters(run.model, run.model.kind)
+
+
+def assert_same(one: TrainedTransformer, other: TrainedTransformer) -> None:
+    """To the last bit, but for the interruption."""
+    np.testing.assert_array_equal(one.model.projection, other.model.projection)
+    np.testing.assert_array_equal(one.model.lookup, other.model.lookup)
+    np.testing.assert_array_equal(one.start_losses, other.start_losses)
+    assert (one.loss, one.steps, one.converged) == (other.loss, other.steps, other.converged)
+
+
+def last_round(problem: NoisyRegression, contexts: int, rng: int) -> ContextSummaries:
+    """The contexts of the last round, if they are fewer than are drawn at a time."""
+    sample_seed, _ = seed_sequences(rng, 4)[3].spawn(2)
+    generator = np.random.default_rng(seed_sequences(sample_seed, 1)[0])
+    return problem.summaries(NUMPY, generator, contexts, rare=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "heads", "spec"),
+    [
+        ("gd++", 1, "uniform:3"),
+        ("diag", 2, "categorical:1,3"),
+        ("axial", 1, "uniform:1"),
+        ("full", 1, "fixed:0.5"),
+    ],
+)
+def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None:
+    """Its rate and its loss, minus that of the oracle on plain prompts."""
+    problem = NoisyRegression(spec, context=10, dim=4)
+    run = train_linear_transformer(
+        problem, kind=kind, heads=heads, starts=4, contexts=2**13, rng=2
+    )
+    assert run.converged
+    assert not run.interrupted
+    rate, error = best_step(problem)
+    P, Q = run.model.projection[0], run.model.lookup[0]
+    acting = np.einsum("hi,hjk->ijk", P[:, -1], Q)  # of G_ij times the query's entry k
+    slopes = acting[-1, :-1, :-1] + acting[:-1, -1, :-1]
+    np.testing.assert_allclose(slopes, -rate * np.eye(4), rtol=0, atol=4 * RATE_ERROR * rate)
+    assert np.mean(np.diag(slopes)) == pytest.approx(-rate, rel=RATE_ERROR)
+    sample = problem.sample(NUMPY, np.random.default_rng(3), HELD_OUT)
+    oracle = ridge_weights(sample.prompts.x, sample.prompts.y, sample.levels**2)
+    gaps = error / 2 - np.sum((sample.tasks - oracle) ** 2, axis=1) / 2
+    fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=4)
+    spread = math.hypot(np.std(gaps) / math.sqrt(HELD_OUT), fresh.standard_error)
+    assert abs(fresh.mean - np.mean(gaps)) < Z_MAX * spread
+    assert spread < 0.02 * fresh.mean
+
+
+@pytest.mark.parametrize("kind", ["gd++", "diag"])
+def test_noiseless_layer_of_the_paper(kind: str) -> None:
+    """Adjusted loss (d/2)(d + 1)/(N + d + 1) = 1.774 for N = 20 and d = 10."""
+    problem = NoisyRegression("fixed:0")
+    run = train_linear_transformer(problem, kind=kind, starts=6, contexts=4096, rng=5)
+    fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=6)
+    assert abs(fresh.mean - 5 * 11 / 31) < Z_MAX * fresh.standard_error
+    assert fresh.standard_error < 0.02
+    assert run.model.omegas[0, 1, 0] == pytest.approx(-1 / 31, rel=RATE_ERROR)
+
+
+def gd_model(rates: list[float], preconditioner: float) -> np.ndarray:
+    """Parameters of two gd++ layers with these steps; p_x q_x = -preconditioner in the first."""
+    layers = []
+    for rate, omega in zip(rates, (preconditioner, 0.5 * preconditioner), strict=True):
+        q = math.sqrt(rate)
+        layers.append([[-omega / q, -rate / q, q]])
+    return np.array(layers)
+
+
+def test_two_noiseless_layers_have_two_minima() -> None:
+    """Adjusted losses .34157 and .26702 by quadrature over eigenvalues; both are strict."""
+    problem = NoisyRegression("fixed:0")
+    summaries = problem.summaries(NUMPY, np.random.default_rng(7), 3000)
+    objective = AdjustedLoss(summaries, "gd++", NUMPY, np.random.default_rng(8))
+    found = []
+    for rates, preconditioner, expected in (
+        ([0.034, 0.142], 0.0124, 0.34157),
+        ([0.022, 0.177], 0.0205, 0.26702),
+    ):
+        descent = Descent(gd_model(rates, preconditioner))
+        while not descent.converged and descent.steps < 60:
+            descent.advance(objective, 1e-9)
+        fresh = held_out_losses(
+            build("gd++", descent.parameters, 10), problem, contexts=HELD_OUT, rng=9
+        )
+        assert abs(fresh.mean - expected) < Z_MAX * fresh.standard_error
+        assert fresh.standard_error < 0.02
+        for index in ((0, 0, 0), (0, 0, 1), (0, 0, 2), (1, 0, 1), (1, 0, 2)):
+            for factor in (0.95, 1.05):
+                moved = descent.parameters.copy()
+                moved[index] *= factor
+                assert objective.loss(moved) > descent.loss
+        found.append((descent.loss, fresh.mean))
+    assert found[1][0] < 0.9 * found[0][0]
+    assert found[1][1] < 0.9 * found[0][1]
+
+
+def test_starts_end_in_several_minima() -> None:
+    problem = NoisyRegression("fixed:0")
+    run = train_linear_transformer(problem, kind="gd++", layers=2, starts=6, contexts=4096, rng=1)
+    ranked = np.sort(run.start_losses)
+    assert ranked.shape == (6,)
+    assert np.sum(ranked < 1.02 * ranked[0]) >= 2  # the best is found again
+    assert np.any((ranked > 1.2 * ranked[0]) & (ranked < 0.5))  # .34157 or .3891 or so
+    fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=9)
+    assert abs(fresh.mean - 0.26702) < Z_MAX * fresh.standard_error + 0.01  # fitted to 4096
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_is_that_of_the_model_on_the_last_contexts(kind: str) -> None:
+    run = train_linear_transformer(SMALL, kind=kind, layers=2, heads=2, **QUICK)
+    assert (run.model.kind, run.model.depth, run.model.lookup.shape[1]) == (kind, 2, 2)
+    summaries = last_round(SMALL, 600, 1)
+    objective = AdjustedLoss(summaries, kind, NUMPY, np.random.default_rng(0))
+    assert objective.loss(parameters_of(run)) == pytest.approx(run.loss, rel=1e-9)
+    assert run.start_losses.shape == (3,)
+    assert 3 <= run.steps <= (3 + 3 + 2) * 12
+    assert run.parameters["problem"] is SMALL
+    assert (run.parameters["kind"], run.parameters["noise"]) == (kind, "uniform:2")
+
+
+def test_rng_decides() -> None:
+    settings = {**QUICK, "layers": 2, "steps": 4}
+    run = train_linear_transformer(SMALL, **settings)
+    same: list[Any] = [1, np.int64(1), np.random.SeedSequence(1)]
+    others: list[Any] = [2, np.random.default_rng(1), np.random.SeedSequence(1, spawn_key=(3,))]
+    for rng in same:
+        assert_same(train_linear_transformer(SMALL, **{**settings, "rng": rng}), run)
+    for rng in others:
+        other = train_linear_transformer(SMALL, **{**settings, "rng": rng})
+        assert not np.any(other.start_losses == run.start_losses)
+
+
+@pytest.mark.parametrize("cores", [1, 3, None])
+def test_cores_do_not_decide(cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {**QUICK, "layers": 2, "kind": "full", "steps": 3}
+    monkeypatch.setitem(BLOCK, "numpy", 64)
+    run = train_linear_transformer(SMALL, **settings)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert_same(train_linear_transformer(SMALL, **settings), run)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deeper_is_not_worse(kind: str) -> None:
+    """On the same contexts, and with a shallower one among the starts."""
+    settings: dict[str, Any] = {"kind": kind, "starts": 2, "contexts": 500, "steps": 20, "rng": 10}
+    last: TrainedTransformer | None = None
+    for layers in (1, 2, 3):
+        initial = () if last is None else (last.model,)
+        run = train_linear_transformer(SMALL, layers=layers, initial=initial, **settings)
+        assert run.start_losses.shape == (2 + (layers if last else 0),)
+        if last is not None:
+            assert run.loss < 0.95 * last.loss
+        last = run
+
+
+def test_more_freedom_is_not_worse() -> None:
+    settings: dict[str, Any] = {"layers": 2, "starts": 2, "contexts": 3000, "rng": 11}
+    last = train_linear_transformer(SMALL, kind="gd++", **settings)
+    for kind in ("diag", "axial", "full"):
+        run = train_linear_transformer(SMALL, kind=kind, initial=[last.model], **settings)
+        assert run.start_losses.shape == (3,)
+        assert run.loss <= last.loss * (1 + SAME_MINIMUM)
+        last = run
+
+
+def test_given_start_of_full_depth_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = train_linear_transformer(SMALL, layers=2, **QUICK).model
+    seen: list[np.ndarray] = []
+    advance = Descent.advance
+
+    def watched(self: Descent, *args: Any) -> None:
+        seen.append(self.parameters)
+        advance(self, *args)
+
+    monkeypatch.setattr(Descent, "advance", watched)
+    train_linear_transformer(SMALL, layers=2, initial=[model], **{**QUICK, "starts": 1})
+    wanted = free_parameters(model, "diag")
+    assert any(np.array_equal(each, wanted) for each in seen)
+
+
+def held_out_by_hand(model: LinearTransformer, problem: NoisyRegression, count: int) -> np.ndarray:
+    """Gaps of half squared errors on plain prompts, from tokens."""
+    sample = problem.sample(NUMPY, np.random.default_rng(12), count)
+    prompts = sample.prompts
+    oracle = ridge_weights(prompts.x, prompts.y, sample.levels**2)
+    guess = prediction(regression_tokens(prompts), model.layers)
+    best = np.sum(oracle * prompts.x_query, axis=1)
+    return ((prompts.y_query - guess) ** 2 - (prompts.y_query - best) ** 2) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_held_out_losses_are_those_on_prompts(kind: str) -> None:
+    parameters = 0.7 * random_parameters(
+        np.random.default_rng(13), kind=kind, layers=2, heads=2, dim=2, context=6, variance=4 / 3
+    )
+    model = build(kind, parameters, 2)
+    fresh = held_out_losses(model, SMALL, contexts=HELD_OUT, rng=14)
+    assert fresh.losses.shape == fresh.levels.shape == fresh.weights.shape == (HELD_OUT,)
+    assert np.all((fresh.levels >= 0) & (fresh.levels <= 2))
+    assert fresh.mean == pytest.approx(fresh.weights @ fresh.losses / HELD_OUT, rel=1e-12)
+    assert np.all(fresh.weights == 1)
+    gaps = held_out_by_hand(model, SMALL, HELD_OUT)
+    spread = math.hypot(fresh.standard_error, np.std(gaps) / math.sqrt(HELD_OUT))
+    assert abs(fresh.mean - np.mean(gaps)) < Z_MAX * spread
+    rare = held_out_losses(model, SMALL, contexts=HELD_OUT, rare=True, rng=14)
+    assert np.ptp(rare.weights) > 1
+    spread = math.hypot(rare.standard_error, np.std(gaps) / math.sqrt(HELD_OUT))
+    assert abs(rare.mean - np.mean(gaps)) < Z_MAX * spread
+    assert rare.mean == pytest.approx(rare.weights @ rare.losses / HELD_OUT, rel=1e-12)
+
+
+def test_standard_errors_are_honest() -> None:
+    model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
+    runs = [held_out_losses(model, SMALL, contexts=400, rng=k) for k in range(150)]
+    means = np.array([run.mean for run in runs])
+    z = (means - np.mean(means)) / np.array([run.standard_error for run in runs])
+    assert abs(np.std(z) - 1) < Z_MAX / math.sqrt(2 * 150) + 0.05  # skewed losses
+
+
+def test_held_out_contexts_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
+    monkeypatch.setattr(transformer_training, "_SAMPLED", 50)
+    monkeypatch.setitem(BLOCK, "numpy", 16)
+    run = held_out_losses(model, SMALL, contexts=120, rng=16)
+    again = held_out_losses(model, SMALL, contexts=120, rng=16)
+    shorter = held_out_losses(model, SMALL, contexts=100, rng=16)
+    np.testing.assert_array_equal(run.losses, again.losses)
+    assert np.unique(run.losses).size == 120
+    for name in ("losses", "levels", "weights"):
+        np.testing.assert_array_equal(getattr(shorter, name), getattr(run, name)[:100])
+
+
+def test_one_context_has_no_standard_error() -> None:
+    model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
+    run = held_out_losses(model, SMALL, contexts=1, rng=17)
+    assert math.isfinite(run.mean)
+    assert run.standard_error == math.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("power", [10, 20, 40, 80, 160, 300])
+def test_held_out_losses_overflow_to_infinity(kind: str, power: int) -> None:
+    parameters = random_parameters(
+        np.random.default_rng(18), kind=kind, layers=2, heads=1, dim=2, context=6, variance=1.0
+    )
+    run = held_out_losses(build(kind, 10.0**power * parameters, 2), SMALL, contexts=50, rng=19)
+    assert not np.any(np.isnan(run.losses))
+    assert run.mean > 1e100
+    assert run.standard_error > 1e100
+    if power >= 40:
+        assert run.mean == run.standard_error == math.inf
+
+
+def test_losses_near_the_largest_float() -> None:
+    losses = np.array([1.7e308, 1e308, 1.7e308])
+    run = HeldOutLosses(losses, np.zeros(3), np.ones(3))
+    assert run.mean == run.standard_error == math.inf
+
+
+class Cut:
+    """Descents that Ctrl-C ends before or within a step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch, self.advance, self.loss = monkeypatch, Descent.advance, AdjustedLoss.loss
+
+    def before_step(self, number: int) -> None:
+        self._cut(Descent, "advance", self.advance, number)
+
+    def within_trial(self, number: int) -> None:
+        self._cut(AdjustedLoss, "loss", self.loss, number)
+
+    def never(self) -> None:
+        self.monkeypatch.setattr(Descent, "advance", self.advance)
+        self.monkeypatch.setattr(AdjustedLoss, "loss", self.loss)
+
+    def _cut(self, owner: Any, name: str, function: Callable[..., Any], number: int) -> None:
+        calls = []
+
+        def counted(*args: Any) -> Any:
+            calls.append(1)
+            if len(calls) == number:
+                raise KeyboardInterrupt
+            return function(*args)
+
+        self.monkeypatch.setattr(owner, name, counted)
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    return Cut(monkeypatch)
+
+
+CHECKED: dict[str, Any] = {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trainings_that_are_cut_anywhere_end_the_same(kind: str, cut: Cut, tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    whole = train_linear_transformer(SMALL, kind=kind, **CHECKED)
+    assert whole.steps > 30
+    last = whole.steps
+    places = [(cut.before_step, number) for number in (7, 20, last)]
+    places += [(cut.within_trial, number) for number in (2, 19, last - 1)]
+    for where, number in places:
+        path.unlink(missing_ok=True)
+        where(number)
+        first = train_linear_transformer(SMALL, kind=kind, checkpoint=path, **CHECKED)
+        assert first.interrupted
+        assert math.isfinite(first.loss)
+        assert first.steps <= min(number, last)
+        cut.never()
+        second = train_linear_transformer(SMALL, kind=kind, checkpoint=path, **CHECKED)
+        assert not second.interrupted
+        assert_same(second, whole)
+    assert list(tmp_path.iterdir()) == [path]
+    # A finished training comes back without a step.
+    cut.before_step(1)
+    assert_same(train_linear_transformer(SMALL, kind=kind, checkpoint=path, **CHECKED), whole)
+
+
+def test_trainings_that_are_cut_again_and_again_end_the_same(cut: Cut, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    whole = train_linear_transformer(SMALL, **CHECKED)
+    cut.before_step(1)
+    with pytest.raises(KeyboardInterrupt):
+        train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    assert not path.exists()
+    for _ in range(whole.steps):
+        cut.before_step(5)
+        run = train_linear_transformer(SMALL, checkpoint=str(path), **CHECKED)
+        if not run.interrupted:
+            break
+    assert_same(run, whole)
+
+
+def test_cut_while_the_checkpoint_is_written(
+    cut: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.npz"
+    whole = train_linear_transformer(SMALL, **CHECKED)
+    cut.before_step(12)
+    train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    cut.never()
+    before = path.read_bytes()
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    run = train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    assert run.interrupted
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    assert_same(train_linear_transformer(SMALL, checkpoint=path, **CHECKED), whole)
+
+
+def test_interruption_returns_the_best_so_far(cut: Cut) -> None:
+    whole = train_linear_transformer(SMALL, **CHECKED)
+    cut.before_step(9)  # in the second start: 6 steps at most for each
+    run = train_linear_transformer(SMALL, **CHECKED)
+    assert run.interrupted
+    assert not run.converged
+    assert run.steps == 8
+    assert run.start_losses[0] == whole.start_losses[0]
+    assert run.start_losses[2] == math.inf
+    assert run.loss == np.min(run.start_losses)
+
+
+@pytest.mark.parametrize("later", [1, 2])
+def test_interruption_between_rounds_returns_the_best_of_the_last(
+    later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, calls, summaries = (
+        train_linear_transformer(SMALL, **CHECKED),
+        [],
+        (NoisyRegression.summaries),
+    )
+
+    def interrupted(*args: Any, **kwargs: Any) -> ContextSummaries:
+        calls.append(1)
+        if len(calls) == 1 + later:
+            raise KeyboardInterrupt
+        return summaries(*args, **kwargs)
+
+    monkeypatch.setattr(NoisyRegression, "summaries", interrupted)
+    run = train_linear_transformer(SMALL, **CHECKED)
+    assert run.interrupted
+    np.testing.assert_array_equal(run.start_losses, whole.start_losses)
+    assert math.isfinite(run.loss)
+    if later == 1:
+        assert run.loss == np.min(whole.start_losses)
+
+
+def test_interruption_in_a_later_round_prefers_what_was_seen_there(
+    cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' losses are those on other contexts, here lower."""
+    settings = {**CHECKED, "rng": 31}
+    objectives: list[AdjustedLoss] = []
+    steps: list[int] = []
+
+    def watched(self: Descent, objective: AdjustedLoss, tolerance: float) -> None:
+        if not any(each is objective for each in objectives):
+            objectives.append(objective)
+            steps.append(0)
+        steps[-1] += 1
+        cut.advance(self, objective, tolerance)
+
+    monkeypatch.setattr(Descent, "advance", watched)
+    train_linear_transformer(SMALL, **settings)
+    assert len(steps) == 3
+    for number in (1, 2):
+        cut.before_step(steps[0] + number + 1)
+        run = train_linear_transformer(SMALL, **settings)
+        assert run.interrupted
+        assert run.loss > np.sort(run.start_losses)[1]
+        assert run.steps == steps[0] + number
+        objectives[1].run = map  # its threads have ended
+        on_second = objectives[1].loss(parameters_of(run))
+        assert run.loss == pytest.approx(on_second, rel=1e-9)
+
+
+MODEL = build("diag", np.array([[[0.01, -0.1, 1.0, 0.0]]]), 2)
+OTHER = build("diag", np.array([[[0.01, -0.1, 1.0, 1e-9]]]), 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"kind": "full"}, "kind"),
+        ({"layers": 3}, "layers"),
+        ({"heads": 2, "initial": ()}, "heads"),
+        ({"starts": 2}, "starts"),
+        ({"contexts": 201}, "contexts"),
+        ({"steps": 7}, "steps"),
+        ({"rng": 21}, "seed"),
+        ({"rng": np.random.SeedSequence(20, spawn_key=(1,))}, "seed"),
+        ({"rng": np.random.default_rng(20)}, "seed"),
+        ({"initial": ()}, "initial"),
+        ({"initial": [OTHER]}, "initial"),
+        ({"initial": [MODEL, MODEL]}, "initial"),
+        ({"problem": replace(SMALL, noise="uniform:2.0000001")}, "noise"),
+        ({"problem": replace(SMALL, context=7)}, "context"),
+    ],
+)
+def test_checkpoints_of_other_trainings(
+    changes: dict[str, Any], name: str, cut: Cut, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.npz"
+    settings = {**CHECKED, "initial": [MODEL], "checkpoint": path, "problem": SMALL}
+    cut.before_step(3)
+    assert train_linear_transformer(**settings).interrupted
+    cut.never()
+    before = path.read_bytes()
+    message = f"checkpoint must be of the same training, got .*run.npz with another {name}$"
+    with pytest.raises(ValueError, match=message):
+        train_linear_transformer(**{**settings, **changes})
+    assert path.read_bytes() == before
+
+
+def test_same_settings_in_other_words_go_on(cut: Cut, tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    cut.before_step(3)
+    train_linear_transformer(SMALL, checkpoint=path, initial=[MODEL], **CHECKED)
+    cut.never()
+    numbers: dict[str, Any] = {name: np.int64(value) for name, value in CHECKED.items()}
+    problem = NoisyRegression("uniform:2.0", np.int64(6), np.int64(2))  # type: ignore[arg-type]
+    run = train_linear_transformer(problem, checkpoint=path, initial=(MODEL,), **numbers)
+    whole = train_linear_transformer(SMALL, initial=[MODEL], **CHECKED)
+    assert_same(run, whole)
+
+
+def test_broken_checkpoints(cut: Cut, tmp_path: Path) -> None:
+    path = tmp_path / "run.npz"
+    cut.before_step(3)
+    train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    whole = path.read_bytes()
+    message = "checkpoint must be a training's own file, got .*run"
+    for content in (
+        b"",
+        b"text",
+        whole[:50],
+        whole[:-9],
+        whole[:200] + bytes(50) + whole[250:],
+        whole[::-1],
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    np.savez(path, weights=np.ones(3))
+    with pytest.raises(ValueError, match=message):
+        train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    for record in ("{}", "[]", "{", "3"):
+        np.savez(path, record=np.array(record), parameters=np.ones(3))
+        with pytest.raises(ValueError, match=message):
+            train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    with path.open("wb") as file:
+        np.save(file, np.ones(3))
+    with pytest.raises(ValueError, match=message):
+        train_linear_transformer(SMALL, checkpoint=path, **CHECKED)
+    folder = tmp_path / "running"
+    folder.mkdir()
+    with pytest.raises(ValueError, match=message):
+        train_linear_transformer(SMALL, checkpoint=folder, **CHECKED)
+
+
+def test_checkpoints_need_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        train_linear_transformer(SMALL, checkpoint=tmp_path / "absent" / "run", **CHECKED)
+
+
+def huge_parameters(*args: Any, **law: Any) -> np.ndarray:
+    return 1e40 * random_parameters(*args, **law)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_starts_that_all_overflow(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformer_training, "random_parameters", huge_parameters)
+    message = "the loss of every start is infinite in round 1, after step 3$"
+    with pytest.raises(ArithmeticError, match=message):
+        train_linear_transformer(SMALL, kind=kind, **CHECKED)
+
+
+def test_one_good_start_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformer_training, "random_parameters", huge_parameters)
+    good = build("diag", np.array([[[0.01, -0.1, 1.0, 0.0]]] * 2), 2)
+    run = train_linear_transformer(SMALL, initial=[good], **CHECKED)
+    np.testing.assert_array_equal(np.isfinite(run.start_losses), [False, False, False, True])
+    assert run.loss < 0.5
+
+
+def test_overflow_in_a_later_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    expand = AdjustedLoss.expand
+    first = 10 * 2 * 4  # contexts
+
+    def overflowing(self: AdjustedLoss, parameters: np.ndarray) -> Any:
+        loss, *rest = expand(self, parameters)
+        return (loss if self.count == first else math.inf, *rest)
+
+    monkeypatch.setattr(AdjustedLoss, "expand", overflowing)
+    message = r"infinite in round 3, after step \d+, 0\.\d+ in round 1$"
+    with pytest.raises(ArithmeticError, match=message):
+        train_linear_transformer(SMALL, **CHECKED)
+
+
+def test_start_of_zeros_is_harmless() -> None:
+    zero = LinearTransformer("gd++", np.zeros((1, 1, 3, 3)), np.zeros((1, 1, 3, 3)))
+    run = train_linear_transformer(SMALL, initial=[zero], **{**CHECKED, "layers": 1})
+    assert run.start_losses.shape == (4,)
+    assert run.loss < run.start_losses[-1]
+
+
+@pytest.mark.parametrize(("context", "dim"), [(1, 1), (1, 3), (3, 3)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spec", ["fixed:0", "fixed:1e100", "uniform:1e-100"])
+def test_extreme_problems(context: int, dim: int, kind: str, spec: str) -> None:
+    problem = NoisyRegression(spec, context, dim)
+    run = train_linear_transformer(problem, kind=kind, **{**CHECKED, "contexts": 40})
+    assert 0 <= run.loss <= np.min(run.start_losses) * 50 + 1
+    assert np.all(np.isfinite(run.model.projection))
+
+
+def test_one_context_is_overfitted() -> None:
+    run = train_linear_transformer(SMALL, **{**CHECKED, "contexts": 1, "steps": 40})
+    assert run.loss < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "gd"}, r"kind must be one of full, axial, diag, gd\+\+, got 'gd'"),
+        ({"layers": 0}, "layers must be an integer >= 1, got 0"),
+        ({"heads": -1}, "heads must be an integer >= 1, got -1"),
+        ({"starts": 0}, "starts must be an integer >= 1, got 0"),
+        ({"contexts": 1e3}, "contexts must be an integer >= 1, got 1000.0"),
+        ({"steps": True}, "steps must be an integer >= 1, got True"),
+        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
+        (
+            {"initial": [MODEL, build("full", np.ones((1, 1, 18)), 2)]},
+            "weights must be of kind 'd",
+        ),
+        (
+            {"initial": [build("diag", np.ones((3, 1, 4)), 2)]},
+            "initial must have at most 2 layers, 1 heads and dimension 2, got 3, 1 and 2",
+        ),
+        (
+            {"initial": [build("diag", np.ones((1, 2, 4)), 2)]},
+            "initial must have at most 2 layers, 1 heads and dimension 2, got 1, 2 and 2",
+        ),
+        (
+            {"initial": [build("diag", np.ones((1, 1, 4)), 3)]},
+            "initial must have at most 2 layers, 1 heads and dimension 2, got 1, 1 and 3",
+        ),
+        (
+            {"initial": [build("diag", np.full((1, 1, 4), math.nan), 2)]},
+            "weights must be finite, got NaN or inf among them",
+        ),
+    ],
+)
+def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        train_linear_transformer(SMALL, **{**CHECKED, **changes})
+
+
+def test_wrong_kinds() -> None:
+    with pytest.raises(TypeError, match="problem must be a NoisyRegression, got 'fixed:1'"):
+        train_linear_transformer("fixed:1", rng=0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="initial must be a sequence of LinearTransformers, got L"):
+        train_linear_transformer(SMALL, initial=MODEL, rng=0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="initial must hold LinearTransformers, got 3"):
+        train_linear_transformer(SMALL, initial=[3], rng=0)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"rng must be an int, .* or Generator, got 0\.5"):
+        train_linear_transformer(SMALL, rng=0.5)
+    with pytest.raises(TypeError, match="model must be a LinearTransformer, got 'x'"):
+        held_out_losses("x", SMALL, rng=0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="problem must be a NoisyRegression, got 'x'"):
+        held_out_losses(MODEL, "x", rng=0)  # type: ignore[arg-type]
+
+
+def test_wrong_arguments_of_held_out_losses() -> None:
+    with pytest.raises(ValueError, match="contexts must be an integer >= 1, got 0"):
+        held_out_losses(MODEL, SMALL, contexts=0, rng=0)
+    with pytest.raises(ValueError, match="model must be of dimension 3, got 2"):
+        held_out_losses(MODEL, NoisyRegression("fixed:1", dim=3), rng=0)
+    with pytest.raises(ValueError, match="backend must be one of numpy, cupy, got 'jax'"):
+        held_out_losses(MODEL, SMALL, rng=0, backend="jax")
+    dense = LinearTransformer("diag", np.ones((1, 1, 3, 3)), np.ones((1, 1, 3, 3)))
+    with pytest.raises(ValueError, match="weights must be of kind 'diag', got other entries"):
+        held_out_losses(dense, SMALL, rng=0)
+
+
+def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    run = train_linear_transformer(SMALL, **CHECKED)
+    printed = capsys.readouterr()
+    assert printed.err == printed.out == ""
+    same = train_linear_transformer(SMALL, progress=True, **CHECKED)
+    printed = capsys.readouterr()
+    assert "diag, 2 layers" in printed.err
+    assert "round=3" in printed.err
+    assert printed.out == ""
+    assert_same(same, run)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strict_arrays(
+    kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**CHECKED, "kind": kind, "contexts": 60, "steps": 3}
+    expected = train_linear_transformer(SMALL, **settings)
+    fresh = held_out_losses(expected.model, SMALL, contexts=30, rng=0)
+    monkeypatch.setattr(
+        transformer_training,
+        "get_backend",
+        lambda name: strict_backend if name == "cupy" else NUMPY,
+    )
+    monkeypatch.setitem(BLOCK, "strict", 16)
+    monkeypatch.setitem(BLOCK, "cupy", 10)
+    for module in (transformer_training, least_squares):
+        monkeypatch.setattr(module, "to_host", np.from_dlpack)
+    found = train_linear_transformer(SMALL, backend="cupy", **settings)
+    np.testing.assert_allclose(found.start_losses, expected.start_losses, rtol=1e-6)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-6)
+    there = held_out_losses(expected.model, SMALL, contexts=30, rng=0, backend="cupy")
+    np.testing.assert_allclose(there.losses, fresh.losses, rtol=1e-9)
+    np.testing.assert_allclose(there.weights, fresh.weights, rtol=1e-9)

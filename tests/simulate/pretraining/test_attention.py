@@ -1,0 +1,143 @@
+"""Linear attention on token matrices, its reduced form, and explicit loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining.attention import (
+    context_summary,
+    features,
+    linear_attention,
+    predict,
+    weights_from_gamma,
+)
+from iclimit.simulate.pretraining.prompts import (
+    Prompts,
+    sample_prompts,
+    sample_tasks,
+    token_matrix,
+)
+from iclimit.simulate.pretraining.risk import squared_errors
+
+ROUNDING = 1e-12  # relative; sums of at most a few hundred products of order one
+BACKEND = get_backend("numpy")
+SIZES = [(1, 1), (1, 5), (2, 1), (3, 4), (8, 5), (6, 30)]
+
+
+def draw(d: int, context: int, n: int = 12, rho: float = 0.2) -> tuple[Prompts, np.ndarray]:
+    """Prompts and a random gamma of order one."""
+    generator = np.random.default_rng([d, context])
+    tasks = sample_tasks(BACKEND, generator, n, d, "gaussian")
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    return prompts, generator.standard_normal((d, d + 1))
+
+
+def loop_attention(
+    Z: np.ndarray, value: np.ndarray, key: np.ndarray, query: np.ndarray
+) -> np.ndarray:
+    """A(Z) = Z + V Z (K Z)^T (Q Z) / l for one token matrix, entry by entry."""
+    size, columns = Z.shape
+    out = Z.copy()
+    for a in range(size):
+        for c in range(columns):
+            for b in range(columns):
+                moved = sum(value[a, e] * Z[e, b] for e in range(size))
+                score = sum(
+                    key[e, f] * Z[f, b] * query[e, g] * Z[g, c]
+                    for e in range(size)
+                    for f in range(size)
+                    for g in range(size)
+                )
+                out[a, c] += moved * score / (columns - 1)
+    return out
+
+
+def test_forward_pass_equals_loops() -> None:
+    generator = np.random.default_rng(1)
+    Z = generator.standard_normal((2, 3, 4))
+    value, key, query = generator.standard_normal((3, 3, 3))
+    out = linear_attention(Z, value, key, query)
+    for m in range(2):
+        np.testing.assert_allclose(
+            out[m], loop_attention(Z[m], value, key, query), rtol=ROUNDING, atol=ROUNDING
+        )
+    np.testing.assert_array_equal(predict(Z, value, key, query), out[:, 2, 3])
+
+
+@pytest.mark.parametrize(("d", "context"), SIZES)
+def test_full_pass_equals_reduced_form(d: int, context: int) -> None:
+    prompts, gamma = draw(d, context)
+    full = predict(token_matrix(prompts), *weights_from_gamma(gamma))
+    summary = context_summary(prompts)
+    inner = np.sum(gamma * features(prompts.x_query, summary), axis=(1, 2))
+    bilinear = np.array([x @ gamma @ h for x, h in zip(prompts.x_query, summary, strict=True)])
+    scale = np.max(np.abs(full))
+    np.testing.assert_allclose(inner, full, rtol=0, atol=ROUNDING * scale)
+    np.testing.assert_allclose(bilinear, full, rtol=0, atol=ROUNDING * scale)
+    np.testing.assert_allclose(
+        squared_errors(gamma, prompts.x_query, summary, prompts.y_query),
+        (prompts.y_query - full) ** 2,
+        rtol=0,
+        atol=ROUNDING * (scale + np.max(np.abs(prompts.y_query))) ** 2,
+    )
+
+
+def test_context_summary_equals_loops() -> None:
+    prompts, _ = draw(3, 4)
+    summary = context_summary(prompts)
+    assert summary.shape == (12, 4)
+    for m in range(12):
+        first = np.zeros(3)
+        last = 0.0
+        for i in range(4):
+            first += 3 / 4 * prompts.y[m, i] * prompts.x[m, i]
+            last += prompts.y[m, i] ** 2 / 4
+        np.testing.assert_allclose(summary[m], [*first, last], rtol=ROUNDING, atol=1e-15)
+
+
+def test_features_are_query_times_summary() -> None:
+    generator = np.random.default_rng(2)
+    x, h = generator.standard_normal((5, 3)), generator.standard_normal((5, 4))
+    product = features(x, h)
+    assert product.shape == (5, 3, 4)
+    for m in range(5):
+        np.testing.assert_array_equal(product[m], np.outer(x[m], h[m]))
+
+
+def test_zero_value_matrix_leaves_tokens() -> None:
+    generator = np.random.default_rng(3)
+    Z = generator.standard_normal((2, 4, 6))
+    key, query = generator.standard_normal((2, 4, 4))
+    np.testing.assert_array_equal(linear_attention(Z, np.zeros((4, 4)), key, query), Z)
+
+
+def test_only_key_transposed_times_query_matters() -> None:
+    generator = np.random.default_rng(4)
+    Z = generator.standard_normal((2, 4, 6))
+    value, key, query = generator.standard_normal((3, 4, 4))
+    np.testing.assert_allclose(
+        linear_attention(Z, value, key, query),
+        linear_attention(Z, value, np.eye(4), key.T @ query),
+        rtol=ROUNDING,
+        atol=1e-10,  # entries up to a few hundred cancel
+    )
+
+
+def test_prediction_ignores_the_order_of_the_context_and_the_query_label() -> None:
+    prompts, gamma = draw(4, 7)
+    order = np.random.default_rng(5).permutation(7)
+    shuffled = Prompts(
+        x=prompts.x[:, order],
+        y=prompts.y[:, order],
+        x_query=prompts.x_query,
+        y_query=prompts.y_query + 1.0,
+    )
+    weights = weights_from_gamma(gamma)
+    np.testing.assert_allclose(
+        predict(token_matrix(shuffled), *weights),
+        predict(token_matrix(prompts), *weights),
+        rtol=0,
+        atol=ROUNDING * 10,
+    )

@@ -1,0 +1,211 @@
+"""Bayes estimators: limits, direct formulas, and their simulated errors."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining import estimators, simulate_estimator
+from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_estimate
+from iclimit.simulate.pretraining.prompts import Prompts, sample_prompts, sample_tasks
+
+ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
+BACKEND = get_backend("numpy")
+SMALL: dict[str, Any] = {"d": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
+
+
+def draw(
+    d: int, context: int, tasks: int, rho: float, n: int = 20
+) -> tuple[Prompts, np.ndarray, np.ndarray]:
+    """Prompts, the task of each, and the task set they come from."""
+    generator = np.random.default_rng([d, context, tasks])
+    task_set = sample_tasks(BACKEND, generator, tasks, d, "gaussian")
+    truth = task_set[generator.integers(0, tasks, size=n)]
+    return sample_prompts(BACKEND, generator, truth, context, rho), truth, task_set
+
+
+def test_one_task_is_returned() -> None:
+    prompts, truth, task_set = draw(4, 3, 1, 0.2)
+    np.testing.assert_array_equal(dmmse_estimate(prompts.x, prompts.y, task_set, 0.2), truth)
+
+
+def test_huge_noise_gives_the_mean_of_the_tasks() -> None:
+    prompts, _, task_set = draw(4, 3, 6, 0.2)
+    found = dmmse_estimate(prompts.x, prompts.y, task_set, 1e12)
+    np.testing.assert_allclose(
+        found, np.broadcast_to(np.mean(task_set, axis=0), found.shape), rtol=0, atol=1e-9
+    )
+
+
+def test_little_noise_gives_the_true_task() -> None:
+    """Log weights reach -1e9: nothing may overflow or become NaN."""
+    prompts, truth, task_set = draw(4, 8, 6, 1e-8)
+    np.testing.assert_allclose(
+        dmmse_estimate(prompts.x, prompts.y, task_set, 1e-8), truth, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("context", "rho"), [(1, 0.5), (7, 0.1), (40, 1e-3)])
+def test_dmmse_equals_a_direct_loop(context: int, rho: float) -> None:
+    prompts, _, task_set = draw(3, context, 5, rho)
+    found = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+    assert found.shape == (20, 3)
+    for x, y, estimate in zip(prompts.x, prompts.y, found, strict=True):
+        log_weight = np.array(
+            [-sum((y[i] - x[i] @ w) ** 2 for i in range(context)) / (2 * rho) for w in task_set]
+        )
+        weight = np.exp(log_weight - logsumexp(log_weight))
+        expected = sum(p * w for p, w in zip(weight, task_set, strict=True))
+        np.testing.assert_allclose(estimate, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("context", [1, 3, 4, 5, 20])
+def test_ridge_equals_the_posterior_mean(context: int) -> None:
+    """Both branches, fewer and more pairs than d = 4, against Gaussian conditioning."""
+    d, rho = 4, 0.3
+    prompts, _, _ = draw(d, context, 9, rho)
+    found = ridge_estimate(prompts.x, prompts.y, rho)
+    assert found.shape == (20, d)
+    for x, y, estimate in zip(prompts.x, prompts.y, found, strict=True):
+        # The posterior of w ~ N(0, I) given y = x w + noise: precision I + x^T x / rho.
+        precision = np.eye(d) + x.T @ x / rho
+        np.testing.assert_allclose(estimate, np.linalg.inv(precision) @ x.T @ y / rho, rtol=1e-10)
+        # The same by conditioning (w, y) as one Gaussian vector.
+        covariance = x @ x.T + rho * np.eye(context)
+        np.testing.assert_allclose(estimate, x.T @ np.linalg.inv(covariance) @ y, rtol=1e-10)
+
+
+def test_ridge_recovers_the_task_from_many_noiseless_labels() -> None:
+    prompts, truth, _ = draw(4, 20, 9, 0.0)
+    np.testing.assert_allclose(ridge_estimate(prompts.x, prompts.y, 1e-12), truth, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
+def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) -> None:
+    """rho + |w_hat - w|^2/d averages to the squared error on noisy query labels."""
+    d, context, rho = 4, 6, 0.3
+    generator = np.random.default_rng(3)
+    task_set = sample_tasks(BACKEND, generator, 3, d, "gaussian")
+    found = simulate_estimator(
+        estimator,
+        d=d,
+        context=context,
+        tasks=task_set,
+        rho=rho,
+        rng=4,
+        repeats=20,
+        test_prompts=500,
+    )
+    fresh = sample_tasks(BACKEND, generator, 40_000, d, "gaussian")
+    chosen = task_set[generator.integers(0, 3, size=40_000)]
+    for truth, mean, error in (
+        (fresh, found.icl_mean, found.icl_se),
+        (chosen, found.idg_mean, found.idg_se),
+    ):
+        prompts = sample_prompts(BACKEND, generator, truth, context, rho)
+        if estimator == "dmmse":
+            estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+        else:
+            estimate = ridge_estimate(prompts.x, prompts.y, rho)
+        squared = (prompts.y_query - np.sum(prompts.x_query * estimate, axis=1)) ** 2
+        total = math.hypot(error, np.std(squared) / math.sqrt(len(squared)))
+        assert abs(np.mean(squared) - mean) < ALLOWANCE * total
+
+
+@pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
+def test_blocks_do_not_matter(estimator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean over blocks of prompts is the mean over all of them."""
+    blocks: list[tuple[Prompts, np.ndarray]] = []
+
+    def record(*args: Any) -> Prompts:
+        prompts = sample_prompts(*args)
+        blocks.append((prompts, args[2]))
+        return prompts
+
+    monkeypatch.setattr(estimators, "sample_prompts", record)
+    monkeypatch.setattr(estimators, "BLOCK_NUMBERS", 7 * 6 * 4)  # seven prompts a block
+    tasks = sample_tasks(BACKEND, np.random.default_rng(5), 3, 4, "gaussian")
+    found = simulate_estimator(
+        estimator, d=4, context=6, tasks=tasks, rho=0.3, rng=6, test_prompts=30
+    )
+    sizes = [len(prompts.y) for prompts, _ in blocks]
+    assert sizes == [7, 7, 7, 7, 2] * 2  # fresh tasks, then pretraining tasks
+    for half, error in ((slice(0, 5), found.icl_mean), (slice(5, 10), found.idg_mean)):
+        x = np.concatenate([prompts.x for prompts, _ in blocks[half]])
+        y = np.concatenate([prompts.y for prompts, _ in blocks[half]])
+        truth = np.concatenate([target for _, target in blocks[half]])
+        if estimator == "dmmse":
+            whole = dmmse_estimate(x, y, tasks, 0.3)
+        else:
+            whole = ridge_estimate(x, y, 0.3)
+        expected = 0.3 + float(np.mean(np.sum((whole - truth) ** 2, axis=1))) / 4
+        assert error == pytest.approx(expected, rel=1e-12)
+
+
+def test_dmmse_is_best_on_its_tasks_and_ridge_on_gaussian_ones() -> None:
+    """Each posterior mean is the best estimator under its own prior."""
+    runs = {
+        name: simulate_estimator(name, **SMALL, repeats=200, test_prompts=50)
+        for name in estimators.ESTIMATORS
+    }
+    assert runs["dmmse"].idg_mean < runs["ridge"].idg_mean
+    assert runs["ridge"].icl_mean < runs["dmmse"].icl_mean
+    assert np.all(runs["dmmse"].idg > 0.3)
+
+
+def test_ridge_does_not_depend_on_the_tasks() -> None:
+    found = simulate_estimator("ridge", **SMALL, repeats=400)
+    error = math.hypot(found.icl_se, found.idg_se)
+    assert abs(found.icl_mean - found.idg_mean) < ALLOWANCE * error
+
+
+def test_seeds_and_parameters() -> None:
+    few = simulate_estimator("dmmse", **SMALL, repeats=2)
+    many = simulate_estimator("dmmse", **SMALL, repeats=4)
+    np.testing.assert_array_equal(many.icl[:2], few.icl)
+    np.testing.assert_array_equal(many.idg[:2], few.idg)
+    rest = simulate_estimator("dmmse", **SMALL, repeats=2, first_repeat=2)
+    np.testing.assert_array_equal(many.icl, few.joined(rest).icl)
+    assert few.parameters == {
+        "d": 4,
+        "context": 6,
+        "tasks": 3,
+        "alpha": 1.5,
+        "kappa": 0.75,
+        "rho": 0.3,
+        "estimator": "dmmse",
+        "test_prompts": 100,
+        "task_law": "gaussian",
+        "backend": "numpy",
+    }
+    array = simulate_estimator("dmmse", **(SMALL | {"tasks": np.ones((7, 4)).tolist()}))
+    assert array.parameters["tasks"] == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"estimator": "lasso"}, "estimator must be one of dmmse, ridge, got 'lasso'"),
+        ({"d": 0}, "d must be an integer >= 1, got 0"),
+        ({"context": 1.5}, "context must be an integer >= 1, got 1.5"),
+        ({"repeats": -1}, "repeats must be an integer >= 1, got -1"),
+        ({"test_prompts": True}, "test_prompts must be an integer >= 1, got True"),
+        ({"tasks": 0}, "tasks must be an integer >= 1, got 0"),
+        ({"tasks": math.inf}, "tasks must be an integer >= 1 or an array, got inf"),
+        ({"tasks": np.ones((2, 3))}, "tasks must have shape (k, 4) with k >= 1, got shape (2, 3)"),
+        ({"rho": -1.0}, "rho must be a number >= 0 and finite, got -1.0"),
+        ({"rho": 0.0}, "rho must be > 0, got 0.0"),
+        ({"rho": math.nan}, "rho must be a number >= 0 and finite, got nan"),
+        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian, got 'cube'"),
+        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
+    ],
+)
+def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        simulate_estimator(**({"estimator": "dmmse"} | SMALL | changes))

@@ -1,0 +1,159 @@
+"""Estimated cost of a cell against what cells take."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.pretraining import cost, simulate_errors
+from iclimit.simulate.pretraining.cost import (
+    CellCost,
+    cell_memory,
+    estimate_cost,
+    largest_dimension,
+    solver_iterations,
+)
+
+FACTOR = 2.0  # what is promised
+CASES = [  # d, tau, alpha, kappa, ridge
+    (16, 0.3, 1.0, 0.5, 0.0),
+    (16, 1.1, 1.0, 0.5, 0.0),
+    (16, 8.0, 0.3, 0.3, 0.1),
+    (30, 0.9, 1.0, 0.5, 0.0),
+    (30, 1.1, 10.0, 8.0, 0.0),
+    (30, 2.0, 20.0, 0.2, 0.1),
+    (30, 2.0, 1.0, math.inf, 0.0),
+    (50, 0.9, 1.0, 0.5, 0.0),
+    (50, 0.9, 0.3, 0.3, 0.1),
+    (50, 1.1, 20.0, 0.2, 0.01),
+    (50, 2.0, 1.0, 0.5, 1.0),
+]
+
+
+def cell(d: int, tau: float, alpha: float, kappa: float, ridge: float) -> dict[str, Any]:
+    """Arguments of a cell."""
+    return {
+        "d": d,
+        "context": max(1, round(alpha * d)),
+        "prompts": round(tau * d**2),
+        "rho": 0.1,
+        "tasks": kappa if kappa == math.inf else max(1, round(kappa * d)),
+        "ridge": ridge,
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> None:
+    arguments = cell(*case)
+    simulate_errors(**arguments, rng=0)  # what is loaded once is not of the cell
+    tracemalloc.start()
+    found = simulate_errors(**arguments, rng=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 1 / FACTOR < cell_memory(d=arguments["d"], prompts=arguments["prompts"]) / peak < FACTOR
+    expected = solver_iterations(**arguments)
+    if found.iterations == 0:
+        assert expected == 0
+    else:
+        assert 1 / FACTOR < expected / found.iterations < FACTOR
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        {"task_covariance": [*[2.0] * 15, *[0.0] * 15]},
+        {"task_covariance": np.diag(1 / np.arange(1.0, 31.0)), "ridge": 0.1},
+        {"inputs": [*[2.0] * 15, *[0.0] * 15]},  # half the directions: 15 * 16 features
+        {"inputs": [*[2.0] * 15, *[0.0] * 15], "prompts": 400, "ridge": 0.1},
+        {"tasks": math.inf, "task_covariance": np.full(30, 3.0), "ridge": 0.1},
+    ],
+)
+def test_iterations_of_structured_data(structure: dict[str, Any]) -> None:
+    arguments = cell(30, 2.0, 1.0, 0.5, 0.0) | structure
+    found = simulate_errors(**arguments, rng=0)
+    expected = estimate_cost(**arguments).iterations
+    assert 1 / FACTOR < expected / found.iterations < FACTOR
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.1, 3.0])
+@pytest.mark.parametrize("prompts", [400, 800])
+def test_edges_are_those_of_explicit_random_features(prompts: int, ridge: float) -> None:
+    """Gram matrix of features with fresh tasks, whose summaries have nearly equal variances."""
+    d, alpha, rho = 30, 2.0, 0.1
+    generator = np.random.default_rng(0)
+    variances = np.full(d, 1 + (1 + rho) / alpha)
+    u = generator.standard_normal((prompts, d * (d + 1))) / math.sqrt(prompts)
+    gram = u @ u.T * variances[0]
+    values = np.linalg.eigvalsh(gram)
+    low, high = cost._dual_edges(variances, prompts, ridge)
+    # Eigenvalues leave the support by a share of order n^(-2/3), far below this.
+    allowance = 0.05 * values[-1]
+    assert low == pytest.approx(values[0] + ridge, abs=allowance)
+    assert high == pytest.approx(values[-1] + ridge, abs=allowance)
+
+
+def test_time_grows_as_it_must() -> None:
+    """Repeats multiply; a clock is not asserted on."""
+    once = estimate_cost(**cell(20, 2.0, 1.0, 0.5, 0.0))
+    assert isinstance(once, CellCost)
+    assert once.seconds > 0
+    more = estimate_cost(**cell(20, 2.0, 1.0, 0.5, 0.0), repeats=7)
+    assert more.seconds == pytest.approx(7 * once.seconds)  # the machine is measured once
+    assert more.memory_bytes == once.memory_bytes
+    assert (more.method, more.iterations) == (once.method, once.iterations)
+
+
+def test_given_tasks_count() -> None:
+    arguments = cell(12, 2.0, 1.0, 0.5, 0.0)
+    given = estimate_cost(**arguments | {"tasks": np.ones((6, 12))})
+    assert given.iterations == estimate_cost(**arguments).iterations
+
+
+@pytest.mark.parametrize("tau", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("memory", [2.0**20, 2.0**30, 2.0**36])
+def test_largest_dimension_fits_and_the_next_does_not(tau: float, memory: float) -> None:
+    d = largest_dimension(tau=tau, memory=memory)
+    assert cell_memory(d=d, prompts=math.ceil(tau * d**2)) <= memory
+    assert cell_memory(d=d + 1, prompts=math.ceil(tau * (d + 1) ** 2)) + 24 * (d + 1) ** 2 > memory
+
+
+def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "free_memory", lambda: 2**30)
+    assert largest_dimension(tau=2.0) == largest_dimension(tau=2.0, memory=2**30)
+    monkeypatch.undo()
+    assert 2**20 < cost.free_memory() < 2**60
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d": 0}, "d must be an integer >= 1, got 0"),
+        ({"ridge": -1.0}, "ridge must be a number >= 0 and finite, got -1.0"),
+        ({"tasks": 2.5}, "tasks must be an integer >= 1, got 2.5"),
+        ({"repeats": 0}, "repeats must be an integer >= 1, got 0"),
+        ({"inputs": "uniform"}, "inputs must be one of gaussian, got 'uniform'"),
+        ({"inputs": np.ones(4)}, "inputs must be eigenvalues of shape"),
+        ({"task_covariance": -np.ones(10)}, "task_covariance must have eigenvalues >= 0, got -1"),
+    ],
+)
+def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimate_cost(**cell(10, 2.0, 1.0, 0.5, 0.0) | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tau": 0.0}, "tau must be a number > 0"),
+        ({"kappa": -1.0}, "kappa must be > 0, got -1.0"),
+        ({"memory": -1.0}, "memory must be a number > 0"),
+        ({"memory": 10.0}, "memory must be enough for d = 1, got 10.0"),
+    ],
+)
+def test_arguments_of_the_largest_dimension(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        largest_dimension(**{"tau": 2.0, "memory": 2.0**30} | changes)

@@ -1,0 +1,107 @@
+"""Exact error of a given Gamma against token-level test prompts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining.attention import context_summary, predict, weights_from_gamma
+from iclimit.simulate.pretraining.prompts import (
+    TASK_LAWS,
+    sample_prompts,
+    sample_tasks,
+    token_matrix,
+)
+from iclimit.simulate.pretraining.risk import exact_error, squared_errors
+from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
+
+ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
+TEST_PROMPTS = 100_000
+BACKEND = get_backend("numpy")
+# (d, context, rho): one pair, no noise, one dimension, a long context.
+SIZES = [(3, 1, 0.4), (4, 6, 0.0), (1, 5, 0.2), (6, 30, 0.1)]
+
+
+def random_gamma(d: int, seed: int) -> np.ndarray:
+    """The gamma of one gradient step, (I, 0), plus noise of order one."""
+    generator = np.random.default_rng(seed)
+    return np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
+
+
+def assert_error(samples: np.ndarray, exact: float) -> None:
+    """Mean of the samples within ALLOWANCE standard errors."""
+    error = np.std(samples) / math.sqrt(len(samples))
+    assert abs(np.mean(samples) - exact) < ALLOWANCE * error, (np.mean(samples), error, exact)
+
+
+@pytest.mark.parametrize("task_law", TASK_LAWS)
+@pytest.mark.parametrize(("d", "context", "rho"), SIZES)
+def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -> None:
+    generator = np.random.default_rng([d, context, 1])
+    gamma = random_gamma(d, 2)
+    tasks = sample_tasks(BACKEND, generator, TEST_PROMPTS, d, task_law)
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
+    moments = fresh_task_moments(BACKEND, d, context, rho, task_law)
+    assert_error(samples, float(exact_error(gamma, moments)))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("d", "context", "rho"), SIZES)
+def test_error_on_training_tasks(d: int, context: int, rho: float, count: int) -> None:
+    generator = np.random.default_rng([d, context, 3])
+    gamma = random_gamma(d, 4)
+    task_set = sample_tasks(BACKEND, generator, count, d, "gaussian")
+    tasks = task_set[generator.integers(0, count, size=TEST_PROMPTS)]
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
+    moments = task_set_moments(BACKEND, task_set, context, rho)
+    assert_error(samples, float(exact_error(gamma, moments)))
+
+
+def test_error_of_the_attention_layer_itself() -> None:
+    """The same number from full forward passes on token matrices."""
+    d, context, rho = 3, 5, 0.2
+    generator = np.random.default_rng(5)
+    gamma = random_gamma(d, 6)
+    tasks = sample_tasks(BACKEND, generator, TEST_PROMPTS, d, "sphere")
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    predicted = predict(token_matrix(prompts), *weights_from_gamma(gamma))
+    moments = fresh_task_moments(BACKEND, d, context, rho, "sphere")
+    assert_error((prompts.y_query - predicted) ** 2, float(exact_error(gamma, moments)))
+
+
+def test_zero_gamma_has_the_variance_of_the_label() -> None:
+    gamma = np.zeros((4, 5))
+    tasks = sample_tasks(BACKEND, np.random.default_rng(7), 3, 4, "gaussian")
+    assert float(exact_error(gamma, fresh_task_moments(BACKEND, 4, 2, 0.3, "sphere"))) == 1.3
+    variance = np.mean(np.sum(tasks**2, axis=1)) / 4 + 0.3
+    error = exact_error(gamma, task_set_moments(BACKEND, tasks, 2, 0.3))
+    assert float(error) == pytest.approx(float(variance), rel=1e-14)
+
+
+def test_error_has_its_minimum_where_the_moments_say() -> None:
+    """E h h^T Gamma^T = E h w^T at the best gamma; any other is worse by a quadratic form."""
+    tasks = sample_tasks(BACKEND, np.random.default_rng(8), 3, 4, "sphere")
+    moments = task_set_moments(BACKEND, tasks, 6, 0.3)
+    best = np.linalg.solve(moments.second, moments.cross).T
+    least = float(exact_error(best, moments))
+    assert 0.3 < least < 1.3  # between the noise and the error of predicting zero
+    step = random_gamma(4, 9)
+    excess = float(np.trace(step @ moments.second @ step.T)) / 4
+    for scale in (-1.0, 1e-3, 2.0):
+        error = float(exact_error(best + scale * step, moments))
+        assert error - least == pytest.approx(scale**2 * excess, rel=1e-8)
+
+
+def test_squared_errors_equal_loops() -> None:
+    generator = np.random.default_rng(10)
+    x, h = generator.standard_normal((5, 3)), generator.standard_normal((5, 4))
+    y, gamma = generator.standard_normal(5), generator.standard_normal((3, 4))
+    found = squared_errors(gamma, x, h, y)
+    for i in range(5):
+        predicted = sum(x[i, a] * gamma[a, b] * h[i, b] for a in range(3) for b in range(4))
+        assert found[i] == pytest.approx((y[i] - predicted) ** 2, rel=1e-12)

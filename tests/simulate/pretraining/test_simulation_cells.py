@@ -1,0 +1,409 @@
+"""One simulated cell: reproducibility, samplers, input laws, statistics and argument checks."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining import (
+    SimulatedErrors,
+    cells,
+    simulate_errors,
+    simulate_estimator,
+)
+from iclimit.simulate.pretraining.attention import context_summary, features
+from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
+
+ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
+P_VALUE = 1e-5  # about the same allowance for two-sample tests
+SMALL: dict[str, Any] = {"d": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
+
+
+def run(**changes: Any) -> SimulatedErrors:
+    """The small cell with changes."""
+    return simulate_errors(**(SMALL | changes))
+
+
+def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
+    """Means agree within ALLOWANCE standard errors of their difference."""
+    error = math.sqrt(np.var(first, ddof=1) / len(first) + np.var(second, ddof=1) / len(second))
+    assert abs(np.mean(first) - np.mean(second)) < ALLOWANCE * error, (
+        np.mean(first),
+        np.mean(second),
+        error,
+    )
+
+
+# Seeds.
+
+
+def test_same_seed_same_numbers() -> None:
+    first, second = run(repeats=3), run(repeats=3)
+    np.testing.assert_array_equal(first.icl, second.icl)
+    np.testing.assert_array_equal(first.idg, second.idg)
+    assert first.repeats == 3
+    assert len(set(first.icl)) == 3
+    assert not np.any(run(rng=2, repeats=3).icl == first.icl)
+
+
+@pytest.mark.parametrize("changes", [{}, {"inputs": "uniform", "test_prompts": 50}])
+def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
+    few, many = run(repeats=2, **changes), run(repeats=5, **changes)
+    np.testing.assert_array_equal(many.icl[:2], few.icl)
+    np.testing.assert_array_equal(many.idg[:2], few.idg)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"prompts": 10},
+        {"rng": np.random.SeedSequence(5)},
+        {"inputs": "laplace", "test_prompts": 50},
+    ],
+)
+def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
+    whole = run(repeats=12, **changes)
+    joined = run(repeats=8, **changes).joined(run(first_repeat=8, repeats=4, **changes))
+    assert_same_run(joined, whole)
+    assert_same_run(whole.leading(8), run(repeats=8, **changes))
+    assert_same_run(whole.leading(12), whole)
+
+
+def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
+    """Every number of every repeat is the same."""
+    for name in ("icl", "idg", "residuals", "iteration_counts"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert getattr(found, name).dtype == getattr(expected, name).dtype
+        assert len(getattr(found, name)) == expected.repeats
+    assert found.parameters == expected.parameters
+    assert found.residual == max(expected.residuals)
+    assert found.iterations == max(expected.iteration_counts)
+
+
+def test_runs_without_a_solve_are_joined() -> None:
+    cell = {key: value for key, value in SMALL.items() if key != "prompts"}
+    found = simulate_estimator("dmmse", **cell, repeats=2, test_prompts=10)
+    joined = found.joined(found)
+    np.testing.assert_array_equal(joined.icl, np.tile(found.icl, 2))
+    assert (joined.residual, joined.iterations) == (0.0, 0)
+
+
+def test_other_runs_are_not_joined() -> None:
+    with pytest.raises(ValueError, match=r"other must have the parameters \{'d': 5.*'rho': 0.3"):
+        run().joined(run(rho=0.3))
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (3, "count must be at most the 2 repeats, got 3"),
+        (0, "count must be an integer >= 1, got 0"),
+    ],
+)
+def test_count_of_leading_repeats(count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(repeats=2).leading(count)
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, None, "8"])
+def test_first_repeat_is_checked(value: Any) -> None:
+    message = f"first_repeat must be an integer >= 0, got {value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run(first_repeat=value)
+
+
+def test_kinds_of_seeds() -> None:
+    expected = run(rng=7, repeats=2).icl
+    np.testing.assert_array_equal(run(rng=np.random.SeedSequence(7), repeats=2).icl, expected)
+    generators = [np.random.default_rng(7) for _ in range(2)]
+    first, second = (run(rng=generator, repeats=2).icl for generator in generators)
+    np.testing.assert_array_equal(first, second)
+    assert not np.any(run(rng=generators[0], repeats=2).icl == first)  # it has advanced
+
+
+# What is simulated.
+
+
+def independent_cell(
+    seed: int,
+    *,
+    d: int,
+    context: int,
+    tasks: int,
+    prompts: int,
+    rho: float,
+    ridges: tuple[float, ...],
+    law: str,
+) -> list[tuple[float, float]]:
+    """The definition: tokens, explicit features, dense least squares, test prompts."""
+    backend, generator = get_backend("numpy"), np.random.default_rng([seed, 99])
+    task_set = sample_tasks(backend, generator, tasks, d, law)
+
+    def draw(count: int, fresh: bool) -> tuple[np.ndarray, np.ndarray]:
+        if fresh:
+            chosen = sample_tasks(backend, generator, count, d, law)
+        else:
+            chosen = task_set[generator.integers(0, tasks, size=count)]
+        drawn = sample_prompts(backend, generator, chosen, context, rho)
+        matrix = features(drawn.x_query, context_summary(drawn)).reshape(count, -1)
+        return matrix, drawn.y_query
+
+    matrix, y = draw(prompts, fresh=False)
+    tests = draw(2000, fresh=True), draw(2000, fresh=False)
+
+    def errors(ridge: float) -> tuple[float, float]:
+        if ridge > 0:
+            penalty = prompts / d * ridge
+            gamma = np.linalg.solve(
+                matrix.T @ matrix + penalty * np.eye(d * (d + 1)), matrix.T @ y
+            )
+        else:
+            gamma = np.linalg.pinv(matrix) @ y
+        icl, idg = (float(np.mean((labels - test @ gamma) ** 2)) for test, labels in tests)
+        return icl, idg
+
+    return [errors(ridge) for ridge in ridges]
+
+
+@pytest.mark.parametrize("law", TASK_LAWS)
+@pytest.mark.parametrize("prompts", [80, 18])
+def test_errors_agree_with_the_definition(prompts: int, law: str) -> None:
+    cell: dict[str, Any] = {"d": 5, "context": 6, "tasks": 4, "prompts": prompts, "rho": 0.2}
+    ridges = (0.0, 0.1)
+    independent = np.array(
+        [independent_cell(seed, **cell, ridges=ridges, law=law) for seed in range(150)]
+    )
+    for ridge, expected in zip(ridges, independent.transpose(1, 2, 0), strict=True):
+        found = simulate_errors(**cell, ridge=ridge, rng=3, repeats=150, task_law=law)
+        # Logarithms, because without a ridge the errors have heavy tails.
+        for errors, column in zip((found.icl, found.idg), expected, strict=True):
+            assert_same_mean(np.log(errors), np.log(column))
+
+
+@pytest.mark.parametrize("tasks", [3, math.inf])
+@pytest.mark.parametrize("law", TASK_LAWS)
+def test_samplers_agree(tasks: Any, law: str) -> None:
+    """Summaries from their exact law and from tokens give errors of one distribution."""
+    cell = {"tasks": tasks, "task_law": law, "ridge": 0.02, "repeats": 150}
+    fast, slow = run(sampler="summaries", **cell), run(sampler="tokens", rng=2, **cell)
+    for first, second in ((fast.icl, slow.icl), (fast.idg, slow.idg)):
+        assert_same_mean(first, second)
+        assert stats.ks_2samp(first, second).pvalue > P_VALUE
+    assert fast.parameters["sampler"] == "summaries"
+    assert slow.parameters["sampler"] == "tokens"
+
+
+def test_token_blocks_cover_all_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "TOKEN_BLOCK", 7 * 5 * 7)  # seven prompts of five times seven
+    drawn = run(sampler="tokens", ridge=0.1, repeats=40)
+    monkeypatch.undo()
+    assert_same_mean(drawn.icl, run(sampler="tokens", ridge=0.1, repeats=40, rng=2).icl)
+
+
+@pytest.mark.parametrize("tasks", [4, math.inf])
+@pytest.mark.parametrize("inputs", ["uniform", "rademacher"])
+def test_other_inputs_by_monte_carlo(inputs: str, tasks: Any) -> None:
+    found = run(inputs=inputs, tasks=tasks, ridge=0.1, repeats=4, test_prompts=500)
+    assert found.parameters["sampler"] == "tokens"
+    assert found.parameters["inputs"] == inputs
+    for errors in (found.icl, found.idg):
+        assert np.all(np.isfinite(errors))
+        # Between the noise and the error of predicting zero, with room for 500 test prompts.
+        assert 0.5 * 0.2 < np.mean(errors) < 2 * 1.2
+
+
+def test_given_tasks() -> None:
+    tasks = np.array([[2.0, 0, 0, 0, 1.0], [0, 1.0, -1.0, 0, 0]])
+    found = run(tasks=tasks, ridge=0.01, prompts=4000, repeats=2)
+    assert found.parameters["tasks"] == 2
+    assert found.parameters["kappa"] == pytest.approx(0.4)
+    # The largest ridge predicts zero: the variance of labels of these very tasks is left.
+    null = run(tasks=tasks.tolist(), ridge=1e9)
+    assert null.idg_mean == pytest.approx((5 + 2) / 2 / 5 + 0.2, rel=1e-6)
+    assert null.icl_mean == pytest.approx(1.2, rel=1e-6)
+
+
+def test_one_task_is_learned_better_than_fresh_ones() -> None:
+    found = run(tasks=1, prompts=500, repeats=10)
+    assert np.all(found.idg < found.icl)
+
+
+def test_one_task_without_noise() -> None:
+    """Summaries of one noiseless task lie in a hyperplane: the least-norm solution is taken."""
+    found = run(tasks=1, rho=0.0, prompts=500, repeats=5)
+    assert np.all(np.isfinite(found.icl))
+    assert np.all(found.idg < 0.5)
+
+
+def test_zero_tasks_have_noise_only() -> None:
+    found = run(tasks=np.zeros((1, 5)), ridge=0.1, prompts=4000)
+    assert 0.2 <= found.idg_mean < 0.21  # overfitting adds p/n = 30/4000 of the noise at most
+
+
+def test_infinitely_many_tasks_have_no_gap() -> None:
+    found = run(tasks=math.inf, ridge=0.01, repeats=3)
+    np.testing.assert_array_equal(found.icl, found.idg)
+    assert found.parameters["kappa"] == math.inf
+
+
+def test_ridge_limits() -> None:
+    """Errors are continuous at ridge 0, and a huge ridge predicts zero."""
+    for prompts in (20, 200):  # below and above d (d + 1) = 30
+        limit = run(prompts=prompts, repeats=2)
+        near = run(prompts=prompts, repeats=2, ridge=1e-8)
+        np.testing.assert_allclose(near.icl, limit.icl, rtol=1e-3)
+        np.testing.assert_allclose(near.idg, limit.idg, rtol=1e-3)
+        far = run(prompts=prompts, repeats=2, ridge=1e10)
+        np.testing.assert_allclose(far.icl, 1.2, rtol=1e-6)
+        np.testing.assert_allclose(far.idg, 1.2, rtol=1e-6)
+
+
+def test_errors_are_at_least_the_noise() -> None:
+    found = run(prompts=3000, repeats=5)
+    assert np.all(found.icl >= 0.2)
+    assert np.all(found.idg >= 0.2)
+
+
+def test_single_dimension_and_single_pair() -> None:
+    found = run(d=1, context=1, tasks=1, prompts=50, ridge=0.1)
+    assert np.isfinite(found.icl_mean)
+
+
+def test_parameters_are_those_simulated() -> None:
+    found = run(task_law="gaussian", ridge=0.3)
+    assert found.parameters == {
+        "d": 5,
+        "context": 6,
+        "tasks": 4,
+        "prompts": 80,
+        "tau": 80 / 25,
+        "alpha": 6 / 5,
+        "kappa": 4 / 5,
+        "rho": 0.2,
+        "ridge": 0.3,
+        "task_law": "gaussian",
+        "sampler": "summaries",
+        "backend": "numpy",
+    }
+
+
+def test_solve_is_reported() -> None:
+    found = run(repeats=3)
+    assert 0 < found.residual <= cells.TOLERANCE
+    assert found.iterations > 0
+    assert run(prompts=10).iterations == 0  # direct
+
+
+def test_unreachable_solve_raises() -> None:
+    """Two coordinates of +-1 repeat themselves within five prompts: a singular Gram matrix."""
+    with pytest.raises(ArithmeticError, match="relative residual"):
+        run(d=2, context=1, tasks=2, prompts=5, rho=0.0, inputs="rademacher", rng=0)
+
+
+# Statistics of a run.
+
+
+def test_standard_errors_and_correlation() -> None:
+    icl = np.array([1.0, 1.5, 1.2, 2.0])
+    idg = np.array([0.5, 0.9, 0.55, 0.8])
+    found = SimulatedErrors(icl, idg, {})
+    assert found.repeats == 4
+    assert found.icl_mean == pytest.approx(1.425)
+    assert found.idg_mean == pytest.approx(0.6875)
+    squares = [(v - 1.425) ** 2 for v in icl]
+    assert found.icl_se == pytest.approx(math.sqrt(sum(squares) / 3 / 4))
+    assert found.idg_se == pytest.approx(stats.sem(idg))
+    assert found.correlation == pytest.approx(stats.pearsonr(icl, idg).statistic)
+
+
+def test_statistics_of_one_repeat_and_of_equal_values() -> None:
+    one = SimulatedErrors(np.array([1.0]), np.array([2.0]), {})
+    assert one.icl_se == one.idg_se == math.inf
+    assert one.correlation == 0.0
+    same = SimulatedErrors(np.array([1.0, 1.0]), np.array([2.0, 3.0]), {})
+    assert same.icl_se == 0.0
+    assert same.correlation == 0.0
+
+
+def test_standard_error_is_honest() -> None:
+    """Means of independent runs scatter as their standard errors say."""
+    runs = [run(prompts=20, ridge=0.1, repeats=10, rng=seed) for seed in range(100)]
+    means = np.array([r.icl_mean for r in runs])
+    reported = math.sqrt(np.mean([r.icl_se**2 for r in runs]))
+    # The ratio of the two has a relative standard deviation of about 1/sqrt(2 * 99).
+    assert np.std(means, ddof=1) / reported == pytest.approx(1.0, abs=ALLOWANCE / math.sqrt(198))
+
+
+def test_errors_of_one_run_are_correlated() -> None:
+    assert run(tasks=40, repeats=40).correlation > 0.5
+
+
+# Arguments.
+
+INTEGERS = ["d", "context", "prompts", "repeats", "test_prompts"]
+
+
+@pytest.mark.parametrize("name", [*INTEGERS, "tasks"])
+@pytest.mark.parametrize("value", [0, -3, 2.0, 2.5, math.nan, True, None, "4"])
+def test_integers_are_checked(name: str, value: Any) -> None:
+    message = f"{name} must be an integer >= 1, got {value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run(**{name: value})
+
+
+def test_numpy_integers_are_integers() -> None:
+    found = run(d=np.int64(5), tasks=np.int32(4), repeats=np.int64(1))
+    np.testing.assert_array_equal(found.icl, run().icl)
+
+
+@pytest.mark.parametrize("name", ["rho", "ridge"])
+@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, None, "0.1", 1j])
+def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
+    message = f"{name} must be a number >= 0 and finite, got {value!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian, got 'cube'"),
+        ({"sampler": "fast"}, "sampler must be one of auto, summaries, tokens, got 'fast'"),
+        (
+            {"inputs": "cauchy"},
+            "inputs must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
+        ),
+        (
+            {"inputs": "uniform", "sampler": "summaries"},
+            "sampler must be 'tokens' for such inputs, got 'summaries'",
+        ),
+        ({"tasks": -math.inf}, "tasks must be an integer >= 1, got -inf"),
+        ({"tasks": np.ones((3, 4))}, "tasks must have shape (k, 5) with k >= 1, got shape (3, 4)"),
+        ({"tasks": np.ones(5)}, "tasks must have shape (k, 5) with k >= 1, got shape (5,)"),
+        ({"tasks": np.ones((0, 5))}, "tasks must have shape (k, 5) with k >= 1, got shape (0, 5)"),
+        ({"tasks": np.full((2, 5), np.nan)}, "tasks must be finite"),
+        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
+    ],
+)
+def test_other_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run(**changes)
+
+
+def test_bad_seed() -> None:
+    with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
+        run(rng=None)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_missing_cupy() -> None:
+    with pytest.raises(RuntimeError, match=r"pip install 'iclimit\[gpu\]'"):
+        run(backend="cupy")

@@ -1,0 +1,223 @@
+"""Context summaries from their exact law against token-level prompts, and exact moments."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
+from iclimit.simulate.pretraining.summaries import (
+    SummaryMoments,
+    fresh_task_moments,
+    sample_summaries,
+    task_set_moments,
+)
+
+ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
+P_VALUE = 1e-5  # about the same allowance for two-sample tests
+SAMPLES = 40_000
+ROUNDING = 1e-12
+BACKEND = get_backend("numpy")
+
+
+class Case(NamedTuple):
+    """One law of summaries; norm is |w|/sqrt(d), which is 1 on the sphere."""
+
+    d: int
+    context: int
+    rho: float
+    norm: float
+
+
+CASES = [
+    Case(5, 7, 0.3, 1.0),
+    Case(5, 7, 0.3, 1.7),  # a Gaussian task is longer or shorter
+    Case(3, 1, 0.5, 0.6),  # one pair: no degree of freedom is left for the corner
+    Case(4, 2, 0.1, 1.0),
+    Case(4, 3, 0.0, 1.0),  # no noise
+    Case(4, 1, 0.0, 1.0),
+    Case(1, 4, 0.2, 1.0),  # nothing across the task
+    Case(3, 40, 2.0, 1.0),
+    Case(3, 5, 0.4, 0.0),  # labels of noise only
+]
+
+
+def both(case: Case, n: int = SAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A task with summaries of n contexts from tokens and from the exact law."""
+    generator = np.random.default_rng([case.d, case.context, int(10 * case.rho), 1])
+    task = sample_tasks(BACKEND, generator, 1, case.d, "sphere") * case.norm
+    tasks = np.repeat(task, n, axis=0)
+    tokens = context_summary(sample_prompts(BACKEND, generator, tasks, case.context, case.rho))
+    law = sample_summaries(BACKEND, generator, tasks, case.context, case.rho)
+    assert law.shape == tokens.shape == (n, case.d + 1)
+    return task[0], tokens, law
+
+
+def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
+    """Means over the first axis agree within ALLOWANCE standard errors."""
+    variance = np.var(first, axis=0) / len(first) + np.var(second, axis=0) / len(second)
+    deviation = np.abs(np.mean(first, axis=0) - np.mean(second, axis=0))
+    assert np.all(deviation <= ALLOWANCE * np.sqrt(variance) + ROUNDING)
+
+
+def assert_mean(samples: np.ndarray, expected: np.ndarray | float) -> None:
+    """Mean over the first axis within ALLOWANCE standard errors (plus rounding) of expected."""
+    error = np.std(samples, axis=0, ddof=1) / math.sqrt(len(samples))
+    deviation = np.abs(np.mean(samples, axis=0) - expected)
+    assert np.all(deviation <= ALLOWANCE * error + ROUNDING), deviation / (error + 1e-300)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_moments_agree_with_tokens(case: Case) -> None:
+    task, tokens, law = both(case)
+    assert_mean(law, np.append(task, case.norm**2 + case.rho))
+    assert_same_mean(tokens, law)
+    assert_same_mean(tokens[:, :, None] * tokens[:, None, :], law[:, :, None] * law[:, None, :])
+    assert_same_mean(tokens**3, law**3)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_law_agrees_with_tokens(case: Case) -> None:
+    task, tokens, law = both(case)
+    d = case.d
+    axis = task / np.linalg.norm(task) if case.norm else np.eye(d)[0]
+    basis = np.linalg.qr(np.column_stack([axis, np.eye(d)]))[0][:, :d]
+
+    def projections(h: np.ndarray) -> dict[str, np.ndarray]:
+        along, last = h[:, :d] @ axis, h[:, d]
+        views = {
+            "last": last,
+            "along": along,
+            "norm": np.sum(h[:, :d] ** 2, axis=1),
+            "along times last": along * last,
+            "mixture": h @ np.linspace(-1, 1, d + 1),
+        }
+        if d > 1:
+            across = h[:, :d] @ basis[:, 1]
+            views |= {
+                "across": across,
+                "across times last": across * last,
+                "all three": along * across**2 * last,
+                # The conditional variance of the transverse part is that of the labels.
+                "across over label norm": across / np.sqrt(last),
+            }
+        return views
+
+    first, second = projections(tokens), projections(law)
+    for name, values in first.items():
+        assert stats.ks_2samp(values, second[name]).pvalue > P_VALUE, name
+
+
+@pytest.mark.parametrize("task_law", TASK_LAWS)
+def test_law_agrees_with_tokens_for_random_tasks(task_law: str) -> None:
+    d, context, rho = 3, 4, 0.3
+    generator = np.random.default_rng(20)
+
+    def views(from_tokens: bool) -> list[np.ndarray]:
+        tasks = sample_tasks(BACKEND, generator, SAMPLES, d, task_law)
+        if from_tokens:
+            h = context_summary(sample_prompts(BACKEND, generator, tasks, context, rho))
+        else:
+            h = sample_summaries(BACKEND, generator, tasks, context, rho)
+        return [
+            h[:, 0],
+            h[:, d],
+            np.sum(h[:, :d] ** 2, axis=1),
+            np.sum(h[:, :d] * tasks, axis=1),
+            np.sum(h[:, :d] * tasks, axis=1) * h[:, d],
+            np.sum((h[:, :d] - tasks) ** 2, axis=1),
+        ]
+
+    for first, second in zip(views(True), views(False), strict=True):
+        assert stats.ks_2samp(first, second).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("context", [1, 2, 9])
+def test_without_noise_the_parts_are_bound(context: int) -> None:
+    """With rho = 0, <w, h_1..d> = (d/l) sum y_i^2 = d h_{d+1} for every prompt."""
+    generator = np.random.default_rng(21)
+    tasks = sample_tasks(BACKEND, generator, 500, 6, "gaussian")
+    h = sample_summaries(BACKEND, generator, tasks, context, 0.0)
+    np.testing.assert_allclose(np.sum(h[:, :6] * tasks, axis=1), 6 * h[:, 6], rtol=1e-10)
+
+
+def test_rows_use_their_own_task() -> None:
+    """With a long context the summary is its mean (w, |w|^2/d + rho), row by row."""
+    generator = np.random.default_rng(22)
+    tasks = sample_tasks(BACKEND, generator, 50, 4, "gaussian")
+    context = 10**8
+    h = sample_summaries(BACKEND, generator, tasks, context, 0.5)
+    expected = np.column_stack([tasks, np.sum(tasks**2, axis=1) / 4 + 0.5])
+    # Standard deviation of an entry: at most sqrt(10 d |w|^2 / context), norms up to sqrt(20).
+    np.testing.assert_allclose(h, expected, rtol=0, atol=6 * math.sqrt(10 * 20 / context))
+
+
+def assert_moments(
+    moments: SummaryMoments, h: np.ndarray, tasks: np.ndarray, y: np.ndarray
+) -> None:
+    """Monte Carlo estimates of E h h^T, E h w^T and E y^2 against exact moments."""
+    assert_mean(h[:, :, None] * h[:, None, :], moments.second)
+    assert_mean(h[:, :, None] * tasks[:, None, :], moments.cross)
+    assert_mean(y**2, float(moments.label))
+
+
+@pytest.mark.parametrize(("context", "rho"), [(1, 0.3), (3, 0.0), (6, 0.5)])
+def test_task_set_moments_against_tokens(context: int, rho: float) -> None:
+    generator = np.random.default_rng(23)
+    # Tasks of unequal norms: the covariance of |w|^2 and w must be right too.
+    given = sample_tasks(BACKEND, generator, 3, 4, "gaussian") * np.array([[0.5], [1.0], [2.0]])
+    tasks = given[generator.integers(0, 3, size=SAMPLES)]
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    moments = task_set_moments(BACKEND, given, context, rho)
+    assert moments.second.shape == (5, 5)
+    assert moments.cross.shape == (5, 4)
+    assert_moments(moments, context_summary(prompts), tasks, prompts.y_query)
+
+
+@pytest.mark.parametrize("task_law", TASK_LAWS)
+@pytest.mark.parametrize(("context", "rho"), [(1, 0.3), (3, 0.0), (6, 0.5)])
+def test_fresh_task_moments_against_tokens(task_law: str, context: int, rho: float) -> None:
+    generator = np.random.default_rng(24)
+    tasks = sample_tasks(BACKEND, generator, SAMPLES, 4, task_law)
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    moments = fresh_task_moments(BACKEND, 4, context, rho, task_law)
+    assert_moments(moments, context_summary(prompts), tasks, prompts.y_query)
+
+
+@pytest.mark.parametrize("task_law", TASK_LAWS)
+def test_task_set_moments_average_to_fresh_moments(task_law: str) -> None:
+    generator = np.random.default_rng(25)
+    drawn = [
+        task_set_moments(BACKEND, sample_tasks(BACKEND, generator, 5, 3, task_law), 4, 0.2)
+        for _ in range(4000)
+    ]
+    fresh = fresh_task_moments(BACKEND, 3, 4, 0.2, task_law)
+    assert_mean(np.array([m.second for m in drawn]), fresh.second)
+    assert_mean(np.array([m.cross for m in drawn]), fresh.cross)
+    assert_mean(np.array([m.label for m in drawn]), fresh.label)
+
+
+def test_moments_do_not_depend_on_order_or_repetition_of_tasks() -> None:
+    tasks = sample_tasks(BACKEND, np.random.default_rng(26), 4, 3, "gaussian")
+    one = task_set_moments(BACKEND, tasks, 5, 0.1)
+    two = task_set_moments(BACKEND, np.concatenate([tasks[::-1], tasks]), 5, 0.1)
+    np.testing.assert_allclose(one.second, two.second, rtol=ROUNDING, atol=ROUNDING)
+    np.testing.assert_allclose(one.cross, two.cross, rtol=ROUNDING, atol=ROUNDING)
+    assert float(one.label) == pytest.approx(float(two.label), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("context", [1, 2, 50])
+def test_second_moments_are_positive_definite_and_symmetric(context: int) -> None:
+    tasks = sample_tasks(BACKEND, np.random.default_rng(27), 2, 6, "sphere")
+    for moments in (
+        task_set_moments(BACKEND, tasks, context, 0.1),
+        fresh_task_moments(BACKEND, 6, context, 0.1, "gaussian"),
+    ):
+        np.testing.assert_allclose(moments.second, moments.second.T, rtol=0, atol=ROUNDING)
+        assert np.linalg.eigvalsh(moments.second)[0] > 0

@@ -1,0 +1,194 @@
+"""Validation: the cells of claims are run, and each claim judged when its cells are done."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tqdm import tqdm
+
+from iclimit.runs.cell import Cell
+from iclimit.runs.execution import check_run, run_cells
+from iclimit.runs.store import RunStore, UnwrittenError
+from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """A claim with its verdict, or with the error that kept it from being judged."""
+
+    claim: Claim
+    verdict: Verdict | None
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim was judged and holds."""
+        return self.verdict is not None and self.verdict.holds
+
+
+@dataclass(frozen=True)
+class ValidationRun:
+    """Results of a validation, in the order of the claims asked for.
+
+    Attributes
+    ----------
+    results : list of ClaimResult
+        Judged claims; those not reached before an interruption are missing.
+    preset, seed, backend : str, int, str
+        What was asked for.
+    seconds : float
+        Wall time.
+    interrupted : bool
+        Whether Ctrl-C cut it short.
+    cells, recalled : int
+        Cells needed, and how many of them were on record.
+    missing : list of str
+        Claims that were not finished.
+    """
+
+    results: list[ClaimResult]
+    preset: Preset
+    seed: int
+    backend: str
+    seconds: float
+    interrupted: bool = False
+    cells: int = 0
+    recalled: int = 0
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim asked for was judged and holds."""
+        return not self.missing and all(result.holds for result in self.results)
+
+
+def validate(
+    claims: Sequence[Claim],
+    *,
+    preset: Preset = "quick",
+    seed: int = 0,
+    jobs: int = -1,
+    backend: str = "numpy",
+    store: RunStore | None = None,
+    scheduler: str | None = None,
+    time_limit: float | None = None,
+    progress: bool = False,
+) -> ValidationRun:
+    """Run the cells of the claims and judge each claim when its cells are done.
+
+    Parameters
+    ----------
+    claims : sequence of Claim
+        What to validate, see `iclimit.validation.CLAIMS`.
+    preset : {"quick", "full"}
+        How much to simulate.
+    seed : int
+        Root seed; results depend on it and not on the number of jobs.
+    jobs : int
+        Worker processes; -1 for all cores, 1 for this process.  With "cupy" one is used.
+    backend : {"numpy", "cupy"}
+        Where to simulate.
+    store : RunStore, optional
+        Where finished cells are put on record; those on record are not simulated again.
+    scheduler : str, optional
+        Address of a Dask scheduler, as in `iclimit.runs.execution.run_cells`.
+    time_limit : float, optional
+        Seconds after which the validation ends with what is finished.
+    progress : bool
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    ValidationRun
+        On KeyboardInterrupt, what was finished until then, marked as interrupted.  Claims that
+        the time did not suffice for are missing.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not allowed.
+    RuntimeError
+        If the backend is not available.
+
+    Examples
+    --------
+    >>> from iclimit.validation import CLAIMS, validate
+    >>> run = validate([CLAIMS["solver"]], jobs=1)
+    >>> run.holds, len(run.results[0].verdict.comparisons)
+    (True, 12)
+    """
+    if not claims or not all(isinstance(claim, Claim) for claim in claims):
+        raise ValueError(f"claims must be Claim objects, at least one, got {claims!r}")
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    check_run(seed, jobs, backend)
+    start = time.perf_counter()
+    waiting = {claim.name: list(claim.cells(preset)) for claim in claims}
+    cells = list(dict.fromkeys(cell for needed in waiting.values() for cell in needed))
+    done: dict[Cell, Any] = {}
+    spent: dict[Cell, float] = {}
+    results: dict[str, ClaimResult] = {}
+    interrupted, recalled = False, 0
+
+    def judge_finished() -> None:
+        for claim in claims:
+            if claim.name not in results and all(cell in done for cell in waiting[claim.name]):
+                seconds = sum(spent[cell] for cell in waiting[claim.name])
+                results[claim.name] = _judge(claim, preset, done, waiting[claim.name], seconds)
+
+    bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
+    try:
+        judge_finished()
+        for outcome in run_cells(
+            cells,
+            seed=seed,
+            jobs=jobs,
+            backend=backend,
+            store=store,
+            scheduler=scheduler,
+            time_limit=time_limit,
+        ):
+            done[outcome.cell], spent[outcome.cell] = outcome.result, outcome.seconds
+            recalled += outcome.stored
+            bar.update()
+            judge_finished()
+    except KeyboardInterrupt:
+        interrupted = True
+    except UnwrittenError as error:
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+    finally:
+        bar.close()
+    return ValidationRun(
+        results=[results[claim.name] for claim in claims if claim.name in results],
+        preset=preset,
+        seed=seed,
+        backend=backend,
+        seconds=time.perf_counter() - start,
+        interrupted=interrupted,
+        cells=len(cells),
+        recalled=recalled,
+        missing=[claim.name for claim in claims if claim.name not in results],
+    )
+
+
+def _judge(
+    claim: Claim, preset: Preset, done: dict[Cell, Any], cells: Sequence[Cell], seconds: float
+) -> ClaimResult:
+    failed = [(cell, done[cell]) for cell in cells if isinstance(done[cell], Exception)]
+    if failed:
+        cell, error = failed[0]
+        message = f"{type(error).__name__} in {cell.name}: {error}"
+        return ClaimResult(claim, None, message, seconds)
+    start = time.perf_counter()
+    try:
+        verdict = claim.judge(preset, done)
+    except Exception as error:
+        return ClaimResult(
+            claim, None, f"{type(error).__name__} in its judgement: {error}", seconds
+        )
+    return ClaimResult(claim, verdict, seconds=seconds + time.perf_counter() - start)
