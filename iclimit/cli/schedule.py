@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         loss = asymptotics.descent.schedule_loss(options.rates, **size, noise=options.noise)
         result = {"rates": options.rates.tolist(), "loss": float(loss)}
     else:
-        compute = getattr(asymptotics, f"{options.method}_schedule")
+        compute = getattr(asymptotics.descent, f"{options.method}_schedule")
         found = compute(steps=options.steps, **size, noise=options.noise)
         result = {
             "rates": found.rates.tolist(),

@@ -14,7 +14,7 @@ from iclimit.diagrams.curves import is_geometric
 def test_every_public_name_loads() -> None:
     for name in iclimit.__all__:
         assert getattr(iclimit, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="No iclimit attribute nothing"):
         _ = iclimit.nothing
 
 

@@ -31,7 +31,7 @@ def test_context_slope_is_proportional_to_the_derivative(objective: str, ridge: 
             setting = exact(tau=tau, kappa=kappa, rho=rho, ridge=ridge)
             both = []
             for name in (objective, "idg"):
-                error = getattr(asymptotics, f"{name}_error")
+                error = getattr(asymptotics.pretraining, f"{name}_error")
                 derivative = alpha * mp.diff(lambda a, e=error, s=setting: e(alpha=a, **s), alpha)
                 slope = context_slope(
                     tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge, objective=name
@@ -51,7 +51,7 @@ def test_ridge_slope_is_proportional_to_the_derivative(objective: str) -> None:
             setting = exact(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
             small, both = mp.mpf(10) ** -25, []
             for name in (objective, "idg"):
-                error = getattr(asymptotics, f"{name}_error")
+                error = getattr(asymptotics.pretraining, f"{name}_error")
                 derivative = (error(**setting, ridge=small) - error(**setting)) / small
                 slope = ridge_slope(tau=tau, alpha=alpha, kappa=kappa, rho=rho, objective=name)
                 both.append(float(slope / derivative))

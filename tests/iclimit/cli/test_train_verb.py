@@ -262,8 +262,8 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
         measured.update(settings, problem=problem)
         return held_out_losses(model, PROBLEM, contexts=10, rng=settings["rng"])
 
-    monkeypatch.setattr(simulate, "train_linear_transformer", train)
-    monkeypatch.setattr(simulate, "held_out_losses", measure)
+    monkeypatch.setattr(simulate.gdpp, "train_linear_transformer", train)
+    monkeypatch.setattr(simulate.gdpp, "held_out_losses", measure)
     monkeypatch.setattr("iclimit.runs.execution.get_backend", lambda _: None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     assert main([*MODEL, "--noise", "fixed:2"]) == 0
@@ -322,7 +322,7 @@ def test_help_and_its_examples(
     examples = [line.strip() for line in text.split("examples:")[1].splitlines() if line]
     assert len(examples) >= 4
     # They train for minutes: here only what they ask for is at stake.
-    monkeypatch.setattr(simulate, "train_linear_transformer", lambda *_, kind, **__: trained(kind))
+    monkeypatch.setattr(simulate.gdpp, "train_linear_transformer", lambda *_, kind, **__: trained(kind))
     monkeypatch.setattr(
         simulate,
         "held_out_losses",

@@ -200,7 +200,7 @@ def test_vertices_are_roots_of_a_multiprecision_derivative(
     tau: float, kappa: float, ridge: float, objective: str
 ) -> None:
     quantity = f"{objective}_error"
-    error = getattr(asymptotics, quantity)
+    error = getattr(asymptotics.pretraining, quantity)
     setting: dict[str, Any] = {"tau": tau, "kappa": kappa, "ridge": ridge}
     diagram = iclimit.phase_diagram(
         quantity,
@@ -268,7 +268,7 @@ def test_the_optimal_ridge_becomes_zero_on_the_line(
         **{y: grid},
         **fixed,
     )
-    error = getattr(asymptotics, f"{objective}_error")
+    error = getattr(asymptotics.pretraining, f"{objective}_error")
     ridges = np.concatenate([[0.0], np.geomspace(1e-8, 10, 400)])
     for tau_here, other in some(vertices, 8):
         setting = {"alpha": alpha, y: other, "ridge": ridges, **fixed}
@@ -384,7 +384,7 @@ def test_the_information_is_that_of_random_contexts() -> None:
     for _ in range(20):
         context = rng.standard_normal((int(alpha * d), d)) / np.sqrt(d)
         samples.append(np.linalg.slogdet(np.eye(d) + context.T @ context / rho)[1] / (2 * d))
-    theta = asymptotics.phase_margins.context_information(alpha=alpha, rho=rho)
+    theta = asymptotics.pretraining.phase_margins.context_information(alpha=alpha, rho=rho)
     assert np.mean(samples) == pytest.approx(theta, rel=5e-3)
 
 

@@ -133,7 +133,7 @@ def test_functions_without_a_file_have_no_version() -> None:
 
 def test_versions_do_not_depend_on_the_process() -> None:
     code = (
-        "from iclimit.simulate import simulate_errors;"
+        "from iclimit.simulate.pretraining import simulate_errors;"
         "from iclimit.runs.code_version import code_version;"
         "print(code_version(simulate_errors))"
     )

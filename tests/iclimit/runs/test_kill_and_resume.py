@@ -118,6 +118,6 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["kill", "pools", "together"])
 def test_store_survives(tmp_path: Path, what: str) -> None:
-    run = python(str(HERE / "killed_runs.py"), what, str(tmp_path))
+    run = python(str(HERE.parents[1] / "shared" / "killed_runs.py"), what, str(tmp_path))
     _, errors = run.communicate(timeout=3 * PATIENCE)
     assert run.returncode == 0, errors

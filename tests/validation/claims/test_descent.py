@@ -19,7 +19,7 @@ from iclimit.runs import Cell
 from iclimit.simulate.descent import CriticalDampening, ScheduleLosses
 from iclimit.simulate.descent.alignment import Alignment
 from iclimit.validation import CLAIMS, Verdict
-from iclimit.validation.claims import (
+from iclimit.validation.claims.descent import (
     constructions,
     dampening,
     learning_rates,

@@ -26,12 +26,10 @@ from iclimit.asymptotics.dynamics import (
 )
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims import (
-    dynamics_data,
-    dynamics_merged,
-    dynamics_mixtures,
-    dynamics_separate,
-)
+from iclimit.validation.claims.dynamics import data as dynamics_data
+from iclimit.validation.claims.dynamics import merged as dynamics_merged
+from iclimit.validation.claims.dynamics import mixtures as dynamics_mixtures
+from iclimit.validation.claims.dynamics import separate as dynamics_separate
 from iclimit.validation.claims.dynamics.data import (
     CURVES,
     CurvesCell,

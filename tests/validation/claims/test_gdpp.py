@@ -15,7 +15,7 @@ from iclimit.runs import Cell
 from iclimit.simulate.descent import ScheduleLosses
 from iclimit.simulate.gdpp import layer_spectra
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims import gdpp
+from iclimit.validation.claims.gdpp import gdpp
 from iclimit.validation.claims.gdpp.gdpp import ReachedLayers, SpectralMoments
 
 Results = dict[Cell, Any]

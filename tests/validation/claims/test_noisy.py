@@ -20,7 +20,12 @@ from iclimit.runs import Cell
 from iclimit.simulate.gdpp import HeldOutLosses, NoisyRegression, simulate_ridge_baselines
 from iclimit.simulate.gdpp.linear_transformer import build, parameter_count
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims import noisy_baselines, noisy_regression, noisy_training, two_levels
+from iclimit.validation.claims.gdpp import (
+    noisy_baselines,
+    noisy_regression,
+    noisy_training,
+    two_levels,
+)
 from iclimit.validation.claims.gdpp.noisy_regression import (
     EVALUATED,
     NOISES,

@@ -16,13 +16,14 @@ from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.runs import Cell
 from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims import spectra, structured_errors, structured_limits
+from iclimit.validation.claims.pretraining import structured_errors, structured_limits
 from iclimit.validation.claims.pretraining.structured_points import (
     SIZES,
     StructuredPoint,
     covariances,
     structured_prediction,
 )
+from iclimit.validation.claims.spectra import eigenvalues as spectra
 
 Results = dict[Cell, Any]
 
