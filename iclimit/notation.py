@@ -1,0 +1,141 @@
+r"""Notation: every parameter by name, with its symbol, meaning and range.
+
+One meaning has one name, and one name has one meaning, in every room.  Argument checks, axis
+labels, command-line flags, quantities, file attributes and the notation page all read the table
+``notation.csv``.  There is no mathematics here.
+
+Greek names are the parameters of a limit, words are the integers of a run.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from importlib import resources
+
+SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "spectra", "runs")
+"""Fields of the theory, and what every simulation shares."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval of real numbers or integers.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Its ends.
+    open_lower, open_upper : bool
+        Whether an end is excluded; an included ``inf`` is an allowed value.
+    """
+
+    lower: float
+    upper: float
+    open_lower: bool
+    open_upper: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Interval:
+        """Read an interval in mathematical notation, such as ``(0, inf]``."""
+        lower, upper = text[1:-1].split(",")
+        return cls(float(lower), float(upper), text[0] == "(", text[-1] == ")")
+
+    def __contains__(self, value: float) -> bool:
+        above = self.lower < value if self.open_lower else self.lower <= value
+        return above and (value < self.upper if self.open_upper else value <= self.upper)
+
+    def __str__(self) -> str:
+        if self.lower == -math.inf:
+            return "finite" if self.open_upper else "any number, or inf"
+        if math.isinf(self.upper):
+            text = f"{'>' if self.open_lower else '>='} {self.lower:g}"
+            return text if self.open_upper else f"{text}, or inf"
+        if not self.open_lower and not self.open_upper:
+            return f"from {self.lower:g} to {self.upper:g}"
+        left, right = ("<" if end else "<=" for end in (self.open_lower, self.open_upper))
+        return f"{self.lower:g} {left} value {right} {self.upper:g}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One row of the notation table.
+
+    Attributes
+    ----------
+    name : str
+        Argument, column and (with dashes) command-line flag.
+    symbol : str
+        LaTeX, without dollar signs.
+    meaning : str
+        In words, with its normalisation.
+    shelf : str
+        Field of the theory that it belongs to.
+    range : Interval or None
+        Allowed numbers; None where the value is no number.
+    integer : bool
+        Whether it counts something.
+    definition : str
+        LaTeX of what it is a ratio of, if it is one.
+    """
+
+    name: str
+    symbol: str
+    meaning: str
+    shelf: str
+    range: Interval | None = None
+    integer: bool = False
+    definition: str = ""
+
+    @property
+    def label(self) -> str:
+        """Axis label: the symbol, and what it is a ratio of."""
+        return f"${self.symbol} = {self.definition}$" if self.definition else f"${self.symbol}$"
+
+    @property
+    def flag(self) -> str:
+        """Command-line flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def allowed(self) -> str:
+        """Range in words, as error messages and help texts give it."""
+        if self.range is None:
+            return ""
+        if not self.integer:
+            return str(self.range)
+        if self.range.upper == math.inf and not self.range.open_upper:
+            return f"an integer >= {self.range.lower:g}, or inf"
+        return f"an integer {self.range}"
+
+
+def _read_table() -> dict[str, Parameter]:
+    text = resources.files("iclimit").joinpath("notation.csv").read_text(encoding="utf-8")
+    return {
+        row["name"]: Parameter(
+            row["name"],
+            row["symbol"],
+            row["meaning"],
+            row["shelf"],
+            Interval.parse(row["range"]) if row["range"] else None,
+            row["number"] == "integer",
+            row["definition"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+PARAMETERS = _read_table()
+"""The table ``notation.csv``, by name."""
+
+ERRORS = {
+    "icl_error": r"e_{\mathrm{ICL}}",
+    "idg_error": r"e_{\mathrm{IDG}}",
+    "task_gap": r"e_{\mathrm{ICL}} - e_{\mathrm{IDG}}",
+}
+"""Symbols of the errors."""
+
+LABELS = {name: parameter.label for name, parameter in PARAMETERS.items()} | {
+    name: f"${symbol}$" for name, symbol in ERRORS.items()
+}
+"""Axis labels by name."""

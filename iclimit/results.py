@@ -1,0 +1,69 @@
+"""Results that every room shares: a simulated mean with its standard error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean of independent samples, with its standard error.
+
+    Attributes
+    ----------
+    mean : float
+        Mean over the samples.
+    standard_error : float
+        Of the mean; ``inf`` if it is unknown, as for a single sample.
+    repeats : int
+        Number of independent samples.
+    samples : ndarray (repeats,) or None
+        The samples, where they are kept.
+
+    Examples
+    --------
+    >>> from iclimit.results import Estimate
+    >>> estimate = Estimate.of([1.26, 1.29, 1.30])
+    >>> print(estimate)
+    1.283(12)
+    >>> round(estimate.z(1.30), 2)
+    -1.39
+    """
+
+    mean: float
+    standard_error: float
+    repeats: int
+    samples: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, samples: object) -> Estimate:
+        """Estimate from independent samples, which it keeps."""
+        array = np.asarray(samples, dtype=float)
+        if array.ndim != 1 or array.size == 0:
+            raise ValueError(f"samples must have shape (repeats,), got {array.shape}")
+        count = len(array)
+        error = float(np.std(array, ddof=1) / math.sqrt(count)) if count > 1 else math.inf
+        return cls(float(np.mean(array)), error, count, array)
+
+    def __float__(self) -> float:
+        return self.mean
+
+    def z(self, theory: float) -> float:
+        """Deviation from a theoretical value in standard errors."""
+        difference = self.mean - theory
+        return difference / self.standard_error if self.standard_error else math.inf * difference
+
+    def __str__(self) -> str:
+        """Mean with the standard error of its last digits in parentheses: 1.284(12)."""
+        if not (math.isfinite(self.standard_error) and self.standard_error > 0):
+            return f"{self.mean:.6g}"
+        digits = 1 - math.floor(math.log10(self.standard_error))
+        last = round(self.standard_error * 10**digits)
+        if last == 100:  # 0.0996 rounds to 0.10
+            digits, last = digits - 1, 10
+        if digits <= 0:
+            return f"{round(self.mean, digits):.0f}({last * 10**-digits})"
+        return f"{self.mean:.{digits}f}({last})" if digits > 1 or last >= 1 else f"{self.mean:g}"
