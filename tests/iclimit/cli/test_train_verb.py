@@ -322,9 +322,11 @@ def test_help_and_its_examples(
     examples = [line.strip() for line in text.split("examples:")[1].splitlines() if line]
     assert len(examples) >= 4
     # They train for minutes: here only what they ask for is at stake.
-    monkeypatch.setattr(simulate.gdpp, "train_linear_transformer", lambda *_, kind, **__: trained(kind))
     monkeypatch.setattr(
-        simulate,
+        simulate.gdpp, "train_linear_transformer", lambda *_, kind, **__: trained(kind)
+    )
+    monkeypatch.setattr(
+        simulate.gdpp,
         "held_out_losses",
         lambda model, *_, **__: held_out_losses(model, PROBLEM, contexts=10, rng=0),
     )
