@@ -1,4 +1,4 @@
-"""Argument checks of the public simulation functions."""
+"""Argument checks of the public simulation functions; ranges and wording are the notation's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,24 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+from iclimit.notation import PARAMETERS
+
+
+def check_arguments(**values: Any) -> None:
+    """Raise a ValueError unless every number is in the range that the notation gives its name."""
+    for name, value in values.items():
+        parameter = PARAMETERS[name]
+        fits = isinstance(value, (Integral, float, np.floating)) and not isinstance(value, bool)
+        if fits and parameter.integer:
+            fits = isinstance(value, Integral) or math.isinf(value)
+        if not fits or parameter.range is None or value not in parameter.range:
+            raise ValueError(f"{name} must be {parameter.allowed}, got {value!r}")
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the arguments that are not None, to check those or to replace defaults by them."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_integers(**values: Any) -> None:
@@ -62,7 +80,7 @@ def check_shape(name: str, array: Any, shape: tuple[int | None, ...]) -> None:
         raise ValueError(f"{name} must have shape {wanted}, got {found}")
 
 
-def given_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+def parse_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
     """Return a finite array of that shape; None stands for any size >= 1."""
     check_shape(name, value, shape)
     array = np.asarray(value, dtype=float)
@@ -71,7 +89,10 @@ def given_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndar
     return array
 
 
-def given_tasks(tasks: Any, d: int) -> np.ndarray | None:
+given_array = parse_array
+
+
+def parse_tasks(tasks: Any, d: int) -> np.ndarray | None:
     """Return given task vectors as an array; None for a checked number of tasks."""
     if np.ndim(tasks) == 0:
         if tasks != math.inf:

@@ -15,7 +15,7 @@ from iclimit.simulate.checks import (
     check_first_repeat,
     check_integers,
     check_nonnegative,
-    given_tasks,
+    parse_tasks,
 )
 from iclimit.simulate.pretraining import risk
 from iclimit.simulate.pretraining.attention import context_summary
@@ -259,7 +259,7 @@ def simulate_errors(
     check_first_repeat(first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("sampler", sampler, ("auto", *SAMPLERS))
-    fixed = given_tasks(tasks, d)
+    fixed = parse_tasks(tasks, d)
     if fixed is not None and task_covariance is not None:
         raise ValueError("task_covariance must be None where the task vectors are given")
     check_integers(**_given(test_context=test_context))

@@ -28,7 +28,7 @@ from iclimit.simulate.checks import (
     check_integers,
     check_nonnegative,
     check_positive,
-    given_tasks,
+    parse_tasks,
 )
 from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
 from iclimit.simulate.pretraining.covariances import (
@@ -125,7 +125,7 @@ def estimate_cost(
     """
     check_integers(d=d, context=context, prompts=prompts, repeats=repeats)
     check_nonnegative(rho=rho, ridge=ridge)
-    fixed = given_tasks(tasks, d)
+    fixed = parse_tasks(tasks, d)
     count = tasks if fixed is None else len(fixed)
     seen, rank = None, d
     if not isinstance(inputs, str):

@@ -24,7 +24,7 @@ from iclimit.simulate.checks import (
     check_first_repeat,
     check_integers,
     check_nonnegative,
-    given_tasks,
+    parse_tasks,
 )
 from iclimit.simulate.pretraining.cells import SimulatedErrors
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
@@ -116,7 +116,7 @@ def simulate_estimator(
     check_choice("task_law", task_law, TASK_LAWS)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
-    fixed = given_tasks(tasks, d)
+    fixed = parse_tasks(tasks, d)
     if fixed is None and tasks == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
     place = get_backend(backend)

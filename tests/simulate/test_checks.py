@@ -1,0 +1,58 @@
+"""Argument checks: the ranges and the wording are those of the notation table."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.checks import check_arguments, given, parse_array, parse_tasks
+
+
+def test_numbers_of_any_kind_pass():
+    check_arguments(
+        tau=1, alpha=math.inf, rho=np.float32(0.1), tasks=math.inf, dim=np.int64(3), rate=-2.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("tau", -1.0, "tau must be > 0, or inf, got -1.0"),
+        ("rho", math.inf, "rho must be >= 0, got inf"),
+        ("rho", math.nan, "rho must be >= 0, got nan"),
+        ("rho", "a", "rho must be >= 0, got 'a'"),
+        ("rate", math.inf, "rate must be finite, got inf"),
+        ("dim", 2.0, "dim must be an integer >= 1, got 2.0"),
+        ("dim", True, "dim must be an integer >= 1, got True"),
+        ("dim", math.inf, "dim must be an integer >= 1, got inf"),
+        ("tasks", 2.5, "tasks must be an integer >= 1, or inf, got 2.5"),
+        ("first_repeat", -1, "first_repeat must be an integer >= 0, got -1"),
+    ],
+)
+def test_messages_give_the_range_of_the_notation(name, value, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        check_arguments(**{name: value})
+
+
+def test_arguments_that_are_not_given_are_left_out():
+    assert given(rho=None, ridge=0.0) == {"ridge": 0.0}
+
+
+def test_arrays_have_a_shape_and_are_finite():
+    assert parse_array("mixing", [[1, 2]], (None, 2)).dtype == float
+    with pytest.raises(ValueError, match=r"mixing must have shape \(any, 3\), got \(1, 2\)"):
+        parse_array("mixing", [[1, 2]], (None, 3))
+    with pytest.raises(ValueError, match="mixing must be finite"):
+        parse_array("mixing", [[1, math.nan]], (None, 2))
+
+
+def test_tasks_are_a_number_or_vectors():
+    assert parse_tasks(math.inf, 2) is None
+    assert parse_tasks(3, 2) is None
+    assert parse_tasks([[1, 2]], 2).shape == (1, 2)
+    for wrong in (0, 1.5, [[1, 2, 3]], [[1, math.nan]]):
+        with pytest.raises(ValueError, match="tasks must"):
+            parse_tasks(wrong, 2)
