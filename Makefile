@@ -1,5 +1,5 @@
-# Two commands: `make validate` writes a validation report, `make test` checks the project.
-# Both set up .venv on first use; PYTHON may name any Python >= 3.11.
+# `make validate` writes a validation report, `make test` checks the project, `make test-slow` runs
+# the long tests.  All set up .venv on first use; PYTHON may name any Python >= 3.11.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,17 +7,22 @@ BIN := .venv/bin
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: validate test unit lint types docs wheel bench clean
+.PHONY: validate test test-slow unit lint types docs pages wheel bench clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
 
-# Side by side: the tests, whose progress is seen, and one after the other what else there is.
-test: lint
-	$(MAKE) --no-print-directory -j2 unit docs types wheel
+# The tests use all cores, so the other checks, which use one core each, follow two at a time.
+test: lint unit
+	$(MAKE) --no-print-directory -j2 pages types wheel
 
 unit: .venv/dev
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+
+# The long tests, and the documentation with the examples of its gallery executed.
+test-slow: .venv/dev
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+	$(MAKE) --no-print-directory docs
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -28,6 +33,10 @@ types: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# The documentation without executing the examples of the gallery.
+pages: .venv/dev
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -D plot_gallery=0 docs docs/_build/pages
 
 wheel: .venv/dev
 	$(BIN)/python tests/check_wheel.py

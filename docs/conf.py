@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import matplotlib as mpl
@@ -128,24 +129,30 @@ html_sidebars = {
 }
 
 
-def resolve_face(app, env, node, contnode):
-    """Link names of the face, `iclimit.icl_error`, to the pages of the packages they come from."""
+SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics")
+
+
+def resolve_public(app, env, node, contnode):
+    """Link public names, however they are written, to the page of the namespace that has them."""
     if node.get("refdomain") != "py":
         return None
     name = node["reftarget"].rsplit(".", 1)[-1]
-    home = iclimit._HOME_OF.get(name)
-    if home is None or node["reftarget"] not in (name, f"iclimit.{name}"):
-        return None
-    domain = env.get_domain("py")
-    return domain.resolve_xref(
-        env, node["refdoc"], app.builder, "obj", f"{home}.{name}", node, contnode
-    )
+    for shelf in SHELVES:
+        target = f"iclimit.{shelf}.{name}"
+        if name in getattr(iclimit, shelf).__all__ and node["reftarget"] != target:
+            domain = env.get_domain("py")
+            return domain.resolve_xref(
+                env, node["refdoc"], app.builder, "obj", target, node, contnode
+            )
+    return None
 
 
-def write_generated(app):  # noqa: ARG001
-    """Write help texts of the command line and tables of what is registered, for inclusion."""
+def write_generated():
+    """Write what the documentation takes from the library: API pages, help texts, tables."""
     folder = HERE / "api" / "generated"
     folder.mkdir(parents=True, exist_ok=True)
+    for shelf in SHELVES:
+        _write(folder / f"{shelf}.rst", "\n".join(_api_page(shelf)) + "\n")
     os.environ["COLUMNS"] = "78"
     parser = build_parser()
     verbs = next(a.choices for a in parser._actions if a.dest == "verb")
@@ -157,17 +164,25 @@ def write_generated(app):  # noqa: ARG001
         lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
         lines += [f"   Source: {claim.source}.", ""]
     _write(folder / "claims.inc", "\n".join(lines))
-    _write(folder / "face.inc", "\n".join(_face()) + "\n")
     _write(folder / "quantities.inc", _table("26 40 34", _quantities()))
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
 
 
-def _face():
-    """Names of each package that are at top level."""
-    for home, names in iclimit._HOMES.items():
-        package = home.removeprefix("iclimit.")
-        if package in ("asymptotics", "simulate", "validation"):
-            yield f"* :doc:`{package}`: {', '.join(f'``{name}``' for name in names)};"
+def _api_page(shelf):
+    """Yield the lines of a page with the public names of a shelf, module by module."""
+    namespace = getattr(iclimit, shelf)
+    title = f"iclimit.{shelf}"
+    yield from (title, "=" * len(title), "", f".. currentmodule:: {title}", "")
+    yield from (namespace.__doc__.split("\n")[0], "")
+    modules = {}
+    for name in namespace.__all__:
+        modules.setdefault(getattr(namespace, name).__module__, []).append(name)
+    for module, names in modules.items():
+        heading = (sys.modules[module].__doc__ or module).split("\n")[0].rstrip(".")
+        yield from (heading, "-" * len(heading), "", f"Module ``{module}``.", "")
+        yield from (".. autosummary::", f"   :toctree: {shelf}", "")
+        yield from (f"   {name}" for name in names)
+        yield ""
 
 
 def _quantities():
@@ -199,5 +214,7 @@ def _write(path, text):
 
 
 def setup(app):
-    app.connect("builder-inited", write_generated)
-    app.connect("missing-reference", resolve_face)
+    app.connect("missing-reference", resolve_public)
+
+
+write_generated()

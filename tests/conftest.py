@@ -1,8 +1,13 @@
-"""Shared by tests: the same hypothesis examples in every run, strict arrays, own run stores."""
+"""Shared by tests: one BLAS thread, the same hypothesis examples, strict arrays, own run stores."""
 
+import os
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+# The tests run on all cores already.  BLAS reads this when NumPy is first imported.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import array_api_strict
 import numpy as np
