@@ -48,13 +48,12 @@ class Interval:
     def __str__(self) -> str:
         if self.lower == -math.inf:
             return "finite" if self.open_upper else "any number, or inf"
+        above = f"{'>' if self.open_lower else '>='} {self.lower:g}"
         if math.isinf(self.upper):
-            text = f"{'>' if self.open_lower else '>='} {self.lower:g}"
-            return text if self.open_upper else f"{text}, or inf"
+            return f"{above} and finite" if self.open_upper else f"{above}, or inf"
         if not self.open_lower and not self.open_upper:
             return f"from {self.lower:g} to {self.upper:g}"
-        left, right = ("<" if end else "<=" for end in (self.open_lower, self.open_upper))
-        return f"{self.lower:g} {left} value {right} {self.upper:g}"
+        return f"{above} and {'<' if self.open_upper else '<='} {self.upper:g}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Parameter:
             return str(self.range)
         if self.range.upper == math.inf and not self.range.open_upper:
             return f"an integer >= {self.range.lower:g}, or inf"
-        return f"an integer {self.range}"
+        return f"an integer {self.range}".removesuffix(" and finite")
 
 
 def _read_table() -> dict[str, Parameter]:

@@ -1,0 +1,145 @@
+r"""Checks of the arguments of theory functions, with ranges and wording from `iclimit.notation`.
+
+`checked` picks the number system, converts all named arguments, checks that each lies in the
+range that the notation gives its name, and checks that their shapes broadcast::
+
+    math_, (tau, alpha, ridge) = checked(tau=tau, alpha=alpha, ridge=ridge)
+
+* ``systems="host"``: any numbers, but of arrays only NumPy's; ``systems="numpy"``: neither
+  mpmath nor SymPy.
+* ``ranges={"rho": "(0, inf)"}``: a range that is narrower than that of the notation, or that of
+  a name outside it.
+* ``optional=("test_rho",)``: arguments that may be None, and then stay None.
+* ``sequences=("rates",)``: arguments that are a list of numbers; for arrays, along their last
+  axis.  They come back as a list with one number or array for each step or layer.
+* ``single=True``: each argument must be one number.
+
+A range is written as in the notation, ``"(0, 1]"``; `check_range` checks one converted value
+against one.  `check_integers` is for sizes and orders that must be integers, `broadcast_shape`
+for arrays that did not come from `checked`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    Namespace,
+    convert,
+    namespace,
+    numpy_namespace,
+    require,
+)
+from iclimit.notation import PARAMETERS, Interval
+
+Systems = Literal["every", "host", "numpy"]
+
+
+def checked(
+    *,
+    systems: Systems = "every",
+    ranges: Mapping[str, str] | None = None,
+    optional: Sequence[str] = (),
+    sequences: Sequence[str] = (),
+    single: bool = False,
+    **arguments: Any,
+) -> tuple[Namespace, list[Any]]:
+    """Number system of named arguments, and the arguments converted, in the order given.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a number, an array of numbers or, in ``sequences``, a list of them,
+        or is of a number system that the function does not take.
+    ValueError
+        If an argument is outside its range, or the shapes do not broadcast.
+    """
+    given = {k: v for k, v in arguments.items() if v is not None or k not in optional}
+    lists = {name: _items(name, given[name]) for name in sequences if name in given}
+    math_ = _namespace("host" if lists and systems == "every" else systems, given, lists)
+    values, shapes = dict[str, Any](), dict[str, Any]()
+    for name, value in given.items():
+        if name in lists and not isinstance(math_, ArrayMath):
+            values[name] = [convert(math_, name, item) for item in lists[name]]
+        elif name in lists:
+            values[name] = [*np.moveaxis(convert(math_, name, value), -1, 0)]
+        else:
+            values[name] = convert(math_, name, value)
+        if name in lists and not values[name]:
+            raise ValueError(f"{name} must not be empty")
+        for item in values[name] if name in lists else [values[name]]:
+            check_range(math_, name, item, (ranges or {}).get(name))
+            if single and np.ndim(item):
+                raise ValueError(f"{name} must be one number, got {value!r}")
+        last_axis = " without its last axis" if name in lists else ""
+        shapes[name + last_axis] = values[name][0] if name in lists else values[name]
+    broadcast_shape(**shapes)
+    return math_, [values.get(name) for name in arguments]
+
+
+def _items(name: str, value: Any) -> list[Any]:
+    """Numbers of a list; they decide about the number system, those of an array do not."""
+    if isinstance(value, (str, bytes)) or not (
+        isinstance(value, Sequence) or getattr(value, "ndim", 0)
+    ):
+        raise TypeError(f"{name} must be a sequence of numbers, got {value!r}")
+    return list(value) if isinstance(value, Sequence) else np.ravel(value).tolist()
+
+
+def _namespace(systems: Systems, given: dict[str, Any], lists: dict[str, list]) -> Namespace:
+    if systems == "numpy":
+        return numpy_namespace(**given)
+    scalars = {name: value for name, value in given.items() if name not in lists}
+    items = {f"{name}_{k}": item for name in lists for k, item in enumerate(lists[name])}
+    math_ = namespace(**scalars, **items)
+    on_host = systems == "host" and isinstance(math_, ArrayMath)
+    return numpy_namespace(**given) if on_host else math_
+
+
+def check_range(math_: Namespace, name: str, value: Any, allowed: str | None = None) -> None:
+    """Raise a ValueError unless a converted value lies in a range.
+
+    The range is that of the notation unless ``allowed`` gives one, such as ``"(0, 1)"``.
+    """
+    interval = PARAMETERS[name].range if allowed is None else Interval.parse(allowed)
+    if interval is not None:
+        require(math_, name, value, lambda v: _inside(v, interval), str(interval))
+
+
+def _inside(value: Any, interval: Interval) -> Any:
+    above = value > interval.lower if interval.open_lower else value >= interval.lower
+    if interval.upper == math.inf and not interval.open_upper:
+        return above
+    return above & (value < interval.upper if interval.open_upper else value <= interval.upper)
+
+
+def check_integers(least: int | None = None, **arguments: Any) -> None:
+    """Raise a ValueError unless all are integers in the range that the notation gives them.
+
+    A lower end ``least`` replaces that of the notation.
+    """
+    for name, value in arguments.items():
+        parameter = PARAMETERS[name]
+        interval = parameter.range
+        assert interval is not None, f"{name} has no range"
+        number = isinstance(value, Integral) and not isinstance(value, bool)
+        number = number or (isinstance(value, float) and value == math.inf)
+        if not number or value not in interval or (least is not None and value < least):
+            allowed = parameter.allowed if least is None else f"an integer >= {least}"
+            raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def broadcast_shape(**arrays: Any) -> tuple[int, ...]:
+    """Shape of named arrays broadcast; a ValueError names them if there is none."""
+    shapes = [tuple(getattr(array, "shape", ())) for array in arrays.values()]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        names, given = ", ".join(arrays), ", ".join(map(str, shapes))
+        raise ValueError(f"{names} must have shapes that broadcast, got {given}") from None

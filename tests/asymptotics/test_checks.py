@@ -1,0 +1,100 @@
+"""Argument checks that all theory functions share."""
+
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from iclimit.asymptotics.checks import broadcast_shape, check_integers, check_range, checked
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath
+from iclimit.notation import PARAMETERS
+
+x = sympy.Symbol("x")
+
+
+@pytest.mark.parametrize("name", [name for name, row in PARAMETERS.items() if row.range])
+@pytest.mark.parametrize("number", [float, mpmath.mpf, sympy.Float], ids=["float", "mp", "sympy"])
+def test_values_pass_exactly_inside_the_range_of_the_notation(name: str, number: Any) -> None:
+    allowed = PARAMETERS[name].range
+    assert allowed is not None
+    for value in (-math.inf, -3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 1.5, 7.0, math.inf):
+        if value in allowed:
+            _, (converted,) = checked(**{name: number(value)})
+            assert converted == value
+        else:
+            with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
+                checked(**{name: number(value)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"tau": -1.0}, ValueError, "tau must be > 0, or inf, got -1.0"),
+        ({"tau": [1.0, -2.0]}, ValueError, "tau must be > 0, or inf, got -2.0"),
+        ({"tau": math.nan}, ValueError, "tau must be > 0, or inf, got nan"),
+        ({"rho": math.inf}, ValueError, "rho must be >= 0 and finite, got inf"),
+        ({"rate": -math.inf}, ValueError, "rate must be finite, got -inf"),
+        ({"probability": 2}, ValueError, "probability must be from 0 to 1, got 2.0"),
+        ({"rho": 0, "ranges": {"rho": "(0, inf)"}}, ValueError, "rho must be > 0 and finite, got"),
+        ({"rho": 1, "ranges": {"rho": "(0, 1)"}}, ValueError, "rho must be > 0 and < 1, got 1.0"),
+        ({"tau": None}, TypeError, "tau must be a real number or an array, got None"),
+        ({"tau": x, "systems": "numpy"}, TypeError, "tau must be a number or a NumPy array"),
+        ({"tau": [1.0], "single": True}, ValueError, r"tau must be one number, got \[1.0\]"),
+        ({"rates": 0.5, "sequences": ["rates"]}, TypeError, "rates must be a sequence of numbers"),
+        ({"rates": "12", "sequences": ["rates"]}, TypeError, "rates must be a sequence of"),
+        ({"rates": [], "sequences": ["rates"]}, ValueError, "rates must not be empty"),
+        ({"rates": [1, math.inf], "sequences": ["rates"]}, ValueError, "rates must be finite"),
+        (
+            {"rates": [[1, 2], [3, 4], [5, 6]], "noise_ratio": [0, 1], "sequences": ["rates"]},
+            ValueError,
+            r"rates without its last axis, noise_ratio must have shapes that broadcast, got \(3,",
+        ),
+    ],
+)
+def test_messages(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{message}"):
+        checked(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "system"), [(2, ArrayMath), (mpmath.mpf(2), MpMath), (x, SymPyMath)]
+)
+def test_sequences_come_back_step_by_step(value: Any, system: type) -> None:
+    math_, (rates, rho) = checked(rates=[1, value], rho=1, sequences=["rates"])
+    assert isinstance(math_, system)
+    assert rates == [1, value]
+    assert rho == 1
+    _, (rates,) = checked(rates=[[1, 2], [3, 4], [5, 6]], sequences=["rates"])
+    np.testing.assert_array_equal(rates, [[1, 3, 5], [2, 4, 6]])
+
+
+def test_optional_arguments_stay_none() -> None:
+    _, values = checked(rho=1, test_rho=None, optional=["test_rho"])
+    assert values == [1, None]
+
+
+def test_a_range_in_every_number_system() -> None:
+    for math_ in (ArrayMath(np), MpMath(), SymPyMath()):
+        check_range(math_, "lower", math_.convert(2), "[2, inf]")
+        with pytest.raises(ValueError, match="lower must be > 2, or inf, got 2"):
+            check_range(math_, "lower", math_.convert(2), "(2, inf]")
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, math.nan, True, None, "3"])
+def test_integers(value: Any) -> None:
+    check_integers(context=1, tasks=math.inf, derivative=0)
+    with pytest.raises(ValueError, match="context must be an integer >= 1, got"):
+        check_integers(context=value)
+    with pytest.raises(ValueError, match="order must be an integer >= 1, got"):
+        check_integers(least=1, order=value)
+    with pytest.raises(ValueError, match="tasks must be an integer >= 1, or inf, got"):
+        check_integers(tasks=value)
+
+
+def test_shapes() -> None:
+    assert broadcast_shape(a=np.ones((3, 1)), b=np.ones(2), c=1.0) == (3, 2)
+    with pytest.raises(ValueError, match=r"a, b must have shapes that broadcast, got \(3,\), \(2"):
+        broadcast_shape(a=np.ones(3), b=np.ones(2))
