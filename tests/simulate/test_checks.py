@@ -21,9 +21,9 @@ def test_numbers_of_any_kind_pass():
     ("name", "value", "message"),
     [
         ("tau", -1.0, "tau must be > 0, or inf, got -1.0"),
-        ("rho", math.inf, "rho must be >= 0, got inf"),
-        ("rho", math.nan, "rho must be >= 0, got nan"),
-        ("rho", "a", "rho must be >= 0, got 'a'"),
+        ("rho", math.inf, "rho must be >= 0 and finite, got inf"),
+        ("rho", math.nan, "rho must be >= 0 and finite, got nan"),
+        ("rho", "a", "rho must be >= 0 and finite, got 'a'"),
         ("rate", math.inf, "rate must be finite, got inf"),
         ("dim", 2.0, "dim must be an integer >= 1, got 2.0"),
         ("dim", True, "dim must be an integer >= 1, got True"),
