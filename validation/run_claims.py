@@ -13,6 +13,7 @@ from tqdm import tqdm
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore, UnwrittenError
+from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
 
 
@@ -126,7 +127,8 @@ def validate(
         raise ValueError(f"claims must be Claim objects, at least one, got {claims!r}")
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    check_run(seed, jobs, backend)
+    check_run(seed, jobs)
+    get_backend(backend)
     start = time.perf_counter()
     waiting = {claim.name: list(claim.cells(preset)) for claim in claims}
     cells = list(dict.fromkeys(cell for needed in waiting.values() for cell in needed))
@@ -146,7 +148,7 @@ def validate(
         judge_finished()
         for outcome in run_cells(
             cells,
-            seed=seed,
+            rng=seed,
             jobs=jobs,
             backend=backend,
             store=store,

@@ -238,8 +238,10 @@ def tell_plan(plan: Plan) -> None:
 def check_execution(options: argparse.Namespace) -> None:
     """Check --seed, --jobs and --backend before any work is done."""
     from iclimit.runs.execution import check_run
+    from iclimit.simulate.arrays import get_backend
 
-    check_run(options.seed, options.jobs, options.backend)
+    check_run(options.seed, getattr(options, "jobs", 1))
+    get_backend(options.backend)
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.cli import train_attention
-from iclimit.cli.arguments import add_store, check_output, open_store, print_rows
+from iclimit.cli.arguments import add_store, check_execution, check_output, open_store, print_rows
 
 EXAMPLES = """\
 examples:
@@ -99,13 +99,12 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train and measure, unless that is on record, and print."""
     from iclimit.runs.cell import Cell
-    from iclimit.runs.execution import check_run
     from iclimit.runs.recorded import run_recorded
     from iclimit.simulate.checks import check_integers
     from iclimit.simulate.gdpp import NoisyRegression
     from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
 
-    check_run(options.seed, 1, options.backend)
+    check_execution(options)
     check_output(options.output, (".npz",))
     check_output(options.checkpoint, (".npz",), flag="--checkpoint")
     paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
@@ -131,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
                 checkpoint=options.checkpoint,
                 progress=sys.stderr.isatty(),
             ),
-            seed=options.seed,
+            rng=options.seed,
             backend=options.backend,
             store=None if options.checkpoint else store,
             complete=lambda found: not found["interrupted"],

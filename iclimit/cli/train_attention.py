@@ -12,6 +12,7 @@ from iclimit.cli.arguments import (
     PICTURES,
     TABLES,
     add_store,
+    check_execution,
     check_output,
     open_store,
     print_rows,
@@ -152,13 +153,12 @@ def _size(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Train, print a summary and write the curves."""
     from iclimit.runs.cell import Cell
-    from iclimit.runs.execution import check_run
     from iclimit.runs.recorded import run_recorded
     from iclimit.simulate.checks import check_integers, check_positive
     from iclimit.simulate.dynamics import UnstableTraining
 
     check_problem(options)
-    check_run(options.seed, 1, options.backend)
+    check_execution(options)
     check_output(options.output, (*TABLES, *PICTURES))
     check_output(options.checkpoint, (".npz",), flag="--checkpoint")
     check_positive(**{"--learning-rate": options.learning_rate})
@@ -200,7 +200,7 @@ def run(options: argparse.Namespace) -> int:
                     checkpoint=options.checkpoint,
                     progress=sys.stderr.isatty(),
                 ),
-                seed=options.seed,
+                rng=options.seed,
                 backend=options.backend,
                 store=None if options.checkpoint else store,
                 complete=lambda found: not found.interrupted,

@@ -66,7 +66,7 @@ class Plan:
 
 
 def plan_cells(
-    cells: Sequence[Cell], *, seed: int, jobs: int | None, backend: str, store: RunStore | None
+    cells: Sequence[Cell], *, rng: int, jobs: int | None, backend: str, store: RunStore | None
 ) -> Plan:
     """Estimate what simulations and their predictions will cost, by the speed of this machine.
 
@@ -74,7 +74,7 @@ def plan_cells(
     ----------
     cells : sequence of Cell
         Of `simulate_errors` and `finite_size_errors`, at least one of the former.
-    seed, backend, store
+    rng, backend, store
         As of `iclimit.validation.run_cells`.
     jobs : int or None
         The same; None for a cluster.
@@ -98,7 +98,7 @@ def plan_cells(
     for cell in cells:
         arguments = dict(cell.parameters)
         done = (
-            0 if store is None else sum(b.count for b in store.find(cell.identity(seed, backend)))
+            0 if store is None else sum(b.count for b in store.find(cell.identity(rng, backend)))
         )
         missing = max(0, (cell.repeats or 1) - done)
         recorded += missing == 0

@@ -21,6 +21,7 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore, UnwrittenError
 from iclimit.runs.workers import dask_client
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.simulate.pretraining.cost import estimate_cost
 from iclimit.validation.statistics import extrapolate, z_score
@@ -164,7 +165,8 @@ class Simulation:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be positive, got {value!r}")
-        check_run(self.rng, self.jobs, self.backend)
+        check_run(self.rng, self.jobs)
+        get_backend(self.backend)
         object.__setattr__(self, "sizes", tuple(sorted(sizes)))
 
     @property
@@ -290,7 +292,7 @@ def _announce(cells: Sequence[Cell], simulation: Simulation) -> None:
         simulation.announce(
             plan_cells(
                 cells,
-                seed=simulation.rng,
+                rng=simulation.rng,
                 jobs=None if cluster else simulation.jobs,
                 backend=simulation.backend,
                 store=simulation.store,
@@ -346,7 +348,7 @@ def _outcomes(
     try:
         for outcome in run_cells(
             cells,
-            seed=simulation.rng,
+            rng=simulation.rng,
             jobs=simulation.jobs,
             backend=simulation.backend,
             store=simulation.store,

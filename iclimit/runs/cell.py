@@ -29,7 +29,7 @@ class Cell:
     whose results the function gets in their place.
 
     A cell is *extendable* if its function takes ``repeats`` and ``first_repeat``: repeat r then
-    depends on the seed and r only, and results have ``joined(other)`` and ``leading(count)``.
+    depends on the seed and r only, and results have ``concatenate(other)`` and ``head(count)``.
     Such a cell is the same piece of work whatever the number of repeats.
     """
 

@@ -32,7 +32,6 @@ from iclimit.runs.workers import (
     Workers,
     dask_client,
 )
-from iclimit.simulate.arrays import get_backend
 
 SUSPECT, GUILTY = 2, 3
 """Workers that died with a batch until it is tried with nothing beside it, and until it fails."""
@@ -69,19 +68,18 @@ class Outcome:
     stored: bool
 
 
-def check_run(seed: int, jobs: int, backend: str) -> None:
-    """Raise a ValueError or RuntimeError unless a run can start with these."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed must be an integer >= 0, got {seed!r}")
+def check_run(rng: int, jobs: int) -> None:
+    """Raise a ValueError unless a run can start with this seed and number of jobs."""
+    if not isinstance(rng, Integral) or isinstance(rng, bool) or rng < 0:
+        raise ValueError(f"rng (--seed) must be an integer >= 0, got {rng!r}")
     if not isinstance(jobs, Integral) or isinstance(jobs, bool) or jobs == 0 or jobs < -1:
         raise ValueError(f"jobs must be >= 1, or -1 for all cores, got {jobs!r}")
-    get_backend(backend)
 
 
 def run_cells(
     cells: Sequence[Cell],
     *,
-    seed: int,
+    rng: int,
     jobs: int = -1,
     backend: str = "numpy",
     store: RunStore | None = None,
@@ -95,13 +93,13 @@ def run_cells(
     ----------
     cells : sequence of Cell
         Equal cells are run once.
-    seed : int >= 0
-        Root seed.
+    rng : int >= 0
+        Root of all random numbers.
     jobs : int
         Worker processes; -1 for all cores, 1 to compute in this process.  With "cupy" one
         process is used, with Dask what the cluster has.
-    backend : {"numpy", "cupy"}
-        Where cells that can choose compute.
+    backend : str
+        What cells that can choose get as ``backend``.
     store : RunStore, optional
         Where results are looked up and put on record.  Stored ones come first.
     scheduler : str, optional
@@ -122,7 +120,7 @@ def run_cells(
     ValueError, TypeError
         If an argument is not allowed.
     RuntimeError
-        If the backend or Dask is not available.
+        If Dask is not available.
     ConnectionError
         If the Dask scheduler does not answer (any more).
     StoreError
@@ -137,14 +135,14 @@ def run_cells(
     >>> cell = Cell.of(
     ...     simulate_errors, d=10, context=10, tasks=5, prompts=200, rho=0.1, ridge=0.1, repeats=4
     ... )
-    >>> [outcome] = run_cells([cell], seed=0, jobs=1)
+    >>> [outcome] = run_cells([cell], rng=0, jobs=1)
     >>> outcome.result.repeats, outcome.stored
     (4, False)
     """
     for cell in cells:
         if not isinstance(cell, Cell):
             raise TypeError(f"cells must be Cell objects, got {cell!r}")
-    check_run(seed, jobs, backend)
+    check_run(rng, jobs)
     if time_limit is not None and (
         not isinstance(time_limit, Real) or isinstance(time_limit, bool) or not time_limit > 0
     ):
@@ -152,7 +150,7 @@ def run_cells(
     if scheduler is not None and (not isinstance(scheduler, str) or not scheduler):
         raise ValueError(f"scheduler must be an address, got {scheduler!r}")
     limit = None if time_limit is None or math.isinf(time_limit) else float(time_limit)
-    sweep = _Sweep(int(seed), backend, store, batch_repeats)
+    sweep = _Sweep(int(rng), backend, store, batch_repeats)
 
     def workers() -> Workers:
         if scheduler is not None:
@@ -463,7 +461,7 @@ class _Sweep:
         stored = StoredBatch.of(
             batch.work.cell,
             computed.value,
-            seed=self._seed,
+            rng=self._seed,
             backend=self._backend,
             seconds=computed.seconds,
             first=batch.first,
@@ -506,9 +504,9 @@ def _outcome(cell: Cell, parts: Sequence[StoredBatch | _Part], *, stored: bool) 
     wanted = 1 if cell.repeats is None else cell.repeats
     used = [part for part in parts if part.first < wanted]
     try:
-        value = reduce(lambda left, right: left.joined(right), (part.value for part in used))
+        value = reduce(lambda left, right: left.concatenate(right), (part.value for part in used))
         if cell.repeats is not None and used[-1].first + used[-1].count > wanted:
-            value = value.leading(wanted)
+            value = value.head(wanted)
     except Exception as error:
         value = error
     seconds = sum(p.seconds * min(1.0, (wanted - p.first) / p.count) for p in used)

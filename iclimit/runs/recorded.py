@@ -16,7 +16,7 @@ def run_recorded(
     cell: Cell,
     compute: Callable[[], Result],
     *,
-    seed: int,
+    rng: int,
     backend: str,
     store: RunStore | None,
     complete: Callable[[Result], bool] = lambda _: True,
@@ -29,7 +29,7 @@ def run_recorded(
         Identifies the result.
     compute : callable
         Computes it, with what does not change it, such as checkpoints and progress bars.
-    seed, backend, store
+    rng, backend, store
         As of `iclimit.validation.run_cells`.
     complete : callable
         Whether a result is to be kept: not what an interruption has left.
@@ -38,12 +38,12 @@ def run_recorded(
     -------
     object
     """
-    found = [] if store is None else store.find(cell.identity(seed, backend))
+    found = [] if store is None else store.find(cell.identity(rng, backend))
     if found:
         return found[0].value
     start = time.perf_counter()
     result = compute()
     if store is not None and complete(result):
         seconds = time.perf_counter() - start
-        store.add(StoredBatch.of(cell, result, seed=seed, backend=backend, seconds=seconds))
+        store.add(StoredBatch.of(cell, result, rng=rng, backend=backend, seconds=seconds))
     return result

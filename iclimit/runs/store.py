@@ -118,7 +118,7 @@ class StoredBatch:
         cell: Cell,
         result: Any,
         *,
-        seed: int,
+        rng: int,
         backend: str,
         seconds: float,
         first: int = 0,
@@ -133,12 +133,12 @@ class StoredBatch:
         """
         residual = getattr(result, "residual", None)
         return cls(
-            identity=cell.identity(seed, backend),
+            identity=cell.identity(rng, backend),
             first=first,
             count=count,
             function=f"{cell.function.__module__}.{cell.function.__qualname__}",
             parameters=cell.arguments,
-            seed=str(seed),
+            seed=str(rng),
             backend=backend if cell.depends_on_backend else "",
             code=cell.version,
             seconds=seconds,
@@ -213,7 +213,7 @@ def joined_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[float, flo
     first, *others = batches
     if others:
         values = (batch.value for batch in (first, *others))
-        return summary_numbers(reduce(lambda left, right: left.joined(right), values))
+        return summary_numbers(reduce(lambda left, right: left.concatenate(right), values))
     return {
         name: (float(number), None if error is None else float(error))
         for name, (number, error) in json.loads(first.numbers).items()
@@ -243,7 +243,7 @@ class RunStore:
     >>> from iclimit.runs.cell import Cell
     >>> from iclimit.runs.store import RunStore, StoredBatch
     >>> cell = Cell.of(simulate_learning_rate, tasks=100, dim=4, context=8)
-    >>> batch = StoredBatch.of(cell, cell.run(0), seed=0, backend="numpy", seconds=0.1)
+    >>> batch = StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with RunStore(Path(folder) / "runs.sqlite") as store:
     ...         store.add(batch), store.add(batch)

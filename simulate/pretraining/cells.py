@@ -114,7 +114,7 @@ class SimulatedErrors:
             return 0.0
         return float(np.corrcoef(self.icl, self.idg)[0, 1])
 
-    def joined(self, other: SimulatedErrors) -> SimulatedErrors:
+    def concatenate(self, other: SimulatedErrors) -> SimulatedErrors:
         """Append the repeats of another run with the same parameters.
 
         Raises
@@ -130,7 +130,7 @@ class SimulatedErrors:
         icl, idg, residuals, counts = (np.concatenate(pair) for pair in pairs)
         return SimulatedErrors(icl, idg, self.parameters, residuals, counts)
 
-    def leading(self, count: int) -> SimulatedErrors:
+    def head(self, count: int) -> SimulatedErrors:
         """Keep the first repeats, so many.
 
         Raises

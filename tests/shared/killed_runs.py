@@ -35,7 +35,7 @@ def all_cells(log: Path) -> list[Cell]:
 def table(cells: list[Cell], store: RunStore | None, jobs: int, told: Path | None) -> list[str]:
     """Encoded results in the order of the cells; what has been told is written to a file."""
     found = {}
-    for outcome in run_cells(cells, seed=0, jobs=jobs, store=store, batch_repeats=lambda _: 2):
+    for outcome in run_cells(cells, rng=0, jobs=jobs, store=store, batch_repeats=lambda _: 2):
         found[outcome.cell] = encode(outcome.result)
         if told is not None:
             with open(told, "a") as file:

@@ -92,7 +92,7 @@ def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
     [
         ({"preset": "slow"}, "preset must be one of quick, full, got 'slow'"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
-        ({"seed": -1}, "seed must be an integer >= 0, got -1"),
+        ({"seed": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),
         ({"claims": []}, "claims must be Claim objects, at least one"),
         ({"claims": ["solver"]}, "claims must be Claim objects, at least one"),
@@ -250,7 +250,7 @@ def test_cells_get_the_backend_if_their_function_takes_one(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No GPU is needed to ask.
-    monkeypatch.setattr("iclimit.runs.execution.get_backend", lambda _: None)
+    monkeypatch.setattr("iclimit.validation.run_claims.get_backend", lambda _: None)
     cells = [Cell.of(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
     seen: dict[Cell, Any] = {}
 

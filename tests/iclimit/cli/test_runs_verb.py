@@ -34,14 +34,14 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 StoredBatch.of(
                     ERRORS,
                     ERRORS.run(5, first_repeat=first, repeats=count),
-                    seed=5,
+                    rng=5,
                     backend="numpy",
                     seconds=2.0,
                     first=first,
                     count=count,
                 )
             )
-        store.add(StoredBatch.of(RATE, RATE.run(5), seed=5, backend="numpy", seconds=1.0))
+        store.add(StoredBatch.of(RATE, RATE.run(5), rng=5, backend="numpy", seconds=1.0))
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
     return path
 
@@ -72,7 +72,7 @@ def test_list_shows_what_a_run_needed(path: Path, capsys: pytest.CaptureFixture[
     second = Cell.of(train_model, layers=2, warm=(first,))
     third = Cell.of(train_model, layers=3, warm=(second,))
     with RunStore(path) as store:
-        store.add(StoredBatch.of(third, 0.5, seed=0, backend="numpy", seconds=1.0))
+        store.add(StoredBatch.of(third, 0.5, rng=0, backend="numpy", seconds=1.0))
     assert main(["runs", "list", "--limit", "1"]) == 0
     told = capsys.readouterr().out.splitlines()[1]
     assert told.endswith("train_model(layers=3, warm=[train_model(layers=2, ...)])")

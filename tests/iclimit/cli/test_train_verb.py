@@ -264,7 +264,7 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(simulate.gdpp, "train_linear_transformer", train)
     monkeypatch.setattr(simulate.gdpp, "held_out_losses", measure)
-    monkeypatch.setattr("iclimit.runs.execution.get_backend", lambda _: None)
+    monkeypatch.setattr("iclimit.simulate.arrays.get_backend", lambda _: None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     assert main([*MODEL, "--noise", "fixed:2"]) == 0
     assert seen == {
@@ -358,7 +358,7 @@ def test_help_and_its_examples(
         ("MODEL fixed:1 --contexts 0", "contexts must be an integer >= 1, got 0"),
         ("MODEL fixed:1 --steps 0", "steps must be an integer >= 1, got 0"),
         ("MODEL fixed:1 --held-out 0", "--held-out must be an integer >= 1, got 0"),
-        ("MODEL fixed:1 --seed -1", "seed must be an integer >= 0, got -1"),
+        ("MODEL fixed:1 --seed -1", "(--seed) must be an integer >= 0, got -1"),
         ("MODEL fixed:1 --backend torch", "argument --backend: invalid choice: 'torch'"),
         ("MODEL fixed:1 --format xml", "argument --format: invalid choice: 'xml'"),
         ("MODEL fixed:1 -o x", "--output must end in .npz, got 'x'"),

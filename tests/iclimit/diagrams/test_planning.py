@@ -71,7 +71,7 @@ def test_cells_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "free_memory", lambda: 0)
     cells = cells_of([POINT], Simulation((20,), repeats=1000))
-    plan = plan_cells(cells, seed=0, jobs=None, backend="numpy", store=None)
+    plan = plan_cells(cells, rng=0, jobs=None, backend="numpy", store=None)
     assert plan.workers is plan.largest_dimension is None
     assert plan.seconds > 1
     assert " s on one core like this machine's, to be shared by those of the cluster" in str(plan)

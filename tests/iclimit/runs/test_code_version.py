@@ -191,9 +191,9 @@ def test_repeats_do_not_count_where_they_can_be_extended() -> None:
     assert few.identity(0, "numpy") == many.identity(0, "numpy")
     assert (few.repeats, many.repeats) == (2, 5)
     assert few != many
-    joined = few.run(0).joined(many.run(0, first_repeat=2, repeats=3))
+    joined = few.run(0).concatenate(many.run(0, first_repeat=2, repeats=3))
     assert joined.icl.tobytes() == many.run(0).icl.tobytes()
-    assert many.run(0).leading(2).idg.tobytes() == few.run(0).idg.tobytes()
+    assert many.run(0).head(2).idg.tobytes() == few.run(0).idg.tobytes()
 
 
 def needing(*, other: Any, rng: Any) -> Any:

@@ -34,7 +34,7 @@ from iclimit.runs.store import RunStore
 cells = [Cell.of(number, of=i, nap=0.02, log=sys.argv[2]) for i in range(120)]
 try:
     with RunStore(sys.argv[1]) as store:
-        for outcome in run_cells(cells, seed=0, jobs=int(sys.argv[3]), store=store):
+        for outcome in run_cells(cells, rng=0, jobs=int(sys.argv[3]), store=store):
             pass
 except KeyboardInterrupt:
     print("interrupted")
@@ -101,7 +101,7 @@ def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path: Path, jobs: int) -
         missing = [i for i, cell in enumerate(cells) if not store.find(cell.identity(0, "numpy"))]
         # At most the cells in flight, two for each worker, were begun and not recorded.
         assert 120 - len(missing) >= len(begun) - 2 * jobs
-        outcomes = list(run_cells(cells, seed=0, jobs=1, store=store))
+        outcomes = list(run_cells(cells, rng=0, jobs=1, store=store))
     assert [f"number {i}" for i in missing] == lines(log)[len(begun) :]
     assert sum(outcome.stored for outcome in outcomes) == 120 - len(missing)
     found = {outcome.cell: outcome.result for outcome in outcomes}

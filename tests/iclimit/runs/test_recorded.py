@@ -15,7 +15,7 @@ def numbers(*, count: int, rng: Any) -> list[int]:
 def test_computed_once_kept_if_complete(tmp_path: Path) -> None:
     calls = []
 
-    def run(count: int, store: RunStore | None, complete: bool = True, seed: int = 0) -> list[int]:
+    def run(count: int, store: RunStore | None, complete: bool = True, rng: int = 0) -> list[int]:
         def compute() -> list[int]:
             calls.append(count)
             return list(range(count))
@@ -23,7 +23,7 @@ def test_computed_once_kept_if_complete(tmp_path: Path) -> None:
         return run_recorded(
             Cell.of(numbers, count=count),
             compute,
-            seed=seed,
+            rng=rng,
             backend="numpy",
             store=store,
             complete=lambda _: complete,
@@ -33,7 +33,7 @@ def test_computed_once_kept_if_complete(tmp_path: Path) -> None:
         assert run(3, store, complete=False) == run(3, store) == run(3, store) == [0, 1, 2]
         assert calls == [3, 3]
         run(2, store)
-        run(3, store, seed=1)
+        run(3, store, rng=1)
         assert calls == [3, 3, 2, 3]
     run(3, None)
     assert len(calls) == 5

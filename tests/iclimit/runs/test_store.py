@@ -119,7 +119,7 @@ def guarded() -> Iterator[Path]:
 def test_a_result_comes_back_with_all_that_is_known(path: Path) -> None:
     cell = Cell.of(simulate_errors, repeats=3, **SMALL)
     result = cell.run(7)
-    batch = StoredBatch.of(cell, result, seed=7, backend="numpy", seconds=0.5, count=3)
+    batch = StoredBatch.of(cell, result, rng=7, backend="numpy", seconds=0.5, count=3)
     with RunStore(path) as store:
         assert store.add(batch)
     with RunStore(path) as store:
@@ -142,7 +142,7 @@ def test_seeds_of_any_size(path: Path) -> None:
     cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
     seed = 2**128 - 1
     with RunStore(path) as store:
-        store.add(StoredBatch.of(cell, cell.run(seed), seed=seed, backend="numpy", seconds=0.1))
+        store.add(StoredBatch.of(cell, cell.run(seed), rng=seed, backend="numpy", seconds=0.1))
         [run] = store.runs()
     assert int(run.seed) == seed
 
@@ -150,7 +150,7 @@ def test_seeds_of_any_size(path: Path) -> None:
 def test_numbers_that_are_not_finite(path: Path) -> None:
     cell = Cell.of(simulate_errors, repeats=1, **SMALL)
     with RunStore(path) as store:
-        store.add(StoredBatch.of(cell, cell.run(0), seed=0, backend="numpy", seconds=0.1))
+        store.add(StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1))
         batches = store.find(cell.identity(0, "numpy"))
     json.loads(batches[0].numbers, parse_constant=pytest.fail)
     assert joined_numbers(batches)["icl"][1] == np.inf
@@ -163,7 +163,7 @@ def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path: Path) -> None
             part = cell.run(0, first_repeat=first, repeats=count)
             store.add(
                 StoredBatch.of(
-                    cell, part, seed=0, backend="numpy", seconds=1.0, first=first, count=count
+                    cell, part, rng=0, backend="numpy", seconds=1.0, first=first, count=count
                 )
             )
         [run] = store.runs()
@@ -519,7 +519,7 @@ def test_pruning_while_another_process_reads(path: Path, monkeypatch: pytest.Mon
 
 def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
     cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
-    current = StoredBatch.of(cell, 1.0, seed=0, backend="numpy", seconds=1.0)
+    current = StoredBatch.of(cell, 1.0, rng=0, backend="numpy", seconds=1.0)
     others = {
         "changed": {"code": "0" * 12},
         "gone": {"function": "iclimit.simulate.descent.learning_rate.no_more", "code": "2" * 12},
@@ -540,7 +540,7 @@ def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
 def test_what_cannot_be_encoded_is_not_stored(path: Path) -> None:
     cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
     with pytest.raises(TypeError, match=r"got builtins\.object"):
-        StoredBatch.of(cell, object(), seed=0, backend="numpy", seconds=1.0)
+        StoredBatch.of(cell, object(), rng=0, backend="numpy", seconds=1.0)
     with RunStore(path) as store:
         store.add(replace(BATCH, result=encode(1.5)))
         assert store.find(BATCH.identity)[0].value == 1.5

@@ -171,7 +171,7 @@ def test_seeds_and_parameters() -> None:
     np.testing.assert_array_equal(many.icl[:2], few.icl)
     np.testing.assert_array_equal(many.idg[:2], few.idg)
     rest = simulate_estimator("dmmse", **SMALL, repeats=2, first_repeat=2)
-    np.testing.assert_array_equal(many.icl, few.joined(rest).icl)
+    np.testing.assert_array_equal(many.icl, few.concatenate(rest).icl)
     assert few.parameters == {
         "d": 4,
         "context": 6,

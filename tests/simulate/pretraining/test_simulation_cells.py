@@ -71,10 +71,10 @@ def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
 )
 def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
     whole = run(repeats=12, **changes)
-    joined = run(repeats=8, **changes).joined(run(first_repeat=8, repeats=4, **changes))
+    joined = run(repeats=8, **changes).concatenate(run(first_repeat=8, repeats=4, **changes))
     assert_same_run(joined, whole)
-    assert_same_run(whole.leading(8), run(repeats=8, **changes))
-    assert_same_run(whole.leading(12), whole)
+    assert_same_run(whole.head(8), run(repeats=8, **changes))
+    assert_same_run(whole.head(12), whole)
 
 
 def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
@@ -91,14 +91,14 @@ def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
 def test_runs_without_a_solve_are_joined() -> None:
     cell = {key: value for key, value in SMALL.items() if key != "prompts"}
     found = simulate_estimator("dmmse", **cell, repeats=2, test_prompts=10)
-    joined = found.joined(found)
+    joined = found.concatenate(found)
     np.testing.assert_array_equal(joined.icl, np.tile(found.icl, 2))
     assert (joined.residual, joined.iterations) == (0.0, 0)
 
 
 def test_other_runs_are_not_joined() -> None:
     with pytest.raises(ValueError, match=r"other must have the parameters \{'d': 5.*'rho': 0.3"):
-        run().joined(run(rho=0.3))
+        run().concatenate(run(rho=0.3))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_other_runs_are_not_joined() -> None:
 )
 def test_count_of_leading_repeats(count: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run(repeats=2).leading(count)
+        run(repeats=2).head(count)
 
 
 @pytest.mark.parametrize("value", [-1, 1.0, None, "8"])
