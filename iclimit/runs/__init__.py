@@ -1,4 +1,4 @@
-"""Runs on record: cells, their execution and the store.  Nothing here knows what a cell computes."""
+"""Runs on record: cells, their execution and the store, whatever it is that a cell computes."""
 
 import lazy_loader
 
