@@ -10,7 +10,9 @@ Greek names are the parameters of a limit, words are the integers of a run.
 from __future__ import annotations
 
 import csv
+import difflib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 
@@ -88,7 +90,9 @@ class Parameter:
 
     @property
     def label(self) -> str:
-        """Axis label: the symbol, and what it is a ratio of."""
+        """Axis label: the symbol, and what it is a ratio of; the name where there is no symbol."""
+        if not self.symbol:
+            return self.name.replace("_", " ")
         return f"${self.symbol} = {self.definition}$" if self.definition else f"${self.symbol}$"
 
     @property
@@ -106,6 +110,12 @@ class Parameter:
         if self.range.upper == math.inf and not self.range.open_upper:
             return f"an integer >= {self.range.lower:g}, or inf"
         return f"an integer {self.range}".removesuffix(" and finite")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Hint for an error message at the name that was probably meant; empty if none is near."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _read_table() -> dict[str, Parameter]:

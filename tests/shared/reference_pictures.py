@@ -1,7 +1,7 @@
 """Compare pictures with committed reference images, ``tests/shared/pictures/NAME.png``.
 
-A test draws a picture and calls ``assert_looks_as_before(picture, "name", tmp_path)``.  To make the
-reference images of some tests, or to accept a change that was wanted, run them with
+A test draws a picture and calls ``assert_looks_as_before(picture, "name", tmp_path)``.  To make
+the reference images of some tests, or to accept a change that was wanted, run them with
 
     ICLIMIT_UPDATE_PICTURES=1 python -m pytest tests/...
 
@@ -20,7 +20,7 @@ from PIL import Image
 FOLDER = Path(__file__).parent / "pictures"
 
 WIDTH = 320
-"""Pixels of a reference image along a row: small files, in which single points can still be seen."""
+"""Pixels of a reference image along a row: a small file in which single points can be seen."""
 
 TOLERANCE = 1.0
 """Largest root mean square of the differences, of 255.  The same code gives 0; measured on the
