@@ -51,7 +51,7 @@ _MOST_STEPS = 100
 def growth_time(
     value: Number,
     *,
-    start: Number,
+    initial_value: Number,
     eigenvalue: Number,
     trace: Number,
     context: Number,
@@ -62,9 +62,9 @@ def growth_time(
     Parameters
     ----------
     value : number or array
-        Value weight at the end, at least ``start`` and at most the fixed point
+        Value weight at the end, at least ``initial_value`` and at most the fixed point
         :math:`A^{-1/3}`, which takes infinite time.
-    start : number or array > 0
+    initial_value : number or array > 0
         Value weight at the start, below the fixed point.
     eigenvalue : number or array > 0
         Eigenvalue :math:`\lambda` of the direction.
@@ -101,35 +101,35 @@ def growth_time(
     --------
     >>> from iclimit.asymptotics.dynamics import growth_time
     >>> more = {"eigenvalue": 1, "trace": 2.4, "context": 31}
-    >>> round(float(growth_time(0.767, start=0.1, **more)), 2)
+    >>> round(float(growth_time(0.767, initial_value=0.1, **more)), 2)
     9.12
     """
     math_, values, root = _direction(
         value=value,
-        start=start,
+        initial_value=initial_value,
         eigenvalue=eigenvalue,
         trace=trace,
         context=context,
         noise_variance=noise_variance,
     )
-    v, v0, lam = (values[name] for name in ("value", "start", "eigenvalue"))
+    v, v0, lam = (values[name] for name in ("value", "initial_value", "eigenvalue"))
     with math_.quiet():
         u, u0, step = root * v, root * v0, root * (v - v0)
         grown = v - v0
-    require(math_, "value - start", grown, *NOT_NEGATIVE)
+    require(math_, "value - initial_value", grown, *NOT_NEGATIVE)
     _check_below(math_, "value", u, allow_end=True)
-    _check_below(math_, "start", u0 + 0 * u, allow_end=False)
+    _check_below(math_, "initial_value", u0 + 0 * u, allow_end=False)
     with math_.quiet():
         time = (v - v0) / v / v0 + root * _integral(math_, u, u0, step)
         return math_.finish(time / lam**2)
 
 
-def escape_time(start: Number, *, eigenvalue: Number) -> Any:
+def escape_time(initial_value: Number, *, eigenvalue: Number) -> Any:
     r"""Leading time :math:`1/(\lambda^2 v_0)` in which a head leaves a small start.
 
     Parameters
     ----------
-    start : number or array > 0
+    initial_value : number or array > 0
         Value weight :math:`v_0` at the start, aligned with the direction and balanced.
     eigenvalue : number or array > 0
         Eigenvalue :math:`\lambda` of the direction.
@@ -157,9 +157,9 @@ def escape_time(start: Number, *, eigenvalue: Number) -> Any:
     >>> float(escape_time(0.1, eigenvalue=0.5))
     40.0
     """
-    math_, values = given_numbers(start=start, eigenvalue=eigenvalue)
+    math_, values = given_numbers(initial_value=initial_value, eigenvalue=eigenvalue)
     with math_.quiet():
-        return math_.finish(1 / values["start"] / values["eigenvalue"] ** 2)
+        return math_.finish(1 / values["initial_value"] / values["eigenvalue"] ** 2)
 
 
 def time_from_pole(

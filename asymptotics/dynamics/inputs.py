@@ -38,8 +38,8 @@ RANGES: dict[str, Range] = {
     "noise_variance": NOT_NEGATIVE,
     "eigenvalue": POSITIVE,
     "trace": POSITIVE,
-    "start": POSITIVE,
-    "fraction": FRACTION,
+    "initial_value": POSITIVE,
+    "drop_fraction": FRACTION,
 }
 
 

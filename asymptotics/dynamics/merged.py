@@ -139,7 +139,7 @@ def merged_attention_loss(
 
 
 def merged_drop_time(
-    fraction: Number = 0.5,
+    drop_fraction: Number = 0.5,
     *,
     dim: Number,
     context: Number,
@@ -149,13 +149,13 @@ def merged_drop_time(
 ) -> Any:
     r"""Time at which the loss of merged attention has fallen by a fraction, for white inputs.
 
-    With :math:`p = w_0^2 A/\sqrt D` and :math:`g = \sqrt{1 - \mathrm{fraction}}`,
+    With :math:`p = w_0^2 A/\sqrt D` and :math:`g = \sqrt{1 - \mathrm{drop\_fraction}}`,
 
     .. math:: t = \frac1{2 \sqrt D \lambda^2} \ln \frac{(1 - g)(1 - p)}{g\, p} .
 
     Parameters
     ----------
-    fraction : number or array in (0, 1)
+    drop_fraction : number or array in (0, 1)
         Part of the way from the loss at zero weights to the final loss.
     dim, context, init_scale, input_variance, noise_variance
         As in `merged_attention_loss`.
@@ -189,7 +189,7 @@ def merged_drop_time(
     1.0654
     """
     math_, values = given_numbers(
-        fraction=fraction,
+        drop_fraction=drop_fraction,
         dim=dim,
         context=context,
         init_scale=init_scale,
@@ -200,8 +200,8 @@ def merged_drop_time(
     with math_.quiet():
         A = lam + excess(lam, D * lam, values["context"], values["noise_variance"])
         root = values["init_scale"] * math_.sqrt(A / math_.sqrt(D))
-        left = math_.sqrt(1 - values["fraction"])
-        gone = values["fraction"] / (1 + left)  # 1 - left
+        left = math_.sqrt(1 - values["drop_fraction"])
+        gone = values["drop_fraction"] / (1 + left)  # 1 - left
         ahead = gone - root**2
         before = ahead >= 0
         scale = math_.stable(before, *[lambda: values["init_scale"]] * 2)  # of the shape of before

@@ -1,8 +1,8 @@
 r"""Training on mixtures: sequences with random tasks and sequences that share one.
 
-With probability c (``icl``) a sequence has its own task :math:`w \sim N(0, I)`; otherwise it has
-the task vector :math:`w_*` that all those sequences share, which a model can also store in its
-weights.  Inputs are :math:`N(0, \Lambda)` with :math:`\Lambda = S^2`, labels have noise of
+With probability c (``fresh_fraction``) a sequence has its own task :math:`w \sim N(0, I)`;
+otherwise it has the task vector :math:`w_*` that all those sequences share, which a model can also
+store in its weights.  Inputs are :math:`N(0, \Lambda)` with :math:`\Lambda = S^2`, labels have noise of
 variance :math:`\sigma^2`.
 
 *Best predictor* :math:`\beta^\top \Gamma x_q`.  In whitened inputs the task is :math:`S w`, and
@@ -87,17 +87,22 @@ class MixturePredictor:
 
 
 def mixture_predictor(
-    icl: Any, *, covariance: Any, task: Any, context: Any, noise_variance: Any = 0.0
+    fresh_fraction: Any,
+    *,
+    input_covariance: Any,
+    shared_task: Any,
+    context: Any,
+    noise_variance: Any = 0.0,
 ) -> MixturePredictor:
     r"""Best predictor of the form :math:`\beta^\top \Gamma x_q` for a mixture of tasks.
 
     Parameters
     ----------
-    icl : number or array in [0, 1]
+    fresh_fraction : number or array in [0, 1]
         Fraction c of sequences with random tasks.
-    covariance : array (D, D)
+    input_covariance : array (D, D)
         Covariance :math:`\Lambda` of the inputs, symmetric and positive definite.
-    task : array (D,)
+    shared_task : array (D,)
         Task vector :math:`w_*` of all other sequences, not zero.
     context : number or array >= 1
         Number N of context pairs.
@@ -132,7 +137,8 @@ def mixture_predictor(
     --------
     >>> import numpy as np
     >>> from iclimit.asymptotics.dynamics import mixture_predictor
-    >>> best = mixture_predictor([0, 0.5, 1], covariance=np.eye(2), task=[2, 0], context=20)
+    >>> law = {"input_covariance": np.eye(2), "shared_task": [2, 0], "context": 20}
+    >>> best = mixture_predictor([0, 0.5, 1], **law)
     >>> best.train_loss.round(4)
     array([0.3636, 0.3774, 0.2609])
     >>> best.icl_loss.round(4)
@@ -142,7 +148,11 @@ def mixture_predictor(
            [0.    , 0.    ]])
     """
     math_, (c, N, noise), covariance, task = _mixture(
-        icl, covariance, task, context=context, noise_variance=noise_variance
+        fresh_fraction,
+        input_covariance,
+        shared_task,
+        context=context,
+        noise_variance=noise_variance,
     )
     lam, basis = np.linalg.eigh(covariance)
     root = (basis * np.sqrt(lam)) @ basis.T
@@ -178,13 +188,18 @@ def mixture_predictor(
 
 
 def mixture_growth_rate(
-    icl: Any, *, covariance: Any, task: Any, context: Any, noise_variance: Any = 0.0
+    fresh_fraction: Any,
+    *,
+    input_covariance: Any,
+    shared_task: Any,
+    context: Any,
+    noise_variance: Any = 0.0,
 ) -> Any:
     r"""Rate of the first exponential growth of merged attention on a mixture of tasks.
 
     Parameters
     ----------
-    icl, covariance, task, context, noise_variance
+    fresh_fraction, input_covariance, shared_task, context, noise_variance
         As in `mixture_predictor`.
 
     Returns
@@ -209,12 +224,16 @@ def mixture_growth_rate(
     --------
     >>> import numpy as np
     >>> from iclimit.asymptotics.dynamics import mixture_growth_rate
-    >>> more = {"covariance": np.eye(4) / 4, "task": [1, -1, 1, 1], "context": 31}
+    >>> more = {"input_covariance": np.eye(4) / 4, "shared_task": [1, -1, 1, 1], "context": 31}
     >>> mixture_growth_rate([0, 0.5, 1], **more).round(4)
     array([0.6275, 0.3434, 0.125 ])
     """
     math_, (c, N, noise), covariance, task = _mixture(
-        icl, covariance, task, context=context, noise_variance=noise_variance
+        fresh_fraction,
+        input_covariance,
+        shared_task,
+        context=context,
+        noise_variance=noise_variance,
     )
     D = len(task)
     with math_.quiet():
@@ -234,30 +253,39 @@ def mixture_growth_rate(
 
 
 def _mixture(
-    icl: Any, covariance: Any, task: Any, **more: Any
+    fresh_fraction: Any, input_covariance: Any, shared_task: Any, **more: Any
 ) -> tuple[ArrayMath, list[np.ndarray], np.ndarray, np.ndarray]:
     """Convert and check; fraction, context and noise are broadcast to one shape."""
-    math_ = numpy_namespace(covariance=covariance, task=task)
-    _, values = given_numbers(True, icl=icl, **more)
-    require(math_, "icl", values["icl"], lambda v: (v >= 0) & (v <= 1), ">= 0 and <= 1")
-    matrix, vector = convert(math_, "covariance", covariance), convert(math_, "task", task)
+    math_ = numpy_namespace(input_covariance=input_covariance, shared_task=shared_task)
+    _, values = given_numbers(True, fresh_fraction=fresh_fraction, **more)
+    require(
+        math_,
+        "fresh_fraction",
+        values["fresh_fraction"],
+        lambda v: (v >= 0) & (v <= 1),
+        ">= 0 and <= 1",
+    )
+    matrix, vector = (
+        convert(math_, "input_covariance", input_covariance),
+        convert(math_, "shared_task", shared_task),
+    )
     if vector.ndim != 1 or not vector.size or matrix.shape != vector.shape * 2:
         raise ValueError(
-            "covariance and task must have shapes (D, D) and (D,), got "
+            "input_covariance and shared_task must have shapes (D, D) and (D,), got "
             f"{matrix.shape} and {vector.shape}"
         )
-    for name, array in (("covariance", matrix), ("task", vector)):
+    for name, array in (("input_covariance", matrix), ("shared_task", vector)):
         require(math_, name, array, lambda v: (v > -math_.inf) & (v < math_.inf), "finite")
     asymmetry = np.max(np.abs(matrix - matrix.T))
     largest = np.max(np.abs(matrix))
     require(
         math_,
-        "asymmetry of covariance",
+        "asymmetry of input_covariance",
         asymmetry,
         lambda v: v <= _ASYMMETRY * largest,
         "zero up to rounding",
     )
     least = np.min(np.linalg.eigvalsh(matrix))
-    require(math_, "least eigenvalue of covariance", least, lambda v: v > 0, "> 0")
-    require(math_, "norm of task", np.max(np.abs(vector)), lambda v: v > 0, "> 0")
+    require(math_, "least eigenvalue of input_covariance", least, lambda v: v > 0, "> 0")
+    require(math_, "norm of shared_task", np.max(np.abs(vector)), lambda v: v > 0, "> 0")
     return math_, [*np.broadcast_arrays(*values.values())], (matrix + matrix.T) / 2, vector

@@ -103,7 +103,7 @@ def merged_attention_curve(
 
 
 def merged_curve_drop_time(
-    fraction: float = 0.5,
+    drop_fraction: float = 0.5,
     *,
     eigenvalues: Any,
     context: float,
@@ -114,7 +114,7 @@ def merged_curve_drop_time(
 
     Parameters
     ----------
-    fraction : number in (0, 1)
+    drop_fraction : number in (0, 1)
         Part of the way from the loss at zero weights to the final loss.
     eigenvalues, context, init_scale, noise_variance
         As in `merged_attention_curve`.
@@ -145,9 +145,9 @@ def merged_curve_drop_time(
     >>> [round(merged_curve_drop_time(part, **more), 3) for part in (0.5, 0.9)]
     [12.255, 15.971]
     """
-    math_ = numpy_namespace(fraction=fraction)
-    part = _scalar("fraction", convert(math_, "fraction", fraction))
-    require(math_, "fraction", part, *FRACTION)
+    math_ = numpy_namespace(drop_fraction=drop_fraction)
+    part = _scalar("drop_fraction", convert(math_, "drop_fraction", drop_fraction))
+    require(math_, "drop_fraction", part, *FRACTION)
     flow = _ReducedFlow(eigenvalues, context, init_scale, noise_variance)
     total = float(np.sum(flow.weights))
     target, rest = float(part) * total, float(1 - part) * total
@@ -166,7 +166,9 @@ def merged_curve_drop_time(
     ahead.terminal = True  # type: ignore[attr-defined]
     solution = flow.solve(_HORIZON, events=ahead)
     if not solution.t_events[0].size:
-        raise ArithmeticError(f"the loss does not resolve fraction {fraction} in float64")
+        raise ArithmeticError(
+            f"the loss does not resolve drop_fraction {drop_fraction} in float64"
+        )
     return float(solution.t_events[0][0] / flow.time_unit)
 
 

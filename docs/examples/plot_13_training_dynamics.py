@@ -58,7 +58,7 @@ for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
         heads=H,
         rank=1,
         duration=end,
-        weights=layer_weights(scale),
+        initial=layer_weights(scale),
     )
     left.plot(run.times, run.losses, color=colour, label=f"flow, scale {scale:g}")
     t = np.geomspace(steps.times[0] / 3, end, 2000)
@@ -85,7 +85,7 @@ for seed, colour in enumerate(plt.colormaps["viridis"](np.linspace(0, 0.85, 5)))
     rng = np.random.default_rng(seed)
     merged = 1e-3 * rng.standard_normal(H), 1e-3 * rng.standard_normal((H, D, D))
     run = simulate_gradient_flow(
-        white, model="cubic", heads=H, duration=5, weights=[merged[0][:, None], merged[1]]
+        white, model="cubic", heads=H, duration=5, initial=[merged[0][:, None], merged[1]]
     )
     scale = float(effective_init_scale(*merged, eigenvalues=np.ones(D)))
     size = {"dim": D, "context": N, "init_scale": scale}

@@ -13,10 +13,10 @@ from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
 EXAMPLES = """\
 examples:
-  iclimit dynamics merged --heads 8 --init 1e-6
+  iclimit dynamics merged --heads 8 --init-scale 1e-6
   iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
-  iclimit dynamics separate --heads 5 --init 1e-2 --seed 3 -o staircase.png
-  iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init 5e-3"""
+  iclimit dynamics separate --heads 5 --init-scale 1e-2 --seed 3 -o staircase.png
+  iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3"""
 
 
 def add_parser(verbs: Any) -> None:
@@ -47,7 +47,7 @@ def add_parser(verbs: Any) -> None:
         "--rank", type=int, default=1, metavar="R", help="rows of key and query (default 1)"
     )
     parser.add_argument(
-        "--init",
+        "--init-scale",
         type=float,
         default=1e-3,
         metavar="X",
@@ -115,7 +115,7 @@ def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarra
     from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
 
     model = AttentionModel(options.model, dim, options.heads, options.rank)
-    return initial_weights(model, options.init, rng=seed)
+    return initial_weights(model, options.init_scale, rng=seed)
 
 
 def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
@@ -139,7 +139,7 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
     losses = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
     if options.seed is None:
         law = effective_init_scale_moments(options.heads)
-        scale = options.init * math.exp(float(law.mean))
+        scale = options.init_scale * math.exp(float(law.mean))
         spread = {"std_over_seeds": float(law.std / np.linalg.norm(lam**2))}
     else:
         value, lookup = _weights(options, len(lam), options.seed)
@@ -149,8 +149,8 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
         start = float(merged_attention_curve(0.0, init_scale=scale, **setting))
     if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
         raise ValueError(
-            f"--init must be so small that the loss at the start is near {losses[0]:.6g}, "
-            f"got {options.init!r}"
+            f"--init-scale must be so small that the loss at the start is near {losses[0]:.6g}, "
+            f"got {options.init_scale!r}"
         )
     half = float(merged_curve_drop_time(init_scale=scale, **setting))
     row = {
@@ -181,8 +181,8 @@ def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float,
     )
     if np.any(steps.drop_times < steps.times / 2):
         raise ValueError(
-            "--init must be so small that heads wait for longer than they learn, "
-            f"got {options.init!r}"
+            "--init-scale must be so small that heads wait for longer than they learn, "
+            f"got {options.init_scale!r}"
         )
     order = np.sort(lam)[::-1]
     heads = [None, *(int(head) if head >= 0 else None for head in steps.heads)]

@@ -40,7 +40,7 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
 
 
 def check_problem(options: argparse.Namespace) -> None:
-    """Check what `add_problem` added, and --heads, --rank, --init and --seed."""
+    """Check what `add_problem` added, and --heads, --rank, --init-scale and --seed."""
     from iclimit.simulate.checks import check_integers, check_nonnegative, check_positive
 
     for name in ("dim", "white", "context", "heads", "rank"):
@@ -49,10 +49,12 @@ def check_problem(options: argparse.Namespace) -> None:
     if options.seed is not None and options.seed < 0:
         raise ValueError(f"--seed must be an integer >= 0, got {options.seed!r}")
     check_nonnegative(**{"--noise-variance": options.noise_variance})
-    check_positive(**{"--init": options.init})
+    check_positive(**{"--init-scale": options.init_scale})
     least, most = RANGE
-    if not least <= options.init <= most:
-        raise ValueError(f"--init must be from {least} to {most}, got {options.init!r}")
+    if not least <= options.init_scale <= most:
+        raise ValueError(
+            f"--init-scale must be from {least} to {most}, got {options.init_scale!r}"
+        )
     for value in [] if options.eigenvalues is None else options.eigenvalues.tolist():
         if value and not least <= value <= most:
             raise ValueError(f"--eigenvalues must be 0 or from {least} to {most}, got {value!r}")

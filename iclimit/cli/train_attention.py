@@ -22,13 +22,13 @@ from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
 EXAMPLES = """\
 examples:
-  iclimit train attention --model merged --heads 8 --init 1e-6 --normalization sum
-  iclimit train attention --model separate --heads 5 --init 1e-2 --learning-rate 0.02 \\
+  iclimit train attention --model merged --heads 8 --init-scale 1e-6 --normalization sum
+  iclimit train attention --model separate --heads 5 --init-scale 1e-2 --learning-rate 0.02 \\
       --steps 10000 --training-set 80000 --normalization sum -o curves.png
-  iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init 5e-3 \\
+  iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3 \\
       --learning-rate 0.02 --steps 20000 --training-set 80000 --normalization sum --repeats 4
-  iclimit train attention --white 4 --icl 0.4 --init 1e-6 --learning-rate 0.0005 \\
-      --steps 4000 --normalization sum --tests"""
+  iclimit train attention --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \\
+      --learning-rate 0.0005 --steps 4000 --normalization sum --tests"""
 
 
 def add_parser(models: Any) -> None:
@@ -58,8 +58,8 @@ def add_parser(models: Any) -> None:
         "--initialization",
         choices=("per-head", "per-layer"),
         default="per-head",
-        help="for separate: --init as below, or over the root of the number of weights in the "
-        "layer (default per-head)",
+        help="for separate: --init-scale as below, or over the root of the number of weights in "
+        "the layer (default per-head)",
     )
     parser.add_argument(
         "--normalization",
@@ -96,14 +96,14 @@ def add_parser(models: Any) -> None:
     )
     for name, number, text in (
         (
-            "init",
+            "init-scale",
             0.01,
             "standard deviation of the initial weights; of keys and queries of separate times "
             "1 / sqrt(R (D + 1))",
         ),
         ("learning-rate", 0.001, "step length, in units of the gradient"),
         (
-            "icl",
+            "fresh-fraction",
             1.0,
             "fraction of sequences with their own tasks; the others share the task (1, ..., 1)",
         ),
@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
             "rank",
             "context",
             "noise_variance",
-            "icl",
+            "fresh_fraction",
             "initialization",
             "training_set",
             "batch",
@@ -185,7 +185,7 @@ def run(options: argparse.Namespace) -> int:
             "repeats",
         )
     }
-    settings["init_scale"] = options.init
+    settings["init_scale"] = options.init_scale
     settings["record"] = min(10, options.steps) if options.record is None else options.record
     unstable = None
     try:
@@ -212,7 +212,7 @@ def run(options: argparse.Namespace) -> int:
     if len(curves.steps):
         print_rows(_summary(curves, lam, options), options.format)
     if unstable is not None:
-        reason = str(unstable).replace("init_scale", "--init")
+        reason = str(unstable).replace("init_scale", "--init-scale")
         reason = reason.replace("learning_rate", "--learning-rate")
         print(f"iclimit train: {reason}", file=sys.stderr)
         return 1
@@ -227,12 +227,12 @@ def train_mixture(
     eigenvalues: Any,
     context: int,
     noise_variance: float,
-    icl: float,
+    fresh_fraction: float,
     rng: int,
     backend: str = "numpy",
     **settings: Any,
 ) -> Any:
-    """Training curves of attention on a mixture of random tasks and, with icl < 1, one of ones."""
+    """Training curves on random tasks and, for fresh_fraction < 1, a shared task of ones."""
     import numpy as np
 
     from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_descent
@@ -241,8 +241,8 @@ def train_mixture(
         np.asarray(eigenvalues),
         context,
         noise_variance=noise_variance,
-        icl=icl,
-        shared_task=np.ones(len(eigenvalues)) if icl < 1 else None,
+        fresh_fraction=fresh_fraction,
+        shared_task=np.ones(len(eigenvalues)) if fresh_fraction < 1 else None,
     )
     return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
 
@@ -258,13 +258,13 @@ def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[st
     rows = []
     for repeat, losses in enumerate(curves.losses):
         row: dict[str, Any] = {"repeat": repeat, "first_loss": float(losses[0])}
-        if options.icl == 1:
+        if options.fresh_fraction == 1:
             below = np.flatnonzero(losses < middle)
             row["half_drop_step"] = int(curves.steps[below[0]]) if len(below) else math.inf
         row |= {"last_step": int(curves.steps[-1]), "last_loss": float(losses[-1])}
         for name, found in curves.tests.items():
             row[f"last_{name}_loss"] = float(found[repeat, -1])
-        if options.icl == 1:
+        if options.fresh_fraction == 1:
             row["limit_loss"] = float(plateaus[-1])
         rows.append(row)
     return rows

@@ -1,8 +1,8 @@
 r"""One linear attention layer in three parametrisations, with what training them needs.
 
 The prediction for a sequence is :math:`\hat y = \sum_h v_h^\top S L_h x_q` with the second moment
-S of the tokens (`iclimit.simulate.dynamics.feature_moments`), the last row :math:`v_h` of the value matrix
-of a head and a lookup matrix :math:`L_h` of shape (D + 1, D):
+S of the tokens (`iclimit.simulate.dynamics.feature_moments`), the last row :math:`v_h` of the value
+matrix of a head and a lookup matrix :math:`L_h` of shape (D + 1, D):
 
 - "merged": :math:`L_h` is one weight matrix, the product of key and query weights;
 - "separate": :math:`L_h = K_h^\top Q_h` with key and query weights of R rows;
@@ -125,14 +125,14 @@ class AttentionModel:
     def given_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
         """Check given weights of one run."""
         if not isinstance(weights, Sequence):
-            raise TypeError(f"weights must be a sequence of arrays, got {weights!r}")
+            raise TypeError(f"initial must be a sequence of arrays, got {weights!r}")
         if len(weights) != len(self.shapes):
             raise ValueError(
-                f"weights must hold {len(self.shapes)} arrays for model {self.kind!r}, "
+                f"initial must hold {len(self.shapes)} arrays for model {self.kind!r}, "
                 f"got {len(weights)}"
             )
         return [
-            given_array(f"weights[{i}]", each, shape)
+            given_array(f"initial[{i}]", each, shape)
             for i, (each, shape) in enumerate(zip(weights, self.shapes, strict=True))
         ]
 

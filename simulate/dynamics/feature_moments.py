@@ -119,7 +119,7 @@ def population_moments(
     check_choice("normalization", normalization, NORMALIZATIONS)
     dim, context = problem.dim, problem.context
     inputs = np.zeros((dim + 1, dim + 1))
-    inputs[:dim, :dim] = problem.covariance
+    inputs[:dim, :dim] = problem.input_covariance
     weights, tasks = _task_rule(problem)
     covariances = np.stack([_token_covariance(problem, task, noise_labels) for task in tasks])
 
@@ -130,19 +130,19 @@ def population_moments(
     squares = squares + (squares.transpose(0, 2, 1, 3) + squares.transpose(0, 2, 3, 1)) / context
     query = np.einsum("ij,mnkl->ijmnkl", mean, fourth)
     second = (
-        np.einsum("ijmn,kl->ijmnkl", squares, problem.covariance)
+        np.einsum("ijmn,kl->ijmnkl", squares, problem.input_covariance)
         + (query + query.transpose(2, 3, 0, 1, 4, 5)) / context
         + sixth / context**2
     )
     cross = (
-        np.einsum("p,pij,pk->ijk", weights, covariances, tasks @ problem.covariance)
+        np.einsum("p,pij,pk->ijk", weights, covariances, tasks @ problem.input_covariance)
         + np.einsum("m,ijmk->ijk", weights @ tasks, fourth) / context
     )
 
     upper = np.triu_indices(dim + 1)
     size = feature_count(dim)
     second = second[upper][:, upper[0], upper[1]].transpose(0, 2, 1, 3).reshape(size, size)
-    variance = np.einsum("p,pi,ij,pj->", weights, tasks, problem.covariance, tasks)
+    variance = np.einsum("p,pi,ij,pj->", weights, tasks, problem.input_covariance, tasks)
     scale = 1 if normalization == "mean" else context
     return FeatureMoments(
         variance + problem.noise_variance, scale * cross[upper].reshape(size), scale**2 * second
@@ -160,7 +160,7 @@ def gaussian_moments(covariance: np.ndarray, order: int) -> np.ndarray:
 
 def _task_rule(problem: TaskMixture) -> tuple[np.ndarray, np.ndarray]:
     """Weights and tasks that average polynomials of degree five as the law of the tasks does."""
-    dim, icl = problem.dim, problem.icl
+    dim, icl = problem.dim, problem.fresh_fraction
     shared = [] if problem.shared_task is None else [problem.shared_task]
     axes = np.sqrt(3) * np.eye(dim)
     single = [sign * axis for axis in axes for sign in (1, -1)]
@@ -187,7 +187,7 @@ def _token_covariance(problem: TaskMixture, task: np.ndarray, noise_labels: bool
     else:
         noise = problem.noise_variance
     root = np.vstack([np.eye(dim), task])
-    covariance = root @ problem.covariance @ root.T
+    covariance = root @ problem.input_covariance @ root.T
     covariance[dim, dim] += noise
     return covariance
 

@@ -237,10 +237,10 @@ def simulate_gradient_descent(
     place = get_backend(backend)
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
     settings = {
-        "covariance": problem.covariance.tolist(),
+        "input_covariance": problem.input_covariance.tolist(),
         "context": problem.context,
         "noise_variance": problem.noise_variance,
-        "icl": problem.icl,
+        "fresh_fraction": problem.fresh_fraction,
         "shared_task": None if problem.shared_task is None else problem.shared_task.tolist(),
         "model": model,
         "heads": heads,
@@ -420,9 +420,9 @@ def _test_losses(
     place: Backend, layer: AttentionModel, problem: TaskMixture, normalization: str
 ) -> dict[str, MomentLoss]:
     """Losses on random tasks, and on the shared one with noise for the labels in the context."""
-    laws = {"icl": (replace(problem, icl=1.0, shared_task=None), False)}
+    laws = {"icl": (replace(problem, fresh_fraction=1.0, shared_task=None), False)}
     if problem.shared_task is not None:
-        laws["iwl"] = (replace(problem, icl=0.0), True)
+        laws["iwl"] = (replace(problem, fresh_fraction=0.0), True)
     return {
         name: MomentLoss(
             layer,

@@ -1,8 +1,8 @@
 r"""Gradient flow of one linear attention layer on the law of its data, without sampling.
 
 The flow :math:`\tau \dot W = -\frac12\, \partial L / \partial W` is integrated with the exact
-moments of the data (`iclimit.simulate.dynamics.feature_moments`) by LSODA, which changes to an implicit
-method where learned weights relax much faster than the others grow.  Times are in units of
+moments of the data (`iclimit.simulate.dynamics.feature_moments`) by LSODA, which changes to an
+implicit method where learned weights relax much faster than the others grow.  Times are in units of
 :math:`\tau`.
 """
 
@@ -24,7 +24,7 @@ from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
 
 TOLERANCES = 1e-12, 1e-3
-"""Least tolerance that float64 allows, and largest."""
+"""Smallest tolerance that float64 allows, and largest."""
 
 COMPLEX_STEP = 1e-30
 """Derivatives of polynomials by an imaginary step are exact."""
@@ -135,9 +135,9 @@ def simulate_gradient_flow(
     rank: int = 1,
     init_scale: float = 0.01,
     initialization: str = "per-head",
-    weights: Sequence[Any] | None = None,
+    initial: Sequence[Any] | None = None,
     duration: float,
-    tolerance: float = 1e-9,
+    rtol: float = 1e-9,
     normalization: str = "mean",
     rng: Any = None,
 ) -> FlowCurve:
@@ -149,12 +149,12 @@ def simulate_gradient_flow(
         Law of the sequences.
     model, heads, rank, init_scale, initialization, normalization
         As in `simulate_gradient_descent`.
-    weights : sequence of arrays, optional
+    initial : sequence of arrays, optional
         Initial weights of one run in the shapes of
-        `iclimit.simulate.dynamics.attention_models.AttentionModel`, not all zero, instead of random ones.
+        `iclimit.simulate.dynamics.AttentionModel`, not all zero, instead of random ones.
     duration : float > 0
         End of the flow, in units of the time constant.
-    tolerance : float from 1e-12 to 1e-3
+    rtol : float from 1e-12 to 1e-3
         Relative tolerance of the integrator.
     rng : int, SeedSequence or Generator
         Seed of the initial weights: those of the first repeat of `simulate_gradient_descent`,
@@ -170,7 +170,7 @@ def simulate_gradient_flow(
     ValueError
         If an argument is outside its range.
     TypeError
-        If problem or weights are of another kind, or rng is missing where it is needed.
+        If problem or initial is of another kind, or rng is missing where it is needed.
     ArithmeticError
         If the integrator fails.
 
@@ -187,17 +187,17 @@ def simulate_gradient_flow(
     if not isinstance(problem, TaskMixture):
         raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
     layer = AttentionModel(model, problem.dim, heads, rank)
-    check_positive(duration=duration, tolerance=tolerance)
+    check_positive(duration=duration, rtol=rtol)
     check_choice("normalization", normalization, NORMALIZATIONS)
     least, most = TOLERANCES
-    if not least <= tolerance <= most:
-        raise ValueError(f"tolerance must be from {least} to {most}, got {tolerance!r}")
-    if weights is None:
+    if not least <= rtol <= most:
+        raise ValueError(f"rtol must be from {least} to {most}, got {rtol!r}")
+    if initial is None:
         start = initial_weights(layer, init_scale, initialization, rng=rng)
     else:
-        start = layer.given_weights(weights)
+        start = layer.given_weights(initial)
     full, narrow = layer, layer.narrowed(start)
-    if narrow is not None and problem.icl == 1:
+    if narrow is not None and problem.fresh_fraction == 1:
         # Tasks w and -w are equally likely: weights that are left out get no gradient, ever.
         start, layer = narrow, replace(layer, narrow=True)
     loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
@@ -220,15 +220,15 @@ def simulate_gradient_flow(
     flat = np.concatenate([each.reshape(-1) for each in start])
     scale = float(np.abs(flat).max())
     if scale == 0:
-        raise ValueError("weights must not all be zero, where the flow stands still")
+        raise ValueError("initial must not all be zero, where the flow stands still")
     found = solve_ivp(
         derivative,
         (0.0, duration),
         flat,
         method="LSODA",
         jac=jacobian,
-        rtol=tolerance,
-        atol=tolerance * 1e-3 * scale,
+        rtol=rtol,
+        atol=rtol * 1e-3 * scale,
     )
     if not found.success:
         raise ArithmeticError(f"the integrator stopped at t = {found.t[-1]:.6g}: {found.message}")
@@ -250,7 +250,7 @@ def simulate_gradient_flow(
             "init_scale": init_scale,
             "initialization": initialization,
             "duration": duration,
-            "tolerance": tolerance,
+            "rtol": rtol,
             "normalization": normalization,
         },
     )

@@ -29,17 +29,17 @@ class TaskMixture:
 
     Parameters
     ----------
-    covariance : array (D,) or (D, D)
+    input_covariance : array (D,) or (D, D)
         Covariance :math:`\Lambda` of the inputs, or its eigenvalues: with random weights and
         tasks the eigenvectors do not matter.
     context : int >= 1
         Number N of pairs before the query.
     noise_variance : float >= 0
         Variance of the label noise, in the context and in the query label.
-    icl : float in [0, 1]
+    fresh_fraction : float in [0, 1]
         Fraction of the sequences that draw their own task.
     shared_task : array (D,), optional
-        Task of all other sequences; needed, and allowed, only for ``icl`` below 1.
+        Task of all other sequences; needed, and allowed, only for ``fresh_fraction`` below 1.
 
     Raises
     ------
@@ -55,40 +55,44 @@ class TaskMixture:
     4
     """
 
-    covariance: Any
+    input_covariance: Any
     context: int
     noise_variance: float = 0.0
-    icl: float = 1.0
+    fresh_fraction: float = 1.0
     shared_task: Any = None
 
     def __post_init__(self) -> None:
         check_integers(context=self.context)
-        check_nonnegative(noise_variance=self.noise_variance, icl=self.icl)
-        if self.icl > 1:
-            raise ValueError(f"icl must be a fraction from 0 to 1, got {self.icl!r}")
-        object.__setattr__(self, "covariance", _given_covariance(self.covariance))
-        if (self.icl < 1) != (self.shared_task is not None):
+        check_nonnegative(noise_variance=self.noise_variance, fresh_fraction=self.fresh_fraction)
+        if self.fresh_fraction > 1:
             raise ValueError(
-                "shared_task must be given for icl below 1, and only then, "
-                f"got {self.shared_task!r} with icl = {self.icl!r}"
+                f"fresh_fraction must be a fraction from 0 to 1, got {self.fresh_fraction!r}"
+            )
+        object.__setattr__(self, "input_covariance", _given_covariance(self.input_covariance))
+        if (self.fresh_fraction < 1) != (self.shared_task is not None):
+            raise ValueError(
+                "shared_task must be given for fresh_fraction below 1, and only then, "
+                f"got {self.shared_task!r} with fresh_fraction = {self.fresh_fraction!r}"
             )
         if self.shared_task is not None:
             task = given_array("shared_task", self.shared_task, (self.dim,)).copy()
-            if not task @ self.covariance @ task > 0:
+            if not task @ self.input_covariance @ task > 0:
                 raise ValueError(f"shared_task must have labels other than zero, got {task!r}")
             object.__setattr__(self, "shared_task", task)
 
     @property
     def dim(self) -> int:
         """Dimension D of the inputs."""
-        return self.covariance.shape[0]
+        return self.input_covariance.shape[0]
 
     @property
     def label_square(self) -> float:
         """Mean of the square of a label: the loss at zero weights."""
-        found = self.icl * np.trace(self.covariance) + self.noise_variance
+        found = self.fresh_fraction * np.trace(self.input_covariance) + self.noise_variance
         if self.shared_task is not None:
-            found += (1 - self.icl) * (self.shared_task @ self.covariance @ self.shared_task)
+            found += (1 - self.fresh_fraction) * (
+                self.shared_task @ self.input_covariance @ self.shared_task
+            )
         return float(found)
 
     def sample(self, place: Backend, generator: Any, count: int) -> Prompts:
@@ -110,16 +114,16 @@ class TaskMixture:
             If there are too few sequences for that, or for both kinds of tasks.
         """
         xp = place.xp
-        least = self.dim if self.icl == 1 else 1
+        least = self.dim if self.fresh_fraction == 1 else 1
         if standardize and count <= least:
             raise ValueError(f"training_set must be > {least} to be standardised, got {count!r}")
-        if 0 < self.icl < 1 and not 0 < round(count * self.icl) < count:
+        if 0 < self.fresh_fraction < 1 and not 0 < round(count * self.fresh_fraction) < count:
             raise ValueError(
                 f"training_set must be large enough for both kinds of tasks, got {count!r} "
-                f"with icl = {self.icl!r}"
+                f"with fresh_fraction = {self.fresh_fraction!r}"
             )
         tasks = generator.standard_normal((count, self.dim))
-        if standardize and self.icl == 1:
+        if standardize and self.fresh_fraction == 1:
             tasks = tasks - xp.mean(tasks, axis=0)
             variances, axes = xp.linalg.eigh(tasks.T @ tasks / (count - 1))
             tasks = tasks @ ((axes / xp.sqrt(variances)) @ axes.T)
@@ -127,7 +131,9 @@ class TaskMixture:
 
     def _share(self, place: Backend, tasks: Array) -> Array:
         if self.shared_task is not None:
-            tasks[round(tasks.shape[0] * self.icl) :, :] = place.asarray(self.shared_task)
+            tasks[round(tasks.shape[0] * self.fresh_fraction) :, :] = place.asarray(
+                self.shared_task
+            )
         return tasks
 
     def _prompts(
@@ -135,7 +141,7 @@ class TaskMixture:
     ) -> Prompts:
         xp = place.xp
         shape = (tasks.shape[0], self.context + 1, self.dim)
-        x = generator.standard_normal(shape) @ place.asarray(_root(self.covariance))
+        x = generator.standard_normal(shape) @ place.asarray(_root(self.input_covariance))
         if centre:
             x = x - xp.mean(x, axis=0)
         y = (x @ tasks[:, :, None])[:, :, 0]
@@ -148,17 +154,17 @@ def _given_covariance(value: Any) -> np.ndarray:
     """Return a covariance matrix from a matrix or from eigenvalues."""
     ndim = np.ndim(value)
     if ndim not in (1, 2):
-        raise ValueError(f"covariance must have shape (D,) or (D, D), got {np.shape(value)}")
-    given = given_array("covariance", value, (None,) * ndim)
+        raise ValueError(f"input_covariance must have shape (D,) or (D, D), got {np.shape(value)}")
+    given = given_array("input_covariance", value, (None,) * ndim)
     matrix = np.diag(given) if ndim == 1 else given
     rounding = ASYMMETRY * np.abs(matrix).max()
     if matrix.shape[0] != matrix.shape[1] or np.abs(matrix - matrix.T).max() > rounding:
-        raise ValueError("covariance must be a symmetric matrix, or its eigenvalues")
+        raise ValueError("input_covariance must be a symmetric matrix, or its eigenvalues")
     matrix = (matrix + matrix.T) / 2
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -1e-12 * abs(eigenvalues[-1]) or eigenvalues[-1] <= 0:
         raise ValueError(
-            "covariance must be positive semidefinite and not zero, "
+            "input_covariance must be positive semidefinite and not zero, "
             f"got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
         )
     return matrix

@@ -415,9 +415,9 @@ def test_other_bad_input() -> None:
     with pytest.raises(ValueError, match="must have shapes that broadcast"):
         merged_attention_loss(**BASE | {"t": [1, 2], "dim": [1, 2, 3]})
     for part in (0, 1, -0.5):
-        with pytest.raises(ValueError, match="fraction must be > 0 and < 1"):
+        with pytest.raises(ValueError, match="drop_fraction must be > 0 and < 1"):
             merged_drop_time(part, dim=3, context=9, init_scale=0.1)
-        with pytest.raises(ValueError, match="fraction must be > 0 and < 1"):
+        with pytest.raises(ValueError, match="drop_fraction must be > 0 and < 1"):
             merged_curve_drop_time(part, eigenvalues=[1], context=9, init_scale=0.1)
     more: dict[str, Any] = {"context": 9, "init_scale": 0.1}
     for wrong, match in (([], "empty"), ([-1], ">= 0"), ([0, 0], "trace"), ([[1, 2]], "shape")):

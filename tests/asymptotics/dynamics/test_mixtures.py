@@ -18,26 +18,33 @@ FRACTIONS = [0.0, 1e-3, 0.3, 0.9, 1.0]
 
 
 def draw(
-    rng: np.random.Generator, samples: int, icl: float, N: int, noise: float
+    rng: np.random.Generator, samples: int, fresh_fraction: float, N: int, noise: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Context inputs and labels, query and its label."""
     root = np.linalg.cholesky(COVARIANCE)
     x = rng.standard_normal((samples, N + 1, 3)) @ root.T
-    w = np.where(rng.random((samples, 1)) < icl, rng.standard_normal((samples, 3)), TASK)
+    w = np.where(
+        rng.random((samples, 1)) < fresh_fraction, rng.standard_normal((samples, 3)), TASK
+    )
     y = np.einsum("snd,sd->sn", x, w) + np.sqrt(noise) * rng.standard_normal((samples, N + 1))
     return x[:, :N], y[:, :N], x[:, N], y[:, N]
 
 
-@pytest.mark.parametrize("icl", FRACTIONS)
+@pytest.mark.parametrize("fresh_fraction", FRACTIONS)
 @pytest.mark.parametrize("noise", [0.0, 0.7])
-def test_predictor_solves_the_normal_equations(icl: float, noise: float) -> None:
+def test_predictor_solves_the_normal_equations(fresh_fraction: float, noise: float) -> None:
     """With the moments of beta in the given inputs, and the losses as quadratic forms."""
     L, w, N = COVARIANCE, TASK, 12
-    best = mixture_predictor(icl, covariance=L, task=w, context=N, noise_variance=noise)
+    best = mixture_predictor(
+        fresh_fraction, input_covariance=L, shared_task=w, context=N, noise_variance=noise
+    )
     LwwL, trace = np.outer(L @ w, L @ w), np.trace(L)
     A_random = L @ L + (L @ L + (trace + noise) * L) / N
     A_shared = LwwL + (LwwL + (w @ L @ w + noise) * L) / N
-    A, C = icl * A_random + (1 - icl) * A_shared, icl * L @ L + (1 - icl) * LwwL
+    A, C = (
+        fresh_fraction * A_random + (1 - fresh_fraction) * A_shared,
+        fresh_fraction * L @ L + (1 - fresh_fraction) * LwwL,
+    )
     gamma = np.linalg.solve(A, C) @ np.linalg.inv(L)
     assert best.gamma == pytest.approx(gamma, rel=ROUNDING, abs=ROUNDING)
 
@@ -47,24 +54,34 @@ def test_predictor_solves_the_normal_equations(icl: float, noise: float) -> None
     own = w @ L @ w
     assert best.icl_loss == pytest.approx(loss(trace, L @ L, A_random), rel=ROUNDING)
     assert best.iwl_loss == pytest.approx(loss(own, LwwL, A_shared), rel=ROUNDING)
-    mixed = loss(icl * trace + (1 - icl) * own, C, A)
+    mixed = loss(fresh_fraction * trace + (1 - fresh_fraction) * own, C, A)
     assert best.train_loss == pytest.approx(mixed, rel=ROUNDING)
     blind = loss(own, 0 * L, L / N)
     assert best.iwl_noise_loss == pytest.approx(blind, rel=ROUNDING)
     # In-context regression of the whitened task's second moment.
     root = np.linalg.cholesky(L)
-    kappa = np.linalg.eigvalsh(icl * root.T @ root + (1 - icl) * np.outer(root.T @ w, root.T @ w))
+    kappa = np.linalg.eigvalsh(
+        fresh_fraction * root.T @ root + (1 - fresh_fraction) * np.outer(root.T @ w, root.T @ w)
+    )
     end = plateau_losses(np.maximum(kappa, 0), context=N, noise_variance=noise)[-1]
     assert best.train_loss == pytest.approx(end, rel=ROUNDING)
 
 
 def test_losses_in_simulation() -> None:
-    N, noise, icl, samples = 7, 0.5, 0.4, 200_000
+    N, noise, fresh_fraction, samples = 7, 0.5, 0.4, 200_000
     best = mixture_predictor(
-        icl, covariance=COVARIANCE, task=TASK, context=N, noise_variance=noise
+        fresh_fraction,
+        input_covariance=COVARIANCE,
+        shared_task=TASK,
+        context=N,
+        noise_variance=noise,
     )
     rng = np.random.default_rng(0)
-    for fraction, expected in ((icl, best.train_loss), (1, best.icl_loss), (0, best.iwl_loss)):
+    for fraction, expected in (
+        (fresh_fraction, best.train_loss),
+        (1, best.icl_loss),
+        (0, best.iwl_loss),
+    ):
         x, y, query, label = draw(rng, samples, fraction, N, noise)
         beta = np.einsum("sn,snd->sd", y, x) / N
         errors = (label - np.einsum("si,ij,sj->s", beta, best.gamma, query)) ** 2
@@ -77,14 +94,16 @@ def test_losses_in_simulation() -> None:
 
 def test_white_inputs_have_two_gains() -> None:
     c, lam, N = 0.3, 0.8, 25
-    best = mixture_predictor(c, covariance=lam * np.eye(4), task=[0, 2, 0, 0], context=N)
+    best = mixture_predictor(
+        c, input_covariance=lam * np.eye(4), shared_task=[0, 2, 0, 0], context=N
+    )
     kappa = lam * np.array([c, c + (1 - c) * 4, c, c])
     gains = kappa / (kappa + (kappa + kappa.sum()) / N)
     assert best.gamma == pytest.approx(np.diag(gains) / lam, rel=ROUNDING)
 
 
 def test_one_kind_of_sequences_only() -> None:
-    more: dict[str, Any] = {"covariance": COVARIANCE, "task": TASK, "context": 1e7}
+    more: dict[str, Any] = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": 1e7}
     random = mixture_predictor(1, **more)
     assert random.gamma == pytest.approx(np.linalg.inv(COVARIANCE), rel=1e-5)
     shared = mixture_predictor(0, **more)
@@ -94,18 +113,22 @@ def test_one_kind_of_sequences_only() -> None:
     assert np.linalg.matrix_rank(shared.gamma, tol=1e-6) == 1
 
 
-@pytest.mark.parametrize("icl", [0.0, 0.5])
+@pytest.mark.parametrize("fresh_fraction", [0.0, 0.5])
 @pytest.mark.parametrize("noise", [0.0, 0.8])
-def test_first_growth_in_simulation(icl: float, noise: float) -> None:
+def test_first_growth_in_simulation(fresh_fraction: float, noise: float) -> None:
     """Every entry of the tensor, and the growth along the predicted directions."""
     N, samples, D = 5, 200_000, 3
-    x, y, query, label = draw(np.random.default_rng(3), samples, icl, N, noise)
+    x, y, query, label = draw(np.random.default_rng(3), samples, fresh_fraction, N, noise)
     tokens = np.zeros((samples, N + 1, D + 1))
     tokens[:, :N, :D], tokens[:, :N, D], tokens[:, N, :D] = x, y, query
     S = tokens.swapaxes(-1, -2) @ tokens / N
     mean = (np.einsum("s,sij,sk->ijk", label, S, query) / samples).reshape(D + 1, -1)
     rate = mixture_growth_rate(
-        icl, covariance=COVARIANCE, task=TASK, context=N, noise_variance=noise
+        fresh_fraction,
+        input_covariance=COVARIANCE,
+        shared_task=TASK,
+        context=N,
+        noise_variance=noise,
     )
     # To first order in its errors, the singular value is the projection on these directions.
     left, _, right = np.linalg.svd(mean)
@@ -131,12 +154,16 @@ def test_tensor_by_quadrature() -> None:
     xy = (c + (1 - c) * w**2) * E(x**2) ** 2
     yy = (1 - c) * (E((w * x) ** 2) + noise) * w * E(x**2)
     truth = np.linalg.svd(np.array([[xx, xy], [xy, yy]]), compute_uv=False)[0]
-    rate = mixture_growth_rate(c, covariance=[[lam]], task=[w], context=N, noise_variance=noise)
+    rate = mixture_growth_rate(
+        c, input_covariance=[[lam]], shared_task=[w], context=N, noise_variance=noise
+    )
     assert rate == pytest.approx(truth, rel=ROUNDING)
 
 
 def test_growth_of_random_tasks_alone() -> None:
-    rate = mixture_growth_rate(1, covariance=COVARIANCE, task=TASK, context=4, noise_variance=2)
+    rate = mixture_growth_rate(
+        1, input_covariance=COVARIANCE, shared_task=TASK, context=4, noise_variance=2
+    )
     assert rate == pytest.approx(np.linalg.norm(COVARIANCE @ COVARIANCE), rel=ROUNDING)
 
 
@@ -151,16 +178,16 @@ def test_white_growth_is_that_of_two_directions() -> None:
     rows += lam**4 * along**2
     cross = p * lam**4 * w * ((a + b) * along + b * (c * D + p * w**2) + along * w**2)
     label = lam**4 * ((D - 1) * c**2 + along**2) + p**2 * lam**4 * w**6
-    rate = mixture_growth_rate(c, covariance=lam * np.eye(D), task=task, context=N)
+    rate = mixture_growth_rate(c, input_covariance=lam * np.eye(D), shared_task=task, context=N)
     top = np.linalg.eigvalsh([[rows, cross], [cross, label]])[1]
     assert rate == pytest.approx(np.sqrt(top), rel=ROUNDING)
 
 
 def test_broadcasting() -> None:
-    icl, N = np.array([0.0, 0.5, 1.0])[:, None], np.array([5.0, 50.0])
-    more: dict[str, Any] = {"covariance": COVARIANCE, "task": TASK}
-    best = mixture_predictor(icl, context=N, **more)
-    rate = mixture_growth_rate(icl, context=N, noise_variance=0.1, **more)
+    fresh_fraction, N = np.array([0.0, 0.5, 1.0])[:, None], np.array([5.0, 50.0])
+    more: dict[str, Any] = {"input_covariance": COVARIANCE, "shared_task": TASK}
+    best = mixture_predictor(fresh_fraction, context=N, **more)
+    rate = mixture_growth_rate(fresh_fraction, context=N, noise_variance=0.1, **more)
     assert best.gamma.shape == (3, 2, 3, 3)
     assert best.train_loss.shape == best.iwl_noise_loss.shape == rate.shape == (3, 2)
     one = mixture_predictor(0.5, context=50.0, **more)
@@ -173,20 +200,27 @@ def test_broadcasting() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
-        ("icl", -0.1, "icl must be >= 0 and <= 1"),
-        ("icl", [0.5, np.nan], "icl must be >= 0 and <= 1"),
+        ("fresh_fraction", -0.1, "fresh_fraction must be >= 0 and <= 1"),
+        ("fresh_fraction", [0.5, np.nan], "fresh_fraction must be >= 0 and <= 1"),
         ("context", 0, "context must be >= 1"),
         ("noise_variance", -1, "noise_variance must be >= 0"),
-        ("task", np.zeros(3), "norm of task must be > 0"),
-        ("task", np.ones(2), "must have shapes"),
-        ("covariance", np.diag([1.0, 1.0, 0.0]), "least eigenvalue of covariance must be > 0"),
-        ("covariance", np.triu(np.ones((3, 3))), "asymmetry of covariance"),
-        ("covariance", np.full((3, 3), np.inf), "covariance must be finite"),
+        ("shared_task", np.zeros(3), "norm of shared_task must be > 0"),
+        ("shared_task", np.ones(2), "must have shapes"),
+        (
+            "input_covariance",
+            np.diag([1.0, 1.0, 0.0]),
+            "least eigenvalue of input_covariance must be > 0",
+        ),
+        ("input_covariance", np.triu(np.ones((3, 3))), "asymmetry of input_covariance"),
+        ("input_covariance", np.full((3, 3), np.inf), "input_covariance must be finite"),
     ],
 )
 def test_out_of_range(name: str, value: Any, match: str) -> None:
-    setting: dict[str, Any] = {"covariance": COVARIANCE, "task": TASK, "context": 5}
-    setting |= {"icl": 0.5, name: value}
+    setting: dict[str, Any] = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": 5}
+    setting |= {"fresh_fraction": 0.5, name: value}
     for function in (mixture_predictor, mixture_growth_rate):
         with pytest.raises(ValueError, match=match):
-            function(setting["icl"], **{k: v for k, v in setting.items() if k != "icl"})
+            function(
+                setting["fresh_fraction"],
+                **{k: v for k, v in setting.items() if k != "fresh_fraction"},
+            )

@@ -163,9 +163,12 @@ def test_growth_time_against_quadrature(setting: dict[str, Any]) -> None:
         for low, high in ((1e-12, 0.5), (1e-3, 0.99), (0.3, 0.3000001), (0.9, 0.95), (0.01, 0.02)):
             v0, v = (mpmath.mpf(float(part * end)) for part in (low, high))
             truth = quadrature_time(v, v0, *exact.values())
-            high_precision = growth_time(v, start=v0, **exact)
+            high_precision = growth_time(v, initial_value=v0, **exact)
             assert abs(high_precision / truth - 1) < 1e-30
-            assert abs(growth_time(float(v), start=float(v0), **setting) / truth - 1) < FLOAT64
+            assert (
+                abs(growth_time(float(v), initial_value=float(v0), **setting) / truth - 1)
+                < FLOAT64
+            )
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
@@ -176,31 +179,31 @@ def test_growth_time_in_float64_up_to_both_ends(setting: dict[str, Any]) -> None
         parts = [1e-300, 1e-100, 1e-9, 0.1, 0.6, 0.9, 0.999, 1 - 1e-6, 1 - 1e-12]
         for low, high in itertools.combinations(parts, 2):
             v0, v = float(low * end), float(high * end)
-            truth = growth_time(mpmath.mpf(v), start=mpmath.mpf(v0), **exact)
+            truth = growth_time(mpmath.mpf(v), initial_value=mpmath.mpf(v0), **exact)
             allowed = FLOAT64 + RESOLVED / (1 - high)
-            assert abs(growth_time(v, start=v0, **setting) / truth - 1) < allowed
+            assert abs(growth_time(v, initial_value=v0, **setting) / truth - 1) < allowed
             near = np.nextafter(v0, 2 * v0)
-            truth = growth_time(mpmath.mpf(near), start=mpmath.mpf(v0), **exact)
+            truth = growth_time(mpmath.mpf(near), initial_value=mpmath.mpf(v0), **exact)
             allowed = FLOAT64 + RESOLVED / (1 - low)
-            assert abs(growth_time(near, start=v0, **setting) / truth - 1) < allowed
+            assert abs(growth_time(near, initial_value=v0, **setting) / truth - 1) < allowed
 
 
 def test_fixed_point_takes_for_ever() -> None:
     for setting in DIRECTIONS:
         end = float(fixed_point(setting))
-        assert growth_time(end, start=0.1 * end, **setting) > 10
+        assert growth_time(end, initial_value=0.1 * end, **setting) > 10
         assert time_from_pole(0.0, **setting) == -np.inf
         assert head_growth(np.inf, **setting) == pytest.approx(end, rel=RESOLVED)
         assert head_growth(-np.inf, **setting) == 0
     a, v0 = sympy.symbols("a v0", positive=True)
     more: dict[str, Any] = {"eigenvalue": a, "trace": a, "context": sympy.oo}
     with pytest.raises(ValueError, match="context"):
-        growth_time(1, start=v0, **more)
+        growth_time(1, initial_value=v0, **more)
     unit: dict[str, Any] = {"eigenvalue": 1 / sympy.Integer(3), "trace": sympy.Rational(1, 3)}
     unit["context"] = sympy.Integer(1)
-    assert growth_time(1, start=sympy.Rational(1, 2), **unit) == sympy.oo
+    assert growth_time(1, initial_value=sympy.Rational(1, 2), **unit) == sympy.oo
     assert time_from_pole(1, **unit) == sympy.oo
-    assert growth_time(1.0, start=0.5, eigenvalue=0.25, trace=0.5, context=1) == np.inf
+    assert growth_time(1.0, initial_value=0.5, eigenvalue=0.25, trace=0.5, context=1) == np.inf
 
 
 def test_symbolic_growth_time_solves_the_flow() -> None:
@@ -209,13 +212,13 @@ def test_symbolic_growth_time_solves_the_flow() -> None:
     a = lam * (1 + (1 + (T + s) / lam) / N)
     speed = lam**2 * v**2 - lam**2 * a * v**5
     numbers = {v: 0.4, v0: 0.1, lam: 0.9, T: 2, N: 12, s: 0.3}
-    for time in (growth_time(v, start=v0, **more), time_from_pole(v, **more)):
+    for time in (growth_time(v, initial_value=v0, **more), time_from_pole(v, **more)):
         slope = sympy.diff(time, v) * speed
         assert (
             abs(slope.subs({k: sympy.Rational(str(x)) for k, x in numbers.items()}).evalf(30) - 1)
             < 1e-25
         )
-    assert growth_time(v, start=v, **more) == 0
+    assert growth_time(v, initial_value=v, **more) == 0
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
@@ -226,7 +229,7 @@ def test_time_from_the_pole_is_a_limit(setting: dict[str, Any]) -> None:
         for part in (1e-9, 0.1, 0.5, 0.8, 0.99):
             v = mpmath.mpf(float(part * end))
             pole = escape_time(tiny * end, eigenvalue=exact["eigenvalue"])
-            limit = growth_time(v, start=tiny * end, **exact) - pole
+            limit = growth_time(v, initial_value=tiny * end, **exact) - pole
             scale = 1 / (exact["eigenvalue"] ** 2 * v)
             assert abs(time_from_pole(v, **exact) - limit) < 1e-30 * scale
             assert abs(time_from_pole(float(v), **setting) - limit) < FLOAT64 * scale
@@ -318,7 +321,7 @@ def test_aligned_start_goes_through_the_plateaus() -> None:
     start = np.concatenate([w * np.ones(4), w * np.eye(4).ravel(), w * np.eye(4).ravel()])
     ends = plateau_head_values(lam, context=N)
     halves = [
-        float(growth_time(0.5 * end, start=w, eigenvalue=x, trace=trace, context=N))
+        float(growth_time(0.5 * end, initial_value=w, eigenvalue=x, trace=trace, context=N))
         for x, end in zip(lam, ends, strict=True)
     ]
     run = solve_ivp(
@@ -332,13 +335,13 @@ def test_aligned_start_goes_through_the_plateaus() -> None:
 def test_number_systems_and_shapes() -> None:
     v = np.array([0.1, 0.5])
     more: dict[str, Any] = {"eigenvalue": 0.9, "trace": 2.0, "context": 30}
-    strict = growth_time(array_api_strict.asarray(v), start=0.05, **more)
-    assert np.array_equal(np.asarray(strict), growth_time(v, start=0.05, **more))
+    strict = growth_time(array_api_strict.asarray(v), initial_value=0.05, **more)
+    assert np.array_equal(np.asarray(strict), growth_time(v, initial_value=0.05, **more))
     strict = time_from_pole(array_api_strict.asarray(v), **more)
     assert np.array_equal(np.asarray(strict), time_from_pole(v, **more))
-    assert growth_time(v, start=[[0.01], [0.02]], **more).shape == (2, 2)
-    assert isinstance(growth_time(0.3, start=0.1, **more), float)
-    assert growth_time(0.3, start=0.3, **more) == 0
+    assert growth_time(v, initial_value=[[0.01], [0.02]], **more).shape == (2, 2)
+    assert isinstance(growth_time(0.3, initial_value=0.1, **more), float)
+    assert growth_time(0.3, initial_value=0.3, **more) == 0
     assert escape_time(v, eigenvalue=[[1], [2], [3]]).shape == (3, 2)
     losses = plateau_losses([mpmath.mpf(1), mpmath.mpf(2)], context=9)
     assert isinstance(losses, tuple)
@@ -348,7 +351,7 @@ def test_number_systems_and_shapes() -> None:
 
 BASE: dict[str, Any] = {
     "value": 0.5,
-    "start": 0.1,
+    "initial_value": 0.1,
     "eigenvalue": 1.0,
     "trace": 2.0,
     "context": 30,
@@ -359,11 +362,11 @@ BASE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
-        ("value", 0.05, "value - start must be >= 0"),
+        ("value", 0.05, "value - initial_value must be >= 0"),
         ("value", 1.5, "value over the fixed point must be <= 1"),
         ("value", np.nan, "must be"),
-        ("start", 0, "start must be > 0"),
-        ("start", 1.2, "must be"),
+        ("initial_value", 0, "initial_value must be > 0"),
+        ("initial_value", 1.2, "must be"),
         ("eigenvalue", 0, "eigenvalue must be > 0"),
         ("trace", 0.9, "trace - eigenvalue must be >= 0"),
         ("context", 0, "context must be >= 1"),
@@ -375,8 +378,8 @@ def test_out_of_range(name: str, value: Any, match: str) -> None:
         growth_time(**BASE | {name: value})
     with pytest.raises(TypeError, match=f"{name} must be a real number"):
         growth_time(**BASE | {name: "1"})
-    rest = {k: v for k, v in (BASE | {name: value}).items() if k not in ("value", "start")}
-    if name not in ("value", "start"):
+    rest = {k: v for k, v in (BASE | {name: value}).items() if k not in ("value", "initial_value")}
+    if name not in ("value", "initial_value"):
         with pytest.raises(ValueError, match=match):
             time_from_pole(0.2, **rest)
         with pytest.raises(ValueError, match=match):
@@ -400,5 +403,5 @@ def test_other_bad_input() -> None:
         head_growth(np.nan, eigenvalue=1, trace=1, context=1)
     with pytest.raises(TypeError, match="NumPy"):
         head_growth(mpmath.mpf(1), eigenvalue=1, trace=1, context=1)
-    with pytest.raises(ValueError, match="start must be > 0"):
+    with pytest.raises(ValueError, match="initial_value must be > 0"):
         escape_time(0, eigenvalue=1)

@@ -175,7 +175,7 @@ def test_aligned_heads(order: tuple[int, ...], sign: int, noise: float) -> None:
     # Half of the drop: 1 - (1 - share)^2 = 1/2.
     half = values * brentq(lambda x: 1 - (1 - x**3) ** 2 - 0.5, 0, 1, xtol=1e-15)
     more: dict[str, Any] = {"eigenvalue": LAM, "trace": 1.0, "context": N}
-    expected = growth_time(half, start=starts, noise_variance=noise, **more)
+    expected = growth_time(half, initial_value=starts, noise_variance=noise, **more)
     # The pole leaves out the saturation before the start, the integral of A v / lambda^2.
     saturation = starts**2 / (2 * values**3 * LAM**2)
     assert np.allclose(found.drop_times - expected, saturation, rtol=1e-2, atol=1e-4)

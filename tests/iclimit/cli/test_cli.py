@@ -1,16 +1,11 @@
 """The command line: output, files, exit status, interruption."""
 
-import contextlib
 import csv
 import io
 import itertools
 import json
 import math
 import re
-import signal
-import subprocess
-import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,8 +14,7 @@ import pytest
 
 import iclimit
 from iclimit.cli import main
-from iclimit.runs.store import RunStore, StoreError
-from iclimit.validation import Claim, ClaimResult, ValidationRun, Verdict, select_claims
+from iclimit.validation import Claim, ClaimResult, ValidationRun, Verdict
 from iclimit.validation.claims import FIGURES
 
 SETTING = ["--alpha", "1", "--kappa", "0.5", "--rho", "0.01"]
@@ -450,71 +444,3 @@ def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_too_many_points_are_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["curve", "icl_error", "--tau", "1:2:1000000000000", *SETTING]) == 1
     assert "not enough memory" in capsys.readouterr().err
-
-
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m iclimit.cli curve bayes_error --alpha 1:2:20000 --rho 0.1"
-    done = subprocess.run(
-        f"set -o pipefail; {command} | head -n 1",
-        shell=True,
-        executable="/bin/bash",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.startswith("source,quantity")
-    assert done.stderr == ""
-    assert done.returncode == 0
-
-
-def heed_interrupts() -> None:
-    """What is started in the background of a shell ignores them."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def on_record(claim: str, path: Path) -> bool:
-    """Whether all that a claim needs at full size is in the store."""
-    cells = [cell for each in select_claims([claim]) for cell in each.cells("full")]
-    with contextlib.suppress(StoreError), RunStore(path, readonly=True) as store:
-        found = (store.find(cell.identity(0, "numpy")) for cell in cells)
-        return all(
-            sum(batch.count for batch in batches) == (cell.repeats or 1)
-            for cell, batches in zip(cells, found, strict=True)
-        )
-    return False
-
-
-def test_ctrl_c_keeps_finished_claims(tmp_path: Path, own_store: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "iclimit.cli",
-        "validate",
-        "solver",
-        "ridgeless",
-        "--preset",
-        "full",
-        "--out",
-        str(tmp_path),
-        "--jobs",
-        "2",
-    ]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=heed_interrupts,
-    )
-    deadline = time.monotonic() + 180  # on the slowest machine; usually some seconds
-    while not on_record("solver", own_store) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 130
-    assert "interrupted: the report holds the claims that were finished" in err
-    assert "Traceback" not in err
-    assert "1 of 2 claims hold" in out
-    report = json.loads((tmp_path / "results.json").read_text())
-    assert report["missing"] == ["ridgeless"]

@@ -112,7 +112,7 @@ def test_colours_are_monotone_in_lightness(diagram: PhaseDiagram) -> None:
         ("bayes_error", {"alpha": [1, 2], "rho": [0.1, 0.2]}),
         (
             "escape_time",
-            {"start": np.geomspace(1e-3, 1, 9), "eigenvalue": np.geomspace(0.1, 9, 5)},
+            {"initial_value": np.geomspace(1e-3, 1, 9), "eigenvalue": np.geomspace(0.1, 9, 5)},
         ),
         ("ridge_risk", {"context": [4, 5, 6], "noise_variance": [0, 1.0], "ridge": 0.0, "dim": 5}),
     ],

@@ -72,7 +72,7 @@ def exact_law(
         weights = np.multiply.outer(weights, factor / np.sum(factor)).reshape(-1)
     values = iter(points)
     w = np.stack([next(values) for _ in range(dim)]).T if task is None else task[None, :]
-    root = np.linalg.cholesky(problem.covariance)
+    root = np.linalg.cholesky(problem.input_covariance)
     noise = math.sqrt(problem.noise_variance)
     x, y = [], []
     for _ in range(context):
@@ -96,7 +96,9 @@ def assert_equal(found: FeatureMoments, expected: tuple[Any, ...]) -> None:
 def test_population_moments_are_exact(
     dim: int, context: int, noise_labels: bool, normalization: str
 ) -> None:
-    problem = TaskMixture(COVARIANCES[dim], context, 0.3, icl=0.6, shared_task=SHARED[dim])
+    problem = TaskMixture(
+        COVARIANCES[dim], context, 0.3, fresh_fraction=0.6, shared_task=SHARED[dim]
+    )
     scale = context if normalization == "mean" else 1
     random, shared = (
         averages(*exact_law(problem, task, noise_labels), scale) for task in (None, SHARED[dim])
@@ -104,17 +106,17 @@ def test_population_moments_are_exact(
     expected = tuple(0.6 * a + 0.4 * b for a, b in zip(random, shared, strict=True))
     options: dict[str, Any] = {"normalization": normalization, "noise_labels": noise_labels}
     assert_equal(population_moments(problem, **options), expected)
-    assert_equal(population_moments(replace(problem, icl=0.0), **options), shared)
-    everyone = replace(problem, icl=1.0, shared_task=None)
+    assert_equal(population_moments(replace(problem, fresh_fraction=0.0), **options), shared)
+    everyone = replace(problem, fresh_fraction=1.0, shared_task=None)
     assert_equal(population_moments(everyone, **options), random)
 
 
 @pytest.mark.parametrize("noise_labels", [False, True])
-@pytest.mark.parametrize("icl", [1.0, 0.5])
-def test_population_moments_against_sampling(icl: float, noise_labels: bool) -> None:
+@pytest.mark.parametrize("fresh_fraction", [1.0, 0.5])
+def test_population_moments_against_sampling(fresh_fraction: float, noise_labels: bool) -> None:
     mixing = np.random.default_rng(0).standard_normal((3, 3))
-    shared = None if icl == 1 else np.array([1.0, -0.5, 0.3])
-    problem = TaskMixture(mixing @ mixing.T / 3, 6, 0.2, icl, shared)
+    shared = None if fresh_fraction == 1 else np.array([1.0, -0.5, 0.3])
+    problem = TaskMixture(mixing @ mixing.T / 3, 6, 0.2, fresh_fraction, shared)
     count = 60_000
     generator = np.random.default_rng(1)
     prompts = problem.sample(NUMPY, generator, count)

@@ -25,7 +25,7 @@ from iclimit.simulate.pretraining.prompts import Prompts
 NUMPY = get_backend("numpy")
 PROBLEM = TaskMixture([0.7, 0.3], context=6, noise_variance=0.05)
 SHARED = np.array([1.0, -0.5])
-MIXED = TaskMixture([[0.7, 0.1], [0.1, 0.4]], 6, icl=0.5, shared_task=SHARED)
+MIXED = TaskMixture([[0.7, 0.1], [0.1, 0.4]], 6, fresh_fraction=0.5, shared_task=SHARED)
 Z_MAX = 4.5
 PLAIN_LOOP = 1e-7  # rounding, magnified by the growth of small weights (seen: 1.5e-8)
 
@@ -239,8 +239,8 @@ def test_losses_on_new_sequences(kind: str) -> None:
     )
     weights = [each[0] for each in run.weights]
     generator = np.random.default_rng(8)
-    random = replace(MIXED, icl=1.0, shared_task=None).sample(NUMPY, generator, 20_000)
-    shared = replace(MIXED, icl=0.0).sample(NUMPY, generator, 20_000)
+    random = replace(MIXED, fresh_fraction=1.0, shared_task=None).sample(NUMPY, generator, 20_000)
+    shared = replace(MIXED, fresh_fraction=0.0).sample(NUMPY, generator, 20_000)
     shared = replace(shared, y=generator.standard_normal(shared.y.shape))
     assert list(run.tests) == ["icl", "iwl"]
     for name, prompts in (("icl", random), ("iwl", shared)):
@@ -395,9 +395,9 @@ def test_more_steps_extend_a_training(tmp_path: Path) -> None:
         ({"repeats": 3}, "repeats"),
         ({"problem": replace(MIXED, context=7)}, "context"),
         ({"problem": replace(MIXED, noise_variance=0.1)}, "noise_variance"),
-        ({"problem": replace(MIXED, icl=0.4)}, "icl"),
+        ({"problem": replace(MIXED, fresh_fraction=0.4)}, "fresh_fraction"),
         ({"problem": replace(MIXED, shared_task=-SHARED)}, "shared_task"),
-        ({"problem": replace(MIXED, covariance=[0.7, 0.4])}, "covariance"),
+        ({"problem": replace(MIXED, input_covariance=[0.7, 0.4])}, "input_covariance"),
     ],
 )
 def test_checkpoints_of_other_trainings(

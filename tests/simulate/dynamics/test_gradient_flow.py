@@ -33,7 +33,7 @@ def start_of(settings: dict[str, Any], rng: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
 def test_gradient_descent_with_small_steps_is_the_flow(settings: dict[str, Any]) -> None:
-    flow = simulate_gradient_flow(PROBLEM, tolerance=1e-11, rng=1, **settings)
+    flow = simulate_gradient_flow(PROBLEM, rtol=1e-11, rng=1, **settings)
     same = {key: value for key, value in settings.items() if key != "duration"}
     errors = []
     for steps in (1000, 2000, 4000):
@@ -62,12 +62,12 @@ def test_the_same_problem_with_normalization_sum() -> None:
     # Features N times as large, with weights smaller by N^(1/2): all goes N times as fast.
     settings = MODELS[0]
     start = start_of(settings, 2)
-    mean = simulate_gradient_flow(PROBLEM, model="merged", heads=3, weights=start, duration=60)
+    mean = simulate_gradient_flow(PROBLEM, model="merged", heads=3, initial=start, duration=60)
     total = simulate_gradient_flow(
         PROBLEM,
         model="merged",
         heads=3,
-        weights=[each / math.sqrt(6) for each in start],
+        initial=[each / math.sqrt(6) for each in start],
         duration=10,
         normalization="sum",
     )
@@ -81,10 +81,10 @@ def test_the_same_problem_with_normalization_sum() -> None:
 def test_separate_attention_with_normalization_sum(settings: dict[str, Any]) -> None:
     # Weights smaller by N^(1/3) give the same predictions, N^(2/3) times as fast.
     start, unit = start_of(settings, 2), 6 ** (1 / 3)
-    mean = simulate_gradient_flow(PROBLEM, weights=start, **settings)
+    mean = simulate_gradient_flow(PROBLEM, initial=start, **settings)
     total = simulate_gradient_flow(
         PROBLEM,
-        weights=[each / unit for each in start],
+        initial=[each / unit for each in start],
         normalization="sum",
         **settings | {"duration": 150 / unit**2},
     )
@@ -100,7 +100,7 @@ def test_separate_attention_with_normalization_sum(settings: dict[str, Any]) -> 
 @pytest.mark.parametrize("settings", MODELS, ids=NAMES)
 def test_conservation(settings: dict[str, Any]) -> None:
     start = start_of(settings, 3)
-    run = simulate_gradient_flow(PROBLEM, weights=start, **settings)
+    run = simulate_gradient_flow(PROBLEM, initial=start, **settings)
     assert run.drift < 1e-7
     for before, after in zip(start, run.weights, strict=True):
         assert before.shape == after.shape
@@ -122,8 +122,8 @@ def test_conservation(settings: dict[str, Any]) -> None:
 
 
 def test_a_rough_integration_says_so() -> None:
-    rough = simulate_gradient_flow(PROBLEM, tolerance=1e-3, rng=4, **MODELS[0])
-    fine = simulate_gradient_flow(PROBLEM, tolerance=1e-11, rng=4, **MODELS[0])
+    rough = simulate_gradient_flow(PROBLEM, rtol=1e-3, rng=4, **MODELS[0])
+    fine = simulate_gradient_flow(PROBLEM, rtol=1e-11, rng=4, **MODELS[0])
     assert fine.drift < 1e-9
     assert rough.drift > 1e-6
     assert np.max(np.abs(rough.weights[1] - fine.weights[1])) > 1e-6
@@ -135,9 +135,9 @@ def test_merged_and_cubic_learn_alike() -> None:
     wide = [np.zeros(shape) for shape in AttentionModel("merged", 2, 3).shapes]
     wide[0][:, -1:], wide[1][:, :-1] = value, lookup
     network = simulate_gradient_flow(
-        PROBLEM, model="cubic", heads=3, weights=[value, lookup], duration=60
+        PROBLEM, model="cubic", heads=3, initial=[value, lookup], duration=60
     )
-    layer = simulate_gradient_flow(PROBLEM, model="merged", heads=3, weights=wide, duration=60)
+    layer = simulate_gradient_flow(PROBLEM, model="merged", heads=3, initial=wide, duration=60)
     times = np.linspace(0, 60, 200)
     gap = INTERPOLATED * network.losses[0]
     np.testing.assert_allclose(layer.at(times), network.at(times), rtol=0, atol=gap)
@@ -151,7 +151,7 @@ def test_rotated_inputs_and_weights(settings: dict[str, Any]) -> None:
     rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     wide = np.eye(3)
     wide[:2, :2] = rotation
-    turned = TaskMixture(rotation @ PROBLEM.covariance @ rotation.T, 6, 0.05)
+    turned = TaskMixture(rotation @ PROBLEM.input_covariance @ rotation.T, 6, 0.05)
     value, *lookup = start_of(settings, 6)
     if settings["model"] == "separate":
         moved = [value @ wide.T, lookup[0] @ wide.T, lookup[1] @ rotation.T]
@@ -159,8 +159,8 @@ def test_rotated_inputs_and_weights(settings: dict[str, Any]) -> None:
         moved = [value @ wide.T, wide @ lookup[0] @ rotation.T]
     else:
         moved = [value, rotation @ lookup[0] @ rotation.T]
-    plain = simulate_gradient_flow(PROBLEM, weights=[value, *lookup], **settings)
-    other = simulate_gradient_flow(turned, weights=moved, **settings)
+    plain = simulate_gradient_flow(PROBLEM, initial=[value, *lookup], **settings)
+    other = simulate_gradient_flow(turned, initial=moved, **settings)
     times = np.linspace(0, settings["duration"], 200)
     gap = INTERPOLATED * plain.losses[0]
     np.testing.assert_allclose(other.at(times), plain.at(times), rtol=0, atol=gap)
@@ -170,7 +170,7 @@ def test_one_variable_against_another_integration_with_events() -> None:
     variance, context, start = 0.8, 5, 0.02
     problem = TaskMixture([variance], context)
     run = simulate_gradient_flow(
-        problem, model="cubic", heads=1, weights=[[[start]], [[[2 * start]]]], duration=40
+        problem, model="cubic", heads=1, initial=[[[start]], [[[2 * start]]]], duration=40
     )
     # By hand, with products u of the weights: z = (1/N) sum_n w x_n^2 x_q.
     signal = variance**2
@@ -238,7 +238,7 @@ def test_staircase() -> None:
         TaskMixture(eigenvalues, context),
         model="separate",
         heads=3,
-        weights=[value, key, query],
+        initial=[value, key, query],
         duration=8000,
     )
     found = run.plateaus()
@@ -274,13 +274,13 @@ def test_plateaus_of_made_curves() -> None:
 def test_the_end_may_stand_still() -> None:
     # In one dimension the speed at the end is exactly zero, or rounding.
     run = simulate_gradient_flow(
-        TaskMixture([1.0], 4), model="cubic", heads=1, weights=[[[0.5]], [[[0.5]]]], duration=1000
+        TaskMixture([1.0], 4), model="cubic", heads=1, initial=[[[0.5]], [[[0.5]]]], duration=1000
     )
     assert len(run.plateaus(1.0).times) == 0
 
 
 def test_mixtures() -> None:
-    shared = TaskMixture([0.7, 0.3], 6, icl=0.3, shared_task=[1.0, 1.0])
+    shared = TaskMixture([0.7, 0.3], 6, fresh_fraction=0.3, shared_task=[1.0, 1.0])
     settings: dict[str, Any] = {"heads": 3, "init_scale": 0.05, "duration": 60, "rng": 8}
     run = simulate_gradient_flow(shared, **settings)
     assert run.losses[0] == pytest.approx(1.0, rel=0.01)  # tr = w^T Lambda w = 1
@@ -322,18 +322,18 @@ GOOD: dict[str, Any] = {"heads": 2, "duration": 1.0, "rng": 0}
         ({"initialization": "zero"}, "initialization must be one of per-head, per-layer"),
         ({"duration": 0.0}, "duration must be a number > 0 and finite, got 0.0"),
         ({"duration": math.inf}, "duration must be a number > 0 and finite, got inf"),
-        ({"tolerance": 0.0}, "tolerance must be a number > 0 and finite, got 0.0"),
-        ({"tolerance": 1e-13}, "tolerance must be from 1e-12 to 0.001, got 1e-13"),
-        ({"tolerance": 0.01}, "tolerance must be from 1e-12 to 0.001, got 0.01"),
+        ({"rtol": 0.0}, "rtol must be a number > 0 and finite, got 0.0"),
+        ({"rtol": 1e-13}, "rtol must be from 1e-12 to 0.001, got 1e-13"),
+        ({"rtol": 0.01}, "rtol must be from 1e-12 to 0.001, got 0.01"),
         ({"normalization": "none"}, "normalization must be one of mean, sum, got 'none'"),
-        ({"weights": [np.ones((2, 3))]}, "weights must hold 2 arrays for model 'merged', got 1"),
+        ({"initial": [np.ones((2, 3))]}, "initial must hold 2 arrays for model 'merged', got 1"),
         (
-            {"weights": [np.ones((2, 3)), np.ones((2, 2, 3))]},
-            r"weights\[1\] must have shape \(2, 3, 2\), got \(2, 2, 3\)",
+            {"initial": [np.ones((2, 3)), np.ones((2, 2, 3))]},
+            r"initial\[1\] must have shape \(2, 3, 2\), got \(2, 2, 3\)",
         ),
         (
-            {"weights": [np.zeros((2, 3)), np.zeros((2, 3, 2))]},
-            "weights must not all be zero, where the flow stands still",
+            {"initial": [np.zeros((2, 3)), np.zeros((2, 3, 2))]},
+            "initial must not all be zero, where the flow stands still",
         ),
     ],
 )
@@ -347,8 +347,8 @@ def test_wrong_kinds() -> None:
         simulate_gradient_flow("x", duration=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
         simulate_gradient_flow(PROBLEM, duration=1.0)
-    with pytest.raises(TypeError, match="weights must be a sequence of arrays, got 3"):
-        simulate_gradient_flow(PROBLEM, weights=3, duration=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
+        simulate_gradient_flow(PROBLEM, initial=3, duration=1.0)  # type: ignore[arg-type]
 
 
 def test_wrong_times_and_levels() -> None:
@@ -372,5 +372,5 @@ def test_a_failing_integrator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_least_tolerance() -> None:
-    run = simulate_gradient_flow(PROBLEM, tolerance=1e-12, rng=10, **MODELS[3])
+    run = simulate_gradient_flow(PROBLEM, rtol=1e-12, rng=10, **MODELS[3])
     assert run.drift < 1e-10

@@ -136,12 +136,12 @@ def heads_result(cell: Cell) -> float:
     return float(heights[min(4, setting["heads"] * setting["rank"])])
 
 
-LAW: dict[str, Any] = {"covariance": np.eye(4) / 4, "task": np.ones(4), "context": 31}
+LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones(4), "context": 31}
 
 
 def mixtures_result(cell: Cell) -> MixtureFlow | MixtureCell:
     """All features are worth 2 % of the loss."""
-    icl = dict(cell.parameters)["icl"]
+    icl = dict(cell.parameters)["fresh_fraction"]
     if cell.function is dynamics_mixtures.mixture_flow:
         least = 0.98 * float(mixture_predictor(icl, **LAW).train_loss)
         return MixtureFlow(float(mixture_growth_rate(icl, **LAW)), least, least)
@@ -529,12 +529,12 @@ def test_wrong_theories_of_mixtures_fail(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_small_flows_and_trainings_of_mixtures(
     icl: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow = dynamics_mixtures.mixture_flow(icl=icl, rng=seed(5))
+    flow = dynamics_mixtures.mixture_flow(fresh_fraction=icl, rng=seed(5))
     assert flow.rate == pytest.approx(float(mixture_growth_rate(icl, **LAW)), rel=1e-3)
     assert flow.end == pytest.approx(flow.least, rel=dynamics_mixtures.END_ALLOWANCE)
     assert flow.least <= (1 + 1e-9) * float(mixture_predictor(icl, **LAW).train_loss)
     monkeypatch.setitem(dynamics_mixtures.TRAINING, "steps", 100)
-    run = dynamics_mixtures.mixture_descent(icl=icl, size=50, repeats=3, rng=seed(6))
+    run = dynamics_mixtures.mixture_descent(fresh_fraction=icl, size=50, repeats=3, rng=seed(6))
     assert len(run.steps) == len(run.training) == len(run.icl) == 6
     assert len(run.iwl) == (0 if icl == 1 else 6)
     # Plain training sets of 50 sequences: the loss at zero weights is the mean of squared labels.

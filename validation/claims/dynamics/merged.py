@@ -92,7 +92,7 @@ def merged_flow(*, spectrum: str, heads: int, scale: float, rng: Any) -> MergedC
     setting: dict[str, Any] = {"eigenvalues": lam, "context": CONTEXT, "init_scale": effective}
     duration = 4 * float(merged_curve_drop_time(**setting))
     flow = simulate_gradient_flow(
-        TaskMixture(lam, CONTEXT), model="merged", heads=heads, weights=weights, duration=duration
+        TaskMixture(lam, CONTEXT), model="merged", heads=heads, initial=weights, duration=duration
     )
     if spectrum == "white":
         theory = merged_attention_loss(
@@ -406,7 +406,7 @@ def few_heads(*, heads: int, rank: int, seed: int, rng: Any) -> float:
         model="separate",
         heads=heads,
         rank=rank,
-        weights=weights,
+        initial=weights,
         duration=duration,
     )
     return float(flow.losses[-1])

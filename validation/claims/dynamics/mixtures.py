@@ -51,9 +51,14 @@ END, END_ALLOWANCE = 30_000.0, 1e-3
 """Duration of the flow, and how far from its end it may be, relative."""
 
 
-def problem(icl: float) -> TaskMixture:
+def problem(fresh_fraction: float) -> TaskMixture:
     """Law of the sequences."""
-    return TaskMixture(COVARIANCE, CONTEXT, icl=icl, shared_task=None if icl == 1 else TASK)
+    return TaskMixture(
+        COVARIANCE,
+        CONTEXT,
+        fresh_fraction=fresh_fraction,
+        shared_task=None if fresh_fraction == 1 else TASK,
+    )
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,17 @@ class MixtureFlow:
     least: float
 
 
-def mixture_flow(*, icl: float, rng: Any) -> MixtureFlow:
+def mixture_flow(*, fresh_fraction: float, rng: Any) -> MixtureFlow:
     """Flow of merged attention to its end."""
     early_seed, late_seed = rng.spawn(2)
-    rate = float(mixture_growth_rate(icl, covariance=COVARIANCE, task=TASK, context=CONTEXT))
+    rate = float(
+        mixture_growth_rate(
+            fresh_fraction, input_covariance=COVARIANCE, shared_task=TASK, context=CONTEXT
+        )
+    )
     setting: dict[str, Any] = {"model": "merged", "heads": HEADS}
     early = simulate_gradient_flow(
-        problem(icl),
+        problem(fresh_fraction),
         init_scale=EARLY_SCALE,
         duration=-math.log(EARLY_SCALE) / rate,
         rng=early_seed,
@@ -89,9 +98,9 @@ def mixture_flow(*, icl: float, rng: Any) -> MixtureFlow:
     inside = (fallen > EARLY_WINDOW[0]) & (fallen < EARLY_WINDOW[1])
     slope = np.polyfit(early.times[inside], np.log(fallen[inside]), 1)[0]
     late = simulate_gradient_flow(
-        problem(icl), init_scale=0.01, duration=END, rng=late_seed, **setting
+        problem(fresh_fraction), init_scale=0.01, duration=END, rng=late_seed, **setting
     )
-    moments = population_moments(problem(icl))
+    moments = population_moments(problem(fresh_fraction))
     best = np.linalg.lstsq(moments.second, moments.cross, rcond=None)[0]
     return MixtureFlow(
         float(slope / 2), float(late.losses[-1]), float(moments.label - best @ moments.cross)
@@ -120,12 +129,12 @@ class MixtureCell:
 
 
 def mixture_descent(
-    *, icl: float, size: int, repeats: int, rng: Any, backend: str = "numpy"
+    *, fresh_fraction: float, size: int, repeats: int, rng: Any, backend: str = "numpy"
 ) -> MixtureCell:
     """Gradient descent with the published settings."""
     run, law = (
         simulate_gradient_descent(
-            problem(icl),
+            problem(fresh_fraction),
             training_set=count,
             standardize=False,
             repeats=repeats,
@@ -147,29 +156,31 @@ def mixture_descent(
     )
 
 
-def _flow_cell(icl: float) -> Cell:
-    return Cell.of(mixture_flow, icl=icl)
+def _flow_cell(fresh_fraction: float) -> Cell:
+    return Cell.of(mixture_flow, fresh_fraction=fresh_fraction)
 
 
-def _descent_cell(preset: Preset, icl: float, size: int) -> Cell:
-    return Cell.of(mixture_descent, icl=icl, size=size, repeats=REPEATS[preset])
+def _descent_cell(preset: Preset, fresh_fraction: float, size: int) -> Cell:
+    return Cell.of(
+        mixture_descent, fresh_fraction=fresh_fraction, size=size, repeats=REPEATS[preset]
+    )
 
 
 def _cells(preset: Preset) -> list[Cell]:
-    return [_flow_cell(icl) for icl in FRACTIONS] + [
-        _descent_cell(preset, icl, size) for icl in FRACTIONS for size in SETS
+    return [_flow_cell(fresh) for fresh in FRACTIONS] + [
+        _descent_cell(preset, fresh, size) for fresh in FRACTIONS for size in SETS
     ]
 
 
 def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    law = {"covariance": COVARIANCE, "task": TASK, "context": CONTEXT}
+    law = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": CONTEXT}
     comparisons, gains, fits = [], [], []
-    for icl in FRACTIONS:
-        flow = results[_flow_cell(icl)]
-        rate = float(mixture_growth_rate(icl, **law))
-        bound = float(mixture_predictor(icl, **law).train_loss)
+    for fresh in FRACTIONS:
+        flow = results[_flow_cell(fresh)]
+        rate = float(mixture_growth_rate(fresh, **law))
+        bound = float(mixture_predictor(fresh, **law).train_loss)
         gains.append(max(1 - flow.least / bound, 0.0))
-        runs = [results[_descent_cell(preset, icl, size)] for size in SETS]
+        runs = [results[_descent_cell(preset, fresh, size)] for size in SETS]
         fit = extrapolate(
             SETS,
             np.array([[run.gap] for run in runs]),
@@ -177,7 +188,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             orders=(1,),
         )
         fits.append(fit)
-        where = f"{icl:g} of the tasks random"
+        where = f"{fresh:g} of the tasks random"
         comparisons += [
             Comparison(
                 f"rate of the first growth, {where}", rate, flow.rate, 0.0, RATE_ALLOWANCE * rate
@@ -209,14 +220,14 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         "The best predictor linear in the labels of the context is an upper bound; the x-x and "
         "y-y moments that attention sees too lower it by "
         + ", ".join(
-            f"{100 * gain:.1f} % ({icl:g})" for icl, gain in zip(FRACTIONS, gains, strict=True)
+            f"{100 * gain:.1f} % ({fresh:g})" for fresh, gain in zip(FRACTIONS, gains, strict=True)
         )
         + ".",
         "Linear extrapolations in 1/P, p = "
         + ", ".join(f"{fit.p_value:.2f}" for fit in fits)
         + ".",
     )
-    shown = [results[_descent_cell(preset, icl, SETS[1])] for icl in FRACTIONS]
+    shown = [results[_descent_cell(preset, fresh, SETS[1])] for fresh in FRACTIONS]
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(9.4, 3.4)
@@ -226,7 +237,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         axes[0].plot(fine, best.train_loss, color=COLOURS[0], label="linear in the labels")
         axes[0].plot(
             FRACTIONS,
-            [results[_flow_cell(icl)].least for icl in FRACTIONS],
+            [results[_flow_cell(fresh)].least for fresh in FRACTIONS],
             "_",
             color="0.3",
             markersize=12,
@@ -246,8 +257,8 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         import matplotlib as mpl
 
         shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(FRACTIONS)))
-        for icl, run, shade in zip(FRACTIONS, shown, shades, strict=True):
-            axes[1].plot(run.steps, run.icl, color=shade, label=f"{icl:g}")
+        for fresh, run, shade in zip(FRACTIONS, shown, shades, strict=True):
+            axes[1].plot(run.steps, run.icl, color=shade, label=f"{fresh:g}")
             if run.iwl:
                 axes[2].plot(run.steps, run.iwl, color=shade)
         axes[1].set_ylabel("test loss, random tasks")

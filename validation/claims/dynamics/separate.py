@@ -101,7 +101,7 @@ def _flow(lam: np.ndarray, weights: list[np.ndarray], scale: float) -> FlowCell:
         model="separate",
         heads=heads,
         rank=rank,
-        weights=weights,
+        initial=weights,
         duration=duration,
     )
     crossings = flow.crossing_times((steps.losses[1:] + steps.losses[:-1]) / 2)

@@ -1,0 +1,93 @@
+"""Commands that are interrupted or whose reader goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from started_commands import PATIENCE, send, started, wait_until, wait_until_gone
+
+from iclimit.cli import main
+from iclimit.runs.store import RunStore, StoreError
+from iclimit.validation import select_claims
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+
+ICLIMIT = (sys.executable, "-m", "iclimit.cli")
+
+FREQUENT_CHECKPOINTS = """
+import sys
+from iclimit.cli import main
+from iclimit.simulate.dynamics import gradient_descent
+
+gradient_descent.CHECKPOINT_SECONDS = 0.05
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [
+        ("curve bayes_error --alpha 1:2:20000 --rho 0.1", "source,quantity"),
+        ("dynamics merged --curve 20000 --format csv", "time,loss"),
+    ],
+)
+def test_a_closed_pipe_is_no_error(command: str, first: str) -> None:
+    with started(*ICLIMIT, *command.split()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(first)
+        process.stdout.close()
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert errors == ""
+    assert process.returncode == 0
+
+
+def on_record(claim: str, path: Path) -> bool:
+    """Whether all that a claim needs at full size is in the store."""
+    cells = [cell for each in select_claims([claim]) for cell in each.cells("full")]
+    with contextlib.suppress(StoreError), RunStore(path, readonly=True) as store:
+        found = (store.find(cell.identity(0, "numpy")) for cell in cells)
+        return all(
+            sum(batch.count for batch in batches) == (cell.repeats or 1)
+            for cell, batches in zip(cells, found, strict=True)
+        )
+    return False
+
+
+def test_ctrl_c_keeps_finished_claims(tmp_path: Path, own_store: Path) -> None:
+    flags = ("--preset", "full", "--out", str(tmp_path), "--jobs", "2")
+    with started(*ICLIMIT, "validate", "solver", "ridgeless", *flags) as process:
+        wait_until(lambda: on_record("solver", own_store), process)
+        status, out, err = send(process, signal.SIGINT)
+        wait_until_gone(process)
+    assert status == 130
+    assert "interrupted: the report holds the claims that were finished" in err
+    assert "Traceback" not in err
+    assert "1 of 2 claims hold" in out
+    report = json.loads((tmp_path / "results.json").read_text())
+    assert report["missing"] == ["ridgeless"]
+
+
+def test_ctrl_c_ends_a_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, state = tmp_path / "x.csv", tmp_path / "run.npz"
+    training = ["train", "attention", "--training-set", "60", "--record", "1"]
+    training += ["-o", str(path), "--checkpoint", str(state), "--format", "json", "--steps"]
+    with started(sys.executable, "-c", FREQUENT_CHECKPOINTS, *training, "100000000") as process:
+        wait_until(state.exists, process)
+        status, out, err = send(process, signal.SIGINT)
+    assert status == 130
+    assert err == "interrupted: the curves end where the training did\n"
+    last = json.loads(out)[0]["last_step"]
+    with path.open() as file:
+        steps = [int(line["step"]) for line in csv.DictReader(file)]
+    assert steps == list(range(last + 1))
+    # What is left can be continued.
+    assert main([*training, str(last + 5)]) == 0
+    capsys.readouterr()
+    assert len(path.read_text().splitlines()) == last + 7
