@@ -287,15 +287,15 @@ def test_wrong_weights() -> None:
         model.random_weights(generator, 0.1, "xavier")
     good = [np.ones((3, 3)), np.ones((3, 3, 2))]
     assert all(a is b for a, b in zip(model.given_weights(good), good, strict=True))
-    with pytest.raises(ValueError, match="weights must hold 2 arrays for model 'merged', got 1"):
+    with pytest.raises(ValueError, match="initial must hold 2 arrays for model 'merged', got 1"):
         model.given_weights(good[:1])
     with pytest.raises(
-        ValueError, match=r"weights\[1\] must have shape \(3, 3, 2\), got \(3, 3\)"
+        ValueError, match=r"initial\[1\] must have shape \(3, 3, 2\), got \(3, 3\)"
     ):
         model.given_weights([good[0], good[0]])
-    with pytest.raises(ValueError, match=r"weights\[0\] must be finite"):
+    with pytest.raises(ValueError, match=r"initial\[0\] must be finite"):
         model.given_weights([math.nan * good[0], good[1]])
-    with pytest.raises(TypeError, match="weights must be a sequence of arrays, got 3"):
+    with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
         model.given_weights(3)  # type: ignore[arg-type]
 
 
