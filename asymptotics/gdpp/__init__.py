@@ -27,7 +27,7 @@ from iclimit.asymptotics.gdpp.mixed_noise import (
     ridge_baselines,
     ridge_risk,
 )
-from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, noise_law
+from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
 
 __all__ = [
     "BaselineProfiles",
@@ -45,10 +45,10 @@ __all__ = [
     "gdpp_loss",
     "gdpp_minima",
     "interval_after",
-    "noise_law",
     "one_layer",
     "optimal_gdpp",
     "oracle_risk",
+    "parse_noise_law",
     "ridge_baselines",
     "ridge_risk",
     "steps_needed",

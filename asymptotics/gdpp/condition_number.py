@@ -80,7 +80,7 @@ _LARGEST = 1e100
 """Largest condition number of floats; rounding errors add up over its hundreds of layers."""
 
 _RANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "kappa": (lambda v: (v >= 1) & (v < math.inf), ">= 1 and finite"),
+    "condition_number": (lambda v: (v >= 1) & (v < math.inf), ">= 1 and finite"),
     "excess": (lambda v: (v >= 0) & (v < math.inf), ">= 0 and finite"),
     "tol": (lambda v: (v > 0) & (v < math.inf), "> 0 and finite"),
     "cap": (lambda v: v >= 1, ">= 1"),
@@ -97,7 +97,7 @@ class ConditionSchedule:
 
     Attributes
     ----------
-    gamma : array (..., steps) or tuple
+    gammas : array (..., steps) or tuple
         :math:`\gamma` of every layer, in units of the inverse largest eigenvalue at the start.  A
         layer acts on the spectrum that the layers before have left, not rescaled.
     condition_number : array (..., steps + 1) or tuple
@@ -113,7 +113,7 @@ class ConditionSchedule:
         Learning rate of that step, :math:`\eta = 2/(\mu + \nu)` of the spectrum after the layers.
     """
 
-    gamma: Any
+    gammas: Any
     condition_number: Any
     excess: Any
     top: Any
@@ -139,7 +139,7 @@ class SpectralInterval:
 
 
 def condition_number_schedule(
-    kappa: Number = None,
+    condition_number: Number = None,
     *,
     excess: Number = None,
     steps: Any = None,
@@ -152,10 +152,10 @@ def condition_number_schedule(
 
     Parameters
     ----------
-    kappa : number or array >= 1
+    condition_number : number or array >= 1
         Condition number at the start, of a spectrum scaled to the largest eigenvalue 1.
     excess : number or array >= 0
-        :math:`\kappa - 1` instead of kappa, for what a float near 1 cannot hold.
+        :math:`\kappa - 1` instead of condition_number, for what a float near 1 cannot hold.
     steps : int >= 0
         Number of layers; give either this or tol.
     tol : number or array > 0
@@ -178,8 +178,9 @@ def condition_number_schedule(
     Raises
     ------
     ValueError
-        If an argument is outside its range, not exactly one of kappa and excess or of steps and
-        tol is given, floats start above 1e100, or the spectrum shrinks below float64 (in every
+        If an argument is outside its range, not exactly one of condition_number and excess or of
+        steps and tol is given, floats start above 1e100, or the spectrum shrinks below float64
+        (in every
         layer to 4/9 at most).
     TypeError
         If an argument is not a number, or number systems mix.
@@ -196,11 +197,11 @@ def condition_number_schedule(
     --------
     >>> from iclimit.asymptotics.gdpp.condition_number import condition_number_schedule
     >>> best = condition_number_schedule(100, steps=4)
-    >>> best.gamma.round(3)
+    >>> best.gammas.round(3)
     array([ 0.901,  4.663, 17.371, 44.874])
     >>> best.condition_number.round(3)
     array([100.   ,  16.745,   3.553,   1.337,   1.016])
-    >>> len(condition_number_schedule(100, tol=1e-30).gamma)
+    >>> len(condition_number_schedule(100, tol=1e-30).gammas)
     8
     >>> import sympy
     >>> condition_number_schedule(sympy.Integer(4), steps=1).condition_number
@@ -210,7 +211,13 @@ def condition_number_schedule(
         raise ValueError(f"give either steps or tol, got steps={steps}, tol={tol}")
     if steps is not None:
         check_integer("steps", steps, least=0)
-    given = {"kappa": kappa, "excess": excess, "tol": tol, "cap": cap, "margin": margin}
+    given = {
+        "condition_number": condition_number,
+        "excess": excess,
+        "tol": tol,
+        "cap": cap,
+        "margin": margin,
+    }
     math_, x, values = _start(given, method)
     top = 1 + values["margin"]
     gammas: list[Any] = []
@@ -238,18 +245,22 @@ def condition_number_schedule(
 
 
 def steps_needed(
-    kappa: Number = None, tol: Number = None, *, excess: Number = None, method: str = "optimal"
+    condition_number: Number = None,
+    tol: Number = None,
+    *,
+    excess: Number = None,
+    method: str = "optimal",
 ) -> Any:
     r"""Least number of layers of GD++ that make :math:`\kappa - 1 \le` tol.
 
     Parameters
     ----------
-    kappa : number or array >= 1
+    condition_number : number or array >= 1
         Condition number at the start.
     tol : number or array > 0
         Largest :math:`\kappa - 1` allowed.
     excess : number or array >= 0
-        :math:`\kappa - 1` at the start instead of kappa.
+        :math:`\kappa - 1` at the start instead of condition_number.
     method : {"optimal", "monotone"}
         As in `condition_number_schedule`.
 
@@ -275,13 +286,15 @@ def steps_needed(
     --------
     >>> import numpy as np
     >>> from iclimit.asymptotics.gdpp.condition_number import steps_needed
-    >>> kappa = np.array([10.0, 1e4, 1e8])
-    >>> steps_needed(kappa, 1e-10), steps_needed(kappa, 1e-10, method="monotone")
+    >>> condition_number = np.array([10.0, 1e4, 1e8])
+    >>> steps_needed(condition_number, 1e-10), steps_needed(condition_number, 1e-10, method="monotone")
     (array([ 5,  9, 14]), array([ 8, 16, 28]))
     """
     if tol is None:
         raise ValueError("tol must be given")
-    math_, x, values = _start({"kappa": kappa, "excess": excess, "tol": tol}, method)
+    math_, x, values = _start(
+        {"condition_number": condition_number, "excess": excess, "tol": tol}, method
+    )
     count = np.zeros(np.shape(x), dtype=int)
     while np.any(above := np.asarray(x > values["tol"], dtype=bool)):
         count += above
@@ -289,14 +302,14 @@ def steps_needed(
     return count[()]
 
 
-def eigenvalues_after(eigenvalues: Any, gamma: Any) -> Any:
+def eigenvalues_after(eigenvalues: Any, gammas: Any) -> Any:
     r"""Eigenvalues at the start and after every layer, :math:`\lambda (1 - \gamma\lambda)^2`.
 
     Parameters
     ----------
     eigenvalues : number or array
         Eigenvalues; one at a time in mpmath and SymPy numbers.
-    gamma : array (..., steps), or sequence of mpmath or SymPy numbers
+    gammas : array (..., steps), or sequence of mpmath or SymPy numbers
         :math:`\gamma` of every layer, of any sign.  Without its last axis it broadcasts with
         eigenvalues.
 
@@ -327,7 +340,7 @@ def eigenvalues_after(eigenvalues: Any, gamma: Any) -> Any:
            [0.09344444, 0.34722222, 0.44444444],
            [0.08161965, 0.19894614, 0.21091907]])
     """
-    math_, layers, (values,) = _given_gamma(gamma, eigenvalues=eigenvalues)
+    math_, layers, (values,) = _given_gammas(gammas, eigenvalues=eigenvalues)
     spectra = [values]
     with math_.quiet():
         for g in layers:
@@ -335,7 +348,7 @@ def eigenvalues_after(eigenvalues: Any, gamma: Any) -> Any:
     return math_.finish(np.stack(spectra)) if isinstance(math_, ArrayMath) else tuple(spectra)
 
 
-def interval_after(gamma: Any, *, lower: Number, upper: Number) -> SpectralInterval:
+def interval_after(gammas: Any, *, lower: Number, upper: Number) -> SpectralInterval:
     r"""Image of an interval under layers of GD++, whatever it was that they were made for.
 
     The largest value is at an end or at :math:`1/(3\gamma)`, the smallest at an end or at the
@@ -343,11 +356,11 @@ def interval_after(gamma: Any, *, lower: Number, upper: Number) -> SpectralInter
 
     Parameters
     ----------
-    gamma : array (..., steps), or sequence of mpmath or SymPy numbers
+    gammas : array (..., steps), or sequence of mpmath or SymPy numbers
         :math:`\gamma` of every layer, of any sign.
     lower, upper : number or array, 0 <= lower <= upper
-        True ends of the spectrum, in the units in which gamma is the inverse; they broadcast with
-        gamma without its last axis.
+        True ends of the spectrum, in the units in which gammas are the inverse; they broadcast with
+        gammas without its last axis.
 
     Returns
     -------
@@ -377,11 +390,11 @@ def interval_after(gamma: Any, *, lower: Number, upper: Number) -> SpectralInter
     >>> best = condition_number_schedule(100, steps=1)
     >>> best.condition_number.round(2)
     array([100.  ,  16.74])
-    >>> interval_after(best.gamma, lower=0.01, upper=1.02).condition_number.round(1)
+    >>> interval_after(best.gammas, lower=0.01, upper=1.02).condition_number.round(1)
     array([102. ,  24.5])
     """
-    math_, layers, (a, b) = _given_gamma(gamma, lower=lower, upper=upper)
-    _no_symbols([*(("gamma", g) for g in layers), ("lower", a), ("upper", b)])
+    math_, layers, (a, b) = _given_gammas(gammas, lower=lower, upper=upper)
+    _no_symbols([*(("gammas", g) for g in layers), ("lower", a), ("upper", b)])
     require(math_, "lower", a, lambda v: (v >= 0) & (v <= b), ">= 0 and <= upper")
 
     def ratio(a: Any, b: Any) -> Any:
@@ -432,9 +445,12 @@ def _start(given: dict[str, Any], method: str) -> tuple[Namespace, Any, dict[str
     """Check the arguments that are given; return number system, excess at the start, arguments."""
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if (given["kappa"] is None) == (given["excess"] is None):
-        kappa, excess = given["kappa"], given["excess"]
-        raise ValueError(f"give either kappa or excess, got kappa={kappa}, excess={excess}")
+    if (given["condition_number"] is None) == (given["excess"] is None):
+        condition_number, excess = given["condition_number"], given["excess"]
+        raise ValueError(
+            f"give either condition_number or excess, got condition_number={condition_number}, "
+            f"excess={excess}"
+        )
     given = {name: value for name, value in given.items() if value is not None}
     math_ = namespace(**given)
     if isinstance(math_, ArrayMath):
@@ -449,32 +465,32 @@ def _start(given: dict[str, Any], method: str) -> tuple[Namespace, Any, dict[str
         )
     if isinstance(math_, ArrayMath):
         values = dict(zip(values, _broadcast([*values], [*values.values()]), strict=True))
-    x = values["excess"] if "excess" in values else values["kappa"] - 1
+    x = values["excess"] if "excess" in values else values["condition_number"] - 1
     with math_.quiet():
         x = x + values.get("margin", 0) * (1 + x)
     if isinstance(math_, ArrayMath):
         allowed = f"<= {_LARGEST} in float64 (pass mpmath numbers)"
-        require(math_, "kappa at the start", 1 + x, lambda v: v <= _LARGEST, allowed)
+        require(math_, "condition_number at the start", 1 + x, lambda v: v <= _LARGEST, allowed)
     return math_, x, values
 
 
-def _given_gamma(gamma: Any, **others: Any) -> tuple[Namespace, list[Any], list[Any]]:
+def _given_gammas(gammas: Any, **others: Any) -> tuple[Namespace, list[Any], list[Any]]:
     """Number system, gamma layer by layer, and the other arguments, converted and broadcast."""
-    if isinstance(gamma, (str, bytes)) or not (isinstance(gamma, Sequence) or np.ndim(gamma)):
-        raise TypeError(f"gamma must be a sequence of numbers, got {gamma!r}")
-    items = list(gamma) if isinstance(gamma, Sequence) else [gamma]
-    math_ = namespace(**others, **{f"gamma_{k}": item for k, item in enumerate(items)})
+    if isinstance(gammas, (str, bytes)) or not (isinstance(gammas, Sequence) or np.ndim(gammas)):
+        raise TypeError(f"gammas must be a sequence of numbers, got {gammas!r}")
+    items = list(gammas) if isinstance(gammas, Sequence) else [gammas]
+    math_ = namespace(**others, **{f"gammas_{k}": item for k, item in enumerate(items)})
     if isinstance(math_, ArrayMath):
-        math_ = numpy_namespace(**others, gamma=gamma)
-        layers = [*np.moveaxis(convert(math_, "gamma", gamma), -1, 0)]
+        math_ = numpy_namespace(**others, gammas=gammas)
+        layers = [*np.moveaxis(convert(math_, "gammas", gammas), -1, 0)]
     else:
-        layers = [convert(math_, "gamma", item) for item in items]
+        layers = [convert(math_, "gammas", item) for item in items]
     values = [convert(math_, name, value) for name, value in others.items()]
-    names = [*others] + ["gamma"] * len(layers)
+    names = [*others] + ["gammas"] * len(layers)
     for name, value in zip(names, values + layers, strict=True):
         require(math_, name, value, lambda v: (v > -math.inf) & (v < math.inf), "real and finite")
     if isinstance(math_, ArrayMath):
-        names = [*others, "gamma without its last axis"]
+        names = [*others, "gammas without its last axis"]
         values = _broadcast(names, values + layers[:1])[: len(others)]
     return math_, layers, values
 

@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent.schedule_losses import exact_number, lower_bound, more_digits
-from iclimit.asymptotics.descent.schedules import check_noise, given_namespace, given_spectrum
+from iclimit.asymptotics.descent.schedules import given_namespace, given_spectrum
 from iclimit.asymptotics.gdpp.search import average_minima, degree, peaks, residual, worst_minimum
 from iclimit.asymptotics.numbers import (
     ArrayMath,
@@ -63,7 +63,7 @@ _MOST_LAYERS, _MOST_FINITE = 8, 4
 """Layers in the limit and over an interval (degree 3280), and at finite size (degree 40): there
 the exact rule takes 0.1 s for three layers, 6 s for four and many minutes for five."""
 
-_MOST_SEARCHED = {"ratio": 6, "kappa": 5, "context and dim": _MOST_FINITE}
+_MOST_SEARCHED = {"ratio": 6, "condition_number": 5, "context and dim": _MOST_FINITE}
 
 _SEARCHED_RATIOS, _SEARCHED_NOISE, _SEARCHED_KAPPAS = (1e-3, 1e3), 1e6, (1.01, 1e6)
 """Where the searches have been tried."""
@@ -101,7 +101,7 @@ def gdpp_loss(
     ratio: Number = None,
     context: Any = None,
     dim: Any = None,
-    noise: Number = 0.0,
+    noise_ratio: Number = 0.0,
 ) -> Any:
     r"""Loss of GD++ with given rates and preconditioning.
 
@@ -116,13 +116,13 @@ def gdpp_loss(
         Limit at fixed c = d/N; give either this or context and dim.
     context, dim : int >= 1 or SymPy expression
         Exact at finite N and d, for Gaussian inputs.
-    noise : number or array >= 0
+    noise_ratio : number or array >= 0
         Noise variance over (task variance times N), :math:`v = \sigma^2/(N a^2)`.
 
     Returns
     -------
     number or array
-        Broadcast over the leading axes of rates and gammas, ratio and noise.  Infinite where a
+        Broadcast over the leading axes of rates and gammas, ratio and noise_ratio.  Infinite where a
         number on the way overflows.
 
     Raises
@@ -156,9 +156,10 @@ def gdpp_loss(
     0.121258
     """
     math_, rates, gammas = _given_layers(
-        rates, gammas, ratio=ratio, context=context, dim=dim, noise=noise
+        rates, gammas, ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio
     )
-    noise = check_noise(math_, noise)
+    noise = convert(math_, "noise_ratio", noise_ratio)
+    require(math_, "noise_ratio", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
     spectrum = _cached_spectrum(math_, ratio, context, dim)
     layers = len(rates) if isinstance(rates, list) else rates.shape[-1]
     _check_layers("rates", layers, _MOST_LAYERS if ratio is not None else _MOST_FINITE)
@@ -170,7 +171,7 @@ def gdpp_loss(
         np.shape(0 if ratio is None else ratio),
         noise.shape,
     )
-    _check_shapes("rates and gammas (but for their last axes), ratio and noise", *shapes)
+    _check_shapes("rates and gammas (but for their last axes), ratio and noise_ratio", *shapes)
     return math_.finish(_rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise))
 
 
@@ -213,7 +214,7 @@ def _times(a: list[Any], b: list[Any]) -> list[Any]:
     return [c.expand() if hasattr(c, "expand") else c for c in product]
 
 
-def worst_case_residual(rates: Any, gammas: Any, *, kappa: Any) -> Any:
+def worst_case_residual(rates: Any, gammas: Any, *, condition_number: Any) -> Any:
     r"""Largest residual :math:`|P|` of GD++ over eigenvalues in :math:`[1/\kappa, 1]`.
 
     For a top eigenvalue :math:`\nu` instead of 1, pass :math:`\nu\eta_l` and :math:`\nu\gamma_l`.
@@ -224,13 +225,13 @@ def worst_case_residual(rates: Any, gammas: Any, *, kappa: Any) -> Any:
         Learning rate of each layer, any real numbers.  At most 8 layers.
     gammas : array (..., L - 1)
         Preconditioning of each layer but the last.
-    kappa : number or array >= 1
+    condition_number : number or array >= 1
         Condition number, the ratio of the largest to the smallest eigenvalue; finite.
 
     Returns
     -------
     number or array
-        Broadcast over the leading axes of rates and gammas and kappa.  Infinite where a number on
+        Broadcast over the leading axes of rates and gammas and condition_number.  Infinite where a number on
         the way overflows.
 
     Raises
@@ -250,13 +251,19 @@ def worst_case_residual(rates: Any, gammas: Any, *, kappa: Any) -> Any:
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp.losses import worst_case_residual
-    >>> round(float(worst_case_residual([1.388, 11.11], [1.352], kappa=10)), 3)
+    >>> round(float(worst_case_residual([1.388, 11.11], [1.352], condition_number=10)), 3)
     0.146
     """
-    numpy_namespace(kappa=kappa)
-    math_, rates, gammas = _given_layers(rates, gammas, kappa=kappa)
-    kappa = convert(math_, "kappa", kappa)
-    require(math_, "kappa", kappa, lambda v: (v >= 1) & (v < np.inf), ">= 1 and finite")
+    numpy_namespace(condition_number=condition_number)
+    math_, rates, gammas = _given_layers(rates, gammas, condition_number=condition_number)
+    condition_number = convert(math_, "condition_number", condition_number)
+    require(
+        math_,
+        "condition_number",
+        condition_number,
+        lambda v: (v >= 1) & (v < np.inf),
+        ">= 1 and finite",
+    )
     if not isinstance(math_, ArrayMath):
         raise TypeError(
             f"rates and gammas must be numbers or NumPy arrays, got {rates!r}, {gammas!r}"
@@ -264,13 +271,13 @@ def worst_case_residual(rates: Any, gammas: Any, *, kappa: Any) -> Any:
     layers = rates.shape[-1]
     _check_layers("rates", layers, _MOST_LAYERS)
     shape = _check_shapes(
-        "rates and gammas (but for their last axes) and kappa",
-        *(rates.shape[:-1], gammas.shape[:-1], kappa.shape),
+        "rates and gammas (but for their last axes) and condition_number",
+        *(rates.shape[:-1], gammas.shape[:-1], condition_number.shape),
     )
     count = math.prod(shape)
     rates = np.broadcast_to(rates, (*shape, layers)).reshape(count, layers)
     gammas = np.broadcast_to(gammas, (*shape, layers - 1)).reshape(count, layers - 1)
-    lower = np.broadcast_to(1 / kappa, shape).ravel()
+    lower = np.broadcast_to(1 / condition_number, shape).ravel()
     size = max(1, _ROWS // (16 * degree(layers)))
     parts = [
         _largest(rates[k : k + size], gammas[k : k + size], lower[k : k + size])
@@ -292,25 +299,25 @@ def _largest(rates: np.ndarray, gammas: np.ndarray, lower: np.ndarray) -> np.nda
 def optimal_gdpp(
     layers: int,
     *,
-    kappa: Any = None,
+    condition_number: Any = None,
     ratio: Any = None,
     context: Any = None,
     dim: Any = None,
-    noise: Any = 0.0,
+    noise_ratio: Any = 0.0,
 ) -> GDPlusPlus:
     r"""Best rates and preconditioning of GD++ found, where every layer also takes a step.
 
     Parameters
     ----------
     layers : int >= 1
-        Number L of layers: at most 6 for a ratio, 5 for kappa, 4 for context and dim.
-    kappa : number in [1.01, 1e6]
+        Number L of layers: at most 6 for a ratio, 5 for condition_number, 4 for context and dim.
+    condition_number : number in [1.01, 1e6]
         Worst case: least `worst_case_residual`.
     ratio : number in [1e-3, 1e3]
         Average case, least `gdpp_loss`: limit at fixed c = d/N.
     context, dim : int >= 1
-        Average case at finite N and d, d/N in [1e-3, 1e3].  Give either these, ratio or kappa.
-    noise : number in [0, 1e6]
+        Average case at finite N and d, d/N in [1e-3, 1e3].  Give either these, ratio or condition_number.
+    noise_ratio : number in [0, 1e6]
         As in `gdpp_loss`, for the average case.
 
     Returns
@@ -330,7 +337,7 @@ def optimal_gdpp(
     There are many local minima.  The search follows hundreds of starts and perturbations of what
     it found; the result is not proven to be the global minimum, and ``lower_bound`` tells how much
     could be missed.  It depends on the arguments only.  Searches from six times as many starts
-    found worst cases lower by 1 per cent (five layers, kappa = 10).
+    found worst cases lower by 1 per cent (five layers, condition_number = 10).
 
     Losses below 1e-26, and largest residuals below 1e-13, are at the level of rounding of the
     rates themselves: neither digits nor minima there mean much.
@@ -347,42 +354,47 @@ def optimal_gdpp(
     Examples
     --------
     >>> from iclimit.asymptotics.gdpp.losses import optimal_gdpp
-    >>> best = optimal_gdpp(2, ratio=0.5, noise=0.05)
+    >>> best = optimal_gdpp(2, ratio=0.5, noise_ratio=0.05)
     >>> best.rates.round(3), best.gammas.round(3)
     (array([0.504, 3.589]), array([0.496]))
     >>> round(best.loss, 6), round(best.lower_bound, 6)
     (0.101439, 0.101057)
     """
-    if kappa is None:
-        return gdpp_minima(layers, ratio=ratio, context=context, dim=dim, noise=noise)[0]
+    if condition_number is None:
+        return gdpp_minima(layers, ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio)[
+            0
+        ]
     if any(value is not None for value in (ratio, context, dim)):
         raise ValueError(
-            "give exactly one of kappa, ratio, and context and dim, got "
-            f"kappa={kappa}, ratio={ratio}, context={context}, dim={dim}"
+            "give exactly one of condition_number, ratio, and context and dim, got "
+            f"condition_number={condition_number}, ratio={ratio}, context={context}, dim={dim}"
         )
     check_integer("layers", layers, least=1)
-    _check_layers("layers", layers, _MOST_SEARCHED["kappa"])
+    _check_layers("layers", layers, _MOST_SEARCHED["condition_number"])
     least, most = _SEARCHED_KAPPAS
-    kappa = _scalar(
-        "kappa", kappa, lambda v: (v >= least) & (v <= most), f"in [{least:g}, {most:g}]"
+    condition_number = _scalar(
+        "condition_number",
+        condition_number,
+        lambda v: (v >= least) & (v <= most),
+        f"in [{least:g}, {most:g}]",
     )
-    _scalar("noise", noise, lambda v: v == 0, "0 in the worst case")
-    x = worst_minimum(layers, 1 / kappa)
+    _scalar("noise_ratio", noise_ratio, lambda v: v == 0, "0 in the worst case")
+    x = worst_minimum(layers, 1 / condition_number)
     rates, gammas = x[:layers], x[layers:]
-    # 1/T_D at (kappa + 1)/(kappa - 1), without overflow.
-    decay = ((kappa - 1) / (kappa**0.5 + 1) ** 2) ** degree(layers)
-    loss = worst_case_residual(rates, gammas, kappa=kappa)
+    # 1/T_D at (condition_number + 1)/(condition_number - 1), without overflow.
+    decay = ((condition_number - 1) / (condition_number**0.5 + 1) ** 2) ** degree(layers)
+    loss = worst_case_residual(rates, gammas, condition_number=condition_number)
     return GDPlusPlus(rates, gammas, float(loss), 2 * decay / (1 + decay**2))
 
 
 def gdpp_minima(
-    layers: int, *, ratio: Any = None, context: Any = None, dim: Any = None, noise: Any = 0.0
+    layers: int, *, ratio: Any = None, context: Any = None, dim: Any = None, noise_ratio: Any = 0.0
 ) -> list[GDPlusPlus]:
     r"""Local minima of the average loss of GD++ that are found, best first.
 
     Parameters
     ----------
-    layers, ratio, context, dim, noise
+    layers, ratio, context, dim, noise_ratio
         As in `optimal_gdpp`.
 
     Returns
@@ -409,7 +421,9 @@ def gdpp_minima(
     [0.2679, 0.3416]
     """
     check_integer("layers", layers, least=1)
-    noise = _scalar("noise", noise, lambda v: (v >= 0) & (v <= _SEARCHED_NOISE), "in [0, 1e6]")
+    noise = _scalar(
+        "noise_ratio", noise_ratio, lambda v: (v >= 0) & (v <= _SEARCHED_NOISE), "in [0, 1e6]"
+    )
     math_ = given_namespace({"ratio": ratio, "context": context, "dim": dim})
     least, most = _SEARCHED_RATIOS
     if ratio is not None:

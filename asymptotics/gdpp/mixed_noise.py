@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from iclimit.asymptotics.gdpp.noise_laws import LEVELS, STEP, NoiseLaw, noise_law
+from iclimit.asymptotics.gdpp.noise_laws import LEVELS, STEP, NoiseLaw, parse_noise_law
 from iclimit.asymptotics.gdpp.ridge_excess import (
     adaptive_excess,
     clipped_excess,
@@ -72,12 +72,12 @@ _BETTER = 1 - 1e-9
 """Gain over ConstRR below which the labels are taken not to help."""
 
 
-def ridge_risk(ridge: Number, noise_variance: Number, *, context: int, dim: int) -> Any:
+def ridge_risk(penalty: Number, noise_variance: Number, *, context: int, dim: int) -> Any:
     r"""Loss of ridge regression with a given parameter, at a given noise variance.
 
     Parameters
     ----------
-    ridge : number or array
+    penalty : number or array
         Parameter :math:`\lambda` of :math:`(X^\top X + \lambda)^{-1} X^\top y`, without a factor
         1/N: 0 (least squares of minimal norm) or in [1e-30, 1e30].
     noise_variance : number or array
@@ -111,25 +111,25 @@ def ridge_risk(ridge: Number, noise_variance: Number, *, context: int, dim: int)
     0.4508
     """
     _check_size(context, dim)
-    ridge = _check_variance("ridge", ridge)
+    penalty = _check_variance("penalty", penalty)
     variance = _check_variance("noise_variance", noise_variance)
     try:
-        np.broadcast_shapes(ridge.shape, variance.shape)
+        np.broadcast_shapes(penalty.shape, variance.shape)
     except ValueError:
         raise ValueError(
-            "ridge and noise_variance must have shapes that broadcast, got "
-            f"{ridge.shape}, {variance.shape}"
+            "penalty and noise_variance must have shapes that broadcast, got "
+            f"{penalty.shape}, {variance.shape}"
         ) from None
-    return risk(ridge, variance, context, dim)[()]
+    return risk(penalty, variance, context, dim)[()]
 
 
-def oracle_risk(noise: str | NoiseLaw, *, context: int, dim: int) -> float:
+def oracle_risk(noise_law: str | NoiseLaw, *, context: int, dim: int) -> float:
     r"""Mean loss of the oracle, ridge regression with :math:`\lambda = \sigma^2` known.
 
     Parameters
     ----------
-    noise : str or NoiseLaw
-        Law of the noise level, as read by `noise_law`.
+    noise_law : str or NoiseLaw
+        Law of the noise level, as read by `parse_noise_law`.
     context, dim : int >= 1
         Number N of pairs and dimension d.
 
@@ -150,22 +150,22 @@ def oracle_risk(noise: str | NoiseLaw, *, context: int, dim: int) -> float:
     0.1623
     """
     _check_size(context, dim)
-    levels, weights = noise_law(noise).quadrature()
+    levels, weights = parse_noise_law(noise_law).quadrature()
     return float(weights @ risk(levels**2, levels**2, context, dim))
 
 
 def constant_ridge_loss(
-    noise: str | NoiseLaw, *, context: int, dim: int, ridge: float | None = None
+    noise_law: str | NoiseLaw, *, context: int, dim: int, penalty: float | None = None
 ) -> float:
     r"""Adjusted loss of ridge regression with one parameter for all prompts (ConstRR).
 
     Parameters
     ----------
-    noise : str or NoiseLaw
-        Law of the noise level, as read by `noise_law`.
+    noise_law : str or NoiseLaw
+        Law of the noise level, as read by `parse_noise_law`.
     context, dim : int >= 1
         Number N of pairs and dimension d.
-    ridge : float, optional
+    penalty : float, optional
         The parameter, 0 or in [1e-30, 1e30]; the best one, :math:`E \sigma^2`, by default.
 
     Returns
@@ -188,16 +188,16 @@ def constant_ridge_loss(
     0.53
     """
     _check_size(context, dim)
-    law = noise_law(noise)
-    if ridge is None:
-        ridge = law.mean_variance
-    ridge = float(_check_variance("ridge", ridge))
+    law = parse_noise_law(noise_law)
+    if penalty is None:
+        penalty = law.mean_variance
+    penalty = float(_check_variance("penalty", penalty))
     levels, weights = law.quadrature()
-    return float(weights @ constant_excess(ridge, levels**2, context, dim))
+    return float(weights @ constant_excess(penalty, levels**2, context, dim))
 
 
 def adaptive_ridge_loss(
-    noise: str | NoiseLaw,
+    noise_law: str | NoiseLaw,
     *,
     context: int,
     dim: int,
@@ -211,8 +211,8 @@ def adaptive_ridge_loss(
 
     Parameters
     ----------
-    noise : str or NoiseLaw
-        Law of the noise level, as read by `noise_law`.
+    noise_law : str or NoiseLaw
+        Law of the noise level, as read by `parse_noise_law`.
     context, dim : int, context > dim >= 1
         Number N of pairs and dimension d.
     multiplier : float in [1e-3, 1e7], or inf
@@ -237,7 +237,7 @@ def adaptive_ridge_loss(
     0.069
     """
     _check_size(context, dim, adaptive=True)
-    law = noise_law(noise)
+    law = parse_noise_law(noise_law)
     if not (1e-3 <= multiplier <= 1e7 or multiplier == math.inf):
         raise ValueError(f"multiplier must be in [1e-3, 1e7] or inf, got {multiplier}")
     if not (1e-30 <= threshold <= 1e30 or threshold == math.inf):
@@ -259,7 +259,7 @@ class RidgeBaselines:
         the oracle's is subtracted.
     one_layer, constant, adaptive, tuned : float
         Best step of gradient descent, ConstRR, AdaRR and TunedRR.
-    ridge : float
+    penalty : float
         Parameter of ConstRR.
     multiplier, threshold : float
         Parameters of TunedRR, the multiplier at most 1e6; infinite where looking at the labels
@@ -271,18 +271,18 @@ class RidgeBaselines:
     constant: float
     adaptive: float
     tuned: float
-    ridge: float
+    penalty: float
     multiplier: float
     threshold: float
 
 
-def ridge_baselines(noise: str | NoiseLaw, *, context: int, dim: int) -> RidgeBaselines:
+def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> RidgeBaselines:
     """Losses of the baselines of arXiv:2402.14180, Table 1, with their best parameters.
 
     Parameters
     ----------
-    noise : str or NoiseLaw
-        Law of the noise level, as read by `noise_law`.
+    noise_law : str or NoiseLaw
+        Law of the noise level, as read by `parse_noise_law`.
     context, dim : int, context > dim >= 1
         Number N of pairs and dimension d; 20 and 10 in the paper.
 
@@ -312,7 +312,7 @@ def ridge_baselines(noise: str | NoiseLaw, *, context: int, dim: int) -> RidgeBa
     (0.22, 0.051, 0.021)
     """
     _check_size(context, dim, adaptive=True)
-    law = noise_law(noise)
+    law = parse_noise_law(noise_law)
     oracle = oracle_risk(law, context=context, dim=dim)
     constant = constant_ridge_loss(law, context=context, dim=dim)
     tuned, multiplier, threshold = _tune(law, constant, context, dim)
@@ -324,7 +324,7 @@ def ridge_baselines(noise: str | NoiseLaw, *, context: int, dim: int) -> RidgeBa
         constant=constant,
         adaptive=adaptive_ridge_loss(law, context=context, dim=dim),
         tuned=tuned,
-        ridge=law.mean_variance,
+        penalty=law.mean_variance,
         multiplier=multiplier,
         threshold=threshold,
     )
@@ -350,23 +350,23 @@ class BaselineProfiles:
 
 
 def baseline_profiles(
-    sigma: Number, noise: str | NoiseLaw, *, context: int, dim: int
+    noise_level: Number, noise_law: str | NoiseLaw, *, context: int, dim: int
 ) -> BaselineProfiles:
     """Losses of the baselines as functions of the noise level of the prompt.
 
     Parameters
     ----------
-    sigma : number or array
+    noise_level : number or array
         Noise levels at which prompts are drawn, 0 or in [1e-15, 1e15].
-    noise : str or NoiseLaw
-        Law of the noise level for which the baselines are tuned, as read by `noise_law`.
+    noise_law : str or NoiseLaw
+        Law of the noise level for which the baselines are tuned, as read by `parse_noise_law`.
     context, dim : int, context > dim >= 1
         Number N of pairs and dimension d.
 
     Returns
     -------
     BaselineProfiles
-        Arrays of the shape of sigma.
+        Arrays of the shape of noise_level.
 
     Raises
     ------
@@ -382,19 +382,21 @@ def baseline_profiles(
     >>> [round(float(loss), 4) for loss in found.constant]
     [0.4557, 0.0]
     """
-    math_ = numpy_namespace(sigma=sigma)
-    levels = convert(math_, "sigma", sigma)
+    math_ = numpy_namespace(noise_level=noise_level)
+    levels = convert(math_, "noise_level", noise_level)
     lower, upper = LEVELS
     allowed = f"0 or in [{lower:g}, {upper:g}]"
-    require(math_, "sigma", levels, lambda v: (v == 0) | ((v >= lower) & (v <= upper)), allowed)
-    best = ridge_baselines(noise, context=context, dim=dim)
+    require(
+        math_, "noise_level", levels, lambda v: (v == 0) | ((v >= lower) & (v <= upper)), allowed
+    )
+    best = ridge_baselines(noise_law, context=context, dim=dim)
     v = levels.ravel() ** 2
     oracle = risk(v, v, context, dim)
-    rate = float(one_layer(best.ridge, context=context, dim=dim).rate)
+    rate = float(one_layer(best.penalty, context=context, dim=dim).rate)
     losses = {
         "oracle": oracle,
         "one_layer": step_excess(rate, v, context, dim),
-        "constant": constant_excess(best.ridge, v, context, dim),
+        "constant": constant_excess(best.penalty, v, context, dim),
         "adaptive": adaptive_excess(1.0, math.inf, v, context, dim),
         "tuned": adaptive_excess(best.multiplier, best.threshold, v, context, dim),
     }
@@ -419,12 +421,12 @@ class OneLayer:
     loss: Any
 
 
-def one_layer(mean_variance: Number, *, context: Any, dim: Any) -> OneLayer:
+def one_layer(mean_noise_variance: Number, *, context: Any, dim: Any) -> OneLayer:
     r"""Best single step of gradient descent, :math:`\hat w = \eta X^\top y`.
 
     Parameters
     ----------
-    mean_variance : number or array >= 0
+    mean_noise_variance : number or array >= 0
         Mean noise variance :math:`E \sigma^2`.
     context, dim : number or array > 0
         Number N of pairs and dimension d.
@@ -456,11 +458,15 @@ def one_layer(mean_variance: Number, *, context: Any, dim: Any) -> OneLayer:
     >>> one_layer(v, context=N, dim=d).loss
     d*(d + v + 1)/(2*N + 2*d + 2*v + 2)
     """
-    math_ = namespace(mean_variance=mean_variance, context=context, dim=dim)
-    variance = convert(math_, "mean_variance", mean_variance)
+    math_ = namespace(mean_noise_variance=mean_noise_variance, context=context, dim=dim)
+    variance = convert(math_, "mean_noise_variance", mean_noise_variance)
     context, dim = convert(math_, "context", context), convert(math_, "dim", dim)
     require(
-        math_, "mean_variance", variance, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite"
+        math_,
+        "mean_noise_variance",
+        variance,
+        lambda v: (v >= 0) & (v < math_.inf),
+        ">= 0 and finite",
     )
     require(math_, "context", context, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite")
     require(math_, "dim", dim, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite")

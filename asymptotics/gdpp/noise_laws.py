@@ -53,7 +53,7 @@ class NoiseLaw:
         counted = len(self.values) == 1 or (self.kind == "categorical" and self.values)
         inside = all(v == 0 or lower <= v <= upper for v in self.values)
         if not (known and counted and inside):
-            raise ValueError(f"noise must be {_ALLOWED}, got {str(self)!r}")
+            raise ValueError(f"noise_law must be {_ALLOWED}, got {str(self)!r}")
 
     def __str__(self) -> str:
         return f"{self.kind}:{','.join(map(repr, self.values))}"
@@ -87,12 +87,12 @@ class NoiseLaw:
         return x * self.values[0], step * np.pi * np.cosh(t) * x * y
 
 
-def noise_law(noise: str | NoiseLaw) -> NoiseLaw:
+def parse_noise_law(noise_law: str | NoiseLaw) -> NoiseLaw:
     """Read a noise law: ``fixed:1``, ``uniform:5`` (from 0 to 5) or ``categorical:1,3,5``.
 
     Parameters
     ----------
-    noise : str or NoiseLaw
+    noise_law : str or NoiseLaw
         Kind and values; a `NoiseLaw` is returned as it is.
 
     Returns
@@ -108,14 +108,14 @@ def noise_law(noise: str | NoiseLaw) -> NoiseLaw:
 
     Examples
     --------
-    >>> from iclimit.asymptotics.gdpp import noise_law
-    >>> noise_law("uniform:5")
+    >>> from iclimit.asymptotics.gdpp import parse_noise_law
+    >>> parse_noise_law("uniform:5")
     NoiseLaw(kind='uniform', values=(5.0,))
     """
-    if isinstance(noise, NoiseLaw):
-        return noise
-    kind, _, values = str(noise).partition(":")
+    if isinstance(noise_law, NoiseLaw):
+        return noise_law
+    kind, _, values = str(noise_law).partition(":")
     try:
         return NoiseLaw(kind, tuple(float(v) for v in values.split(",")))
     except ValueError:
-        raise ValueError(f"noise must be {_ALLOWED}, got {noise!r}") from None
+        raise ValueError(f"noise_law must be {_ALLOWED}, got {noise_law!r}") from None

@@ -32,7 +32,7 @@ x = np.geomspace(0.01, 1, 500)
 best = condition_number_schedule(100, steps=4)
 shades = plt.colormaps["viridis"](np.linspace(0, 0.9, 5))
 for layer, (values, colour) in enumerate(
-    zip(eigenvalues_after(x, best.gamma), shades, strict=True)
+    zip(eigenvalues_after(x, best.gammas), shades, strict=True)
 ):
     left.plot(x, values / best.top[layer], color=colour, label=f"{layer} layers")
 left.set(
@@ -67,7 +67,7 @@ true = 1 + np.linspace(0, 0.03, 121)
 settings = {"no safeguard": {}, "cap = 100": {"cap": 100}, "margin = 0.02": {"margin": 0.02}}
 figure, ax = plt.subplots(figsize=(6.4, 3.6))
 for (name, setting), colour in zip(settings.items(), (ORANGE, BLUE, GREEN), strict=True):
-    gamma = condition_number_schedule(1e4, steps=4, **setting).gamma
+    gamma = condition_number_schedule(1e4, steps=4, **setting).gammas
     found = [interval_after(gamma, lower=1e-4, upper=top).condition_number[-1] for top in true]
     ax.plot(true - 1, found, color=colour, label=name)
 ax.set(
@@ -88,21 +88,21 @@ ax.legend()
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
 for layers, colour in ((2, ORANGE), (3, BLUE)):
-    best = optimal_gdpp(layers, kappa=100)
+    best = optimal_gdpp(layers, condition_number=100)
     spectra = eigenvalues_after(x, [*best.gammas, 0.0])[:-1]
     P = np.prod(1 - best.rates[:, None] * spectra, axis=0)
     left.plot(x, P, color=colour, label=f"L = {layers}: {best.loss:.3f}")
     for sign in (-1, 1):
         left.axhline(sign * best.lower_bound, color=colour, linestyle="--", linewidth=0.8)
     print(
-        f"L = {layers}: largest residual {worst_case_residual(best.rates, best.gammas, kappa=100)}"
+        f"L = {layers}: largest residual {worst_case_residual(best.rates, best.gammas, condition_number=100)}"
     )
 left.set(xscale="log", xlabel=r"$\lambda$", ylabel=r"$P(\lambda)$", title=r"$\kappa = 100$")
 left.legend()
 
 depths = [1, 2, 3]
 for noise, colour in ((0.05, GREEN), (0.0, BLUE)):
-    found = [optimal_gdpp(depth, ratio=0.5, noise=noise) for depth in depths]
+    found = [optimal_gdpp(depth, ratio=0.5, noise_ratio=noise) for depth in depths]
     right.plot(depths, [each.loss for each in found], "o-", color=colour, label=f"v = {noise:g}")
     right.plot(depths, [each.lower_bound for each in found], ":", color=colour)
     plain = [optimal_schedule(steps=depth, ratio=0.5, noise=noise).loss for depth in depths]
@@ -130,7 +130,7 @@ schedules = {
     "best in the limit": (limit.rates, limit.gammas),
 }
 for name, layers in schedules.items():
-    run = simulate_gdpp(*layers, **size, rng=0, repeats=5000)
+    run = simulate_gdpp(*layers, **size, rng=0, contexts=5000)
     print(
         f"three layers, {name}: exact mean {gdpp_loss(*layers, **size):.4g}, simulated "
         f"{run.mean:.4g} +- {run.standard_error:.2g}, median {run.median:.4g}"

@@ -39,7 +39,7 @@ theory = [ridge_baselines(f"uniform:{top}", **size) for top in maxima]
 runs = [
     simulate_ridge_baselines(
         NoisyRegression(f"uniform:{top}"),
-        repeats=5000,
+        contexts=5000,
         rng=int(top),
         multiplier=best.multiplier,
         threshold=best.threshold,
@@ -76,7 +76,8 @@ right.legend()
 problem, depths = NoisyRegression("uniform:5"), [1, 2, 3]
 best = theory[2]
 floor = [
-    size["dim"] / 2 * gdpp_minima(depth, noise=best.ridge / 20, **size)[0].loss - best.oracle
+    size["dim"] / 2 * gdpp_minima(depth, noise_ratio=best.penalty / 20, **size)[0].loss
+    - best.oracle
     for depth in depths
 ]
 figure, ax = plt.subplots(figsize=(6.4, 4.2))

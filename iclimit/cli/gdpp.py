@@ -12,10 +12,10 @@ from iclimit.cli.arguments import PICTURES, check_output, print_rows
 METHODS = {"optimal": "optimal", "monotone": "monotone (published)"}
 EXAMPLES = """\
 examples:
-  iclimit gdpp --kappa 1e4 --tol 1e-10
-  iclimit gdpp --kappa 100 --steps 4 --method monotone --format csv
+  iclimit gdpp --condition-number 1e4 --tol 1e-10
+  iclimit gdpp --condition-number 100 --steps 4 --method monotone --format csv
   iclimit gdpp --excess 1e-3 --steps 5
-  iclimit gdpp --kappa 1e6 --tol 1e-10 --cap 100 --margin 0.02"""
+  iclimit gdpp --condition-number 1e6 --tol 1e-10 --cap 100 --margin 0.02"""
 
 
 def parse_picture(text: str) -> Path:
@@ -41,7 +41,7 @@ def add_parser(verbs: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--kappa", type=float, help="condition number at the start")
+    parser.add_argument("--condition-number", type=float, help="condition number at the start")
     parser.add_argument("--excess", type=float, metavar="X", help="the same minus one, instead")
     parser.add_argument("--steps", type=int, metavar="K", help="number of layers")
     parser.add_argument("--tol", type=float, metavar="X", help="excess to reach, instead")
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     """Compute, draw and print."""
     from iclimit.asymptotics.gdpp.condition_number import condition_number_schedule
 
-    names = ("kappa", "excess", "steps", "tol", "cap", "margin")
+    names = ("condition_number", "excess", "steps", "tol", "cap", "margin")
     setting = {name: getattr(options, name) for name in names}
     schedule = condition_number_schedule(**setting, method=options.method)
     if options.plot:
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     columns = {
         "step": range(len(schedule.excess)),
         # No layer has made the start.
-        "gamma": ["" if options.format == "text" else None, *schedule.gamma.tolist()],
+        "gamma": ["" if options.format == "text" else None, *schedule.gammas.tolist()],
         "condition_number": schedule.condition_number.tolist(),
         "excess": schedule.excess.tolist(),
         "residual": schedule.residual.tolist(),

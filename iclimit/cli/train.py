@@ -15,11 +15,11 @@ from iclimit.cli.arguments import add_store, check_execution, check_output, open
 
 EXAMPLES = """\
 examples:
-  iclimit train linear-transformer --kind diag --layers 3 --noise uniform:5
-  iclimit train linear-transformer --kind gd++ --layers 2 --noise fixed:0 --starts 32
-  iclimit train linear-transformer --layers 7 --noise categorical:1,3 --checkpoint run.npz
-  iclimit train linear-transformer --kind axial --layers 2 --noise uniform:5 -o two.npz
-  iclimit train linear-transformer --kind axial --layers 3 --noise uniform:5 --initial two.npz"""
+  iclimit train linear-transformer --kind diag --layers 3 --noise-law uniform:5
+  iclimit train linear-transformer --kind gd++ --layers 2 --noise-law fixed:0 --starts 32
+  iclimit train linear-transformer --layers 7 --noise-law categorical:1,3 --checkpoint run.npz
+  iclimit train linear-transformer --kind axial --layers 2 --noise-law uniform:5 -o two.npz
+  iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 --initial two.npz"""
 
 
 def add_parser(verbs: Any) -> None:
@@ -43,7 +43,7 @@ def add_parser(verbs: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     model.add_argument(
-        "--noise",
+        "--noise-law",
         required=True,
         metavar="LAW",
         help="fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,...",
@@ -111,13 +111,15 @@ def run(options: argparse.Namespace) -> int:
     if len(paths) > len(set(paths)):
         raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
     check_integers(**{"--held-out": options.held_out})
-    noise = str(NoisyRegression(options.noise, context=options.context, dim=options.dim).noise)
+    noise_law = str(
+        NoisyRegression(options.noise_law, context=options.context, dim=options.dim).noise_law
+    )
     initial = [load_transformer(path) for path in options.initial]
     settings = {
         name: getattr(options, name)
         for name in ("kind", "layers", "heads", "context", "dim", "starts", "contexts", "steps")
     }
-    settings |= {"noise": noise, "held_out": options.held_out}
+    settings |= {"noise_law": noise_law, "held_out": options.held_out}
     weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
     with open_store(options) as store:
         found = run_recorded(
@@ -138,7 +140,12 @@ def run(options: argparse.Namespace) -> int:
     model = found["model"]
     if options.output:
         save_transformer(model, options.output)
-    result = {"kind": options.kind, "layers": options.layers, "noise": noise, **found["summary"]}
+    result = {
+        "kind": options.kind,
+        "layers": options.layers,
+        "noise_law": noise_law,
+        **found["summary"],
+    }
     omegas = _omega_rows(model) if options.kind in ("diag", "gd++") else []
     if options.format == "json":
         strict = {k: str(v) if v == math.inf else v for k, v in result.items()}
@@ -156,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
 
 def train_and_measure(
     *,
-    noise: str,
+    noise_law: str,
     context: int,
     dim: int,
     held_out: int,
@@ -169,7 +176,7 @@ def train_and_measure(
 
     from iclimit.simulate.gdpp import NoisyRegression, held_out_losses, train_linear_transformer
 
-    problem = NoisyRegression(noise, context=context, dim=dim)
+    problem = NoisyRegression(noise_law, context=context, dim=dim)
     run = train_linear_transformer(problem, rng=rng, backend=backend, **settings)
     fresh = held_out_losses(
         run.model,

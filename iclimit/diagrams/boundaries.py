@@ -183,8 +183,8 @@ BOUNDARIES = {
         ("dampened_loss",),
     ),
     "oracle": Boundary(
-        r"$\lambda = \sigma^2$: best ridge",
-        lambda ridge, noise_variance, **_: ridge - noise_variance,
+        r"$\lambda = \sigma^2$: best penalty",
+        lambda penalty, noise_variance, **_: penalty - noise_variance,
         ("ridge_risk",),
     ),
     "half_drop": Boundary("half of the drop", _half_drop, ("merged_attention_loss",)),

@@ -70,15 +70,20 @@ PARAMETERS = {
     "dim": Parameter(r"$d$", "dimension"),
     "noise_variance": Parameter(r"$\sigma^2$", "variance of the label noise"),
     "task_variance": Parameter(r"$a^2$", "variance of the task coordinates"),
-    "mean_variance": Parameter(r"$E\,\sigma^2$", "mean noise variance of the prompts"),
+    "mean_noise_variance": Parameter(r"$E\,\sigma^2$", "mean noise variance of the prompts"),
     "ratio": Parameter(r"$c = d/N$", "dimension over context pairs"),
     "noise": Parameter(r"$v = \sigma^2/Na^2$", "noise variance over N times the task variance"),
+    "noise_ratio": Parameter(
+        r"$v = \sigma^2/Na^2$", "noise variance over N times the task variance"
+    ),
     "steps": Parameter(r"$L$", "number of steps", whole=True),
     "layers": Parameter(r"$L$", "number of layers", whole=True),
+    "condition_number": Parameter(r"$\nu/\mu$", "condition number at the start"),
     "tol": Parameter(r"$\kappa_L - 1$", "largest excess of the condition number over 1"),
-    "noise_level": Parameter(r"$b$", "noise levels of prompts are uniform from 0 to b"),
-    "multiplier": Parameter(r"$m$", "ridge over the estimated noise variance"),
-    "threshold": Parameter(r"$\tau$", "largest ridge"),
+    "highest_noise": Parameter(r"$b$", "noise levels of prompts are uniform from 0 to b"),
+    "penalty": Parameter(r"$\lambda$", "penalty of ridge regression in a context"),
+    "multiplier": Parameter(r"$m$", "penalty over the estimated noise variance"),
+    "threshold": Parameter(r"$\tau$", "largest penalty"),
     "t": Parameter(r"$t$", "training time"),
     "init_scale": Parameter(r"$w_0$", "norm of either layer at the start"),
     "input_variance": Parameter(r"$\lambda$", "variance of the input coordinates"),
@@ -90,7 +95,6 @@ PARAMETERS = {
 }
 """Parameters by name, with what they mean unless a quantity says otherwise."""
 
-CONDITION = {"kappa": Parameter(r"$\kappa$", "condition number at the start")}
 EIGENVALUE = {"eigenvalue": Parameter("$s$", "eigenvalue of the context's covariance")}
 SIZE = {
     "context": Parameter(r"$N$", "number of context pairs", whole=True),
@@ -253,10 +257,10 @@ def _schedule(kind: Callable[..., Any], part: str) -> Callable[..., Any]:
 def _uniform(function: Callable[..., Any]) -> Callable[..., Any]:
     """Loss for noise levels that are uniform from 0 to b, one point at a time."""
 
-    def loss(noise_level: float, **more: Any) -> Any:
-        return function(f"uniform:{noise_level!r}", **more)
+    def loss(highest_noise: float, **more: Any) -> Any:
+        return function(f"uniform:{highest_noise!r}", **more)
 
-    names = ("noise_level", "context", "dim", "ridge", "multiplier", "threshold")
+    names = ("highest_noise", "context", "dim", "penalty", "multiplier", "threshold")
     return one_at_a_time(loss, *names)
 
 
@@ -269,7 +273,7 @@ TESTS = _parameters("test_alpha test_rho")
 _BAYES, _LIMIT = _parameters("theta alpha rho"), _parameters("ratio steps")
 _NOISE = _parameters("noise")
 _STEP, _VARIANCES = _parameters("context dim"), _parameters("noise_variance task_variance")
-_REGRESSION = _parameters("noise_level") | SIZE
+_REGRESSION = _parameters("highest_noise") | SIZE
 _MERGED = _parameters("dim context init_scale")
 _INPUTS = _parameters("input_variance noise_variance")
 _HEAD = _parameters("eigenvalue trace context")
@@ -463,37 +467,39 @@ QUANTITIES = {
         one_at_a_time(
             lambda **p: asymptotics.gdpp.condition_number_schedule(**p).excess[..., -1], "steps"
         ),
-        CONDITION | _parameters("steps"),
+        _parameters("condition_number steps"),
         {},
         r"$\kappa_L - 1$",
         meaning="condition number after the best layers of GD++, minus 1",
     ),
     "steps_needed": Quantity(
         asymptotics.gdpp.steps_needed,
-        CONDITION | _parameters("tol"),
+        _parameters("condition_number tol"),
         {},
         "layers needed",
         meaning="layers of GD++ that bring the condition number down to 1 + tol",
     ),
     "optimal_gdpp_loss": Quantity(
         one_at_a_time(
-            lambda **p: asymptotics.gdpp.optimal_gdpp(**p).loss, "layers", "ratio", "noise"
+            lambda **p: asymptotics.gdpp.optimal_gdpp(**p).loss, "layers", "ratio", "noise_ratio"
         ),
         _parameters("layers ratio"),
-        _NOISE,
+        _parameters("noise_ratio"),
         r"$\mathcal{L}$ of the best GD++",
         meaning="least loss of GD++; searched, up to seconds for a point",
     ),
     "optimal_gdpp_residual": Quantity(
-        one_at_a_time(lambda **p: asymptotics.gdpp.optimal_gdpp(**p).loss, "layers", "kappa"),
-        _parameters("layers") | CONDITION,
+        one_at_a_time(
+            lambda **p: asymptotics.gdpp.optimal_gdpp(**p).loss, "layers", "condition_number"
+        ),
+        _parameters("layers condition_number"),
         {},
         r"$\max |P|$ of the best GD++",
         meaning="least worst-case residual of GD++; searched, up to seconds for a point",
     ),
     "ridge_risk": Quantity(
         one_at_a_time(asymptotics.gdpp.ridge_risk, "context", "dim"),
-        _parameters("ridge noise_variance") | SIZE,
+        _parameters("penalty noise_variance") | SIZE,
         {},
         r"$R(\lambda, \sigma^2)$",
         meaning="half the squared error of ridge regression on a context",
@@ -503,25 +509,25 @@ QUANTITIES = {
         _REGRESSION,
         {},
         r"$E\,R(\sigma^2, \sigma^2)$",
-        meaning="the same at the best ridge for every noise level",
+        meaning="the same at the best penalty for every noise level",
     ),
     "constant_ridge_loss": Quantity(
         _uniform(asymptotics.gdpp.constant_ridge_loss),
         _REGRESSION,
-        _RIDGE,
+        _parameters("penalty"),
         r"$\ell$ of ConstRR",
-        meaning="adjusted loss of one ridge for all noise levels (the best one by default)",
+        meaning="adjusted loss of one penalty for all noise levels (the best one by default)",
     ),
     "adaptive_ridge_loss": Quantity(
         _uniform(asymptotics.gdpp.adaptive_ridge_loss),
         _REGRESSION,
         _parameters("multiplier threshold"),
         r"$\ell$ of AdaRR",
-        meaning="adjusted loss of a ridge from the estimated noise variance",
+        meaning="adjusted loss of a penalty from the estimated noise variance",
     ),
     "one_layer_loss": Quantity(
-        lambda **p: asymptotics.gdpp.one_layer(p.pop("mean_variance"), **p).loss,
-        _parameters("mean_variance context dim"),
+        lambda **p: asymptotics.gdpp.one_layer(p.pop("mean_noise_variance"), **p).loss,
+        _parameters("mean_noise_variance context dim"),
         {},
         "half the squared error of the best step",
         meaning="loss of the best step at random noise levels",

@@ -6,7 +6,7 @@ from iclimit.simulate.gdpp.implicit_weights import (
     two_level_ridge_transformer,
 )
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
-from iclimit.simulate.gdpp.noisy_regression import NoiseLaw, NoisyRegression
+from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
 from iclimit.simulate.gdpp.preconditioned_descent import (
     gdpp_transformer,
     layer_spectra,
@@ -29,7 +29,6 @@ __all__ = [
     "HeldOutLosses",
     "ImplicitWeights",
     "LinearTransformer",
-    "NoiseLaw",
     "NoisyRegression",
     "RidgeTuning",
     "SimulatedBaselines",

@@ -56,12 +56,12 @@ class ImplicitWeights:
     scale: Array
     weights: Array
 
-    def labels(self, prompts: Prompts) -> Array:
+    def labels(self, samples: Prompts) -> Array:
         """Labels in the context, shape (L + 1, n, context)."""
-        return self.scale[:, :, None] * prompts.y - (prompts.x @ self.weights[..., None])[..., 0]
+        return self.scale[:, :, None] * samples.y - (samples.x @ self.weights[..., None])[..., 0]
 
 
-def implicit_weights(prompts: Prompts, model: LinearTransformer) -> ImplicitWeights:
+def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeights:
     r"""Implicit weights of any linear transformer, by Lemma 4.3.
 
     With :math:`\begin{pmatrix} A & b \\ c^\top & \delta \end{pmatrix}
@@ -72,7 +72,7 @@ def implicit_weights(prompts: Prompts, model: LinearTransformer) -> ImplicitWeig
 
     Parameters
     ----------
-    prompts : Prompts
+    samples : Prompts
         n prompts, with inputs of the transformer's dimension d.
     model : LinearTransformer
         Of any kind, with any number of heads.
@@ -100,9 +100,9 @@ def implicit_weights(prompts: Prompts, model: LinearTransformer) -> ImplicitWeig
     >>> bool(np.all(np.diff(np.linalg.norm(weights[:, 0] - drawn.tasks[0], axis=1)) < 0))
     True
     """
-    xp, dim = _checked(prompts, model)
-    gram = gram_matrices(prompts.x, prompts.y)
-    states = [_start(prompts)]
+    xp, dim = _checked(samples, model)
+    gram = gram_matrices(samples.x, samples.y)
+    states = [_start(samples)]
     for depth in range(model.depth):
         M, u, a, w = states[-1]
         top = xp.concat([M, u[:, :, None]], axis=2)
@@ -127,7 +127,7 @@ def implicit_weights(prompts: Prompts, model: LinearTransformer) -> ImplicitWeig
     return _stacked(states)
 
 
-def diagonal_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWeights:
+def diagonal_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWeights:
     r"""Implicit weights of a diagonal transformer, by Lemma 4.4.
 
     With the least squares weights :math:`w_*` (of least norm in short contexts), the sum
@@ -146,7 +146,7 @@ def diagonal_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWe
 
     Parameters
     ----------
-    prompts : Prompts
+    samples : Prompts
         n prompts, with inputs of the transformer's dimension.
     model : LinearTransformer
         Of kind "diag" or "gd++".
@@ -165,12 +165,12 @@ def diagonal_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWe
     ----------
     Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Lemma 4.4 and Lemma A.1.
     """
-    xp, _ = _checked(prompts, model)
-    transposed = xp.matrix_transpose(prompts.x)
-    sigma = transposed @ prompts.x
-    solved = _times(xp.linalg.pinv(prompts.x), prompts.y)
-    rho = xp.sum((prompts.y - _times(prompts.x, solved)) ** 2, axis=1)
-    states = [_start(prompts)]
+    xp, _ = _checked(samples, model)
+    transposed = xp.matrix_transpose(samples.x)
+    sigma = transposed @ samples.x
+    solved = _times(xp.linalg.pinv(samples.x), samples.y)
+    rho = xp.sum((samples.y - _times(samples.x, solved)) ** 2, axis=1)
+    states = [_start(samples)]
     for (xx, xy), (yx, yy) in model.omegas.tolist():
         M, u, a, w = states[-1]
         K = M + _outer(u, solved)
@@ -191,7 +191,7 @@ def diagonal_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWe
     return _stacked(states)
 
 
-def gdpp_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWeights:
+def gdpp_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWeights:
     r"""Implicit weights of a GD++ transformer, in the eigenbasis of :math:`X^\top X`.
 
     There M is diagonal, u = 0 and a = 1 throughout.  For an eigenvalue e and the coordinate
@@ -201,7 +201,7 @@ def gdpp_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWeight
 
     Parameters
     ----------
-    prompts : Prompts
+    samples : Prompts
         n prompts, with inputs of the transformer's dimension.
     model : LinearTransformer
         Of kind "gd++".
@@ -215,21 +215,21 @@ def gdpp_recursion(prompts: Prompts, model: LinearTransformer) -> ImplicitWeight
     ----------
     Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, equation 11.
     """
-    xp, _ = _checked(prompts, model)
+    xp, _ = _checked(samples, model)
     check_choice("model.kind", model.kind, ("gd++",))
-    transposed = xp.matrix_transpose(prompts.x)
-    e, basis = xp.linalg.eigh(transposed @ prompts.x)
+    transposed = xp.matrix_transpose(samples.x)
+    e, basis = xp.linalg.eigh(transposed @ samples.x)
     back = xp.matrix_transpose(basis)
-    alpha = _times(back, _times(transposed, prompts.y))
+    alpha = _times(back, _times(transposed, samples.y))
     m, w = xp.ones_like(e), xp.zeros_like(e)
-    states = [_start(prompts)]
+    states = [_start(samples)]
     for (xx, _), (yx, _) in model.omegas.tolist():
         w, m = w - yx * m**2 * (alpha - e * w), m * (1 + xx * m**2 * e)
         states.append((basis * m[:, None, :] @ back, states[0][1], states[0][2], _times(basis, w)))
     return _stacked(states)
 
 
-def alignment_cosine(prompts: Prompts, model: LinearTransformer) -> Array:
+def alignment_cosine(samples: Prompts, model: LinearTransformer) -> Array:
     r"""Cosine of the labels after each layer with the squares of the first input coordinate.
 
     Theorem 4.2 says that a linear transformer cannot produce this quadratic label: the labels
@@ -238,7 +238,7 @@ def alignment_cosine(prompts: Prompts, model: LinearTransformer) -> Array:
 
     Parameters
     ----------
-    prompts : Prompts
+    samples : Prompts
         n prompts, with inputs of the transformer's dimension.
     model : LinearTransformer
         Of any kind.
@@ -257,14 +257,14 @@ def alignment_cosine(prompts: Prompts, model: LinearTransformer) -> Array:
     ----------
     Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 4.2.
     """
-    labels = implicit_weights(prompts, model).labels(prompts)
-    xp, target = array_namespace(labels), prompts.x[:, :, 0] ** 2
+    labels = implicit_weights(samples, model).labels(samples)
+    xp, target = array_namespace(labels), samples.x[:, :, 0] ** 2
     product = xp.sum(labels * target, axis=-1)
     norms = xp.sqrt(xp.sum(labels**2, axis=-1) * xp.sum(target**2, axis=-1))
     return product / xp.where(norms > 0, norms, xp.ones_like(norms))
 
 
-def alignment_bound(prompts: Prompts) -> Array:
+def alignment_bound(samples: Prompts) -> Array:
     r"""Largest absolute value of the alignment cosine over all linear transformers, shape (n,).
 
     The norm of the projection of the target :math:`(x_{i1}^2)_i` onto the span of the inputs and
@@ -272,14 +272,14 @@ def alignment_bound(prompts: Prompts) -> Array:
     :math:`(d + 4)/N` in leading order for :math:`N \gg d`: the 0.1 of Theorem 4.2 takes N well
     above 100 (d + 4).
     """
-    xp, target = array_namespace(prompts.x), prompts.x[:, :, 0] ** 2
-    tokens = xp.concat([prompts.x, prompts.y[:, :, None]], axis=2)
+    xp, target = array_namespace(samples.x), samples.x[:, :, 0] ** 2
+    tokens = xp.concat([samples.x, samples.y[:, :, None]], axis=2)
     projected = _times(tokens, _times(xp.linalg.pinv(tokens), target))
     return xp.sqrt(xp.sum(projected**2, axis=1) / xp.sum(target**2, axis=1))
 
 
 def two_level_ridge_transformer(
-    levels: Any, *, context: int, dim: int, input_variance: float = 1.0
+    noise_levels: Any, *, context: int, dim: int, input_variance: float = 1.0
 ) -> LinearTransformer:
     r"""Two layers that become ridge regression at two noise levels in long contexts.
 
@@ -298,7 +298,7 @@ def two_level_ridge_transformer(
 
     Parameters
     ----------
-    levels : two numbers >= 0
+    noise_levels : two numbers >= 0
         Noise levels.
     context, dim : int >= 1
         Number N of pairs and dimension d.
@@ -331,9 +331,9 @@ def two_level_ridge_transformer(
     >>> model.omegas[:, 1, :].round(4).tolist()
     [[-0.6, 0.0], [0.0, -0.0417]]
     """
-    squares = given_array("levels", levels, (2,)) ** 2
-    if np.any(np.asarray(levels) < 0):
-        raise ValueError(f"levels must be >= 0, got {levels!r}")
+    squares = given_array("noise_levels", noise_levels, (2,)) ** 2
+    if np.any(np.asarray(noise_levels) < 0):
+        raise ValueError(f"noise_levels must be >= 0, got {noise_levels!r}")
     check_integers(context=context, dim=dim)
     check_positive(input_variance=input_variance)
     first, second = (context * input_variance + squares).tolist()
@@ -345,18 +345,18 @@ def two_level_ridge_transformer(
     return build("diag", parameters, dim)
 
 
-def _checked(prompts: Prompts, model: LinearTransformer) -> tuple[Any, int]:
+def _checked(samples: Prompts, model: LinearTransformer) -> tuple[Any, int]:
     """Namespace and dimension."""
-    if model.dim != prompts.x.shape[2]:
-        raise ValueError(f"model must be of dimension {prompts.x.shape[2]}, got {model.dim}")
-    return array_namespace(prompts.x), model.dim
+    if model.dim != samples.x.shape[2]:
+        raise ValueError(f"model must be of dimension {samples.x.shape[2]}, got {model.dim}")
+    return array_namespace(samples.x), model.dim
 
 
-def _start(prompts: Prompts) -> tuple[Array, ...]:
+def _start(samples: Prompts) -> tuple[Array, ...]:
     """M, u, a and w before the first layer."""
-    xp = array_namespace(prompts.x)
-    zero = xp.zeros_like(prompts.x_query)
-    eye = xp.eye(prompts.x.shape[2], dtype=prompts.x.dtype)
+    xp = array_namespace(samples.x)
+    zero = xp.zeros_like(samples.x_query)
+    eye = xp.eye(samples.x.shape[2], dtype=samples.x.dtype)
     return zero[:, :, None] + eye, zero, zero[:, 0] + 1, zero
 
 

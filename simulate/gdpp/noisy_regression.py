@@ -48,7 +48,7 @@ the inputs along one axis."""
 
 
 @dataclass(frozen=True)
-class NoiseLaw:
+class NoiseLevels:
     r"""Law of the noise level :math:`\sigma` of a prompt.
 
     Attributes
@@ -65,10 +65,10 @@ class NoiseLaw:
 
     Examples
     --------
-    >>> from iclimit.simulate.gdpp.noisy_regression import NoiseLaw
-    >>> NoiseLaw.parse("categorical:1,3")
-    NoiseLaw(kind='categorical', levels=(1.0, 3.0))
-    >>> NoiseLaw.parse("uniform:3").mean_variance
+    >>> from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
+    >>> NoiseLevels.parse("categorical:1,3")
+    NoiseLevels(kind='categorical', levels=(1.0, 3.0))
+    >>> NoiseLevels.parse("uniform:3").mean_variance
     3.0
     """
 
@@ -79,10 +79,10 @@ class NoiseLaw:
         count, known = len(self.levels), self.kind in NOISE_KINDS
         valid = all(0 <= level <= _LARGEST_LEVEL for level in self.levels)
         if not known or not valid or not (count if self.kind == "categorical" else count == 1):
-            raise ValueError(f"noise must be {_FORM}, got {self.kind!r} of {self.levels!r}")
+            raise ValueError(f"noise_law must be {_FORM}, got {self.kind!r} of {self.levels!r}")
 
     @classmethod
-    def parse(cls, spec: Any) -> NoiseLaw:
+    def parse(cls, spec: Any) -> NoiseLevels:
         """Read "fixed:1", "uniform:5" or "categorical:1,3,5", or what is written so.
 
         Raises
@@ -90,13 +90,13 @@ class NoiseLaw:
         ValueError
             If the text is none of these.
         """
-        if isinstance(spec, NoiseLaw):
+        if isinstance(spec, NoiseLevels):
             return spec
         kind, _, numbers = str(spec).partition(":")
         try:
             return cls(kind, tuple(float(number) for number in numbers.split(",")))
         except ValueError:
-            raise ValueError(f"noise must be {_FORM}, got {spec!r}") from None
+            raise ValueError(f"noise_law must be {_FORM}, got {spec!r}") from None
 
     def __str__(self) -> str:
         numbers = (repr(float(level)).removesuffix(".0") for level in self.levels)
@@ -163,7 +163,7 @@ class NoisyRegression:
 
     Parameters
     ----------
-    noise : NoiseLaw or str
+    noise_law : str
         "fixed:SIGMA", "uniform:SIGMA_MAX" or "categorical:SIGMA,SIGMA,...".
     context : int >= 1
         Number of pairs; 20 in arXiv:2402.14180.
@@ -178,21 +178,21 @@ class NoisyRegression:
     Examples
     --------
     >>> from iclimit.simulate.gdpp import NoisyRegression
-    >>> NoisyRegression("uniform:5").noise.levels
+    >>> NoisyRegression("uniform:5").noise_law.levels
     (5.0,)
     """
 
-    noise: Any
+    noise_law: Any
     context: int = 20
     dim: int = 10
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", NoiseLaw.parse(self.noise))
+        object.__setattr__(self, "noise_law", NoiseLevels.parse(self.noise_law))
         check_integers(context=self.context, dim=self.dim)
 
     def sample(self, backend: Backend, generator: Any, count: int) -> NoisyPrompts:
         """Draw prompts, each with its own task and noise level."""
-        levels = self.noise.sample(backend, generator, count)
+        levels = self.noise_law.sample(backend, generator, count)
         tasks = generator.standard_normal((count, self.dim))
         x = generator.standard_normal((count, self.context + 1, self.dim))
         noise = generator.standard_normal((count, self.context + 1))
@@ -204,7 +204,7 @@ class NoisyRegression:
         self, backend: Backend, generator: Any, count: int, *, rare: bool = False
     ) -> ContextSummaries:
         """Draw contexts, of the mixture if ``rare``; keep Gram matrices and oracle weights."""
-        levels = self.noise.sample(backend, generator, count)
+        levels = self.noise_law.sample(backend, generator, count)
         tasks = generator.standard_normal((count, self.dim))
         x = generator.standard_normal((count, self.context, self.dim))
         noise = generator.standard_normal((count, self.context))
@@ -253,20 +253,20 @@ def gram_matrices(x: Array, y: Array) -> Array:
     return xp.matrix_transpose(tokens) @ tokens
 
 
-def ridge_weights(x: Array, y: Array, ridge: Array) -> Array:
-    """Ridge regression weights (X^T X + ridge)^-1 X^T y, shape (n, dim).
+def ridge_weights(x: Array, y: Array, penalty: Array) -> Array:
+    """Ridge regression weights (X^T X + penalty)^-1 X^T y, shape (n, dim).
 
     Parameters
     ----------
     x, y : array (n, context, dim) and (n, context)
-    ridge : array (n,), >= 0
+    penalty : array (n,), >= 0
         At 0 the least squares solution of least norm.
     """
     xp = array_namespace(x)
     transposed = xp.matrix_transpose(x)
     context, dim = x.shape[1:]
     gram = transposed @ x if dim <= context else x @ transposed
-    gram = gram + ridge[:, None, None] * xp.eye(min(context, dim), dtype=x.dtype)
+    gram = gram + penalty[:, None, None] * xp.eye(min(context, dim), dtype=x.dtype)
     right = transposed @ y[:, :, None] if dim <= context else y[:, :, None]
     solution = xp.linalg.solve(gram, right)
     return (solution if dim <= context else transposed @ solution)[:, :, 0]

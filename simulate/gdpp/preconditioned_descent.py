@@ -43,9 +43,9 @@ def simulate_gdpp(
     *,
     context: int,
     dim: int,
-    noise: float = 0.0,
-    law: str = "gaussian",
-    repeats: int = 1000,
+    noise_ratio: float = 0.0,
+    input_law: str = "gaussian",
+    contexts: int = 1000,
     rng: Any,
     backend: str = "numpy",
 ) -> ScheduleLosses:
@@ -59,11 +59,11 @@ def simulate_gdpp(
         Strengths :math:`\gamma` of the preconditioning between them.
     context, dim : int >= 1
         Number N of pairs and dimension d of the inputs.
-    noise : float >= 0
+    noise_ratio : float >= 0
         Noise :math:`v`: label noise variance over N times the task variance.
-    law : {"gaussian", "uniform", "rademacher", "laplace"}
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
         Law of the input coordinates, as in `Regression`.
-    repeats : int >= 1
+    contexts : int >= 1
         Number of contexts.
     rng : int, SeedSequence or Generator
         Root seed.  Context r depends on (root, r) and the size of a context only, and is that of
@@ -93,20 +93,20 @@ def simulate_gdpp(
     True
     """
     etas, strengths = _given_layers(rates, gammas)
-    check_integers(context=context, dim=dim, repeats=repeats)
-    check_nonnegative(noise=noise)
-    check_choice("law", law, INPUT_LAWS)
+    check_integers(context=context, dim=dim, contexts=contexts)
+    check_nonnegative(noise_ratio=noise_ratio)
+    check_choice("input_law", input_law, INPUT_LAWS)
     losses = [
-        to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise))
-        for x in context_blocks(context, dim, law, repeats, rng, backend)
+        to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
+        for x in context_blocks(context, dim, input_law, contexts, rng, backend)
     ]
     parameters = {
         "rates": etas,
         "gammas": strengths,
         "context": context,
         "dim": dim,
-        "noise": noise,
-        "law": law,
+        "noise_ratio": noise_ratio,
+        "input_law": input_law,
         "backend": backend,
     }
     return ScheduleLosses(np.concat(losses), parameters)

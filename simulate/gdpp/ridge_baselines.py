@@ -57,7 +57,7 @@ class SimulatedBaselines:
     means, standard_errors : dict of str to float
         Adjusted losses "ConstRR", "AdaRR" and, if asked for, "TunedRR"; "oracle" is the oracle's
         half squared error on a noiseless query.  Errors are ``inf`` for a single prompt.
-    repeats : int
+    contexts : int
         Number of prompts.
     parameters : dict
         What was simulated.
@@ -65,7 +65,7 @@ class SimulatedBaselines:
 
     means: dict[str, float]
     standard_errors: dict[str, float]
-    repeats: int
+    contexts: int
     parameters: dict[str, Any] = field(repr=False)
 
 
@@ -96,12 +96,12 @@ class RidgeTuning:
 def simulate_ridge_baselines(
     problem: NoisyRegression,
     *,
-    repeats: int,
+    contexts: int,
     rng: Any,
     constant: float | None = None,
     multiplier: float | None = None,
     threshold: float | None = None,
-    estimate: str = "unbiased",
+    noise_estimate: str = "unbiased",
     queries: bool = False,
     backend: str = "numpy",
     progress: bool = False,
@@ -112,7 +112,7 @@ def simulate_ridge_baselines(
     ----------
     problem : NoisyRegression
         Law of the prompts, with context > dim.
-    repeats : int >= 1
+    contexts : int >= 1
         Number of prompts; memory does not grow with it.
     rng : int, SeedSequence or Generator
         Root seed.
@@ -121,7 +121,7 @@ def simulate_ridge_baselines(
     multiplier, threshold : float >= 0, optional
         m and :math:`\tau` of TunedRR, which is left out without either; 1 and no threshold for the
         one not given.
-    estimate : {"unbiased", "biased", "least-error"}
+    noise_estimate : {"unbiased", "biased", "least-error"}
         Estimate of the noise variance, RSS over N - d, N or N - d + 2.
     queries : bool
         Whether to follow the definition: draw queries, noiseless, and subtract the oracle's half
@@ -154,20 +154,20 @@ def simulate_ridge_baselines(
     >>> from iclimit.simulate.gdpp import NoisyRegression
     >>> from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines
     >>> problem = NoisyRegression("categorical:1,3")
-    >>> run = simulate_ridge_baselines(problem, repeats=20_000, rng=0)
+    >>> run = simulate_ridge_baselines(problem, contexts=20_000, rng=0)
     >>> {name: round(run.means[name], 2) for name in ("ConstRR", "AdaRR")}
     {'ConstRR': 0.22, 'AdaRR': 0.05}
     """
     _check_problem(problem)
-    check_integers(repeats=repeats)
-    check_choice("estimate", estimate, ESTIMATES)
-    variance = problem.noise.mean_variance if constant is None else constant
+    check_integers(contexts=contexts)
+    check_choice("noise_estimate", noise_estimate, ESTIMATES)
+    variance = problem.noise_law.mean_variance if constant is None else constant
     tuned = multiplier is not None or threshold is not None
     factor = 1.0 if multiplier is None else multiplier
     check_nonnegative(constant=variance, multiplier=factor)
     check_nonnegative(threshold=0 if threshold is None else threshold)
     largest = math.inf if threshold is None else threshold
-    freedom = _freedom(problem, estimate)
+    freedom = _freedom(problem, noise_estimate)
 
     def ridges(rss: Array) -> dict[str, Array]:
         xp = array_namespace(rss)
@@ -179,34 +179,34 @@ def simulate_ridge_baselines(
 
     losses = _query_losses if queries else _context_losses
     sums: dict[str, np.ndarray] = {}
-    with tqdm(total=repeats, disable=not progress, unit="prompt", desc="ridge") as bar:
-        for drawn in _blocks(problem, repeats, rng, get_backend(backend)):
+    with tqdm(total=contexts, disable=not progress, unit="prompt", desc="ridge") as bar:
+        for drawn in _blocks(problem, contexts, rng, get_backend(backend)):
             for name, values in losses(drawn, ridges).items():
                 host = to_host(values)
                 with np.errstate(over="ignore"):
                     sums[name] = sums.get(name, 0) + np.array([host.sum(), (host**2).sum()])
             bar.update(drawn.levels.shape[0])
-    means = {name: float(total) / repeats for name, (total, _) in sums.items()}
+    means = {name: float(total) / contexts for name, (total, _) in sums.items()}
     errors = {
-        name: _standard_error(means[name], float(square) / repeats, repeats)
+        name: _standard_error(means[name], float(square) / contexts, contexts)
         for name, (_, square) in sums.items()
     }
     parameters = {
-        "noise": str(problem.noise),
+        "noise_law": str(problem.noise_law),
         "context": problem.context,
         "dim": problem.dim,
         "constant": variance,
         "multiplier": multiplier,
         "threshold": threshold,
-        "estimate": estimate,
+        "noise_estimate": noise_estimate,
         "queries": queries,
         "backend": backend,
     }
-    return SimulatedBaselines(means, errors, repeats, parameters)
+    return SimulatedBaselines(means, errors, contexts, parameters)
 
 
 def tune_ridge(
-    problem: NoisyRegression, *, repeats: int = 2**16, rng: Any, estimate: str = "unbiased"
+    problem: NoisyRegression, *, contexts: int = 2**16, rng: Any, noise_estimate: str = "unbiased"
 ) -> RidgeTuning:
     r"""Tune ConstRR and TunedRR on a sample of contexts.
 
@@ -214,11 +214,11 @@ def tune_ridge(
     ----------
     problem : NoisyRegression
         Law of the prompts, with context > dim.
-    repeats : int >= 1
+    contexts : int >= 1
         Number of contexts, kept in memory.
     rng : int, SeedSequence or Generator
         Root seed.
-    estimate : {"unbiased", "biased", "least-error"}
+    noise_estimate : {"unbiased", "biased", "least-error"}
         As in `simulate_ridge_baselines`.
 
     Returns
@@ -242,24 +242,26 @@ def tune_ridge(
     --------
     >>> from iclimit.simulate.gdpp import NoisyRegression
     >>> from iclimit.simulate.gdpp.ridge_baselines import tune_ridge
-    >>> best = tune_ridge(NoisyRegression("uniform:3"), repeats=8192, rng=0)
+    >>> best = tune_ridge(NoisyRegression("uniform:3"), contexts=8192, rng=0)
     >>> best.converged, abs(best.constant - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
     (True, True, True)
     """
     _check_problem(problem)
-    check_integers(repeats=repeats)
-    check_choice("estimate", estimate, ESTIMATES)
-    largest = max(problem.noise.levels) ** 2
+    check_integers(contexts=contexts)
+    check_choice("noise_estimate", noise_estimate, ESTIMATES)
+    largest = max(problem.noise_law.levels) ** 2
     if largest == 0:
         return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, True)
-    parts = [_Spectral.of(drawn) for drawn in _blocks(problem, repeats, rng, get_backend("numpy"))]
+    parts = [
+        _Spectral.of(drawn) for drawn in _blocks(problem, contexts, rng, get_backend("numpy"))
+    ]
     sample = _Spectral(
         *(
             np.concat([getattr(part, name) for part in parts])
             for name in ("eigenvalues", "coordinates", "variance", "rss")
         )
     )
-    estimated = sample.rss / _freedom(problem, estimate)
+    estimated = sample.rss / _freedom(problem, noise_estimate)
 
     def constant_loss(constant: float) -> float:
         return float(np.mean(sample.adjusted_loss(np.full_like(sample.rss, constant))))
@@ -356,10 +358,12 @@ def _check_problem(problem: Any) -> None:
         )
 
 
-def _freedom(problem: NoisyRegression, estimate: str) -> int:
+def _freedom(problem: NoisyRegression, noise_estimate: str) -> int:
     """Denominator of the noise variance."""
     residual = problem.context - problem.dim
-    return dict(zip(ESTIMATES, (residual, problem.context, residual + 2), strict=True))[estimate]
+    return dict(zip(ESTIMATES, (residual, problem.context, residual + 2), strict=True))[
+        noise_estimate
+    ]
 
 
 def _blocks(
@@ -369,7 +373,7 @@ def _blocks(
         yield problem.sample(place, place.generator(seed), min(_BLOCK, count - index * _BLOCK))
 
 
-def _standard_error(mean: float, square: float, repeats: int) -> float:
-    if repeats < 2 or not math.isfinite(square):
+def _standard_error(mean: float, square: float, contexts: int) -> float:
+    if contexts < 2 or not math.isfinite(square):
         return math.inf
-    return math.sqrt(max(square - mean**2, 0.0) / (repeats - 1))
+    return math.sqrt(max(square - mean**2, 0.0) / (contexts - 1))

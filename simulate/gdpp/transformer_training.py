@@ -213,7 +213,7 @@ def train_linear_transformer(
     shallower = [_known_parameters(model, kind, layers, heads, problem.dim) for model in initial]
     seeds = seed_sequences(rng, 1 + len(ROUNDS))
     settings = {
-        "noise": str(problem.noise),
+        "noise_law": str(problem.noise_law),
         "context": problem.context,
         "dim": problem.dim,
         "kind": kind,
@@ -233,7 +233,7 @@ def train_linear_transformer(
         "heads": heads,
         "dim": problem.dim,
         "context": problem.context,
-        "variance": problem.noise.mean_variance,
+        "variance": problem.noise_law.mean_variance,
     }
     first = [random_parameters(generator, layers=layers, **law) for _ in range(starts)]
     for known in shallower:

@@ -91,7 +91,7 @@ def test_schedule_against_numerical_equioscillation(
     with mpmath.workdps(digits):
         gammas, tops, found = direct(excess, steps, method)
         for value, target in itertools.chain(
-            zip(schedule.gamma, gammas, strict=True),
+            zip(schedule.gammas, gammas, strict=True),
             zip(schedule.top, tops, strict=True),
             zip(schedule.excess, found, strict=True),
             zip(schedule.condition_number, (1 + x for x in found), strict=True),
@@ -110,7 +110,7 @@ def test_float64_and_fifty_digits(method: str, cap: float, margin: float) -> Non
     starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 3) * largest / 10)
     more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
     schedule = condition_number_schedule(excess=starts, tol=SMALLEST, **more)
-    steps = schedule.gamma.shape[-1]
+    steps = schedule.gammas.shape[-1]
     with mpmath.workdps(50):
         for k, excess in enumerate(starts):
             exact = condition_number_schedule(excess=mpmath.mpf(excess), steps=steps, **more)
@@ -163,17 +163,21 @@ COUNTS = {
 """Layers until the condition number is 1 to a tolerance, table of section 3.2 of the notes."""
 
 
-@pytest.mark.parametrize(("method", "kappa"), COUNTS)
-def test_table_of_counts(method: str, kappa: str) -> None:
-    counts = COUNTS[method, kappa]
+@pytest.mark.parametrize(("method", "condition_number"), COUNTS)
+def test_table_of_counts(method: str, condition_number: str) -> None:
+    counts = COUNTS[method, condition_number]
     with mpmath.workdps(200):
-        _, _, found = direct(mpmath.mpf(kappa) - 1, counts[-1], method)
+        _, _, found = direct(mpmath.mpf(condition_number) - 1, counts[-1], method)
         for tol, count in zip(TOLERANCES, counts, strict=True):
             assert found[count] <= mpmath.mpf(tol) < found[count - 1]
-            assert steps_needed(mpmath.mpf(kappa), mpmath.mpf(tol), method=method) == count
-            schedule = condition_number_schedule(float(kappa), tol=float(tol), method=method)
-            assert len(schedule.gamma) == count
-    table = steps_needed(float(kappa), np.array(TOLERANCES, dtype=float), method=method)
+            assert (
+                steps_needed(mpmath.mpf(condition_number), mpmath.mpf(tol), method=method) == count
+            )
+            schedule = condition_number_schedule(
+                float(condition_number), tol=float(tol), method=method
+            )
+            assert len(schedule.gammas) == count
+    table = steps_needed(float(condition_number), np.array(TOLERANCES, dtype=float), method=method)
     assert table.tolist() == list(counts)
 
 
@@ -198,13 +202,13 @@ def test_traces_of_the_notes(method: str, printed: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kappa", "layers"),
+    ("condition_number", "layers"),
     [(1.5, [4, 4, 5, 6]), (10, [7, 8, 8, 9]), (100, [10, 11, 12, 12]), (1000, [13, 14, 14, 15])],
 )
-def test_layers_of_theorem_5_1(kappa: float, layers: list[int]) -> None:
-    """Precondition to eps/(2 kappa), then one gradient-descent step."""
-    tol = np.array([1e-2, 1e-4, 1e-8, 1e-12]) / (2 * kappa)
-    assert (steps_needed(kappa, tol, method="monotone") + 1).tolist() == layers
+def test_layers_of_theorem_5_1(condition_number: float, layers: list[int]) -> None:
+    """Precondition to eps/(2 condition_number), then one gradient-descent step."""
+    tol = np.array([1e-2, 1e-4, 1e-8, 1e-12]) / (2 * condition_number)
+    assert (steps_needed(condition_number, tol, method="monotone") + 1).tolist() == layers
 
 
 # Optimality
@@ -218,7 +222,7 @@ def condition_on(grid: np.ndarray, gammas: Any) -> float:
 
 
 @pytest.mark.parametrize(
-    ("kappa", "steps", "printed"),
+    ("condition_number", "steps", "printed"),
     [
         (10, 1, 2.42903),
         (10, 2, 1.15597),
@@ -229,11 +233,11 @@ def condition_on(grid: np.ndarray, gammas: Any) -> float:
     ],
 )
 def test_no_composition_found_by_global_search_is_better(
-    kappa: float, steps: int, printed: float
+    condition_number: float, steps: int, printed: float
 ) -> None:
     """Greedy layers are globally optimal; negative gamma is allowed."""
     # The extremum of the first layer lies inside, those of later layers at its images.
-    grid = np.geomspace(1 / kappa, 1, 1500)
+    grid = np.geomspace(1 / condition_number, 1, 1500)
     found = differential_evolution(
         lambda gammas: math.log(condition_on(grid, gammas)) if np.all(gammas) else math.inf,
         [(-2, 3)] * steps,
@@ -243,7 +247,7 @@ def test_no_composition_found_by_global_search_is_better(
         tol=1e-9,
         polish=False,
     )
-    best = condition_number_schedule(kappa, steps=steps).condition_number[-1]
+    best = condition_number_schedule(condition_number, steps=steps).condition_number[-1]
     assert best == pytest.approx(
         printed, abs=PRINTED * 5 * 10.0 ** -len(str(printed).split(".")[1])
     )
@@ -263,15 +267,15 @@ def remez(low: Any, high: Any) -> tuple[Any, Any, Any]:
     raise AssertionError("no convergence")
 
 
-@pytest.mark.parametrize("kappa", [1.5, 10, 100, 1e6])
-def test_layers_are_the_optimal_odd_cubics(kappa: float) -> None:
+@pytest.mark.parametrize("condition_number", [1.5, 10, 100, 1e6])
+def test_layers_are_the_optimal_odd_cubics(condition_number: float) -> None:
     """Polar Express: minimax polynomials of sign on the singular values, one after the other."""
     with mpmath.workdps(60):
-        schedule = condition_number_schedule(mpmath.mpf(kappa), steps=5)
-        low, high, scale = 1 / mpmath.sqrt(kappa), mpmath.mpf(1), mpmath.mpf(1)
+        schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=5)
+        low, high, scale = 1 / mpmath.sqrt(condition_number), mpmath.mpf(1), mpmath.mpf(1)
         for k in range(5):
             a, b, error = remez(low, high)
-            assert abs(schedule.gamma[k] / (-b / a * scale**2) - 1) < mpmath.mpf("1e-35")
+            assert abs(schedule.gammas[k] / (-b / a * scale**2) - 1) < mpmath.mpf("1e-35")
             low, high, scale = 1 - error, 1 + error, scale * a
             kappa_next = (high / low) ** 2
             assert abs(schedule.condition_number[k + 1] - kappa_next) < mpmath.mpf("1e-35")
@@ -281,24 +285,27 @@ kappas = st.floats(1 + 1e-9, 1e12)
 
 
 @given(kappas, st.floats(-3, 3))
-def test_no_other_gamma_is_better(kappa: float, factor: float) -> None:
-    best = condition_number_schedule(kappa, steps=1)
-    other = interval_after(best.gamma * factor, lower=1 / kappa, upper=1.0)
+def test_no_other_gamma_is_better(condition_number: float, factor: float) -> None:
+    best = condition_number_schedule(condition_number, steps=1)
+    other = interval_after(best.gammas * factor, lower=1 / condition_number, upper=1.0)
     assert other.condition_number[-1] >= best.condition_number[-1] * (1 - ROUNDING)
 
 
 @given(kappas)
-def test_equioscillation(kappa: float) -> None:
+def test_equioscillation(condition_number: float) -> None:
     """Both ends are smallest, and the largest value is taken between them."""
     with mpmath.workdps(40):
-        best = condition_number_schedule(mpmath.mpf(kappa), steps=1)
-        inner = 1 / (3 * best.gamma[0])
+        best = condition_number_schedule(mpmath.mpf(condition_number), steps=1)
+        inner = 1 / (3 * best.gammas[0])
         ends = [
-            eigenvalues_after(x, best.gamma)[1] for x in (1 / mpmath.mpf(kappa), mpmath.mpf(1))
+            eigenvalues_after(x, best.gammas)[1]
+            for x in (1 / mpmath.mpf(condition_number), mpmath.mpf(1))
         ]
         assert abs(ends[0] / ends[1] - 1) < mpmath.mpf("1e-25")
-        assert 1 / mpmath.mpf(kappa) < inner < 1
-        assert abs(eigenvalues_after(inner, best.gamma)[1] / best.top[1] - 1) < mpmath.mpf("1e-38")
+        assert 1 / mpmath.mpf(condition_number) < inner < 1
+        assert abs(eigenvalues_after(inner, best.gammas)[1] / best.top[1] - 1) < mpmath.mpf(
+            "1e-38"
+        )
         assert abs(best.top[1] / ends[0] / best.condition_number[1] - 1) < mpmath.mpf("1e-25")
 
 
@@ -342,16 +349,16 @@ def test_monotone_in_the_condition_number(excess: float, factor: float, method: 
 
 
 @given(kappas, st.floats(1, 1e6))
-def test_a_cap_lies_between_the_methods(kappa: float, cap: float) -> None:
+def test_a_cap_lies_between_the_methods(condition_number: float, cap: float) -> None:
     optimal, monotone = (
-        condition_number_schedule(kappa, steps=6, method=method) for method in METHODS
+        condition_number_schedule(condition_number, steps=6, method=method) for method in METHODS
     )
-    capped = condition_number_schedule(kappa, steps=6, cap=cap)
+    capped = condition_number_schedule(condition_number, steps=6, cap=cap)
     assert np.all(optimal.excess <= capped.excess * (1 + ROUNDING))
     assert np.all(capped.excess <= monotone.excess * (1 + ROUNDING))
-    ignored = condition_number_schedule(kappa, steps=6, cap=cap, method="monotone")
-    one = condition_number_schedule(kappa, steps=6, cap=1)
-    large = condition_number_schedule(kappa, steps=6, cap=kappa)
+    ignored = condition_number_schedule(condition_number, steps=6, cap=cap, method="monotone")
+    one = condition_number_schedule(condition_number, steps=6, cap=1)
+    large = condition_number_schedule(condition_number, steps=6, cap=condition_number)
     for name in FIELDS:
         assert np.array_equal(getattr(ignored, name), getattr(monotone, name))
         assert np.array_equal(getattr(one, name), getattr(monotone, name))
@@ -360,13 +367,13 @@ def test_a_cap_lies_between_the_methods(kappa: float, cap: float) -> None:
 
 @given(st.floats(1, 1e9), st.floats(1, 1e4), st.floats(0, 2), st.sampled_from(METHODS))
 def test_safeguards_follow_the_interval_exactly(
-    kappa: float, cap: float, margin: float, method: str
+    condition_number: float, cap: float, margin: float, method: str
 ) -> None:
     with mpmath.workdps(60):
-        kappa, margin = mpmath.mpf(kappa), mpmath.mpf(margin)
+        condition_number, margin = mpmath.mpf(condition_number), mpmath.mpf(margin)
         more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
-        schedule = condition_number_schedule(kappa, steps=4, **more)
-        image = interval_after(schedule.gamma, lower=1 / kappa, upper=1 + margin)
+        schedule = condition_number_schedule(condition_number, steps=4, **more)
+        image = interval_after(schedule.gammas, lower=1 / condition_number, upper=1 + margin)
         for a, b, c in zip(
             image.condition_number, schedule.condition_number, schedule.excess, strict=True
         ):
@@ -375,18 +382,20 @@ def test_safeguards_follow_the_interval_exactly(
         for a, b in zip(image.upper, schedule.top, strict=True):
             assert abs(a / b - 1) < mpmath.mpf("1e-40")
         # Whatever the largest eigenvalue is within the margin, the promise holds.
-        least = interval_after(schedule.gamma, lower=1 / kappa, upper=1 + margin / 3)
+        least = interval_after(schedule.gammas, lower=1 / condition_number, upper=1 + margin / 3)
         for a, b in zip(least.condition_number, schedule.condition_number, strict=True):
             assert a <= b * (1 + mpmath.mpf("1e-40"))
 
 
 @given(kappas, st.floats(1e-3, 1e3), st.sampled_from(METHODS))
-def test_scaling(kappa: float, scale: float, method: str) -> None:
+def test_scaling(condition_number: float, scale: float, method: str) -> None:
     """Scaled eigenvalues take gamma scaled inversely."""
     with mpmath.workdps(30):
-        schedule = condition_number_schedule(mpmath.mpf(kappa), steps=3, method=method)
+        schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=3, method=method)
         image = interval_after(
-            [g / scale for g in schedule.gamma], lower=scale / mpmath.mpf(kappa), upper=scale
+            [g / scale for g in schedule.gammas],
+            lower=scale / mpmath.mpf(condition_number),
+            upper=scale,
         )
         for a, b, c, d in zip(
             image.upper,
@@ -403,14 +412,14 @@ def test_a_later_schedule_continues_the_former() -> None:
     whole = condition_number_schedule(1e5, steps=7)
     first = condition_number_schedule(1e5, steps=3)
     rest = condition_number_schedule(excess=first.excess[-1], steps=4)
-    assert np.array_equal(whole.gamma[:3], first.gamma)
-    assert whole.gamma[3:] * first.top[-1] == pytest.approx(rest.gamma, rel=ROUNDING)
+    assert np.array_equal(whole.gammas[:3], first.gammas)
+    assert whole.gammas[3:] * first.top[-1] == pytest.approx(rest.gammas, rel=ROUNDING)
     assert whole.excess[3:] == pytest.approx(rest.excess, rel=ROUNDING)
 
 
 @given(kappas, st.floats(0.5, 2))
-def test_residual_of_the_final_step(kappa: float, factor: float) -> None:
-    schedule = condition_number_schedule(kappa, steps=3)
+def test_residual_of_the_final_step(condition_number: float, factor: float) -> None:
+    schedule = condition_number_schedule(condition_number, steps=3)
     top, bottom = schedule.top, schedule.top / schedule.condition_number
     rate, residual = schedule.final_rate, schedule.residual
     assert abs(1 - rate * top) == pytest.approx(residual, abs=ROUNDING)
@@ -420,7 +429,7 @@ def test_residual_of_the_final_step(kappa: float, factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kappa", "steps", "monotone", "optimal"),
+    ("condition_number", "steps", "monotone", "optimal"),
     [
         (10, 2, 0.6526, 0.4167),
         (10, 3, 0.4194, 0.0723),
@@ -429,10 +438,12 @@ def test_residual_of_the_final_step(kappa: float, factor: float) -> None:
         (1000, 3, 0.9899, 0.9230),
     ],
 )
-def test_residuals_of_the_notes(kappa: float, steps: int, monotone: float, optimal: float) -> None:
+def test_residuals_of_the_notes(
+    condition_number: float, steps: int, monotone: float, optimal: float
+) -> None:
     """Steps count the final one; .4168 and .9900 of the notes are off by one in the last digit."""
     for method, printed in (("monotone", monotone), ("optimal", optimal)):
-        schedule = condition_number_schedule(kappa, steps=steps - 1, method=method)
+        schedule = condition_number_schedule(condition_number, steps=steps - 1, method=method)
         assert abs(schedule.residual[-1] - printed) < PRINTED * 5e-5
 
 
@@ -455,54 +466,56 @@ def test_interval_after_dense_sampling(gammas: list[float], share: float, upper:
 
 
 @pytest.mark.parametrize("upper", [0.99, 1.0, 1.001])
-@pytest.mark.parametrize("kappa", [3.0, 1e4, 1e12, 1e20])
-def test_images_in_float64_and_fifty_digits(upper: float, kappa: float) -> None:
+@pytest.mark.parametrize("condition_number", [3.0, 1e4, 1e12, 1e20])
+def test_images_in_float64_and_fifty_digits(upper: float, condition_number: float) -> None:
     """Of gamma as rounded; eigenvalues by factors that are all above 2/3."""
-    gamma = condition_number_schedule(kappa, steps=12).gamma
-    image = interval_after(gamma, lower=1 / kappa, upper=upper)
-    monotone = condition_number_schedule(kappa, steps=12, method="monotone").gamma
+    gamma = condition_number_schedule(condition_number, steps=12).gammas
+    image = interval_after(gamma, lower=1 / condition_number, upper=upper)
+    monotone = condition_number_schedule(condition_number, steps=12, method="monotone").gammas
     spectrum = eigenvalues_after(upper, monotone)
     with mpmath.workdps(200):
-        exact = interval_after([*map(mpmath.mpf, gamma)], lower=1 / kappa, upper=upper)
+        exact = interval_after([*map(mpmath.mpf, gamma)], lower=1 / condition_number, upper=upper)
         for name in ("lower", "upper", "condition_number"):
             for a, b in zip(getattr(image, name), getattr(exact, name), strict=True):
-                assert a == b or abs(a / b - 1) < FOLDED * math.sqrt(kappa)
+                assert a == b or abs(a / b - 1) < FOLDED * math.sqrt(condition_number)
         targets = eigenvalues_after(mpmath.mpf(upper), [*map(mpmath.mpf, monotone)])
         for a, b in zip(spectrum, targets, strict=True):
             assert abs(a / b - 1) < ROUNDING
 
 
 def test_two_per_cent_too_much() -> None:
-    gamma = condition_number_schedule(100, steps=1).gamma
+    gamma = condition_number_schedule(100, steps=1).gammas
     image = interval_after(gamma, lower=0.01, upper=1.02)
     assert abs(image.condition_number[1] - 24.5) < PRINTED * 0.05
     samples = eigenvalues_after(np.linspace(0.01, 1.02, 100001), gamma)[1]
     assert image.condition_number[1] == pytest.approx(samples.max() / samples.min(), rel=SAMPLED)
     safe = condition_number_schedule(100, steps=1, margin=0.02)
-    image = interval_after(safe.gamma, lower=0.01, upper=1.02)
+    image = interval_after(safe.gammas, lower=0.01, upper=1.02)
     assert image.condition_number[1] == pytest.approx(safe.condition_number[1], rel=ROUNDING)
     assert safe.condition_number[1] < 17.2
 
 
-@pytest.mark.parametrize(("kappa", "printed"), [(100, -17.18), (1e4, -197.0)])
-def test_sensitivity_to_the_largest_eigenvalue(kappa: float, printed: float) -> None:
+@pytest.mark.parametrize(("condition_number", "printed"), [(100, -17.18), (1e4, -197.0)])
+def test_sensitivity_to_the_largest_eigenvalue(condition_number: float, printed: float) -> None:
     with mpmath.workdps(40):
-        gamma = condition_number_schedule(mpmath.mpf(kappa), steps=1).gamma
+        gamma = condition_number_schedule(mpmath.mpf(condition_number), steps=1).gammas
 
         def image(logarithm: Any) -> Any:
             return mpmath.log(eigenvalues_after(mpmath.exp(logarithm), gamma)[1])
 
         slope = mpmath.diff(image, 0)
         assert abs(slope - printed) < PRINTED * 5 * 10.0 ** -len(str(printed).split(".")[1])
-        assert abs(slope / (-2 * math.sqrt(kappa)) - 1) < 2 / math.sqrt(kappa)
+        assert abs(slope / (-2 * math.sqrt(condition_number)) - 1) < 2 / math.sqrt(
+            condition_number
+        )
 
 
 def test_an_eigenvalue_at_the_double_zero_is_annihilated() -> None:
-    kappa = sympy.Integer(100)
-    gamma = condition_number_schedule(kappa, steps=1).gamma
+    condition_number = sympy.Integer(100)
+    gamma = condition_number_schedule(condition_number, steps=1).gammas
     zero = 1 + sympy.Rational(1, 10) + sympy.Rational(1, 100)
     assert eigenvalues_after(zero, gamma)[1] == 0
-    image = interval_after(gamma, lower=1 / kappa, upper=zero)
+    image = interval_after(gamma, lower=1 / condition_number, upper=zero)
     assert image.lower[1] == 0
     assert image.condition_number[1] == sympy.oo
     for number in (float, mpmath.mpf):
@@ -513,7 +526,7 @@ def test_an_eigenvalue_at_the_double_zero_is_annihilated() -> None:
 def test_capped_schedules_survive_what_ruins_others() -> None:
     image = [
         interval_after(
-            condition_number_schedule(1e12, tol=1e-10, cap=cap).gamma, lower=1e-12, upper=1 + 1e-3
+            condition_number_schedule(1e12, tol=1e-10, cap=cap).gammas, lower=1e-12, upper=1 + 1e-3
         )
         for cap in (math.inf, 100.0)
     ]
@@ -525,7 +538,7 @@ def test_capped_schedules_survive_what_ruins_others() -> None:
 
 
 def test_schedule_of_a_symbol() -> None:
-    kappa = sympy.Symbol("kappa", positive=True)
+    condition_number = sympy.Symbol("condition_number", positive=True)
     r, gamma, x = sympy.symbols("r gamma x", positive=True)
     # Both ends equal, with the largest eigenvalue 1.
     (solved,) = [
@@ -533,23 +546,23 @@ def test_schedule_of_a_symbol() -> None:
         for root in sympy.solve(1 - gamma - (1 - gamma / r**2) / r, gamma)
         if root.subs(r, 2) < 1
     ] or sympy.solve(1 - gamma - (1 - gamma / r**2) / r, gamma)
-    schedule = condition_number_schedule(kappa, steps=1)
-    assert sympy.simplify(schedule.gamma[0].subs(kappa, r**2) - solved) == 0
+    schedule = condition_number_schedule(condition_number, steps=1)
+    assert sympy.simplify(schedule.gammas[0].subs(condition_number, r**2) - solved) == 0
     most = sympy.factor((x * (1 - solved * x) ** 2).subs(x, 1 / (3 * solved)))
     ratio = sympy.factor(most / (1 - solved) ** 2)
-    assert sympy.simplify(schedule.condition_number[1].subs(kappa, r**2) - ratio) == 0
-    assert sympy.simplify(schedule.excess[1].subs(kappa, r**2) - ratio + 1) == 0
-    published = condition_number_schedule(kappa, steps=1, method="monotone")
-    f = sympy.Rational(4, 9) / ((1 - 1 / (3 * kappa)) ** 2 / kappa)
+    assert sympy.simplify(schedule.condition_number[1].subs(condition_number, r**2) - ratio) == 0
+    assert sympy.simplify(schedule.excess[1].subs(condition_number, r**2) - ratio + 1) == 0
+    published = condition_number_schedule(condition_number, steps=1, method="monotone")
+    f = sympy.Rational(4, 9) / ((1 - 1 / (3 * condition_number)) ** 2 / condition_number)
     assert sympy.simplify(published.condition_number[1] - f) == 0
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cap", [sympy.oo, 3])
 def test_symbols_numbers_and_digits_agree(method: str, cap: Any) -> None:
-    kappa = sympy.Symbol("kappa", positive=True)
+    condition_number = sympy.Symbol("condition_number", positive=True)
     number = sympy.Rational(29, 3)
-    symbolic = condition_number_schedule(kappa, steps=2, method=method, cap=cap)
+    symbolic = condition_number_schedule(condition_number, steps=2, method=method, cap=cap)
     exact = condition_number_schedule(number, steps=2, method=method, cap=cap)
     with mpmath.workdps(40):
         digits = condition_number_schedule(
@@ -559,51 +572,53 @@ def test_symbols_numbers_and_digits_agree(method: str, cap: Any) -> None:
             for a, b, c in zip(
                 *(getattr(v, name) for v in (symbolic, exact, digits)), strict=True
             ):
-                for value in (sympy.sympify(a).subs(kappa, number), b):
+                for value in (sympy.sympify(a).subs(condition_number, number), b):
                     error = mpmath.mpf(sympy.N(value, 50)._mpf_) / c - 1
                     assert abs(error) < mpmath.mpf("1e-37")
 
 
 def test_exact_numbers_of_kappa_four() -> None:
     schedule = condition_number_schedule(sympy.Integer(4), steps=2)
-    assert schedule.gamma[0] == sympy.Rational(4, 7)
+    assert schedule.gammas[0] == sympy.Rational(4, 7)
     assert schedule.condition_number[1] == sympy.Rational(343, 243)
     assert schedule.excess[1] == sympy.Rational(100, 243)
     # sqrt(343/243) = 7 sqrt(21)/27
     a, b = 1 / sympy.sympify("343/243"), 1 / (7 * sympy.sqrt(21) / 27)
-    assert sympy.simplify(schedule.gamma[1] * schedule.top[1] * (1 + a + b) - 1) == 0
+    assert sympy.simplify(schedule.gammas[1] * schedule.top[1] * (1 + a + b) - 1) == 0
     assert schedule.excess[2].is_algebraic
 
 
 @pytest.mark.parametrize("method", ["optimal", "monotone"])
 def test_symbols_through_many_layers(method: Any) -> None:
-    plain, positive = sympy.Symbol("z"), sympy.Symbol("kappa", positive=True)
+    plain, positive = sympy.Symbol("z"), sympy.Symbol("condition_number", positive=True)
     for symbol in (plain, positive):
         exact = condition_number_schedule(symbol, steps=3, method=method)
-        assert not any(each.has(sympy.Piecewise) for each in exact.gamma)
+        assert not any(each.has(sympy.Piecewise) for each in exact.gammas)
         floats = condition_number_schedule(100.0, steps=3, method=method)
         found = [float(each.subs(symbol, 100)) for each in exact.condition_number]
         np.testing.assert_allclose(found, floats.condition_number, rtol=1e-12)
 
 
 def test_shapes() -> None:
-    kappa = np.array([[1.0, 3.0], [1e4, 1e8]])
+    condition_number = np.array([[1.0, 3.0], [1e4, 1e8]])
     tol = np.array([1e-3, 1e-12])
     for method in METHODS:
-        schedule = condition_number_schedule(kappa, tol=tol, method=method)
-        counts = steps_needed(kappa, tol, method=method)
-        assert schedule.gamma.shape == (2, 2, counts.max())
+        schedule = condition_number_schedule(condition_number, tol=tol, method=method)
+        counts = steps_needed(condition_number, tol, method=method)
+        assert schedule.gammas.shape == (2, 2, counts.max())
         assert schedule.excess.shape == (2, 2, counts.max() + 1)
         assert counts.tolist()[0][0] == 0
         for i, j in np.ndindex(2, 2):
-            one = condition_number_schedule(kappa[i, j], steps=counts.max(), method=method)
+            one = condition_number_schedule(
+                condition_number[i, j], steps=counts.max(), method=method
+            )
             for name in FIELDS:
                 assert np.array_equal(getattr(one, name), getattr(schedule, name)[i, j])
-            assert steps_needed(kappa[i, j], tol[j], method=method) == counts[i, j]
-        image = interval_after(schedule.gamma, lower=1 / kappa, upper=1.0)
+            assert steps_needed(condition_number[i, j], tol[j], method=method) == counts[i, j]
+        image = interval_after(schedule.gammas, lower=1 / condition_number, upper=1.0)
         assert image.condition_number.shape == schedule.excess.shape
         assert image.upper == pytest.approx(schedule.top, rel=1e-9)
-        spectrum = eigenvalues_after(np.ones((5, 1, 1)), schedule.gamma)
+        spectrum = eigenvalues_after(np.ones((5, 1, 1)), schedule.gammas)
         assert spectrum.shape == (counts.max() + 1, 5, 2, 2)
 
 
@@ -613,10 +628,10 @@ def test_no_layers_and_nothing_to_do() -> None:
         condition_number_schedule(50, tol=1e3),
         condition_number_schedule(1, tol=1e-300),
     ):
-        assert schedule.gamma.shape == (0,)
+        assert schedule.gammas.shape == (0,)
         assert schedule.top.tolist() == [1]
-    assert condition_number_schedule(mpmath.mpf(50), steps=0).gamma == ()
-    assert condition_number_schedule(np.ones((3, 0)), tol=1).gamma.shape == (3, 0, 0)
+    assert condition_number_schedule(mpmath.mpf(50), steps=0).gammas == ()
+    assert condition_number_schedule(np.ones((3, 0)), tol=1).gammas.shape == (3, 0, 0)
     assert steps_needed(np.ones((3, 0)), 1).shape == (3, 0)
     assert eigenvalues_after([1.0, 2.0], []).tolist() == [[1.0, 2.0]]
     one = condition_number_schedule(1, steps=3)
@@ -626,38 +641,44 @@ def test_no_layers_and_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kappa", [3.0, 1e5, 1e30, 1e100])
-def test_counts_beside_tolerances_that_are_met_exactly(method: str, kappa: float) -> None:
+@pytest.mark.parametrize("condition_number", [3.0, 1e5, 1e30, 1e100])
+def test_counts_beside_tolerances_that_are_met_exactly(
+    method: str, condition_number: float
+) -> None:
     with mpmath.workdps(50):
-        exact = condition_number_schedule(mpmath.mpf(kappa), tol=1e-200, method=method).excess
+        exact = condition_number_schedule(
+            mpmath.mpf(condition_number), tol=1e-200, method=method
+        ).excess
     x = np.array(exact, dtype=float)
     x, k = x[x > SMALLEST], np.arange(np.sum(x > SMALLEST))
-    assert np.array_equal(steps_needed(kappa, x * (1 + DOUBLED), method=method), k)
-    assert np.array_equal(steps_needed(kappa, x * (1 - DOUBLED), method=method), k + 1)
+    assert np.array_equal(steps_needed(condition_number, x * (1 + DOUBLED), method=method), k)
+    assert np.array_equal(steps_needed(condition_number, x * (1 - DOUBLED), method=method), k + 1)
 
 
 def test_large_tables_agree_with_single_counts() -> None:
-    kappa = np.geomspace(1, 1e99, 20000).reshape(2, -1)
-    counts = steps_needed(kappa, 1e-10)
+    condition_number = np.geomspace(1, 1e99, 20000).reshape(2, -1)
+    counts = steps_needed(condition_number, 1e-10)
     assert np.all(np.diff(counts.ravel()) >= 0)
     for i in (0, 77, 5000, 9999):
-        assert counts[1, i] == len(condition_number_schedule(kappa[1, i], tol=1e-10).gamma)
+        assert counts[1, i] == len(
+            condition_number_schedule(condition_number[1, i], tol=1e-10).gammas
+        )
 
 
 # Bad input
 
 
 def schedule_of(**arguments: Any) -> Any:
-    return condition_number_schedule(**{"kappa": 10.0, "steps": 2, **arguments})
+    return condition_number_schedule(**{"condition_number": 10.0, "steps": 2, **arguments})
 
 
 NOT_NUMBERS: list[Any] = ["10", b"1", True, 1j, {}, [1, "a"], np.array([True]), [[1], [1, 2]]]
 
 
-@pytest.mark.parametrize("name", ["kappa", "excess", "tol", "cap", "margin"])
+@pytest.mark.parametrize("name", ["condition_number", "excess", "tol", "cap", "margin"])
 @pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
 def test_not_a_number(name: str, value: Any) -> None:
-    other = {"excess": {"kappa": None}, "tol": {"steps": None}}.get(name, {})
+    other = {"excess": {"condition_number": None}, "tol": {"steps": None}}.get(name, {})
     with pytest.raises(TypeError, match=f"{name} must be a real number"):
         schedule_of(**other, **{name: value})
 
@@ -665,7 +686,7 @@ def test_not_a_number(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("kappa", [0.999, -1.0, 0, math.inf, sympy.oo, mpmath.inf]),
+        ("condition_number", [0.999, -1.0, 0, math.inf, sympy.oo, mpmath.inf]),
         ("excess", [-1e-300, math.inf]),
         ("tol", [0.0, -1e-9, math.inf]),
         ("cap", [0.99, -math.inf]),
@@ -673,7 +694,7 @@ def test_not_a_number(name: str, value: Any) -> None:
     ],
 )
 def test_out_of_range(name: str, values: list[Any]) -> None:
-    other = {"excess": {"kappa": None}, "tol": {"steps": None}}.get(name, {})
+    other = {"excess": {"condition_number": None}, "tol": {"steps": None}}.get(name, {})
     for value in [*values, math.nan, mpmath.nan, sympy.nan, sympy.I, [2.0, math.nan]]:
         with pytest.raises(ValueError, match=f"{name} must be >=? ?[01].*, got"):
             schedule_of(**other, **{name: value})
@@ -682,14 +703,16 @@ def test_out_of_range(name: str, values: list[Any]) -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        {"kappa": 1.1e100},
-        {"kappa": None, "excess": [1.0, 1.1e100]},
-        {"kappa": 1e99, "margin": 10.0},
-        {"kappa": 1e100, "margin": 1e300},
+        {"condition_number": 1.1e100},
+        {"condition_number": None, "excess": [1.0, 1.1e100]},
+        {"condition_number": 1e99, "margin": 10.0},
+        {"condition_number": 1e100, "margin": 1e300},
     ],
 )
 def test_floats_start_below_a_googol(start: dict[str, Any]) -> None:
-    message = r"kappa at the start must be <= 1e\+100 in float64 \(pass mpmath numbers\), got"
+    message = (
+        r"condition_number at the start must be <= 1e\+100 in float64 \(pass mpmath numbers\), got"
+    )
     with pytest.raises(ValueError, match=message):
         schedule_of(**start)
     with pytest.raises(ValueError, match=message):
@@ -709,11 +732,15 @@ def test_give_one_of_two() -> None:
     for arguments in ({"steps": None}, {"tol": 1e-3}):
         with pytest.raises(ValueError, match="give either steps or tol, got steps="):
             schedule_of(**arguments)
-    for arguments in ({"kappa": None}, {"excess": 1.0}):
-        with pytest.raises(ValueError, match="give either kappa or excess, got kappa="):
+    for arguments in ({"condition_number": None}, {"excess": 1.0}):
+        with pytest.raises(
+            ValueError, match="give either condition_number or excess, got condition_number="
+        ):
             schedule_of(**arguments)
-        with pytest.raises(ValueError, match="give either kappa or excess, got kappa="):
-            steps_needed(**{"kappa": 3.0, "tol": 0.1} | arguments)
+        with pytest.raises(
+            ValueError, match="give either condition_number or excess, got condition_number="
+        ):
+            steps_needed(**{"condition_number": 3.0, "tol": 0.1} | arguments)
     with pytest.raises(ValueError, match="tol must be given"):
         steps_needed(3.0)
 
@@ -727,15 +754,17 @@ def test_method(method: Any) -> None:
 
 
 def test_kinds_and_shapes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="kappa, cap, margin must have shapes that broadcast"):
-        schedule_of(kappa=np.ones(2), cap=np.ones(3))
+    with pytest.raises(
+        ValueError, match="condition_number, cap, margin must have shapes that broadcast"
+    ):
+        schedule_of(condition_number=np.ones(2), cap=np.ones(3))
     with pytest.raises(TypeError, match="do not mix with arrays"):
-        schedule_of(kappa=np.ones(2), margin=mpmath.mpf(0))
-    with pytest.raises(TypeError, match="kappa must be a number or a NumPy array"):
-        schedule_of(kappa=array_api_strict.asarray([2.0]))
-    symbol = sympy.Symbol("kappa", positive=True)
+        schedule_of(condition_number=np.ones(2), margin=mpmath.mpf(0))
+    with pytest.raises(TypeError, match="condition_number must be a number or a NumPy array"):
+        schedule_of(condition_number=array_api_strict.asarray([2.0]))
+    symbol = sympy.Symbol("condition_number", positive=True)
     with pytest.raises(ValueError, match="tol must not be given with SymPy numbers"):
-        schedule_of(kappa=symbol, steps=None, tol=1e-3)
+        schedule_of(condition_number=symbol, steps=None, tol=1e-3)
     with pytest.raises(ValueError, match="tol must not be given with SymPy numbers"):
         steps_needed(symbol, 1e-3)
     with pytest.raises(ValueError, match="steps must be fewer, got 1000000000: the spectrum"):
@@ -744,16 +773,16 @@ def test_kinds_and_shapes_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("gamma", ["1", 1.0, None, [1, "a"], [True], [1j], {}, [[1], [1, 2]]])
 def test_gamma_of_the_wrong_kind(gamma: Any) -> None:
-    with pytest.raises(TypeError, match="gamma must be a"):
+    with pytest.raises(TypeError, match="gammas must be a"):
         eigenvalues_after([1.0], gamma)
-    with pytest.raises(TypeError, match="gamma must be a"):
+    with pytest.raises(TypeError, match="gammas must be a"):
         interval_after(gamma, lower=0.1, upper=1.0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_eigenvalues_and_gamma_must_be_finite(value: float) -> None:
     for number in (float, mpmath.mpf):
-        with pytest.raises(ValueError, match="gamma must be real and finite, got"):
+        with pytest.raises(ValueError, match="gammas must be real and finite, got"):
             eigenvalues_after(number(1), [number(0.3), number(value)])
         with pytest.raises(ValueError, match="eigenvalues must be real and finite, got"):
             eigenvalues_after(number(value), [number(1)])
@@ -769,12 +798,12 @@ def test_intervals_that_are_none() -> None:
     with pytest.raises(ValueError, match=r"lower must be >= 0 and <= upper, got 1.0"):
         interval_after([1.0], lower=1.0, upper=0.5)
     with pytest.raises(
-        ValueError, match="lower, upper, gamma without its last axis must have shapes that"
+        ValueError, match="lower, upper, gammas without its last axis must have shapes that"
     ):
         interval_after(np.ones((2, 1)), lower=np.ones(3), upper=1.0)
     with pytest.raises(ValueError, match="upper must be a number, got nu"):
         interval_after([sympy.Integer(1)], lower=0, upper=sympy.Symbol("nu", positive=True))
-    with pytest.raises(ValueError, match="gamma must be a number, got g"):
+    with pytest.raises(ValueError, match="gammas must be a number, got g"):
         interval_after([sympy.Symbol("g")], lower=0, upper=1)
     with pytest.raises(TypeError, match="do not mix with arrays"):
         interval_after(np.ones(2), lower=mpmath.mpf(0), upper=1)

@@ -62,11 +62,15 @@ def minima(layers: int, **setting: Any) -> list[GDPlusPlus]:
 @lru_cache
 def best(layers: int, **setting: Any) -> GDPlusPlus:
     """The first minimum on average, which `optimal_gdpp` would search for once more."""
-    return optimal_gdpp(layers, **setting) if "kappa" in setting else minima(layers, **setting)[0]
+    return (
+        optimal_gdpp(layers, **setting)
+        if "condition_number" in setting
+        else minima(layers, **setting)[0]
+    )
 
 
 def test_the_optimum_is_the_first_minimum() -> None:
-    for setting in ({"ratio": 4.0, "noise": 0.3}, {"context": 6, "dim": 4}):
+    for setting in ({"ratio": 4.0, "noise_ratio": 0.3}, {"context": 6, "dim": 4}):
         found, first = optimal_gdpp(2, **setting), minima(2, **setting)[0]
         for name in ("rates", "gammas", "loss", "lower_bound"):
             np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
@@ -115,7 +119,7 @@ def test_simulated_layers(rates: list[float], gammas: list[float], size: tuple[i
     rng = np.random.default_rng(3)
     small = [0.5 * rate for rate in rates], [0.5 * gamma for gamma in gammas]
     losses = literal_losses(rng.standard_normal((40_000, *size)), *small, 0.3)
-    theory = gdpp_loss(*small, context=size[0], dim=size[1], noise=0.3)
+    theory = gdpp_loss(*small, context=size[0], dim=size[1], noise_ratio=0.3)
     assert abs(losses.mean() - theory) < SIGMAS * losses.std() / math.sqrt(losses.size)
 
 
@@ -143,10 +147,10 @@ def test_loss_is_the_integral_over_the_density(
     with mpmath.workdps(50):
         points = [0, mpmath.pi / 2, mpmath.pi * 7 / 8, mpmath.pi]
         exact = mpmath.quad(continuous, points) + max(0, 1 - 1 / exact_c)
-        value = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, ratio=c, noise=v)
+        value = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, ratio=c, noise_ratio=v)
         # At c = 1 the quadrature is limited by the edge; measured 1e-46.
         assert abs(value / exact - 1) < mpmath.mpf("1e-40")
-    assert abs(gdpp_loss(rates, gammas, ratio=c, noise=0.3) / exact - 1) < FLOAT64
+    assert abs(gdpp_loss(rates, gammas, ratio=c, noise_ratio=0.3) / exact - 1) < FLOAT64
 
 
 @pytest.mark.parametrize(("rates", "gammas"), LAYERS)
@@ -160,8 +164,8 @@ def test_float64_at_finite_size(
     where = {"context": size[0], "dim": size[1]}
     for v in (0.0, 0.2):
         with mpmath.workdps(50):
-            exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, **where, noise=v)
-        assert abs(gdpp_loss(rates, gammas, **where, noise=v) / exact - 1) < FLOAT64
+            exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, **where, noise_ratio=v)
+        assert abs(gdpp_loss(rates, gammas, **where, noise_ratio=v) / exact - 1) < FLOAT64
 
 
 def test_exact_moments() -> None:
@@ -174,9 +178,9 @@ def test_exact_moments() -> None:
         coefficient * wishart_moment([power // 2], context=N, dim=3) / (3 * N ** (power // 2))
         for (power,), coefficient in integrand.terms()
     )
-    value = gdpp_loss(rates, gammas, context=N, dim=3, noise=v)
+    value = gdpp_loss(rates, gammas, context=N, dim=3, noise_ratio=v)
     assert sympy.expand(value - exact) == 0
-    numbers = gdpp_loss([1 / 3, 1.5], [0.25], context=7, dim=3, noise=0.1)
+    numbers = gdpp_loss([1 / 3, 1.5], [0.25], context=7, dim=3, noise_ratio=0.1)
     assert float(value.subs({N: 7, v: 0.1})) == pytest.approx(numbers, rel=FLOAT64)
 
 
@@ -192,9 +196,9 @@ def test_symbolic_rates() -> None:
 @pytest.mark.parametrize("v", [0.0, 0.3])
 def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v: float) -> None:
     for rates in ([0.7], [0.3, 0.9], [0.2, 0.4, 1.1]):
-        value = gdpp_loss(rates, [0.0] * (len(rates) - 1), **where, noise=v)
+        value = gdpp_loss(rates, [0.0] * (len(rates) - 1), **where, noise_ratio=v)
         assert value == pytest.approx(schedule_loss(rates, **where, noise=v), rel=RULES)
-    one = best(1, **where, noise=v)
+    one = best(1, **where, noise_ratio=v)
     assert one.gammas.shape == (0,)
     schedule = optimal_schedule(steps=1, **where, noise=v)
     assert one.loss == pytest.approx(schedule.loss, rel=FLOAT64)
@@ -210,7 +214,7 @@ def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v
         (4, {"ratio": 0.5}),
         (4, {"ratio": 1.0}),
         (3, {"context": 20, "dim": 10}),
-        (3, {"ratio": 2.0, "noise": 0.2}),
+        (3, {"ratio": 2.0, "noise_ratio": 0.2}),
     ],
 )
 def test_small_losses_in_float64_and_fifty_digits(layers: int, setting: dict[str, Any]) -> None:
@@ -239,24 +243,28 @@ def test_no_layers_are_below_the_bound(
 ) -> None:
     steps = (3 ** len(layers[0]) - 1) // 2
     bound = chebyshev_schedule(steps=steps, ratio=c, noise=v).lower_bound
-    assert gdpp_loss(*layers, ratio=c, noise=v) >= bound * (1 - FLOAT64)
+    assert gdpp_loss(*layers, ratio=c, noise_ratio=v) >= bound * (1 - FLOAT64)
 
 
 @hypothesis_settings(max_examples=50)
 @given(layers_, st.floats(1.01, 1e4))
 def test_no_worst_case_is_below_chebyshev(
-    layers: tuple[list[float], list[float]], kappa: float
+    layers: tuple[list[float], list[float]], condition_number: float
 ) -> None:
     steps = (3 ** len(layers[0]) - 1) // 2
-    bound = 1 / mpmath.chebyt(steps, (mpmath.mpf(kappa) + 1) / (mpmath.mpf(kappa) - 1))
-    assert worst_case_residual(*layers, kappa=kappa) >= float(bound) * (1 - FLOAT64)
+    bound = 1 / mpmath.chebyt(
+        steps, (mpmath.mpf(condition_number) + 1) / (mpmath.mpf(condition_number) - 1)
+    )
+    assert worst_case_residual(*layers, condition_number=condition_number) >= float(bound) * (
+        1 - FLOAT64
+    )
 
 
 @hypothesis_settings(max_examples=8, deadline=None)
 @given(
     st.one_of(
-        st.fixed_dictionaries({"ratio": st.floats(0.01, 100), "noise": st.floats(0, 10)}),
-        st.fixed_dictionaries({"kappa": st.floats(1.1, 1e4)}),
+        st.fixed_dictionaries({"ratio": st.floats(0.01, 100), "noise_ratio": st.floats(0, 10)}),
+        st.fixed_dictionaries({"condition_number": st.floats(1.1, 1e4)}),
         st.fixed_dictionaries({"context": st.integers(1, 30), "dim": st.integers(1, 30)}),
     )
 )
@@ -264,11 +272,15 @@ def test_optimum_lies_between_its_bound_and_one_layer_less(setting: dict[str, An
     one, two = (optimal_gdpp(layers, **setting) for layers in (1, 2))
     assert 0 < two.lower_bound <= two.loss * (1 + FLOAT64)
     assert two.loss <= one.loss * (1 + FLOAT64) <= 1 + 2 * FLOAT64
-    if "kappa" in setting:
-        exact = 1 / mpmath.chebyt(4, (mpmath.mpf(setting["kappa"]) + 1) / (setting["kappa"] - 1))
+    if "condition_number" in setting:
+        exact = 1 / mpmath.chebyt(
+            4, (mpmath.mpf(setting["condition_number"]) + 1) / (setting["condition_number"] - 1)
+        )
         assert two.lower_bound == pytest.approx(float(exact), rel=FLOAT64)
     else:
-        bound = chebyshev_schedule(steps=4, **setting).lower_bound
+        bound = chebyshev_schedule(
+            steps=4, ratio=setting["ratio"], noise=setting["noise_ratio"]
+        ).lower_bound
         assert two.lower_bound == pytest.approx(bound, rel=FLOAT64)
 
 
@@ -300,21 +312,26 @@ def evolve(
     ).fun
 
 
-@pytest.mark.parametrize("kappa", [1.5, 10.0, 100.0, 1000.0])
-def test_no_search_finds_a_better_worst_case_with_two_layers(kappa: float) -> None:
-    roots = np.sqrt(1 / kappa + (1 - 1 / kappa) * np.sin(np.linspace(0, np.pi / 2, 401)) ** 2)
+@pytest.mark.parametrize("condition_number", [1.5, 10.0, 100.0, 1000.0])
+def test_no_search_finds_a_better_worst_case_with_two_layers(condition_number: float) -> None:
+    roots = np.sqrt(
+        1 / condition_number
+        + (1 - 1 / condition_number) * np.sin(np.linspace(0, np.pi / 2, 401)) ** 2
+    )
     found = evolve(lambda P: np.abs(P).max(axis=-1), roots, 2, 300)
-    assert best(2, kappa=kappa).loss <= found * (1 + POINTS)
+    assert best(2, condition_number=condition_number).loss <= found * (1 + POINTS)
 
 
 @pytest.mark.parametrize(("c", "v"), [(0.5, 0.0), (0.5, 0.05), (0.1, 0.1), (1.0, 0.1), (4.0, 0.3)])
 def test_no_search_finds_a_better_loss_with_two_layers(c: float, v: float) -> None:
-    assert best(2, ratio=c, noise=v).loss <= evolve_in_the_limit(c, v, 2, 300) * (1 + EVOLUTION)
+    assert best(2, ratio=c, noise_ratio=v).loss <= evolve_in_the_limit(c, v, 2, 300) * (
+        1 + EVOLUTION
+    )
 
 
 def test_no_search_finds_a_better_loss_with_three_layers() -> None:
     """Differential evolution ends in a minimum 2 per cent worse or in ours."""
-    assert best(3, ratio=0.5, noise=0.05).loss <= evolve_in_the_limit(0.5, 0.05, 3, 600) * (
+    assert best(3, ratio=0.5, noise_ratio=0.05).loss <= evolve_in_the_limit(0.5, 0.05, 3, 600) * (
         1 + EVOLUTION
     )
 
@@ -344,7 +361,7 @@ def evolve_in_the_limit(c: float, v: float, layers: int, rounds: int) -> float:
     ],
 )
 def test_notes_in_the_limit(c: float, v: float, layers: int, loss: float, bound: float) -> None:
-    found = best(layers, ratio=c, noise=v)
+    found = best(layers, ratio=c, noise_ratio=v)
     assert found.loss == pytest.approx(loss, abs=PRINTED * 5e-7)
     assert found.lower_bound == pytest.approx(bound, abs=PRINTED * 5e-7)
 
@@ -360,7 +377,7 @@ def test_notes_without_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kappa", "layers", "notes", "improved"),
+    ("condition_number", "layers", "notes", "improved"),
     [
         (10, 2, 0.1455, 0),
         (100, 2, 0.7566, 0),
@@ -369,18 +386,25 @@ def test_notes_without_noise() -> None:
         (1000, 3, 0.7767, 0.0172),
     ],
 )
-def test_notes_in_the_worst_case(kappa: int, layers: int, notes: float, improved: float) -> None:
+def test_notes_in_the_worst_case(
+    condition_number: int, layers: int, notes: float, improved: float
+) -> None:
     """Upper bounds of differential evolution; two of them are improved."""
-    found = best(layers, kappa=kappa)
+    found = best(layers, condition_number=condition_number)
     assert found.loss == pytest.approx(notes - improved, abs=PRINTED * 1e-4)
-    assert worst_case_residual(found.rates, found.gammas, kappa=kappa) == found.loss
+    assert (
+        worst_case_residual(found.rates, found.gammas, condition_number=condition_number)
+        == found.loss
+    )
 
 
-@pytest.mark.parametrize(("kappa", "layers"), [(10, 2), (100, 2), (10, 3), (100, 3)])
-def test_extrema_of_the_best_worst_case_are_of_equal_height(kappa: int, layers: int) -> None:
+@pytest.mark.parametrize(("condition_number", "layers"), [(10, 2), (100, 2), (10, 3), (100, 3)])
+def test_extrema_of_the_best_worst_case_are_of_equal_height(
+    condition_number: int, layers: int
+) -> None:
     """One more than there are rates and gammas: then no small change lowers all of them."""
-    found = best(layers, kappa=kappa)
-    roots = np.sqrt(np.linspace(1 / kappa, 1, 400_001))
+    found = best(layers, condition_number=condition_number)
+    roots = np.sqrt(np.linspace(1 / condition_number, 1, 400_001))
     P = np.abs(scalar_residual(roots, list(found.rates), list(found.gammas)))
     peaks = P[1:-1][(P[1:-1] >= P[:-2]) & (P[1:-1] > P[2:])]
     peaks = np.concatenate([peaks, P[:1], P[-1:]])
@@ -404,11 +428,11 @@ def test_published_two_layers_are_a_local_minimum() -> None:
     ("layers", "setting"),
     [
         (2, {"context": 20, "dim": 10}),
-        (2, {"ratio": 0.5, "noise": 0.05}),
+        (2, {"ratio": 0.5, "noise_ratio": 0.05}),
         (2, {"ratio": 4.0}),
         (3, {"ratio": 0.5}),
         (3, {"context": 20, "dim": 10}),
-        (3, {"ratio": 1.0, "noise": 0.1}),
+        (3, {"ratio": 1.0, "noise_ratio": 0.1}),
     ],
     ids=str,
 )
@@ -467,9 +491,9 @@ def test_four_layers_at_finite_size() -> None:
 
 
 def test_the_search_depends_on_its_arguments_only() -> None:
-    first = optimal_gdpp(2, ratio=0.3, noise=0.1)
+    first = optimal_gdpp(2, ratio=0.3, noise_ratio=0.1)
     gdpp_minima(2, ratio=3.0)
-    second = optimal_gdpp(2, ratio=0.3, noise=0.1)
+    second = optimal_gdpp(2, ratio=0.3, noise_ratio=0.1)
     np.testing.assert_array_equal(first.rates, second.rates)
     np.testing.assert_array_equal(first.gammas, second.gammas)
 
@@ -491,25 +515,30 @@ def critical_points(
         return exact, [mpmath.re(z) for z in zeros if abs(mpmath.im(z)) < 1e-30]
 
 
-def critical_maximum(rates: list[float], gammas: list[float], kappa: float) -> mpmath.mpf:
+def critical_maximum(
+    rates: list[float], gammas: list[float], condition_number: float
+) -> mpmath.mpf:
     """Largest |P| at the ends and the zeros of its derivative between them, with 60 digits."""
     exact, zeros = critical_points(tuple(rates), tuple(gammas))
     with mpmath.workdps(60):
-        lower = 1 / mpmath.mpf(kappa)
+        lower = 1 / mpmath.mpf(condition_number)
         inside = [x for x in zeros if lower < x < 1]
         return max(abs(mpmath.polyval(exact, x)) for x in [lower, mpmath.mpf(1), *inside])
 
 
-@pytest.mark.parametrize("kappa", [1.0, 1.3, 10.0, 1e4, 1e8])
-def test_worst_case_at_critical_points(kappa: float) -> None:
+@pytest.mark.parametrize("condition_number", [1.0, 1.3, 10.0, 1e4, 1e8])
+def test_worst_case_at_critical_points(condition_number: float) -> None:
     rng = np.random.default_rng(2)
     cases = [*LAYERS[:3], ([1.388, 11.11], [1.3518]), ([1.02137, 5.8225, 21.309], [0.8196, 3.085])]
     for layers in (2, 3):
         for _ in range(4):
             cases.append((list(rng.uniform(-2, 9, layers)), list(rng.uniform(-1, 3, layers - 1))))
     for rates, gammas in cases:
-        exact = critical_maximum(rates, gammas, kappa)
-        assert abs(worst_case_residual(rates, gammas, kappa=kappa) / exact - 1) < MAXIMUM
+        exact = critical_maximum(rates, gammas, condition_number)
+        assert (
+            abs(worst_case_residual(rates, gammas, condition_number=condition_number) / exact - 1)
+            < MAXIMUM
+        )
 
 
 def test_broadcasting_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,31 +546,36 @@ def test_broadcasting_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     rates, gammas = rng.uniform(0, 3, (4, 1, 3)), rng.uniform(0, 1, (5, 2))
     c, v = rng.uniform(0.2, 2, (2, 1, 1)), rng.uniform(0, 1, (5,))
-    loss = gdpp_loss(rates, gammas, ratio=c, noise=v)
-    finite = gdpp_loss(rates, gammas, context=6, dim=3, noise=v)
-    kappa = rng.uniform(2, 50, (2, 1, 1))
-    worst = worst_case_residual(rates, gammas, kappa=kappa)
+    loss = gdpp_loss(rates, gammas, ratio=c, noise_ratio=v)
+    finite = gdpp_loss(rates, gammas, context=6, dim=3, noise_ratio=v)
+    condition_number = rng.uniform(2, 50, (2, 1, 1))
+    worst = worst_case_residual(rates, gammas, condition_number=condition_number)
     assert loss.shape == worst.shape == (2, 4, 5)
     assert finite.shape == (4, 5)
     for k, i, j in itertools.product(range(2), range(4), range(5)):
         x = rates[i, 0], gammas[j]
         assert loss[k, i, j] == pytest.approx(
-            gdpp_loss(*x, ratio=c[k, 0, 0], noise=v[j]), rel=1e-14
+            gdpp_loss(*x, ratio=c[k, 0, 0], noise_ratio=v[j]), rel=1e-14
         )
         assert finite[i, j] == pytest.approx(
-            gdpp_loss(*x, context=6, dim=3, noise=v[j]), rel=1e-14
+            gdpp_loss(*x, context=6, dim=3, noise_ratio=v[j]), rel=1e-14
         )
         assert worst[k, i, j] == pytest.approx(
-            worst_case_residual(*x, kappa=kappa[k, 0, 0]), rel=1e-14
+            worst_case_residual(*x, condition_number=condition_number[k, 0, 0]), rel=1e-14
         )
     assert isinstance(gdpp_loss([0.1], [], ratio=0.5), float)
-    assert worst_case_residual(np.ones((0, 2)), np.ones((0, 1)), kappa=2.0).shape == (0,)
+    assert worst_case_residual(np.ones((0, 2)), np.ones((0, 1)), condition_number=2.0).shape == (
+        0,
+    )
 
 
 def test_overflow_is_infinite() -> None:
     huge = np.array([1e200, 0.5])
     assert gdpp_loss(huge[:, None] * [1.0, 1.0], [1e150], ratio=0.5).tolist() == [math.inf] * 2
-    assert worst_case_residual(huge[:, None] * [1.0, 1.0], [1e160], kappa=3.0)[0] == math.inf
+    assert (
+        worst_case_residual(huge[:, None] * [1.0, 1.0], [1e160], condition_number=3.0)[0]
+        == math.inf
+    )
     assert gdpp_loss([0.5, 1e155], [0.1], context=3, dim=2) == math.inf
 
 
@@ -554,25 +588,25 @@ def test_not_a_number(value: Any) -> None:
         with pytest.raises(TypeError, match=f"{name}.* must be a"):
             gdpp_loss(*arguments, ratio=0.5)
         with pytest.raises(TypeError, match=f"{name}.* must be a"):
-            worst_case_residual(*arguments, kappa=2.0)
+            worst_case_residual(*arguments, condition_number=2.0)
     with pytest.raises(TypeError, match="ratio must be a"):
         gdpp_loss([0.1], [], ratio=value)
-    with pytest.raises(TypeError, match="kappa must be a"):
-        worst_case_residual([0.1], [], kappa=value)
-    for name in ("ratio", "kappa"):
+    with pytest.raises(TypeError, match="condition_number must be a"):
+        worst_case_residual([0.1], [], condition_number=value)
+    for name in ("ratio", "condition_number"):
         with pytest.raises(TypeError, match=f"{name} must be a"):
             optimal_gdpp(2, **{name: value})
-    with pytest.raises(TypeError, match="noise must be a"):
-        optimal_gdpp(2, ratio=0.5, noise=value)
+    with pytest.raises(TypeError, match="noise_ratio must be a"):
+        optimal_gdpp(2, ratio=0.5, noise_ratio=value)
 
 
 @pytest.mark.parametrize("value", [np.array([0.5, 1.0]), mpmath.mpf(2), sympy.Integer(2), [2.0]])
 def test_searches_take_single_plain_numbers(value: Any) -> None:
-    for name in ("ratio", "kappa"):
+    for name in ("ratio", "condition_number"):
         with pytest.raises(TypeError, match=f"{name} must be a"):
             optimal_gdpp(2, **{name: value})
-    with pytest.raises(TypeError, match="noise must be a"):
-        gdpp_minima(2, ratio=0.5, noise=value)
+    with pytest.raises(TypeError, match="noise_ratio must be a"):
+        gdpp_minima(2, ratio=0.5, noise_ratio=value)
 
 
 def test_out_of_range() -> None:
@@ -581,33 +615,33 @@ def test_out_of_range() -> None:
             with pytest.raises(ValueError, match="must be finite, got"):
                 gdpp_loss(*arguments, ratio=0.5)
             with pytest.raises(ValueError, match="must be finite, got"):
-                worst_case_residual(*arguments, kappa=2.0)
+                worst_case_residual(*arguments, condition_number=2.0)
             with pytest.raises(ValueError, match="must be real, finite, got"):
                 gdpp_loss(*(list(map(mpmath.mpf, a)) for a in arguments), ratio=0.5)
-    for kappa in (0.5, -1.0, np.nan, np.inf, [2.0, 0.5]):
-        with pytest.raises(ValueError, match="kappa must be >= 1 and finite, got"):
-            worst_case_residual([0.1], [], kappa=kappa)
-    for kappa in (1.0, 1e7, np.nan):
-        with pytest.raises(ValueError, match=r"kappa must be in \[1.01, 1e\+06\], got"):
-            optimal_gdpp(2, kappa=kappa)
+    for condition_number in (0.5, -1.0, np.nan, np.inf, [2.0, 0.5]):
+        with pytest.raises(ValueError, match="condition_number must be >= 1 and finite, got"):
+            worst_case_residual([0.1], [], condition_number=condition_number)
+    for condition_number in (1.0, 1e7, np.nan):
+        with pytest.raises(ValueError, match=r"condition_number must be in \[1.01, 1e\+06\], got"):
+            optimal_gdpp(2, condition_number=condition_number)
     for ratio in (0, -1.0, 1e-4, 1e4, np.nan):
         with pytest.raises(ValueError, match=r"ratio must be in \[0.001, 1000\], got"):
             gdpp_minima(2, ratio=ratio)
     with pytest.raises(ValueError, match=r"dim/context must be in \[0.001, 1000\], got 1/2000"):
         gdpp_minima(2, context=2000, dim=1)
     for noise in (-1.0, np.nan, 1e7):
-        with pytest.raises(ValueError, match=r"noise must be in \[0, 1e6\], got"):
-            optimal_gdpp(2, ratio=0.5, noise=noise)
+        with pytest.raises(ValueError, match=r"noise_ratio must be in \[0, 1e6\], got"):
+            optimal_gdpp(2, ratio=0.5, noise_ratio=noise)
     for noise in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="noise must be >= 0 and finite, got"):
-            gdpp_loss([0.1], [], ratio=0.5, noise=noise)
-    with pytest.raises(ValueError, match="noise must be 0 in the worst case, got"):
-        optimal_gdpp(2, kappa=10.0, noise=0.1)
+        with pytest.raises(ValueError, match="noise_ratio must be >= 0 and finite, got"):
+            gdpp_loss([0.1], [], ratio=0.5, noise_ratio=noise)
+    with pytest.raises(ValueError, match="noise_ratio must be 0 in the worst case, got"):
+        optimal_gdpp(2, condition_number=10.0, noise_ratio=0.1)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True, np.nan, 1j, [2]], ids=repr)
 def test_layers_must_be_a_positive_integer(value: Any) -> None:
-    for setting in ({"ratio": 0.5}, {"kappa": 2.0}, {"context": 4, "dim": 2}):
+    for setting in ({"ratio": 0.5}, {"condition_number": 2.0}, {"context": 4, "dim": 2}):
         with pytest.raises(ValueError, match="layers must be an integer >= 1, got"):
             optimal_gdpp(value, **setting)
 
@@ -624,15 +658,19 @@ def test_too_many_layers() -> None:
     with pytest.raises(ValueError, match="rates must be of at most 8 layers here, got 9"):
         gdpp_loss(many, many[:-1], ratio=0.5)
     with pytest.raises(ValueError, match="rates must be of at most 8 layers here, got 9"):
-        worst_case_residual(many, many[:-1], kappa=2.0)
+        worst_case_residual(many, many[:-1], condition_number=2.0)
     with pytest.raises(ValueError, match="rates must be of at most 4 layers here, got 5"):
         gdpp_loss(many[:5], many[:4], context=4, dim=2)
-    for most, setting in ((6, {"ratio": 0.5}), (5, {"kappa": 2.0}), (4, {"context": 4, "dim": 2})):
+    for most, setting in (
+        (6, {"ratio": 0.5}),
+        (5, {"condition_number": 2.0}),
+        (4, {"context": 4, "dim": 2}),
+    ):
         with pytest.raises(ValueError, match=f"layers must be of at most {most} layers here, got"):
             optimal_gdpp(most + 1, **setting)
     assert degree(8) == 3280
     assert gdpp_loss(many[:8], many[:7], ratio=0.5) < 1
-    assert worst_case_residual(many[:8], many[:7], kappa=2.0) < 1
+    assert worst_case_residual(many[:8], many[:7], condition_number=2.0) < 1
 
 
 def test_one_gamma_less_than_rates() -> None:
@@ -640,7 +678,7 @@ def test_one_gamma_less_than_rates() -> None:
         with pytest.raises(ValueError, match="gammas must be one less than the 2 rates, got"):
             gdpp_loss([0.1, 0.2], gammas, ratio=0.5)
         with pytest.raises(ValueError, match="gammas must be one less than the 2 rates, got"):
-            worst_case_residual([0.1, 0.2], gammas, kappa=2.0)
+            worst_case_residual([0.1, 0.2], gammas, condition_number=2.0)
     with pytest.raises(ValueError, match="gammas must be one less than the 2 rates, got"):
         gdpp_loss([mpmath.mpf(1), mpmath.mpf(2)], [], ratio=0.5)
     nothing: list[Any] = [[], np.ones((3, 0))]
@@ -658,20 +696,22 @@ def test_settings_exclude_each_other() -> None:
         with pytest.raises(ValueError, match="give either ratio or context and dim, got"):
             gdpp_loss([0.1], [], **wrong)
     for more in ({"ratio": 0.5}, sizes, {"dim": 2}):
-        with pytest.raises(ValueError, match="give exactly one of kappa, ratio, and context"):
-            optimal_gdpp(2, kappa=10.0, **more)
+        with pytest.raises(
+            ValueError, match="give exactly one of condition_number, ratio, and context"
+        ):
+            optimal_gdpp(2, condition_number=10.0, **more)
 
 
 def test_shapes_and_number_systems_must_agree() -> None:
     with pytest.raises(ValueError, match="must have shapes that broadcast, got"):
         gdpp_loss(np.ones((2, 2)), np.ones((3, 1)), ratio=0.5)
     with pytest.raises(ValueError, match="must have shapes that broadcast, got"):
-        gdpp_loss([0.1], [], ratio=np.ones(2), noise=np.ones(3))
+        gdpp_loss([0.1], [], ratio=np.ones(2), noise_ratio=np.ones(3))
     with pytest.raises(ValueError, match="must have shapes that broadcast, got"):
-        worst_case_residual(np.ones((2, 1)), [], kappa=np.ones(3) * 2)
+        worst_case_residual(np.ones((2, 1)), [], condition_number=np.ones(3) * 2)
     with pytest.raises(TypeError, match="must all be arrays or all scalars"):
         gdpp_loss([mpmath.mpf(1)], [], ratio=np.ones(2))
     with pytest.raises(TypeError, match="rates and gammas must be numbers or NumPy arrays, got"):
-        worst_case_residual([mpmath.mpf(1)], [], kappa=2.0)
-    with pytest.raises(TypeError, match="kappa must be a number or a NumPy array, got"):
-        worst_case_residual([1.0], [], kappa=mpmath.mpf(2))
+        worst_case_residual([mpmath.mpf(1)], [], condition_number=2.0)
+    with pytest.raises(TypeError, match="condition_number must be a number or a NumPy array, got"):
+        worst_case_residual([1.0], [], condition_number=mpmath.mpf(2))

@@ -25,9 +25,9 @@ from iclimit.asymptotics.gdpp.mixed_noise import (
     ridge_baselines,
     ridge_risk,
 )
-from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, noise_law
+from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
 from iclimit.asymptotics.spectra import Wishart, wishart_resolvent
-from iclimit.simulate.gdpp import NoiseLaw as DrawnNoiseLaw
+from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 
 N, D = 20, 10
 SIZE: dict[str, Any] = {"context": N, "dim": D}
@@ -271,7 +271,7 @@ def test_tuned_parameters_cannot_be_bettered_nearby(spec: str, context: int) -> 
 def test_tuned_parameters_are_the_best_of_a_grid(spec: str, context: int, dim: int) -> None:
     size: dict[str, Any] = {"context": context, "dim": dim}
     best = baselines(spec, **size)
-    largest = max(noise_law(spec).values) ** 2
+    largest = max(parse_noise_law(spec).values) ** 2
     grid = [
         adaptive_ridge_loss(spec, **size, multiplier=m, threshold=t * largest)
         for m in (0.7, 1.5, 3.0, 1e3)
@@ -313,7 +313,7 @@ def test_best_parameter_is_the_noise_variance(a: float, b: float, size: tuple[in
     # ... so that only its mean counts where the labels are not looked at.
     law = NoiseLaw("categorical", (math.sqrt(b), math.sqrt(3 * b)))
     expected = ridge_risk(a, 2 * b, **arguments) - oracle_risk(law, **arguments)
-    found = constant_ridge_loss(law, **arguments, ridge=a)
+    found = constant_ridge_loss(law, **arguments, penalty=a)
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-11)
     assert constant_ridge_loss(law, **arguments) <= found * (1 + ROUNDING)
 
@@ -328,7 +328,7 @@ def test_risk_falls_with_context(variance: float, dim: int, context: int) -> Non
 @pytest.mark.parametrize("spec", ["uniform:3", "categorical:1,3", "categorical:0,6"])
 def test_gradient_descent_is_bounded_by_the_best_constant(spec: str) -> None:
     """The best schedules for the mean noise approach ConstRR, from above."""
-    law = noise_law(spec)
+    law = parse_noise_law(spec)
     noise, oracle = law.mean_variance / N, oracle_risk(spec, **SIZE)
     bound = constant_ridge_loss(spec, **SIZE)
     adjusted = [
@@ -363,7 +363,7 @@ def test_least_squares() -> None:
     for context in (9, 10, 11):
         risk = ridge_risk(0.0, [0.0, 1.0], context=context, dim=10)
         assert list(risk) == [max(10 - context, 0) / 2, math.inf]
-    assert constant_ridge_loss("fixed:1", context=10, dim=10, ridge=0.0) == math.inf
+    assert constant_ridge_loss("fixed:1", context=10, dim=10, penalty=0.0) == math.inf
 
 
 def test_large_noise_leaves_the_null_predictor() -> None:
@@ -385,7 +385,7 @@ def test_proportional_limit() -> None:
 
 def test_profiles_average_to_the_baselines() -> None:
     for spec in ("uniform:4", "categorical:1,3,5"):
-        levels, weights = noise_law(spec).quadrature()
+        levels, weights = parse_noise_law(spec).quadrature()
         kept = levels > 1e-12
         best = baselines(spec)
         profiles = baseline_profiles(levels[kept], spec, **SIZE)
@@ -423,7 +423,7 @@ def test_chi_square_rule_is_scipys_law() -> None:
     uncut = adaptive_ridge_loss("fixed:2", **kwargs, threshold=1e9)
     assert uncut == pytest.approx(adaptive_ridge_loss("fixed:2", **kwargs), rel=ROUNDING)
     cut = adaptive_ridge_loss("fixed:2", **kwargs, threshold=1e-6)
-    constant = constant_ridge_loss("fixed:2", **kwargs, ridge=1e-6)
+    constant = constant_ridge_loss("fixed:2", **kwargs, penalty=1e-6)
     missed = stats.chi2(8).cdf(8 * 1e-6 / 4)
     assert cut == pytest.approx(constant, rel=1e-12 + 2 * missed)
 
@@ -448,34 +448,36 @@ def test_chi_square_rule_is_scipys_law() -> None:
 )
 def test_bad_noise_laws_are_named(spec: str) -> None:
     with pytest.raises(
-        ValueError, match=r"noise must be 'fixed:1', 'uniform:5' .*got '"
+        ValueError, match=r"noise_law must be 'fixed:1', 'uniform:5' .*got '"
     ) as caught:
-        noise_law(spec)
+        parse_noise_law(spec)
     assert "'categorical:1,3,5'" in str(caught.value)
     assert "[1e-15, 1e+15]" in str(caught.value)
 
 
 def test_noise_laws() -> None:
-    assert noise_law("uniform:3") == NoiseLaw("uniform", (3.0,))
-    law = noise_law("categorical:1,3.25,5e-7")
+    assert parse_noise_law("uniform:3") == NoiseLaw("uniform", (3.0,))
+    law = parse_noise_law("categorical:1,3.25,5e-7")
     assert str(law) == "categorical:1.0,3.25,5e-07"
     third = NoiseLaw("fixed", (1 / 3,))
     for each in (law, third):
         # Text keeps all digits, here and where prompts are drawn.
-        assert noise_law(str(each)) == each
-        assert DrawnNoiseLaw.parse(str(each)).levels == each.values
-    assert noise_law("uniform:3").mean_variance == 3
-    assert noise_law(noise_law("fixed:2")).mean_variance == 4
-    levels, weights = noise_law("uniform:3").quadrature()
+        assert parse_noise_law(str(each)) == each
+        assert NoiseLevels.parse(str(each)).levels == each.values
+    assert parse_noise_law("uniform:3").mean_variance == 3
+    assert parse_noise_law(parse_noise_law("fixed:2")).mean_variance == 4
+    levels, weights = parse_noise_law("uniform:3").quadrature()
     for power in (0, 0.5, 1, 2, 7):
         assert weights @ levels**power == pytest.approx(3**power / (power + 1), rel=ROUNDING)
     # Whatever is not text of the three forms, spaces about the kind included.
     for bad in (5, None, b"fixed:1", ("fixed", (1.0,)), " uniform:3", "uniform :3", "Uniform:3"):
-        for read in (noise_law, DrawnNoiseLaw.parse):
-            with pytest.raises(ValueError, match=r"noise must be .*fixed:.*uniform:") as caught:
+        for read in (parse_noise_law, NoiseLevels.parse):
+            with pytest.raises(
+                ValueError, match=r"noise_law must be .*fixed:.*uniform:"
+            ) as caught:
                 read(bad)  # type: ignore[arg-type]
             assert str(caught.value).endswith(f", got {bad!r}")
-    for read in (noise_law, DrawnNoiseLaw.parse):
+    for read in (parse_noise_law, NoiseLevels.parse):
         assert str(read("uniform: 3 ")) == str(read("uniform:3"))  # as float reads numbers
 
 
@@ -484,7 +486,7 @@ def test_noise_laws() -> None:
     [
         (
             lambda: ridge_risk(-1.0, 1.0, **SIZE),
-            r"ridge must be 0 or in \[1e-30, 1e\+30\], got -1",
+            r"penalty must be 0 or in \[1e-30, 1e\+30\], got -1",
         ),
         (lambda: ridge_risk(1.0, math.nan, **SIZE), "noise_variance must be 0 or in"),
         (lambda: oracle_risk("fixed:1", context=0, dim=1), "context must be an integer >= 1"),
@@ -496,9 +498,9 @@ def test_noise_laws() -> None:
             lambda: adaptive_ridge_loss("fixed:1", **SIZE, multiplier=math.inf),
             "threshold must be finite if multiplier is inf",
         ),
-        (lambda: baseline_profiles(-1.0, "fixed:1", **SIZE), "sigma must be 0 or in"),
-        (lambda: one_layer(-1.0, context=2, dim=1), "mean_variance must be >= 0"),
-        (lambda: constant_ridge_loss("fixed:1", **SIZE, ridge=-2.0), "ridge must be 0 or in"),
+        (lambda: baseline_profiles(-1.0, "fixed:1", **SIZE), "noise_level must be 0 or in"),
+        (lambda: one_layer(-1.0, context=2, dim=1), "mean_noise_variance must be >= 0"),
+        (lambda: constant_ridge_loss("fixed:1", **SIZE, penalty=-2.0), "penalty must be 0 or in"),
     ],
 )
 def test_names_what_is_wrong(call: Any, message: str) -> None:
@@ -508,7 +510,7 @@ def test_names_what_is_wrong(call: Any, message: str) -> None:
 
 def test_other_number_systems_are_refused_where_the_rule_is_float64() -> None:
     for bad in (mpmath.mpf(1), sympy.Symbol("v")):
-        with pytest.raises(TypeError, match="ridge must be a number or a NumPy array"):
+        with pytest.raises(TypeError, match="penalty must be a number or a NumPy array"):
             ridge_risk(bad, 1.0, **SIZE)
-        with pytest.raises(TypeError, match="sigma must be a number or a NumPy array"):
+        with pytest.raises(TypeError, match="noise_level must be a number or a NumPy array"):
             baseline_profiles(bad, "fixed:1", **SIZE)

@@ -23,11 +23,11 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("flags", "setting"),
     [
-        ("--kappa 1e4 --tol 1e-10", {"kappa": 1e4, "tol": 1e-10}),
+        ("--condition-number 1e4 --tol 1e-10", {"condition_number": 1e4, "tol": 1e-10}),
         ("--excess 1e-3 --steps 3", {"excess": 1e-3, "steps": 3}),
         (
-            "--kappa 1e6 --steps 4 --cap 100 --margin 0.02",
-            {"kappa": 1e6, "steps": 4, "cap": 100.0, "margin": 0.02},
+            "--condition-number 1e6 --steps 4 --cap 100 --margin 0.02",
+            {"condition_number": 1e6, "steps": 4, "cap": 100.0, "margin": 0.02},
         ),
     ],
 )
@@ -40,7 +40,7 @@ def test_table(
     rows = printed(capsys)
     assert [list(row) for row in rows] == [COLUMNS] * len(expected.excess)
     assert [row["step"] for row in rows] == list(range(len(rows)))
-    assert [row["gamma"] for row in rows] == [None, *expected.gamma]
+    assert [row["gamma"] for row in rows] == [None, *expected.gammas]
     for name in COLUMNS[2:]:
         assert [row[name] for row in rows] == getattr(expected, name).tolist()
     assert main([*verb, "--format", "csv"]) == 0
@@ -55,13 +55,15 @@ def test_table(
 
 
 def test_what_a_float_near_one_cannot_hold_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gdpp", "--kappa", "10", "--tol", "1e-30"]) == 0
+    assert main(["gdpp", "--condition-number", "10", "--tol", "1e-30"]) == 0
     last = capsys.readouterr().out.splitlines()[-1].split()
     assert last[2] == "1"
     assert 0 < float(last[3]) < 1e-30
 
 
-@pytest.mark.parametrize("flags", ["--kappa 1e4 --tol 1e-10", "--kappa 1 --steps 2"])
+@pytest.mark.parametrize(
+    "flags", ["--condition-number 1e4 --tol 1e-10", "--condition-number 1 --steps 2"]
+)
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_plot(flags: str, ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"layers.{ending}"
@@ -93,32 +95,47 @@ def test_examples_of_the_help_run(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         ("", "give either steps or tol, got steps=None, tol=None"),
-        ("--kappa 2", "give either steps or tol, got steps=None, tol=None"),
-        ("--kappa 2 --steps 1 --tol 0.1", "give either steps or tol, got steps=1, tol=0.1"),
-        ("--steps 1", "give either kappa or excess, got kappa=None, excess=None"),
+        ("--condition-number 2", "give either steps or tol, got steps=None, tol=None"),
         (
-            "--kappa 2 --excess 1 --steps 1",
-            "give either kappa or excess, got kappa=2.0, excess=1.0",
+            "--condition-number 2 --steps 1 --tol 0.1",
+            "give either steps or tol, got steps=1, tol=0.1",
         ),
-        ("--kappa 0.5 --steps 1", "kappa must be >= 1 and finite, got 0.5"),
-        ("--kappa nan --steps 1", "kappa must be >= 1 and finite, got nan"),
-        ("--kappa inf --steps 1", "kappa must be >= 1 and finite, got inf"),
-        ("--kappa x --steps 1", "argument --kappa: invalid float value: 'x'"),
-        ("--excess=-1 --steps 1", "excess must be >= 0 and finite, got -1.0"),
-        ("--kappa 2 --tol 0", "tol must be > 0 and finite, got 0.0"),
-        ("--kappa 2 --steps -1", "steps must be an integer >= 0, got -1"),
-        ("--kappa 2 --steps 1.5", "argument --steps: invalid int value: '1.5'"),
-        ("--kappa 2 --steps 100000", "steps must be fewer, got 100000: the spectrum shrinks"),
-        ("--kappa 2 --steps 1 --cap 0.5", "cap must be >= 1, got 0.5"),
-        ("--kappa 2 --steps 1 --margin -1", "margin must be >= 0 and finite, got -1.0"),
-        ("--kappa 2 --steps 1 --method x", "argument --method: invalid choice: 'x'"),
-        ("--kappa 2 --steps 1 --format xml", "argument --format: invalid choice: 'xml'"),
         (
-            "--kappa 2 --steps 1 --plot x.doc",
+            "--steps 1",
+            "give either condition_number or excess, got condition_number=None, excess=None",
+        ),
+        (
+            "--condition-number 2 --excess 1 --steps 1",
+            "give either condition_number or excess, got condition_number=2.0, excess=1.0",
+        ),
+        ("--condition-number 0.5 --steps 1", "condition_number must be >= 1 and finite, got 0.5"),
+        ("--condition-number nan --steps 1", "condition_number must be >= 1 and finite, got nan"),
+        ("--condition-number inf --steps 1", "condition_number must be >= 1 and finite, got inf"),
+        (
+            "--condition-number x --steps 1",
+            "argument --condition-number: invalid float value: 'x'",
+        ),
+        ("--excess=-1 --steps 1", "excess must be >= 0 and finite, got -1.0"),
+        ("--condition-number 2 --tol 0", "tol must be > 0 and finite, got 0.0"),
+        ("--condition-number 2 --steps -1", "steps must be an integer >= 0, got -1"),
+        ("--condition-number 2 --steps 1.5", "argument --steps: invalid int value: '1.5'"),
+        (
+            "--condition-number 2 --steps 100000",
+            "steps must be fewer, got 100000: the spectrum shrinks",
+        ),
+        ("--condition-number 2 --steps 1 --cap 0.5", "cap must be >= 1, got 0.5"),
+        ("--condition-number 2 --steps 1 --margin -1", "margin must be >= 0 and finite, got -1.0"),
+        ("--condition-number 2 --steps 1 --method x", "argument --method: invalid choice: 'x'"),
+        (
+            "--condition-number 2 --steps 1 --format xml",
+            "argument --format: invalid choice: 'xml'",
+        ),
+        (
+            "--condition-number 2 --steps 1 --plot x.doc",
             "argument --plot: must end in .png, .pdf, .svg, got 'x.doc'",
         ),
         (
-            "--kappa 2 --steps 1 --plot /none/x.png",
+            "--condition-number 2 --steps 1 --plot /none/x.png",
             "argument --plot: must be a file in an existing folder, got '/none/x.png'",
         ),
     ],

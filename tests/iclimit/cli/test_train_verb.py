@@ -30,7 +30,7 @@ from iclimit.simulate.transformer import prediction
 MODEL = ["train", "linear-transformer"]
 SMALL = [
     *MODEL,
-    "--noise",
+    "--noise-law",
     "uniform:1",
     "--context",
     "8",
@@ -47,7 +47,7 @@ PROBLEM = NoisyRegression("uniform:1", context=8, dim=2)
 COLUMNS = [
     "kind",
     "layers",
-    "noise",
+    "noise_law",
     "training_loss",
     "held_out_loss",
     "standard_error",
@@ -266,7 +266,7 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(simulate.gdpp, "held_out_losses", measure)
     monkeypatch.setattr("iclimit.simulate.arrays.get_backend", lambda _: None)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
-    assert main([*MODEL, "--noise", "fixed:2"]) == 0
+    assert main([*MODEL, "--noise-law", "fixed:2"]) == 0
     assert seen == {
         "problem": NoisyRegression("fixed:2", context=20, dim=10),
         "kind": "diag",
@@ -285,7 +285,7 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
     assert (measured["contexts"], measured["backend"]) == (100_000, "numpy")
     flags = "--kind gd++ --layers 2 --heads 3 --context 7 --dim 4 --starts 5 --contexts 600"
     more = "--steps 9 --held-out 44 --seed 6 --backend cupy --checkpoint run.npz"
-    assert main([*MODEL, "--noise", "categorical:1,3", *flags.split(), *more.split()]) == 0
+    assert main([*MODEL, "--noise-law", "categorical:1,3", *flags.split(), *more.split()]) == 0
     assert seen == {
         "problem": NoisyRegression("categorical:1,3", context=7, dim=4),
         "kind": "gd++",
@@ -312,7 +312,7 @@ def test_help_and_its_examples(
     assert stop.value.code == 0
     text = capsys.readouterr().out
     for word in (
-        "--noise LAW",
+        "--noise-law LAW",
         "2402.14180",
         "--initial FILE",
         "--checkpoint FILE",
@@ -343,8 +343,11 @@ def test_help_and_its_examples(
     [
         ("", "the following arguments are required: MODEL"),
         ("nothing", "argument MODEL: invalid choice: 'nothing'"),
-        ("linear-transformer", "the following arguments are required: --noise"),
-        ("MODEL 3", "noise must be fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,..."),
+        ("linear-transformer", "the following arguments are required: --noise-law"),
+        (
+            "MODEL 3",
+            "noise_law must be fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,...",
+        ),
         ("MODEL uniform:-1", "with levels from 0 to 1e+100, got 'uniform:-1'"),
         ("MODEL fixed:1,2", "got 'fixed:1,2'"),
         ("MODEL fixed:nan", "got 'fixed:nan'"),
@@ -389,7 +392,7 @@ def test_bad_input_is_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(Descent, "advance", pytest.fail)  # before any work
-    arguments = arguments.replace("MODEL", "linear-transformer --noise")
+    arguments = arguments.replace("MODEL", "linear-transformer --noise-law")
     try:
         status = main(["train", *arguments.split()])
     except SystemExit as stop:

@@ -473,15 +473,15 @@ def test_the_best_ridge_of_a_regression_is_its_noise() -> None:
     vertices = lines_of(
         "oracle",
         "ridge_risk",
-        "ridge",
+        "penalty",
         "noise_variance",
         context=8,
         dim=5,
-        ridge=np.geomspace(0.1, 5, 8),
+        penalty=np.geomspace(0.1, 5, 8),
         noise_variance=np.geomspace(0.1, 5, 9),
     )
-    for ridge, variance in some(vertices, 5):
-        near = ridge * (1 + 1e-3 * np.arange(-20, 21))
+    for penalty, variance in some(vertices, 5):
+        near = penalty * (1 + 1e-3 * np.arange(-20, 21))
         assert np.argmin(asymptotics.gdpp.ridge_risk(near, variance, context=8, dim=5)) == 20
 
 

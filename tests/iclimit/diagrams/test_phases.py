@@ -108,13 +108,19 @@ def test_colours_are_monotone_in_lightness(diagram: PhaseDiagram) -> None:
 @pytest.mark.parametrize(
     ("quantity", "setting"),
     [
-        ("steps_needed", {"kappa": np.geomspace(1, 1e3, 9), "tol": np.geomspace(1e-3, 1, 8)}),
+        (
+            "steps_needed",
+            {"condition_number": np.geomspace(1, 1e3, 9), "tol": np.geomspace(1e-3, 1, 8)},
+        ),
         ("bayes_error", {"alpha": [1, 2], "rho": [0.1, 0.2]}),
         (
             "escape_time",
             {"initial_value": np.geomspace(1e-3, 1, 9), "eigenvalue": np.geomspace(0.1, 9, 5)},
         ),
-        ("ridge_risk", {"context": [4, 5, 6], "noise_variance": [0, 1.0], "ridge": 0.0, "dim": 5}),
+        (
+            "ridge_risk",
+            {"context": [4, 5, 6], "noise_variance": [0, 1.0], "penalty": 0.0, "dim": 5},
+        ),
     ],
 )
 def test_other_quantities_are_drawn(

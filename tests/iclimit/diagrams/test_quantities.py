@@ -13,6 +13,9 @@ VALUES: dict[str, float] = {
     "tau": 2,
     "alpha": 3,
     "kappa": 1.5,
+    "condition_number": 1.5,
+    "penalty": 1,
+    "noise_ratio": 0.2,
     "rho": 0.1,
     "ridge": 1,
     "test_alpha": 2,
@@ -28,13 +31,13 @@ VALUES: dict[str, float] = {
     "dim": 3,
     "noise_variance": 0.1,
     "task_variance": 2,
-    "mean_variance": 0.3,
+    "mean_noise_variance": 0.3,
     "ratio": 0.5,
     "noise": 0.2,
     "steps": 3,
     "layers": 1,
     "tol": 0.1,
-    "noise_level": 1,
+    "highest_noise": 1,
     "multiplier": 1,
     "threshold": 5,
     "t": 0.5,
@@ -77,7 +80,7 @@ def test_registry_is_in_order() -> None:
 def test_integers_are_asked_for() -> None:
     with pytest.raises((ValueError, TypeError), match="dim must be an integer"):
         QUANTITIES["ridge_risk"].evaluate(
-            {"ridge": 1, "noise_variance": 1, "context": 12, "dim": 2.5}
+            {"penalty": 1, "noise_variance": 1, "context": 12, "dim": 2.5}
         )
 
 
@@ -130,5 +133,5 @@ def test_parameters_are_checked(parameters: dict[str, float], message: str) -> N
 
 def test_symbols_are_without_their_definition() -> None:
     assert PARAMETERS["tau"].symbol == r"\tau"
-    assert PARAMETERS["mean_variance"].symbol == r"E\,\sigma^2"
+    assert PARAMETERS["mean_noise_variance"].symbol == r"E\,\sigma^2"
     assert isinstance(QUANTITIES["icl_error"], Quantity)

@@ -262,11 +262,11 @@ def test_units_of_inputs_and_labels() -> None:
         ),
         (
             lambda: two_level_ridge_transformer([1], context=4, dim=2),
-            r"levels must have shape \(2,\), got \(1,\)",
+            r"noise_levels must have shape \(2,\), got \(1,\)",
         ),
         (
             lambda: two_level_ridge_transformer([1, -1], context=4, dim=2),
-            r"levels must be >= 0, got \[1, -1\]",
+            r"noise_levels must be >= 0, got \[1, -1\]",
         ),
         (
             lambda: two_level_ridge_transformer([1, 2], context=4, dim=2, input_variance=0),

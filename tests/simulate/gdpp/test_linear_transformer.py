@@ -319,7 +319,7 @@ def test_random_layers_change_tokens_by_order_one(
             heads=heads,
             dim=dim,
             context=context,
-            variance=law.noise.mean_variance,
+            variance=law.noise_law.mean_variance,
         )
         change = apply_layer(tokens, build(kind, parameters, dim).layers[0]) - tokens
         ratios.append(np.linalg.norm(change) / np.linalg.norm(tokens))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.gdpp.noisy_regression import (
-    NoiseLaw,
+    NoiseLevels,
     NoisyRegression,
     gram_matrices,
     ridge_weights,
@@ -55,10 +55,10 @@ def assert_mean(values: np.ndarray, expected: float) -> None:
     ],
 )
 def test_specs(spec: str, kind: str, levels: tuple[float, ...], mean_variance: float) -> None:
-    law = NoiseLaw.parse(spec)
+    law = NoiseLevels.parse(spec)
     assert (law.kind, law.levels) == (kind, levels)
     assert law.mean_variance == pytest.approx(mean_variance, rel=1e-15)
-    assert NoiseLaw.parse(law) is law
+    assert NoiseLevels.parse(law) is law
     assert NoisyRegression(spec) == NoisyRegression(law)
 
 
@@ -67,13 +67,13 @@ def test_specs(spec: str, kind: str, levels: tuple[float, ...], mean_variance: f
     st.lists(st.floats(0, 1e100), min_size=1, max_size=4),
 )
 def test_text_keeps_every_digit(kind: str, levels: list[float]) -> None:
-    law = NoiseLaw(kind, tuple(levels if kind == "categorical" else levels[:1]))
-    assert NoiseLaw.parse(str(law)) == law
+    law = NoiseLevels(kind, tuple(levels if kind == "categorical" else levels[:1]))
+    assert NoiseLevels.parse(str(law)) == law
 
 
 def test_text_is_as_given() -> None:
     for spec in ("fixed:1", "uniform:0.25", "categorical:1,3,5", "fixed:1.23456789", "fixed:0"):
-        assert str(NoiseLaw.parse(spec)) == spec
+        assert str(NoiseLevels.parse(spec)) == spec
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_text_is_as_given() -> None:
     ],
 )
 def test_wrong_specs(spec: Any) -> None:
-    with pytest.raises(ValueError, match=r"^noise must be fixed:SIGMA, .* got ") as caught:
+    with pytest.raises(ValueError, match=r"^noise_law must be fixed:SIGMA, .* got ") as caught:
         NoisyRegression(spec)
     assert str(caught.value).endswith(f"got {spec!r}")
 
@@ -124,8 +124,8 @@ def test_wrong_specs(spec: Any) -> None:
     ],
 )
 def test_wrong_laws(kind: str, levels: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match=r"noise must be fixed:SIGMA, .* from 0 to 1e"):
-        NoiseLaw(kind, levels)
+    with pytest.raises(ValueError, match=r"noise_law must be fixed:SIGMA, .* from 0 to 1e"):
+        NoiseLevels(kind, levels)
 
 
 @pytest.mark.parametrize("name", ["context", "dim"])
@@ -137,7 +137,7 @@ def test_wrong_sizes(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("spec", LAWS)
 def test_levels_have_their_law(spec: str) -> None:
-    law = NoiseLaw.parse(spec)
+    law = NoiseLevels.parse(spec)
     levels = law.sample(NUMPY, np.random.default_rng(1), COUNT)
     assert levels.shape == (COUNT,)
     square, fourth = SQUARE_AND_FOURTH[spec]

@@ -67,7 +67,9 @@ def test_conditional_loss_equals_token_level_responses(
     """The prediction is linear in the labels: feed it unit labels and unit queries."""
     block = 4
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
-    run = simulate_gdpp(RATES, GAMMAS, context=context, dim=dim, noise=noise, rng=3, repeats=block)
+    run = simulate_gdpp(
+        RATES, GAMMAS, context=context, dim=dim, noise_ratio=noise, rng=3, contexts=block
+    )
     layers = gdpp_transformer(RATES, GAMMAS, context=context, dim=dim).layers
     generator = np.random.default_rng(seed_sequences(3, 1)[0])
     for r, X in enumerate(generator.standard_normal((block, context, dim))):
@@ -102,10 +104,10 @@ def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> N
         gammas,
         context=context,
         dim=dim,
-        law=law,
-        noise=noise_variance / (variance * context),
+        input_law=law,
+        noise_ratio=noise_variance / (variance * context),
         rng=12,
-        repeats=4000,
+        contexts=4000,
     )
     factor = variance * dim * second
     error = math.hypot(factor * run.standard_error, np.std(squared) / math.sqrt(count))
@@ -116,9 +118,9 @@ def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> N
 def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(
     context: int, dim: int
 ) -> None:
-    size: dict[str, Any] = {"context": context, "dim": dim, "law": "laplace", "rng": 7}
-    found = simulate_gdpp(RATES, [0, 0], **size, noise=0.2, repeats=30)
-    expected = simulate_schedule(RATES, **size, noise=0.2, repeats=30)
+    size: dict[str, Any] = {"context": context, "dim": dim, "rng": 7}
+    found = simulate_gdpp(RATES, [0, 0], **size, input_law="laplace", noise_ratio=0.2, contexts=30)
+    expected = simulate_schedule(RATES, **size, law="laplace", noise=0.2, repeats=30)
     np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-10)
     assert (found.repeats, found.parameters["gammas"].tolist()) == (30, [0, 0])
 
@@ -126,20 +128,22 @@ def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(
 def test_longer_runs_extend_shorter_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
     size: dict[str, Any] = {"context": 4, "dim": 3, "rng": 8}
-    short = simulate_gdpp(RATES, GAMMAS, **size, repeats=11).losses
+    short = simulate_gdpp(RATES, GAMMAS, **size, contexts=11).losses
     np.testing.assert_array_equal(
-        simulate_gdpp(RATES, GAMMAS, **size, repeats=20).losses[:11], short
+        simulate_gdpp(RATES, GAMMAS, **size, contexts=20).losses[:11], short
     )
 
 
 def test_one_layer_has_the_exact_mean() -> None:
     """1 - 2 eta + eta^2 (N + d + 1)/N for Gaussian inputs; no preconditioning matters."""
-    run = simulate_gdpp([0.5], [], context=20, dim=10, rng=5, repeats=4000)
+    run = simulate_gdpp([0.5], [], context=20, dim=10, rng=5, contexts=4000)
     assert abs(run.mean - (1 - 1 + 0.25 * 31 / 20)) < Z_LIMIT * run.standard_error
 
 
 def test_overflowing_losses_are_infinite() -> None:
-    run = simulate_gdpp([3.0] * 12, [5.0] * 11, context=6, dim=4, noise=0.1, rng=1, repeats=20)
+    run = simulate_gdpp(
+        [3.0] * 12, [5.0] * 11, context=6, dim=4, noise_ratio=0.1, rng=1, contexts=20
+    )
     assert np.all(run.losses == math.inf)
 
 
@@ -186,16 +190,16 @@ def test_preconditioning_flattens_the_spectrum() -> None:
             r"gammas must have shape \(1,\), got \(2,\)",
         ),
         (
-            lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, noise=-1),
-            "noise must be a number >= 0 and finite, got -1",
+            lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, noise_ratio=-1),
+            "noise_ratio must be a number >= 0 and finite, got -1",
         ),
         (
             lambda: simulate_gdpp([0.1], [], context=0, dim=2, rng=0),
             "context must be an integer >= 1, got 0",
         ),
         (
-            lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, law="cauchy"),
-            "law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
+            lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, input_law="cauchy"),
+            "input_law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
         ),
         (
             lambda: gdpp_transformer([0.1, math.nan], [0.1], context=3, dim=2),
@@ -216,7 +220,7 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
         layer_spectra(x, GAMMAS),
         rtol=1e-10,
     )
-    cell: dict[str, Any] = {"context": 6, "dim": 4, "noise": 0.1, "rng": 4, "repeats": 8}
+    cell: dict[str, Any] = {"context": 6, "dim": 4, "noise_ratio": 0.1, "rng": 4, "contexts": 8}
     expected = simulate_gdpp(RATES, GAMMAS, **cell).losses
     monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(module, "to_host", np.from_dlpack)

@@ -63,7 +63,7 @@ def explicit_losses(
 def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> None:
     problem, count = NoisyRegression(noise, context, dim), 40
     run = simulate_ridge_baselines(
-        problem, repeats=count, rng=3, constant=2.5, multiplier=1.4, threshold=3.0
+        problem, contexts=count, rng=3, constant=2.5, multiplier=1.4, threshold=3.0
     )
     expected = explicit_losses(problem, count, seed_sequences(3, 1)[0], 2.5, 1.4, 3.0)
     assert set(run.means) == set(run.standard_errors) == set(expected)
@@ -80,8 +80,8 @@ def test_conditional_losses_are_those_of_the_definition(
 ) -> None:
     problem = NoisyRegression(noise, context, dim)
     tuned: dict[str, Any] = {"multiplier": 1.3, "threshold": 6.0}
-    exact = simulate_ridge_baselines(problem, repeats=10_000, rng=1, **tuned)
-    raw = simulate_ridge_baselines(problem, repeats=20_000, rng=2, queries=True, **tuned)
+    exact = simulate_ridge_baselines(problem, contexts=10_000, rng=1, **tuned)
+    raw = simulate_ridge_baselines(problem, contexts=20_000, rng=2, queries=True, **tuned)
     for name, mean in exact.means.items():
         error = math.hypot(exact.standard_errors[name], raw.standard_errors[name])
         assert abs(mean - raw.means[name]) <= Z_LIMIT * error
@@ -90,34 +90,34 @@ def test_conditional_losses_are_those_of_the_definition(
 
 
 def test_oracle_parameters_have_no_adjusted_loss() -> None:
-    run = simulate_ridge_baselines(NoisyRegression("fixed:2"), repeats=100, rng=0)
+    run = simulate_ridge_baselines(NoisyRegression("fixed:2"), contexts=100, rng=0)
     assert run.means["ConstRR"] == 0 < run.means["AdaRR"]
-    silent = simulate_ridge_baselines(NoisyRegression("fixed:0"), repeats=100, rng=0)
+    silent = simulate_ridge_baselines(NoisyRegression("fixed:0"), contexts=100, rng=0)
     assert silent.means["oracle"] == silent.means["ConstRR"] == 0
     assert silent.means["AdaRR"] < 1e-25
 
 
 def test_which_parameters_are_reported() -> None:
     problem = NoisyRegression("uniform:3", 8, 3)
-    cell: dict[str, Any] = {"repeats": 50, "rng": 0}
+    cell: dict[str, Any] = {"contexts": 50, "rng": 0}
     plain = simulate_ridge_baselines(problem, **cell)
     assert list(plain.means) == ["oracle", "ConstRR", "AdaRR"]
-    assert (plain.repeats, plain.parameters["constant"]) == (50, 3.0)
+    assert (plain.contexts, plain.parameters["constant"]) == (50, 3.0)
     scaled = simulate_ridge_baselines(problem, multiplier=1.0, **cell)
     assert scaled.means["TunedRR"] == plain.means["AdaRR"]
     unbiased = simulate_ridge_baselines(problem, multiplier=5 / 8, **cell)
-    biased = simulate_ridge_baselines(problem, estimate="biased", **cell)
+    biased = simulate_ridge_baselines(problem, noise_estimate="biased", **cell)
     assert biased.means["AdaRR"] == pytest.approx(unbiased.means["TunedRR"], rel=1e-12)
     capped = simulate_ridge_baselines(problem, threshold=0.0, constant=0.0, **cell)
     assert capped.means["TunedRR"] == capped.means["ConstRR"]
-    single = simulate_ridge_baselines(problem, repeats=1, rng=0)
+    single = simulate_ridge_baselines(problem, contexts=1, rng=0)
     assert single.standard_errors["AdaRR"] == math.inf
 
 
 def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK", 16)
     problem = NoisyRegression("uniform:3", 8, 3)
-    run = simulate_ridge_baselines(problem, repeats=40, rng=0)
+    run = simulate_ridge_baselines(problem, contexts=40, rng=0)
     parts = [
         explicit_losses(problem, count, seed, 3.0, 1, 1)["AdaRR"]
         for count, seed in zip((16, 16, 8), seed_sequences(0, 3), strict=True)
@@ -127,25 +127,25 @@ def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_enormous_noise_overflows_nowhere() -> None:
     problem = NoisyRegression("fixed:1e100", 8, 3)
-    run = simulate_ridge_baselines(problem, repeats=50, rng=0, constant=0.0)
+    run = simulate_ridge_baselines(problem, contexts=50, rng=0, constant=0.0)
     assert 1e198 < run.means["ConstRR"] < math.inf
     assert run.standard_errors["ConstRR"] == math.inf  # squares of losses overflow
     assert run.means["AdaRR"] < 1e-90
-    assert tune_ridge(problem, repeats=50, rng=0).tuned_loss < 1e-90
+    assert tune_ridge(problem, contexts=50, rng=0).tuned_loss < 1e-90
 
 
 @pytest.mark.parametrize(("noise", "published"), TABLE.items())
 def test_published_table(noise: str, published: tuple[float, float, float]) -> None:
     """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
     problem = NoisyRegression(noise)
-    best = tune_ridge(problem, repeats=2**13, rng=4)
+    best = tune_ridge(problem, contexts=2**13, rng=4)
     assert best.converged
     found = simulate_ridge_baselines(
-        problem, repeats=20_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
+        problem, contexts=20_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
     )
     raw = simulate_ridge_baselines(
         problem,
-        repeats=5000,
+        contexts=5000,
         rng=6,
         queries=True,
         multiplier=best.multiplier,
@@ -160,7 +160,9 @@ def test_published_table(noise: str, published: tuple[float, float, float]) -> N
 def test_only_the_unbiased_estimate_gives_the_table() -> None:
     problem = NoisyRegression("uniform:5")
     found = {
-        estimate: simulate_ridge_baselines(problem, repeats=20_000, rng=5, estimate=estimate)
+        estimate: simulate_ridge_baselines(
+            problem, contexts=20_000, rng=5, noise_estimate=estimate
+        )
         for estimate in module.ESTIMATES
     }
     errors = {name: run.means["AdaRR"] - 0.068 for name, run in found.items()}
@@ -171,12 +173,12 @@ def test_only_the_unbiased_estimate_gives_the_table() -> None:
 def test_tuned_parameters_are_the_best() -> None:
     """No neighbour is better on the same sample; the constant solves its equation elsewhere."""
     problem = NoisyRegression("categorical:1,3")
-    best = tune_ridge(problem, repeats=4096, rng=2)
+    best = tune_ridge(problem, contexts=4096, rng=2)
 
     def losses(constant: float, multiplier: float, threshold: float) -> dict[str, float]:
         return simulate_ridge_baselines(
             problem,
-            repeats=4096,
+            contexts=4096,
             rng=2,
             constant=constant,
             multiplier=multiplier,
@@ -193,10 +195,10 @@ def test_tuned_parameters_are_the_best() -> None:
 
 
 def test_tuning_at_one_level() -> None:
-    best = tune_ridge(NoisyRegression("fixed:1.5", 9, 3), repeats=2048, rng=0)
+    best = tune_ridge(NoisyRegression("fixed:1.5", 9, 3), contexts=2048, rng=0)
     assert best.constant == pytest.approx(2.25, rel=1e-3)
     assert best.constant_loss < 1e-6
-    silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), repeats=10, rng=0)
+    silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), contexts=10, rng=0)
     assert (silent.constant, silent.tuned_loss, silent.converged) == (0, 0, True)
 
 
@@ -207,27 +209,27 @@ PROBLEM = NoisyRegression("uniform:1", 6, 2)
     ("call", "message"),
     [
         (
-            lambda: simulate_ridge_baselines(NoisyRegression("fixed:1", 4, 4), repeats=2, rng=0),
+            lambda: simulate_ridge_baselines(NoisyRegression("fixed:1", 4, 4), contexts=2, rng=0),
             "problem must have context > dim, got 4 and 4",
         ),
         (
-            lambda: simulate_ridge_baselines(PROBLEM, repeats=0, rng=0),
-            "repeats must be an integer >= 1, got 0",
+            lambda: simulate_ridge_baselines(PROBLEM, contexts=0, rng=0),
+            "contexts must be an integer >= 1, got 0",
         ),
         (
-            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, estimate="best"),
-            "estimate must be one of unbiased, biased, least-error, got 'best'",
+            lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, noise_estimate="best"),
+            "noise_estimate must be one of unbiased, biased, least-error, got 'best'",
         ),
         (
-            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, multiplier=-1),
+            lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, multiplier=-1),
             "multiplier must be a number >= 0 and finite, got -1",
         ),
         (
-            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, threshold=math.nan),
+            lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, threshold=math.nan),
             "threshold must be a number >= 0 and finite, got nan",
         ),
         (
-            lambda: simulate_ridge_baselines(PROBLEM, repeats=2, rng=0, constant=math.inf),
+            lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, constant=math.inf),
             "constant must be a number >= 0 and finite, got inf",
         ),
         (
@@ -247,7 +249,7 @@ def test_the_problem_must_be_one() -> None:
 
 
 def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell: dict[str, Any] = {"repeats": 30, "rng": 0, "multiplier": 1.2, "threshold": 4.0}
+    cell: dict[str, Any] = {"contexts": 30, "rng": 0, "multiplier": 1.2, "threshold": 4.0}
     expected = {
         queries: simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
         for queries in (False, True)

@@ -43,7 +43,7 @@ SAME_MINIMUM = 1e-3  # relative; losses of descents that end in one minimum
 
 def best_step(problem: NoisyRegression) -> tuple[float, float]:
     """Rate of the best single step of descent and its mean squared error of the weights."""
-    n, d, variance = problem.context, problem.dim, problem.noise.mean_variance
+    n, d, variance = problem.context, problem.dim, problem.noise_law.mean_variance
     return 1 / (n + d + 1 + variance), d * (1 - n / (n + d + 1 + variance))
 
 
@@ -167,7 +167,7 @@ def test_loss_is_that_of_the_model_on_the_last_contexts(kind: str) -> None:
     assert run.start_losses.shape == (3,)
     assert 3 <= run.steps <= (3 + 3 + 2) * 12
     assert run.parameters["problem"] is SMALL
-    assert (run.parameters["kind"], run.parameters["noise"]) == (kind, "uniform:2")
+    assert (run.parameters["kind"], run.parameters["noise_law"]) == (kind, "uniform:2")
 
 
 def test_rng_decides() -> None:
@@ -491,7 +491,7 @@ OTHER = build("diag", np.array([[[0.01, -0.1, 1.0, 1e-9]]]), 2)
         ({"initial": ()}, "initial"),
         ({"initial": [OTHER]}, "initial"),
         ({"initial": [MODEL, MODEL]}, "initial"),
-        ({"problem": replace(SMALL, noise="uniform:2.0000001")}, "noise"),
+        ({"problem": replace(SMALL, noise_law="uniform:2.0000001")}, "noise_law"),
         ({"problem": replace(SMALL, context=7)}, "context"),
     ],
 )

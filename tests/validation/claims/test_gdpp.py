@@ -306,10 +306,10 @@ def test_wrong_theories_of_the_error_fail(
             return set(failed(judge("gdpp-error", losses)))
 
     # Without noise, and with half its variance.
-    assert judged(lambda *a, **k: exact(*a, **k | {"noise": 0.0})) >= finite
+    assert judged(lambda *a, **k: exact(*a, **k | {"noise_ratio": 0.0})) >= finite
     assert judged(lambda *a, **k: exact(*a, **k | {"noise": k["noise"] / 2})) >= finite
     # The limit in place of the loss at finite size.
-    only = judged(lambda *a, noise, **_: exact(*a, ratio=0.5, noise=noise))
+    only = judged(lambda *a, noise_ratio, **_: exact(*a, ratio=0.5, noise_ratio=noise_ratio))
     assert only >= {f"{n} layers, d = {dim}, exact" for n in (2, 3) for dim in (16, 24)}
     assert not only & limits
     # A wrong limit only: a mean of 2000 contexts for the smallest size knows it to 2 % (measured).

@@ -125,7 +125,7 @@ def test_the_published_error_is_that_of_its_model(loss: float, spread: float) ->
 def test_the_published_error_is_near_that_of_sequences(noise: str) -> None:
     """Noiseless queries drawn as in the definition: the model leaves out correlations."""
     run = simulate_ridge_baselines(
-        NoisyRegression(noise, **SIZE), repeats=20_000, rng=0, queries=True
+        NoisyRegression(noise, **SIZE), contexts=20_000, rng=0, queries=True
     )
     sequences = run.standard_errors["ConstRR"] * math.sqrt(20_000 / EVALUATED)
     ratio = published_error(baselines(noise).constant, noise) / sequences

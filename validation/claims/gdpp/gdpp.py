@@ -117,7 +117,7 @@ def _gammas(method: str) -> tuple[float, ...]:
     """Schedule for the interval of the limiting spectrum."""
     lower, upper = (float(edge) for edge in MarchenkoPastur(RATIO).edges)
     schedule = condition_number_schedule(upper / lower, steps=LAYERS, method=method)
-    return tuple((schedule.gamma / upper).tolist())
+    return tuple((schedule.gammas / upper).tolist())
 
 
 def _moments_cell(preset: Preset, method: str, dim: int) -> Cell:
@@ -130,7 +130,7 @@ def _reached_cell(method: str, kappa: float) -> Cell:
     return Cell.of(
         reached_layers,
         kappa=kappa,
-        gammas=tuple(schedule.gamma.tolist()),
+        gammas=tuple(schedule.gammas.tolist()),
         rates=tuple(schedule.final_rate.tolist()),
     )
 
@@ -323,8 +323,8 @@ def _error_cell(preset: Preset, layers: int, dim: int) -> Cell:
         gammas=ERROR_GAMMAS[: layers - 1],
         context=2 * dim,
         dim=dim,
-        noise=ERROR_NOISE,
-        repeats=ERROR_REPEATS[preset] * ERROR_SIZES[0] // dim,
+        noise_ratio=ERROR_NOISE,
+        contexts=ERROR_REPEATS[preset] * ERROR_SIZES[0] // dim,
     )
 
 
@@ -338,7 +338,7 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         rates, gammas = ERROR_RATES[:layers], ERROR_GAMMAS[: layers - 1]
         runs = [results[_error_cell(preset, layers, dim)] for dim in ERROR_SIZES]
         exact = [
-            float(gdpp_loss(rates, gammas, context=2 * dim, dim=dim, noise=ERROR_NOISE))
+            float(gdpp_loss(rates, gammas, context=2 * dim, dim=dim, noise_ratio=ERROR_NOISE))
             for dim in ERROR_SIZES
         ]
         comparisons += [
@@ -358,7 +358,7 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         comparisons.append(
             Comparison(
                 f"{layers} layers, d to infinity",
-                float(gdpp_loss(rates, gammas, ratio=0.5, noise=ERROR_NOISE)),
+                float(gdpp_loss(rates, gammas, ratio=0.5, noise_ratio=ERROR_NOISE)),
                 float(fit.value[0]),
                 float(fit.covariance[0, 0] ** 0.5),
             )
@@ -375,10 +375,10 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             rates, gammas = ERROR_RATES[:layers], ERROR_GAMMAS[: layers - 1]
             sizes = np.array([0, *(1 / dim for dim in ERROR_SIZES[::-1])])
             exact = [
-                gdpp_loss(rates, gammas, context=2 * dim, dim=dim, noise=ERROR_NOISE)
+                gdpp_loss(rates, gammas, context=2 * dim, dim=dim, noise_ratio=ERROR_NOISE)
                 for dim in ERROR_SIZES[::-1]
             ]
-            limit = gdpp_loss(rates, gammas, ratio=0.5, noise=ERROR_NOISE)
+            limit = gdpp_loss(rates, gammas, ratio=0.5, noise_ratio=ERROR_NOISE)
             left.plot(sizes, [limit, *exact], color=colour, label=f"{layers} layers")
             runs = [results[_error_cell(preset, layers, dim)] for dim in ERROR_SIZES[::-1]]
             means, errors = ([getattr(r, k) for r in runs] for k in ("mean", "standard_error"))
@@ -388,7 +388,7 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         left.legend(title="exact, to the limit at 0")
         depths = range(1, 4)
         for noise, colour in zip((0.0, 0.01, ERROR_NOISE, 0.2), COLOURS, strict=False):
-            found = [optimal_gdpp(depth, ratio=0.5, noise=noise) for depth in depths]
+            found = [optimal_gdpp(depth, ratio=0.5, noise_ratio=noise) for depth in depths]
             plain = [
                 optimal_schedule(steps=depth, ratio=0.5, noise=noise).loss for depth in depths
             ]

@@ -45,14 +45,14 @@ def simulate_baselines(
     """Baselines with a TunedRR tuned on other contexts."""
     tune_seed, run_seed = np.random.SeedSequence(rng.entropy, spawn_key=rng.spawn_key).spawn(2)
     problem = NoisyRegression(noise, **SIZE)
-    tuned = tune_ridge(problem, repeats=TUNING, rng=tune_seed, estimate=estimate)
+    tuned = tune_ridge(problem, contexts=TUNING, rng=tune_seed, noise_estimate=estimate)
     return simulate_ridge_baselines(
         problem,
-        repeats=repeats,
+        contexts=repeats,
         rng=run_seed,
         multiplier=tuned.multiplier,
         threshold=tuned.threshold,
-        estimate=estimate,
+        noise_estimate=estimate,
         backend=backend,
     )
 
@@ -70,7 +70,7 @@ def simulate_profile(
     """Baselines with given parameters on prompts of one noise level."""
     return simulate_ridge_baselines(
         NoisyRegression(f"fixed:{level}", **SIZE),
-        repeats=repeats,
+        contexts=repeats,
         rng=rng,
         constant=constant,
         multiplier=multiplier,
@@ -186,7 +186,7 @@ def profile_cell(preset: Preset, level: float) -> Cell:
     return Cell.of(
         simulate_profile,
         level=level,
-        constant=best.ridge,
+        constant=best.penalty,
         multiplier=best.multiplier,
         threshold=best.threshold,
         repeats=PROFILE_REPEATS[preset],

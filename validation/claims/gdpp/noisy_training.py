@@ -220,7 +220,7 @@ def _gdpp_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
 def _minima(noise: str, layers: int) -> list[float]:
     """Adjusted losses at the local minima of GD++."""
     best, dim = baselines(noise), SIZE["dim"]
-    found = gdpp_minima(layers, noise=best.ridge / SIZE["context"], **SIZE)
+    found = gdpp_minima(layers, noise_ratio=best.penalty / SIZE["context"], **SIZE)
     return [dim / 2 * each.loss - best.oracle for each in found]
 
 
@@ -416,7 +416,7 @@ def _profiles_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             ax.legend()
         left.set_ylabel("adjusted loss")
         figure.suptitle(
-            rf"tuned and trained for $\sigma$ uniform on $[0, {math.sqrt(3 * best.ridge):g}]$"
+            rf"tuned and trained for $\sigma$ uniform on $[0, {math.sqrt(3 * best.penalty):g}]$"
         )
 
     notes = (
