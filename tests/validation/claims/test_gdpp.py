@@ -307,7 +307,7 @@ def test_wrong_theories_of_the_error_fail(
 
     # Without noise, and with half its variance.
     assert judged(lambda *a, **k: exact(*a, **k | {"noise_ratio": 0.0})) >= finite
-    assert judged(lambda *a, **k: exact(*a, **k | {"noise": k["noise"] / 2})) >= finite
+    assert judged(lambda *a, **k: exact(*a, **k | {"noise_ratio": k["noise_ratio"] / 2})) >= finite
     # The limit in place of the loss at finite size.
     only = judged(lambda *a, noise_ratio, **_: exact(*a, ratio=0.5, noise_ratio=noise_ratio))
     assert only >= {f"{n} layers, d = {dim}, exact" for n in (2, 3) for dim in (16, 24)}
