@@ -39,14 +39,14 @@ class Estimate:
     samples: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, samples: object) -> Estimate:
-        """Estimate from independent samples, which it keeps."""
+    def of(cls, samples: object, *, keep: bool = True) -> Estimate:
+        """Estimate from independent samples, which it keeps unless told otherwise."""
         array = np.asarray(samples, dtype=float)
         if array.ndim != 1 or array.size == 0:
             raise ValueError(f"samples must have shape (repeats,), got {array.shape}")
         count = len(array)
         error = float(np.std(array, ddof=1) / math.sqrt(count)) if count > 1 else math.inf
-        return cls(float(np.mean(array)), error, count, array)
+        return cls(float(np.mean(array)), error, count, array if keep else None)
 
     def __float__(self) -> float:
         return self.mean

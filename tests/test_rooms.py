@@ -11,7 +11,15 @@ ROOT = Path(__file__).resolve().parents[1]
 MAY_IMPORT = {
     "asymptotics": {"asymptotics", "notation", "results"},
     "simulate": {"simulate", "notation", "results"},
-    "validation": {"validation", "asymptotics", "simulate", "runs", "notation", "results"},
+    "validation": {
+        "validation",
+        "asymptotics",
+        "simulate",
+        "runs",
+        "notation",
+        "published",
+        "results",
+    },
 }
 FOLDERS = {room: ROOT / room for room in MAY_IMPORT} | {"runs": ROOT / "iclimit" / "runs"}
 MAY_IMPORT["runs"] = {"runs", "notation", "results"}

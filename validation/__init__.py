@@ -10,7 +10,14 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "claim": ["Claim", "Comparison", "Verdict"],
         "claims": ["CLAIMS", "select_claims"],
+        "comparisons": [
+            "compare",
+            "compare_errors",
+            "compare_limits",
+            "compare_p_value",
+            "difference",
+        ],
         "run_claims": ["ClaimResult", "ValidationRun", "validate"],
-        "statistics": ["Extrapolation", "extrapolate"],
+        "statistics": ["Extrapolation", "extrapolate", "extrapolate_runs"],
     },
 )

@@ -1,4 +1,23 @@
-"""What a claim is: a statement of the theory, the runs that test it, and the judgement."""
+"""What a claim is: a statement of the theory, the runs that test it, and the judgement.
+
+Claims are data, one in a file of ``validation/claims/``, and the file reads from top to bottom:
+
+1. Tables: sizes, repeats and points, by preset where they differ.  Published settings come from
+   `iclimit.settings`.  A constant is explained below it in a sentence.
+2. Functions that cells run, only where the simulator has none that fits.
+3. ``cells(preset)``: a dict from keys of your choice, such as ``(law, noise)``, to cells.  (A list
+   of cells will do: then each cell is its own key.)
+4. ``judge(preset, results)``: ``results`` has the same keys.  The functions of
+   `iclimit.validation.comparisons` compare: `compare` numbers and Estimates, `compare_errors` the
+   ICL and IDG errors of two results, `compare_limits` an extrapolation, `compare_p_value` a test;
+   `difference` pairs two estimates on the same draws.  `extrapolate_runs` fits Estimates or
+   samples, and `Extrapolation.summary` describes the fit for the notes.
+5. A function that draws, with the helpers of `iclimit.validation.drawing`: ``panels``,
+   ``draw_family`` (theory as a line, Estimates as points), ``draw_estimates``, ``draw_sizes``
+   (against 1/d, with the limit), ``draw_ratios`` and ``finish`` (labels by the names of the
+   notation, logarithmic scales, legend).
+6. ``claim = Claim(...)``, and a line for the file in ``validation/claims/__init__.py``.
+"""
 
 from __future__ import annotations
 
@@ -103,14 +122,23 @@ class Claim:
     source : str
         Paper and place of the statement.
     cells : callable
-        The simulation needed at a preset.
+        The simulation needed at a preset: a dict of cells by keys, or a list of cells.
     judge : callable
-        Compares, given the preset and the results of the cells.
+        Compares, given the preset and the results of the cells by the same keys; the keys of a
+        list are its cells.
+    figure : bool
+        Whether the figure belongs beside those of papers: ``iclimit figure`` offers it.
     """
 
     name: str
     title: str
     source: str
     statement: str
-    cells: Callable[[Preset], Sequence[Cell]]
-    judge: Callable[[Preset, Mapping[Cell, Any]], Verdict]
+    cells: Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
+    judge: Callable[[Preset, Mapping[Any, Any]], Verdict]
+    figure: bool = True
+
+    def cells_by_key(self, preset: Preset) -> dict[Any, Cell]:
+        """Cells of a preset by the keys that ``judge`` knows their results by."""
+        cells = self.cells(preset)
+        return dict(cells) if isinstance(cells, Mapping) else {cell: cell for cell in cells}

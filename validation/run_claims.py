@@ -130,8 +130,8 @@ def validate(
     check_run(seed, jobs)
     get_backend(backend)
     start = time.perf_counter()
-    waiting = {claim.name: list(claim.cells(preset)) for claim in claims}
-    cells = list(dict.fromkeys(cell for needed in waiting.values() for cell in needed))
+    needed = {claim.name: claim.cells_by_key(preset) for claim in claims}
+    cells = list(dict.fromkeys(cell for keyed in needed.values() for cell in keyed.values()))
     done: dict[Cell, Any] = {}
     spent: dict[Cell, float] = {}
     results: dict[str, ClaimResult] = {}
@@ -139,9 +139,11 @@ def validate(
 
     def judge_finished() -> None:
         for claim in claims:
-            if claim.name not in results and all(cell in done for cell in waiting[claim.name]):
-                seconds = sum(spent[cell] for cell in waiting[claim.name])
-                results[claim.name] = _judge(claim, preset, done, waiting[claim.name], seconds)
+            keyed = needed[claim.name]
+            if claim.name not in results and all(cell in done for cell in keyed.values()):
+                seconds = sum(spent[cell] for cell in set(keyed.values()))
+                found = {key: done[cell] for key, cell in keyed.items()}
+                results[claim.name] = _judge(claim, preset, keyed, found, seconds)
 
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:
@@ -179,18 +181,16 @@ def validate(
 
 
 def _judge(
-    claim: Claim, preset: Preset, done: dict[Cell, Any], cells: Sequence[Cell], seconds: float
+    claim: Claim, preset: Preset, cells: dict[Any, Cell], results: dict[Any, Any], seconds: float
 ) -> ClaimResult:
-    failed = [(cell, done[cell]) for cell in cells if isinstance(done[cell], Exception)]
-    if failed:
-        cell, error = failed[0]
-        message = f"{type(error).__name__} in {cell.name}: {error}"
-        return ClaimResult(claim, None, message, seconds)
+    for key, result in results.items():
+        if isinstance(result, Exception):
+            message = f"{type(result).__name__} in {cells[key].name}: {result}"
+            return ClaimResult(claim, None, message, seconds)
     start = time.perf_counter()
     try:
-        verdict = claim.judge(preset, done)
+        verdict = claim.judge(preset, results)
     except Exception as error:
-        return ClaimResult(
-            claim, None, f"{type(error).__name__} in its judgement: {error}", seconds
-        )
+        message = f"{type(error).__name__} in its judgement: {error}"
+        return ClaimResult(claim, None, message, seconds)
     return ClaimResult(claim, verdict, seconds=seconds + time.perf_counter() - start)

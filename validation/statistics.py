@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc, ndtri, ndtri_exp
+
+from iclimit.results import Estimate
 
 FALSE_ALARM = 1e-3
 """Probability that a true claim fails because of chance, over all its comparisons."""
@@ -83,6 +86,14 @@ class Extrapolation:
         """Standard errors of the extrapolated quantities."""
         return np.sqrt(np.diag(self.covariance))
 
+    @property
+    def summary(self) -> str:
+        """Order and goodness of fit in words."""
+        return (
+            f"order {self.order} in 1/d, chi-square {self.chi_square:.1f} for {self.degrees} "
+            f"degrees of freedom (p = {self.p_value:.2f})"
+        )
+
     def curve(self, d: np.ndarray) -> np.ndarray:
         """Fitted quantities at sizes d, shape (len(d), m)."""
         return np.vander(1 / np.asarray(d, float), self.order + 1, increasing=True) @ (
@@ -153,6 +164,25 @@ def extrapolate(
         if fit.p_value >= level:
             break
     return fit
+
+
+def extrapolate_runs(
+    sizes: Sequence[int], runs: Sequence[Estimate | np.ndarray], **options: Any
+) -> Extrapolation:
+    """Extrapolate simulations: an Estimate at each size, or samples of shape (m, repeats).
+
+    Quantities that are sampled together are correlated; the fit takes that into account.  The
+    options are those of `extrapolate`.
+    """
+    means, covariances = zip(*(_moments(run) for run in runs), strict=True)
+    return extrapolate(sizes, np.array(means), np.array(covariances), **options)
+
+
+def _moments(run: Estimate | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and their covariance."""
+    if isinstance(run, Estimate):
+        return np.array([run.mean]), np.array([[run.standard_error**2]])
+    return np.mean(run, axis=1), np.atleast_2d(np.cov(run)) / run.shape[1]
 
 
 def _fit(

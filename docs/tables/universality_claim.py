@@ -8,9 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from iclimit import icl_error, idg_error, simulate_errors
+from iclimit.results import Estimate
 from iclimit.runs import Cell
-from iclimit.validation import Claim, Comparison, Verdict, extrapolate, validate
-from iclimit.validation.drawing import COLOURS, draw_points
+from iclimit.validation import (
+    Claim,
+    Verdict,
+    compare_limits,
+    compare_p_value,
+    extrapolate_runs,
+    validate,
+)
+from iclimit.validation.drawing import COLOURS, draw_sizes, finish
 from iclimit.validation.report import table, write_report
 
 POINT = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}
@@ -21,9 +29,9 @@ REPEATS = {
 
 
 def cells(preset):
-    """One cell per size.  Keyword arguments only: they are the identity of the cell."""
-    return [
-        Cell.of(
+    """One cell per size, which is its key."""
+    return {
+        d: Cell.of(
             simulate_errors,
             d=d,
             context=round(POINT["alpha"] * d),
@@ -36,36 +44,32 @@ def cells(preset):
             repeats=repeats,
         )
         for d, repeats in REPEATS[preset].items()
-    ]
+    }
 
 
-def judge(preset, results):
+def judge(_preset, results):
     """Compare the extrapolated errors with the formulas: no allowance."""
-    runs = [results[cell] for cell in cells(preset)]
-    sizes = list(REPEATS[preset])
-    means = np.array([[run.icl_mean, run.idg_mean] for run in runs])
-    covariances = np.array([np.cov(run.icl, run.idg) / run.repeats for run in runs])
-    fit = extrapolate(sizes, means, covariances)
-    theory = [float(icl_error(**POINT)), float(idg_error(**POINT))]
-    comparisons = tuple(
-        Comparison(f"{name} d=inf, uniform inputs", limit, float(value), float(error))
-        for name, limit, value, error in zip(
-            ("ICL", "IDG"), theory, fit.value, fit.standard_error, strict=True
-        )
+    sizes = list(results)
+    fit = extrapolate_runs(sizes, [np.stack([run.icl, run.idg]) for run in results.values()])
+    theory = {
+        "ICL d=inf, uniform inputs": icl_error(**POINT),
+        "IDG d=inf, uniform inputs": idg_error(**POINT),
+    }
+    comparisons = (
+        *compare_limits(theory, fit),
+        compare_p_value("chi-square of the fit", fit.p_value),
     )
 
     def draw(figure):
         ax = figure.subplots()
-        for column, (name, limit) in enumerate(zip(("ICL", "IDG"), theory, strict=True)):
-            errors = np.sqrt(covariances[:, column, column])
-            x = [1 / d for d in sizes]
-            draw_points(ax, x, means[:, column], errors, COLOURS[column], label=name)
-            ax.plot(0, limit, "*", color=COLOURS[column], markersize=11, clip_on=False)
-        ax.set(xlabel="1/d", ylabel="test error", xlim=(0, None))
-        ax.legend()
+        for k, (name, limit) in enumerate(zip(("icl", "idg"), theory.values(), strict=True)):
+            runs = [Estimate.of(getattr(run, name)) for run in results.values()]
+            draw_sizes(
+                ax, sizes, runs, COLOURS[k], limit=limit, fit=fit, quantity=k, label=name.upper()
+            )
+        finish(ax, "1/d", "test error", legend="")
 
-    note = f"order {fit.order} in 1/d, p = {fit.p_value:.2f}"
-    return Verdict(comparisons, draw, (note,))
+    return Verdict(comparisons, draw, (fit.summary,))
 
 
 claim = Claim(

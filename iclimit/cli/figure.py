@@ -50,11 +50,11 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulate and draw."""
     from iclimit.validation import CLAIMS, validate
-    from iclimit.validation.claims import FIGURES
     from iclimit.validation.drawing import house_style, new_figure
 
-    if options.name not in FIGURES:
-        raise ValueError(f"NAME must be one of {', '.join(FIGURES)}, got {options.name!r}")
+    names = [claim.name for claim in CLAIMS.values() if claim.figure]
+    if options.name not in names:
+        raise ValueError(f"NAME must be one of {', '.join(names)}, got {options.name!r}")
     path = options.output or Path(f"{options.name}.png")
     check_output(path, PICTURES)
     check_execution(options)

@@ -18,7 +18,7 @@ import numpy as np
 
 from iclimit import asymptotics
 from iclimit.diagrams.structure import Structure
-from iclimit.validation.drawing import LABELS
+from iclimit.notation import LABELS
 
 _BLOCK = 2**15
 """Points evaluated at once: temporaries stay in the cache, and memory stays bounded."""

@@ -50,7 +50,9 @@ def test_a_closed_pipe_is_no_error(command: str, first: str) -> None:
 
 def on_record(claim: str, path: Path) -> bool:
     """Whether all that a claim needs at full size is in the store."""
-    cells = [cell for each in select_claims([claim]) for cell in each.cells("full")]
+    cells = [
+        cell for each in select_claims([claim]) for cell in each.cells_by_key("full").values()
+    ]
     with contextlib.suppress(StoreError), RunStore(path, readonly=True) as store:
         found = (store.find(cell.identity(0, "numpy")) for cell in cells)
         return all(

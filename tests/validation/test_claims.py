@@ -198,7 +198,7 @@ def test_select_claims() -> None:
 @pytest.mark.parametrize("name", CLAIMS)
 @pytest.mark.parametrize("preset", ["quick", "full"])
 def test_every_claim_asks_for_distinct_seeded_cells(name: str, preset: Any) -> None:
-    cells = list(CLAIMS[name].cells(preset))
+    cells = CLAIMS[name].cells_by_key(preset).values()
     assert len({tuple(cell.seed(0).spawn_key) for cell in cells}) == len(set(cells))
 
 
@@ -212,7 +212,7 @@ def test_cheap_claims_hold_and_draw(name: str, tmp_path: Path) -> None:
 
 def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims() -> None:
     for name in ("ridgeless", "ridge"):
-        for cell in CLAIMS[name].cells("full"):
+        for cell in CLAIMS[name].cells_by_key("full").values():
             run = dict(cell.parameters)
             assert run["prompts"] % 1 == 0
             ratio = run["prompts"] / run["d"] ** 2
@@ -269,5 +269,5 @@ def test_cells_get_the_backend_if_their_function_takes_one(
 
 @pytest.mark.parametrize("preset", ["quick", "full"])
 def test_a_cell_names_no_backend_of_its_own(preset: Any) -> None:
-    cells = [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
+    cells = [cell for claim in CLAIMS.values() for cell in claim.cells_by_key(preset).values()]
     assert not any("backend" in dict(cell.parameters) for cell in cells)

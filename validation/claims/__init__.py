@@ -1,141 +1,70 @@
-"""The registry of claims, one subject per file."""
+"""All claims by name, one in a file; `iclimit.validation.claim` says how such a file is built."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from iclimit.validation.claim import Claim
-from iclimit.validation.claims.descent.constructions import constructions_claim
-from iclimit.validation.claims.descent.dampening import dampening_claim
-from iclimit.validation.claims.descent.learning_rates import learning_rate_claim
-from iclimit.validation.claims.descent.preconditioner import preconditioner_claim
-from iclimit.validation.claims.descent.schedules import divergence_claim, schedules_claim
-from iclimit.validation.claims.descent.training import training_claim
-from iclimit.validation.claims.descent.transfer import transfer_claim
-from iclimit.validation.claims.dynamics.data import published_curves_claim, training_set_claim
-from iclimit.validation.claims.dynamics.merged import cubic_claim, heads_claim, merged_claim
-from iclimit.validation.claims.dynamics.mixtures import mixtures_claim
-from iclimit.validation.claims.dynamics.separate import drop_times_claim, plateaus_claim
-from iclimit.validation.claims.gdpp.gdpp import error_claim, layers_claim, spectrum_claim
-from iclimit.validation.claims.gdpp.noisy_baselines import baselines_claim
-from iclimit.validation.claims.gdpp.noisy_training import (
-    dense_claim,
-    diag_claim,
-    gdpp_table_claim,
-    profiles_claim,
-    weights_claim,
-)
-from iclimit.validation.claims.gdpp.two_levels import two_levels_claim
-from iclimit.validation.claims.pretraining.baselines import dmmse_claim
-from iclimit.validation.claims.pretraining.large_size import ridge_claim, ridgeless_claim
-from iclimit.validation.claims.pretraining.machinery import risk_claim, sampler_claim, solver_claim
-from iclimit.validation.claims.pretraining.published import published_claim
-from iclimit.validation.claims.pretraining.structured_errors import (
-    context_claim,
-    inputs_claim,
-    rank_claim,
-    tests_claim,
-)
-from iclimit.validation.claims.pretraining.structured_limits import limits_claim
-from iclimit.validation.claims.pretraining.sweeps import (
-    context_length_claim,
-    double_descent_claim,
-    nonmonotonicity_claim,
-)
-from iclimit.validation.claims.pretraining.task_diversity import task_diversity_claim
-from iclimit.validation.claims.spectra.eigenvalues import rotated_claim, samples_claim
 
-CLAIMS: dict[str, Claim] = {
-    claim.name: claim
-    for claim in (
-        ridgeless_claim,
-        ridge_claim,
-        double_descent_claim,
-        context_length_claim,
-        nonmonotonicity_claim,
-        task_diversity_claim,
-        dmmse_claim,
-        published_claim,
-        learning_rate_claim,
-        training_claim,
-        preconditioner_claim,
-        transfer_claim,
-        schedules_claim,
-        divergence_claim,
-        dampening_claim,
-        constructions_claim,
-        spectrum_claim,
-        layers_claim,
-        error_claim,
-        baselines_claim,
-        gdpp_table_claim,
-        diag_claim,
-        dense_claim,
-        profiles_claim,
-        weights_claim,
-        two_levels_claim,
-        merged_claim,
-        cubic_claim,
-        plateaus_claim,
-        drop_times_claim,
-        heads_claim,
-        mixtures_claim,
-        training_set_claim,
-        published_curves_claim,
-        tests_claim,
-        context_claim,
-        rank_claim,
-        inputs_claim,
-        limits_claim,
-        samples_claim,
-        rotated_claim,
-        solver_claim,
-        sampler_claim,
-        risk_claim,
-    )
-}
-"""All claims by name: the theory first, then the simulator's own references."""
-
-FIGURES = (
-    "double-descent",
-    "context-length",
-    "nonmonotonicity",
-    "task-diversity",
-    "gd-learning-rate",
-    "gd-training",
-    "gd-preconditioner",
-    "gd-transfer",
-    "gd-schedules",
-    "gd-divergence",
-    "gd-dampening",
-    "gd-constructions",
-    "gdpp-spectrum",
-    "gdpp-layers",
-    "gdpp-error",
-    "noisy-baselines",
-    "noisy-gdpp",
-    "noisy-diag",
-    "noisy-full",
-    "noisy-profiles",
-    "noisy-weights",
-    "noisy-two-levels",
-    "dynamics-merged",
-    "dynamics-cubic",
-    "dynamics-plateaus",
-    "dynamics-drop-times",
-    "dynamics-heads",
-    "dynamics-mixtures",
-    "dynamics-training-set",
-    "dynamics-published",
-    "structured-tests",
-    "structured-context",
-    "structured-rank",
-    "structured-inputs",
-    "structured-limits",
-    "spectra-samples",
-    "spectra-free",
+FILES = (
+    "pretraining.large_size:ridgeless_claim",
+    "pretraining.large_size:ridge_claim",
+    "pretraining.sweeps:double_descent_claim",
+    "pretraining.sweeps:context_length_claim",
+    "pretraining.sweeps:nonmonotonicity_claim",
+    "pretraining.task_diversity:task_diversity_claim",
+    "pretraining.baselines:dmmse_claim",
+    "pretraining.published:published_claim",
+    "descent.learning_rates:learning_rate_claim",
+    "descent.training:training_claim",
+    "descent.preconditioner:preconditioner_claim",
+    "descent.transfer:transfer_claim",
+    "descent.schedules:schedules_claim",
+    "descent.schedules:divergence_claim",
+    "descent.dampening:dampening_claim",
+    "descent.constructions:constructions_claim",
+    "gdpp.gdpp:spectrum_claim",
+    "gdpp.gdpp:layers_claim",
+    "gdpp.gdpp:error_claim",
+    "gdpp.noisy_baselines:baselines_claim",
+    "gdpp.noisy_training:gdpp_table_claim",
+    "gdpp.noisy_training:diag_claim",
+    "gdpp.noisy_training:dense_claim",
+    "gdpp.noisy_training:profiles_claim",
+    "gdpp.noisy_training:weights_claim",
+    "gdpp.two_levels:two_levels_claim",
+    "dynamics.merged:merged_claim",
+    "dynamics.merged:cubic_claim",
+    "dynamics.separate:plateaus_claim",
+    "dynamics.separate:drop_times_claim",
+    "dynamics.merged:heads_claim",
+    "dynamics.mixtures:mixtures_claim",
+    "dynamics.data:training_set_claim",
+    "dynamics.data:published_curves_claim",
+    "pretraining.structured_errors:tests_claim",
+    "pretraining.structured_errors:context_claim",
+    "pretraining.structured_errors:rank_claim",
+    "pretraining.structured_errors:inputs_claim",
+    "pretraining.structured_limits:limits_claim",
+    "spectra.eigenvalues:samples_claim",
+    "spectra.eigenvalues:rotated_claim",
+    "pretraining.machinery:solver_claim",
+    "pretraining.machinery:sampler_claim",
+    "pretraining.machinery:risk_claim",
 )
-"""Claims whose figures are those of papers, or belong beside them."""
+"""Files of the claims, in the order of the report: the theory first, then the simulator's own
+references.  Their claim is called ``claim``, or as stated after a colon."""
+
+
+def _claim(file: str) -> Claim:
+    module, _, name = file.partition(":")
+    found: Claim = getattr(import_module(f"{__name__}.{module}"), name or "claim")
+    return found
+
+
+CLAIMS = {claim.name: claim for claim in map(_claim, FILES)}
+"""All claims by name."""
 
 
 def select_claims(names: Sequence[str]) -> list[Claim]:

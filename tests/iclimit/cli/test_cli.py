@@ -14,10 +14,10 @@ import pytest
 
 import iclimit
 from iclimit.cli import main
-from iclimit.validation import Claim, ClaimResult, ValidationRun, Verdict
-from iclimit.validation.claims import FIGURES
+from iclimit.validation import CLAIMS, Claim, ClaimResult, ValidationRun, Verdict
 
 SETTING = ["--alpha", "1", "--kappa", "0.5", "--rho", "0.01"]
+FIGURES = [claim.name for claim in CLAIMS.values() if claim.figure]
 
 
 def test_curve_prints_csv(capsys: pytest.CaptureFixture[str]) -> None:

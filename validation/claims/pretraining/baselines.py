@@ -108,4 +108,5 @@ dmmse_claim = Claim(
     ),
     cells=_cells,
     judge=_judge,
+    figure=False,
 )

@@ -175,6 +175,7 @@ def _claim(name: str, title: str, points: Sequence[Point], source: str) -> Claim
         ),
         cells=lambda preset: _cells(points, preset),
         judge=lambda preset, results: _judge(points, preset, results),
+        figure=False,
     )
 
 

@@ -121,6 +121,7 @@ sampler_claim = Claim(
     ),
     cells=_sampler_cells,
     judge=_judge_sampler,
+    figure=False,
 )
 
 
@@ -194,6 +195,7 @@ solver_claim = Claim(
     ),
     cells=_solver_cells,
     judge=_judge_solver,
+    figure=False,
 )
 
 RISK_SIZES = {"d": 10, "context": 8, "tasks": 5, "rho": 0.2}
@@ -262,4 +264,5 @@ risk_claim = Claim(
     ),
     cells=_risk_cells,
     judge=_judge_risk,
+    figure=False,
 )

@@ -204,4 +204,5 @@ published_claim = Claim(
     ),
     cells=_cells,
     judge=_judge,
+    figure=False,
 )

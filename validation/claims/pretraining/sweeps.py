@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error, idg_error
+from iclimit.notation import PARAMETERS
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.pretraining.points import PAPER, Point, prediction_comparisons
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale, symbol
+from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale
 
 SIZE: dict[Preset, int] = {"quick": 32, "full": 64}
 REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
@@ -120,7 +121,7 @@ def draw_runs(
 
 
 def _legend(curve: Curve, label: str) -> str:
-    return f"${symbol(label)} = {getattr(curve.base, label):g}$"
+    return f"${PARAMETERS[label].symbol} = {getattr(curve.base, label):g}$"
 
 
 def _draw_both_errors(
