@@ -14,9 +14,10 @@ range that the notation gives its name, and checks that their shapes broadcast::
   axis.  They come back as a list with one number or array for each step or layer.
 * ``single=True``: each argument must be one number.
 
-A range is written as in the notation, ``"(0, 1]"``; `check_range` checks one converted value
-against one.  `check_integers` is for sizes and orders that must be integers, `broadcast_shape`
-for arrays that did not come from `checked`.
+A range is written as in the notation, ``"(0, 1]"``.  `check_range` checks one converted value,
+`real_array` and `real_number` convert and check one argument that only takes NumPy's numbers,
+`check_integers` is for sizes and orders that must be integers, and `broadcast_shape` for arrays
+that did not come from `checked`.
 """
 
 from __future__ import annotations
@@ -102,6 +103,22 @@ def _namespace(systems: Systems, given: dict[str, Any], lists: dict[str, list]) 
     return numpy_namespace(**given) if on_host else math_
 
 
+def real_array(name: str, value: Any, allowed: str | None = None) -> np.ndarray:
+    """Convert one argument to a NumPy array of real numbers in a range."""
+    math_ = numpy_namespace(**{name: value})
+    array: np.ndarray = convert(math_, name, value)
+    check_range(math_, name, array, allowed)
+    return array
+
+
+def real_number(name: str, value: Any, allowed: str | None = None) -> float:
+    """Convert one argument to one real number in a range."""
+    number = real_array(name, value, allowed)
+    if number.ndim:
+        raise ValueError(f"{name} must be one number, got {value!r}")
+    return float(number)
+
+
 def check_range(math_: Namespace, name: str, value: Any, allowed: str | None = None) -> None:
     """Raise a ValueError unless a converted value lies in a range.
 
@@ -133,6 +150,13 @@ def check_integers(least: int | None = None, **arguments: Any) -> None:
         if not number or value not in interval or (least is not None and value < least):
             allowed = parameter.allowed if least is None else f"an integer >= {least}"
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+def check_derivative(derivative: Any, most: int) -> None:
+    """Raise a ValueError unless the order of a derivative is 0, 1 or, for most = 2, 2."""
+    if derivative not in range(most + 1):
+        orders = {1: "0 or 1", 2: "0, 1 or 2"}[most]
+        raise ValueError(f"derivative must be {orders}, got {derivative!r}")
 
 
 def broadcast_shape(**arrays: Any) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.spectra.sample_covariance import subordination_above, subordination_below
+from iclimit.asymptotics.spectra.subordination import subordination_above, subordination_below
 
 ATOMS = 8
 """Per measure; most have small weights, and half of them are nearly equal or zero now and then."""

@@ -49,7 +49,7 @@ class Interval:
 
     def __str__(self) -> str:
         if self.lower == -math.inf:
-            return "finite" if self.open_upper else "any number, or inf"
+            return "finite" if self.open_upper else "a number"
         above = f"{'>' if self.open_lower else '>='} {self.lower:g}"
         if math.isinf(self.upper):
             return f"{above} and finite" if self.open_upper else f"{above}, or inf"

@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import ArrayMath, require
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, real_points
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.asymptotics.spectra.intervals import Intervals, merged_atoms, merged_intervals
+from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
-# Weights are typed by hand: their sum may be off by rounding of decimals, not by a mistake.
 _WEIGHT_SUM = 1e-9
-# Eigenvalues below this fraction of the largest are zeros of a singular matrix.
+"""How far from 1 the sum of weights may be: weights are typed by hand, with rounded decimals."""
+
 _RANK = 1e-13
+"""Eigenvalues below this fraction of the largest, times the dimension, are zeros of a singular
+matrix."""
 
 
 class Atoms(SpectralMeasure):
@@ -44,7 +46,7 @@ class Atoms(SpectralMeasure):
     """
 
     def __init__(self, values: Any, weights: Any = None) -> None:
-        x = real_points("values", values)
+        x = real_array("values", values)
         if x.ndim != 1 or not x.size or not np.all(np.isfinite(x)):
             raise ValueError(f"values must be a non-empty list of finite numbers, got {values}")
         mass = np.full(x.size, 1 / x.size) if weights is None else _weights(weights, x.size)
@@ -65,7 +67,7 @@ class Atoms(SpectralMeasure):
         ValueError
             If the matrix is not square, finite and symmetric.
         """
-        C = real_points("matrix", matrix)
+        C = real_array("matrix", matrix)
         if C.ndim != 2 or C.shape[0] != C.shape[1] or not C.size:
             raise ValueError(f"matrix must be square, got shape {C.shape}")
         largest = abs(C).max()
@@ -107,19 +109,19 @@ class Atoms(SpectralMeasure):
         return f"Atoms({self.values.size} values in [{self.values[0]}, {self.values[-1]}])"
 
     @property
-    def support(self) -> tuple[tuple[float, float], ...]:
+    def support(self) -> Intervals:
         return tuple((x, x) for x in self.values.tolist())
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
+    def atoms(self) -> Intervals:
         return tuple(zip(self.values.tolist(), self.weights.tolist(), strict=True))
 
     def moment(self, order: int) -> float:
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         return float(self.weights @ self.values**order)
 
     def cdf(self, x: Any) -> Any:
-        below = np.searchsorted(self.values, real_points("x", x), side="right")
+        below = np.searchsorted(self.values, real_array("x", x), side="right")
         return np.concatenate([[0.0], self._cumulated])[below][()]
 
     @cached_property
@@ -128,16 +130,15 @@ class Atoms(SpectralMeasure):
         return total / total[-1]
 
     def quantile(self, probability: Any) -> Any:
-        p = real_points("probability", probability)
-        require(ArrayMath(np), "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        p = real_array("probability", probability)
         return self.values[np.searchsorted(self._cumulated, p)][()]
 
     def scaled(self, factor: float) -> Atoms:
         image = super().scaled(factor)
         return Atoms(*zip(*image.atoms, strict=True))
 
-    def shifted(self, by: float) -> Atoms:
-        image = super().shifted(by)
+    def shifted(self, shift: float) -> Atoms:
+        image = super().shifted(shift)
         return Atoms(*zip(*image.atoms, strict=True))
 
 
@@ -176,21 +177,13 @@ class Mixture(SpectralMeasure):
         return sum(weight * of_one(measure) for measure, weight in parts)
 
     @property
-    def support(self) -> tuple[tuple[float, float], ...]:
-        merged: list[tuple[float, float]] = []
-        for lower, upper in sorted(i for m in self.measures for i in m.support):
-            if merged and lower <= merged[-1][1]:
-                lower, upper = merged[-1][0], max(upper, merged.pop()[1])
-            merged.append((lower, upper))
-        return tuple(merged)
+    def support(self) -> Intervals:
+        return merged_intervals(i for measure in self.measures for i in measure.support)
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        masses: dict[float, float] = {}
-        for measure, weight in zip(self.measures, self.weights.tolist(), strict=True):
-            for position, mass in measure.atoms:
-                masses[position] = masses.get(position, 0.0) + weight * mass
-        return tuple(sorted(masses.items()))
+    def atoms(self) -> Intervals:
+        pairs = zip(self.measures, self.weights.tolist(), strict=True)
+        return merged_atoms((x, weight * p) for measure, weight in pairs for x, p in measure.atoms)
 
     def density(self, x: Any) -> Any:
         return self._mean_of(lambda measure: measure.density(x))
@@ -215,7 +208,7 @@ class Mixture(SpectralMeasure):
 
 
 def _weights(weights: Any, count: int) -> np.ndarray:
-    mass = real_points("weights", weights)
+    mass = real_array("weights", weights)
     if mass.shape != (count,):
         raise ValueError(f"weights must be {count} numbers, got shape {mass.shape}")
     if np.any(mass < 0) or not abs(mass.sum() - 1) <= _WEIGHT_SUM:

@@ -24,11 +24,12 @@ import numpy as np
 from scipy.optimize import elementwise
 from scipy.special import expit
 
+from iclimit.asymptotics.checks import check_derivative, check_integers
 from iclimit.asymptotics.spectra.charts import Angle, Chart
 from iclimit.asymptotics.spectra.fixed_points import follow
 from iclimit.asymptotics.spectra.free_cumulants import cumulants_of_moments, moments_of_cumulants
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, check_derivative, real_points
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.spectra.intervals import Intervals, density_on
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic
 
 _LIFT = 1e-9
 """Height at which real points are solved, over their distance from the support: the transform
@@ -92,14 +93,13 @@ class FreeSum(SpectralMeasure):
             if measure.edges[0] == measure.edges[1]:
                 raise ValueError(f"{name} must not be a point mass: shift the other measure")
         self.first, self.second = first, second
-        atomic = all(a == b for m in (first, second) for a, b in m.support)
-        self._error = _ROUNDING if atomic else _INTEGRATION
+        self._error = _ROUNDING if is_atomic(first) and is_atomic(second) else _INTEGRATION
 
     def __repr__(self) -> str:
         return f"FreeSum({self.first}, {self.second})"
 
     @cached_property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
+    def atoms(self) -> Intervals:
         """Sums of atoms whose masses exceed 1 together (Bercovici and Voiculescu, 1998)."""
         return tuple(
             sorted(
@@ -111,7 +111,7 @@ class FreeSum(SpectralMeasure):
         )
 
     @cached_property
-    def _bands(self) -> tuple[tuple[float, float], ...]:
+    def _bands(self) -> Intervals:
         """Intervals that carry a density, between the gaps that are found."""
         gaps = sorted(
             gap
@@ -131,7 +131,7 @@ class FreeSum(SpectralMeasure):
         return tuple(bands)
 
     @property
-    def support(self) -> tuple[tuple[float, float], ...]:
+    def support(self) -> Intervals:
         isolated = [(x, x) for x, _ in self.atoms if not any(a <= x <= b for a, b in self._bands)]
         return tuple(sorted([*self._bands, *isolated]))
 
@@ -140,18 +140,15 @@ class FreeSum(SpectralMeasure):
         return [Angle(lower, upper) for lower, upper in self._bands]
 
     def density(self, x: Any) -> Any:
-        x = real_points("x", x)
-        inside = np.zeros(x.shape, dtype=bool)
-        for lower, upper in self._bands:
-            inside |= (x > lower) & (x < upper)
-        value = np.zeros(x.shape)
-        F = self._evaluate(x[inside] + 0j)[0]
-        value[inside] = F.imag / (np.pi * abs(F) ** 2)
-        return value[()]
+        def function(x: np.ndarray) -> np.ndarray:
+            F = self._evaluate(x + 0j)[0]
+            return F.imag / (np.pi * abs(F) ** 2)
+
+        return density_on(self._bands, x, function, closed=False)
 
     def moment(self, order: int) -> Any:
         """Moment, from the sum of the free cumulants."""
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         if order == 0:
             return 1.0
         parts = [
@@ -188,10 +185,8 @@ class FreeSum(SpectralMeasure):
         -0.288675135
         """
         check_derivative(derivative, most=1)
-        z = self.outside("z", z)
+        z = self._outside("z", z, finite=True)
         flat = np.ravel(z) + 0j
-        if not np.all(np.isfinite(flat)):
-            raise ValueError(f"z must be finite, got {z}")
         ends = np.array([end for interval in self.support for end in interval])
         real = flat.imag == 0
         distance = abs(flat.real[:, None] - ends).min(axis=-1)
@@ -277,7 +272,7 @@ def _branches(law: SpectralMeasure) -> list[_Branch]:
     """Intervals outside the support, cut where the transform vanishes."""
     support = law.support
     scale = max(support[-1][1] - support[0][0], 1e-3 * abs(support[0][0]), 1e-300)
-    reach = _REACH if all(a == b for a, b in support) else _REACH_INTEGRATED
+    reach = _REACH if is_atomic(law) else _REACH_INTEGRATED
     zeros = []
     ends = [(-np.inf, support[0][0]), (support[-1][1], np.inf)]
     for (_, start), (stop, _) in pairwise(support):

@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import ArrayMath, convert, require
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.checks import check_integers, real_array
 
 
 def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
@@ -65,11 +64,8 @@ def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
     >>> round(float(largest_eigenvalue_cdf(3.0, context=1, dim=1)), 6)  # chi-square
     0.916735
     """
-    check_integer("context", context, least=1)
-    check_integer("dim", dim, least=1)
-    math_ = ArrayMath(np)
-    points = convert(math_, "x", x)
-    require(math_, "x", points, lambda v: (v <= 0) | (v > 0), "a number")
+    check_integers(context=context, dim=dim)
+    points = real_array("x", x)
     digits = _digits(context, dim)
     below = [1 - _tail(float(p), context, dim, digits) for p in points.ravel()]
     return np.array([float(value) for value in below]).reshape(points.shape)[()]

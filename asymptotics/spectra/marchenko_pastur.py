@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, convert, namespace, require
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, check_derivative, real_points
+from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
+from iclimit.asymptotics.numbers import Namespace, Number, require
+from iclimit.asymptotics.spectra.intervals import Intervals
+from iclimit.asymptotics.spectra.measure import SpectralMeasure
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
-from iclimit.asymptotics.spectra.wishart import check_integer
 
 
 class MarchenkoPastur(SpectralMeasure):
@@ -55,17 +56,13 @@ class MarchenkoPastur(SpectralMeasure):
     """
 
     def __init__(self, ratio: Number) -> None:
-        self._math = namespace(ratio=ratio)
-        self.ratio = convert(self._math, "ratio", ratio)
-        require(
-            self._math, "ratio", self.ratio, lambda v: (v > 0) & (v < np.inf), "> 0 and finite"
-        )
+        self._math, (self.ratio,) = checked(ratio=ratio)
 
     def __repr__(self) -> str:
         return f"MarchenkoPastur(ratio={self.ratio})"
 
     @property
-    def support(self) -> tuple[tuple[float, float], ...]:
+    def support(self) -> Intervals:
         """The interval of the continuous part, with 0 before it for ratio > 1.
 
         Raises
@@ -77,7 +74,7 @@ class MarchenkoPastur(SpectralMeasure):
         return ((0.0, 0.0), (lower, upper)) if self.ratio > 1 else ((lower, upper),)
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
+    def atoms(self) -> Intervals:
         """The `atom` at zero, for ratio > 1."""
         return ((0.0, float(self._single().atom)),) if self.ratio > 1 else ()
 
@@ -101,7 +98,7 @@ class MarchenkoPastur(SpectralMeasure):
 
     def density(self, x: Any) -> Any:
         """Density of the continuous part at x; zero outside the edges."""
-        x = real_points("x", x)
+        x = real_array("x", x)
         lower, upper = self.edges
         inside = (x > lower) & (x < upper)
         with np.errstate(all="ignore"):
@@ -110,7 +107,7 @@ class MarchenkoPastur(SpectralMeasure):
 
     def cdf(self, x: Any) -> Any:
         """Distribution function: mass of (-inf, x]."""
-        x = real_points("x", x)
+        x = real_array("x", x)
         lower, upper = self.edges
         # Half angles: an arccos would lose half the digits at the edges (1e-8 of mass at c = 1).
         angle = 2 * np.arctan2(
@@ -136,9 +133,7 @@ class MarchenkoPastur(SpectralMeasure):
         ValueError
             If a probability lies outside [0, 1].
         """
-        math_ = ArrayMath(np)
-        p = convert(math_, "probability", probability)
-        require(math_, "probability", p, lambda v: (v >= 0) & (v <= 1), "in [0, 1]")
+        p = real_array("probability", probability)
         p, c = np.broadcast_arrays(p, np.asarray(self.ratio, dtype=float))
         flat = MarchenkoPastur(c.ravel())
         tail = np.minimum(1 - p.ravel(), flat._mass_above(np.pi))
@@ -149,25 +144,12 @@ class MarchenkoPastur(SpectralMeasure):
         ).x
         # 1 + c + 2 sqrt(c) cos(angle) without cancellation at the lower edge.
         value = flat.edges[0] + 4 * np.sqrt(flat.ratio) * np.cos(angle / 2) ** 2
-        return np.where((p.ravel() > flat.atom) | (flat.atom == 0), value, 0.0).reshape(p.shape)[
-            ()
-        ]
-
-    def sample(self, size: int | tuple[int, ...], rng: Any) -> np.ndarray:
-        """Independent draws from the law (not the repelling eigenvalues of one matrix).
-
-        Parameters
-        ----------
-        size : int or tuple of int
-            Shape of the result; must broadcast with the shape of ratio.
-        rng : int, SeedSequence or Generator
-            Source of randomness, as in `numpy.random.default_rng`.
-        """
-        return self.quantile(np.random.default_rng(rng).random(size))
+        value = np.where((p.ravel() > flat.atom) | (flat.atom == 0), value, 0.0)
+        return value.reshape(p.shape)[()]
 
     def moment(self, order: int) -> Any:
         r"""Moment :math:`\int x^m d\mu = \sum_j N(m, j) c^{j-1}` with Narayana numbers N."""
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         c = self.ratio
         total = narayana = self._math.convert(1)
         for j in range(1, order):
@@ -211,8 +193,7 @@ class MarchenkoPastur(SpectralMeasure):
 
     def _real_point(self, z: Any) -> tuple[Any, bool]:
         """Convert a real point; tell whether it is negative, where nothing can go wrong."""
-        math_ = namespace(z=z, ratio=self.ratio)
-        z = convert(math_, "z", z)
+        math_, (z, _) = checked(z=z, ratio=self.ratio)
         return z, math_.violates(z, lambda v: v < 0) is None
 
     def _require_outside(self, z: Any, atom: Any) -> None:
@@ -267,19 +248,20 @@ class MarchenkoPastur(SpectralMeasure):
         scaled = MarchenkoPastur(1 / c).stieltjes(z / c, derivative=derivative)
         return scaled / c ** (1 + derivative)
 
-    def shannon_transform(self, gamma: Number, *, derivative: int = 0) -> Any:
-        r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` for gamma > 0.
+    def shannon_transform(self, snr: Number, *, derivative: int = 0) -> Any:
+        r"""Shannon transform :math:`\int \log(1 + \gamma x)\, d\mu(x)` or a derivative in gamma.
 
         Parameters
         ----------
-        gamma : number or array > 0
+        snr : number or array > 0
+            The argument :math:`\gamma`.
         derivative : {0, 1, 2}
-            Order of the derivative in gamma.
+            Order of the derivative.
 
         Raises
         ------
         ValueError
-            If gamma is not positive, or derivative is not 0, 1 or 2.
+            If snr is not positive, or derivative is not 0, 1 or 2.
 
         References
         ----------
@@ -292,36 +274,35 @@ class MarchenkoPastur(SpectralMeasure):
         0.693147
         """
         check_derivative(derivative, most=2)
-        math_ = namespace(gamma=gamma, ratio=self.ratio)
-        gamma = convert(math_, "gamma", gamma)
-        require(math_, "gamma", gamma, lambda v: v > 0, "> 0")
-        kappa, w = 1 / self.ratio, self._inflation(math_, gamma)
+        math_, (snr, c) = checked(snr=snr, ratio=self.ratio, ranges={"snr": "(0, inf]"})
+        w = self._inflation(math_, snr)
         if derivative == 0:
-            return math_.finish(math_.log1p(gamma / w) + kappa * (math_.log(w) - (w - 1) / w))
-        eta = 1 / (1 + gamma / w)
+            return math_.finish(math_.log1p(snr / w) + (math_.log(w) - (w - 1) / w) / c)
+        eta = 1 / (1 + snr / w)
         if derivative == 1:
             return math_.finish(eta / w)
-        return math_.finish(-eta * (1 + w * eta / kappa) / (w * (gamma + w**2)))
+        return math_.finish(-eta * (1 + c * w * eta) / (w * (snr + w**2)))
 
-    def _inflation(self, math_: Namespace, gamma: Any) -> Any:
-        """The inflation 1 + M(1/gamma)/kappa of `resolvent`."""
+    def _inflation(self, math_: Namespace, snr: Any) -> Any:
+        """The inflation 1 + M(1/snr)/kappa of `resolvent`."""
         with math_.quiet():
-            return 1 + self.ratio * wishart_resolvent(math_.divide(1, gamma), 1 / self.ratio)
+            return 1 + self.ratio * wishart_resolvent(math_.divide(1, snr), 1 / self.ratio)
 
-    def eta_transform(self, gamma: Number, *, derivative: int = 0) -> Any:
+    def eta_transform(self, snr: Number, *, derivative: int = 0) -> Any:
         r"""Eta transform :math:`\int d\mu(x) / (1 + \gamma x)` or a derivative in gamma.
 
         Parameters
         ----------
-        gamma : number or array
-            With 1 + gamma x > 0 on the support.  Where no gamma is negative: any number system.
+        snr : number or array
+            The argument :math:`\gamma`, with 1 + snr x > 0 on the support.  It may be of any
+            number system where none is negative.
         derivative : {0, 1, 2}
             Order of the derivative.
 
         Raises
         ------
         ValueError
-            If -1/gamma lies in the support, or derivative is not 0, 1 or 2.
+            If -1/snr lies in the support, or derivative is not 0, 1 or 2.
 
         Examples
         --------
@@ -330,10 +311,9 @@ class MarchenkoPastur(SpectralMeasure):
         0.707106781187
         """
         check_derivative(derivative, most=2)
-        math_ = namespace(gamma=gamma, ratio=self.ratio)
-        point = convert(math_, "gamma", gamma)
+        math_, (point, _) = checked(snr=snr, ratio=self.ratio)
         if math_.violates(point, lambda v: v >= 0) is not None:
-            return super().eta_transform(gamma, derivative=derivative)
+            return super().eta_transform(snr, derivative=derivative)
         w = self._inflation(math_, point)
         eta, slope = 1 / (1 + point / w), 1 / (point + w**2)
         if derivative == 0:
@@ -366,8 +346,7 @@ class MarchenkoPastur(SpectralMeasure):
         1.3333333333333333
         """
         check_derivative(derivative, most=1)
-        math_ = namespace(x=x, ratio=self.ratio)
-        x, c = convert(math_, "x", x), self.ratio
+        math_, (x, c) = checked(x=x, ratio=self.ratio)
         root = math_.sqrt(c)
         # x (sqrt c + c) < 1 and -x (sqrt c - c) < 1, written so that an array checks both.
         require(math_, "x", x + 0 * c, lambda v: v * (root + c) < 1, "below 1/(sqrt(c) + c)")
@@ -396,8 +375,7 @@ class MarchenkoPastur(SpectralMeasure):
         1.3333333333333333
         """
         check_derivative(derivative, most=1)
-        math_ = namespace(x=x, ratio=self.ratio)
-        x, c = convert(math_, "x", x), self.ratio
+        math_, (x, c) = checked(x=x, ratio=self.ratio)
         require(math_, "x", x + 0 * c, lambda v: v > -1, "> -1")
         require(math_, "x", x + 0 * c, lambda v: v * c > -1, "> -1/c")
         require(math_, "x", x + 0 * c, lambda v: v * math_.sqrt(c) < 1, "< 1/sqrt(c)")
@@ -432,7 +410,7 @@ class MarchenkoPastur(SpectralMeasure):
         >>> round(float(weights @ nodes**3), 12)
         2.75
         """
-        check_integer("order", order, least=1)
+        check_integers(least=1, order=order)
         c = np.asarray(self.ratio, dtype=float)[..., None]
         angle = np.pi * np.arange(1, order + 1) / (order + 1)
         # 1 + c + 2 sqrt(c) cos(t) without cancellation at the lower edge.

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, check_derivative, real_points
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
+from iclimit.asymptotics.spectra.intervals import Intervals, merged_atoms, merged_intervals
+from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 _REAL = 1e-7
 """Imaginary part, relative to its size, of a computed root that is real: double roots have errors
@@ -56,15 +57,10 @@ class Pushforward(SpectralMeasure):
             raise TypeError(f"measure must be a SpectralMeasure, got {measure!r}")
         if not np.all(np.isfinite(measure.support)):
             raise ValueError(f"measure must have a bounded support, got {measure.support}")
-        coefficients = np.trim_zeros(np.atleast_1d(real_points("polynomial", polynomial)), "b")
-        if (
-            coefficients.ndim != 1
-            or coefficients.size < 2
-            or not np.all(np.isfinite(coefficients))
-        ):
-            raise ValueError(
-                f"polynomial must be finite coefficients of degree >= 1, got {polynomial}"
-            )
+        given = np.atleast_1d(real_array("polynomial", polynomial, "(-inf, inf)"))
+        coefficients = np.trim_zeros(given, "b") if given.ndim == 1 else given
+        if coefficients.ndim != 1 or coefficients.size < 2:
+            raise ValueError(f"polynomial must be of degree >= 1, got {polynomial}")
         self.measure, self.polynomial = measure, Polynomial(coefficients)
         self._slope = self.polynomial.deriv()
 
@@ -89,26 +85,16 @@ class Pushforward(SpectralMeasure):
         return [(lower, upper) for lower, upper in ends]
 
     @cached_property
-    def support(self) -> tuple[tuple[float, float], ...]:
+    def support(self) -> Intervals:
         """Union of the images of the intervals, cut at the critical points of p, and the atoms."""
-        merged: list[tuple[float, float]] = []
-        for lower, upper in sorted([*self._images, *((x, x) for x, _ in self.atoms)]):
-            if merged and lower <= merged[-1][1]:
-                merged[-1] = merged[-1][0], max(merged[-1][1], upper)
-            else:
-                merged.append((lower, upper))
-        return tuple(merged)
+        return merged_intervals([*self._images, *((x, x) for x, _ in self.atoms)])
 
     @cached_property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
-        masses: dict[float, float] = {}
-        for x, mass in self.measure.atoms:
-            image = float(self.polynomial(x))
-            masses[image] = masses.get(image, 0.0) + mass
-        return tuple(sorted(masses.items()))
+    def atoms(self) -> Intervals:
+        return merged_atoms((float(self.polynomial(x)), mass) for x, mass in self.measure.atoms)
 
     def density(self, x: Any) -> Any:
-        x = real_points("x", x)
+        x = real_array("x", x)
         roots = self._preimages(np.where(np.isfinite(x), x, 0.0))
         real = abs(roots.imag) <= _REAL * (1 + abs(roots))
         with np.errstate(all="ignore"):
@@ -134,12 +120,12 @@ class Pushforward(SpectralMeasure):
         nodes, weights = self.measure.quadrature(order)
         return self.polynomial(nodes), weights
 
-    def integrate(self, f: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
-        return self.measure.integrate(lambda x: f(self.polynomial(x)))
+    def integrate(self, function: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
+        return self.measure.integrate(lambda x: function(self.polynomial(x)))
 
     def moment(self, order: int) -> Any:
         """Moment, from those of the measure."""
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         power = (self.polynomial**order).coef
         return sum(c * self.measure.moment(k) for k, c in enumerate(power.tolist()))
 
@@ -156,7 +142,7 @@ class Pushforward(SpectralMeasure):
 
     def cdf(self, x: Any) -> Any:
         """Distribution function: mass of (-inf, x]."""
-        x = real_points("x", x)
+        x = real_array("x", x)
         total = np.zeros(x.shape)
         for (start, stop), (low, high) in zip(self._pieces, self._images, strict=True):
             rising = bool(self.polynomial(stop) > self.polynomial(start))
@@ -169,14 +155,11 @@ class Pushforward(SpectralMeasure):
             at = np.where(x >= high, stop if rising else start, at)
             below = self._continuous(at)
             total += below - self._continuous(start) if rising else self._continuous(stop) - below
-        for position, mass in self.atoms:
-            total += mass * (x >= position)
-        return np.clip(total, 0.0, 1.0)[()]
+        return np.clip(total + self._mass_of_atoms(x), 0.0, 1.0)[()]
 
     def _continuous(self, x: Any) -> Any:
         """Distribution function of the measure without its atoms."""
-        steps = sum(mass * (np.asarray(x) >= position) for position, mass in self.measure.atoms)
-        return self.measure.cdf(x) - steps
+        return self.measure.cdf(x) - self.measure._mass_of_atoms(np.asarray(x))
 
     def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
         r"""Stieltjes transform :math:`\int d\mu(x) / (p(x) - z)` or its derivative in z.
@@ -205,9 +188,7 @@ class Pushforward(SpectralMeasure):
         0.549630485
         """
         check_derivative(derivative, most=1)
-        z = self.outside("z", z)
-        if not np.all(np.isfinite(z)):
-            raise ValueError(f"z must be finite, got {z}")
+        z = self._outside("z", z, finite=True)
         roots = self._preimages(z)
         slope = self._slope(roots)
         value = self.measure.stieltjes(roots)

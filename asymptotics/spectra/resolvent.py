@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from iclimit.asymptotics.numbers import Namespace, Number, convert, namespace, require
+from iclimit.asymptotics.checks import check_derivative, checked
+from iclimit.asymptotics.numbers import Namespace, Number
 
 
 def excess(math_: Namespace, kappa: Any, start: Any) -> Any:
@@ -92,12 +93,8 @@ def wishart_resolvent(q: Number, kappa: Number, *, derivative: int = 0) -> Any:
     >>> sympy.simplify(q / kappa * M**2 + (q + 1 - 1 / kappa) * M)
     1
     """
-    if derivative not in (0, 1, 2):
-        raise ValueError(f"derivative must be 0, 1 or 2, got {derivative!r}")
-    math_ = namespace(q=q, kappa=kappa)
-    q, kappa = convert(math_, "q", q), convert(math_, "kappa", kappa)
-    require(math_, "q", q, lambda v: v >= 0, ">= 0")
-    require(math_, "kappa", kappa, lambda v: v > 0, "> 0")
+    check_derivative(derivative, most=2)
+    math_, (q, kappa) = checked(q=q, kappa=kappa)
     with math_.quiet():
         M = resolvent(math_, q, kappa, excess(math_, kappa, 1))
         if derivative == 0:

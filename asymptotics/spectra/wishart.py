@@ -37,6 +37,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
+from iclimit.asymptotics.checks import check_integers
+
 
 def wishart_moment(powers: Sequence[int], *, context: Any, dim: Any) -> Any:
     r"""Mixed moment :math:`E \prod_j \operatorname{tr} W^{k_j}` of :math:`W = X^\top X`.
@@ -83,7 +85,7 @@ def wishart_moment(powers: Sequence[int], *, context: Any, dim: Any) -> Any:
     if isinstance(powers, (str, bytes)) or not isinstance(powers, (Sequence, np.ndarray)):
         raise TypeError(f"powers must be a sequence of integers, got {powers!r}")
     for power in powers:
-        check_integer("powers", power, least=0)
+        check_integers(powers=power)
     context, dim = _check_size(context, dim)
     positive = sorted((int(k) for k in powers if k), reverse=True)
     return dim ** (len(powers) - len(positive)) * _moments_of(context, dim)(tuple(positive))
@@ -200,7 +202,7 @@ class Wishart:
 
     def moment(self, order: int) -> Any:
         r"""Moment :math:`\frac1d E \operatorname{tr} H^m`, a Fraction or a SymPy expression."""
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         value = _mean_trace(order, self.context, self.dim)
         scale = self.dim * self.context**order
         return Fraction(value, scale) if isinstance(scale, int) else value / scale
@@ -211,7 +213,7 @@ class Wishart:
         Equal to the minimum of :math:`\int R^2 d\mu` over polynomials R of that degree with
         R(0) = 1.  A Fraction or a SymPy expression.
         """
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         polynomials, norms = _orthogonal([self.moment(k) for k in range(2 * order + 1)])
         total = sum(p[0] ** 2 / h for p, h in zip(polynomials, norms, strict=True))
         return self._simplify(1 / total)
@@ -221,7 +223,7 @@ class Wishart:
 
         Its zeros are the nodes of `quadrature` other than 0.
         """
-        check_integer("order", order, least=0)
+        check_integers(order=order)
         if order == 0:
             return [1]
         polynomials, _ = _orthogonal([self.moment(k) for k in range(1, 2 * order + 1)])
@@ -257,7 +259,7 @@ class Wishart:
         >>> abs(weights @ nodes**6 - float(law.moment(6))) < 1e-12 * law.moment(6)
         np.True_
         """
-        check_integer("order", order, least=1)
+        check_integers(least=1, order=order)
         if not isinstance(self.dim, int) or not isinstance(self.context, int):
             raise TypeError(f"context and dim must be integers, got {self.context}, {self.dim}")
         moments = [self.moment(k) for k in range(2 * order + 1)]
@@ -342,7 +344,7 @@ def _check_size(context: Any, dim: Any) -> tuple[Any, Any]:
                 raise ValueError(f"{name} must be positive, got {value}")
             sizes.append(value)
         else:
-            check_integer(name, value, least=1)
+            check_integers(**{name: value})
             sizes.append(int(value))
     return sizes[0], sizes[1]
 

@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, gammaincc, gammaln
 
-from iclimit.asymptotics.numbers import convert, numpy_namespace, require
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.checks import check_integers, real_array
 
 _FINE = 0.5
 """Spacing of log x in the bulk times sqrt(N d), the number of oscillations per unit of log x."""
@@ -87,15 +86,12 @@ def wishart_density(x: Any, *, context: int, dim: int) -> Any:
     >>> round(float(wishart_density(1.0, context=20, dim=10)), 6)
     0.409427
     """
-    check_integer("context", context, least=1)
-    check_integer("dim", dim, least=1)
-    math_ = numpy_namespace(x=x)
-    points = convert(math_, "x", x)
-    require(math_, "x", points, lambda v: np.abs(v) < np.inf, "finite")
+    check_integers(context=context, dim=dim)
+    points = real_array("x", x, "(-inf, inf)")
     positive = points > 0
     scaled = np.where(positive, points, 1.0) * context
     density = np.where(positive, eigenvalue_density(scaled, context, dim), 0.0)
-    return math_.finish(density * context / dim)
+    return (density * context / dim)[()]
 
 
 def eigenvalue_density(x: np.ndarray, context: int, dim: int) -> np.ndarray:

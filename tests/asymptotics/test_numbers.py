@@ -33,7 +33,7 @@ THEORY: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "dmmse_errors": (dmmse_errors, {"theta": 0.05, "alpha": 1.0, "rho": 0.1}),
     "wishart_resolvent": (wishart_resolvent, {"q": 1.0, "kappa": 0.5}),
     "MarchenkoPastur": (MarchenkoPastur, {"ratio": 0.5}),
-    "shannon_transform": (LAW.shannon_transform, {"gamma": 1.0}),
+    "shannon_transform": (LAW.shannon_transform, {"snr": 1.0}),
     "quantile": (LAW.quantile, {"probability": 0.5}),
     "density": (LAW.density, {"x": 0.5}),
     "cdf": (LAW.cdf, {"x": 0.5}),
@@ -49,7 +49,7 @@ INVALID: dict[str, list[float]] = {
     "theta": [-0.1, math.inf],
     "q": [-1e-300, -math.inf],
     "ratio": [0.0, -1.0, math.inf],
-    "gamma": [0.0, -1.0],
+    "snr": [0.0, -1.0],
     "probability": [-0.1, 1.1, math.inf],
     "z": [0.5],
     "x": [],
@@ -141,7 +141,7 @@ def test_value_error_in_every_number_system(
 
 
 def test_imaginary_symbol_is_refused() -> None:
-    with pytest.raises(ValueError, match="alpha must be > 0, got I"):
+    with pytest.raises(ValueError, match="alpha must be > 0.*, got I"):
         icl_error(tau=2, alpha=sympy.I, kappa=1, rho=0)
 
 

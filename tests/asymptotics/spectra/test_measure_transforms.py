@@ -385,14 +385,14 @@ def test_transforms_are_vectorised() -> None:
 
 
 @pytest.mark.parametrize("law", [Uniform(0.5, 1.5), Bare(MP_HALF), Exponential(1.0)], ids=repr)
-def test_real_points_of_the_support_are_refused(law: SpectralMeasure) -> None:
+def test_real_array_of_the_support_are_refused(law: SpectralMeasure) -> None:
     lower, upper = law.support[0]
     for z in (lower, (lower + upper) / 2, upper, complex(upper, 0.0)):
         with pytest.raises(ValueError, match="z must lie outside the support"):
             law.stieltjes(z)
-    with pytest.raises(ValueError, match="-1/gamma must lie outside the support"):
+    with pytest.raises(ValueError, match="-1/snr must lie outside the support"):
         law.eta_transform(-1.0)
-    with pytest.raises(ValueError, match=r"gamma must leave 1 \+ gamma x > 0"):
+    with pytest.raises(ValueError, match=r"snr must leave 1 \+ snr x > 0"):
         law.shannon_transform(-10 / lower)
 
 
@@ -428,5 +428,5 @@ def test_points_must_be_numbers() -> None:
             law.stieltjes(wrong)
     with pytest.raises(TypeError, match="z must be a number or a NumPy array"):
         law.stieltjes(mpmath.mpf(-1))
-    with pytest.raises(TypeError, match="gamma must be a real number"):
+    with pytest.raises(TypeError, match="snr must be a real number"):
         law.eta_transform("1")
