@@ -141,7 +141,7 @@ def test_value_error_in_every_number_system(
 
 
 def test_imaginary_symbol_is_refused() -> None:
-    with pytest.raises(ValueError, match="alpha must be > 0.*, got I"):
+    with pytest.raises(ValueError, match=r"alpha must be > 0.*, got I"):
         icl_error(tau=2, alpha=sympy.I, kappa=1, rho=0)
 
 
