@@ -44,7 +44,7 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 
 def cell(d: int) -> dict[str, Any]:
     """The cell of all simulation benchmarks: tau = 2, alpha = 1, kappa = 0.5, ridgeless."""
-    return {"d": d, "context": d, "tasks": d // 2, "prompts": 2 * d**2, "rho": 0.01}
+    return {"dim": d, "context": d, "tasks": d // 2, "prompts": 2 * d**2, "rho": 0.01}
 
 
 def idle(modules: list[str]) -> dict[str, float]:
@@ -73,7 +73,7 @@ def dense(d: int, seed: int) -> dict[str, float]:
 
 
 def _means(run: Any) -> dict[str, float]:
-    return {"icl": run.icl_mean, "idg": run.idg_mean}
+    return {"icl": run.icl.mean, "idg": run.idg.mean}
 
 
 def repeat(run: Callable[[int], dict[str, float]]) -> dict[str, float]:
@@ -392,7 +392,7 @@ def cost_estimates(seed: int) -> dict[str, float]:
     ratios, total = [], 0.0
     for d, tau, ridge, alpha, kappa in COSTED:
         settings = {
-            "d": d,
+            "dim": d,
             "context": round(alpha * d),
             "tasks": round(kappa * d),
             "prompts": round(tau * d**2),

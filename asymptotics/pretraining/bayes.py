@@ -101,7 +101,9 @@ class DMMSEErrors:
     idg: Any
 
 
-def dmmse_errors(*, theta: Number, alpha: Number, rho: Number, d: Number = np.inf) -> DMMSEErrors:
+def dmmse_errors(
+    *, theta: Number, alpha: Number, rho: Number, dim: Number = np.inf
+) -> DMMSEErrors:
     r"""Asymptotic errors of the Bayes estimator on the pretraining tasks (dMMSE).
 
     Parameters
@@ -112,7 +114,7 @@ def dmmse_errors(*, theta: Number, alpha: Number, rho: Number, d: Number = np.in
         Context length over dimension.
     rho : number or array, rho > 0
         Variance of the label noise.
-    d : number or array, d >= 1
+    dim : number or array, dim >= 1
         Dimension of the leading finite-size correction to the ICL error; ``inf`` is the limit.
 
     Returns
@@ -142,29 +144,29 @@ def dmmse_errors(*, theta: Number, alpha: Number, rho: Number, d: Number = np.in
     --------
     >>> from math import log
     >>> from iclimit.asymptotics.pretraining import dmmse_errors
-    >>> errors = dmmse_errors(theta=log(64) / 64, alpha=1.0, rho=0.3, d=64)
+    >>> errors = dmmse_errors(theta=log(64) / 64, alpha=1.0, rho=0.3, dim=64)
     >>> round(float(errors.icl), 3), float(errors.idg)  # simulated: 1.795(3)
     (1.815, 0.3)
     """
-    math_ = numpy_namespace(theta=theta, alpha=alpha, rho=rho, d=d)
-    theta, d = convert(math_, "theta", theta), convert(math_, "d", d)
+    math_ = numpy_namespace(theta=theta, alpha=alpha, rho=rho, dim=dim)
+    theta, dim = convert(math_, "theta", theta), convert(math_, "dim", dim)
     alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
     require(math_, "theta", theta, lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite")
-    require(math_, "d", d, lambda v: v >= 1, ">= 1")
+    require(math_, "dim", dim, lambda v: v >= 1, ">= 1")
     require(math_, "rho", rho, lambda v: v > 0, "> 0")
     require(math_, "alpha", alpha, lambda v: v < np.inf, "finite")
-    theta, alpha, rho, d = np.broadcast_arrays(theta, alpha, rho, d)
+    theta, alpha, rho, dim = np.broadcast_arrays(theta, alpha, rho, dim)
     at_noise = np.log(rho / alpha)
     continuum = np.asarray(bayes_error(alpha=alpha, rho=rho))
     icl = np.where(theta == 0, 2 + rho, continuum)
-    frozen = (_log_tasks_needed(at_noise, alpha, rho, d) > theta) & (theta > 0)
-    icl[frozen] = _frozen_error(theta[frozen], alpha[frozen], rho[frozen], d[frozen])
+    frozen = (_log_tasks_needed(at_noise, alpha, rho, dim) > theta) & (theta > 0)
+    icl[frozen] = _frozen_error(theta[frozen], alpha[frozen], rho[frozen], dim[frozen])
     information = _log_tasks_needed(at_noise, alpha, rho, np.inf)
     idg = np.where(theta < information, rho, continuum)
     return DMMSEErrors(icl[()], idg[()])
 
 
-def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, d: Any) -> Any:
+def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, dim: Any) -> Any:
     """Theta at which the nearest task fits as if the noise were b = alpha x."""
     x, x_true = np.exp(log_x), rho / alpha
     M, slope, curvature = (wishart_resolvent(x, alpha, derivative=k) for k in range(3))
@@ -173,25 +175,25 @@ def _log_tasks_needed(log_x: Any, alpha: Any, rho: Any, d: Any) -> Any:
     prior = (1 - 2 * x * M - x**2 * slope) / 2
     noise = x * (M - (x_true - 2 * x) * slope + x * (x - x_true) * curvature / 2)
     # The prefactor counts levels only where it exceeds one.
-    finite = np.where(np.isinf(d), 1.0, d)
-    count = np.where(np.isinf(d), 1.0, np.maximum(2 * np.pi * finite * (prior + noise), 1.0))
-    return (entropy - (x - x_true) * reach + np.log(count) / d) / 2
+    finite = np.where(np.isinf(dim), 1.0, dim)
+    count = np.where(np.isinf(dim), 1.0, np.maximum(2 * np.pi * finite * (prior + noise), 1.0))
+    return (entropy - (x - x_true) * reach + np.log(count) / dim) / 2
 
 
-def _frozen_error(theta: Any, alpha: Any, rho: Any, d: Any) -> np.ndarray:
+def _frozen_error(theta: Any, alpha: Any, rho: Any, dim: Any) -> np.ndarray:
     """ICL error in the frozen phase, flat arrays."""
 
-    def residual(log_x: Any, theta: Any, alpha: Any, rho: Any, d: Any) -> Any:
-        return _log_tasks_needed(log_x, alpha, rho, d) - theta
+    def residual(log_x: Any, theta: Any, alpha: Any, rho: Any, dim: Any) -> Any:
+        return _log_tasks_needed(log_x, alpha, rho, dim) - theta
 
-    start, arguments = np.log(rho / alpha), (theta, alpha, rho, d)
+    start, arguments = np.log(rho / alpha), (theta, alpha, rho, dim)
     bracket = elementwise.bracket_root(residual, start, start + 1.0, xmin=start, args=arguments)
     root = elementwise.find_root(residual, bracket.bracket, args=arguments)
     if not np.all(root.success):
         worst = int(np.argmin(root.success))
         raise ArithmeticError(
             "the dMMSE fixed point was not solved at "
-            f"theta={theta[worst]}, alpha={alpha[worst]}, rho={rho[worst]}, d={d[worst]}"
+            f"theta={theta[worst]}, alpha={alpha[worst]}, rho={rho[worst]}, dim={dim[worst]}"
         )
     x = np.exp(root.x)
     M, slope = wishart_resolvent(x, alpha), wishart_resolvent(x, alpha, derivative=1)

@@ -73,6 +73,7 @@ from iclimit.asymptotics.pretraining.summary_law import (
     sphere_task_law,
     task_set_law,
 )
+from iclimit.results import Estimate
 
 TASK_LAWS = ("sphere", "gaussian")
 
@@ -83,26 +84,18 @@ class FiniteSizeErrors:
 
     Attributes
     ----------
-    icl, idg : float
-        Means over the drawn task sets.
-    icl_spread, idg_spread : float
-        Standard deviations over the drawn task sets: what a run's error varies by because its
-        training tasks vary.  Zero where there is nothing to estimate it from: a single task set,
-        or infinite errors.
-    draws : int
-        Number of task sets.
+    icl, idg : Estimate
+        Means over the drawn task sets, with the errors of the sets as samples.  The standard error
+        is 0 where no spread can be estimated: a single task set, or infinite errors.
     """
 
-    icl: float
-    idg: float
-    icl_spread: float
-    idg_spread: float
-    draws: int
+    icl: Estimate
+    idg: Estimate
 
 
 def finite_size_errors(
     *,
-    d: int,
+    dim: int,
     context: int,
     tasks: Any,
     prompts: int,
@@ -121,7 +114,7 @@ def finite_size_errors(
 
     Parameters
     ----------
-    d : int >= 1
+    dim : int >= 1
         Dimension of the inputs.
     context : int >= 1
         Context length, :math:`\ell`.
@@ -157,8 +150,8 @@ def finite_size_errors(
     Returns
     -------
     FiniteSizeErrors
-        With fields ``icl``, ``idg``, their spreads over task draws, and ``draws``.  ``inf`` at
-        ridge = 0 and prompts = d (d + 1), the interpolation threshold.
+        Estimates ``icl`` and ``idg`` over the task draws; ``inf`` at ridge = 0 and
+        prompts = d (d + 1), the interpolation threshold.
 
     Raises
     ------
@@ -192,11 +185,11 @@ def finite_size_errors(
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import finite_size_errors
-    >>> run = finite_size_errors(d=100, context=100, tasks=50, prompts=20_000, rho=0.01, rng=0)
-    >>> round(run.icl, 2), round(run.idg, 2)  # published simulation: 1.279(4), 0.625(3)
+    >>> run = finite_size_errors(dim=100, context=100, tasks=50, prompts=20_000, rho=0.01, rng=0)
+    >>> round(run.icl.mean, 2), round(run.idg.mean, 2)  # published simulation: 1.279(4), 0.625(3)
     (1.28, 0.63)
     """
-    _check_integers(d=d, context=context, prompts=prompts, draws=draws)
+    _check_integers(dim=dim, context=context, prompts=prompts, draws=draws)
     _check_numbers(rho=rho, ridge=ridge)
     test_context = context if test_context is None else test_context
     test_rho = rho if test_rho is None else test_rho
@@ -205,7 +198,7 @@ def finite_size_errors(
     if task_law not in TASK_LAWS:
         raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
     C, C_test, Sigma = (
-        None if value is None else covariance_matrix(name, value, d)
+        None if value is None else covariance_matrix(name, value, dim)
         for name, value in {
             "task_covariance": task_covariance,
             "test_covariance": test_covariance,
@@ -213,23 +206,26 @@ def finite_size_errors(
         }.items()
     )
     inputs = None if Sigma is None else _Inputs.of(Sigma)
-    task_sets = _task_sets(tasks, d, task_law, C, np.random.default_rng(rng), draws)
+    task_sets = _task_sets(tasks, dim, task_law, C, np.random.default_rng(rng), draws)
     rho, ridge = float(rho), float(ridge)
     test = _population_law(
-        C if C_test is None else C_test, inputs, d, test_context, float(test_rho), task_law
+        C if C_test is None else C_test, inputs, dim, test_context, float(test_rho), task_law
     )
     errors = []
     for task_set in task_sets:
         if task_set is None:
-            train = _population_law(C, inputs, d, context, rho, task_law)
+            train = _population_law(C, inputs, dim, context, rho, task_law)
         else:
             train = task_set_law(_whitened(task_set, inputs), context, rho)
-        errors.append(_errors(train, test, d, prompts, ridge, inputs))
-    (icl, idg), count = np.mean(errors, axis=0), len(errors)
-    spread = (
-        np.std(errors, axis=0, ddof=1) if count > 1 and np.all(np.isfinite(errors)) else (0.0, 0.0)
-    )
-    return FiniteSizeErrors(float(icl), float(idg), float(spread[0]), float(spread[1]), count)
+        errors.append(_errors(train, test, dim, prompts, ridge, inputs))
+    return FiniteSizeErrors(*map(_estimate, np.transpose(errors)))
+
+
+def _estimate(errors: np.ndarray) -> Estimate:
+    """Mean over task sets; a single one, or infinite errors, count as exact."""
+    if len(errors) > 1 and np.all(np.isfinite(errors)):
+        return Estimate.of(errors)
+    return Estimate(float(np.mean(errors)), 0.0, len(errors), errors)
 
 
 def _check_integers(**values: Any) -> None:
@@ -250,7 +246,7 @@ def _check_numbers(**values: Any) -> None:
 
 def _task_sets(
     tasks: Any,
-    d: int,
+    dim: int,
     task_law: str,
     covariance: np.ndarray | None,
     rng: np.random.Generator,
@@ -261,15 +257,15 @@ def _task_sets(
         if tasks == math.inf:
             return [None]
         _check_integers(tasks=tasks)
-        drawn = rng.standard_normal((draws, tasks, d))
+        drawn = rng.standard_normal((draws, tasks, dim))
         if covariance is not None:
             drawn = drawn @ matrix_root(covariance)
         elif task_law == "sphere":
-            drawn *= math.sqrt(d) / np.linalg.norm(drawn, axis=-1, keepdims=True)
+            drawn *= math.sqrt(dim) / np.linalg.norm(drawn, axis=-1, keepdims=True)
         return list(drawn)
     tasks = np.asarray(tasks, dtype=float)
-    if tasks.ndim != 2 or tasks.shape[1] != d or len(tasks) == 0:
-        raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {tasks.shape}")
+    if tasks.ndim != 2 or tasks.shape[1] != dim or len(tasks) == 0:
+        raise ValueError(f"tasks must have shape (k, {dim}) with k >= 1, got shape {tasks.shape}")
     if not np.all(np.isfinite(tasks)):
         raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
     return [tasks]
@@ -300,38 +296,38 @@ def _whitened(tasks: np.ndarray, inputs: _Inputs | None) -> np.ndarray:
 def _population_law(
     covariance: np.ndarray | None,
     inputs: _Inputs | None,
-    d: int,
+    dim: int,
     context: int,
     rho: float,
     task_law: str,
 ) -> SummaryLaw:
     """Law of summaries for isotropic inputs and whitened tasks, a fresh task in each prompt."""
     if covariance is None and inputs is None:
-        return fresh_task_law(d, context, rho, task_law)
-    root = np.eye(d) if inputs is None else inputs.root
+        return fresh_task_law(dim, context, rho, task_law)
+    root = np.eye(dim) if inputs is None else inputs.root
     if covariance is None and task_law == "sphere":
         return sphere_task_law(root, context, rho)
-    C = np.eye(d) if covariance is None else covariance
+    C = np.eye(dim) if covariance is None else covariance
     return gaussian_task_law(root @ C @ root, context, rho)
 
 
 def _errors(
     train: SummaryLaw,
     fresh: SummaryLaw,
-    d: int,
+    dim: int,
     prompts: int,
     ridge: float,
     inputs: _Inputs | None,
 ) -> tuple[float, float]:
     """ICL and IDG error given the laws of the training and the fresh summaries."""
-    if ridge == 0 and prompts == d * (d + 1):
+    if ridge == 0 and prompts == dim * (dim + 1):
         return math.inf, math.inf
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             if inputs is None:
-                errors = _equivalent(train, fresh, d, prompts, ridge)
+                errors = _equivalent(train, fresh, dim, prompts, ridge)
             else:
-                errors = _equivalent_for_inputs(train, fresh, d, prompts, ridge, inputs)
+                errors = _equivalent_for_inputs(train, fresh, dim, prompts, ridge, inputs)
     except (FloatingPointError, ZeroDivisionError, ValueError) as error:
         raise ArithmeticError(_UNDEFINED) from error
     if not min(errors) >= 0:
@@ -346,29 +342,29 @@ _UNDEFINED = (
 
 
 def _equivalent(
-    train: SummaryLaw, fresh: SummaryLaw, d: int, prompts: int, ridge: float
+    train: SummaryLaw, fresh: SummaryLaw, dim: int, prompts: int, ridge: float
 ) -> tuple[float, float]:
     """Deterministic equivalent, away from the ridgeless threshold."""
     g, basis = np.linalg.eigh(train.second)
-    samples = prompts / d
+    samples = prompts / dim
     xi = _effective_ridge(g, samples, ridge)
-    leverage = _Leverage.of(train, (basis / (g + xi)) @ basis.T, d)
+    leverage = _Leverage.of(train, (basis / (g + xi)) @ basis.T, dim)
     t, xi = _norm_corrected(leverage, g, samples, ridge, xi)
 
     F = (basis / (g + xi)) @ basis.T
     gamma = (F @ train.cross).T
     best = (basis / g) @ (basis.T @ train.cross)
-    misfit = train.label - np.vdot(best, train.cross) / d - train.rho
-    bias = _risk(gamma, train, d) - misfit - train.rho
+    misfit = train.label - np.vdot(best, train.cross) / dim - train.rho
+    bias = _risk(gamma, train, dim) - misfit - train.rho
 
     df2 = np.sum((g / (g + xi)) ** 2)
     V = _variance(leverage, t, df2 / samples, train.rho, misfit, bias)
     transfer = np.vdot(F @ fresh.second, train.second @ F) / df2
-    return _with_variance(_risk(gamma, fresh, d), transfer, _risk(gamma, train, d), V)
+    return _with_variance(_risk(gamma, fresh, dim), transfer, _risk(gamma, train, dim), V)
 
 
 def _equivalent_for_inputs(
-    train: SummaryLaw, fresh: SummaryLaw, d: int, prompts: int, ridge: float, inputs: _Inputs
+    train: SummaryLaw, fresh: SummaryLaw, dim: int, prompts: int, ridge: float, inputs: _Inputs
 ) -> tuple[float, float]:
     """As `_equivalent`; the laws are those of whitened summaries and tasks."""
     g, basis = np.linalg.eigh(inputs.colour(inputs.colour(train.second).T))
@@ -392,14 +388,14 @@ def _equivalent_for_inputs(
     target = inputs.basis.T @ train.cross.T @ pushed
     gamma = inputs.basis @ (sigma * resolved * target) @ pushed.T
     best = np.sum(target**2 / g)
-    misfit = train.label - best / d - train.rho
-    bias = _risk(gamma, train, d) - misfit - train.rho
+    misfit = train.label - best / dim - train.rho
+    bias = _risk(gamma, train, dim) - misfit - train.rho
 
     df2 = np.sum((feature * resolved.ravel()) ** 2)
     V = _variance(leverage, t, df2 / prompts, train.rho, misfit, bias)
     test_feature = sigma * np.einsum("ia,ij,ja->a", pushed, fresh.second, pushed, optimize=True)
     transfer = np.sum(test_feature * sigma * g * resolved**2) / df2
-    return _with_variance(_risk(gamma, fresh, d), transfer, _risk(gamma, train, d), V)
+    return _with_variance(_risk(gamma, fresh, dim), transfer, _risk(gamma, train, dim), V)
 
 
 def _variance(
@@ -421,10 +417,10 @@ def _with_variance(icl: float, transfer: float, idg: float, V: float) -> tuple[f
     return float(icl + V * transfer), float(idg + V)
 
 
-def _risk(gamma: np.ndarray, law: SummaryLaw, d: int) -> float:
+def _risk(gamma: np.ndarray, law: SummaryLaw, dim: int) -> float:
     linear = np.vdot(gamma.T, law.cross)
     quadratic = np.vdot(gamma @ law.second, gamma)
-    return law.label + (quadratic - 2 * linear) / d
+    return law.label + (quadratic - 2 * linear) / dim
 
 
 def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
@@ -455,8 +451,8 @@ class _Leverage:
     probability: np.ndarray
 
     @classmethod
-    def of(cls, law: SummaryLaw, F: np.ndarray, d: int) -> _Leverage:
-        return cls.product(2 / d, quadratic_form_variance(law, F))
+    def of(cls, law: SummaryLaw, F: np.ndarray, dim: int) -> _Leverage:
+        return cls.product(2 / dim, quadratic_form_variance(law, F))
 
     @classmethod
     def product(cls, query_variance: float, summary_variance: float) -> _Leverage:

@@ -25,7 +25,7 @@ diagram = iclimit.phase_diagram(
     alpha=2,
     rho=0.1,
     ridge=0.05,
-    simulation={"d": (8, 12, 16), "points": (2, 4), "repeats": 5},
+    simulation={"dim": (8, 12, 16), "points": (2, 4), "repeats": 5},
     refine=1,
     jobs=1,
 )

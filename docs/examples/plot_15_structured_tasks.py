@@ -40,7 +40,7 @@ for (name, test), color in zip(tests.items(), colors, strict=True):
     predicted = []
     for tasks in counts.tolist():
         run = {
-            "d": d,
+            "dim": d,
             "context": context,
             "tasks": tasks,
             "prompts": prompts,
@@ -50,9 +50,9 @@ for (name, test), color in zip(tests.items(), colors, strict=True):
             "test_covariance": test,
             "rng": 0,
         }
-        predicted.append(iclimit.finite_size_errors(**run, draws=20).icl)
-        runs = iclimit.simulate_errors(**run, repeats=8)
-        ax.errorbar(tasks / d, runs.icl_mean, runs.icl_se, fmt="o", ms=4, color=color)
+        predicted.append(iclimit.finite_size_errors(**run, draws=20).icl.mean)
+        found = iclimit.simulate_errors(**run, repeats=8).icl
+        ax.errorbar(tasks / d, found.mean, found.standard_error, fmt="o", ms=4, color=color)
     ax.plot(counts / d, predicted, "--", lw=0.8, color=color)
 ax.axhline(1 + rho, color="0.7", lw=0.8, zorder=0)
 ax.set(xscale="log", xlabel=r"$\kappa$", ylabel="ICL error", ylim=(0, None))

@@ -23,7 +23,7 @@ curves = iclimit.curve(
     alpha=[1, 4],
     kappa=0.5,
     rho=0.05,
-    simulation={"d": 20, "repeats": 12},
+    simulation={"dim": 20, "repeats": 12},
     rng=1,
     jobs=1,
 )

@@ -21,14 +21,9 @@ tasks = np.array([6, 12, 18, 24, 36, 72, 144])
 # that of their difference, run by run.
 
 
-def gap(run):
-    difference = run.icl - run.idg
-    return difference.mean(), difference.std(ddof=1) / np.sqrt(run.repeats)
-
-
 attention = [
     iclimit.simulate_errors(
-        d=d,
+        dim=d,
         context=int(alpha * d),
         tasks=int(k),
         prompts=int(tau * d**2),
@@ -41,7 +36,7 @@ attention = [
 memory = [
     iclimit.pretraining.simulate_estimator(
         "dmmse",
-        d=d,
+        dim=d,
         context=int(alpha * d),
         tasks=int(k),
         rho=rho,
@@ -60,19 +55,19 @@ kappa = np.geomspace(0.2, 8, 200)
 limit = iclimit.task_gap(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
 predicted = [
     iclimit.finite_size_errors(
-        d=d, context=int(alpha * d), tasks=int(k), prompts=int(tau * d**2), rho=rho, rng=5
+        dim=d, context=int(alpha * d), tasks=int(k), prompts=int(tau * d**2), rho=rho, rng=5
     )
     for k in tasks
 ]
 
-dmmse = iclimit.dmmse_errors(theta=np.log(kappa * d) / d, alpha=alpha, rho=rho, d=d)
+dmmse = iclimit.dmmse_errors(theta=np.log(kappa * d) / d, alpha=alpha, rho=rho, dim=d)
 
 figure, ax = plt.subplots(figsize=(6.4, 4.2))
 ax.plot(kappa, dmmse.icl - dmmse.idg, color="#d55e00", label="dMMSE, theory at d = 24")
 ax.plot(kappa, limit, color="#0072b2", label="linear attention, limit")
 ax.plot(
     tasks / d,
-    [p.icl - p.idg for p in predicted],
+    [p.icl.mean - p.idg.mean for p in predicted],
     "_",
     color="#0072b2",
     markersize=12,
@@ -82,7 +77,8 @@ for runs, colour, label in (
     (attention, "#0072b2", "linear attention, d = 24"),
     (memory, "#d55e00", "dMMSE, d = 24"),
 ):
-    mean, error = np.array([gap(run) for run in runs]).T
+    gaps = [run.gap for run in runs]
+    mean, error = [gap.mean for gap in gaps], [gap.standard_error for gap in gaps]
     ax.errorbar(
         tasks / d, mean, error, fmt="o", markersize=4, capsize=2, color=colour, label=label
     )
@@ -102,4 +98,4 @@ ax.legend(loc="lower left")
 # No estimator beats the Bayes estimator on all tasks:
 
 print(f"Bayes error {iclimit.bayes_error(alpha=alpha, rho=rho):.4f}")
-print(f"linear attention, many tasks {attention[-1].icl_mean:.4f}")
+print(f"linear attention, many tasks {attention[-1].icl.mean:.4f}")

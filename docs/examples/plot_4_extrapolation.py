@@ -22,7 +22,7 @@ sizes = {12: 240, 16: 120, 20: 60, 24: 40, 32: 20}
 
 runs = [
     iclimit.simulate_errors(
-        d=d,
+        dim=d,
         context=round(point["alpha"] * d),
         tasks=round(point["kappa"] * d),
         prompts=round(point["tau"] * d**2),
@@ -33,8 +33,8 @@ runs = [
     )
     for d, repeats in sizes.items()
 ]
-means = np.array([[run.icl_mean, run.idg_mean] for run in runs])
-covariances = np.array([np.cov(run.icl, run.idg) / run.repeats for run in runs])
+means = np.array([[run.icl.mean, run.idg.mean] for run in runs])
+covariances = np.array([np.cov(run.icl.samples, run.idg.samples) / run.repeats for run in runs])
 fit = extrapolate(list(sizes), means, covariances)
 theory = [iclimit.icl_error(**point), iclimit.idg_error(**point)]
 for name, value, error, limit in zip(

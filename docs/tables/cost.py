@@ -24,7 +24,7 @@ some = {name: v[:1000] if np.ndim(v) else v for name, v in grid.items()}
 
 
 def sizes(d):
-    return {"d": d, "context": d, "tasks": d // 2, "prompts": 2 * d * d, "rho": 0.1}
+    return {"dim": d, "context": d, "tasks": d // 2, "prompts": 2 * d * d, "rho": 0.1}
 
 
 def fifty_digits():

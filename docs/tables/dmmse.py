@@ -84,7 +84,7 @@ def main() -> None:
     for d, k in ENUMERATED:
         run = simulate_estimator(
             "dmmse",
-            d=d,
+            dim=d,
             context=round(ALPHA * d),
             tasks=k,
             rho=RHO,
@@ -92,7 +92,7 @@ def main() -> None:
             repeats=40 if k > 2000 else 100,
             test_prompts=40,
         )
-        add(d, log(k) / d, "enumerated", run.icl_mean, run.icl_se)
+        add(d, log(k) / d, "enumerated", run.icl.mean, run.icl.standard_error)
     rng = np.random.default_rng(1)
     for theta, d, contexts in TAIL:
         errors = tail_errors(theta, d, contexts, rng)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from iclimit import icl_error, idg_error, simulate_errors
-from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.validation import (
     Claim,
@@ -33,13 +32,13 @@ def cells(preset):
     return {
         d: Cell.of(
             simulate_errors,
-            d=d,
+            dim=d,
             context=round(POINT["alpha"] * d),
             tasks=round(POINT["kappa"] * d),
             prompts=round(POINT["tau"] * d**2),
             rho=POINT["rho"],
             ridge=POINT["ridge"],
-            inputs="uniform",
+            input_law="uniform",
             test_prompts=4000,
             repeats=repeats,
         )
@@ -50,7 +49,8 @@ def cells(preset):
 def judge(_preset, results):
     """Compare the extrapolated errors with the formulas: no allowance."""
     sizes = list(results)
-    fit = extrapolate_runs(sizes, [np.stack([run.icl, run.idg]) for run in results.values()])
+    samples = [np.stack([run.icl.samples, run.idg.samples]) for run in results.values()]
+    fit = extrapolate_runs(sizes, samples)
     theory = {
         "ICL d=inf, uniform inputs": icl_error(**POINT),
         "IDG d=inf, uniform inputs": idg_error(**POINT),
@@ -63,7 +63,7 @@ def judge(_preset, results):
     def draw(figure):
         ax = figure.subplots()
         for k, (name, limit) in enumerate(zip(("icl", "idg"), theory.values(), strict=True)):
-            runs = [Estimate.of(getattr(run, name)) for run in results.values()]
+            runs = [getattr(run, name) for run in results.values()]
             draw_sizes(
                 ax, sizes, runs, COLOURS[k], limit=limit, fit=fit, quantity=k, label=name.upper()
             )

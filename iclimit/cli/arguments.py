@@ -73,7 +73,7 @@ def parse_values(text: str) -> np.ndarray:
 
 
 def parse_simulation(text: str) -> dict[str, Any]:
-    """Parse d=80,repeats=10,points=12, with several sizes as d=16:24:32 and points as 6x5 too."""
+    """Parse dim=80,repeats=10,points=12; several sizes as dim=16:24:32, points also as 6x5."""
     try:
         pairs = [item.split("=") for item in text.split(",")]
         values: dict[str, Any] = {name: _parse_count(name, value) for name, value in pairs}
@@ -82,12 +82,12 @@ def parse_simulation(text: str) -> dict[str, Any]:
         return values
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"must look like d=80,repeats=10,points=12 or d=16:24:32, got {text!r}"
+            f"must look like dim=80,repeats=10,points=12 or dim=16:24:32, got {text!r}"
         ) from None
 
 
 def _parse_count(name: str, text: str) -> Any:
-    separator = {"d": ":", "points": "x"}.get(name, " ")
+    separator = {"dim": ":", "points": "x"}.get(name, " ")
     numbers = tuple(int(part) for part in text.split(separator))
     return numbers[0] if len(numbers) == 1 else numbers
 

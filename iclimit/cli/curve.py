@@ -31,11 +31,11 @@ EXAMPLES = """\
 examples:
   iclimit curve icl_error --tau 0.1:5:400 --alpha 1,10,100 --kappa 0.5 --rho 0.01 -o curve.png
   iclimit curve task_gap --kappa 0.1:10:50:log --tau 10 --alpha 10 --rho 0.01 \\
-      --simulate d=40,repeats=10 -o gap.pdf
+      --simulate dim=40,repeats=10 -o gap.pdf
   iclimit curve dmmse_icl_error --theta 0:0.9:100 --alpha 1 --rho 0.3
   iclimit curve constant_rate_loss --set ratio=0.1:10:100:log --set rate=0.5 --set steps=1,5,20
   iclimit curve icl_error --kappa 0.1:10:60:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 \\
-      --task-spectrum powerlaw:0.5 --test-spectrum reversed --simulate d=40 -o reversed.png
+      --task-spectrum powerlaw:0.5 --test-spectrum reversed --simulate dim=40 -o reversed.png
   iclimit curve misalignment_error --tau 0.2:4:100 --alpha 1 --kappa 1 --rho 0.1 \\
       --task-spectrum eigenvalues.csv --test-spectrum isotropic --test-alpha 1,10
 
@@ -61,8 +61,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--simulate",
         type=parse_simulation,
-        metavar="d=80[,repeats=10][,points=12]",
-        help="add simulated points with standard errors; of several sizes d=16:24:32 they are "
+        metavar="dim=80[,repeats=10][,points=12]",
+        help="add simulated points with standard errors; of several sizes dim=16:24:32 they are "
         "extrapolated",
     )
     add_precision(parser)

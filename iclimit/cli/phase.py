@@ -106,7 +106,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--simulate",
         type=parse_simulation,
-        metavar="d=16:24:32[,repeats=10][,points=6x5]",
+        metavar="dim=16:24:32[,repeats=10][,points=6x5]",
         help="add simulated points with their z; of three or more sizes they are extrapolated",
     )
     parser.add_argument(

@@ -82,15 +82,15 @@ def _gap(**p: Any) -> Any:
     return np.where(np.isinf(icl) & np.isinf(idg), np.nan, 1 / idg - 1 / icl)
 
 
-def _identified(*, theta: Any, alpha: Any, rho: Any, d: Any = np.inf) -> Any:
+def _identified(*, theta: Any, alpha: Any, rho: Any, dim: Any = np.inf) -> Any:
     """The limit only: at finite d the transition is smeared."""
-    return np.where(np.isinf(d), theta - context_information(alpha=alpha, rho=rho), np.nan)
+    return np.where(np.isinf(dim), theta - context_information(alpha=alpha, rho=rho), np.nan)
 
 
 def _attention_wins(
-    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, d: Any = np.inf
+    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, dim: Any = np.inf
 ) -> Any:
-    dmmse = asymptotics.pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, d=d).icl
+    dmmse = asymptotics.pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
     setting = {"tau": tau, "alpha": alpha, "kappa": np.inf, "rho": rho, "ridge": ridge}
     return 1 / asymptotics.pretraining.icl_error(**setting) - 1 / dmmse
 

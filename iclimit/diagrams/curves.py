@@ -68,7 +68,7 @@ class Curves:
 
         def row(source: str, at: Mapping[str, Any], value: float, **run: Any) -> dict[str, Any]:
             head = {"source": source, "quantity": self.quantity, **spectra}
-            extra = ("standard_error", "d", "repeats") if self.simulated else ()
+            extra = ("standard_error", "dim", "repeats") if self.simulated else ()
             tail = {name: run.get(name, "") for name in extra}
             return head | {name: at[name] for name in columns} | {"value": value} | tail
 
@@ -81,11 +81,13 @@ class Curves:
         ]
         for value in itertools.chain(*self.simulated):
             for run in value.runs:
-                at, d = run.parameters, run.parameters["d"]
-                rows.append(row("finite_size", at, run.prediction, d=d))
+                at, dim = run.parameters, run.parameters["dim"]
+                rows.append(row("finite_size", at, run.prediction, dim=dim))
                 error, repeats = run.standard_error, run.repeats
                 rows.append(
-                    row("simulation", at, run.value, standard_error=error, d=d, repeats=repeats)
+                    row(
+                        "simulation", at, run.value, standard_error=error, dim=dim, repeats=repeats
+                    )
                 )
             if len(value.runs) >= LEAST_SIZES:
                 error = value.standard_error
@@ -121,7 +123,7 @@ class Curves:
         values = list(itertools.chain(*self.simulated))
         title = [self.structure.title] if self.structure else []
         if values:
-            sizes = [run.parameters["d"] for run in values[0].runs]
+            sizes = [run.parameters["dim"] for run in values[0].runs]
             shown = (
                 f"extrapolated from d = {', '.join(map(str, sizes))}"
                 if len(sizes) >= LEAST_SIZES

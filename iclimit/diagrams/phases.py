@@ -87,7 +87,7 @@ class PhaseDiagram:
     def rows(self) -> list[dict[str, Any]]:
         """Values, and simulated points if there are any, as rows of a table in long form."""
         head = {"quantity": self.quantity, **self._spectra, **self.fixed}
-        blank = dict.fromkeys(("standard_error", "compared_with", "z", "d", "repeats"), "")
+        blank = dict.fromkeys(("standard_error", "compared_with", "z", "dim", "repeats"), "")
         source = {"source": "theory"} if self.simulated else {}
         theory = [
             source | head | {self.x: x, self.y: y, "value": value} | (blank if source else {})
@@ -104,7 +104,7 @@ class PhaseDiagram:
                 "standard_error": v.standard_error,
                 "compared_with": v.theory,
                 "z": "" if v.z is None else v.z,
-                "d": " ".join(str(run.parameters["d"]) for run in v.runs),
+                "dim": " ".join(str(run.parameters["dim"]) for run in v.runs),
                 "repeats": " ".join(str(run.repeats) for run in v.runs),
             }
             for v in self.simulated
@@ -190,7 +190,10 @@ class PhaseDiagram:
             "standard_error": ("point", [v.standard_error for v in points]),
             "compared_with": ("point", [v.theory for v in points]),
             "z": ("point", [np.nan if v.z is None else v.z for v in points]),
-            "d": (("point", "size"), [[run.parameters["d"] for run in v.runs] for v in points]),
+            "dim": (
+                ("point", "size"),
+                [[run.parameters["dim"] for run in v.runs] for v in points],
+            ),
             "repeats": (("point", "size"), [[run.repeats for run in v.runs] for v in points]),
         }
 
@@ -281,7 +284,7 @@ class PhaseDiagram:
 
     @property
     def _sizes(self) -> str:
-        sizes = [run.parameters["d"] for run in self.simulated[0].runs]
+        sizes = [run.parameters["dim"] for run in self.simulated[0].runs]
         text = f"$d = {', '.join(map(str, sizes))}$"
         return text + (r" extrapolated to $\infty$" if len(sizes) >= LEAST_SIZES else "")
 

@@ -118,21 +118,21 @@ def _largest_that_fits(runs: Sequence[Mapping[str, Any]], workers: int) -> int:
     free = free_memory() / workers
     fits = min(
         largest_dimension(
-            tau=run["prompts"] / run["d"] ** 2, kappa=run["tasks"] / run["d"], memory=free
+            tau=run["prompts"] / run["dim"] ** 2, kappa=run["tasks"] / run["dim"], memory=free
         )
         for run in runs
     )
     largest = max(runs, key=_memory)
     if _memory(largest) > free:
         raise ValueError(
-            f"d must be at most {fits} for {workers} processes in the free memory, got "
-            f"{largest['d']}"
+            f"dim must be at most {fits} for {workers} processes in the free memory, got "
+            f"{largest['dim']}"
         )
     return fits
 
 
 def _memory(run: Mapping[str, Any]) -> int:
-    return cell_memory(d=run["d"], prompts=run["prompts"])
+    return cell_memory(dim=run["dim"], prompts=run["prompts"])
 
 
 def _fewer(arguments: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

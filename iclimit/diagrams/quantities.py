@@ -60,7 +60,6 @@ PARAMETERS = {
     "test_alpha": Parameter(r"$\alpha' = \ell'/d$", "context length of tests over dimension"),
     "test_rho": Parameter(r"$\rho'$", "variance of the label noise of tests"),
     "theta": Parameter(LABELS["theta"], "logarithm of the pretraining tasks over dimension"),
-    "d": Parameter(r"$d$", "dimension of the finite-size correction"),
     "q": Parameter(r"$q$", "argument of the resolvent"),
     "rate": Parameter(r"$\eta$", "learning rate of the mean over the context"),
     "dampening": Parameter(r"$\delta$", "learning rate over the best rate for one step"),
@@ -218,14 +217,14 @@ def _dampened(dampening: Any, ratio: Any, steps: int, noise: Any = 0.0) -> Any:
 
 
 def _attention_over_dmmse(
-    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, d: Any = np.inf
+    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, dim: Any = np.inf
 ) -> Any:
     attention = asymptotics.pretraining.icl_error(
         tau=tau, alpha=alpha, kappa=np.inf, rho=rho, ridge=ridge
     )
     return (
         attention
-        / asymptotics.pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, d=d).icl
+        / asymptotics.pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
     )
 
 
@@ -361,21 +360,21 @@ QUANTITIES = {
     "dmmse_icl_error": Quantity(
         lambda **p: asymptotics.pretraining.dmmse_errors(**p).icl,
         _BAYES,
-        _parameters("d"),
+        _parameters("dim"),
         _ICL + " of dMMSE",
         meaning="error of the Bayes estimator on the pretraining tasks, on fresh tasks",
     ),
     "dmmse_idg_error": Quantity(
         lambda **p: asymptotics.pretraining.dmmse_errors(**p).idg,
         _BAYES,
-        _parameters("d"),
+        _parameters("dim"),
         _IDG + " of dMMSE",
         meaning="its error on the pretraining tasks",
     ),
     "attention_over_dmmse": Quantity(
         _attention_over_dmmse,
         _BAYES,
-        _parameters("tau ridge d"),
+        _parameters("tau ridge dim"),
         _ICL + " over that of dMMSE",
         meaning="ratio of errors on fresh tasks at exponentially many tasks (tau: default inf)",
     ),

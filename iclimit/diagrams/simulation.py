@@ -17,6 +17,7 @@ from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.structure import Structure
+from iclimit.results import Estimate
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore, UnwrittenError
@@ -156,11 +157,11 @@ class Simulation:
 
     def __post_init__(self) -> None:
         sizes = tuple(self.sizes)
-        for name, value in (*(("d", d) for d in sizes), ("repeats", self.repeats)):
+        for name, value in (*(("dim", d) for d in sizes), ("repeats", self.repeats)):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
         if not sizes or len(set(sizes)) < len(sizes):
-            raise ValueError(f"d must be one size or several different ones, got {list(sizes)}")
+            raise ValueError(f"dim must be one size or several different ones, got {list(sizes)}")
         for name in ("target_se", "target_rel_se", "time_limit"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
@@ -191,21 +192,21 @@ def given_simulation(
     Parameters
     ----------
     options : mapping
-        ``d`` (one size or several), and optionally ``points``, ``repeats``, ``target_se``,
+        ``dim`` (one size or several), and optionally ``points``, ``repeats``, ``target_se``,
         ``target_rel_se`` and ``time_limit``.
     points
         Default of the number of points.
     **execution
         The other fields of Simulation.
     """
-    allowed = ("d", "points", "repeats", "target_se", "target_rel_se", "time_limit")
-    if "d" not in options or not set(options) <= set(allowed):
+    allowed = ("dim", "points", "repeats", "target_se", "target_rel_se", "time_limit")
+    if "dim" not in options or not set(options) <= set(allowed):
         raise ValueError(
-            f"simulation takes d and optionally {', '.join(allowed[1:])}, "
+            f"simulation takes dim and optionally {', '.join(allowed[1:])}, "
             f"got {', '.join(options) or 'nothing'}"
         )
-    rest = {name: value for name, value in options.items() if name not in ("d", "points")}
-    sizes = options["d"] if isinstance(options["d"], Sequence) else (options["d"],)
+    rest = {name: value for name, value in options.items() if name not in ("dim", "points")}
+    sizes = options["dim"] if isinstance(options["dim"], Sequence) else (options["dim"],)
     return Simulation(tuple(sizes), **rest, **execution), options.get("points", points)
 
 
@@ -376,7 +377,7 @@ def cells_at(
             raise ValueError(f"{name} must be finite to simulate, got inf")
     tasks = parameters["kappa"] * d
     integers = {
-        "d": d,
+        "dim": d,
         "context": max(1, round(parameters["alpha"] * d)),
         "tasks": tasks if math.isinf(tasks) else max(1, round(tasks)),
         "prompts": max(1, round(parameters["tau"] * d**2)),
@@ -388,16 +389,14 @@ def cells_at(
     if "test_rho" in parameters:
         integers["test_rho"] = parameters["test_rho"]
     covariances = {} if structure is None else structure.covariances(d)
-    inputs = covariances.pop("inputs", None)
-    run = predicted = integers | {f"{name}_covariance": c for name, c in covariances.items()}
-    if inputs is not None:
-        run, predicted = run | {"inputs": inputs}, predicted | {"input_covariance": inputs}
+    names = {"task": "task_covariance", "test": "test_covariance", "inputs": "input_covariance"}
+    arguments = integers | {names[name]: values for name, values in covariances.items()}
     draws = (
         1 if math.isinf(tasks) else 2 ** math.ceil(math.log2(max(repeats, _PREDICTION_DRAWS / d)))
     )
     return (
-        Cell.of(simulate_errors, **run, repeats=repeats),
-        Cell.of(finite_size_errors, **predicted, draws=draws),
+        Cell.of(simulate_errors, **arguments, repeats=repeats),
+        Cell.of(finite_size_errors, **arguments, draws=draws),
     )
 
 
@@ -422,7 +421,7 @@ def _value(
         combined, allowance = error, 0.0
     else:
         value, error, theory = last.value, last.standard_error, last.prediction
-        allowance = ALLOWANCE / last.parameters["d"] * abs(theory)
+        allowance = ALLOWANCE / last.parameters["dim"] * abs(theory)
         combined = float(errors[-1])
     degrees = float(max(min(run.repeats for run in runs) - 1, 1))
     comparable = math.isfinite(theory) and math.isfinite(combined)
@@ -433,21 +432,20 @@ def _value(
 def _sized(
     run: SimulatedErrors, predicted: FiniteSizeErrors, weights: tuple[float, float]
 ) -> SizedRun:
-    samples = weights[0] * run.icl + weights[1] * run.idg
-    error = np.std(samples, ddof=1) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
-    finite = math.isfinite(predicted.icl)
-    prediction = weights[0] * predicted.icl + weights[1] * predicted.idg if finite else math.inf
-    spread = math.hypot(weights[0] * predicted.icl_spread, weights[1] * predicted.idg_spread)
+    found = Estimate.of(weights[0] * run.icl.samples + weights[1] * run.idg.samples)
+    icl, idg = predicted.icl, predicted.idg
+    finite = math.isfinite(icl.mean)
+    prediction = weights[0] * icl.mean + weights[1] * idg.mean if finite else math.inf
     parameters = dict(run.parameters)
     if "test_context" in parameters:
-        parameters["test_alpha"] = parameters["test_context"] / parameters["d"]
+        parameters["test_alpha"] = parameters["test_context"] / parameters["dim"]
     return SizedRun(
         parameters,
-        float(np.mean(samples)),
-        float(error),
-        run.repeats,
+        found.mean,
+        found.standard_error,
+        found.repeats,
         prediction,
-        spread / math.sqrt(predicted.draws),
+        math.hypot(weights[0] * icl.standard_error, weights[1] * idg.standard_error),
     )
 
 

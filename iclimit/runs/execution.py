@@ -133,7 +133,7 @@ def run_cells(
     >>> from iclimit.runs.cell import Cell
     >>> from iclimit.runs.execution import run_cells
     >>> cell = Cell.of(
-    ...     simulate_errors, d=10, context=10, tasks=5, prompts=200, rho=0.1, ridge=0.1, repeats=4
+    ...     simulate_errors, dim=10, context=10, tasks=5, prompts=200, rho=0.1, repeats=4
     ... )
     >>> [outcome] = run_cells([cell], rng=0, jobs=1)
     >>> outcome.result.repeats, outcome.stored

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.results import Estimate
+
 _PLAIN = (int, float, np.integer, np.floating)
 _ERRORS = ("standard_error", "standard_errors")
 
@@ -18,6 +20,7 @@ def summary_numbers(result: Any) -> dict[str, tuple[float, float | None]]:
     A number alone is called ``value``.  Tuples, dicts and dataclasses are gone through, with names
     joined by dots: ``1.loss`` is ``loss`` of the second of a tuple.  Of a dataclass:
 
+    - an `Estimate` is a number with its standard error;
     - properties or fields ``X_mean`` and ``X_se`` give X; X and ``X_se`` or ``X_error`` likewise;
     - ``standard_error`` or ``standard_errors`` is that of ``mean``, or else of the field before;
     - other fields that are numbers have no standard error.
@@ -54,7 +57,9 @@ def _numbers(
 ) -> Iterator[tuple[str, tuple[float, float | None]]]:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if isinstance(value, _PLAIN) and not isinstance(value, bool):
+    if isinstance(value, Estimate):
+        yield name, (value.mean, value.standard_error)
+    elif isinstance(value, _PLAIN) and not isinstance(value, bool):
         yield name, (float(value), None if error is None else float(error))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for key, part, spread in _members(value):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.blocks import row_blocks
 from iclimit.simulate.checks import (
@@ -56,8 +57,8 @@ class SimulatedErrors:
 
     Attributes
     ----------
-    icl, idg : ndarray (repeats,)
-        Test error on fresh and on the pretraining tasks, one entry per repeat.
+    icl, idg : Estimate
+        Test error on fresh and on the pretraining tasks; one sample per repeat.
     parameters : dict
         The integers and numbers simulated, with tau, alpha and kappa as they come out.
     residuals : ndarray (repeats,)
@@ -66,8 +67,8 @@ class SimulatedErrors:
         Iterations of each solve; empty where nothing is solved.
     """
 
-    icl: np.ndarray
-    idg: np.ndarray
+    icl: Estimate
+    idg: Estimate
     parameters: dict[str, Any] = field(repr=False)
     residuals: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     iteration_counts: np.ndarray = field(default_factory=lambda: np.empty(0, int), repr=False)
@@ -75,7 +76,7 @@ class SimulatedErrors:
     @property
     def repeats(self) -> int:
         """Number of independent runs."""
-        return len(self.icl)
+        return self.icl.repeats
 
     @property
     def residual(self) -> float:
@@ -88,31 +89,16 @@ class SimulatedErrors:
         return int(np.max(self.iteration_counts, initial=0))
 
     @property
-    def icl_mean(self) -> float:
-        """Mean ICL error over the repeats."""
-        return float(np.mean(self.icl))
-
-    @property
-    def idg_mean(self) -> float:
-        """Mean IDG error over the repeats."""
-        return float(np.mean(self.idg))
-
-    @property
-    def icl_se(self) -> float:
-        """Standard error of the mean ICL error; ``inf`` for a single repeat."""
-        return _standard_error(self.icl)
-
-    @property
-    def idg_se(self) -> float:
-        """Standard error of the mean IDG error; ``inf`` for a single repeat."""
-        return _standard_error(self.idg)
+    def gap(self) -> Estimate:
+        """ICL minus IDG error, paired within each repeat."""
+        return Estimate.of(self.icl.samples - self.idg.samples)
 
     @property
     def correlation(self) -> float:
         """Correlation of the two errors over repeats (they share Gamma); 0 if undefined."""
-        if self.repeats < 2 or np.std(self.icl) == 0 or np.std(self.idg) == 0:
+        if self.repeats < 2 or 0 in (self.icl.standard_error, self.idg.standard_error):
             return 0.0
-        return float(np.corrcoef(self.icl, self.idg)[0, 1])
+        return float(np.corrcoef(self.icl.samples, self.idg.samples)[0, 1])
 
     def concatenate(self, other: SimulatedErrors) -> SimulatedErrors:
         """Append the repeats of another run with the same parameters.
@@ -127,11 +113,10 @@ class SimulatedErrors:
                 f"other must have the parameters {self.parameters}, got {other.parameters}"
             )
         pairs = zip(self._columns(), other._columns(), strict=True)
-        icl, idg, residuals, counts = (np.concatenate(pair) for pair in pairs)
-        return SimulatedErrors(icl, idg, self.parameters, residuals, counts)
+        return SimulatedErrors._of(self.parameters, *map(np.concatenate, pairs))
 
     def head(self, count: int) -> SimulatedErrors:
-        """Keep the first repeats, so many.
+        """Keep the first ``count`` repeats.
 
         Raises
         ------
@@ -141,20 +126,22 @@ class SimulatedErrors:
         check_integers(count=count)
         if count > self.repeats:
             raise ValueError(f"count must be at most the {self.repeats} repeats, got {count}")
-        icl, idg, residuals, counts = (column[:count] for column in self._columns())
-        return SimulatedErrors(icl, idg, self.parameters, residuals, counts)
+        columns = (column[:count] for column in self._columns())
+        return SimulatedErrors._of(self.parameters, *columns)
 
-    def _columns(self) -> tuple[np.ndarray, ...]:
-        return self.icl, self.idg, self.residuals, self.iteration_counts
+    def _columns(self) -> tuple[Any, ...]:
+        return self.icl.samples, self.idg.samples, self.residuals, self.iteration_counts
 
-
-def _standard_error(values: np.ndarray) -> float:
-    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
+    @classmethod
+    def _of(
+        cls, parameters: dict[str, Any], icl: Any, idg: Any, residuals: Any, counts: Any
+    ) -> SimulatedErrors:
+        return cls(Estimate.of(icl), Estimate.of(idg), parameters, residuals, counts)
 
 
 def simulate_errors(
     *,
-    d: int,
+    dim: int,
     context: int,
     tasks: Any,
     prompts: int,
@@ -165,7 +152,8 @@ def simulate_errors(
     first_repeat: int = 0,
     backend: str = "numpy",
     task_law: str = "sphere",
-    inputs: Any = "gaussian",
+    input_law: str = "gaussian",
+    input_covariance: Any = None,
     sampler: str = "auto",
     test_prompts: int = 10_000,
     task_covariance: Any = None,
@@ -182,7 +170,7 @@ def simulate_errors(
 
     Parameters
     ----------
-    d : int >= 1
+    dim : int >= 1
         Dimension of the inputs.
     context : int >= 1
         Context length, :math:`\ell`.
@@ -207,9 +195,11 @@ def simulate_errors(
     task_law : {"sphere", "gaussian"}
         Law of tasks without a given covariance: uniform on the sphere of squared norm d, or
         N(0, I).
-    inputs : {"gaussian", "uniform", "rademacher", "laplace"} or array (d,) or (d, d)
-        Law of the input coordinates, or covariance of Gaussian inputs times d: a positive
-        semidefinite matrix, or the eigenvalues of a diagonal one.
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
+        Law of the input coordinates, which have mean 0 and variance 1/d.
+    input_covariance : array (d,) or (d, d), optional
+        Covariance of Gaussian inputs times d: a positive semidefinite matrix, or the eigenvalues
+        of a diagonal one.
     sampler : {"auto", "summaries", "tokens"}
         Draw context summaries from their exact law in O(d), or token by token.  "auto" takes the
         former for Gaussian inputs, the only ones it can do.
@@ -245,36 +235,39 @@ def simulate_errors(
     --------
     >>> from iclimit.simulate.pretraining import simulate_errors
     >>> run = simulate_errors(
-    ...     d=20, context=20, tasks=10, prompts=800, rho=0.1, ridge=0.1, rng=0, repeats=8
+    ...     dim=20, context=20, tasks=10, prompts=800, rho=0.1, ridge=0.1, rng=0, repeats=8
     ... )
     >>> run.repeats, run.parameters["tau"], run.parameters["alpha"]
     (8, 2.0, 1.0)
-    >>> 1.0 < run.icl_mean < 1.4
+    >>> 1.0 < run.icl.mean < 1.4
     True
     """
     check_integers(
-        d=d, context=context, prompts=prompts, repeats=repeats, test_prompts=test_prompts
+        dim=dim, context=context, prompts=prompts, repeats=repeats, test_prompts=test_prompts
     )
     check_nonnegative(rho=rho, ridge=ridge)
     check_first_repeat(first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("sampler", sampler, ("auto", *SAMPLERS))
-    fixed = parse_tasks(tasks, d)
+    fixed = parse_tasks(tasks, dim)
     if fixed is not None and task_covariance is not None:
         raise ValueError("task_covariance must be None where the task vectors are given")
     check_integers(**_given(test_context=test_context))
     check_nonnegative(**_given(test_rho=test_rho))
-    if isinstance(inputs, str):
-        check_choice("inputs", inputs, INPUT_LAWS)
+    check_choice("input_law", input_law, INPUT_LAWS)
+    gaussian = input_law == "gaussian"
+    if input_covariance is not None and not gaussian:
+        raise ValueError(
+            f"input_law must be gaussian where input_covariance is given, got {input_law!r}"
+        )
     covariances = {
-        name: given_covariance(name, value, d)
+        name: given_covariance(name, value, dim)
         for name, value in _given(
             task_covariance=task_covariance,
             test_covariance=test_covariance,
-            inputs=None if isinstance(inputs, str) else inputs,
+            input_covariance=input_covariance,
         ).items()
     }
-    gaussian = "inputs" in covariances or inputs == "gaussian"
     if sampler == "auto":
         sampler = "summaries" if gaussian else "tokens"
     if sampler == "summaries" and not gaussian:
@@ -283,20 +276,22 @@ def simulate_errors(
     roots = {name: place.asarray(covariance_root(each)) for name, each in covariances.items()}
     train = _PromptLaw(
         place,
-        d,
+        dim,
         context,
         rho,
         "gaussian" if "task_covariance" in roots else task_law,
         roots.get("task_covariance"),
-        covariances.get("inputs", inputs),
-        roots.get("inputs"),
+        input_law,
+        roots.get("input_covariance"),
         sampler,
     )
     test = replace(train, **_given(context=test_context, rho=test_rho))
     if "test_covariance" in roots:
         test = replace(test, task_law="gaussian", task_root=roots["test_covariance"])
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    rank = covariance_rank(covariances["inputs"]) if "inputs" in covariances else d
+    rank = dim
+    if "input_covariance" in covariances:
+        rank = covariance_rank(covariances["input_covariance"])
     method = choose_method(prompts, rank)
     runs = []
     for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
@@ -312,7 +307,7 @@ def simulate_errors(
         )
         tested = ((test, None), (train, task_set))
         if gaussian:
-            gamma = risk.whitened_gamma(solution.gamma, roots.get("inputs"))
+            gamma = risk.whitened_gamma(solution.gamma, roots.get("input_covariance"))
             errors = [float(risk.exact_error(gamma, law.moments(given))) for law, given in tested]
         else:
             errors = [
@@ -329,23 +324,23 @@ def simulate_errors(
     icl, idg, residuals, counts = (np.array(column) for column in zip(*runs, strict=True))
     count = tasks if fixed is None else len(fixed)
     parameters = {
-        "d": d,
+        "dim": dim,
         "context": context,
         "tasks": count,
         "prompts": prompts,
-        "tau": prompts / d**2,
-        "alpha": context / d,
-        "kappa": count / d,
+        "tau": prompts / dim**2,
+        "alpha": context / dim,
+        "kappa": count / dim,
         "rho": rho,
         "ridge": ridge,
         "task_law": train.task_law,
         "sampler": sampler,
         "backend": backend,
         **_given(test_context=test_context, test_rho=test_rho),
-        **({"inputs": inputs} if isinstance(inputs, str) and inputs != "gaussian" else {}),
+        **({} if gaussian else {"input_law": input_law}),
         **{name: fingerprint(covariance) for name, covariance in covariances.items()},
     }
-    return SimulatedErrors(icl, idg, parameters, residuals, counts)
+    return SimulatedErrors._of(parameters, icl, idg, residuals, counts)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -358,19 +353,19 @@ class _PromptLaw:
     """Law of tasks and of their prompts, drawn token by token or from the exact law."""
 
     backend: Backend
-    d: int
+    dim: int
     context: int
     rho: float
     task_law: str
     task_root: Array | None
-    inputs: Any
+    input_law: str
     input_root: Array | None
     sampler: str
 
     def fresh_tasks(self, generator: Any, count: int) -> Array:
         """Draw task vectors, shape (count, d)."""
         return sample_tasks(
-            self.backend, generator, count, self.d, self.task_law, root=self.task_root
+            self.backend, generator, count, self.dim, self.task_law, root=self.task_root
         )
 
     def draw(
@@ -379,7 +374,7 @@ class _PromptLaw:
         """Draw (x_query, summary, y_query) of prompts with fresh tasks, or tasks of a set."""
         if self.sampler == "summaries":
             return self._from_law(generator, *self._tasks(generator, count, task_set))
-        block = max(1, TOKEN_BLOCK // (self.d * (self.context + 1)))
+        block = max(1, TOKEN_BLOCK // (self.dim * (self.context + 1)))
         parts = [
             self._from_tokens(
                 generator, *self._tasks(generator, min(block, count - start), task_set)
@@ -394,9 +389,9 @@ class _PromptLaw:
         place, sizes = self.backend, (self.context, self.rho)
         if task_set is not None:
             return task_set_moments(place, times_root(task_set, self.input_root), *sizes)
-        factor = times_root(times_root(place.xp.eye(self.d), self.task_root), self.input_root)
+        factor = times_root(times_root(place.xp.eye(self.dim), self.task_root), self.input_root)
         return fresh_task_moments(
-            place, self.d, *sizes, self.task_law, covariance=factor.T @ factor
+            place, self.dim, *sizes, self.task_law, covariance=factor.T @ factor
         )
 
     def _tasks(
@@ -410,19 +405,19 @@ class _PromptLaw:
     def _from_law(
         self, generator: Any, tasks: Array, chosen: Array | None
     ) -> tuple[Array, Array, Array]:
-        xp, d, root = self.backend.xp, self.d, self.input_root
+        xp, dim, root = self.backend.xp, self.dim, self.input_root
         seen = times_root(tasks, root)
         summary = sample_summaries(
             self.backend, generator, seen, self.context, self.rho, chosen=chosen
         )
         n = summary.shape[0]
-        x, y = generator.standard_normal((n, d)), xp.empty(n)
-        for rows in row_blocks(xp, n, 8 * d):
-            x[rows, :] /= math.sqrt(d)
+        x, y = generator.standard_normal((n, dim)), xp.empty(n)
+        for rows in row_blocks(xp, n, 8 * dim):
+            x[rows, :] /= math.sqrt(dim)
             y[rows] = xp.vecdot(x[rows, :], tasks_of(seen, chosen, rows))
             if root is not None:
                 x[rows, :] = times_root(x[rows, :], root)
-                summary[rows, :d] = times_root(summary[rows, :d], root)
+                summary[rows, :dim] = times_root(summary[rows, :dim], root)
         y += math.sqrt(self.rho) * generator.standard_normal(n)
         return x, summary, y
 
@@ -435,6 +430,7 @@ class _PromptLaw:
             tasks_of(tasks, chosen, slice(None)),
             self.context,
             self.rho,
-            self.inputs,
+            self.input_law,
+            input_root=self.input_root,
         )
         return prompts.x_query, context_summary(prompts), prompts.y_query

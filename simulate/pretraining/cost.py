@@ -23,13 +23,7 @@ import psutil
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.blocks import HOST_BLOCK
-from iclimit.simulate.checks import (
-    check_choice,
-    check_integers,
-    check_nonnegative,
-    check_positive,
-    parse_tasks,
-)
+from iclimit.simulate.checks import check_integers, check_nonnegative, check_positive, parse_tasks
 from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
 from iclimit.simulate.pretraining.covariances import (
     covariance_rank,
@@ -80,14 +74,14 @@ class CellCost:
 
 def estimate_cost(
     *,
-    d: int,
+    dim: int,
     context: int,
     tasks: Any,
     prompts: int,
     rho: float,
     ridge: float = 0.0,
     repeats: int = 1,
-    inputs: Any = "gaussian",
+    input_covariance: Any = None,
     task_covariance: Any = None,
     test_covariance: Any = None,  # noqa: ARG001
     test_context: int | None = None,  # noqa: ARG001
@@ -100,8 +94,8 @@ def estimate_cost(
 
     Parameters
     ----------
-    d, context, tasks, prompts, rho, ridge, repeats, inputs, task_covariance
-        As of `simulate_errors`; inputs are "gaussian" or a covariance.
+    dim, context, tasks, prompts, rho, ridge, repeats, input_covariance, task_covariance
+        As of `simulate_errors`.
     test_covariance, test_context, test_rho
         Without influence, since errors are computed in closed form.
 
@@ -117,59 +111,57 @@ def estimate_cost(
     Examples
     --------
     >>> from iclimit.simulate.pretraining.cost import estimate_cost
-    >>> cost = estimate_cost(d=20, context=20, tasks=10, prompts=800, rho=0.1)
+    >>> cost = estimate_cost(dim=20, context=20, tasks=10, prompts=800, rho=0.1)
     >>> cost.method, 30 < cost.iterations < 60, cost.seconds < 1
     ('primal-cg', True, True)
     >>> 1e5 < cost.memory_bytes < 1e6
     True
     """
-    check_integers(d=d, context=context, prompts=prompts, repeats=repeats)
+    check_integers(dim=dim, context=context, prompts=prompts, repeats=repeats)
     check_nonnegative(rho=rho, ridge=ridge)
-    fixed = parse_tasks(tasks, d)
+    fixed = parse_tasks(tasks, dim)
     count = tasks if fixed is None else len(fixed)
-    seen, rank = None, d
-    if not isinstance(inputs, str):
-        seen = given_covariance("inputs", inputs, d)
-        rank = covariance_rank(seen)
-    else:
-        check_choice("inputs", inputs, ("gaussian",))
+    rank = dim
+    if input_covariance is not None:
+        input_covariance = given_covariance("input_covariance", input_covariance, dim)
+        rank = covariance_rank(input_covariance)
     if task_covariance is not None:
-        task_covariance = given_covariance("task_covariance", task_covariance, d)
+        task_covariance = given_covariance("task_covariance", task_covariance, dim)
     method = choose_method(prompts, rank)
     iterations = solver_iterations(
-        d=d,
+        dim=dim,
         context=context,
         tasks=count,
         prompts=prompts,
         rho=rho,
         ridge=ridge,
-        input_covariance=seen,
+        input_covariance=input_covariance,
         task_covariance=task_covariance,
     )
-    each = _per_prompt(d, count == math.inf) * prompts + _per_run(d, count)
+    each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
     if method == "dual-dense":
         sample = min(prompts, DENSE_SAMPLE)
-        each += _direct_solve(sample, d) * (prompts / sample) ** 2.7
+        each += _direct_solve(sample, dim) * (prompts / sample) ** 2.7
     else:
-        sample = min(prompts, 4 * HOST_BLOCK // (4 * (d + 1)))
-        iteration, single, double = _solver_seconds(sample, d)
+        sample = min(prompts, 4 * HOST_BLOCK // (4 * (dim + 1)))
+        iteration, single, double = _solver_seconds(sample, dim)
         each += iterations * (iteration + (prompts - sample) * single)
         # In float64: residuals of three corrections, covariance, right side and conversion.
         each += 4 * prompts * double
-    return CellCost(repeats * each, cell_memory(d=d, prompts=prompts), method, iterations)
+    return CellCost(repeats * each, cell_memory(dim=dim, prompts=prompts), method, iterations)
 
 
-def cell_memory(*, d: int, prompts: int) -> int:
+def cell_memory(*, dim: int, prompts: int) -> int:
     """Bytes that a cell allocates at its peak, whatever the number of repeats.
 
     Queries and summaries in both precisions, or in float64 beside fresh tasks: 3 n d numbers;
     some vectors over prompts; matrices over dimensions; blocks; the Gram matrices of a direct
     solve.
     """
-    numbers = prompts * (3 * d + 12) + 12 * (d + 1) ** 2
-    if choose_method(prompts, d) == "dual-dense":
+    numbers = prompts * (3 * dim + 12) + 12 * (dim + 1) ** 2
+    if choose_method(prompts, dim) == "dual-dense":
         numbers += 3 * prompts**2
-    return 8 * numbers + min(2 * HOST_BLOCK, 16 * prompts * (d + 1))
+    return 8 * numbers + min(2 * HOST_BLOCK, 16 * prompts * (dim + 1))
 
 
 def largest_dimension(
@@ -202,9 +194,9 @@ def largest_dimension(
     memory = free_memory() if memory is None else memory
     check_positive(memory=memory)
 
-    def fits(d: int) -> bool:
-        tasks = 0.0 if kappa == math.inf else 24 * kappa * d**2
-        return cell_memory(d=d, prompts=math.ceil(tau * d**2)) + tasks <= memory
+    def fits(dim: int) -> bool:
+        tasks = 0.0 if kappa == math.inf else 24 * kappa * dim**2
+        return cell_memory(dim=dim, prompts=math.ceil(tau * dim**2)) + tasks <= memory
 
     if not fits(1):
         raise ValueError(f"memory must be enough for d = 1, got {memory}")
@@ -224,7 +216,7 @@ def free_memory() -> int:
 
 def solver_iterations(
     *,
-    d: int,
+    dim: int,
     context: int,
     tasks: float,
     prompts: int,
@@ -234,15 +226,15 @@ def solver_iterations(
     task_covariance: np.ndarray | None = None,
 ) -> int:
     """Expected conjugate gradient iterations of one solve; 0 if it is direct."""
-    rank = d if input_covariance is None else covariance_rank(input_covariance)
+    rank = dim if input_covariance is None else covariance_rank(input_covariance)
     method = choose_method(prompts, rank)
     if method == "dual-dense" or rank == 0:
         return 0
     if input_covariance is None and task_covariance is None:
-        features = _summary_spectrum(d, context / d, tasks / d, rho)
+        features = _summary_spectrum(dim, context / dim, tasks / dim, rho)
     else:
         features = _structured_spectrum(
-            d, context / d, tasks, rho, input_covariance, task_covariance
+            dim, context / dim, tasks, rho, input_covariance, task_covariance
         )
     edges = _primal_edges if method == "primal-cg" else _dual_edges
     low, high = edges(features, prompts, ridge)
@@ -251,29 +243,29 @@ def solver_iterations(
     bound = math.log(TOLERANCE) / math.log(rate) if 0 < rate < 1 else math.inf
     # Near the threshold rounding takes more iterations than there are eigenvalues; measured at
     # tau = 1.1, d = 16: 400 to 730 with 272.
-    return math.ceil(max(1.0, min(bound, 2 * prompts, 2 * d * (d + 1))))
+    return math.ceil(max(1.0, min(bound, 2 * prompts, 2 * dim * (dim + 1))))
 
 
-def _summary_spectrum(d: int, alpha: float, kappa: float, rho: float) -> np.ndarray:
+def _summary_spectrum(dim: int, alpha: float, kappa: float, rho: float) -> np.ndarray:
     """Eigenvalues of E h h^T for random tasks, in the limit: nodes of a quadrature in d + 1."""
     isotropic = (1 + rho) / alpha
     if kappa == math.inf:
-        return np.full(d, 1 + isotropic)
+        return np.full(dim, 1 + isotropic)
     occupied = min(1.0, kappa)
     angles = np.pi * (np.arange(16) + 0.5) / 16
     middle, half = 1 + 1 / kappa, 2 / math.sqrt(kappa)
     nodes = middle + half * np.cos(angles)
     weights = np.sin(angles) ** 2 / nodes
-    steps = np.cumsum(weights) / np.sum(weights) * occupied * d
-    tasks = np.zeros(d)
-    filled = np.arange(d) < round(occupied * d)
-    places = np.minimum(np.searchsorted(steps, np.arange(d) + 0.5), 15)
+    steps = np.cumsum(weights) / np.sum(weights) * occupied * dim
+    tasks = np.zeros(dim)
+    filled = np.arange(dim) < round(occupied * dim)
+    places = np.minimum(np.searchsorted(steps, np.arange(dim) + 0.5), 15)
     tasks[filled] = nodes[places[filled]]
     return tasks + isotropic
 
 
 def _structured_spectrum(
-    d: int,
+    dim: int,
     alpha: float,
     tasks: float,
     rho: float,
@@ -285,18 +277,18 @@ def _structured_spectrum(
         None if each is None else covariance_root(each)
         for each in (input_covariance, task_covariance)
     )
-    factor = times_root(times_root(np.eye(d), task_root), input_root)
-    variance = float(np.sum(factor**2)) / d + rho
-    if tasks > MANY_TASKS * d:
+    factor = times_root(times_root(np.eye(dim), task_root), input_root)
+    variance = float(np.sum(factor**2)) / dim + rho
+    if tasks > MANY_TASKS * dim:
         scatter = factor.T @ factor
     else:
-        drawn = np.random.default_rng(0).standard_normal((int(tasks), d)) @ factor
+        drawn = np.random.default_rng(0).standard_normal((int(tasks), dim)) @ factor
         scatter = drawn.T @ drawn / tasks
-    second = times_root(scatter + variance / alpha * np.eye(d), input_root)
+    second = times_root(scatter + variance / alpha * np.eye(dim), input_root)
     summaries = np.linalg.eigvalsh(times_root(second.T, input_root))
-    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(d), input_root).T, input_root))
+    queries = np.linalg.eigvalsh(times_root(times_root(np.eye(dim), input_root).T, input_root))
     products = np.maximum(np.multiply.outer(queries, summaries), 0)
-    return np.asarray(np.mean(np.reshape(np.sort(products, axis=None), (d, d)), axis=1))
+    return np.asarray(np.mean(np.reshape(np.sort(products, axis=None), (dim, dim)), axis=1))
 
 
 def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:
@@ -305,10 +297,10 @@ def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[fl
     A direction of the summaries of variance s has its share s/(s + ridge) of the fluctuations;
     the others are at 1.
     """
-    d = len(summaries)
+    dim = len(summaries)
     present = summaries[summaries > 0]
     share = present / (present + ridge)
-    ratio = math.sqrt((d + 1) * float(np.sum(share)) / prompts)
+    ratio = math.sqrt((dim + 1) * float(np.sum(share)) / prompts)
     weight = float(np.sum(share**2) / np.sum(share))
     below, above = (1 - ratio) ** 2 - 1, (1 + ratio) ** 2 - 1
     return max(0.0, 1 + weight * below), 1 + weight * above
@@ -316,8 +308,8 @@ def _primal_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[fl
 
 def _dual_edges(summaries: np.ndarray, prompts: int, ridge: float) -> tuple[float, float]:
     """Edges of the Gram matrix of the features plus the penalty, times d/n."""
-    d, largest = len(summaries), float(np.max(summaries))
-    ratio = (d + 1) / prompts
+    dim, largest = len(summaries), float(np.max(summaries))
+    ratio = (dim + 1) / prompts
 
     def position(m: np.ndarray) -> np.ndarray:
         return -1 / m + ratio * np.sum(summaries / (1 + np.multiply.outer(m, summaries)), axis=-1)
@@ -342,42 +334,44 @@ def _best(function: Callable[[], object], calls: int = 3) -> float:
 
 
 @cache
-def _per_prompt(d: int, fresh_tasks: bool) -> float:
+def _per_prompt(dim: int, fresh_tasks: bool) -> float:
     """Seconds to draw a prompt."""
     place, generator = get_backend("numpy"), np.random.default_rng(0)
-    rows = max(64, 2**18 // d)
+    rows = max(64, 2**18 // dim)
     chosen = generator.integers(0, 1, size=rows)
 
     def draw() -> None:
-        tasks = sample_tasks(place, generator, rows if fresh_tasks else 1, d, "sphere")
-        sample_summaries(place, generator, tasks, d, 0.1, chosen=None if fresh_tasks else chosen)
-        generator.standard_normal((rows, d))
+        tasks = sample_tasks(place, generator, rows if fresh_tasks else 1, dim, "sphere")
+        sample_summaries(place, generator, tasks, dim, 0.1, chosen=None if fresh_tasks else chosen)
+        generator.standard_normal((rows, dim))
 
     return _best(draw) / rows
 
 
 @cache
-def _per_run(d: int, tasks: float) -> float:
+def _per_run(dim: int, tasks: float) -> float:
     """Seconds of a run that hardly has prompts: tasks, moments, errors, overheads."""
     return _best(
-        lambda: simulate_errors(d=d, context=d, tasks=tasks, prompts=2, rho=0.1, ridge=1.0, rng=0)
+        lambda: simulate_errors(
+            dim=dim, context=dim, tasks=tasks, prompts=2, rho=0.1, ridge=1.0, rng=0
+        )
     )
 
 
 @cache
-def _direct_solve(prompts: int, d: int) -> float:
+def _direct_solve(prompts: int, dim: int) -> float:
     """Seconds of a dual direct solve."""
-    x, h, y = _features(prompts, d)
+    x, h, y = _features(prompts, dim)
     return _best(lambda: solve_ridge(x, h, y, 1.0, method="dual-dense"), calls=2)
 
 
 @cache
-def _solver_seconds(rows: int, d: int) -> tuple[float, float, float]:
+def _solver_seconds(rows: int, dim: int) -> tuple[float, float, float]:
     """Seconds of an iteration with so many prompts, and a prompt in float32 and float64."""
-    x, h, _ = _features(rows, d)
-    gamma = np.eye(d, d + 1)
+    x, h, _ = _features(rows, dim)
+    gamma = np.eye(dim, dim + 1)
     query, summary, start = (v.astype(np.float32) for v in (x, h, gamma))
-    root = np.eye(d + 1, dtype=np.float32)
+    root = np.eye(dim + 1, dtype=np.float32)
 
     def operator(v: np.ndarray) -> np.ndarray:
         return normal(query, summary, v @ root) @ root + v @ root
@@ -387,7 +381,7 @@ def _solver_seconds(rows: int, d: int) -> tuple[float, float, float]:
     return iteration, single, _best(lambda: normal(x, h, gamma)) / rows
 
 
-def _features(rows: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(0)
-    x, h = generator.standard_normal((rows, d)), generator.standard_normal((rows, d + 1))
+    x, h = generator.standard_normal((rows, dim)), generator.standard_normal((rows, dim + 1))
     return x, h, generator.standard_normal(rows)

@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 """Asymmetry and negative eigenvalues relative to the largest entry, times d, that are rounding."""
 
 
-def given_covariance(name: str, value: Any, d: int) -> np.ndarray:
+def given_covariance(name: str, value: Any, dim: int) -> np.ndarray:
     """Return a covariance as an array of shape (d,) or (d, d)."""
     try:
         given = np.asarray(value)
@@ -26,17 +26,17 @@ def given_covariance(name: str, value: Any, d: int) -> np.ndarray:
         raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
     if np.iscomplexobj(given):
         raise ValueError(f"{name} must be real, got complex numbers")
-    if covariance.shape not in ((d,), (d, d)):
+    if covariance.shape not in ((dim,), (dim, dim)):
         raise ValueError(
-            f"{name} must be eigenvalues of shape ({d},) or a covariance of shape ({d}, {d}), "
-            f"got shape {covariance.shape}"
+            f"{name} must be eigenvalues of shape ({dim},) or a covariance of shape "
+            f"({dim}, {dim}), got shape {covariance.shape}"
         )
     if not np.all(np.isfinite(covariance)):
         raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
     if covariance.ndim == 1:
         eigenvalues, rounding = covariance, 0.0
     else:
-        rounding = ROUNDING * d * float(np.max(np.abs(covariance)))
+        rounding = ROUNDING * dim * float(np.max(np.abs(covariance)))
         asymmetry = float(np.max(np.abs(covariance - covariance.T)))
         if asymmetry > rounding:
             raise ValueError(

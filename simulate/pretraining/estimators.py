@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.checks import (
     check_choice,
@@ -46,19 +47,19 @@ def dmmse_estimate(x: Array, y: Array, tasks: Array, rho: float) -> Array:
 def ridge_estimate(x: Array, y: Array, rho: float) -> Array:
     """Posterior mean for tasks from N(0, I): contexts (n, l, d), (n, l) -> (n, d)."""
     xp = array_namespace(x)
-    length, d = x.shape[1:]
+    length, dim = x.shape[1:]
     transposed = xp.matrix_transpose(x)
-    if length < d:
+    if length < dim:
         gram = x @ transposed + rho * xp.eye(length, dtype=x.dtype)
         return (transposed @ xp.linalg.solve(gram, y[:, :, None]))[:, :, 0]
-    gram = transposed @ x + rho * xp.eye(d, dtype=x.dtype)
+    gram = transposed @ x + rho * xp.eye(dim, dtype=x.dtype)
     return xp.linalg.solve(gram, transposed @ y[:, :, None])[:, :, 0]
 
 
 def simulate_estimator(
     estimator: str,
     *,
-    d: int,
+    dim: int,
     context: int,
     tasks: Any,
     rho: float,
@@ -75,7 +76,7 @@ def simulate_estimator(
     ----------
     estimator : {"dmmse", "ridge"}
         Posterior mean over the pretraining tasks, or over all tasks.
-    d, context, rho, backend, task_law
+    dim, context, rho, backend, task_law
         As in `simulate_errors`; rho > 0.
     tasks : int >= 1 or array of shape (k, d)
         Pretraining tasks.
@@ -105,18 +106,18 @@ def simulate_estimator(
     Examples
     --------
     >>> from iclimit.simulate.pretraining import simulate_estimator
-    >>> run = simulate_estimator("dmmse", d=20, context=20, tasks=20, rho=0.3, rng=0, repeats=10)
-    >>> run.idg_mean < run.icl_mean
+    >>> run = simulate_estimator("dmmse", dim=20, context=20, tasks=20, rho=0.3, rng=0, repeats=10)
+    >>> run.idg.mean < run.icl.mean
     True
     """
     check_choice("estimator", estimator, ESTIMATORS)
-    check_integers(d=d, context=context, repeats=repeats, test_prompts=test_prompts)
+    check_integers(dim=dim, context=context, repeats=repeats, test_prompts=test_prompts)
     check_nonnegative(rho=rho)
     check_first_repeat(first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
-    fixed = parse_tasks(tasks, d)
+    fixed = parse_tasks(tasks, dim)
     if fixed is None and tasks == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
     place = get_backend(backend)
@@ -124,10 +125,10 @@ def simulate_estimator(
     for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
         generator = place.generator(seed)
         if fixed is None:
-            task_set = sample_tasks(place, generator, int(tasks), d, task_law)
+            task_set = sample_tasks(place, generator, int(tasks), dim, task_law)
         else:
             task_set = place.asarray(fixed)
-        fresh = sample_tasks(place, generator, test_prompts, d, task_law)
+        fresh = sample_tasks(place, generator, test_prompts, dim, task_law)
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
         runs.append(
             [
@@ -138,18 +139,18 @@ def simulate_estimator(
     icl, idg = np.array(runs).T
     count = tasks if fixed is None else len(fixed)
     parameters = {
-        "d": d,
+        "dim": dim,
         "context": context,
         "tasks": count,
-        "alpha": context / d,
-        "kappa": count / d,
+        "alpha": context / dim,
+        "kappa": count / dim,
         "rho": rho,
         "estimator": estimator,
         "test_prompts": test_prompts,
         "task_law": task_law,
         "backend": backend,
     }
-    return SimulatedErrors(icl, idg, parameters)
+    return SimulatedErrors(Estimate.of(icl), Estimate.of(idg), parameters)
 
 
 def _mean_error(
@@ -162,8 +163,8 @@ def _mean_error(
     rho: float,
 ) -> float:
     """Mean over prompts of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
-    d = truth.shape[1]
-    block = max(1, BLOCK_NUMBERS // (context * max(d, task_set.shape[0])))
+    dim = truth.shape[1]
+    block = max(1, BLOCK_NUMBERS // (context * max(dim, task_set.shape[0])))
     total = 0.0
     for start in range(0, truth.shape[0], block):
         target = truth[start : min(start + block, truth.shape[0]), :]
@@ -173,5 +174,5 @@ def _mean_error(
         else:
             # Inputs have variance 1/d and tasks variance 1 per coordinate, so the ridge is rho.
             estimate = ridge_estimate(prompts.x, prompts.y, rho)
-        total += float(place.xp.sum((estimate - target) ** 2)) / d
+        total += float(place.xp.sum((estimate - target) ** 2)) / dim
     return rho + total / truth.shape[0]

@@ -12,11 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.pretraining.covariances import covariance_root, times_root
+from iclimit.simulate.pretraining.covariances import times_root
 
 TASK_LAWS = ("sphere", "gaussian")
 INPUT_LAWS = ("gaussian", "uniform", "rademacher", "laplace")
@@ -56,7 +55,7 @@ def sample_tasks(
     backend: Backend,
     generator: Any,
     count: int,
-    d: int,
+    dim: int,
     task_law: str,
     *,
     root: Array | None = None,
@@ -66,9 +65,9 @@ def sample_tasks(
     A root of a covariance multiplies them, see `iclimit.simulate.pretraining.covariances`.
     """
     xp = backend.xp
-    tasks = generator.standard_normal((count, d))
+    tasks = generator.standard_normal((count, dim))
     if task_law == "sphere":
-        tasks = tasks * math.sqrt(d) / xp.sqrt(xp.sum(tasks**2, axis=-1, keepdims=True))
+        tasks = tasks * math.sqrt(dim) / xp.sqrt(xp.sum(tasks**2, axis=-1, keepdims=True))
     return times_root(tasks, root)
 
 
@@ -90,18 +89,17 @@ def sample_coordinates(
     return signs * generator.standard_exponential(shape)
 
 
-def sample_inputs(backend: Backend, generator: Any, shape: tuple[int, ...], inputs: Any) -> Array:
-    r"""Draw inputs of covariance I/d, d being the last entry of shape.
-
-    ``inputs`` names the law of the independent coordinates, or is a covariance :math:`\Sigma`,
-    matrix or eigenvalues, for Gaussian inputs of covariance :math:`\Sigma/d`.
-    """
-    d = shape[-1]
-    if not isinstance(inputs, str):
-        root = backend.asarray(covariance_root(np.asarray(inputs, dtype=float)) / math.sqrt(d))
-        return times_root(generator.standard_normal(shape), root)
-    coordinates = sample_coordinates(backend, generator, shape, inputs)
-    return coordinates / (STANDARD_DEVIATION[inputs] * math.sqrt(d))
+def sample_inputs(
+    backend: Backend,
+    generator: Any,
+    shape: tuple[int, ...],
+    law: str,
+    *,
+    root: Array | None = None,
+) -> Array:
+    """Draw inputs of covariance I/d, d being the last entry of shape, times a root."""
+    coordinates = sample_coordinates(backend, generator, shape, law)
+    return times_root(coordinates / (STANDARD_DEVIATION[law] * math.sqrt(shape[-1])), root)
 
 
 def sample_prompts(
@@ -110,12 +108,14 @@ def sample_prompts(
     tasks: Array,
     context: int,
     rho: float,
-    inputs: Any = "gaussian",
+    input_law: str = "gaussian",
+    *,
+    input_root: Array | None = None,
 ) -> Prompts:
     """Draw one prompt for each row of tasks, shape (n, d)."""
     xp = backend.xp
-    n, d = tasks.shape
-    x = sample_inputs(backend, generator, (n, context + 1, d), inputs)
+    n, dim = tasks.shape
+    x = sample_inputs(backend, generator, (n, context + 1, dim), input_law, root=input_root)
     noise = math.sqrt(rho) * generator.standard_normal((n, context + 1))
     y = (x @ tasks[:, :, None])[:, :, 0] + noise
     return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=xp.asarray(x[:, -1, :]), y_query=y[:, -1])

@@ -39,7 +39,15 @@ THEORY: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "cdf": (LAW.cdf, {"x": 0.5}),
     "stieltjes": (LAW.stieltjes, {"z": -1.0}),
 }
-FINITE_SIZE = {"d": 6, "context": 6, "tasks": 3, "prompts": 60, "rho": 0.1, "ridge": 0.1, "rng": 0}
+FINITE_SIZE = {
+    "dim": 6,
+    "context": 6,
+    "tasks": 3,
+    "prompts": 60,
+    "rho": 0.1,
+    "ridge": 0.1,
+    "rng": 0,
+}
 INVALID: dict[str, list[float]] = {
     "tau": [0.0, -1.0, -math.inf],
     "alpha": [0.0, -1.0, -math.inf],
@@ -145,7 +153,7 @@ def test_imaginary_symbol_is_refused() -> None:
         icl_error(tau=2, alpha=sympy.I, kappa=1, rho=0)
 
 
-@pytest.mark.parametrize("argument", ["d", "context", "tasks", "prompts", "draws"])
+@pytest.mark.parametrize("argument", ["dim", "context", "tasks", "prompts", "draws"])
 @pytest.mark.parametrize("value", [0, -1, 2.0, math.nan, True, None, "3"])
 def test_finite_size_wants_positive_integers(argument: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{argument} must be an integer >= 1, got"):

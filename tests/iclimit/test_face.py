@@ -47,7 +47,7 @@ def test_simulated_points_are_those_of_simulate_errors() -> None:
         tau=2,
         alpha=1,
         rho=0.1,
-        simulation={"d": 12, "repeats": 4, "points": 3},
+        simulation={"dim": 12, "repeats": 4, "points": 3},
         rng=1,
         jobs=1,
     )
@@ -68,7 +68,7 @@ def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
         alpha=[1, 1.01],
         kappa=1,
         rho=0.1,
-        simulation={"d": 8, "repeats": 2},
+        simulation={"dim": 8, "repeats": 2},
         jobs=1,
     )
     assert [len(values) for values in curves.simulated] == [3, 3]
@@ -82,7 +82,7 @@ def test_several_sizes_are_extrapolated_along_a_curve() -> None:
         kappa=1,
         rho=0.1,
         ridge=0.1,
-        simulation={"d": (6, 8, 10), "repeats": 3, "points": 2},
+        simulation={"dim": (6, 8, 10), "repeats": 3, "points": 2},
         jobs=1,
     )
     rows = [row for row in curves.rows() if row["source"] != "theory"]
@@ -111,7 +111,7 @@ def test_plots_draw_into_given_axes() -> None:
             "takes alpha, rho, got 'tau'",
         ),
         (
-            lambda: iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, simulation={"d": 8}),
+            lambda: iclimit.curve("bayes_error", alpha=[1, 2], rho=0.1, simulation={"dim": 8}),
             "to be simulated",
         ),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.results import Estimate
 from iclimit.simulate.pretraining.cells import SimulatedErrors
 
 
@@ -26,7 +27,7 @@ def draws(
         product = matrix @ matrix.T
         values.append((product.sum(), np.linalg.inv(product).sum()))
     icl, idg = np.array(values).T
-    return SimulatedErrors(icl, idg, {"size": size})
+    return SimulatedErrors(Estimate.of(icl), Estimate.of(idg), {"size": size})
 
 
 def number(*, rng: Any, of: int, log: str = "", nap: float = 0) -> float:
@@ -44,7 +45,7 @@ def total(*, rng: Any, parts: Any) -> float:  # noqa: ARG001
 def _sum(part: Any) -> float:
     if isinstance(part, tuple):
         return sum(map(_sum, part))
-    return float(part.icl.sum()) if isinstance(part, SimulatedErrors) else float(part)
+    return float(part.icl.samples.sum()) if isinstance(part, SimulatedErrors) else float(part)
 
 
 class TwoArgumentsError(Exception):

@@ -20,6 +20,7 @@ from iclimit.simulate.pretraining.attention import (
     weights_from_gamma,
 )
 from iclimit.simulate.pretraining.prompts import (
+    INPUT_LAWS,
     Prompts,
     sample_prompts,
     sample_tasks,
@@ -76,22 +77,25 @@ def assert_equal(found: Any, expected: np.ndarray) -> None:
 
 
 def both_prompts(
-    inputs: Any = "gaussian", law: str = "sphere"
+    input_law: str = "gaussian", law: str = "sphere", root: np.ndarray | None = None
 ) -> tuple[tuple[Any, Prompts], tuple[Any, Prompts]]:
     """The same tasks and prompts on both backends."""
     drawn = []
     for backend, generator in ((STRICT, StrictGenerator(1)), (NUMPY, np.random.default_rng(1))):
         tasks = sample_tasks(backend, generator, 6, 3, law)
-        drawn.append((tasks, sample_prompts(backend, generator, tasks, 4, 0.2, inputs)))
+        colour = None if root is None else backend.asarray(root)
+        prompts = sample_prompts(backend, generator, tasks, 4, 0.2, input_law, input_root=colour)
+        drawn.append((tasks, prompts))
     return drawn[0], drawn[1]
 
 
 @pytest.mark.parametrize("law", ["sphere", "gaussian"])
 @pytest.mark.parametrize(
-    "inputs", ["gaussian", "uniform", "rademacher", "laplace", np.diag([2.0, 1.0, 0.5])]
+    ("input_law", "root"),
+    [*((name, None) for name in INPUT_LAWS), ("gaussian", np.diag([2.0, 1.0, 0.5]))],
 )
-def test_sampling(inputs: Any, law: str) -> None:
-    (tasks, prompts), (expected_tasks, expected) = both_prompts(inputs, law)
+def test_sampling(input_law: str, root: np.ndarray | None, law: str) -> None:
+    (tasks, prompts), (expected_tasks, expected) = both_prompts(input_law, law, root)
     assert_equal(tasks, expected_tasks)
     for name in ("x", "y", "x_query", "y_query"):
         assert_equal(getattr(prompts, name), getattr(expected, name))
@@ -167,12 +171,12 @@ def test_ridge(method: str, n: int, ridge_value: float, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
 @pytest.mark.parametrize("context", [2, 6])
 def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell: dict[str, Any] = {"d": 4, "context": context, "tasks": 3, "rho": 0.2, "rng": 6}
+    cell: dict[str, Any] = {"dim": 4, "context": context, "tasks": 3, "rho": 0.2, "rng": 6}
     expected = simulate_estimator(estimator, **cell)
     monkeypatch.setattr(estimators, "get_backend", lambda _: STRICT)
     found = simulate_estimator(estimator, **cell)
-    np.testing.assert_allclose(found.icl, expected.icl, rtol=ROUNDING)
-    np.testing.assert_allclose(found.idg, expected.idg, rtol=ROUNDING)
+    np.testing.assert_allclose(found.icl.samples, expected.icl.samples, rtol=ROUNDING)
+    np.testing.assert_allclose(found.idg.samples, expected.idg.samples, rtol=ROUNDING)
 
 
 @pytest.mark.parametrize(
@@ -183,24 +187,24 @@ def test_estimators(estimator: str, context: int, monkeypatch: pytest.MonkeyPatc
         {"tasks": np.ones((2, 4)), "ridge": 0.1},
         {"prompts": 10},
         {"sampler": "tokens", "task_law": "gaussian"},
-        {"inputs": "uniform"},
-        {"inputs": "rademacher", "ridge": 0.1},
-        {"inputs": np.diag([2.0, 1.0, 0.5, 0.5])},
+        {"input_law": "uniform"},
+        {"input_law": "rademacher", "ridge": 0.1},
+        {"input_covariance": np.diag([2.0, 1.0, 0.5, 0.5])},
         {
-            "inputs": [2.0, 1.0, 0.5, 0.5],
+            "input_covariance": [2.0, 1.0, 0.5, 0.5],
             "test_covariance": np.ones((4, 4)),
             "test_context": 3,
             "test_rho": 0.0,
         },
         {"tasks": math.inf, "task_covariance": [2.0, 1.0, 1.0, 0.0]},
-        {"inputs": "uniform", "test_covariance": np.ones((4, 4)), "test_context": 3},
+        {"input_law": "uniform", "test_covariance": np.ones((4, 4)), "test_context": 3},
     ],
 )
 @pytest.mark.parametrize("as_on_gpu", [False, True])
 def test_whole_cells(
     changes: dict[str, Any], as_on_gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = {"d": 4, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "rng": 7}
+    cell = {"dim": 4, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "rng": 7}
     arguments: dict[str, Any] = cell | {"repeats": 2, "test_prompts": 20} | changes
     monkeypatch.setattr(cells, "TOKEN_BLOCK", 7 * 4 * 6)
     if not as_on_gpu:
@@ -211,5 +215,5 @@ def test_whole_cells(
         monkeypatch.setattr(blocks, "is_cupy_namespace", lambda _: True)
     found = simulate_errors(**arguments)
     # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
-    np.testing.assert_allclose(found.icl, expected.icl, rtol=1e-7)
-    np.testing.assert_allclose(found.idg, expected.idg, rtol=1e-7)
+    np.testing.assert_allclose(found.icl.samples, expected.icl.samples, rtol=1e-7)
+    np.testing.assert_allclose(found.idg.samples, expected.idg.samples, rtol=1e-7)

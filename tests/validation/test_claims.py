@@ -215,7 +215,7 @@ def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims() -> None:
         for cell in CLAIMS[name].cells_by_key("full").values():
             run = dict(cell.parameters)
             assert run["prompts"] % 1 == 0
-            ratio = run["prompts"] / run["d"] ** 2
+            ratio = run["prompts"] / run["dim"] ** 2
             assert any(abs(ratio - tau) < 1e-12 for tau in (0.5, 1, 1.5, 2, 3))
 
 

@@ -98,7 +98,7 @@ def test_frozen_phase_equals_the_integral_form(
     alpha: float, rho: float, fraction: float, d: float
 ) -> None:
     theta = fraction * information(alpha, rho)
-    errors = dmmse_errors(theta=theta, alpha=alpha, rho=rho, d=d)
+    errors = dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=d)
     assert errors.icl == pytest.approx(frozen_error(theta, alpha, rho, d), rel=INTEGRATION)
     assert errors.idg == rho
 
@@ -127,7 +127,7 @@ CORRECTION_LEFT = 0.02
 
 @pytest.mark.parametrize(("d", "k", "error", "se"), FEW_TASK_SIMULATIONS)
 def test_corrected_limit_meets_simulations(d: int, k: int, error: float, se: float) -> None:
-    theory = dmmse_errors(theta=math.log(k) / d, alpha=1.0, rho=0.3, d=d).icl
+    theory = dmmse_errors(theta=math.log(k) / d, alpha=1.0, rho=0.3, dim=d).icl
     assert abs(theory - error) < 3 * se + CORRECTION_LEFT * error
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
+from iclimit.results import Estimate
 
 SIZES = (64, 128, 256)
 # (tau, alpha, kappa, rho, ridge); sizes make all integers exact.
@@ -22,7 +23,7 @@ LIMITS = [
 def predicted(d: int, point: tuple[float, ...], **options: Any) -> np.ndarray:
     tau, alpha, kappa, rho, ridge = point
     run = finite_size_errors(
-        d=d,
+        dim=d,
         context=round(alpha * d),
         tasks=round(kappa * d),
         prompts=round(tau * d**2),
@@ -31,7 +32,7 @@ def predicted(d: int, point: tuple[float, ...], **options: Any) -> np.ndarray:
         rng=1,
         **options,
     )
-    return np.array([run.icl, run.idg])
+    return np.array([run.icl.mean, run.idg.mean])
 
 
 def limit(point: tuple[float, ...]) -> np.ndarray:
@@ -59,16 +60,15 @@ def test_tends_to_the_asymptotic_errors_as_one_over_d(point: tuple[float, ...]) 
     assert extrapolated == pytest.approx(limit(point), rel=RICHARDSON)
 
 
-RUN: dict[str, Any] = {"d": 16, "context": 20, "tasks": 10, "prompts": 400, "rho": 0.1}
+RUN: dict[str, Any] = {"dim": 16, "context": 20, "tasks": 10, "prompts": 400, "rho": 0.1}
 
 
 @pytest.mark.parametrize("d", [4, 16, 40])
 def test_interpolation_threshold_is_infinite(d: int) -> None:
-    run = {**RUN, "d": d, "prompts": d * (d + 1), "rng": 0}
+    run = {**RUN, "dim": d, "prompts": d * (d + 1), "rng": 0}
     errors = finite_size_errors(**run)
-    assert errors.icl == errors.idg == math.inf
-    assert errors.icl_spread == errors.idg_spread == 0
-    assert math.isfinite(finite_size_errors(**run, ridge=1e-3).icl)
+    assert errors.icl == errors.idg == Estimate(math.inf, 0.0, 10)
+    assert math.isfinite(finite_size_errors(**run, ridge=1e-3).icl.mean)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
@@ -76,33 +76,37 @@ def test_interpolation_threshold_is_infinite(d: int) -> None:
 def test_infinitely_many_tasks_have_no_gap_and_no_spread(task_law: str, ridge: float) -> None:
     run = {**RUN, "tasks": math.inf, "prompts": 600}
     errors = finite_size_errors(**run, ridge=ridge, task_law=task_law)
-    assert errors.icl == pytest.approx(errors.idg, rel=1e-12)
-    assert (errors.icl_spread, errors.idg_spread, errors.draws) == (0, 0, 1)
+    assert errors.icl.mean == pytest.approx(errors.idg.mean, rel=1e-12)
+    for error in (errors.icl, errors.idg):
+        assert (error.standard_error, error.repeats) == (0, 1)
 
 
 def test_many_tasks_tend_to_infinitely_many() -> None:
     many = finite_size_errors(**{**RUN, "tasks": 200_000}, ridge=0.1, rng=0, draws=1)
     infinite = finite_size_errors(**{**RUN, "tasks": math.inf}, ridge=0.1)
     # As 1/kappa and as the sampling error of the task moments; measured 2e-5.
-    assert (many.icl, many.idg) == pytest.approx((infinite.icl, infinite.idg), rel=2e-4)
+    assert (many.icl.mean, many.idg.mean) == pytest.approx(
+        (infinite.icl.mean, infinite.idg.mean), rel=2e-4
+    )
 
 
 def test_given_tasks_have_no_spread() -> None:
     tasks = np.random.default_rng(0).standard_normal((10, 16))
     given = finite_size_errors(**{**RUN, "tasks": tasks}, ridge=0.1)
-    assert (given.icl_spread, given.idg_spread, given.draws) == (0, 0, 1)
+    for error in (given.icl, given.idg):
+        assert (error.standard_error, error.repeats) == (0, 1)
     assert given == finite_size_errors(**{**RUN, "tasks": tasks.tolist()}, ridge=0.1, rng=5)
 
 
 def test_mean_and_spread_are_those_over_the_drawn_task_sets() -> None:
     run = {**RUN, "ridge": 0.1, "task_law": "gaussian"}
     together = finite_size_errors(**run, rng=3, draws=4)
-    task_sets = np.random.default_rng(3).standard_normal((4, RUN["tasks"], RUN["d"]))
+    task_sets = np.random.default_rng(3).standard_normal((4, RUN["tasks"], RUN["dim"]))
     singles = [finite_size_errors(**{**run, "tasks": tasks}) for tasks in task_sets]
-    errors = np.array([[single.icl, single.idg] for single in singles])
-    assert (together.icl, together.idg) == pytest.approx(errors.mean(axis=0), rel=1e-12)
-    spread = (together.icl_spread, together.idg_spread)
-    assert spread == pytest.approx(errors.std(axis=0, ddof=1), rel=1e-9)
+    errors = np.array([[single.icl.mean, single.idg.mean] for single in singles])
+    assert (together.icl.mean, together.idg.mean) == pytest.approx(errors.mean(axis=0), rel=1e-12)
+    spread = (together.icl.standard_error, together.idg.standard_error)
+    assert spread == pytest.approx(errors.std(axis=0, ddof=1) / math.sqrt(4), rel=1e-9)
 
 
 def test_rotating_the_tasks_changes_nothing() -> None:
@@ -111,21 +115,23 @@ def test_rotating_the_tasks_changes_nothing() -> None:
     rotation, _ = np.linalg.qr(rng.standard_normal((16, 16)))
     plain = finite_size_errors(**{**RUN, "tasks": tasks}, ridge=0.1)
     turned = finite_size_errors(**{**RUN, "tasks": tasks @ rotation}, ridge=0.1)
-    assert (plain.icl, plain.idg) == pytest.approx((turned.icl, turned.idg), rel=1e-10)
+    assert (plain.icl.mean, plain.idg.mean) == pytest.approx(
+        (turned.icl.mean, turned.idg.mean), rel=1e-10
+    )
 
 
 def test_seeds_are_reproducible() -> None:
     first = finite_size_errors(**RUN, ridge=0.1, rng=3, draws=4)
     assert first == finite_size_errors(**RUN, ridge=0.1, rng=np.random.default_rng(3), draws=4)
     assert first != finite_size_errors(**RUN, ridge=0.1, rng=4, draws=4)
-    assert first.draws == 4
-    assert first.icl_spread > 0
-    assert first.idg_spread > 0
+    assert first.icl.repeats == first.idg.repeats == 4
+    assert first.icl.standard_error > 0
+    assert first.idg.standard_error > 0
 
 
 def simulated(rng: np.random.Generator, ridge: float) -> tuple[float, float]:
     """One run of token-level regression, its errors measured on fresh prompts."""
-    d, context, count, n = RUN["d"], RUN["context"], RUN["tasks"], RUN["prompts"]
+    d, context, count, n = RUN["dim"], RUN["context"], RUN["tasks"], RUN["prompts"]
     noise = math.sqrt(RUN["rho"])
 
     def sphere(k: int) -> np.ndarray:
@@ -162,7 +168,7 @@ def test_predicts_an_actual_run(ridge: float) -> None:
     prediction = finite_size_errors(**RUN, ridge=ridge, rng=0, draws=200)
     errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
     for mean, error, expected in zip(
-        runs.mean(axis=0), errors, (prediction.icl, prediction.idg), strict=True
+        runs.mean(axis=0), errors, (prediction.icl.mean, prediction.idg.mean), strict=True
     ):
         assert abs(mean - expected) < STANDARD_ERRORS * error + PREDICTION * expected
 
@@ -175,9 +181,9 @@ def covariance(seed: int, eigenvalues: np.ndarray) -> np.ndarray:
 
 # Three covariances that do not commute.
 STRUCTURE: dict[str, Any] = {
-    "task_covariance": covariance(0, np.linspace(0.0, 2.0, RUN["d"])),
-    "test_covariance": covariance(1, np.geomspace(0.1, 3.0, RUN["d"])),
-    "input_covariance": covariance(2, np.geomspace(0.3, 2.5, RUN["d"])),
+    "task_covariance": covariance(0, np.linspace(0.0, 2.0, RUN["dim"])),
+    "test_covariance": covariance(1, np.geomspace(0.1, 3.0, RUN["dim"])),
+    "input_covariance": covariance(2, np.geomspace(0.3, 2.5, RUN["dim"])),
     "test_context": 30,
     "test_rho": 0.4,
 }
@@ -192,10 +198,14 @@ def test_identity_covariances_change_nothing(task_law: str, ridge: float) -> Non
     explicit = finite_size_errors(
         **run, input_covariance=np.eye(16), test_context=RUN["context"], test_rho=RUN["rho"]
     )
-    assert (explicit.icl, explicit.idg) == pytest.approx((plain.icl, plain.idg), rel=1e-10)
+    assert (explicit.icl.mean, explicit.idg.mean) == pytest.approx(
+        (plain.icl.mean, plain.idg.mean), rel=1e-10
+    )
     if task_law == "gaussian":
         tasks = finite_size_errors(**run, task_covariance=np.ones(16))
-        assert (tasks.icl, tasks.idg) == pytest.approx((plain.icl, plain.idg), rel=1e-10)
+        assert (tasks.icl.mean, tasks.idg.mean) == pytest.approx(
+            (plain.icl.mean, plain.idg.mean), rel=1e-10
+        )
 
 
 def test_rotating_everything_changes_nothing() -> None:
@@ -207,7 +217,9 @@ def test_rotating_everything_changes_nothing() -> None:
     }
     first = finite_size_errors(**(RUN | {"tasks": tasks}), **STRUCTURE, ridge=0.1)
     second = finite_size_errors(**(RUN | {"tasks": tasks @ rotation}), **turned, ridge=0.1)
-    assert (first.icl, first.idg) == pytest.approx((second.icl, second.idg), rel=1e-10)
+    assert (first.icl.mean, first.idg.mean) == pytest.approx(
+        (second.icl.mean, second.idg.mean), rel=1e-10
+    )
 
 
 def test_ridgeless_inputs_are_whitened() -> None:
@@ -221,7 +233,9 @@ def test_ridgeless_inputs_are_whitened() -> None:
         "test_covariance": root @ STRUCTURE["test_covariance"] @ root,
     }
     plain = finite_size_errors(**(RUN | {"tasks": tasks @ root}), **whitened)
-    assert (coloured.icl, coloured.idg) == pytest.approx((plain.icl, plain.idg), rel=1e-10)
+    assert (coloured.icl.mean, coloured.idg.mean) == pytest.approx(
+        (plain.icl.mean, plain.idg.mean), rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("given", [["task_covariance"], ["task_covariance", "input_covariance"]])
@@ -230,14 +244,16 @@ def test_many_structured_tasks_tend_to_infinitely_many(given: list[str]) -> None
     run = RUN | {"ridge": 0.1, "rng": 0, "draws": 1}
     many = finite_size_errors(**(run | {"tasks": 200_000}), **structure)
     infinite = finite_size_errors(**(run | {"tasks": math.inf}), **structure)
-    assert infinite.icl == pytest.approx(infinite.idg, rel=1e-12)
+    assert infinite.icl.mean == pytest.approx(infinite.idg.mean, rel=1e-12)
     # As 1/kappa and as the sampling error of the task moments; measured 4e-4.
-    assert (many.icl, many.idg) == pytest.approx((infinite.icl, infinite.idg), rel=2e-3)
+    assert (many.icl.mean, many.idg.mean) == pytest.approx(
+        (infinite.icl.mean, infinite.idg.mean), rel=2e-3
+    )
 
 
 def structured_run(rng: np.random.Generator, ridge: float) -> tuple[float, float]:
     """One run of token-level regression with the covariances of STRUCTURE."""
-    d = RUN["d"]
+    d = RUN["dim"]
     roots = {
         name: np.linalg.cholesky(value + 1e-12 * np.eye(d)).T
         for name, value in STRUCTURE.items()
@@ -280,7 +296,7 @@ def test_predicts_a_structured_run() -> None:
     run = RUN | {"ridge": 0.1, "rng": 0, "draws": 100}
     prediction = finite_size_errors(**run, **STRUCTURE)
     errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
-    expected = np.array([prediction.icl, prediction.idg])
+    expected = np.array([prediction.icl.mean, prediction.idg.mean])
     gap = np.abs(runs.mean(axis=0) - expected)
     assert np.all(gap < STANDARD_ERRORS * errors + STRUCTURED_PREDICTION * expected)
 
@@ -306,6 +322,6 @@ def test_bad_structure(change: dict[str, Any], message: str) -> None:
 )
 def test_what_float64_cannot_do_is_an_error(extreme: dict[str, Any]) -> None:
     """Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense."""
-    run = {"d": 8, "context": 8, "prompts": 100, "tasks": 4, "rho": 0.1, "rng": 0} | extreme
+    run = {"dim": 8, "context": 8, "prompts": 100, "tasks": 4, "rho": 0.1, "rng": 0} | extreme
     with pytest.raises(ArithmeticError, match="not defined in float64"):
         finite_size_errors(**run)

@@ -277,32 +277,32 @@ STANDARD_ERRORS = 4.0
 @pytest.mark.parametrize("setting", [SETTING | {"tau": 1.4}, SETTING | {"tau": 0.5, "alpha": 2.0}])
 def test_is_the_limit_of_finite_sizes(setting: dict[str, float]) -> None:
     tau, alpha, kappa = (setting[name] for name in NAMES[:3])
-    draws, predictions, spreads = 30, [], []
+    predictions, spreads = [], []
     for d in (60, 120):
         task, test, inputs = (
             np.repeat(values, np.round(d * SKEW.weight).astype(int))
             for values in (SKEW.task, SKEW.test, SKEW.inputs)
         )
         run = finite_size_errors(
-            d=d,
+            dim=d,
             context=round(alpha * d),
             tasks=round(kappa * d),
             prompts=round(tau * d * d),
             rho=setting["rho"],
             ridge=setting["ridge"],
             rng=2,
-            draws=draws,
+            draws=30,
             task_covariance=task,
             test_covariance=test,
             input_covariance=inputs,
             test_context=3 * d,
             test_rho=0.4,
         )
-        predictions.append(np.array([run.icl, run.idg]))
-        spreads.append(np.array([run.icl_spread, run.idg_spread]))
+        predictions.append(np.array([run.icl.mean, run.idg.mean]))
+        spreads.append(np.array([run.icl.standard_error, run.idg.standard_error]))
     expected = errors(SKEW, **setting, test_alpha=3.0, test_rho=0.4)
     gap = np.abs(2 * predictions[1] - predictions[0] - expected)
-    error = np.hypot(2 * spreads[1], spreads[0]) / np.sqrt(draws)
+    error = np.hypot(2 * spreads[1], spreads[0])
     assert np.all(gap < STANDARD_ERRORS * error + RICHARDSON * expected)
 
 
@@ -349,8 +349,8 @@ def test_broadcasts_like_a_ufunc() -> None:
     single = structured_errors(
         spectrum=SKEW, **(SETTING | {"tau": 2.0, "kappa": 0.4}), test_alpha=2.0
     )
-    assert grid.icl[1, 0] == pytest.approx(single.icl, rel=ACCURACY)
-    assert np.ndim(single.icl) == 0
+    assert grid.icl[1, 0] == pytest.approx(single.icl.mean, rel=ACCURACY)
+    assert np.ndim(single.icl.mean) == 0
     with_tests = structured_errors(spectrum=SKEW, **SETTING, test_alpha=kappa, test_rho=[[0.1]])
     assert with_tests.icl.shape == (1, 3)
     assert structured_errors(spectrum=SKEW, **(SETTING | {"tau": []})).icl.shape == (0,)

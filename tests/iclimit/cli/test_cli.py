@@ -48,11 +48,11 @@ def test_files(ending: str, tmp_path: Path) -> None:
 
 
 def test_curve_simulates(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--simulate", "d=8,repeats=3,points=2", "--jobs", "1"]
+    options = ["--simulate", "dim=8,repeats=3,points=2", "--jobs", "1"]
     assert main(["curve", "idg_error", "--tau", "1.5:3:5", *SETTING, *options]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     simulated = [row for row in rows if row["source"] == "simulation"]
-    assert [row["d"] for row in simulated] == ["8", "8"]
+    assert [row["dim"] for row in simulated] == ["8", "8"]
     assert all(float(row["standard_error"]) > 0 for row in simulated)
 
 
@@ -292,14 +292,17 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("curve icl_error --tau=-1 --alpha 1 --kappa 1 --rho 0", "tau must be > 0, got -1.0"),
         ("curve icl_error --tau 1", "icl_error needs alpha, kappa, rho"),
         ("curve icl_error --tau 1 --wrong 2", "unrecognized arguments: --wrong 2"),
-        ("curve icl_error --tau 1 --simulate d=x", "argument --simulate: must look like d=80"),
-        ("curve icl_error --tau 1 --simulate d=8,d=9", "argument --simulate: must look like d=80"),
+        ("curve icl_error --tau 1 --simulate dim=x", "argument --simulate: must look like dim=80"),
         (
-            "curve icl_error --tau 1 --alpha 1 --kappa 1 --rho 0 --simulate d=0",
-            "d must be an integer >= 1, got 0",
+            "curve icl_error --tau 1 --simulate dim=8,dim=9",
+            "argument --simulate: must look like dim=80",
         ),
         (
-            "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate d=8,points=1",
+            "curve icl_error --tau 1 --alpha 1 --kappa 1 --rho 0 --simulate dim=0",
+            "dim must be an integer >= 1, got 0",
+        ),
+        (
+            "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate dim=8,points=1",
             "points of the simulation must be an integer >= 2, got 1",
         ),
         ("curve icl_error --tau 1 --time 10x", "argument --time: must look like 90s, 10m"),

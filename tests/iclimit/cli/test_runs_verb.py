@@ -18,7 +18,7 @@ from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.gdpp.noisy_regression import train_model
 
-SMALL: dict[str, Any] = {"d": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
+SMALL: dict[str, Any] = {"dim": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
 ERRORS = Cell.of(simulate_errors, tasks=float("inf"), repeats=4, **SMALL)
 RATE = Cell.of(simulate_learning_rate, tasks=20, dim=3, context=6, law="uniform")
 
@@ -104,7 +104,7 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert "repeats     0 to 0" in lines
     assert "repeats     1 to 3" in lines
     whole = ERRORS.run(5)
-    assert f"  icl = {whole.icl_mean:.10g} +- {whole.icl_se:.3g}" in lines
+    assert f"  icl = {whole.icl.mean:.10g} +- {whole.icl.standard_error:.3g}" in lines
     assert not any("has changed" in line for line in lines)
 
 
@@ -140,8 +140,8 @@ def test_export_csv(tmp_path: Path) -> None:
         (identity(ERRORS), "idg"),
     ]
     whole = ERRORS.run(5)
-    assert float(rows[2]["value"]) == whole.icl_mean
-    assert float(rows[2]["standard_error"]) == whole.icl_se
+    assert float(rows[2]["value"]) == whole.icl.mean
+    assert float(rows[2]["standard_error"]) == whole.icl.standard_error
     assert (rows[2]["tasks"], rows[2]["rho"], rows[2]["law"]) == ("inf", "0.1", "")
     assert (rows[2]["repeats"], rows[2]["root_seed"]) == ("4", "5")
     assert rows[1]["standard_error"] == ""
@@ -153,7 +153,7 @@ def test_export_netcdf(tmp_path: Path) -> None:
     data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
     run = data.sel(run=identity(ERRORS))
     whole = ERRORS.run(5)
-    assert (float(run.icl), float(run.icl_se)) == (whole.icl_mean, whole.icl_se)
+    assert (float(run.icl), float(run.icl_se)) == (whole.icl.mean, whole.icl.standard_error)
     assert float(run.tasks) == np.inf
     assert np.isnan(float(run.rate))
     assert data.law.values.tolist() == ["uniform", ""]

@@ -30,7 +30,7 @@ def test_cells_are_counted_once(tmp_path: Path) -> None:
         options = {"rng": 0, "jobs": 1, "backend": "numpy", "store": store}
         plan = plan_cells(cells, **options)  # type: ignore[arg-type]
         assert (plan.cells, plan.recorded, plan.workers) == (8, 0, 1)
-        assert plan.memory_bytes == cell_memory(d=12, prompts=288)
+        assert plan.memory_bytes == cell_memory(dim=12, prompts=288)
         assert plan.seconds > 0
         simulate_values(
             QUANTITIES["icl_error"], [POINT], Simulation((10, 12), repeats=3, jobs=1, store=store)
@@ -60,11 +60,11 @@ def test_it_is_announced_before_anything_runs() -> None:
 
 
 def test_cells_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "free_memory", lambda: 2 * cell_memory(d=20, prompts=800))
+    monkeypatch.setattr(planning, "free_memory", lambda: 2 * cell_memory(dim=20, prompts=800))
     cells = cells_of([POINT], Simulation((20,), jobs=1))
     options = {"rng": 0, "backend": "numpy", "store": None}
     assert (plan_cells(cells, jobs=1, **options).largest_dimension or 0) >= 20  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"d must be at most \d+ for 3 processes .* got 20"):
+    with pytest.raises(ValueError, match=r"dim must be at most \d+ for 3 processes .* got 20"):
         plan_cells(cells, jobs=3, **options)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,6 @@ VALUES: dict[str, float] = {
     "test_alpha": 2,
     "test_rho": 0.3,
     "theta": 0.1,
-    "d": 50,
     "q": 0.3,
     "rate": 0.5,
     "dampening": 0.7,

@@ -34,7 +34,7 @@ def diagram() -> PhaseDiagram:
         alpha=1,
         rho=0.1,
         ridge=0.1,
-        simulation={"d": (8, 10, 12), "points": 2, "repeats": 3},
+        simulation={"dim": (8, 10, 12), "points": 2, "repeats": 3},
         jobs=1,
     )
 
@@ -88,7 +88,7 @@ def test_simulated_points_are_in_tables_and_arrays(diagram: PhaseDiagram, tmp_pa
     assert [row["source"] for row in rows[-5:]] == ["theory"] + ["simulation"] * 4
     assert len({tuple(row) for row in rows}) == 1
     last, value = rows[-1], diagram.simulated[-1]
-    assert (last["value"], last["z"], last["d"]) == (value.value, value.z, "8 10 12")
+    assert (last["value"], last["z"], last["dim"]) == (value.value, value.z, "8 10 12")
     assert last["compared_with"] == iclimit.icl_error(tau=4.0, kappa=2.0, **FIXED)
     path = tmp_path / "phase.nc"
     diagram.to_xarray().to_netcdf(path, engine="h5netcdf")
@@ -120,14 +120,14 @@ def test_the_command_line(
     tmp_path: Path, own_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     axes = ["--x", "tau=1:4:12:log", "--y", "kappa=0.5:2:9", "--alpha", "1", "--rho", "0.1"]
-    options = ["--simulate", "d=8,points=2x3,repeats=2", "--jobs", "1", "--ridge", "0.1"]
+    options = ["--simulate", "dim=8,points=2x3,repeats=2", "--jobs", "1", "--ridge", "0.1"]
     path = tmp_path / "phase.csv"
     assert main(["phase", "task_gap", *axes, *options, "-o", str(path)]) == 0
     told = capsys.readouterr().err
     assert told.startswith("12 cells, 0 of them on record; about ")
     rows = list(csv.DictReader(path.read_text().splitlines()))
     simulated = [row for row in rows if row["source"] == "simulation"]
-    assert [row["d"] for row in simulated] == ["8"] * 6
+    assert [row["dim"] for row in simulated] == ["8"] * 6
     assert own_store.exists()
     assert main(["phase", "task_gap", *axes, *options, "-o", str(tmp_path / "phase.svg")]) == 0
     assert capsys.readouterr().err.startswith("12 cells, 12 of them on record; ")
@@ -138,8 +138,11 @@ def test_the_command_line(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"simulation": {"d": 8, "points": 1}}, "points of the simulation must be one or two"),
-        ({"simulation": {"d": 8, "points": (2, 2, 2)}}, "points of the simulation must be one or"),
+        ({"simulation": {"dim": 8, "points": 1}}, "points of the simulation must be one or two"),
+        (
+            {"simulation": {"dim": 8, "points": (2, 2, 2)}},
+            "points of the simulation must be one or",
+        ),
         ({"refine": -1}, "refine must be an integer >= 0, got -1"),
         ({"tau": [1, 2, np.inf]}, "tau must be finite to simulate, got inf"),
     ],
@@ -152,12 +155,12 @@ def test_bad_input(changed: dict[str, Any], message: str) -> None:
         "kappa": [1, 2],
         "alpha": 1,
         "rho": 0.1,
-        "simulation": {"d": 8},
+        "simulation": {"dim": 8},
         "jobs": 1,
     }
     with pytest.raises(ValueError, match=message):
         iclimit.phase_diagram("icl_error", **options | changed)
     with pytest.raises(ValueError, match="quantity must be icl_error, idg_error or task_gap"):
         iclimit.phase_diagram(
-            "bayes_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 1], simulation={"d": 8}
+            "bayes_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 1], simulation={"dim": 8}
         )

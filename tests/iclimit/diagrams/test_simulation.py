@@ -31,28 +31,30 @@ def simulation(*sizes: int, **options: object) -> Simulation:
 def test_one_size_is_the_run_itself() -> None:
     [found] = simulate_values(ICL, [POINT], simulation(12, repeats=5, rng=3))
     assert found is not None
-    integers = {"d": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
+    integers = {"dim": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
     cell = Cell.of(simulate_errors, **integers, repeats=5)
     run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))  # type: ignore[arg-type]
-    assert found.value == run.icl_mean
-    assert found.standard_error == run.icl_se
+    assert found.value == run.icl.mean
+    assert found.standard_error == run.icl.standard_error
     predicted = iclimit.finite_size_errors(**integers, draws=600, rng=1)  # type: ignore[arg-type]
     [sized] = found.runs
     assert sized.prediction == found.theory
-    error = math.hypot(sized.prediction_error, predicted.icl_spread / math.sqrt(600))
-    assert abs(sized.prediction - predicted.icl) < 4.5 * error
-    assert sized.prediction_error == pytest.approx(predicted.icl_spread / math.sqrt(128), rel=0.3)
+    error = predicted.icl.standard_error
+    assert abs(sized.prediction - predicted.icl.mean) < 4.5 * math.hypot(
+        sized.prediction_error, error
+    )
+    assert sized.prediction_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
 
 
 def test_the_gap_keeps_the_correlation() -> None:
     [found] = simulate_values(QUANTITIES["task_gap"], [POINT], simulation(12, repeats=6))
     assert found is not None
     cell = Cell.of(
-        simulate_errors, d=12, context=12, tasks=6, prompts=288, rho=0.1, ridge=0.1, repeats=6
+        simulate_errors, dim=12, context=12, tasks=6, prompts=288, rho=0.1, ridge=0.1, repeats=6
     )
     run = cell.run(0)
-    assert found.value == pytest.approx(np.mean(run.icl - run.idg), rel=1e-12)
-    assert found.standard_error == pytest.approx(np.std(run.icl - run.idg, ddof=1) / math.sqrt(6))
+    assert found.value == pytest.approx(run.gap.mean, rel=1e-12)
+    assert found.standard_error == pytest.approx(run.gap.standard_error)
 
 
 def test_three_sizes_are_extrapolated() -> None:
@@ -172,14 +174,14 @@ def test_a_divergent_prediction_has_no_z() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "simulation takes d and optionally"),
-        ({"d": 8, "size": 3}, "simulation takes d and optionally .* got d, size"),
-        ({"d": 0}, "d must be an integer >= 1, got 0"),
-        ({"d": (8, 8)}, "d must be one size or several different ones, got"),
-        ({"d": 8, "repeats": 0}, "repeats must be an integer >= 1, got 0"),
-        ({"d": 8, "target_se": 0.0}, "target_se must be positive, got 0.0"),
-        ({"d": 8, "target_rel_se": math.nan}, "target_rel_se must be positive, got nan"),
-        ({"d": 8, "time_limit": -1}, "time_limit must be positive, got -1"),
+        ({}, "simulation takes dim and optionally"),
+        ({"dim": 8, "size": 3}, "simulation takes dim and optionally .* got dim, size"),
+        ({"dim": 0}, "dim must be an integer >= 1, got 0"),
+        ({"dim": (8, 8)}, "dim must be one size or several different ones, got"),
+        ({"dim": 8, "repeats": 0}, "repeats must be an integer >= 1, got 0"),
+        ({"dim": 8, "target_se": 0.0}, "target_se must be positive, got 0.0"),
+        ({"dim": 8, "target_rel_se": math.nan}, "target_rel_se must be positive, got nan"),
+        ({"dim": 8, "time_limit": -1}, "time_limit must be positive, got -1"),
     ],
 )
 def test_bad_settings(options: dict[str, object], message: str) -> None:

@@ -194,7 +194,7 @@ def test_simulation_agrees() -> None:
         test_spectrum="reversed:mp:0.5",
         input_spectrum="uniform:0.5,1.5",
         jobs=1,
-        simulation={"d": (6, 8, 12), "repeats": 8, "points": 2},
+        simulation={"dim": (6, 8, 12), "repeats": 8, "points": 2},
     )
     [values] = curves.simulated
     assert len(values) == 2
@@ -314,7 +314,7 @@ def test_runs_show_the_ends_of_long_lists(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = ["--store", str(tmp_path / "runs.sqlite")]
-    simulate = ["--simulate", "d=8,repeats=2,points=2", "--jobs", "1"]
+    simulate = ["--simulate", "dim=8,repeats=2,points=2", "--jobs", "1"]
     setting = ["--tau", "2:3:2", "--alpha", "1", "--kappa", "1", "--rho", "0.1"]
     spectrum_ = ["--task-spectrum", "uniform:0.5,1.5"]
     assert main(["curve", "icl_error", *setting, *spectrum_, *simulate, *store]) == 0
@@ -375,7 +375,7 @@ def test_wrong_uses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
                 "--task-spectrum",
                 "mp:2",
                 "--simulate",
-                "d=8",
+                "dim=8",
             ],
             "quantity must be icl_error, idg_error or task_gap",
         ),

@@ -18,7 +18,7 @@ from iclimit.runs.code_version import code_version
 from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 
-SMALL: dict[str, Any] = {"d": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1}
+SMALL: dict[str, Any] = {"dim": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1}
 
 MAIN = '''
 """Module."""
@@ -145,7 +145,7 @@ def test_equal_arguments_are_one_cell() -> None:
     cells = [
         Cell.of(simulate_errors, **SMALL),
         Cell.of(simulate_errors, **dict(reversed(SMALL.items()))),
-        Cell.of(simulate_errors, **{**SMALL, "d": 4.0, "prompts": np.int64(30)}),
+        Cell.of(simulate_errors, **{**SMALL, "dim": 4.0, "prompts": np.int64(30)}),
         Cell.of(simulate_errors, **{**SMALL, "rho": np.float64(0.1)}),
         Cell.of(simulate_errors, **SMALL, ridge=0, task_law="sphere", repeats=7),  # the defaults
     ]
@@ -162,7 +162,7 @@ def test_whatever_differs_changes_the_identity() -> None:
         *(
             Cell.of(simulate_errors, **{**SMALL, **change}).identity(0, "numpy")
             for change in (
-                {"d": 5},
+                {"dim": 5},
                 {"rho": 0.1 + 1e-16},
                 {"tasks": math.inf},
                 {"tasks": None},
@@ -192,8 +192,8 @@ def test_repeats_do_not_count_where_they_can_be_extended() -> None:
     assert (few.repeats, many.repeats) == (2, 5)
     assert few != many
     joined = few.run(0).concatenate(many.run(0, first_repeat=2, repeats=3))
-    assert joined.icl.tobytes() == many.run(0).icl.tobytes()
-    assert many.run(0).head(2).idg.tobytes() == few.run(0).idg.tobytes()
+    assert joined.icl.samples.tobytes() == many.run(0).icl.samples.tobytes()
+    assert many.run(0).head(2).idg.samples.tobytes() == few.run(0).idg.samples.tobytes()
 
 
 def needing(*, other: Any, rng: Any) -> Any:

@@ -87,7 +87,9 @@ def test_results_read_back_bit_for_bit(result: Any) -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        simulate_errors(d=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=3),
+        simulate_errors(
+            dim=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=3
+        ),
         simulate_learning_rate(tasks=50, dim=3, context=6, rng=0),
         simulate_schedule((0.3, 0.2), context=8, dim=3, repeats=5, rng=0),
         summary_sample(sampler="summaries", prompts=50, rng=np.random.SeedSequence(0)),
@@ -194,12 +196,12 @@ def test_reading_does_not_call_the_class() -> None:
 
 def test_numbers_of_simulated_errors_by_hand() -> None:
     run = simulate_errors(
-        d=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=5
+        dim=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=5
     )
     found = summary_numbers(run)
     assert found.keys() == {"icl", "idg"}
-    assert found["icl"][0] == pytest.approx(sum(run.icl) / 5, rel=1e-12)
-    variance = sum((x - found["icl"][0]) ** 2 for x in run.icl) / 4
+    assert found["icl"][0] == pytest.approx(sum(run.icl.samples) / 5, rel=1e-12)
+    variance = sum((x - found["icl"][0]) ** 2 for x in run.icl.samples) / 4
     assert found["icl"][1] == pytest.approx(math.sqrt(variance / 5), rel=1e-12)
 
 

@@ -28,7 +28,14 @@ from iclimit.runs.store import RunStore, StoredBatch, StoreError, joined_numbers
 from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 
-SMALL: dict[str, Any] = {"d": 4, "context": 4, "tasks": 2, "prompts": 30, "rho": 0.1, "ridge": 0.1}
+SMALL: dict[str, Any] = {
+    "dim": 4,
+    "context": 4,
+    "tasks": 2,
+    "prompts": 30,
+    "rho": 0.1,
+    "ridge": 0.1,
+}
 BATCH = StoredBatch(
     identity="a" * 64,
     first=0,
@@ -125,14 +132,14 @@ def test_a_result_comes_back_with_all_that_is_known(path: Path) -> None:
     with RunStore(path) as store:
         [found] = store.find(cell.identity(7, "numpy"))
     assert found == batch
-    assert found.value.icl.tobytes() == result.icl.tobytes()
+    assert found.value.icl.samples.tobytes() == result.icl.samples.tobytes()
     assert found.residual == max(result.residuals)
     assert (found.function, found.seed) == (
         "iclimit.simulate.pretraining.cells.simulate_errors",
         "7",
     )
     assert json.loads(found.parameters) == SMALL
-    assert json.loads(found.numbers)["icl"][0] == pytest.approx(np.mean(result.icl))
+    assert json.loads(found.numbers)["icl"][0] == pytest.approx(result.icl.mean)
     assert json.loads(found.versions)["numpy"] == np.__version__
     age = datetime.now(UTC) - datetime.fromisoformat(found.finished)
     assert timedelta() <= age < timedelta(hours=1)
@@ -171,7 +178,7 @@ def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path: Path) -> None
     assert [batch.first for batch in batches] == [0, 2]
     assert (run.batches, run.repeats, run.seconds) == (2, 5, 2.0)
     whole = cell.run(0)
-    assert joined_numbers(batches)["icl"] == (whole.icl_mean, whole.icl_se)
+    assert joined_numbers(batches)["icl"] == (whole.icl.mean, whole.icl.standard_error)
 
 
 def test_overlapping_batches_are_refused(path: Path) -> None:

@@ -17,7 +17,7 @@ from iclimit.simulate.pretraining.prompts import Prompts, sample_prompts, sample
 
 ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
 BACKEND = get_backend("numpy")
-SMALL: dict[str, Any] = {"d": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
+SMALL: dict[str, Any] = {"dim": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
 
 
 def draw(
@@ -94,7 +94,7 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) 
     task_set = sample_tasks(BACKEND, generator, 3, d, "gaussian")
     found = simulate_estimator(
         estimator,
-        d=d,
+        dim=d,
         context=context,
         tasks=task_set,
         rho=rho,
@@ -105,8 +105,8 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) 
     fresh = sample_tasks(BACKEND, generator, 40_000, d, "gaussian")
     chosen = task_set[generator.integers(0, 3, size=40_000)]
     for truth, mean, error in (
-        (fresh, found.icl_mean, found.icl_se),
-        (chosen, found.idg_mean, found.idg_se),
+        (fresh, found.icl.mean, found.icl.standard_error),
+        (chosen, found.idg.mean, found.idg.standard_error),
     ):
         prompts = sample_prompts(BACKEND, generator, truth, context, rho)
         if estimator == "dmmse":
@@ -132,11 +132,11 @@ def test_blocks_do_not_matter(estimator: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(estimators, "BLOCK_NUMBERS", 7 * 6 * 4)  # seven prompts a block
     tasks = sample_tasks(BACKEND, np.random.default_rng(5), 3, 4, "gaussian")
     found = simulate_estimator(
-        estimator, d=4, context=6, tasks=tasks, rho=0.3, rng=6, test_prompts=30
+        estimator, dim=4, context=6, tasks=tasks, rho=0.3, rng=6, test_prompts=30
     )
     sizes = [len(prompts.y) for prompts, _ in blocks]
     assert sizes == [7, 7, 7, 7, 2] * 2  # fresh tasks, then pretraining tasks
-    for half, error in ((slice(0, 5), found.icl_mean), (slice(5, 10), found.idg_mean)):
+    for half, error in ((slice(0, 5), found.icl.mean), (slice(5, 10), found.idg.mean)):
         x = np.concatenate([prompts.x for prompts, _ in blocks[half]])
         y = np.concatenate([prompts.y for prompts, _ in blocks[half]])
         truth = np.concatenate([target for _, target in blocks[half]])
@@ -154,26 +154,26 @@ def test_dmmse_is_best_on_its_tasks_and_ridge_on_gaussian_ones() -> None:
         name: simulate_estimator(name, **SMALL, repeats=200, test_prompts=50)
         for name in estimators.ESTIMATORS
     }
-    assert runs["dmmse"].idg_mean < runs["ridge"].idg_mean
-    assert runs["ridge"].icl_mean < runs["dmmse"].icl_mean
-    assert np.all(runs["dmmse"].idg > 0.3)
+    assert runs["dmmse"].idg.mean < runs["ridge"].idg.mean
+    assert runs["ridge"].icl.mean < runs["dmmse"].icl.mean
+    assert np.all(runs["dmmse"].idg.samples > 0.3)
 
 
 def test_ridge_does_not_depend_on_the_tasks() -> None:
     found = simulate_estimator("ridge", **SMALL, repeats=400)
-    error = math.hypot(found.icl_se, found.idg_se)
-    assert abs(found.icl_mean - found.idg_mean) < ALLOWANCE * error
+    error = math.hypot(found.icl.standard_error, found.idg.standard_error)
+    assert abs(found.icl.mean - found.idg.mean) < ALLOWANCE * error
 
 
 def test_seeds_and_parameters() -> None:
     few = simulate_estimator("dmmse", **SMALL, repeats=2)
     many = simulate_estimator("dmmse", **SMALL, repeats=4)
-    np.testing.assert_array_equal(many.icl[:2], few.icl)
-    np.testing.assert_array_equal(many.idg[:2], few.idg)
+    np.testing.assert_array_equal(many.icl.samples[:2], few.icl.samples)
+    np.testing.assert_array_equal(many.idg.samples[:2], few.idg.samples)
     rest = simulate_estimator("dmmse", **SMALL, repeats=2, first_repeat=2)
-    np.testing.assert_array_equal(many.icl, few.concatenate(rest).icl)
+    np.testing.assert_array_equal(many.icl.samples, few.concatenate(rest).icl.samples)
     assert few.parameters == {
-        "d": 4,
+        "dim": 4,
         "context": 6,
         "tasks": 3,
         "alpha": 1.5,
@@ -192,7 +192,7 @@ def test_seeds_and_parameters() -> None:
     ("changes", "message"),
     [
         ({"estimator": "lasso"}, "estimator must be one of dmmse, ridge, got 'lasso'"),
-        ({"d": 0}, "d must be an integer >= 1, got 0"),
+        ({"dim": 0}, "dim must be an integer >= 1, got 0"),
         ({"context": 1.5}, "context must be an integer >= 1, got 1.5"),
         ({"repeats": -1}, "repeats must be an integer >= 1, got -1"),
         ({"test_prompts": True}, "test_prompts must be an integer >= 1, got True"),

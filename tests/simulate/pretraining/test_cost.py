@@ -37,7 +37,7 @@ CASES = [  # d, tau, alpha, kappa, ridge
 def cell(d: int, tau: float, alpha: float, kappa: float, ridge: float) -> dict[str, Any]:
     """Arguments of a cell."""
     return {
-        "d": d,
+        "dim": d,
         "context": max(1, round(alpha * d)),
         "prompts": round(tau * d**2),
         "rho": 0.1,
@@ -54,7 +54,11 @@ def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> 
     found = simulate_errors(**arguments, rng=1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 1 / FACTOR < cell_memory(d=arguments["d"], prompts=arguments["prompts"]) / peak < FACTOR
+    assert (
+        1 / FACTOR
+        < cell_memory(dim=arguments["dim"], prompts=arguments["prompts"]) / peak
+        < FACTOR
+    )
     expected = solver_iterations(**arguments)
     if found.iterations == 0:
         assert expected == 0
@@ -67,8 +71,8 @@ def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> 
     [
         {"task_covariance": [*[2.0] * 15, *[0.0] * 15]},
         {"task_covariance": np.diag(1 / np.arange(1.0, 31.0)), "ridge": 0.1},
-        {"inputs": [*[2.0] * 15, *[0.0] * 15]},  # half the directions: 15 * 16 features
-        {"inputs": [*[2.0] * 15, *[0.0] * 15], "prompts": 400, "ridge": 0.1},
+        {"input_covariance": [*[2.0] * 15, *[0.0] * 15]},  # half the directions: 15 * 16 features
+        {"input_covariance": [*[2.0] * 15, *[0.0] * 15], "prompts": 400, "ridge": 0.1},
         {"tasks": math.inf, "task_covariance": np.full(30, 3.0), "ridge": 0.1},
     ],
 )
@@ -117,8 +121,10 @@ def test_given_tasks_count() -> None:
 @pytest.mark.parametrize("memory", [2.0**20, 2.0**30, 2.0**36])
 def test_largest_dimension_fits_and_the_next_does_not(tau: float, memory: float) -> None:
     d = largest_dimension(tau=tau, memory=memory)
-    assert cell_memory(d=d, prompts=math.ceil(tau * d**2)) <= memory
-    assert cell_memory(d=d + 1, prompts=math.ceil(tau * (d + 1) ** 2)) + 24 * (d + 1) ** 2 > memory
+    assert cell_memory(dim=d, prompts=math.ceil(tau * d**2)) <= memory
+    assert (
+        cell_memory(dim=d + 1, prompts=math.ceil(tau * (d + 1) ** 2)) + 24 * (d + 1) ** 2 > memory
+    )
 
 
 def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,12 +137,11 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"d": 0}, "d must be an integer >= 1, got 0"),
+        ({"dim": 0}, "dim must be an integer >= 1, got 0"),
         ({"ridge": -1.0}, "ridge must be a number >= 0 and finite, got -1.0"),
         ({"tasks": 2.5}, "tasks must be an integer >= 1, got 2.5"),
         ({"repeats": 0}, "repeats must be an integer >= 1, got 0"),
-        ({"inputs": "uniform"}, "inputs must be one of gaussian, got 'uniform'"),
-        ({"inputs": np.ones(4)}, "inputs must be eigenvalues of shape"),
+        ({"input_covariance": np.ones(4)}, "input_covariance must be eigenvalues of shape"),
         ({"task_covariance": -np.ones(10)}, "task_covariance must have eigenvalues >= 0, got -1"),
     ],
 )

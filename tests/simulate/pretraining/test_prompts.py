@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.pretraining.prompts import (
     INPUT_LAWS,
     TASK_LAWS,
@@ -88,7 +89,8 @@ def test_inputs_keep_any_shape_and_divide_by_the_last_axis() -> None:
 
 def test_user_covariance() -> None:
     covariance = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.5]])
-    x = sample_inputs(BACKEND, np.random.default_rng(7), (SAMPLES, 3), covariance)
+    root = covariance_root(covariance)
+    x = sample_inputs(BACKEND, np.random.default_rng(7), (SAMPLES, 3), "gaussian", root=root)
     assert_mean(x, 0.0)
     assert_mean(x[:, :, None] * x[:, None, :], covariance / 3)
     whitened = x @ np.linalg.inv(np.linalg.cholesky(covariance)).T * math.sqrt(3)
@@ -96,12 +98,14 @@ def test_user_covariance() -> None:
         assert stats.kstest(column, "norm").pvalue > P_VALUE
 
 
-@pytest.mark.parametrize("inputs", [*INPUT_LAWS, np.diag([2.0, 1.0, 0.5])])
-def test_labels_are_task_times_input_plus_noise(inputs: Any) -> None:
+@pytest.mark.parametrize(
+    ("law", "root"), [*((law, None) for law in INPUT_LAWS), ("gaussian", np.diag([1.4, 1.0, 0.7]))]
+)
+def test_labels_are_task_times_input_plus_noise(law: str, root: np.ndarray | None) -> None:
     n, context, rho = 4000, 4, 0.3
     generator = np.random.default_rng(8)
     tasks = sample_tasks(BACKEND, generator, n, 3, "gaussian")
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho, inputs)
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho, law, input_root=root)
     assert prompts.x.shape == (n, context, 3)
     assert prompts.y.shape == (n, context)
     assert prompts.x_query.shape == (n, 3)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import (
     SimulatedErrors,
@@ -23,7 +24,7 @@ from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, samp
 
 ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
 P_VALUE = 1e-5  # about the same allowance for two-sample tests
-SMALL: dict[str, Any] = {"d": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
+SMALL: dict[str, Any] = {"dim": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
 
 
 def run(**changes: Any) -> SimulatedErrors:
@@ -46,18 +47,18 @@ def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
 
 def test_same_seed_same_numbers() -> None:
     first, second = run(repeats=3), run(repeats=3)
-    np.testing.assert_array_equal(first.icl, second.icl)
-    np.testing.assert_array_equal(first.idg, second.idg)
+    np.testing.assert_array_equal(first.icl.samples, second.icl.samples)
+    np.testing.assert_array_equal(first.idg.samples, second.idg.samples)
     assert first.repeats == 3
-    assert len(set(first.icl)) == 3
-    assert not np.any(run(rng=2, repeats=3).icl == first.icl)
+    assert len(set(first.icl.samples)) == 3
+    assert not np.any(run(rng=2, repeats=3).icl.samples == first.icl.samples)
 
 
-@pytest.mark.parametrize("changes", [{}, {"inputs": "uniform", "test_prompts": 50}])
+@pytest.mark.parametrize("changes", [{}, {"input_law": "uniform", "test_prompts": 50}])
 def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
     few, many = run(repeats=2, **changes), run(repeats=5, **changes)
-    np.testing.assert_array_equal(many.icl[:2], few.icl)
-    np.testing.assert_array_equal(many.idg[:2], few.idg)
+    np.testing.assert_array_equal(many.icl.samples[:2], few.icl.samples)
+    np.testing.assert_array_equal(many.idg.samples[:2], few.idg.samples)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_more_repeats_extend_fewer(changes: dict[str, Any]) -> None:
         {},
         {"prompts": 10},
         {"rng": np.random.SeedSequence(5)},
-        {"inputs": "laplace", "test_prompts": 50},
+        {"input_law": "laplace", "test_prompts": 50},
     ],
 )
 def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
@@ -79,10 +80,16 @@ def test_run_is_continued_bit_for_bit(changes: dict[str, Any]) -> None:
 
 def assert_same_run(found: SimulatedErrors, expected: SimulatedErrors) -> None:
     """Every number of every repeat is the same."""
-    for name in ("icl", "idg", "residuals", "iteration_counts"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-        assert getattr(found, name).dtype == getattr(expected, name).dtype
-        assert len(getattr(found, name)) == expected.repeats
+    pairs = [
+        (found.icl.samples, expected.icl.samples),
+        (found.idg.samples, expected.idg.samples),
+        (found.residuals, expected.residuals),
+        (found.iteration_counts, expected.iteration_counts),
+    ]
+    for first, second in pairs:
+        np.testing.assert_array_equal(first, second)
+        assert first.dtype == second.dtype
+        assert len(first) == expected.repeats
     assert found.parameters == expected.parameters
     assert found.residual == max(expected.residuals)
     assert found.iterations == max(expected.iteration_counts)
@@ -92,12 +99,12 @@ def test_runs_without_a_solve_are_joined() -> None:
     cell = {key: value for key, value in SMALL.items() if key != "prompts"}
     found = simulate_estimator("dmmse", **cell, repeats=2, test_prompts=10)
     joined = found.concatenate(found)
-    np.testing.assert_array_equal(joined.icl, np.tile(found.icl, 2))
+    np.testing.assert_array_equal(joined.icl.samples, np.tile(found.icl.samples, 2))
     assert (joined.residual, joined.iterations) == (0.0, 0)
 
 
 def test_other_runs_are_not_joined() -> None:
-    with pytest.raises(ValueError, match=r"other must have the parameters \{'d': 5.*'rho': 0.3"):
+    with pytest.raises(ValueError, match=r"other must have the parameters \{'dim': 5.*'rho': 0.3"):
         run().concatenate(run(rho=0.3))
 
 
@@ -121,12 +128,14 @@ def test_first_repeat_is_checked(value: Any) -> None:
 
 
 def test_kinds_of_seeds() -> None:
-    expected = run(rng=7, repeats=2).icl
-    np.testing.assert_array_equal(run(rng=np.random.SeedSequence(7), repeats=2).icl, expected)
+    expected = run(rng=7, repeats=2).icl.samples
+    np.testing.assert_array_equal(
+        run(rng=np.random.SeedSequence(7), repeats=2).icl.samples, expected
+    )
     generators = [np.random.default_rng(7) for _ in range(2)]
-    first, second = (run(rng=generator, repeats=2).icl for generator in generators)
+    first, second = (run(rng=generator, repeats=2).icl.samples for generator in generators)
     np.testing.assert_array_equal(first, second)
-    assert not np.any(run(rng=generators[0], repeats=2).icl == first)  # it has advanced
+    assert not np.any(run(rng=generators[0], repeats=2).icl.samples == first)  # it has advanced
 
 
 # What is simulated.
@@ -176,15 +185,15 @@ def independent_cell(
 @pytest.mark.parametrize("law", TASK_LAWS)
 @pytest.mark.parametrize("prompts", [80, 18])
 def test_errors_agree_with_the_definition(prompts: int, law: str) -> None:
-    cell: dict[str, Any] = {"d": 5, "context": 6, "tasks": 4, "prompts": prompts, "rho": 0.2}
+    cell: dict[str, Any] = {"context": 6, "tasks": 4, "prompts": prompts, "rho": 0.2}
     ridges = (0.0, 0.1)
     independent = np.array(
-        [independent_cell(seed, **cell, ridges=ridges, law=law) for seed in range(150)]
+        [independent_cell(seed, d=5, **cell, ridges=ridges, law=law) for seed in range(150)]
     )
     for ridge, expected in zip(ridges, independent.transpose(1, 2, 0), strict=True):
-        found = simulate_errors(**cell, ridge=ridge, rng=3, repeats=150, task_law=law)
+        found = simulate_errors(dim=5, **cell, ridge=ridge, rng=3, repeats=150, task_law=law)
         # Logarithms, because without a ridge the errors have heavy tails.
-        for errors, column in zip((found.icl, found.idg), expected, strict=True):
+        for errors, column in zip((found.icl.samples, found.idg.samples), expected, strict=True):
             assert_same_mean(np.log(errors), np.log(column))
 
 
@@ -194,7 +203,10 @@ def test_samplers_agree(tasks: Any, law: str) -> None:
     """Summaries from their exact law and from tokens give errors of one distribution."""
     cell = {"tasks": tasks, "task_law": law, "ridge": 0.02, "repeats": 150}
     fast, slow = run(sampler="summaries", **cell), run(sampler="tokens", rng=2, **cell)
-    for first, second in ((fast.icl, slow.icl), (fast.idg, slow.idg)):
+    for first, second in (
+        (fast.icl.samples, slow.icl.samples),
+        (fast.idg.samples, slow.idg.samples),
+    ):
         assert_same_mean(first, second)
         assert stats.ks_2samp(first, second).pvalue > P_VALUE
     assert fast.parameters["sampler"] == "summaries"
@@ -205,16 +217,18 @@ def test_token_blocks_cover_all_prompts(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cells, "TOKEN_BLOCK", 7 * 5 * 7)  # seven prompts of five times seven
     drawn = run(sampler="tokens", ridge=0.1, repeats=40)
     monkeypatch.undo()
-    assert_same_mean(drawn.icl, run(sampler="tokens", ridge=0.1, repeats=40, rng=2).icl)
+    assert_same_mean(
+        drawn.icl.samples, run(sampler="tokens", ridge=0.1, repeats=40, rng=2).icl.samples
+    )
 
 
 @pytest.mark.parametrize("tasks", [4, math.inf])
-@pytest.mark.parametrize("inputs", ["uniform", "rademacher"])
-def test_other_inputs_by_monte_carlo(inputs: str, tasks: Any) -> None:
-    found = run(inputs=inputs, tasks=tasks, ridge=0.1, repeats=4, test_prompts=500)
+@pytest.mark.parametrize("law", ["uniform", "rademacher"])
+def test_other_inputs_by_monte_carlo(law: str, tasks: Any) -> None:
+    found = run(input_law=law, tasks=tasks, ridge=0.1, repeats=4, test_prompts=500)
     assert found.parameters["sampler"] == "tokens"
-    assert found.parameters["inputs"] == inputs
-    for errors in (found.icl, found.idg):
+    assert found.parameters["input_law"] == law
+    for errors in (found.icl.samples, found.idg.samples):
         assert np.all(np.isfinite(errors))
         # Between the noise and the error of predicting zero, with room for 500 test prompts.
         assert 0.5 * 0.2 < np.mean(errors) < 2 * 1.2
@@ -227,30 +241,30 @@ def test_given_tasks() -> None:
     assert found.parameters["kappa"] == pytest.approx(0.4)
     # The largest ridge predicts zero: the variance of labels of these very tasks is left.
     null = run(tasks=tasks.tolist(), ridge=1e9)
-    assert null.idg_mean == pytest.approx((5 + 2) / 2 / 5 + 0.2, rel=1e-6)
-    assert null.icl_mean == pytest.approx(1.2, rel=1e-6)
+    assert null.idg.mean == pytest.approx((5 + 2) / 2 / 5 + 0.2, rel=1e-6)
+    assert null.icl.mean == pytest.approx(1.2, rel=1e-6)
 
 
 def test_one_task_is_learned_better_than_fresh_ones() -> None:
     found = run(tasks=1, prompts=500, repeats=10)
-    assert np.all(found.idg < found.icl)
+    assert np.all(found.idg.samples < found.icl.samples)
 
 
 def test_one_task_without_noise() -> None:
     """Summaries of one noiseless task lie in a hyperplane: the least-norm solution is taken."""
     found = run(tasks=1, rho=0.0, prompts=500, repeats=5)
-    assert np.all(np.isfinite(found.icl))
-    assert np.all(found.idg < 0.5)
+    assert np.all(np.isfinite(found.icl.samples))
+    assert np.all(found.idg.samples < 0.5)
 
 
 def test_zero_tasks_have_noise_only() -> None:
     found = run(tasks=np.zeros((1, 5)), ridge=0.1, prompts=4000)
-    assert 0.2 <= found.idg_mean < 0.21  # overfitting adds p/n = 30/4000 of the noise at most
+    assert 0.2 <= found.idg.mean < 0.21  # overfitting adds p/n = 30/4000 of the noise at most
 
 
 def test_infinitely_many_tasks_have_no_gap() -> None:
     found = run(tasks=math.inf, ridge=0.01, repeats=3)
-    np.testing.assert_array_equal(found.icl, found.idg)
+    np.testing.assert_array_equal(found.icl.samples, found.idg.samples)
     assert found.parameters["kappa"] == math.inf
 
 
@@ -259,28 +273,28 @@ def test_ridge_limits() -> None:
     for prompts in (20, 200):  # below and above d (d + 1) = 30
         limit = run(prompts=prompts, repeats=2)
         near = run(prompts=prompts, repeats=2, ridge=1e-8)
-        np.testing.assert_allclose(near.icl, limit.icl, rtol=1e-3)
-        np.testing.assert_allclose(near.idg, limit.idg, rtol=1e-3)
+        np.testing.assert_allclose(near.icl.samples, limit.icl.samples, rtol=1e-3)
+        np.testing.assert_allclose(near.idg.samples, limit.idg.samples, rtol=1e-3)
         far = run(prompts=prompts, repeats=2, ridge=1e10)
-        np.testing.assert_allclose(far.icl, 1.2, rtol=1e-6)
-        np.testing.assert_allclose(far.idg, 1.2, rtol=1e-6)
+        np.testing.assert_allclose(far.icl.samples, 1.2, rtol=1e-6)
+        np.testing.assert_allclose(far.idg.samples, 1.2, rtol=1e-6)
 
 
 def test_errors_are_at_least_the_noise() -> None:
     found = run(prompts=3000, repeats=5)
-    assert np.all(found.icl >= 0.2)
-    assert np.all(found.idg >= 0.2)
+    assert np.all(found.icl.samples >= 0.2)
+    assert np.all(found.idg.samples >= 0.2)
 
 
 def test_single_dimension_and_single_pair() -> None:
-    found = run(d=1, context=1, tasks=1, prompts=50, ridge=0.1)
-    assert np.isfinite(found.icl_mean)
+    found = run(dim=1, context=1, tasks=1, prompts=50, ridge=0.1)
+    assert np.isfinite(found.icl.mean)
 
 
 def test_parameters_are_those_simulated() -> None:
     found = run(task_law="gaussian", ridge=0.3)
     assert found.parameters == {
-        "d": 5,
+        "dim": 5,
         "context": 6,
         "tasks": 4,
         "prompts": 80,
@@ -305,7 +319,7 @@ def test_solve_is_reported() -> None:
 def test_unreachable_solve_raises() -> None:
     """Two coordinates of +-1 repeat themselves within five prompts: a singular Gram matrix."""
     with pytest.raises(ArithmeticError, match="relative residual"):
-        run(d=2, context=1, tasks=2, prompts=5, rho=0.0, inputs="rademacher", rng=0)
+        run(dim=2, context=1, tasks=2, prompts=5, rho=0.0, input_law="rademacher", rng=0)
 
 
 # Statistics of a run.
@@ -314,30 +328,32 @@ def test_unreachable_solve_raises() -> None:
 def test_standard_errors_and_correlation() -> None:
     icl = np.array([1.0, 1.5, 1.2, 2.0])
     idg = np.array([0.5, 0.9, 0.55, 0.8])
-    found = SimulatedErrors(icl, idg, {})
+    found = SimulatedErrors(Estimate.of(icl), Estimate.of(idg), {})
     assert found.repeats == 4
-    assert found.icl_mean == pytest.approx(1.425)
-    assert found.idg_mean == pytest.approx(0.6875)
+    assert found.icl.mean == pytest.approx(1.425)
+    assert found.idg.mean == pytest.approx(0.6875)
     squares = [(v - 1.425) ** 2 for v in icl]
-    assert found.icl_se == pytest.approx(math.sqrt(sum(squares) / 3 / 4))
-    assert found.idg_se == pytest.approx(stats.sem(idg))
+    assert found.icl.standard_error == pytest.approx(math.sqrt(sum(squares) / 3 / 4))
+    assert found.idg.standard_error == pytest.approx(stats.sem(idg))
+    assert found.gap.mean == pytest.approx(1.425 - 0.6875)
+    assert found.gap.standard_error == pytest.approx(stats.sem(icl - idg))
     assert found.correlation == pytest.approx(stats.pearsonr(icl, idg).statistic)
 
 
 def test_statistics_of_one_repeat_and_of_equal_values() -> None:
-    one = SimulatedErrors(np.array([1.0]), np.array([2.0]), {})
-    assert one.icl_se == one.idg_se == math.inf
+    one = SimulatedErrors(Estimate.of([1.0]), Estimate.of([2.0]), {})
+    assert one.icl.standard_error == one.idg.standard_error == math.inf
     assert one.correlation == 0.0
-    same = SimulatedErrors(np.array([1.0, 1.0]), np.array([2.0, 3.0]), {})
-    assert same.icl_se == 0.0
+    same = SimulatedErrors(Estimate.of([1.0, 1.0]), Estimate.of([2.0, 3.0]), {})
+    assert same.icl.standard_error == 0.0
     assert same.correlation == 0.0
 
 
 def test_standard_error_is_honest() -> None:
     """Means of independent runs scatter as their standard errors say."""
     runs = [run(prompts=20, ridge=0.1, repeats=10, rng=seed) for seed in range(100)]
-    means = np.array([r.icl_mean for r in runs])
-    reported = math.sqrt(np.mean([r.icl_se**2 for r in runs]))
+    means = np.array([r.icl.mean for r in runs])
+    reported = math.sqrt(np.mean([r.icl.standard_error**2 for r in runs]))
     # The ratio of the two has a relative standard deviation of about 1/sqrt(2 * 99).
     assert np.std(means, ddof=1) / reported == pytest.approx(1.0, abs=ALLOWANCE / math.sqrt(198))
 
@@ -348,7 +364,7 @@ def test_errors_of_one_run_are_correlated() -> None:
 
 # Arguments.
 
-INTEGERS = ["d", "context", "prompts", "repeats", "test_prompts"]
+INTEGERS = ["dim", "context", "prompts", "repeats", "test_prompts"]
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, "tasks"])
@@ -360,8 +376,8 @@ def test_integers_are_checked(name: str, value: Any) -> None:
 
 
 def test_numpy_integers_are_integers() -> None:
-    found = run(d=np.int64(5), tasks=np.int32(4), repeats=np.int64(1))
-    np.testing.assert_array_equal(found.icl, run().icl)
+    found = run(dim=np.int64(5), tasks=np.int32(4), repeats=np.int64(1))
+    np.testing.assert_array_equal(found.icl.samples, run().icl.samples)
 
 
 @pytest.mark.parametrize("name", ["rho", "ridge"])
@@ -378,12 +394,16 @@ def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
         ({"task_law": "cube"}, "task_law must be one of sphere, gaussian, got 'cube'"),
         ({"sampler": "fast"}, "sampler must be one of auto, summaries, tokens, got 'fast'"),
         (
-            {"inputs": "cauchy"},
-            "inputs must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
+            {"input_law": "cauchy"},
+            "input_law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
         ),
         (
-            {"inputs": "uniform", "sampler": "summaries"},
+            {"input_law": "uniform", "sampler": "summaries"},
             "sampler must be 'tokens' for such inputs, got 'summaries'",
+        ),
+        (
+            {"input_law": "uniform", "input_covariance": np.eye(5)},
+            "input_law must be gaussian where input_covariance is given, got 'uniform'",
         ),
         ({"tasks": -math.inf}, "tasks must be an integer >= 1, got -inf"),
         ({"tasks": np.ones((3, 4))}, "tasks must have shape (k, 5) with k >= 1, got shape (3, 4)"),

@@ -25,7 +25,7 @@ BACKEND = get_backend("numpy")
 D = 4
 REPEATS = 80
 SMALL: dict[str, Any] = {
-    "d": D,
+    "dim": D,
     "context": 5,
     "tasks": 3,
     "prompts": 60,
@@ -49,19 +49,19 @@ CASES: dict[str, dict[str, Any]] = {
     "test": {"test_covariance": SPIKE, "test_context": 2, "test_rho": 0.7},
     "test without noise": {"task_covariance": SPECTRUM, "test_context": 9, "test_rho": 0.0},
     "test of given tasks": {"tasks": GIVEN, "test_covariance": MATRIX},
-    "inputs": {"inputs": SPECTRUM},
-    "inputs of a matrix": {"inputs": MATRIX, "task_law": "gaussian"},
-    "inputs of given tasks": {"inputs": MATRIX, "tasks": GIVEN},
-    "inputs of rank one": {"inputs": SPIKE, "tasks": math.inf},
+    "inputs": {"input_covariance": SPECTRUM},
+    "inputs of a matrix": {"input_covariance": MATRIX, "task_law": "gaussian"},
+    "inputs of given tasks": {"input_covariance": MATRIX, "tasks": GIVEN},
+    "inputs of rank one": {"input_covariance": SPIKE, "tasks": math.inf},
     "all": {
-        "inputs": MATRIX,
+        "input_covariance": MATRIX,
         "task_covariance": SPIKE,
         "test_covariance": SPECTRUM,
         "test_context": 8,
         "test_rho": 0.4,
     },
     "all of fresh tasks": {
-        "inputs": SPECTRUM,
+        "input_covariance": SPECTRUM,
         "tasks": math.inf,
         "task_covariance": MATRIX,
         "test_covariance": SPIKE,
@@ -91,7 +91,6 @@ def root_of(covariance: np.ndarray) -> np.ndarray:
 def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tuple[float, float]:
     """The definition: Gaussian tokens by NumPy, explicit features, dense ridge, test prompts."""
     generator = np.random.default_rng([seed, 99])
-    inputs = cell.get("inputs", "gaussian")
     law = cell.get("task_law", "sphere")
 
     def fresh_tasks(count: int, covariance: Any) -> np.ndarray:
@@ -104,10 +103,10 @@ def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tupl
 
     def draw(tasks: np.ndarray, context: int, rho: float) -> tuple[np.ndarray, np.ndarray]:
         shape = (len(tasks), context + 1)
-        if isinstance(inputs, str) and inputs == "uniform":
+        if "input_law" in cell:
             x = generator.uniform(-math.sqrt(3 / D), math.sqrt(3 / D), (*shape, D))
         else:
-            covariance = matrix_of(None if isinstance(inputs, str) else inputs) / D
+            covariance = matrix_of(cell.get("input_covariance")) / D
             x = generator.multivariate_normal(np.zeros(D), covariance, shape, method="eigh")
         y = np.einsum("nld,nd->nl", x, tasks) + math.sqrt(rho) * generator.standard_normal(shape)
         context_x, context_y = x[:, :-1], y[:, :-1]
@@ -149,7 +148,7 @@ def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [*CASES.values(), {"inputs": "uniform", "test_covariance": MATRIX, "test_context": 3}],
+    [*CASES.values(), {"input_law": "uniform", "test_covariance": MATRIX, "test_context": 3}],
     ids=[*CASES, "uniform inputs"],
 )
 def test_errors_agree_with_the_definition(changes: dict[str, Any]) -> None:
@@ -157,7 +156,7 @@ def test_errors_agree_with_the_definition(changes: dict[str, Any]) -> None:
     cell = SMALL | changes
     expected = np.array([definition(seed, cell) for seed in range(REPEATS)])
     # Logarithms, because errors of few tasks have heavy tails.
-    for errors, column in zip((found.icl, found.idg), expected.T, strict=True):
+    for errors, column in zip((found.icl.samples, found.idg.samples), expected.T, strict=True):
         assert_same_mean(np.log(errors), np.log(column))
 
 
@@ -168,7 +167,10 @@ def test_samplers_agree(case: str) -> None:
     fast = run(**changes, repeats=REPEATS)
     slow = run(**changes, repeats=REPEATS, sampler="tokens", rng=2)
     assert fast.parameters["sampler"] == "summaries"
-    for first, second in ((fast.icl, slow.icl), (fast.idg, slow.idg)):
+    for first, second in (
+        (fast.icl.samples, slow.icl.samples),
+        (fast.idg.samples, slow.idg.samples),
+    ):
         assert_same_mean(first, second)
         assert stats.ks_2samp(first, second).pvalue > P_VALUE
 
@@ -208,7 +210,7 @@ def test_exact_error_by_monte_carlo(inputs: np.ndarray, law: str) -> None:
 @pytest.mark.parametrize("sampler", ["summaries", "tokens"])
 def test_largest_ridge_leaves_the_variance_of_the_labels(sampler: str) -> None:
     found = run(
-        inputs=MATRIX,
+        input_covariance=MATRIX,
         task_covariance=SPECTRUM,
         test_covariance=SPIKE,
         test_rho=0.9,
@@ -216,8 +218,8 @@ def test_largest_ridge_leaves_the_variance_of_the_labels(sampler: str) -> None:
         tasks=math.inf,
         sampler=sampler,
     )
-    assert found.icl_mean == pytest.approx(np.trace(MATRIX @ SPIKE) / D + 0.9, rel=1e-6)
-    assert found.idg_mean == pytest.approx(
+    assert found.icl.mean == pytest.approx(np.trace(MATRIX @ SPIKE) / D + 0.9, rel=1e-6)
+    assert found.idg.mean == pytest.approx(
         np.trace(MATRIX @ np.diag(SPECTRUM)) / D + 0.2, rel=1e-6
     )
 
@@ -228,19 +230,23 @@ def test_largest_ridge_leaves_the_variance_of_the_labels(sampler: str) -> None:
 @pytest.mark.parametrize("tasks", [3, math.inf])
 def test_identities_are_isotropic(tasks: Any) -> None:
     plain = run(tasks=tasks, task_law="gaussian", repeats=3)
-    identity = {"inputs": np.eye(D), "task_covariance": np.ones(D), "test_covariance": np.eye(D)}
+    identity = {
+        "input_covariance": np.eye(D),
+        "task_covariance": np.ones(D),
+        "test_covariance": np.eye(D),
+    }
     found = run(tasks=tasks, **identity, test_context=5, test_rho=0.2, repeats=3)
-    np.testing.assert_allclose(found.icl, plain.icl, rtol=SOLVED)
-    np.testing.assert_allclose(found.idg, plain.idg, rtol=SOLVED)
+    np.testing.assert_allclose(found.icl.samples, plain.icl.samples, rtol=SOLVED)
+    np.testing.assert_allclose(found.idg.samples, plain.idg.samples, rtol=SOLVED)
 
 
 def test_eigenvalues_are_a_diagonal_matrix() -> None:
-    names = ("inputs", "task_covariance", "test_covariance")
+    names = ("input_covariance", "task_covariance", "test_covariance")
     spectra = {name: np.roll(SPECTRUM, i) for i, name in enumerate(names)}
     first = run(**spectra, repeats=3)
     second = run(**{name: np.diag(value) for name, value in spectra.items()}, repeats=3)
-    np.testing.assert_allclose(first.icl, second.icl, rtol=SOLVED)
-    np.testing.assert_allclose(first.idg, second.idg, rtol=SOLVED)
+    np.testing.assert_allclose(first.icl.samples, second.icl.samples, rtol=SOLVED)
+    np.testing.assert_allclose(first.idg.samples, second.idg.samples, rtol=SOLVED)
 
 
 @pytest.mark.parametrize("inputs", [SPECTRUM, MATRIX], ids=["spectrum", "matrix"])
@@ -248,48 +254,51 @@ def test_least_squares_see_whitened_inputs_and_their_tasks(inputs: np.ndarray) -
     """Without a ridge and with tau > 1: inputs x and tasks w are S^(-1/2) x and S^(1/2) w."""
     root = root_of(inputs)
     cell = {"ridge": 0.0, "prompts": 100, "repeats": 3}
-    found = run(**cell, tasks=GIVEN, inputs=inputs, test_covariance=MATRIX)
+    found = run(**cell, tasks=GIVEN, input_covariance=inputs, test_covariance=MATRIX)
     white = run(**cell, tasks=GIVEN @ root, test_covariance=root @ MATRIX @ root)
-    np.testing.assert_allclose(found.icl, white.icl, rtol=SOLVED)
-    np.testing.assert_allclose(found.idg, white.idg, rtol=SOLVED)
+    np.testing.assert_allclose(found.icl.samples, white.icl.samples, rtol=SOLVED)
+    np.testing.assert_allclose(found.idg.samples, white.idg.samples, rtol=SOLVED)
 
 
 def test_inputs_of_a_subspace_are_inputs_of_its_dimension() -> None:
     """Least squares: coordinates that are always 0 change neither features nor labels."""
-    dimensions = {"d": 2, "tasks": np.sqrt(0.5) * GIVEN[:, :2], "prompts": 100, "ridge": 0.0}
+    dimensions = {"dim": 2, "tasks": np.sqrt(0.5) * GIVEN[:, :2], "prompts": 100, "ridge": 0.0}
     small = run(**dimensions | {"test_covariance": np.array([0.5, 1.0])}, repeats=60)
     large = run(
-        d=4,
+        dim=4,
         tasks=GIVEN,
-        inputs=[1.0, 1.0, 0.0, 0.0],
+        input_covariance=[1.0, 1.0, 0.0, 0.0],
         test_covariance=[1.0, 2.0, 5.0, 7.0],
         prompts=100,
         ridge=0.0,
         repeats=60,
         rng=2,
     )
-    for first, second in ((small.icl, large.icl), (small.idg, large.idg)):
+    for first, second in (
+        (small.icl.samples, large.icl.samples),
+        (small.idg.samples, large.idg.samples),
+    ):
         assert_same_mean(np.log(first), np.log(second))
 
 
 def test_few_prompts_determine_inputs_of_low_rank() -> None:
     """Of rank two they have 2 * 3 features: fewer prompts than 4 * 5 suffice for least squares."""
-    found = run(inputs=[1.0, 1.0, 0.0, 0.0], prompts=15, ridge=0.0, repeats=3)
+    found = run(input_covariance=[1.0, 1.0, 0.0, 0.0], prompts=15, ridge=0.0, repeats=3)
     assert found.residual < SOLVED
-    near = run(inputs=[1.0, 1.0, 0.0, 0.0], prompts=15, ridge=1e-9, repeats=3)
-    np.testing.assert_allclose(found.icl, near.icl, rtol=1e-3)
+    near = run(input_covariance=[1.0, 1.0, 0.0, 0.0], prompts=15, ridge=1e-9, repeats=3)
+    np.testing.assert_allclose(found.icl.samples, near.icl.samples, rtol=1e-3)
 
 
 def test_inputs_that_are_zero_leave_the_noise() -> None:
-    found = run(inputs=np.zeros(D))
-    assert (found.icl_mean, found.idg_mean) == pytest.approx((0.2, 0.2))
+    found = run(input_covariance=np.zeros(D))
+    assert (found.icl.mean, found.idg.mean) == pytest.approx((0.2, 0.2))
 
 
 def test_tests_do_not_touch_training() -> None:
     plain = run(repeats=3)
     found = run(test_covariance=SPIKE, test_context=2, test_rho=0.9, repeats=3)
-    np.testing.assert_array_equal(found.idg, plain.idg)
-    assert np.all(found.icl != plain.icl)
+    np.testing.assert_array_equal(found.idg.samples, plain.idg.samples)
+    assert np.all(found.icl.samples != plain.icl.samples)
 
 
 # Roots and inputs.
@@ -304,7 +313,7 @@ def test_roots_and_ranks(covariance: np.ndarray) -> None:
 
 
 def test_inputs_of_low_rank_stay_in_their_subspace() -> None:
-    x = sample_inputs(BACKEND, np.random.default_rng(5), (50, D), SPIKE)
+    x = sample_inputs(BACKEND, np.random.default_rng(5), (50, D), "gaussian", root=root_of(SPIKE))
     np.testing.assert_allclose(x, np.outer(x[:, 0], [1.0, -1.0, 0.5, 2.0]), atol=1e-7)
 
 
@@ -326,7 +335,7 @@ def test_parameters_tell_structured_runs_apart() -> None:
     )
 
 
-COVARIANCES = ["inputs", "task_covariance", "test_covariance"]
+COVARIANCES = ["input_covariance", "task_covariance", "test_covariance"]
 
 
 @pytest.mark.parametrize("name", COVARIANCES)

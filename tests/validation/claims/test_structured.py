@@ -13,6 +13,7 @@ from judged_claims import drawn, failed, judge
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors
 from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
+from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import CLAIMS
@@ -37,7 +38,7 @@ NOISE, REPEATS = 0.01, 40
 def point_of(cell: Cell) -> tuple[StructuredPoint, int]:
     """The point of a cell, and its size."""
     given = dict(cell.parameters)
-    d = given["d"]
+    d = given["dim"]
     words = {name: given[name] for name in ("task", "test", "inputs", "alignment", "test_rho")}
     context = given["test_context"]
     point = StructuredPoint(
@@ -65,11 +66,13 @@ def made_up(name: str) -> Results:
             point = replace(point, inputs="isotropic", alignment="same")
         icl, idg = point.theory * (1 + 3 / d)
         if cell.function is structured_prediction:
-            results[cell] = FiniteSizeErrors(icl, idg, 0.0, 0.0, 1)
+            results[cell] = FiniteSizeErrors(Estimate(icl, 0.0, 1), Estimate(idg, 0.0, 1))
         else:
             noise = rng.standard_normal((2, REPEATS))
             noise = (noise - noise.mean(axis=1, keepdims=True)) * NOISE + 1
-            results[cell] = SimulatedErrors(icl * noise[0], idg * noise[1], {})
+            results[cell] = SimulatedErrors(
+                *map(Estimate.of, (icl * noise[0], idg * noise[1])), {}
+            )
     return results
 
 
@@ -150,8 +153,9 @@ def test_a_small_run_agrees_with_its_prediction() -> None:
     )
     run, prediction = point.cell(16, 24).run(0), point.prediction(16).run(0)
     assert run.repeats == 24
-    assert abs(run.icl_mean - prediction.icl) < 4 * run.icl_se + 0.075 * prediction.icl
-    assert abs(run.idg_mean - prediction.idg) < 4 * run.idg_se + 0.075 * prediction.idg
+    for found, expected in ((run.icl, prediction.icl), (run.idg, prediction.idg)):
+        allowed = 4 * found.standard_error + 0.075 * expected.mean
+        assert abs(found.mean - expected.mean) < allowed
 
 
 def test_covariances_by_hand() -> None:

@@ -28,7 +28,7 @@ def _cell(preset: Preset, estimator: str, d: int, tasks: int, alpha: float, rho:
     return Cell.of(
         simulate_estimator,
         estimator=estimator,
-        d=d,
+        dim=d,
         context=round(alpha * d),
         tasks=tasks,
         rho=rho,
@@ -49,15 +49,15 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     for case in DMMSE_CASES:
         d, tasks, alpha, rho = case
         run = results[_cell(preset, "dmmse", *case)]
-        theory = dmmse_errors(theta=math.log(tasks) / d, alpha=alpha, rho=rho, d=d)
+        theory = dmmse_errors(theta=math.log(tasks) / d, alpha=alpha, rho=rho, dim=d)
         for name in ("icl", "idg"):
-            value = float(getattr(theory, name))
+            value, found = float(getattr(theory, name)), getattr(run, name)
             comparisons.append(
                 Comparison(
                     f"dMMSE {name.upper()} d={d} k={tasks} alpha={alpha:g} rho={rho:g}",
                     value,
-                    getattr(run, f"{name}_mean"),
-                    getattr(run, f"{name}_se"),
+                    found.mean,
+                    found.standard_error,
                     DMMSE_ALLOWANCE * value,
                     run.repeats - 1,
                 )
@@ -68,7 +68,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             results[_cell(preset, "ridge", *case)],
             float(bayes_error(alpha=alpha, rho=rho)),
         )
-        both = np.concatenate([run.icl, run.idg])
+        both = np.concatenate([run.icl.samples, run.idg.samples])
         comparisons.append(
             Comparison(
                 f"ridge regression d={d} alpha={alpha:g} rho={rho:g}",
@@ -85,12 +85,12 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         theta = np.linspace(0, 0.9, 400)
         for case, colour in zip(DMMSE_CASES, COLOURS, strict=False):
             d, tasks, alpha, rho = case
-            curve = dmmse_errors(theta=theta, alpha=alpha, rho=rho, d=d)
+            curve = dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=d)
             ax.plot(theta, curve.icl, color=colour)
             run = results[_cell(preset, "dmmse", *case)]
             label = rf"d={d}, k={tasks}, $\alpha$={alpha:g}, $\rho$={rho:g}"
             at = math.log(tasks) / d
-            draw_points(ax, at, run.icl_mean, run.icl_se, colour, label=label)
+            draw_points(ax, at, run.icl.mean, run.icl.standard_error, colour, label=label)
         ax.set_xlabel(LABELS["theta"])
         ax.set_ylabel("dMMSE " + LABELS["icl_error"])
         ax.legend()

@@ -109,8 +109,8 @@ def ratio_to_prediction(
     ratios, covariances = [], []
     for d, count in repeats.items():
         run, predicted = results[point.cell(d, count)], results[point.prediction(d)]
-        scale = np.array([predicted.icl, predicted.idg])
-        spread = np.array([predicted.icl_spread, predicted.idg_spread]) ** 2 / predicted.draws
+        scale = means(predicted)
+        spread = np.array([predicted.icl.standard_error, predicted.idg.standard_error]) ** 2
         ratios.append(means(run) / scale)
         covariances.append((covariance(run) + np.diag(spread)) / np.outer(scale, scale))
     return extrapolate(list(repeats), np.array(ratios), np.array(covariances), orders=(1, 2))
@@ -130,15 +130,15 @@ def _draw_point(
         draw_points(
             ax,
             [1 / size for size in repeats],
-            [getattr(run, f"{name}_mean") for run in runs],
-            [getattr(run, f"{name}_se") for run in runs],
+            [getattr(run, name).mean for run in runs],
+            [getattr(run, name).standard_error for run in runs],
             colour,
             label=f"{name.upper()} simulated",
         )
         ax.plot(1 / d, fit.curve(d)[:, index], color=colour, linewidth=0.9, linestyle=":")
         ax.plot(
             [1 / size for size in repeats],
-            [getattr(results[point.prediction(size)], name) for size in repeats],
+            [getattr(results[point.prediction(size)], name).mean for size in repeats],
             color=colour,
             linewidth=1.2,
             label="finite-size prediction" if index == 0 else None,

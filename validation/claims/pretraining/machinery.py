@@ -89,12 +89,13 @@ def _judge_sampler(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         for name in FUNCTIONALS
     ]
     for name in ("icl", "idg"):
+        tokens, fast_error = getattr(token_run, name), getattr(fast_run, name)
         comparisons.append(
             Comparison(
                 f"{name.upper()} d={PAIRED_SIZE} {PAIRED}",
-                getattr(token_run, f"{name}_mean"),
-                getattr(fast_run, f"{name}_mean"),
-                math.hypot(getattr(token_run, f"{name}_se"), getattr(fast_run, f"{name}_se")),
+                tokens.mean,
+                fast_error.mean,
+                math.hypot(tokens.standard_error, fast_error.standard_error),
             )
         )
 

@@ -39,7 +39,7 @@ class Point:
     def integers(self, d: int) -> dict[str, Any]:
         """Arguments of a run at dimension d."""
         return {
-            "d": d,
+            "dim": d,
             "context": max(1, round(self.alpha * d)),
             "tasks": math.inf if self.kappa == math.inf else max(1, round(self.kappa * d)),
             "prompts": max(1, round(self.tau * d**2)),
@@ -67,12 +67,12 @@ class Point:
 
 def covariance(run: SimulatedErrors) -> np.ndarray:
     """Covariance of the mean ICL and IDG errors of a run, correlation kept."""
-    return np.cov(np.stack([run.icl, run.idg])) / run.repeats
+    return np.cov(np.stack([run.icl.samples, run.idg.samples])) / run.repeats
 
 
 def means(run: SimulatedErrors) -> np.ndarray:
     """Mean ICL and IDG errors of a run."""
-    return np.array([run.icl_mean, run.idg_mean])
+    return np.array([run.icl.mean, run.idg.mean])
 
 
 def prediction_comparisons(
@@ -82,14 +82,14 @@ def prediction_comparisons(
     run, predicted = results[cell], results[point.prediction(d)]
     rows = []
     for name in ("icl", "idg"):
-        theory = getattr(predicted, name)
-        spread = getattr(predicted, f"{name}_spread") / math.sqrt(predicted.draws)
+        prediction, estimate = getattr(predicted, name), getattr(run, name)
+        theory = prediction.mean
         rows.append(
             Comparison(
                 label=f"{name.upper()} d={d} {label or point}",
                 theory=theory,
-                estimate=getattr(run, f"{name}_mean"),
-                standard_error=math.hypot(getattr(run, f"{name}_se"), spread),
+                estimate=estimate.mean,
+                standard_error=math.hypot(estimate.standard_error, prediction.standard_error),
                 allowance=point.allowance(d) * theory,
                 degrees=run.repeats - 1,
             )

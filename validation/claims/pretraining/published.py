@@ -97,7 +97,7 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         d, point = published.d, published.point
         predicted = results[point.prediction(d)]
         for name in ("icl", "idg"):
-            theory = getattr(predicted, name)
+            theory = getattr(predicted, name).mean
             comparisons.append(
                 Comparison(
                     f"published {name.upper()} d={d} {point}",
@@ -113,28 +113,25 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                 comparisons.append(
                     Comparison(
                         f"published {name.upper()} against ours d={d} {point}",
-                        getattr(run, f"{name}_mean"),
+                        getattr(run, name).mean,
                         published.means[name],
-                        _two_sample_error(getattr(run, name), published, name),
+                        _two_sample_error(getattr(run, name).samples, published, name),
                     )
                 )
     for d, point, gap, runs in gap_points():
         run = results[point.cell(d, REPEATS[preset])]
-        ours = run.icl - run.idg
-        deviation = float(np.std(ours, ddof=1))
+        ours = run.gap
         # The published spread ignores the correlation of the two errors; ours keeps it.
-        error = deviation * math.sqrt(1 / runs + 1 / len(ours))
+        error = ours.standard_error * math.sqrt(1 + ours.repeats / runs)
         label = f"published ICL-IDG against ours d={d} {point}"
-        comparisons.append(
-            Comparison(label, float(np.mean(ours)), gap, error, degrees=len(ours) - 1)
-        )
+        comparisons.append(Comparison(label, ours.mean, gap, error, degrees=ours.repeats - 1))
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.4, 3.6)
         left, right = figure.subplots(1, 2)
         for offset, (name, colour) in enumerate(zip(("icl", "idg"), COLOURS, strict=False)):
             for row, published in enumerate(error_points()):
-                theory = getattr(results[published.point.prediction(published.d)], name)
+                theory = getattr(results[published.point.prediction(published.d)], name).mean
                 asymptotic = published.point.theory[offset]
                 draw_points(
                     left,
@@ -171,8 +168,8 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             draw_points(
                 right,
                 kappa,
-                [np.mean(run.icl - run.idg) for run in runs],
-                [np.std(run.icl - run.idg, ddof=1) / math.sqrt(run.repeats) for run in runs],
+                [run.gap.mean for run in runs],
+                [run.gap.standard_error for run in runs],
                 colour,
                 label=f"ours, d = {size}",
                 markersize=3,

@@ -83,7 +83,7 @@ def _input_covariance(d: int, inputs: str, alignment: str) -> np.ndarray | None:
 
 def structured_run(
     *,
-    d: int,
+    dim: int,
     task: str,
     test: str,
     inputs: str,
@@ -95,12 +95,9 @@ def structured_run(
     **parameters: Any,
 ) -> SimulatedErrors:
     """Simulated errors with described covariances."""
-    given = covariances(d, task, test, inputs, alignment)
-    coloured = given.pop("input_covariance")
     return simulate_errors(
-        d=d,
-        **given,
-        inputs="gaussian" if coloured is None else coloured,
+        dim=dim,
+        **covariances(dim, task, test, inputs, alignment),
         **parameters,
         repeats=repeats,
         first_repeat=first_repeat,
@@ -110,11 +107,11 @@ def structured_run(
 
 
 def structured_prediction(
-    *, d: int, task: str, test: str, inputs: str, alignment: str, rng: Any, **parameters: Any
+    *, dim: int, task: str, test: str, inputs: str, alignment: str, rng: Any, **parameters: Any
 ) -> FiniteSizeErrors:
     """Finite-size prediction with described covariances."""
     return finite_size_errors(
-        d=d, **covariances(d, task, test, inputs, alignment), rng=rng, **parameters
+        dim=dim, **covariances(dim, task, test, inputs, alignment), rng=rng, **parameters
     )
 
 
@@ -275,12 +272,12 @@ def draw_sizes(
     draw_points(
         ax,
         inverse,
-        [getattr(run, f"{name}_mean") for run in runs],
-        [getattr(run, f"{name}_se") for run in runs],
+        [getattr(run, name).mean for run in runs],
+        [getattr(run, name).standard_error for run in runs],
         colour,
         label=label,
     )
-    predicted = [getattr(results[point.prediction(d)], name) for d in sizes]
+    predicted = [getattr(results[point.prediction(d)], name).mean for d in sizes]
     ax.plot(inverse, predicted, color=colour, linewidth=1.2)
     if fit is not None:
         star: dict[str, Any] = {

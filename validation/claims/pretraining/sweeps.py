@@ -68,13 +68,13 @@ def rise(
     """Difference of one error between two points, simulated against predicted."""
     d = SIZE[preset]
     cells = [point.cell(d, REPEATS[preset]) for point in (low, high)]
-    runs = [results[cell] for cell in cells]
-    predicted = [getattr(results[point.prediction(d)], name) for point in (low, high)]
+    before, after = (getattr(results[cell], name) for cell in cells)
+    predicted = [getattr(results[point.prediction(d)], name).mean for point in (low, high)]
     return Comparison(
         label=label,
         theory=predicted[1] - predicted[0],
-        estimate=getattr(runs[1], f"{name}_mean") - getattr(runs[0], f"{name}_mean"),
-        standard_error=math.hypot(*(getattr(run, f"{name}_se") for run in runs)),
+        estimate=after.mean - before.mean,
+        standard_error=math.hypot(before.standard_error, after.standard_error),
         allowance=sum(
             point.allowance(d) * value for point, value in zip((low, high), predicted, strict=True)
         ),
@@ -107,14 +107,14 @@ def draw_runs(
 ) -> None:
     """Predictions (dashes) and simulations (points) of one error along a curve."""
     d = SIZE[preset]
-    predicted = [getattr(results[point.prediction(d)], name) for point in curve.points]
+    predicted = [getattr(results[point.prediction(d)], name).mean for point in curve.points]
     ax.plot(curve.values, predicted, color=colour, linestyle="none", marker="_", markersize=9)
     runs = [results[point.cell(d, REPEATS[preset])] for point in curve.points]
     draw_points(
         ax,
         curve.values,
-        [getattr(run, f"{name}_mean") for run in runs],
-        [getattr(run, f"{name}_se") for run in runs],
+        [getattr(run, name).mean for run in runs],
+        [getattr(run, name).standard_error for run in runs],
         colour,
         markersize=3.5,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +37,7 @@ def _dmmse_cell(preset: Preset, alpha: float, tasks: int) -> Cell:
     return Cell.of(
         simulate_estimator,
         estimator="dmmse",
-        d=SIZE,
+        dim=SIZE,
         context=round(alpha * SIZE),
         tasks=tasks,
         rho=RHO,
@@ -59,19 +58,24 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             label = f"dMMSE IDG is the noise, d={SIZE} k={tasks} alpha={alpha:g}"
             comparisons.append(
                 Comparison(
-                    label, RHO, memory.idg_mean, memory.idg_se, 0.01 * RHO, memory.repeats - 1
+                    label,
+                    RHO,
+                    memory.idg.mean,
+                    memory.idg.standard_error,
+                    0.01 * RHO,
+                    memory.repeats - 1,
                 )
             )
             run, predicted = results[cell], results[point.prediction(SIZE)]
-            gaps, gap = run.icl - run.idg, predicted.icl - predicted.idg
+            gap = predicted.icl.mean - predicted.idg.mean
             comparisons.append(
                 Comparison(
                     f"ICL-IDG d={SIZE} {point}",
                     gap,
-                    float(np.mean(gaps)),
-                    float(np.std(gaps, ddof=1) / math.sqrt(len(gaps))),
+                    run.gap.mean,
+                    run.gap.standard_error,
                     point.allowance(SIZE) * gap,
-                    len(gaps) - 1,
+                    run.repeats - 1,
                 )
             )
 
@@ -96,7 +100,7 @@ def _draw_gap(ax: Any, alpha: float, preset: Preset, results: Mapping[Cell, Any]
     predicted = [results[_point(alpha, k).prediction(SIZE)] for k in TASKS]
     ax.plot(
         points,
-        [p.icl - p.idg for p in predicted],
+        [p.icl.mean - p.idg.mean for p in predicted],
         linestyle="none",
         marker="_",
         markersize=9,
@@ -105,7 +109,7 @@ def _draw_gap(ax: Any, alpha: float, preset: Preset, results: Mapping[Cell, Any]
     )
     runs = [results[_point(alpha, k).cell(SIZE, REPEATS[preset])] for k in TASKS]
     _draw_runs(ax, points, runs, COLOURS[0], f"simulation, d = {SIZE}")
-    bayes = dmmse_errors(theta=np.log(kappa * SIZE) / SIZE, alpha=alpha, rho=RHO, d=SIZE)
+    bayes = dmmse_errors(theta=np.log(kappa * SIZE) / SIZE, alpha=alpha, rho=RHO, dim=SIZE)
     ax.plot(kappa, bayes.icl - bayes.idg, color=COLOURS[1], label=f"dMMSE, theory at d = {SIZE}")
     runs = [results[_dmmse_cell(preset, alpha, k)] for k in TASKS]
     _draw_runs(ax, points, runs, COLOURS[1], f"dMMSE simulation, d = {SIZE}")
@@ -118,9 +122,9 @@ def _draw_gap(ax: Any, alpha: float, preset: Preset, results: Mapping[Cell, Any]
 
 
 def _draw_runs(ax: Any, x: np.ndarray, runs: list[Any], colour: str, label: str) -> None:
-    gaps = [run.icl - run.idg for run in runs]
-    errors = [np.std(gap, ddof=1) / math.sqrt(len(gap)) for gap in gaps]
-    draw_points(ax, x, [np.mean(gap) for gap in gaps], errors, colour, label=label, markersize=3.5)
+    gaps = [run.gap for run in runs]
+    errors = [gap.standard_error for gap in gaps]
+    draw_points(ax, x, [gap.mean for gap in gaps], errors, colour, label=label, markersize=3.5)
 
 
 task_diversity_claim = Claim(
