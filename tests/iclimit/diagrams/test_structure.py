@@ -216,7 +216,7 @@ def test_cells_have_integers_of_the_tests_and_eigenvalues() -> None:
     assert run["test_rho"] == predicted["test_rho"] == 0.3
     assert run["task_covariance"] == predicted["task_covariance"] == (0.5, 0.5, 1.5, 1.5)
     assert run["test_covariance"] == predicted["test_covariance"] == (1.5, 1.5, 0.5, 0.5)
-    assert run["inputs"] == predicted["input_covariance"] == (1.0, 1.0, 2.0, 2.0)
+    assert run["input_covariance"] == predicted["input_covariance"] == (1.0, 1.0, 2.0, 2.0)
     assert can_be_extrapolated({**point, "alpha": 1, "test_alpha": 1}, (10, 20, 30))
     assert not can_be_extrapolated({**point, "alpha": 1, "test_alpha": 0.02}, (10, 20, 30))
     with pytest.raises(ValueError, match="test_alpha must be finite to simulate"):
