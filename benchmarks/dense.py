@@ -42,11 +42,11 @@ def sphere(generator: np.random.Generator, count: int, d: int) -> np.ndarray:
 
 
 def dense_errors(
-    *, d: int, context: int, tasks: int, prompts: int, rho: float, seed: int
+    *, dim: int, context: int, tasks: int, prompts: int, rho: float, seed: int
 ) -> tuple[float, float]:
     """ICL and IDG error of one ridgeless run, n > d (d + 1)."""
     generator = np.random.default_rng(seed)
-    task_set = sphere(generator, tasks, d)
+    task_set = sphere(generator, tasks, dim)
     features, labels = draw(
         generator, task_set[generator.integers(0, tasks, size=prompts)], context, rho
     )
@@ -56,7 +56,7 @@ def dense_errors(
     del features, normal
     errors = []
     for test in (
-        sphere(generator, TEST_PROMPTS, d),
+        sphere(generator, TEST_PROMPTS, dim),
         task_set[generator.integers(0, tasks, size=TEST_PROMPTS)],
     ):
         features, labels = draw(generator, test, context, rho)

@@ -27,7 +27,7 @@ def main() -> None:
         limits = {"ICL": float(icl_error(**point)), "IDG": float(idg_error(**point))}
         for d, repeats in REPEATS.items():
             integers = {
-                "d": d,
+                "dim": d,
                 "context": round(point["alpha"] * d),
                 "tasks": round(point["kappa"] * d),
                 "prompts": round(point["tau"] * d**2),
@@ -35,11 +35,9 @@ def main() -> None:
             run = simulate_errors(**integers, **sizes, rng=1, repeats=repeats)
             predicted = finite_size_errors(**integers, **sizes, rng=2, draws=DRAWS[d])
             for name, limit in limits.items():
-                key = name.lower()
-                value = getattr(run, f"{key}_mean")
-                prediction = getattr(predicted, key)
-                spread = getattr(predicted, f"{key}_spread") / math.sqrt(predicted.draws)
-                error = math.hypot(getattr(run, f"{key}_se"), spread)
+                found, expected = getattr(run, name.lower()), getattr(predicted, name.lower())
+                value, prediction = found.mean, expected.mean
+                error = math.hypot(found.standard_error, expected.standard_error)
                 rows.append(
                     f"{label},{d},{name},{value:.4f},{error:.4f},{prediction:.4f},"
                     f"{100 * (prediction / value - 1):+.1f} %,{limit:.4f},"
