@@ -9,6 +9,7 @@ import matplotlib as mpl
 from threadpoolctl import threadpool_limits
 
 import iclimit
+from iclimit import notation
 from iclimit.cli import build_parser
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import QUANTITIES
@@ -164,6 +165,8 @@ def write_generated():
         lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
         lines += [f"   Source: {claim.source}.", ""]
     _write(folder / "claims.inc", "\n".join(lines))
+    for shelf in notation.SHELVES:
+        _write(folder / f"notation-{shelf}.inc", _table("12 20 48 20", _parameters(shelf)))
     _write(folder / "quantities.inc", _table("26 40 34", _quantities()))
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
 
@@ -183,6 +186,16 @@ def _api_page(shelf):
         yield from (".. autosummary::", f"   :toctree: {shelf}", "")
         yield from (f"   {name}" for name in names)
         yield ""
+
+
+def _parameters(shelf):
+    """Yield the rows of the notation that belong to a shelf."""
+    yield "Symbol", "Name", "Meaning", "Range"
+    for name, row in notation.PARAMETERS.items():
+        if row.shelf == shelf:
+            symbol = f":math:`{row.symbol}`" if row.symbol else ""
+            definition = f":math:`{row.definition}`: " if row.definition else ""
+            yield symbol, f"``{name}``", definition + row.meaning, row.allowed
 
 
 def _quantities():
