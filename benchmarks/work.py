@@ -133,7 +133,7 @@ def learning_rate(context: int, seed: int) -> dict[str, float]:
     from iclimit.simulate.descent import estimate_learning_rate
 
     prompts = _prompts(context, seed)
-    return repeat(lambda _: {"rate": estimate_learning_rate(prompts).rate})
+    return repeat(lambda _: {"rate": estimate_learning_rate(prompts).rate.mean})
 
 
 def line_search(context: int, seed: int) -> dict[str, float]:
@@ -148,7 +148,7 @@ def _prompts(context: int, seed: int) -> Any:
     from iclimit.simulate.arrays import get_backend
     from iclimit.simulate.descent import Regression
 
-    problem = Regression(context, DIM, law="uniform")
+    problem = Regression(context, DIM, input_law="uniform")
     return problem.sample(get_backend("numpy"), np.random.default_rng(seed), TASKS)
 
 
@@ -161,8 +161,8 @@ def training(context: int, seed: int) -> dict[str, float]:
     from iclimit.simulate.descent.regression import regression_tokens
     from iclimit.simulate.transformer import prediction
 
-    problem = Regression(context, DIM, law="uniform")
-    best = optimal_learning_rate(context=context, dim=DIM, law="uniform")
+    problem = Regression(context, DIM, input_law="uniform")
+    best = optimal_learning_rate(context=context, dim=DIM, input_law="uniform")
     start = time.process_time()
     run = train_attention(problem, rng=seed)
     seconds = time.process_time() - start

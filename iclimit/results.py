@@ -17,7 +17,7 @@ class Estimate:
     mean : float
         Mean over the samples.
     standard_error : float
-        Of the mean; ``inf`` if it is unknown, as for a single sample.
+        Of the mean; ``inf`` if it is unknown, as for a single or an infinite sample.
     repeats : int
         Number of independent samples.
     samples : ndarray (repeats,) or None
@@ -45,8 +45,11 @@ class Estimate:
         if array.ndim != 1 or array.size == 0:
             raise ValueError(f"samples must have shape (repeats,), got {array.shape}")
         count = len(array)
-        error = float(np.std(array, ddof=1) / math.sqrt(count)) if count > 1 else math.inf
-        return cls(float(np.mean(array)), error, count, array if keep else None)
+        with np.errstate(over="ignore"):
+            mean = float(np.mean(array))
+            known = count > 1 and math.isfinite(mean)
+            error = float(np.std(array, ddof=1) / math.sqrt(count)) if known else math.inf
+        return cls(mean, error, count, array if keep else None)
 
     def __float__(self) -> float:
         return self.mean

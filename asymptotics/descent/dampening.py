@@ -29,7 +29,7 @@ from iclimit.asymptotics.spectra.wishart import check_integer
 
 
 def critical_dampening(
-    probability: Any, *, context: int, dim: int, tasks: int, noise: float = 0.0
+    probability: Any, *, context: int, dim: int, test_tasks: int, noise_ratio: float = 0.0
 ) -> Any:
     r"""Quantiles of the dampening factor beyond which a recurrent layer diverges.
 
@@ -39,9 +39,9 @@ def critical_dampening(
         Probabilities p; 0.5 for the median.
     context, dim : int >= 1
         Number N of context pairs and dimension d, Gaussian inputs.
-    tasks : int >= 1
+    test_tasks : int >= 1
         Number T of test tasks.
-    noise : number >= 0
+    noise_ratio : number >= 0
         Noise variance over (task variance times N), which lowers :math:`\eta^*`.
 
     Returns
@@ -64,21 +64,21 @@ def critical_dampening(
     Examples
     --------
     >>> from iclimit.asymptotics.descent import critical_dampening
-    >>> critical_dampening([0.05, 0.5, 0.95], context=10, dim=10, tasks=10_000).round(3)
+    >>> critical_dampening([0.05, 0.5, 0.95], context=10, dim=10, test_tasks=10_000).round(3)
     array([0.586, 0.652, 0.699])
     """
-    check_integer("tasks", tasks, least=1)
-    rate = _one_step_rate(context, dim, noise)
+    check_integer("test_tasks", test_tasks, least=1)
+    rate = _one_step_rate(context, dim, noise_ratio)
     math_ = numpy_namespace(probability=probability)
     points = convert(math_, "probability", probability)
     require(math_, "probability", points, lambda v: (v > 0) & (v < 1), "in (0, 1)")
     # All T eigenvalues stay below x with probability 1 - p.
-    tails = -np.expm1(np.log1p(-points) / tasks)
+    tails = -np.expm1(np.log1p(-points) / test_tasks)
     largest = [_eigenvalue_exceeded_by(float(tail), context, dim) for tail in tails.ravel()]
     return (2 / (rate * np.array(largest))).reshape(points.shape)[()]
 
 
-def optimal_dampening(*, steps: int, context: int, dim: int, noise: float = 0.0) -> float:
+def optimal_dampening(*, steps: int, context: int, dim: int, noise_ratio: float = 0.0) -> float:
     r"""Dampening factor with the least mean loss after a number of repetitions.
 
     The best constant rate for L steps over the best rate for one step; it decreases with L
@@ -90,7 +90,7 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise: float = 0.0)
         Number L of repetitions.
     context, dim : int >= 1
         Number N of context pairs and dimension d, Gaussian inputs.
-    noise : number >= 0
+    noise_ratio : number >= 0
         Noise variance over (task variance times N).
 
     Returns
@@ -110,19 +110,21 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise: float = 0.0)
     >>> round(optimal_dampening(steps=1, context=10, dim=10), 9)
     1.0
     """
-    one_step = _one_step_rate(context, dim, noise)
-    best = constant_schedule(steps=steps, context=int(context), dim=int(dim), noise=noise)
+    one_step = _one_step_rate(context, dim, noise_ratio)
+    best = constant_schedule(
+        steps=steps, context=int(context), dim=int(dim), noise_ratio=noise_ratio
+    )
     return float(best.rates[..., 0] / one_step)
 
 
-def _one_step_rate(context: int, dim: int, noise: float) -> float:
+def _one_step_rate(context: int, dim: int, noise_ratio: float) -> float:
     check_integer("context", context, least=1)
     check_integer("dim", dim, least=1)
-    math_ = numpy_namespace(noise=noise)
-    v = convert(math_, "noise", noise)
-    require(math_, "noise", v, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
+    math_ = numpy_namespace(noise_ratio=noise_ratio)
+    v = convert(math_, "noise_ratio", noise_ratio)
+    require(math_, "noise_ratio", v, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
     if v.ndim:
-        raise ValueError(f"noise must be one number, got shape {v.shape}")
+        raise ValueError(f"noise_ratio must be one number, got shape {v.shape}")
     variance = float(v) * context
     return float(optimal_learning_rate(context=context, dim=dim, noise_variance=variance).rate)
 

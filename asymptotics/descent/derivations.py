@@ -40,14 +40,16 @@ class Derivation:
         return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
 
 
-def derive_learning_rate(law: str | None = None, *, normalization: str = "sum") -> Derivation:
+def derive_learning_rate(
+    input_law: str | None = None, *, normalization: str = "mean"
+) -> Derivation:
     r"""Derive the optimal learning rate of one step from the loss, a quadratic in the rate.
 
     Parameters
     ----------
-    law : {"gaussian", "uniform", "rademacher", "laplace"}, optional
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}, optional
         Input law to specialise to; moments :math:`m_2, m_4` stay symbols by default.
-    normalization : {"sum", "mean"}
+    normalization : {"mean", "sum"}
         Whether the step is the sum or the mean over the context.
 
     Returns
@@ -65,20 +67,20 @@ def derive_learning_rate(law: str | None = None, *, normalization: str = "sum") 
     >>> from iclimit.asymptotics.descent import derive_learning_rate
     >>> steps = derive_learning_rate("uniform").steps
     >>> print(steps[2][1])
-    Eq(eta, 15*a**2/(5*N*a**2 + 5*a**2*d - a**2 + 15*sigma**2))
+    Eq(eta, 15*N*a**2/(5*N*a**2 + 5*a**2*d - a**2 + 15*sigma**2))
     """
     import sympy
 
     N, d, eta, a, sigma, m2, m4 = sympy.symbols("N d eta a sigma m_2 m_4", positive=True)
-    if law is not None:
-        if not isinstance(law, str) or law not in MOMENTS:
-            raise ValueError(f"law must be one of {', '.join(MOMENTS)}, got {law!r}")
-        m2, m4 = (sympy.Rational(*moment) for moment in MOMENTS[law])
+    if input_law is not None:
+        if not isinstance(input_law, str) or input_law not in MOMENTS:
+            raise ValueError(f"input_law must be one of {', '.join(MOMENTS)}, got {input_law!r}")
+        m2, m4 = (sympy.Rational(*moment) for moment in MOMENTS[input_law])
     loss = learning_rate_loss(
         eta,
         context=N,
         dim=d,
-        law=(m2, m4),
+        input_law=(m2, m4),
         noise_variance=sigma**2,
         task_variance=a**2,
         normalization=normalization,

@@ -60,7 +60,7 @@ def optimal_learning_rate(
     *,
     context: Number,
     dim: Number,
-    law: str | tuple[Number, Number] = "gaussian",
+    input_law: str | tuple[Number, Number] = "gaussian",
     noise_variance: Number = 0.0,
     task_variance: Number = 1.0,
     normalization: str = "mean",
@@ -73,7 +73,7 @@ def optimal_learning_rate(
         Number N of context pairs.
     dim : number or array >= 1
         Dimension d.
-    law : {"gaussian", "uniform", "rademacher", "laplace"} or pair (second, fourth)
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"} or pair (second, fourth)
         Law of the independent input coordinates: N(0, 1), U(-1, 1), random signs, the Laplace law
         with density exp(-\|x\|)/2; or the second and fourth moment of any law of mean 0.
     noise_variance : number or array >= 0
@@ -105,7 +105,7 @@ def optimal_learning_rate(
     Examples
     --------
     >>> from iclimit.asymptotics.descent import optimal_learning_rate
-    >>> best = optimal_learning_rate(context=10, dim=10, law="uniform")
+    >>> best = optimal_learning_rate(context=10, dim=10, input_law="uniform")
     >>> round(float(best.rate), 5), round(float(best.loss), 5)
     (1.51515, 1.64983)
     >>> from sympy import Rational, symbols
@@ -113,7 +113,9 @@ def optimal_learning_rate(
     >>> optimal_learning_rate(context=N, dim=d, normalization="sum").rate
     1/(N + d + 1)
     """
-    math_, values = _arguments(context, dim, law, noise_variance, task_variance, normalization)
+    math_, values = _arguments(
+        context, dim, input_law, noise_variance, task_variance, normalization
+    )
     N, d, m2, m4, sigma2, a2 = values
     with math_.quiet():
         # m4 - m2^2 first: the remaining terms are positive.
@@ -129,7 +131,7 @@ def learning_rate_loss(
     *,
     context: Number,
     dim: Number,
-    law: str | tuple[Number, Number] = "gaussian",
+    input_law: str | tuple[Number, Number] = "gaussian",
     noise_variance: Number = 0.0,
     task_variance: Number = 1.0,
     normalization: str = "mean",
@@ -140,7 +142,7 @@ def learning_rate_loss(
     ----------
     rate : number or array
         Learning rate :math:`\eta`.
-    context, dim, law, noise_variance, task_variance, normalization
+    context, dim, input_law, noise_variance, task_variance, normalization
         As in `optimal_learning_rate`.
 
     Returns
@@ -162,7 +164,7 @@ def learning_rate_loss(
     10.0
     """
     math_, values = _arguments(
-        context, dim, law, noise_variance, task_variance, normalization, rate=rate
+        context, dim, input_law, noise_variance, task_variance, normalization, rate=rate
     )
     N, d, m2, m4, sigma2, a2, rate = values
     with math_.quiet():
@@ -176,7 +178,7 @@ def learning_rate_loss(
 def _arguments(
     context: Any,
     dim: Any,
-    law: Any,
+    input_law: Any,
     noise_variance: Any,
     task_variance: Any,
     normalization: Any,
@@ -187,13 +189,13 @@ def _arguments(
         raise ValueError(
             f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"
         )
-    named = isinstance(law, str)
-    if named and law not in MOMENTS:
+    named = isinstance(input_law, str)
+    if named and input_law not in MOMENTS:
         raise ValueError(
-            f"law must be one of {', '.join(MOMENTS)} or a pair of moments, got {law!r}"
+            f"input_law must be one of {', '.join(MOMENTS)} or a pair of moments, got {input_law!r}"
         )
-    if not named and not (isinstance(law, tuple) and len(law) == 2):
-        raise TypeError(f"law must be a name or a pair (second, fourth), got {law!r}")
+    if not named and not (isinstance(input_law, tuple) and len(input_law) == 2):
+        raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
     given = {
         "context": context,
         "dim": dim,
@@ -201,11 +203,18 @@ def _arguments(
         "task_variance": task_variance,
         **more,
     }
-    moments = {} if named else {"second moment of law": law[0], "fourth moment of law": law[1]}
+    moments = (
+        {}
+        if named
+        else {
+            "second moment of input_law": input_law[0],
+            "fourth moment of input_law": input_law[1],
+        }
+    )
     math_ = namespace(**given, **moments)
     N, d, sigma2, a2, *others = (convert(math_, name, value) for name, value in given.items())
     if named:
-        m2, m4 = (math_.convert(top) / bottom for top, bottom in MOMENTS[law])
+        m2, m4 = (math_.convert(top) / bottom for top, bottom in MOMENTS[input_law])
     else:
         m2, m4 = (convert(math_, name, value) for name, value in moments.items())
     require(math_, "context", N, lambda v: (v >= 1) & (v < math_.inf), ">= 1 and finite")
@@ -215,13 +224,17 @@ def _arguments(
     )
     require(math_, "task_variance", a2, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite")
     require(
-        math_, "second moment of law", m2, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite"
+        math_,
+        "second moment of input_law",
+        m2,
+        lambda v: (v > 0) & (v < math_.inf),
+        "> 0 and finite",
     )
     with math_.quiet():
         ratio = m4 / m2**2
     require(
         math_,
-        "fourth moment of law, over the square of the second,",
+        "fourth moment of input_law, over the square of the second,",
         ratio,
         lambda v: (v >= 1) & (v < math_.inf),
         ">= 1 and finite",
@@ -232,6 +245,6 @@ def _arguments(
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:
-        names = ", ".join([*given, "law"])
+        names = ", ".join([*given, "input_law"])
         raise ValueError(f"{names} must have shapes that broadcast, got {shapes}") from None
     return math_, [N, d, m2, m4, sigma2, a2, *others]

@@ -98,7 +98,12 @@ class Schedule:
 
 
 def schedule_loss(
-    rates: Any, *, ratio: Number = None, context: Any = None, dim: Any = None, noise: Number = 0.0
+    rates: Any,
+    *,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise_ratio: Number = 0.0,
 ) -> Any:
     r"""Loss of multi-step gradient descent with given rates.
 
@@ -111,7 +116,7 @@ def schedule_loss(
     context, dim : int >= 1 or SymPy expression
         Exact at finite N and d, for Gaussian inputs.  Exact arithmetic takes a fraction of a
         second for 20 steps, half a minute for 60.
-    noise : number or array >= 0
+    noise_ratio : number or array >= 0
         Noise variance over (task variance times N), :math:`v = \sigma^2/(N a^2)`.
 
     Returns
@@ -146,9 +151,11 @@ def schedule_loss(
     >>> round(float(schedule_loss([0.5, 1.0], context=20, dim=10)), 12)
     0.1865625
     """
-    math_, rates, count = _given_rates(rates, ratio=ratio, context=context, dim=dim, noise=noise)
-    noise = check_noise(math_, noise)
-    spectrum = given_spectrum(math_, ratio, context, dim)
+    math_, rates, count = _parse_rates(
+        rates, ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio
+    )
+    noise = check_noise_ratio(math_, noise_ratio)
+    spectrum = parse_spectrum(math_, ratio, context, dim)
     if not isinstance(math_, ArrayMath):
         return math_.finish(moment_loss(math_, rates, spectrum, noise))
     try:
@@ -157,14 +164,19 @@ def schedule_loss(
         )
     except ValueError:
         raise ValueError(
-            "rates (but for its last axis), ratio and noise must have shapes that broadcast, got "
+            "rates (but for its last axis), ratio and noise_ratio must have shapes that broadcast, got "
             f"{rates.shape}, {np.shape(ratio)}, {noise.shape}"
         ) from None
     return math_.finish(quadrature_loss(rates, *spectrum.quadrature(count), noise))
 
 
 def optimal_schedule(
-    *, steps: int, ratio: Number = None, context: Any = None, dim: Any = None, noise: Number = 0.0
+    *,
+    steps: int,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise_ratio: Number = 0.0,
 ) -> Schedule:
     r"""Learning rates that minimise the loss after a given number of steps.
 
@@ -172,7 +184,7 @@ def optimal_schedule(
     ----------
     steps : int >= 1
         Number L of steps.
-    ratio, context, dim, noise
+    ratio, context, dim, noise_ratio
         As in `schedule_loss`.
 
     Returns
@@ -213,7 +225,7 @@ def optimal_schedule(
     >>> round(float(optimal_schedule(steps=3, context=20, dim=10).loss), 5)
     0.09128
     """
-    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
+    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise_ratio)
     if not isinstance(math_, ArrayMath):
         return _exact_optimum(math_, steps, spectrum, noise)
     nodes, weights = spectrum.quadrature(steps)
@@ -242,7 +254,12 @@ def optimal_schedule(
 
 
 def constant_schedule(
-    *, steps: int, ratio: Number = None, context: Any = None, dim: Any = None, noise: Number = 0.0
+    *,
+    steps: int,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise_ratio: Number = 0.0,
 ) -> Schedule:
     r"""Best schedule of one constant rate, as of a recurrent layer.
 
@@ -253,7 +270,7 @@ def constant_schedule(
     ----------
     steps : int >= 1
         Number L of steps.
-    ratio, context, dim, noise
+    ratio, context, dim, noise_ratio
         As in `schedule_loss`; mpmath and SymPy numbers in the limit without noise.
 
     Returns
@@ -275,7 +292,7 @@ def constant_schedule(
     >>> round(float(best.rates[0]), 6), round(float(best.loss), 6)
     (0.666667, 0.060001)
     """
-    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
+    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise_ratio)
     if not isinstance(math_, ArrayMath):
         if noise != 0 or not isinstance(spectrum, MarchenkoPastur):
             raise ValueError(
@@ -314,7 +331,12 @@ def constant_schedule(
 
 
 def chebyshev_schedule(
-    *, steps: int, ratio: Number = None, context: Any = None, dim: Any = None, noise: Number = 0.0
+    *,
+    steps: int,
+    ratio: Number = None,
+    context: Any = None,
+    dim: Any = None,
+    noise_ratio: Number = 0.0,
 ) -> Schedule:
     r"""Schedule that is best in the worst case over the Marchenko-Pastur interval.
 
@@ -327,7 +349,7 @@ def chebyshev_schedule(
     ----------
     steps : int >= 1
         Number L of steps.
-    ratio, context, dim, noise
+    ratio, context, dim, noise_ratio
         As in `schedule_loss`; at finite size the interval is that of c = d/N.  mpmath and
         SymPy numbers in the limit.
 
@@ -349,7 +371,7 @@ def chebyshev_schedule(
     >>> round(float(chebyshev_schedule(steps=2, ratio=0.5).loss), 6)
     0.28
     """
-    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise)
+    math_, spectrum, noise = _setting(steps, ratio, context, dim, noise_ratio)
     c = spectrum.ratio
     nodes = interval_points(math_, c, [(2 * k - 1, 2 * steps) for k in range(1, steps + 1)])
     if not isinstance(math_, ArrayMath):
@@ -396,7 +418,7 @@ def divergence_rate(ratio: Number) -> Any:
     return 2 / MarchenkoPastur(ratio).edges[1]
 
 
-def given_spectrum(
+def parse_spectrum(
     math_: Namespace, ratio: Any, context: Any, dim: Any
 ) -> MarchenkoPastur | Wishart:
     """Spectrum of a limit or of a finite size, whichever is given."""
@@ -418,44 +440,47 @@ def given_spectrum(
 
 
 def _setting(
-    steps: Any, ratio: Any, context: Any, dim: Any, noise: Any
+    steps: Any, ratio: Any, context: Any, dim: Any, noise_ratio: Any
 ) -> tuple[Namespace, MarchenkoPastur | Wishart, Any]:
     """Check the arguments that all schedules take."""
     check_integer("steps", steps, least=1)
-    given = {"ratio": ratio, "context": context, "dim": dim, "noise": noise}
-    math_ = given_namespace(given)
-    spectrum, noise = given_spectrum(math_, ratio, context, dim), check_noise(math_, noise)
+    given = {"ratio": ratio, "context": context, "dim": dim, "noise_ratio": noise_ratio}
+    math_ = pick_namespace(given)
+    spectrum, noise = (
+        parse_spectrum(math_, ratio, context, dim),
+        check_noise_ratio(math_, noise_ratio),
+    )
     if isinstance(math_, ArrayMath) and ratio is not None:
         try:
             np.broadcast_shapes(np.shape(ratio), noise.shape)
         except ValueError:
             raise ValueError(
-                "ratio and noise must have shapes that broadcast, got "
+                "ratio and noise_ratio must have shapes that broadcast, got "
                 f"{np.shape(ratio)}, {noise.shape}"
             ) from None
     return math_, spectrum, noise
 
 
-def given_namespace(given: dict[str, Any], **more: Any) -> Namespace:
+def pick_namespace(given: dict[str, Any], **more: Any) -> Namespace:
     """Number system of the arguments that are given; of arrays only NumPy's."""
     given = {name: value for name, value in given.items() if value is not None}
     math_ = namespace(**given, **more)
     return numpy_namespace(**given, **more) if isinstance(math_, ArrayMath) else math_
 
 
-def check_noise(math_: Namespace, noise: Any) -> Any:
+def check_noise_ratio(math_: Namespace, noise_ratio: Any) -> Any:
     """Convert and check a noise level."""
-    noise = convert(math_, "noise", noise)
-    require(math_, "noise", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
+    noise = convert(math_, "noise_ratio", noise_ratio)
+    require(math_, "noise_ratio", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
     return noise
 
 
-def _given_rates(rates: Any, **others: Any) -> tuple[Namespace, Any, int]:
+def _parse_rates(rates: Any, **others: Any) -> tuple[Namespace, Any, int]:
     """Convert rates to an array, or to a list of multi-precision or symbolic numbers."""
     if isinstance(rates, (str, bytes)) or not (isinstance(rates, Sequence) or np.ndim(rates)):
         raise TypeError(f"rates must be a sequence of learning rates, got {rates!r}")
     items = list(rates) if isinstance(rates, Sequence) else []
-    math_ = given_namespace(others, **{f"rates_{k}": item for k, item in enumerate(items)})
+    math_ = pick_namespace(others, **{f"rates_{k}": item for k, item in enumerate(items)})
     if isinstance(math_, ArrayMath):
         numpy_namespace(rates=rates)
         rates = convert(math_, "rates", rates)
@@ -488,7 +513,7 @@ def _exact_optimum(math_: Any, steps: int, spectrum: Any, noise: Any) -> Schedul
         return Schedule((1 / (theta + noise),), loss, loss)
     if noise != 0:
         raise ValueError(
-            "noise must be 0 for more than one step with mpmath or SymPy numbers, got "
+            "noise_ratio must be 0 for more than one step with mpmath or SymPy numbers, got "
             f"{noise}: the zeros of the optimal residual have no closed form"
         )
     if isinstance(spectrum, MarchenkoPastur):

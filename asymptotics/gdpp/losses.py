@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent.schedule_losses import exact_number, lower_bound, more_digits
-from iclimit.asymptotics.descent.schedules import given_namespace, given_spectrum
+from iclimit.asymptotics.descent.schedules import parse_spectrum, pick_namespace
 from iclimit.asymptotics.gdpp.search import average_minima, degree, peaks, residual, worst_minimum
 from iclimit.asymptotics.numbers import (
     ArrayMath,
@@ -424,7 +424,7 @@ def gdpp_minima(
     noise = _scalar(
         "noise_ratio", noise_ratio, lambda v: (v >= 0) & (v <= _SEARCHED_NOISE), "in [0, 1e6]"
     )
-    math_ = given_namespace({"ratio": ratio, "context": context, "dim": dim})
+    math_ = pick_namespace({"ratio": ratio, "context": context, "dim": dim})
     least, most = _SEARCHED_RATIOS
     if ratio is not None:
         ratio = _scalar(
@@ -470,7 +470,7 @@ def _wishart_rule(context: int, dim: int, order: int) -> tuple[np.ndarray, np.nd
 def _cached_spectrum(
     math_: Namespace, ratio: Any, context: Any, dim: Any
 ) -> MarchenkoPastur | Wishart:
-    spectrum = given_spectrum(math_, ratio, context, dim)
+    spectrum = parse_spectrum(math_, ratio, context, dim)
     if isinstance(spectrum, Wishart):
         return _CachedWishart(context=context, dim=dim)
     return spectrum
@@ -484,7 +484,7 @@ def _given_layers(rates: Any, gammas: Any, **others: Any) -> tuple[Namespace, An
             raise TypeError(f"{name} must be a sequence of numbers, got {value!r}")
         if isinstance(value, Sequence):
             items |= {f"{name}_{k}": item for k, item in enumerate(value)}
-    math_ = given_namespace(others, **items)
+    math_ = pick_namespace(others, **items)
     if isinstance(math_, ArrayMath):
         numpy_namespace(**given)
         arrays = {name: convert(math_, name, value) for name, value in given.items()}

@@ -55,12 +55,12 @@ for tasks, contexts, colour in (
     right.plot(2 / (rate * x), 1 - cdf**tasks, color=colour, label=f"T = {tasks:,}")
     probabilities = few if tasks < 10_000 else few[2:]
     found = simulate_critical_dampening(
-        probabilities, rate=rate, tasks=tasks, rng=1, contexts=contexts, **size
+        probabilities, rate=rate, test_tasks=tasks, rng=1, contexts=contexts, **size
     )
     right.errorbar(
-        found.quantiles,
+        [quantile.mean for quantile in found.quantiles],
         probabilities,
-        xerr=found.standard_errors,
+        xerr=[quantile.standard_error for quantile in found.quantiles],
         fmt="o",
         color=colour,
         markersize=4,
@@ -76,19 +76,17 @@ right.legend()
 # critical factor there between 0.68 and 0.78 in nine of ten test sets, with the median at 0.74:
 # both are typical draws.  (That takes a million matrices; here is a tenth of the tasks.)
 
-uniform = {**size, "law": "uniform"}
+uniform = {**size, "input_law": "uniform"}
 found = simulate_critical_dampening(
     [0.1, 0.5, 0.9],
     rate=float(optimal_learning_rate(**uniform).rate),
-    tasks=1000,
+    test_tasks=1000,
     contexts=50_000,
     rng=2,
     **uniform,
 )
-for probability, value, error in zip(
-    (0.1, 0.5, 0.9), found.quantiles, found.standard_errors, strict=True
-):
-    print(f"uniform inputs, T = 1000, quantile {probability}: {value:.3f} +- {error:.3f}")
+for probability, quantile in zip((0.1, 0.5, 0.9), found.quantiles, strict=True):
+    print(f"uniform inputs, T = 1000, quantile {probability}: {quantile}")
 
 # %%
 # What it means for a recurrent layer.  Lines: exact mean over all contexts, which diverges for
@@ -101,15 +99,17 @@ steps = np.arange(1, 21)
 for factor, colour in ((1.0, ORANGE), (0.75, GREEN), (0.5, BLUE)):
     # A rate of zero does nothing: one row for every number of repetitions.
     rates = factor * rate * (np.arange(20) < steps[:, None])
-    run = simulate_schedule(rates, **size, rng=2, repeats=5000)
+    run = simulate_schedule(rates, **size, rng=2, contexts=5000)
     exact = schedule_loss(rates, **size)
     ax.plot(steps, exact, color=colour, linewidth=1.2, label=rf"$\delta = {factor:g}$")
-    ax.plot(steps, run.median, color=colour, linestyle="--", linewidth=1.2)
-    lower = np.minimum(run.standard_error, 0.99 * run.mean)
+    ax.plot(steps, run.medians, color=colour, linestyle="--", linewidth=1.2)
+    means = np.array([loss.mean for loss in run.losses])
+    errors = np.array([loss.standard_error for loss in run.losses])
+    lower = np.minimum(errors, 0.99 * means)
     ax.errorbar(
         steps[::2],
-        run.mean[::2],
-        [lower[::2], run.standard_error[::2]],
+        means[::2],
+        [lower[::2], errors[::2]],
         fmt="o",
         color=colour,
         markersize=3.5,

@@ -105,7 +105,7 @@ for noise, colour in ((0.05, GREEN), (0.0, BLUE)):
     found = [optimal_gdpp(depth, ratio=0.5, noise_ratio=noise) for depth in depths]
     right.plot(depths, [each.loss for each in found], "o-", color=colour, label=f"v = {noise:g}")
     right.plot(depths, [each.lower_bound for each in found], ":", color=colour)
-    plain = [optimal_schedule(steps=depth, ratio=0.5, noise=noise).loss for depth in depths]
+    plain = [optimal_schedule(steps=depth, ratio=0.5, noise_ratio=noise).loss for depth in depths]
     right.plot(depths, plain, "x", color=colour)
 right.set(
     yscale="log",
@@ -133,5 +133,5 @@ for name, layers in schedules.items():
     run = simulate_gdpp(*layers, **size, rng=0, contexts=5000)
     print(
         f"three layers, {name}: exact mean {gdpp_loss(*layers, **size):.4g}, simulated "
-        f"{run.mean:.4g} +- {run.standard_error:.2g}, median {run.median:.4g}"
+        f"{run.loss}, median {run.medians[0]:.4g}"
     )

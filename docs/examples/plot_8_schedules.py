@@ -37,7 +37,9 @@ METHODS = {
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
 steps = np.arange(1, 13)
 for name, (schedule, colour) in METHODS.items():
-    losses = [schedule(steps=int(L), ratio=0.5, noise=np.array([0, 0.02])).loss for L in steps]
+    losses = [
+        schedule(steps=int(L), ratio=0.5, noise_ratio=np.array([0, 0.02])).loss for L in steps
+    ]
     quiet, noisy = np.transpose(losses)
     left.plot(steps, quiet, color=colour, marker=".", label=name)
     left.plot(steps, noisy, "--", color=colour, marker=".")
@@ -60,11 +62,11 @@ for name, (schedule, colour) in kinds.items():
         rates[L - 1, :L] = schedule(L).rates
     exact = schedule_loss(rates, **size)
     right.plot(range(1, most + 1), exact, color=colour, label=name)
-    runs[name] = exact, simulate_schedule(rates, **size, rng=0, repeats=20_000)
+    runs[name] = exact, simulate_schedule(rates, **size, rng=0, contexts=20_000)
     right.errorbar(
         range(1, 5),
-        runs[name][1].mean[:4],
-        runs[name][1].standard_error[:4],
+        [loss.mean for loss in runs[name][1].losses[:4]],
+        [loss.standard_error for loss in runs[name][1].losses[:4]],
         fmt="o",
         color=colour,
         markersize=4,
@@ -84,7 +86,7 @@ right.legend()
 for name, (exact, run) in runs.items():
     print(
         f"{most} steps, {name}: exact mean {exact[-1]:.4f}, simulated "
-        f"{run.mean[-1]:.4f} +- {run.standard_error[-1]:.4f}, median {run.median[-1]:.4f}"
+        f"{run.losses[-1]}, median {run.medians[-1]:.4f}"
     )
 
 # %%
@@ -92,7 +94,7 @@ for name, (exact, run) in runs.items():
 # beyond it pairs of rates merge.  The loss hardly suffers.
 
 noise = np.linspace(0, 0.16, 81)
-best = optimal_schedule(steps=4, ratio=0.5, noise=noise)
+best = optimal_schedule(steps=4, ratio=0.5, noise_ratio=noise)
 figure, (top, bottom) = plt.subplots(
     2, 1, figsize=(6.4, 4.6), sharex=True, gridspec_kw={"height_ratios": [2, 1]}
 )

@@ -35,16 +35,22 @@ scaled = np.linspace(0, 1.15, 200)
 for law, colour in COLOURS.items():
     m2 = VARIANCE[law]
     noise = {"noise_variance": 0.2 * m2}
-    where = {**setting, **noise, "law": law}
+    where = {**setting, **noise, "input_law": law}
     null = 5 * m2 + noise["noise_variance"]
     left.plot(scaled, learning_rate_loss(scaled / m2, **where) / null, color=colour, label=law)
     best = optimal_learning_rate(**where)
     left.plot(best.rate * m2, best.loss / null, "*", color=colour, markersize=10, zorder=5)
-    data = simulate_learning_rate(tasks=20_000, rng=1, **where)
+    data = simulate_learning_rate(contexts=20_000, rng=1, **where)
     for x in np.linspace(0.1, 1.1, 11):
-        mean, error = data.loss(x / m2)
+        loss = data.loss(x / m2)
         left.errorbar(
-            x, mean / null, error / null, fmt="o", color=colour, markersize=3.5, capsize=2
+            x,
+            loss.mean / null,
+            loss.standard_error / null,
+            fmt="o",
+            color=colour,
+            markersize=3.5,
+            capsize=2,
         )
 left.set(xlabel=r"$m_2\,\eta$", ylabel="loss / loss of predicting 0", ylim=(0.28, 1.25))
 left.set_title("N = 10, d = 5; stars: optimum")
@@ -56,11 +62,11 @@ left.legend(loc="upper center")
 
 tasks = np.geomspace(30, 100_000, 8).astype(int)
 for law in ("gaussian", "uniform"):
-    where = {"context": 10, "dim": 10, "law": law}
+    where = {"context": 10, "dim": 10, "input_law": law}
     target = float(optimal_learning_rate(**where).rate)
-    runs = [simulate_learning_rate(tasks=int(n), rng=3, **where) for n in tasks]
-    ratio = np.array([run.rate for run in runs]) / target
-    error = np.array([run.standard_error for run in runs]) / target
+    runs = [simulate_learning_rate(contexts=int(n), rng=3, **where) for n in tasks]
+    ratio = np.array([run.rate.mean for run in runs]) / target
+    error = np.array([run.rate.standard_error for run in runs]) / target
     shift = 1.06 if law == "uniform" else 1 / 1.06
     right.errorbar(
         tasks * shift,

@@ -11,10 +11,10 @@ from iclimit.cli.arguments import parse_values, print_rows
 
 EXAMPLES = """\
 examples:
-  iclimit learning-rate --context 10 --dim 10 --law uniform
+  iclimit learning-rate --context 10 --dim 10 --input-law uniform
   iclimit learning-rate --context 5,10,20,50 --dim 10 --noise-variance 0.1 --format csv
   iclimit learning-rate --context 20 --dim 10 --moments 0.0833333,0.0125 --normalization sum
-  iclimit learning-rate --law uniform --latex"""
+  iclimit learning-rate --input-law uniform --latex"""
 
 
 def parse_moments(text: str) -> tuple[float, float]:
@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
         parser.add_argument(f"--{name}", type=parse_values, metavar="VALUES", help=text)
     law = parser.add_mutually_exclusive_group()
     law.add_argument(
-        "--law",
+        "--input-law",
         choices=("gaussian", "uniform", "rademacher", "laplace"),
         default="gaussian",
         help="law of the input coordinates: N(0, 1), U(-1, 1), random signs, exp(-|x|)/2",
@@ -67,7 +67,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--latex",
         action="store_true",
-        help="print the derivation in LaTeX, for --law or for the moments of any law, not numbers",
+        help="print the derivation in LaTeX, of --input-law or of any moments, not numbers",
     )
     parser.set_defaults(run=run)
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         for name in ("context", "dim"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name} must not be given with --latex: sizes stay symbols")
-        law = None if options.moments else options.law
+        law = None if options.moments else options.input_law
         print(derive_learning_rate(law, normalization=options.normalization).latex())
         return 0
     for name in ("context", "dim"):
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     axes = np.meshgrid(*(getattr(options, name) for name in names), indexing="ij")
     grid = {name: axis.ravel() for name, axis in zip(names, axes, strict=True)}
     best = optimal_learning_rate(
-        **grid, law=options.moments or options.law, normalization=options.normalization
+        **grid, input_law=options.moments or options.input_law, normalization=options.normalization
     )
     sizes = {name: grid.pop(name).astype(int) for name in ("context", "dim")}
     columns = {**sizes, **grid, "rate": best.rate, "loss": best.loss}

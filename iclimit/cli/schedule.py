@@ -12,7 +12,7 @@ from iclimit.cli.arguments import parse_values
 EXAMPLES = """\
 examples:
   iclimit schedule --steps 4 --ratio 0.5
-  iclimit schedule --steps 4 --context 20 --dim 10 --noise 0.05
+  iclimit schedule --steps 4 --context 20 --dim 10 --noise-ratio 0.05
   iclimit schedule --steps 10 --ratio 0.5 --method constant --format json
   iclimit schedule --rates 0.5,1 --context 20 --dim 10
   iclimit schedule --steps 3 --latex"""
@@ -37,7 +37,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--context", type=int, metavar="N", help="number of context pairs")
     parser.add_argument("--dim", type=int, metavar="D", help="dimension")
     parser.add_argument(
-        "--noise",
+        "--noise-ratio",
         type=float,
         default=0.0,
         metavar="V",
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     if (options.steps is None) == (options.rates is None):
         raise ValueError("give either --steps or --rates")
     if options.latex:
-        if options.rates is not None or options.method != "optimal" or options.noise:
+        if options.rates is not None or options.method != "optimal" or options.noise_ratio:
             raise ValueError("--latex is for the optimal schedule without noise")
         if options.ratio is not None and options.context is not None:
             raise ValueError("give either --ratio or --context and --dim")
@@ -84,11 +84,13 @@ def run(options: argparse.Namespace) -> int:
     if options.rates is not None:
         if options.method != "optimal":
             raise ValueError("--method is for --steps, not for given --rates")
-        loss = asymptotics.descent.schedule_loss(options.rates, **size, noise=options.noise)
+        loss = asymptotics.descent.schedule_loss(
+            options.rates, **size, noise_ratio=options.noise_ratio
+        )
         result = {"rates": options.rates.tolist(), "loss": float(loss)}
     else:
         compute = getattr(asymptotics.descent, f"{options.method}_schedule")
-        found = compute(steps=options.steps, **size, noise=options.noise)
+        found = compute(steps=options.steps, **size, noise_ratio=options.noise_ratio)
         result = {
             "rates": found.rates.tolist(),
             "loss": float(found.loss),

@@ -177,8 +177,8 @@ BOUNDARIES = {
     ),
     "dampened_divergence": Boundary(
         r"$\delta\eta^* = 2/(1 + \sqrt{c})^2$: divergence as $L \to \infty$",
-        lambda dampening, ratio, noise=0.0, **_: (
-            dampening / (1 + ratio + noise) - asymptotics.descent.divergence_rate(ratio)
+        lambda dampening, ratio, noise_ratio=0.0, **_: (
+            dampening / (1 + ratio + noise_ratio) - asymptotics.descent.divergence_rate(ratio)
         ),
         ("dampened_loss",),
     ),

@@ -64,14 +64,13 @@ PARAMETERS = {
     "rate": Parameter(r"$\eta$", "learning rate of the mean over the context"),
     "dampening": Parameter(r"$\delta$", "learning rate over the best rate for one step"),
     "probability": Parameter(r"$p$", "probability of a smaller critical factor"),
-    "tasks": Parameter(r"$T$", "number of test tasks", whole=True),
+    "test_tasks": Parameter(r"$T$", "number of test tasks", whole=True),
     "context": Parameter(r"$N$", "number of context pairs"),
     "dim": Parameter(r"$d$", "dimension"),
     "noise_variance": Parameter(r"$\sigma^2$", "variance of the label noise"),
     "task_variance": Parameter(r"$a^2$", "variance of the task coordinates"),
     "mean_noise_variance": Parameter(r"$E\,\sigma^2$", "mean noise variance of the prompts"),
     "ratio": Parameter(r"$c = d/N$", "dimension over context pairs"),
-    "noise": Parameter(r"$v = \sigma^2/Na^2$", "noise variance over N times the task variance"),
     "noise_ratio": Parameter(
         r"$v = \sigma^2/Na^2$", "noise variance over N times the task variance"
     ),
@@ -212,8 +211,9 @@ def _constant_rates(rate: Any, steps: int, **setting: Any) -> Any:
     return asymptotics.descent.schedule_loss(rates, **setting)
 
 
-def _dampened(dampening: Any, ratio: Any, steps: int, noise: Any = 0.0) -> Any:
-    return _constant_rates(dampening / (1 + ratio + noise), steps, ratio=ratio, noise=noise)
+def _dampened(dampening: Any, ratio: Any, steps: int, noise_ratio: Any = 0.0) -> Any:
+    rate = dampening / (1 + ratio + noise_ratio)
+    return _constant_rates(rate, steps, ratio=ratio, noise_ratio=noise_ratio)
 
 
 def _attention_over_dmmse(
@@ -270,7 +270,7 @@ def _parameters(names: str, **special: Parameter) -> dict[str, Parameter]:
 _SETTING, _RIDGE = _parameters("tau alpha kappa rho"), _parameters("ridge")
 TESTS = _parameters("test_alpha test_rho")
 _BAYES, _LIMIT = _parameters("theta alpha rho"), _parameters("ratio steps")
-_NOISE = _parameters("noise")
+_NOISE = _parameters("noise_ratio")
 _STEP, _VARIANCES = _parameters("context dim"), _parameters("noise_variance task_variance")
 _REGRESSION = _parameters("highest_noise") | SIZE
 _MERGED = _parameters("dim context init_scale")
@@ -449,15 +449,19 @@ QUANTITIES = {
         meaning="loss of the best steps in the worst case",
     ),
     "optimal_dampening": Quantity(
-        one_at_a_time(asymptotics.descent.optimal_dampening, "steps", "context", "dim", "noise"),
+        one_at_a_time(
+            asymptotics.descent.optimal_dampening, "steps", "context", "dim", "noise_ratio"
+        ),
         _parameters("steps") | SIZE,
         _NOISE,
         r"optimal $\delta$",
         meaning="best factor of the update of a recurrent layer",
     ),
     "critical_dampening": Quantity(
-        one_at_a_time(asymptotics.descent.critical_dampening, "context", "dim", "tasks", "noise"),
-        _parameters("probability") | SIZE | _parameters("tasks"),
+        one_at_a_time(
+            asymptotics.descent.critical_dampening, "context", "dim", "test_tasks", "noise_ratio"
+        ),
+        _parameters("probability") | SIZE | _parameters("test_tasks"),
         _NOISE,
         r"critical $\delta$",
         meaning="quantile of the factor beyond which a recurrent layer diverges",
@@ -483,7 +487,7 @@ QUANTITIES = {
             lambda **p: asymptotics.gdpp.optimal_gdpp(**p).loss, "layers", "ratio", "noise_ratio"
         ),
         _parameters("layers ratio"),
-        _parameters("noise_ratio"),
+        _NOISE,
         r"$\mathcal{L}$ of the best GD++",
         meaning="least loss of GD++; searched, up to seconds for a point",
     ),

@@ -242,7 +242,7 @@ class RunStore:
     >>> from iclimit.simulate.descent import simulate_learning_rate
     >>> from iclimit.runs.cell import Cell
     >>> from iclimit.runs.store import RunStore, StoredBatch
-    >>> cell = Cell.of(simulate_learning_rate, tasks=100, dim=4, context=8)
+    >>> cell = Cell.of(simulate_learning_rate, contexts=100, dim=4, context=8)
     >>> batch = StoredBatch.of(cell, cell.run(0), rng=0, backend="numpy", seconds=0.1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with RunStore(Path(folder) / "runs.sqlite") as store:

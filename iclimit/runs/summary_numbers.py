@@ -42,9 +42,9 @@ def summary_numbers(result: Any) -> dict[str, tuple[float, float | None]]:
     --------
     >>> from iclimit.simulate.descent import simulate_learning_rate
     >>> from iclimit.runs.summary_numbers import summary_numbers
-    >>> found = summary_numbers(simulate_learning_rate(tasks=100, dim=4, context=8, rng=0))
-    >>> sorted(found), found["tasks"]
-    (['rate', 'tasks'], (100.0, None))
+    >>> found = summary_numbers(simulate_learning_rate(contexts=100, dim=4, context=8, rng=0))
+    >>> list(found)
+    ['rate']
     >>> summary_numbers((1.5, {"loss": 2}))
     {'0': (1.5, None), '1.loss': (2.0, None)}
     """

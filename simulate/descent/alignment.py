@@ -15,6 +15,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.checks import check_finite, check_integers, check_nonnegative
 from iclimit.simulate.descent.gradients import query_gradients
@@ -30,24 +31,21 @@ Predictor = Callable[[Prompts], tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Means over prompts and their standard errors.
+    """Means over prompts.
 
     Attributes
     ----------
-    prediction_distance, prediction_distance_se : float
+    prediction_distance : Estimate
         Absolute difference of the predictions.
-    gradient_distance, gradient_distance_se : float
+    gradient_distance : Estimate
         L2 norm of the difference of the gradients.
-    cosine, cosine_se : float
+    cosine : Estimate
         Cosine of the gradients, 0 where one vanishes.
     """
 
-    prediction_distance: float
-    prediction_distance_se: float
-    gradient_distance: float
-    gradient_distance_se: float
-    cosine: float
-    cosine_se: float
+    prediction_distance: Estimate
+    gradient_distance: Estimate
+    cosine: Estimate
 
 
 def attention_predictor(layers: Sequence[Layer], *, include_query: bool = False) -> Predictor:
@@ -75,16 +73,16 @@ def descent_predictor(
     return predictor
 
 
-def ridge_predictor(ridge: float) -> Predictor:
-    """Minimiser of the squared error plus ridge times the squared norm of the weights.
+def ridge_predictor(penalty: float) -> Predictor:
+    """Minimiser of the squared error plus penalty times the squared norm of the weights.
 
-    With the variance of the noise over that of a task coordinate for ridge it is Bayes' predictor
+    With the variance of the noise over that of a task coordinate as the penalty it is Bayes' predictor
     for Gaussian tasks.
     """
-    check_nonnegative(ridge=ridge)
+    check_nonnegative(penalty=penalty)
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
-        weights = ridge_estimate(prompts.x, prompts.y, ridge)
+        weights = ridge_estimate(prompts.x, prompts.y, penalty)
         return query_predictions(prompts, weights), weights
 
     return predictor
@@ -100,12 +98,12 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     >>> from iclimit.simulate.arrays import get_backend
     >>> from iclimit.simulate.descent.constructions import descent_layer
     >>> from iclimit.simulate.descent.regression import Regression
-    >>> law = Regression(context=10, dim=5, law="uniform")
+    >>> law = Regression(context=10, dim=5, input_law="uniform")
     >>> prompts = law.sample(get_backend("numpy"), np.random.default_rng(0), 100)
     >>> constructed = attention_predictor([descent_layer(0.8, context=10, dim=5)])
     >>> same = alignment(constructed, descent_predictor([0.8]), prompts)
-    >>> round(same.cosine, 12), same.prediction_distance < 1e-14, same.gradient_distance < 1e-14
-    (1.0, True, True)
+    >>> round(same.cosine.mean, 12), same.prediction_distance.mean < 1e-14
+    (1.0, True)
     """
     (predicted, slope), (other_predicted, other_slope) = first(prompts), second(prompts)
     xp = array_namespace(predicted)
@@ -113,17 +111,17 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     nonzero = product > 0
     cosine = xp.vecdot(slope, other_slope) / xp.where(nonzero, product, xp.ones_like(product))
     return Alignment(
-        *_mean_and_error(xp.abs(predicted - other_predicted)),
-        *_mean_and_error(xp.linalg.vector_norm(slope - other_slope, axis=1)),
-        *_mean_and_error(cosine),
+        _mean(xp.abs(predicted - other_predicted)),
+        _mean(xp.linalg.vector_norm(slope - other_slope, axis=1)),
+        _mean(cosine),
     )
 
 
-def _mean_and_error(values: Array) -> tuple[float, float]:
-    xp = array_namespace(values)
-    count = values.shape[0]
+def _mean(values: Array) -> Estimate:
+    """Mean over the prompts, wherever they are; it does not keep the samples."""
+    xp, count = array_namespace(values), values.shape[0]
     error = float(xp.std(values, correction=1)) / math.sqrt(count) if count > 1 else math.inf
-    return float(xp.mean(values)), error
+    return Estimate(float(xp.mean(values)), error, count)
 
 
 def rescale(layer: Layer) -> Layer:

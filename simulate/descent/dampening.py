@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
+from iclimit.results import Estimate
 from iclimit.simulate.checks import check_integers, check_positive, given_array
 from iclimit.simulate.descent.steps import largest_eigenvalues
 
@@ -33,12 +34,11 @@ class CriticalDampening:
 
     Attributes
     ----------
-    quantiles, standard_errors : float or ndarray
-        One for each probability.
+    quantiles : tuple of Estimate
+        One for each probability; ``repeats`` is the number of simulated contexts.
     """
 
-    quantiles: Any
-    standard_errors: Any
+    quantiles: tuple[Estimate, ...]
 
 
 def simulate_critical_dampening(
@@ -47,8 +47,8 @@ def simulate_critical_dampening(
     rate: float,
     context: int,
     dim: int,
-    tasks: int,
-    law: str = "gaussian",
+    test_tasks: int,
+    input_law: str = "gaussian",
     scale: float = 1.0,
     contexts: int = 200_000,
     rng: Any,
@@ -62,9 +62,9 @@ def simulate_critical_dampening(
         Probabilities; 0.5 for the median.
     rate : float > 0
         Learning rate of the layer, mean over the context.
-    context, dim, law, scale, rng, backend
+    context, dim, input_law, scale, rng, backend
         As in `simulate_schedule`.
-    tasks : int >= 1
+    test_tasks : int >= 1
         Number T of test tasks whose worst decides.
     contexts : int
         Simulated contexts; at least 5 must be expected on either side of every quantile.
@@ -82,17 +82,17 @@ def simulate_critical_dampening(
     --------
     >>> from iclimit.simulate.descent import simulate_critical_dampening
     >>> found = simulate_critical_dampening(
-    ...     [0.5], rate=10 / 21, context=10, dim=10, tasks=100, contexts=20_000, rng=0
+    ...     [0.5], rate=10 / 21, context=10, dim=10, test_tasks=100, contexts=20_000, rng=0
     ... )
-    >>> found.quantiles.shape
-    (1,)
+    >>> print(found.quantiles[0])
+    0.8337(51)
     """
     check_positive(rate=rate)
-    check_integers(tasks=tasks, contexts=contexts)
+    check_integers(test_tasks=test_tasks, contexts=contexts)
     points = given_array("probability", np.atleast_1d(probability), (None,))
     if not np.all((points > 0) & (points < 1)):
         raise ValueError(f"probability must be in (0, 1), got {probability!r}")
-    beyond = -np.expm1(np.log1p(-points) / tasks) * contexts
+    beyond = -np.expm1(np.log1p(-points) / test_tasks) * contexts
     fewest = float(np.min(np.minimum(beyond, contexts - beyond)))
     if fewest < FEWEST:
         needed = math.ceil(contexts * FEWEST / fewest) if fewest * 1e15 > contexts else math.inf
@@ -101,7 +101,7 @@ def simulate_critical_dampening(
         largest_eigenvalues(
             context=context,
             dim=dim,
-            law=law,
+            input_law=input_law,
             scale=scale,
             count=contexts,
             rng=rng,
@@ -118,5 +118,5 @@ def simulate_critical_dampening(
     at = logit(beyond / contexts)
     lower, upper = (np.clip(at + s * WINDOW * spread, place[0], place[-1]) for s in (-1, 1))
     slope = (factor(upper) - factor(lower)) / (upper - lower)
-    shape = np.shape(probability)
-    return CriticalDampening(factor(at).reshape(shape)[()], (slope * spread).reshape(shape)[()])
+    pairs = zip(factor(at).tolist(), (slope * spread).tolist(), strict=True)
+    return CriticalDampening(tuple(Estimate(*pair, contexts) for pair in pairs))

@@ -24,6 +24,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import minimize_scalar
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.checks import check_choice, check_finite, check_integers, check_positive
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
@@ -44,43 +45,34 @@ class LearningRateEstimate:
 
     Attributes
     ----------
-    rate : float
-        The rate with the least mean squared error on these tasks.  With few tasks it can be
-        negative.
-    standard_error : float
-        Sandwich standard error.  Right for many tasks; from few it is too small (measured at
-        N = 6, d = 4: by 7 % for Gaussian and 20 % for Laplace inputs at 200 tasks, 2 % and 11 %
-        at 1000).
-    tasks : int
-        Number of tasks.
+    rate : Estimate
+        The rate with the least mean squared error on these tasks; with few tasks it can be
+        negative.  The sandwich standard error is right for many tasks and too small for few
+        (measured at N = 6, d = 4: by 7 % for Gaussian and 20 % for Laplace inputs at 200 tasks,
+        2 % and 11 % at 1000).
     """
 
-    rate: float
-    standard_error: float
-    tasks: int
+    rate: Estimate
     _sums: dict[tuple[int, int], float] = field(repr=False)
 
-    def loss(self, rate: float | None = None) -> tuple[float, float]:
-        """Mean squared error on the query labels at a rate, and its standard error.
-
-        By default at the estimated rate.
-        """
+    def loss(self, rate: float | None = None) -> Estimate:
+        """Mean squared error on the query labels at a rate, by default at the estimated rate."""
         if rate is not None:
             check_finite(rate=rate)
-        eta, sums, count = self.rate if rate is None else rate, self._sums, self.tasks
+        eta, sums, count = self.rate.mean if rate is None else rate, self._sums, self.rate.repeats
         mean = (sums[0, 2] - 2 * eta * sums[1, 1] + eta**2 * sums[2, 0]) / count
         fourth = sum(math.comb(4, k) * (-eta) ** k * sums[k, 4 - k] for k in range(5)) / count
-        return mean, math.sqrt(max(fourth - mean**2, 0.0) / (count - 1))
+        return Estimate(mean, math.sqrt(max(fourth - mean**2, 0.0) / (count - 1)), count)
 
 
 def estimate_learning_rate(
-    prompts: Iterable[Prompts] | Prompts, *, normalization: str = "mean"
+    samples: Iterable[Prompts] | Prompts, *, normalization: str = "mean"
 ) -> LearningRateEstimate:
     """Estimate the optimal learning rate of one step from data.
 
     Parameters
     ----------
-    prompts : Prompts, or iterable of Prompts
+    samples : Prompts, or iterable of Prompts
         Tasks, all at once or in batches; each batch is seen once and can be forgotten.
     normalization : {"mean", "sum"}
         Whether the step is the mean or the sum over the context.
@@ -100,15 +92,15 @@ def estimate_learning_rate(
     >>> from iclimit.simulate.descent import estimate_learning_rate
     >>> from iclimit.simulate.arrays import get_backend
     >>> from iclimit.simulate.descent.regression import Regression
-    >>> law, rng = Regression(context=10, dim=10, law="uniform"), np.random.default_rng(0)
+    >>> law, rng = Regression(context=10, dim=10, input_law="uniform"), np.random.default_rng(0)
     >>> batches = (law.sample(get_backend("numpy"), rng, 1000) for _ in range(10))
     >>> found = estimate_learning_rate(batches)
-    >>> found.tasks, abs(found.rate - 1.51515) < 4 * found.standard_error
+    >>> found.rate.repeats, abs(found.rate.z(1.51515)) < 4
     (10000, True)
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     sums, count = dict.fromkeys(_POWERS, 0.0), 0
-    for batch in [prompts] if isinstance(prompts, Prompts) else prompts:
+    for batch in [samples] if isinstance(samples, Prompts) else samples:
         xp = array_namespace(batch.x)
         direction = (xp.matrix_transpose(batch.x) @ batch.y[:, :, None])[:, :, 0]
         if normalization == "mean":
@@ -119,24 +111,25 @@ def estimate_learning_rate(
                 sums[i, j] += float(xp.sum(g**i * y**j))
         count += batch.x.shape[0]
     if count < 2:
-        raise ValueError(f"prompts must hold at least 2 tasks for a standard error, got {count}")
+        raise ValueError(f"samples must hold at least 2 tasks for a standard error, got {count}")
     if not all(map(math.isfinite, sums.values())):
-        raise ValueError("prompts must be finite, and their fourth powers within float64")
+        raise ValueError("samples must be finite, and their fourth powers within float64")
     if sums[2, 0] == 0:
-        raise ValueError("prompts must not all have vanishing labels or inputs")
+        raise ValueError("samples must not all have vanishing labels or inputs")
     rate = sums[1, 1] / sums[2, 0]
     spread = sums[2, 2] - 2 * rate * sums[3, 1] + rate**2 * sums[4, 0]
-    return LearningRateEstimate(rate, math.sqrt(max(spread, 0.0)) / sums[2, 0], count, sums)
+    error = math.sqrt(max(spread, 0.0)) / sums[2, 0]
+    return LearningRateEstimate(Estimate(rate, error, count), sums)
 
 
 def simulate_learning_rate(
-    *, tasks: int, rng: Any, normalization: str = "mean", backend: str = "numpy", **law: Any
+    *, contexts: int, rng: Any, normalization: str = "mean", backend: str = "numpy", **problem: Any
 ) -> LearningRateEstimate:
     """Estimate the optimal learning rate from simulated tasks, in bounded memory.
 
     Parameters
     ----------
-    tasks : int >= 2
+    contexts : int >= 2
         Number of tasks.
     rng : int, SeedSequence or Generator
         Root seed; more tasks extend fewer.
@@ -144,8 +137,8 @@ def simulate_learning_rate(
         Whether the step is the mean or the sum over the context.
     backend : {"numpy", "cupy"}
         Where to compute.
-    **law
-        Arguments of `iclimit.simulate.descent.regression.Regression`: context, dim, law, scale,
+    **problem
+        Arguments of `iclimit.simulate.descent.regression.Regression`: context, dim, input_law, scale,
         noise_variance, task_variance.
 
     Returns
@@ -160,24 +153,24 @@ def simulate_learning_rate(
     Examples
     --------
     >>> from iclimit.simulate.descent import simulate_learning_rate
-    >>> found = simulate_learning_rate(tasks=10_000, rng=0, context=10, dim=10)
-    >>> abs(found.rate - 10 / 21) < 4 * found.standard_error
+    >>> found = simulate_learning_rate(contexts=10_000, rng=0, context=10, dim=10)
+    >>> abs(found.rate.z(10 / 21)) < 4
     True
     """
-    check_integers(tasks=tasks)
-    if tasks < 2:
-        raise ValueError(f"tasks must be an integer >= 2, got {tasks!r}")
+    check_integers(contexts=contexts)
+    if contexts < 2:
+        raise ValueError(f"contexts must be an integer >= 2, got {contexts!r}")
     return estimate_learning_rate(
-        _batches(Regression(**law), tasks, rng, backend), normalization=normalization
+        _batches(Regression(**problem), contexts, rng, backend), normalization=normalization
     )
 
 
-def _batches(problem: Regression, tasks: int, rng: Any, backend: str) -> Iterator[Prompts]:
+def _batches(problem: Regression, contexts: int, rng: Any, backend: str) -> Iterator[Prompts]:
     place = get_backend(backend)
     block = max(1, BLOCK_NUMBERS // (problem.dim * (problem.context + 1)))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(tasks / block))):
+    for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
         batch = problem.sample(place, place.generator(seed), block)
-        kept = slice(0, tasks - index * block)
+        kept = slice(0, contexts - index * block)
         yield Prompts(
             x=batch.x[kept, :, :],
             y=batch.y[kept, :],

@@ -37,7 +37,7 @@ class Regression:
         Number N of pairs before the query.
     dim : int >= 1
         Dimension of the inputs.
-    law : {"gaussian", "uniform", "rademacher", "laplace"}
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
         Law of the independent coordinates z: N(0, 1), U(-1, 1), random signs, or the Laplace law
         with density exp(-\|z\|)/2.
     scale : float > 0
@@ -60,7 +60,7 @@ class Regression:
 
     context: int
     dim: int
-    law: str = "gaussian"
+    input_law: str = "gaussian"
     scale: float = 1.0
     noise_variance: float = 0.0
     task_variance: float = 1.0
@@ -69,7 +69,7 @@ class Regression:
 
     def __post_init__(self) -> None:
         check_integers(context=self.context, dim=self.dim)
-        check_choice("law", self.law, INPUT_LAWS)
+        check_choice("input_law", self.input_law, INPUT_LAWS)
         check_positive(scale=self.scale, task_variance=self.task_variance)
         check_nonnegative(noise_variance=self.noise_variance)
         for name in ("mixing", "task_root"):
@@ -88,7 +88,7 @@ class Regression:
     def prompts(self, backend: Backend, generator: Any, tasks: Array) -> Prompts:
         """Draw one prompt for each row of tasks, shape (count, dim)."""
         shape = (tasks.shape[0], self.context + 1, self.dim)
-        x = sample_coordinates(backend, generator, shape, self.law)
+        x = sample_coordinates(backend, generator, shape, self.input_law)
         if self.scale != 1:
             x *= self.scale
         if self.mixing is not None:

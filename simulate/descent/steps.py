@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
 from iclimit.simulate.checks import (
     check_choice,
@@ -102,37 +103,30 @@ class ScheduleLosses:
 
     Attributes
     ----------
-    losses : ndarray (repeats,) or (repeats, m)
-        Exact conditional loss of each context, of one schedule or of m on the same contexts;
-        ``inf`` beyond the largest float.
+    losses : tuple of Estimate
+        Mean loss of each schedule over the contexts.  The samples are the exact losses given each
+        context, ``inf`` beyond the largest float.
     parameters : dict
         What was simulated.
     """
 
-    losses: np.ndarray
+    losses: tuple[Estimate, ...]
     parameters: dict[str, Any] = field(repr=False)
 
-    @property
-    def repeats(self) -> int:
-        """Number of contexts."""
-        return len(self.losses)
+    @classmethod
+    def of(cls, samples: np.ndarray, parameters: dict[str, Any]) -> ScheduleLosses:
+        """Losses (contexts, m) of m schedules on the same contexts."""
+        return cls(tuple(map(Estimate.of, samples.T)), parameters)
 
     @property
-    def mean(self) -> Any:
-        """Mean loss.  A few rare contexts carry it when the rates diverge there: see median."""
-        return np.mean(self.losses, axis=0)
+    def loss(self) -> Estimate:
+        """Mean loss of the only schedule, or of the first one."""
+        return self.losses[0]
 
     @property
-    def standard_error(self) -> Any:
-        """Standard error of the mean; ``inf`` for a single context."""
-        if self.repeats < 2:
-            return np.full(self.losses.shape[1:], math.inf)[()]
-        return np.std(self.losses, axis=0, ddof=1) / math.sqrt(self.repeats)
-
-    @property
-    def median(self) -> Any:
-        """Median loss."""
-        return np.median(self.losses, axis=0)
+    def medians(self) -> np.ndarray:
+        """Median losses.  Rare contexts on which the rates diverge do not affect them."""
+        return np.array([np.median(loss.samples) for loss in self.losses])
 
 
 def simulate_schedule(
@@ -140,11 +134,11 @@ def simulate_schedule(
     *,
     context: int,
     dim: int,
-    law: str = "gaussian",
+    input_law: str = "gaussian",
     scale: float = 1.0,
-    noise: float = 0.0,
+    noise_ratio: float = 0.0,
     rng: Any,
-    repeats: int = 1000,
+    contexts: int = 1000,
     backend: str = "numpy",
 ) -> ScheduleLosses:
     r"""Losses of gradient descent with given rates on simulated contexts.
@@ -155,16 +149,16 @@ def simulate_schedule(
         Learning rates of one schedule, or of m schedules to be run on the same contexts.
     context, dim : int >= 1
         Number N of pairs and dimension d of the inputs.
-    law : {"gaussian", "uniform", "rademacher", "laplace"}
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
         Law of the input coordinates, as in `Regression`.
     scale : float > 0
         Factor of the inputs.
-    noise : float >= 0
+    noise_ratio : float >= 0
         Noise :math:`v`: label noise variance over N times the task variance.  Inputs of variance
         :math:`m_2` behave as inputs of variance 1 with rates times and noise over :math:`m_2`.
     rng : int, SeedSequence or Generator
         Root seed.  Context r depends on (root, r) and the size of a context only.
-    repeats : int >= 1
+    contexts : int >= 1
         Number of contexts.
     backend : {"numpy", "cupy"}
         Where to compute.
@@ -172,7 +166,7 @@ def simulate_schedule(
     Returns
     -------
     ScheduleLosses
-        Mean squared error of the weights over its value at zero weights, for each context.
+        Mean squared error of the weights over its value at zero weights.
 
     Raises
     ------
@@ -184,18 +178,18 @@ def simulate_schedule(
     Examples
     --------
     >>> from iclimit.simulate.descent.steps import simulate_schedule
-    >>> run = simulate_schedule([[20 / 31], [0.5]], context=20, dim=10, rng=0, repeats=4000)
-    >>> run.losses.shape, bool(abs(run.mean[0] - 11 / 31) < 4 * run.standard_error[0])
-    ((4000, 2), True)
+    >>> run = simulate_schedule([[20 / 31], [0.5]], context=20, dim=10, rng=0, contexts=4000)
+    >>> len(run.losses), abs(run.loss.z(11 / 31)) < 4
+    (2, True)
     """
-    check_integers(repeats=repeats)
-    check_nonnegative(noise=noise)
+    check_integers(contexts=contexts)
+    check_nonnegative(noise_ratio=noise_ratio)
     schedules = given_array("rates", rates, (None, None) if np.ndim(rates) > 1 else (None,))
-    blocks = _eigenvalue_blocks(context, dim, law, scale, repeats, rng, backend)
+    blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
     rows = np.reshape(schedules, (-1, schedules.shape[-1])).tolist()
     losses = np.concat(
         [
-            np.stack([to_host(_loss(values, row, dim, noise)) for row in rows], axis=1)
+            np.stack([to_host(_loss(values, row, dim, noise_ratio)) for row in rows], axis=1)
             for values in blocks
         ]
     )
@@ -203,12 +197,12 @@ def simulate_schedule(
         "rates": schedules,
         "context": context,
         "dim": dim,
-        "law": law,
+        "input_law": input_law,
         "scale": scale,
-        "noise": noise,
+        "noise_ratio": noise_ratio,
         "backend": backend,
     }
-    return ScheduleLosses(losses.reshape(repeats, *schedules.shape[:-1]), parameters)
+    return ScheduleLosses.of(losses, parameters)
 
 
 def _loss(eigenvalues: Array, rates: list[float], dim: int, noise: float) -> Array:
@@ -229,7 +223,7 @@ def largest_eigenvalues(
     *,
     context: int,
     dim: int,
-    law: str = "gaussian",
+    input_law: str = "gaussian",
     scale: float = 1.0,
     count: int,
     rng: Any,
@@ -242,7 +236,7 @@ def largest_eigenvalues(
 
     Parameters
     ----------
-    context, dim, law, scale, rng, backend
+    context, dim, input_law, scale, rng, backend
         As in `simulate_schedule`; the same root gives the same contexts.
     count : int >= 1
         Number of contexts; memory does not grow with it but for the result.
@@ -259,18 +253,18 @@ def largest_eigenvalues(
         If the backend is not available.
     """
     check_integers(count=count)
-    blocks = _eigenvalue_blocks(context, dim, law, scale, count, rng, backend)
+    blocks = _eigenvalue_blocks(context, dim, input_law, scale, count, rng, backend)
     return np.concat([to_host(values[:, -1]) for values in blocks])
 
 
 def _eigenvalue_blocks(
-    context: int, dim: int, law: str, scale: float, count: int, rng: Any, backend: str
+    context: int, dim: int, input_law: str, scale: float, count: int, rng: Any, backend: str
 ) -> Iterator[Array]:
     """Ascending eigenvalues (block, min(context, dim)) of H, those that can be non-zero."""
     check_integers(context=context, dim=dim)
-    check_choice("law", law, INPUT_LAWS)
+    check_choice("input_law", input_law, INPUT_LAWS)
     check_positive(scale=scale)
-    for z in context_blocks(context, dim, law, count, rng, backend):
+    for z in context_blocks(context, dim, input_law, count, rng, backend):
         xp = array_namespace(z)
         transposed = xp.matrix_transpose(z)
         gram = transposed @ z if dim <= context else z @ transposed
@@ -278,11 +272,11 @@ def _eigenvalue_blocks(
 
 
 def context_blocks(
-    context: int, dim: int, law: str, repeats: int, rng: Any, backend: str
+    context: int, dim: int, input_law: str, contexts: int, rng: Any, backend: str
 ) -> Iterator[Array]:
     """Coordinates (block, context, dim) of contexts, so many at a time."""
     place = get_backend(backend)
     block = max(1, BLOCK_NUMBERS // (context * dim))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(repeats / block))):
-        z = sample_coordinates(place, place.generator(seed), (block, context, dim), law)
-        yield z[: repeats - index * block, :, :]
+    for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
+        z = sample_coordinates(place, place.generator(seed), (block, context, dim), input_law)
+        yield z[: contexts - index * block, :, :]

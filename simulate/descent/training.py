@@ -174,7 +174,7 @@ def train_attention(
     --------
     >>> from iclimit.simulate.descent.regression import Regression
     >>> from iclimit.simulate.descent.training import train_attention
-    >>> problem = Regression(context=8, dim=2, law="uniform")
+    >>> problem = Regression(context=8, dim=2, input_law="uniform")
     >>> run = train_attention(problem, optimizer="lbfgs", batch=4096, rng=0)
     >>> run.converged, bool(run.losses[-1] < 0.5 * run.losses[0])
     (True, True)

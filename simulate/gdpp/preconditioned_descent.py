@@ -74,7 +74,7 @@ def simulate_gdpp(
     Returns
     -------
     ScheduleLosses
-        Mean squared error of the weights over its value at zero weights, for each context.
+        Mean squared error of the weights over its value at zero weights.
 
     Raises
     ------
@@ -88,8 +88,8 @@ def simulate_gdpp(
     >>> from iclimit.simulate.descent import simulate_schedule
     >>> from iclimit.simulate.gdpp.preconditioned_descent import simulate_gdpp
     >>> size = {"context": 20, "dim": 10, "rng": 0}
-    >>> plain = simulate_schedule([0.42, 1.18], **size).mean
-    >>> bool(simulate_gdpp([0.42, 3.5], [0.4], **size).mean < plain / 2)
+    >>> plain = simulate_schedule([0.42, 1.18], **size).loss.mean
+    >>> simulate_gdpp([0.42, 3.5], [0.4], **size).loss.mean < plain / 2
     True
     """
     etas, strengths = _given_layers(rates, gammas)
@@ -109,7 +109,7 @@ def simulate_gdpp(
         "input_law": input_law,
         "backend": backend,
     }
-    return ScheduleLosses(np.concat(losses), parameters)
+    return ScheduleLosses.of(np.concat(losses)[:, None], parameters)
 
 
 def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> LinearTransformer:

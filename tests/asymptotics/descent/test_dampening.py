@@ -40,7 +40,9 @@ def test_simulated_extremes(context: int, dim: int) -> None:
     worst = largest.reshape(draws, tasks).max(axis=1)
     critical = 2 / (one_step_rate(context, dim, noise) * worst)
     for p in (0.05, 0.5, 0.9):
-        factor = critical_dampening(p, context=context, dim=dim, tasks=tasks, noise=noise)
+        factor = critical_dampening(
+            p, context=context, dim=dim, test_tasks=tasks, noise_ratio=noise
+        )
         share = np.mean(critical < factor)
         assert abs(share - p) < SIGMAS * math.sqrt(p * (1 - p) / draws)
 
@@ -49,7 +51,7 @@ def test_simulated_extremes(context: int, dim: int) -> None:
 @pytest.mark.parametrize("tasks", [1, 50])
 def test_inverts_the_distribution_of_the_extreme(context: int, dim: int, tasks: int) -> None:
     p = np.array([1e-6, 0.05, 0.5, 0.99])
-    factor = critical_dampening(p, context=context, dim=dim, tasks=tasks)
+    factor = critical_dampening(p, context=context, dim=dim, test_tasks=tasks)
     below = largest_eigenvalue_cdf(
         2 / (one_step_rate(context, dim) * factor), context=context, dim=dim
     )
@@ -58,16 +60,18 @@ def test_inverts_the_distribution_of_the_extreme(context: int, dim: int, tasks: 
 
 def test_large_and_small_probabilities_and_many_tasks() -> None:
     """P(s_max > x) = p to leading order in p: only p/T matters."""
-    few = critical_dampening(1e-9, context=6, dim=4, tasks=10)
-    many = critical_dampening(1e-3, context=6, dim=4, tasks=10**7)
+    few = critical_dampening(1e-9, context=6, dim=4, test_tasks=10)
+    many = critical_dampening(1e-3, context=6, dim=4, test_tasks=10**7)
     assert few == pytest.approx(many, rel=1e-4)  # 1e-3 relative in p/T, a tenth of it in log x
-    assert critical_dampening(1e-300, context=3, dim=2, tasks=1) > 0
-    assert critical_dampening(0.5, context=10_000, dim=1, tasks=10) == pytest.approx(2, rel=0.05)
+    assert critical_dampening(1e-300, context=3, dim=2, test_tasks=1) > 0
+    assert critical_dampening(0.5, context=10_000, dim=1, test_tasks=10) == pytest.approx(
+        2, rel=0.05
+    )
 
 
 def test_published_settings_are_within_reach() -> None:
     """von Oswald et al. dampen by 0.75, Rossi et al. by 0.70, at N = d = 10 (uniform inputs)."""
-    low, high = critical_dampening([1e-3, 0.999], context=10, dim=10, tasks=10_000)
+    low, high = critical_dampening([1e-3, 0.999], context=10, dim=10, test_tasks=10_000)
     assert low < 0.70 < high < 0.78
 
 
@@ -76,7 +80,7 @@ def test_approaches_the_limit_of_divergence() -> None:
     gaps = []
     for context, dim in ((6, 3), (24, 12)):
         rate = one_step_rate(context, dim) * critical_dampening(
-            0.5, context=context, dim=dim, tasks=1
+            0.5, context=context, dim=dim, test_tasks=1
         )
         gaps.append(rate / divergence_rate(dim / context) - 1)
     assert gaps[0] > gaps[1] > 0
@@ -91,9 +95,9 @@ def test_optimal_dampening_by_a_dense_scan(
     unit = one_step_rate(context, dim, noise)
     factors = np.linspace(0.001, 2, 2000)
     rates = np.repeat((factors * unit)[:, None], steps, axis=1)
-    losses = schedule_loss(rates, context=context, dim=dim, noise=noise)
-    best = optimal_dampening(steps=steps, context=context, dim=dim, noise=noise)
-    found = schedule_loss([best * unit] * steps, context=context, dim=dim, noise=noise)
+    losses = schedule_loss(rates, context=context, dim=dim, noise_ratio=noise)
+    best = optimal_dampening(steps=steps, context=context, dim=dim, noise_ratio=noise)
+    found = schedule_loss([best * unit] * steps, context=context, dim=dim, noise_ratio=noise)
     assert losses.min() * (1 - SCAN) < found <= losses.min() * (1 + 1e-12)
     assert isinstance(best, float)
 
@@ -101,7 +105,7 @@ def test_optimal_dampening_by_a_dense_scan(
 def test_one_repetition_needs_no_dampening_and_more_need_more() -> None:
     for context, dim, noise in ((10, 10, 0.0), (1, 1, 0.0), (3, 7, 2.0), (50, 2, 1e-12)):
         factors = [
-            optimal_dampening(steps=s, context=context, dim=dim, noise=noise)
+            optimal_dampening(steps=s, context=context, dim=dim, noise_ratio=noise)
             for s in (1, 2, 4, 8, 16)
         ]
         assert factors[0] == pytest.approx(1, rel=1e-7)  # a minimum, found to root rounding
@@ -119,20 +123,20 @@ def test_monotone_in_tasks_and_probability() -> None:
     p = np.array([0.01, 0.3, 0.7, 0.99])
     previous = np.full(4, np.inf)
     for tasks in (1, 3, 100, 10**6):
-        factors = critical_dampening(p, context=7, dim=3, tasks=tasks)
+        factors = critical_dampening(p, context=7, dim=3, test_tasks=tasks)
         assert np.all(np.diff(factors) > 0)
         assert np.all(factors < previous)
         previous = factors
 
 
 def test_shapes() -> None:
-    setting: dict[str, Any] = {"context": 5, "dim": 2, "tasks": 9}
+    setting: dict[str, Any] = {"context": 5, "dim": 2, "test_tasks": 9}
     assert isinstance(critical_dampening(0.5, **setting), float)
     assert critical_dampening([[0.1], [0.2]], **setting).shape == (2, 1)
     assert critical_dampening([], **setting).shape == (0,)
 
 
-SETTING: dict[str, Any] = {"context": 5, "dim": 2, "tasks": 9, "noise": 0.1}
+SETTING: dict[str, Any] = {"context": 5, "dim": 2, "test_tasks": 9, "noise_ratio": 0.1}
 
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 1.1, np.nan, np.inf, [0.5, np.nan]], ids=repr)
@@ -148,26 +152,26 @@ NOT_NUMBERS = ["1", None, True, 1j, {}, [1, "a"], mpmath.mpf(1) / 2, sympy.Ratio
 def test_not_a_number(value: Any) -> None:
     with pytest.raises(TypeError, match="probability must be a"):
         critical_dampening(value, **SETTING)
-    with pytest.raises(TypeError, match="noise must be a"):
-        critical_dampening(0.5, **{**SETTING, "noise": value})
-    with pytest.raises(TypeError, match="noise must be a"):
-        optimal_dampening(steps=2, context=5, dim=2, noise=value)
+    with pytest.raises(TypeError, match="noise_ratio must be a"):
+        critical_dampening(0.5, **{**SETTING, "noise_ratio": value})
+    with pytest.raises(TypeError, match="noise_ratio must be a"):
+        optimal_dampening(steps=2, context=5, dim=2, noise_ratio=value)
 
 
 @pytest.mark.parametrize("value", [-1e-9, np.nan, np.inf, [0.1, 0.2]], ids=repr)
 def test_noise_out_of_range(value: Any) -> None:
-    with pytest.raises(ValueError, match="noise must be"):
-        critical_dampening(0.5, **{**SETTING, "noise": value})
-    with pytest.raises(ValueError, match="noise must be"):
-        optimal_dampening(steps=2, context=5, dim=2, noise=value)
+    with pytest.raises(ValueError, match="noise_ratio must be"):
+        critical_dampening(0.5, **{**SETTING, "noise_ratio": value})
+    with pytest.raises(ValueError, match="noise_ratio must be"):
+        optimal_dampening(steps=2, context=5, dim=2, noise_ratio=value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True, np.nan, 1j, [2]], ids=repr)
-@pytest.mark.parametrize("name", ["context", "dim", "tasks", "steps"])
+@pytest.mark.parametrize("name", ["context", "dim", "test_tasks", "steps"])
 def test_sizes(name: str, value: Any) -> None:
     if name != "steps":
         with pytest.raises(ValueError, match=rf"{name} must be an integer >= 1, got"):
             critical_dampening(0.5, **{**SETTING, name: value})
-    if name != "tasks":
+    if name != "test_tasks":
         with pytest.raises(ValueError, match=rf"{name} must be an integer >= 1, got"):
             optimal_dampening(**{"steps": 2, "context": 5, "dim": 2, name: value})

@@ -42,19 +42,20 @@ def check_text(derivation: Derivation) -> None:
     assert derivation.result == derivation.steps[-1][1].rhs
 
 
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("law", [None, *MOMENTS])
-def test_learning_rate(law: str | None) -> None:
-    derivation = derive_learning_rate(law)
+def test_learning_rate(law: str | None, normalization: str) -> None:
+    derivation = derive_learning_rate(law, normalization=normalization)
     check_text(derivation)
     loss, slope, rate, least = (equation for _, equation in derivation.steps)
     moments: Any = sympy.symbols("m_2 m_4", positive=True) if law is None else law
     setting: dict[str, Any] = {
         "context": N,
         "dim": d,
-        "law": moments,
+        "input_law": moments,
         "noise_variance": sigma**2,
         "task_variance": a**2,
-        "normalization": "sum",
+        "normalization": normalization,
     }
     assert same(loss.rhs, learning_rate_loss(eta, **setting))
     assert same(slope.lhs, sympy.diff(loss.rhs, eta))
@@ -67,7 +68,7 @@ def test_learning_rate(law: str | None) -> None:
 
 
 def test_published_uniform_rate() -> None:
-    rate = derive_learning_rate("uniform").steps[2][1].rhs
+    rate = derive_learning_rate("uniform", normalization="sum").steps[2][1].rhs
     assert sympy.simplify(rate - 15 / (5 * (N + d) - 1 + 15 * sigma**2 / a**2)) == 0
 
 
@@ -139,7 +140,7 @@ def test_schedule_at_symbolic_size() -> None:
 
 @pytest.mark.parametrize("law", ["cauchy", "", 3, True, ["uniform"], {}, (1, 3)], ids=repr)
 def test_law(law: Any) -> None:
-    with pytest.raises(ValueError, match="law must be one of gaussian, uniform"):
+    with pytest.raises(ValueError, match="input_law must be one of gaussian, uniform"):
         derive_learning_rate(law)
 
 

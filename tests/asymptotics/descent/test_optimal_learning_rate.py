@@ -53,7 +53,7 @@ def test_loss_is_the_mean_over_every_variable(N: int, d: int) -> None:
     setting: dict[str, Any] = {
         "context": sympy.Integer(N),
         "dim": d,
-        "law": (m2, m4),
+        "input_law": (m2, m4),
         "noise_variance": s2,
         "task_variance": a2,
     }
@@ -101,7 +101,7 @@ HALF = (1 / 12, 1 / 80)
 def test_settings_of_the_published_experiments(
     law: Any, context: int, rate: float, half_loss: float
 ) -> None:
-    best = optimal_learning_rate(context=context, dim=10, law=law)
+    best = optimal_learning_rate(context=context, dim=10, input_law=law)
     assert abs(best.rate - rate) < PRINTED * 5e-6
     assert abs(best.loss / 2 - half_loss) < PRINTED * 5e-6
 
@@ -119,7 +119,12 @@ def test_settings_of_the_published_experiments(
 def test_settings_checked_by_simulation(law: Any, rate: float, loss: float, digits: float) -> None:
     """Four hundred thousand tasks each, table of section 1.3 of the theory notes."""
     best = optimal_learning_rate(
-        context=10, dim=6, law=law, noise_variance=0.4, task_variance=1.7, normalization="sum"
+        context=10,
+        dim=6,
+        input_law=law,
+        noise_variance=0.4,
+        task_variance=1.7,
+        normalization="sum",
     )
     assert abs(best.rate - rate) < PRINTED * 5e-7
     assert abs(best.loss - loss) < PRINTED * digits
@@ -141,8 +146,8 @@ def test_float64_within_the_promise() -> None:
     with mpmath.workdps(50):
         for N, d, law, noise, task in GRID:
             exact_law = law if isinstance(law, str) else tuple(map(mpmath.mpf, law))
-            exact: dict[str, Any] = {"context": mpmath.mpf(N), "dim": d, "law": exact_law}
-            plain: dict[str, Any] = {"context": N, "dim": d, "law": law}
+            exact: dict[str, Any] = {"context": mpmath.mpf(N), "dim": d, "input_law": exact_law}
+            plain: dict[str, Any] = {"context": N, "dim": d, "input_law": law}
             more: dict[str, Any] = {"noise_variance": noise, "task_variance": task}
             best = optimal_learning_rate(**plain, **more)
             truth = optimal_learning_rate(**exact, **more)
@@ -158,7 +163,7 @@ def test_float64_within_the_promise() -> None:
 
 
 def test_random_signs_in_one_dimension_need_one_example() -> None:
-    best = optimal_learning_rate(context=1, dim=1, law="rademacher")
+    best = optimal_learning_rate(context=1, dim=1, input_law="rademacher")
     assert (best.rate, best.loss) == (1.0, 0.0)
 
 
@@ -167,7 +172,7 @@ settings_ = st.fixed_dictionaries(
     {
         "context": st.integers(1, 1000),
         "dim": st.integers(1, 1000),
-        "law": st.one_of(
+        "input_law": st.one_of(
             st.sampled_from(sorted(MOMENTS)),
             st.tuples(positive, st.floats(1, 50)).map(lambda p: (p[0], p[1] * p[0] ** 2)),
         ),
@@ -275,8 +280,8 @@ def test_out_of_range(name: str, values: list[Any]) -> None:
     ],
 )
 def test_law(law: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="law"):
-        optimal_learning_rate(**BASE, law=law)
+    with pytest.raises(error, match="input_law"):
+        optimal_learning_rate(**BASE, input_law=law)
 
 
 @pytest.mark.parametrize("normalization", ["Mean", None, 1, np.array([]), ["mean"]])

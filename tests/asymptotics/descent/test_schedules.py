@@ -67,10 +67,10 @@ def test_loss_is_the_integral_over_the_density(rates: list[float], c: float) -> 
         both = integrals(rates, c)
         for v in (0.3, 1e6):
             exact = both.real + v * both.imag
-            value = schedule_loss([mpmath.mpf(r) for r in rates], ratio=c, noise=v)
+            value = schedule_loss([mpmath.mpf(r) for r in rates], ratio=c, noise_ratio=v)
             # At c = 1 the quadrature is limited by the edge; measured 1e-32.
             assert abs(value / exact - 1) < mpmath.mpf("1e-28")
-            assert abs(schedule_loss(rates, ratio=c, noise=v) / exact - 1) < FLOAT64
+            assert abs(schedule_loss(rates, ratio=c, noise_ratio=v) / exact - 1) < FLOAT64
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_loss_in_float64_and_fifty_digits(steps: int, setting: Any) -> None:
     for v in noises:
         rates = np.linspace(0.31, 1.7, steps) / (1 + c + v)
         with mpmath.workdps(50):
-            exact = schedule_loss([mpmath.mpf(r) for r in rates], **where, noise=v)
-        value = schedule_loss(rates, **where, noise=v)
+            exact = schedule_loss([mpmath.mpf(r) for r in rates], **where, noise_ratio=v)
+        value = schedule_loss(rates, **where, noise_ratio=v)
         assert abs(float(value / exact) - 1) < FLOAT64
 
 
@@ -112,7 +112,7 @@ def test_simulated_descent(context: int, dim: int, rates: list[float]) -> None:
         guess += rate * np.einsum("tnd,tn->td", X, residual) / context
     errors = np.sum((w - guess) ** 2, axis=1) / (task_variance * dim)
     v = noise_variance / (context * task_variance)
-    theory = schedule_loss(rates, context=context, dim=dim, noise=v)
+    theory = schedule_loss(rates, context=context, dim=dim, noise_ratio=v)
     assert abs(errors.mean() - theory) < SIGMAS * errors.std() / math.sqrt(tasks)
 
 
@@ -151,7 +151,9 @@ def eliminated_optimum(setting: Any, steps: int, v: Fraction) -> Fraction:
 @pytest.mark.parametrize("steps", [1, 2, 6])
 @pytest.mark.parametrize("setting", [*RATIOS, *SIZES], ids=str)
 def test_lower_bound_by_exact_elimination(steps: int, setting: Any) -> None:
-    bounds = chebyshev_schedule(steps=steps, **_where(setting), noise=np.array(NOISES)).lower_bound
+    bounds = chebyshev_schedule(
+        steps=steps, **_where(setting), noise_ratio=np.array(NOISES)
+    ).lower_bound
     for v, bound in zip(NOISES, bounds, strict=True):
         exact = eliminated_optimum(setting, steps, Fraction(v))
         assert abs(Fraction(float(bound)) / exact - 1) < FLOAT64
@@ -161,10 +163,10 @@ def test_lower_bound_by_exact_elimination(steps: int, setting: Any) -> None:
 @pytest.mark.parametrize("setting", [*RATIOS, *SIZES], ids=str)
 def test_little_noise_reaches_the_lower_bound(steps: int, setting: Any) -> None:
     noises = np.array([0.0, 1e-300, 1e-12])
-    best = optimal_schedule(steps=steps, **_where(setting), noise=noises)
+    best = optimal_schedule(steps=steps, **_where(setting), noise_ratio=noises)
     assert best.loss == pytest.approx(best.lower_bound, rel=FLOAT64)
     assert np.all(np.diff(best.rates) > 0)
-    loss = schedule_loss(best.rates, **_where(setting), noise=noises)
+    loss = schedule_loss(best.rates, **_where(setting), noise_ratio=noises)
     assert loss == pytest.approx(best.loss, rel=RATES)
 
 
@@ -194,7 +196,7 @@ def test_limit_without_noise(c: float, steps: int) -> None:
 @pytest.mark.parametrize("v", [1e-3, 0.1, 2.0])
 @pytest.mark.parametrize("steps", [1, 3, 20])
 def test_published_form_of_the_noisy_optimum(c: float, v: float, steps: int) -> None:
-    bound = chebyshev_schedule(steps=steps, ratio=c, noise=v).lower_bound
+    bound = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v).lower_bound
     with mpmath.workdps(50):
         c_, v_ = mpmath.mpf(c), mpmath.mpf(v)
         t = mpmath.acosh((1 + c_ + v_) / (2 * mpmath.sqrt(c_)))
@@ -217,7 +219,7 @@ def test_weight_decay_always_reaches_the_lower_bound(setting: Any, v: float, ste
     for rate in 1 / (theta + v):
         Q = Q + rate * (1 - (nodes + v) * Q)
     loss = np.sum(weights * ((1 - nodes * Q) ** 2 + v * nodes * Q**2))
-    bound = chebyshev_schedule(steps=steps, **_where(setting), noise=v).lower_bound
+    bound = chebyshev_schedule(steps=steps, **_where(setting), noise_ratio=v).lower_bound
     assert loss == pytest.approx(bound, rel=FLOAT64)
 
 
@@ -269,8 +271,8 @@ SEARCHED = [
 
 @pytest.mark.parametrize(("setting", "steps", "v"), SEARCHED)
 def test_no_search_finds_better_rates(setting: Any, steps: int, v: float) -> None:
-    best = optimal_schedule(steps=steps, **_where(setting), noise=v)
-    assert schedule_loss(best.rates, **_where(setting), noise=v) == pytest.approx(
+    best = optimal_schedule(steps=steps, **_where(setting), noise_ratio=v)
+    assert schedule_loss(best.rates, **_where(setting), noise_ratio=v) == pytest.approx(
         best.loss, rel=FLOAT64
     )
     loss = expand(setting, steps, v)
@@ -293,9 +295,9 @@ def test_optimal_beats_constant_beats_nothing_over_a_grid() -> None:
     """A single start was up to 3.3 times worse than a constant rate."""
     c, v = np.geomspace(0.02, 20, 6)[:, None], np.geomspace(1e-3, 30, 6)
     for steps in (2, 3, 6):
-        best = optimal_schedule(steps=steps, ratio=c, noise=v)
-        constant = constant_schedule(steps=steps, ratio=c, noise=v)
-        chebyshev = chebyshev_schedule(steps=steps, ratio=c, noise=v)
+        best = optimal_schedule(steps=steps, ratio=c, noise_ratio=v)
+        constant = constant_schedule(steps=steps, ratio=c, noise_ratio=v)
+        chebyshev = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v)
         for other in (constant, chebyshev):
             assert np.all(best.loss <= other.loss * (1 + FLOAT64))
         assert np.all(best.lower_bound <= best.loss * (1 + FLOAT64))
@@ -315,12 +317,12 @@ def test_largest_noise_with_real_zeros() -> None:
     for steps, (v, digits) in table.items():
         for c, scale in ((0.5, 1), (2.0, 2)):
             around = np.array([v - 2 * digits, v + 2 * digits]) * scale
-            best = optimal_schedule(steps=steps, ratio=c, noise=around)
+            best = optimal_schedule(steps=steps, ratio=c, noise_ratio=around)
             excess = best.loss / best.lower_bound - 1
             assert excess[0] < FLOAT64 < excess[1]
             gaps = np.diff(best.rates, axis=-1).min(axis=-1)
             assert gaps[0] > 1e-3 > gaps[1]
-    noisy = optimal_schedule(steps=4, ratio=0.5, noise=0.1)
+    noisy = optimal_schedule(steps=4, ratio=0.5, noise_ratio=0.1)
     assert abs(noisy.lower_bound - 0.157781) < PRINTED * 5e-7
     assert abs(noisy.loss - 0.158455) < PRINTED * 5e-7
 
@@ -401,16 +403,16 @@ def test_constant_rate_by_a_dense_scan(setting: Any, steps: int) -> None:
     if isinstance(setting, tuple):
         steps = min(steps, 10)  # the exact rule of 60 nodes takes seconds
     noises = np.array([0.0, 0.03, 1.0, 1e6])
-    best = constant_schedule(steps=steps, **_where(setting), noise=noises)
+    best = constant_schedule(steps=steps, **_where(setting), noise_ratio=noises)
     assert np.all(best.rates == best.rates[:, :1])
-    assert schedule_loss(best.rates, **_where(setting), noise=noises) == pytest.approx(
+    assert schedule_loss(best.rates, **_where(setting), noise_ratio=noises) == pytest.approx(
         best.loss, rel=FLOAT64
     )
     for v, loss in zip(noises, best.loss, strict=True):
         lowest = 1e-3 / (steps * ((1 + math.sqrt(c)) ** 2 + v))
         scan = np.geomspace(lowest, 6 / (1 + c), 400)
         rates = np.repeat(scan[:, None], steps, axis=1)
-        losses = schedule_loss(rates, **_where(setting), noise=v)
+        losses = schedule_loss(rates, **_where(setting), noise_ratio=v)
         assert loss <= losses.min() * (1 + FLOAT64)
 
 
@@ -455,15 +457,15 @@ schedules_ = st.sampled_from([optimal_schedule, constant_schedule, chebyshev_sch
 @hypothesis_settings(max_examples=25)
 @given(unit, st.one_of(st.just(0.0), st.floats(1e-6, 100)), st.integers(1, 6), schedules_)
 def test_bounds_and_order(c: float, v: float, steps: int, function: Any) -> None:
-    schedule = function(steps=steps, ratio=c, noise=v)
-    best = optimal_schedule(steps=steps, ratio=c, noise=v)
+    schedule = function(steps=steps, ratio=c, noise_ratio=v)
+    best = optimal_schedule(steps=steps, ratio=c, noise_ratio=v)
     assert 0 < best.lower_bound <= best.loss * (1 + FLOAT64) <= schedule.loss * (1 + 2 * FLOAT64)
     assert schedule.lower_bound == pytest.approx(best.lower_bound, rel=FLOAT64)
     assert np.all(schedule.rates > 0)
     if function is not chebyshev_schedule:
-        following = function(steps=steps + 1, ratio=c, noise=v)
+        following = function(steps=steps + 1, ratio=c, noise_ratio=v)
         assert following.loss <= schedule.loss * (1 + FLOAT64)
-    noisier = function(steps=steps, ratio=c, noise=1.5 * v + 1e-3)
+    noisier = function(steps=steps, ratio=c, noise_ratio=1.5 * v + 1e-3)
     assert noisier.loss >= schedule.loss * (1 - FLOAT64)
 
 
@@ -480,55 +482,55 @@ def test_bounds_at_finite_size(context: int, dim: int, steps: int) -> None:
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=6), unit, st.floats(0, 10))
 def test_order_of_rates_is_irrelevant(rates: list[float], c: float, v: float) -> None:
-    loss = schedule_loss(rates, ratio=c, noise=v)
-    assert loss >= optimal_schedule(steps=1, ratio=c, noise=v).lower_bound * 0
-    assert schedule_loss(rates[::-1], ratio=c, noise=v) == pytest.approx(loss, rel=1e-9)
-    assert schedule_loss([*rates, 0.0], ratio=c, noise=v) == pytest.approx(loss, rel=1e-9)
+    loss = schedule_loss(rates, ratio=c, noise_ratio=v)
+    assert loss >= optimal_schedule(steps=1, ratio=c, noise_ratio=v).lower_bound * 0
+    assert schedule_loss(rates[::-1], ratio=c, noise_ratio=v) == pytest.approx(loss, rel=1e-9)
+    assert schedule_loss([*rates, 0.0], ratio=c, noise_ratio=v) == pytest.approx(loss, rel=1e-9)
 
 
 @pytest.mark.parametrize("function", [optimal_schedule, constant_schedule, chebyshev_schedule])
 def test_shapes(function: Any) -> None:
     c, v = np.array([[0.3], [1.0], [4.0]]), np.array([0.0, 0.2])
-    schedule = function(steps=3, ratio=c, noise=v)
+    schedule = function(steps=3, ratio=c, noise_ratio=v)
     assert schedule.rates.shape == (3, 2, 3)
     assert schedule.loss.shape == schedule.lower_bound.shape == (3, 2)
-    again = schedule_loss(schedule.rates, ratio=c, noise=v)
+    again = schedule_loss(schedule.rates, ratio=c, noise_ratio=v)
     assert again == pytest.approx(schedule.loss, rel=RATES)
     for i, j in np.ndindex(3, 2):
-        single = function(steps=3, ratio=c[i, 0], noise=v[j])
+        single = function(steps=3, ratio=c[i, 0], noise_ratio=v[j])
         assert isinstance(single, Schedule)
         assert single.rates.shape == (3,)
         assert isinstance(single.loss, float)
         assert isinstance(single.lower_bound, float)
         assert single.loss == pytest.approx(schedule.loss[i, j], rel=FLOAT64)
         assert single.rates == pytest.approx(schedule.rates[i, j], rel=1e-6)
-    finite = function(steps=2, context=5, dim=3, noise=v)
+    finite = function(steps=2, context=5, dim=3, noise_ratio=v)
     assert finite.rates.shape == (2, 2)
     assert finite.loss.shape == (2,)
-    assert function(steps=2, ratio=[], noise=0.1).rates.shape == (0, 2)
+    assert function(steps=2, ratio=[], noise_ratio=0.1).rates.shape == (0, 2)
 
 
 def test_shapes_of_the_loss() -> None:
     rates = np.full((5, 1, 2), 0.3)
-    assert schedule_loss(rates, ratio=np.full(4, 0.5), noise=0.1).shape == (5, 4)
-    assert schedule_loss(rates, context=5, dim=2, noise=np.zeros(3)).shape == (5, 3)
+    assert schedule_loss(rates, ratio=np.full(4, 0.5), noise_ratio=0.1).shape == (5, 4)
+    assert schedule_loss(rates, context=5, dim=2, noise_ratio=np.zeros(3)).shape == (5, 3)
     assert isinstance(schedule_loss([0.3], ratio=0.5), float)
     assert schedule_loss((1, 2), ratio=1) == schedule_loss(np.array([1, 2]), ratio=1.0)
 
 
 def test_overflow_is_infinite() -> None:
     assert schedule_loss([1e200] * 3, ratio=0.5) == math.inf
-    assert schedule_loss([1e200] * 3, ratio=0.5, noise=1.0) == math.inf
+    assert schedule_loss([1e200] * 3, ratio=0.5, noise_ratio=1.0) == math.inf
 
 
 def test_sympy() -> None:
     c, v, s, t = sympy.symbols("c v s t", positive=True)
     N, d = sympy.symbols("N d", positive=True)
-    loss = schedule_loss([s, t], ratio=c, noise=v)
+    loss = schedule_loss([s, t], ratio=c, noise_ratio=v)
     assert loss.subs({s: 0.5, t: 1.0, c: 0.5, v: 0.2}) == pytest.approx(
-        schedule_loss([0.5, 1.0], ratio=0.5, noise=0.2), rel=FLOAT64
+        schedule_loss([0.5, 1.0], ratio=0.5, noise_ratio=0.2), rel=FLOAT64
     )
-    one = optimal_schedule(steps=1, ratio=c, noise=v)
+    one = optimal_schedule(steps=1, ratio=c, noise_ratio=v)
     assert sympy.simplify(one.rates[0] - 1 / (1 + c + v)) == 0
     assert sympy.simplify(one.loss - (c + v) / (1 + c + v)) == 0
     for L in (2, 3):
@@ -552,7 +554,7 @@ def test_sympy() -> None:
 
 def test_mpmath_at_finite_size() -> None:
     with mpmath.workdps(50):
-        best = optimal_schedule(steps=4, context=20, dim=10, noise=mpmath.mpf(0))
+        best = optimal_schedule(steps=4, context=20, dim=10, noise_ratio=mpmath.mpf(0))
         exact = Wishart(context=20, dim=10).christoffel(4)
         assert abs(best.loss - mpmath.mpf(exact.numerator) / exact.denominator) < 1e-48
         back = schedule_loss(best.rates, context=20, dim=10)
@@ -586,10 +588,10 @@ def test_not_a_number(name: str, value: Any) -> None:
     with pytest.raises(TypeError, match="ratio must be a"):
         ALL[name](ratio=value)
     for where in ({"ratio": 0.5}, {"context": 5, "dim": 3}):
-        with pytest.raises(TypeError, match="noise must be a"):
-            ALL[name](**where, noise=value)
-    with pytest.raises(TypeError, match="noise must be a real number"):
-        ALL[name](ratio=0.5, noise=None)
+        with pytest.raises(TypeError, match="noise_ratio must be a"):
+            ALL[name](**where, noise_ratio=value)
+    with pytest.raises(TypeError, match="noise_ratio must be a real number"):
+        ALL[name](ratio=0.5, noise_ratio=None)
 
 
 @EVERY
@@ -598,10 +600,10 @@ def test_out_of_range(name: str) -> None:
         with pytest.raises(ValueError, match=r"ratio must be in \[1e-100, 1e\+100\], got"):
             ALL[name](ratio=ratio)
     for noise in (-1e-300, np.nan, np.inf, [0.1, np.nan]):
-        with pytest.raises(ValueError, match="noise must be >= 0 and finite, got"):
-            ALL[name](ratio=0.5, noise=noise)
+        with pytest.raises(ValueError, match="noise_ratio must be >= 0 and finite, got"):
+            ALL[name](ratio=0.5, noise_ratio=noise)
     with pytest.raises(ValueError, match="must have shapes that broadcast"):
-        ALL[name](ratio=np.ones(2), noise=np.ones(3))
+        ALL[name](ratio=np.ones(2), noise_ratio=np.ones(3))
 
 
 @EVERY
@@ -648,8 +650,8 @@ def test_exact_rates_in_the_limit(function: Any) -> None:
 
 def test_no_closed_form() -> None:
     for number in (mpmath.mpf("0.1"), sympy.Symbol("v", positive=True)):
-        with pytest.raises(ValueError, match="noise must be 0 for more than one step"):
-            optimal_schedule(steps=2, ratio=0.5, noise=number)
+        with pytest.raises(ValueError, match="noise_ratio must be 0 for more than one step"):
+            optimal_schedule(steps=2, ratio=0.5, noise_ratio=number)
     N = sympy.Symbol("N", positive=True)
     with pytest.raises(ValueError, match="steps must be 1 or 2 for symbolic context and dim"):
         optimal_schedule(steps=3, context=N, dim=4)
@@ -699,15 +701,15 @@ def test_divergence_rate_shapes() -> None:
 def test_grids_do_not_influence_each_other() -> None:
     """A search from many starts gives the same alone and in a grid."""
     c, v = np.array([0.05, 0.5, 3.0]), np.array([0.3, 0.3, 0.3])
-    together = optimal_schedule(steps=4, ratio=c, noise=v)
+    together = optimal_schedule(steps=4, ratio=c, noise_ratio=v)
     for k, (ratio, noise) in enumerate(zip(c, v, strict=True)):
-        alone = optimal_schedule(steps=4, ratio=ratio, noise=noise)
+        alone = optimal_schedule(steps=4, ratio=ratio, noise_ratio=noise)
         assert alone.loss == pytest.approx(together.loss[k], rel=FLOAT64)
 
 
 def test_every_pair_of_steps_and_noise_is_finite() -> None:
     for steps, v in itertools.product((1, 2, 9, 30), (0.0, 1e-12, 1.0, 1e6, 1e12)):
-        constant = constant_schedule(steps=steps, ratio=np.array([1e-3, 1.0, 1e3]), noise=v)
+        constant = constant_schedule(steps=steps, ratio=np.array([1e-3, 1.0, 1e3]), noise_ratio=v)
         assert np.all(np.isfinite(constant.rates) & (constant.rates > 0))
         assert np.all((constant.loss > 0) & (constant.loss <= 1))
 
@@ -720,10 +722,10 @@ def test_rates_belong_to_their_loss_over_the_whole_domain(steps: int) -> None:
     settings: list[dict[str, Any]] = [{"ratio": c}]
     settings += [{"context": n, "dim": d} for n, d in ((1, 50), (50, 1), (10**6, 3))]
     for setting in settings:
-        best = optimal_schedule(steps=steps, **setting, noise=v)
-        again = schedule_loss(best.rates, **setting, noise=v)
+        best = optimal_schedule(steps=steps, **setting, noise_ratio=v)
+        again = schedule_loss(best.rates, **setting, noise_ratio=v)
         assert again == pytest.approx(best.loss, rel=RATES)
-        constant = constant_schedule(steps=steps, **setting, noise=v)
+        constant = constant_schedule(steps=steps, **setting, noise_ratio=v)
         assert np.all(best.loss <= constant.loss * (1 + FLOAT64))
         assert np.all(best.lower_bound <= best.loss * (1 + FLOAT64))
 

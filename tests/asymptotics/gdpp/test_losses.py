@@ -197,10 +197,10 @@ def test_symbolic_rates() -> None:
 def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v: float) -> None:
     for rates in ([0.7], [0.3, 0.9], [0.2, 0.4, 1.1]):
         value = gdpp_loss(rates, [0.0] * (len(rates) - 1), **where, noise_ratio=v)
-        assert value == pytest.approx(schedule_loss(rates, **where, noise=v), rel=RULES)
+        assert value == pytest.approx(schedule_loss(rates, **where, noise_ratio=v), rel=RULES)
     one = best(1, **where, noise_ratio=v)
     assert one.gammas.shape == (0,)
-    schedule = optimal_schedule(steps=1, **where, noise=v)
+    schedule = optimal_schedule(steps=1, **where, noise_ratio=v)
     assert one.loss == pytest.approx(schedule.loss, rel=FLOAT64)
     assert one.rates == pytest.approx(schedule.rates, rel=1e-7)  # flat there
     assert one.lower_bound == pytest.approx(schedule.loss, rel=FLOAT64)
@@ -242,7 +242,7 @@ def test_no_layers_are_below_the_bound(
     layers: tuple[list[float], list[float]], c: float, v: float
 ) -> None:
     steps = (3 ** len(layers[0]) - 1) // 2
-    bound = chebyshev_schedule(steps=steps, ratio=c, noise=v).lower_bound
+    bound = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v).lower_bound
     assert gdpp_loss(*layers, ratio=c, noise_ratio=v) >= bound * (1 - FLOAT64)
 
 
@@ -278,9 +278,7 @@ def test_optimum_lies_between_its_bound_and_one_layer_less(setting: dict[str, An
         )
         assert two.lower_bound == pytest.approx(float(exact), rel=FLOAT64)
     else:
-        bound = chebyshev_schedule(
-            steps=4, ratio=setting["ratio"], noise=setting["noise_ratio"]
-        ).lower_bound
+        bound = chebyshev_schedule(steps=4, **setting).lower_bound
         assert two.lower_bound == pytest.approx(bound, rel=FLOAT64)
 
 

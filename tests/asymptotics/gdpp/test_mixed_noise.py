@@ -332,7 +332,8 @@ def test_gradient_descent_is_bounded_by_the_best_constant(spec: str) -> None:
     noise, oracle = law.mean_variance / N, oracle_risk(spec, **SIZE)
     bound = constant_ridge_loss(spec, **SIZE)
     adjusted = [
-        D / 2 * float(optimal_schedule(steps=steps, **SIZE, noise=noise).lower_bound) - oracle
+        D / 2 * float(optimal_schedule(steps=steps, **SIZE, noise_ratio=noise).lower_bound)
+        - oracle
         for steps in (1, 2, 4, 8)
     ]
     assert np.all(np.diff(adjusted) < 0)
@@ -412,7 +413,7 @@ def test_one_layer_in_all_number_systems() -> None:
         assert arrays.loss.shape == (2, 2)
         assert arrays.loss[0, 0] == pytest.approx(float(exact.loss), rel=1e-15)
         assert arrays.rate[0, 0] == pytest.approx(float(exact.rate), rel=1e-15)
-    own = schedule_loss([float(exact.rate) * 20], **SIZE, noise=1e-9 / 20) * 5
+    own = schedule_loss([float(exact.rate) * 20], **SIZE, noise_ratio=1e-9 / 20) * 5
     assert own == pytest.approx(float(exact.loss), rel=ROUNDING)
 
 

@@ -97,7 +97,7 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_learning_rate_prints_text(law: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["learning-rate", "--context", "10", "--dim", "6", "--law", law]) == 0
+    assert main(["learning-rate", "--context", "10", "--dim", "6", "--input-law", law]) == 0
     (row,) = printed_text(capsys)
     rate, loss = exact_step(10, 6, *LAWS[law])
     assert row == pytest.approx(
@@ -136,7 +136,7 @@ def test_learning_rate_takes_lists_and_ranges(capsys: pytest.CaptureFixture[str]
 
 
 def test_learning_rate_formats_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["learning-rate", "--context", "5,7", "--dim", "3", "--law", "laplace"]
+    arguments = ["learning-rate", "--context", "5,7", "--dim", "3", "--input-law", "laplace"]
     assert main([*arguments, "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert main([*arguments, "--format", "csv"]) == 0
@@ -156,7 +156,7 @@ def test_learning_rate_of_other_laws_and_of_the_sum(capsys: pytest.CaptureFixtur
 
 
 def test_learning_rate_prints_latex(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["learning-rate", "--law", "uniform", "--normalization", "sum", "--latex"]
+    command = ["learning-rate", "--input-law", "uniform", "--normalization", "sum", "--latex"]
     assert main(command) == 0
     out = capsys.readouterr().out
     assert r"\eta = \frac{15 a^{2}}{5 N a^{2} + 5 a^{2} d - a^{2} + 15 \sigma^{2}}" in out
@@ -203,7 +203,7 @@ def test_schedule_at_finite_size_and_methods(capsys: pytest.CaptureFixture[str])
 def test_schedule_with_noise_and_given_rates(capsys: pytest.CaptureFixture[str]) -> None:
     """One step: 1 - 2 eta + eta^2 (1 + c + v), at finite size c = (d + 1)/N."""
     for size, c in ((["--ratio", "0.5"], 0.5), (["--context", "20", "--dim", "10"], 0.55)):
-        noisy = [*size, "--noise", "0.05"]
+        noisy = [*size, "--noise-ratio", "0.05"]
         assert main(["schedule", "--rates", "0.4", *noisy]) == 0
         expected = 1 - 0.8 + 0.16 * (1.05 + c)
         assert printed_schedule(capsys)["loss"] == pytest.approx([expected], rel=1e-9)
@@ -340,12 +340,12 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
             "task_variance must be > 0 and finite, got 0.0",
         ),
         (
-            "learning-rate --context 5 --dim 3 --law cauchy",
-            "argument --law: invalid choice: 'cauchy'",
+            "learning-rate --context 5 --dim 3 --input-law cauchy",
+            "argument --input-law: invalid choice: 'cauchy'",
         ),
         (
-            "learning-rate --context 5 --dim 3 --law uniform --moments 1,3",
-            "argument --moments: not allowed with argument --law",
+            "learning-rate --context 5 --dim 3 --input-law uniform --moments 1,3",
+            "argument --moments: not allowed with argument --input-law",
         ),
         (
             "learning-rate --context 5 --dim 3 --moments 1",
@@ -354,11 +354,11 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("learning-rate --moments 1,2,3", "argument --moments: must be two numbers m2,m4"),
         (
             "learning-rate --context 5 --dim 3 --moments 0,1",
-            "second moment of law must be > 0 and finite, got 0.0",
+            "second moment of input_law must be > 0 and finite, got 0.0",
         ),
         (
             "learning-rate --context 5 --dim 3 --moments 1,0.5",
-            "fourth moment of law, over the square of the second, must be >= 1",
+            "fourth moment of input_law, over the square of the second, must be >= 1",
         ),
         (
             "learning-rate --context 5 --dim 3 --normalization max",
@@ -381,8 +381,14 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("schedule --steps 2 --ratio 0", "ratio must be in [1e-100, 1e+100], got 0.0"),
         ("schedule --steps 2 --ratio nan", "ratio must be in [1e-100, 1e+100], got nan"),
         ("schedule --steps 2 --context 0 --dim 3", "context must be an integer >= 1, got 0"),
-        ("schedule --steps 2 --ratio 1 --noise -1", "noise must be >= 0 and finite, got -1.0"),
-        ("schedule --steps 2 --ratio 1 --noise inf", "noise must be >= 0 and finite, got inf"),
+        (
+            "schedule --steps 2 --ratio 1 --noise-ratio -1",
+            "noise_ratio must be >= 0 and finite, got -1.0",
+        ),
+        (
+            "schedule --steps 2 --ratio 1 --noise-ratio inf",
+            "noise_ratio must be >= 0 and finite, got inf",
+        ),
         ("schedule --rates inf --ratio 0.5", "rates must be finite, got inf"),
         ("schedule --rates 1,x --ratio 0.5", "argument --rates: must be a number, a list"),
         (
@@ -392,7 +398,7 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("schedule --steps 2 --ratio 1 --method x", "argument --method: invalid choice: 'x'"),
         ("schedule --steps 2 --ratio 1 --format csv", "argument --format: invalid choice: 'csv'"),
         (
-            "schedule --steps 2 --noise 0.1 --latex",
+            "schedule --steps 2 --noise-ratio 0.1 --latex",
             "--latex is for the optimal schedule without noise",
         ),
         (

@@ -14,13 +14,13 @@ import xarray
 from iclimit.cli import main
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
-from iclimit.simulate.descent import simulate_learning_rate
+from iclimit.simulate.descent import simulate_critical_dampening, simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.gdpp.noisy_regression import train_model
 
 SMALL: dict[str, Any] = {"dim": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
 ERRORS = Cell.of(simulate_errors, tasks=float("inf"), repeats=4, **SMALL)
-RATE = Cell.of(simulate_learning_rate, tasks=20, dim=3, context=6, law="uniform")
+RATE = Cell.of(simulate_learning_rate, contexts=20, dim=3, context=6, input_law="uniform")
 
 
 @pytest.fixture
@@ -60,7 +60,9 @@ def test_list(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "list"]) == 0
     _, rate, errors, total = capsys.readouterr().out.splitlines()
     assert rate.split()[0] == identity(RATE)[:10]
-    assert rate.endswith("simulate_learning_rate(context=6, dim=3, law=uniform, tasks=20)")
+    assert rate.endswith(
+        "simulate_learning_rate(context=6, contexts=20, dim=3, input_law=uniform)"
+    )
     assert errors.split()[0] == identity(ERRORS)[:10]
     assert errors.split()[3:6] == ["4", "4", "5"]  # seconds, repeats, seed
     assert "tasks=inf" in errors
@@ -135,16 +137,14 @@ def test_export_csv(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [(row["run"], row["number"]) for row in rows] == [
         (identity(RATE), "rate"),
-        (identity(RATE), "tasks"),
         (identity(ERRORS), "icl"),
         (identity(ERRORS), "idg"),
     ]
     whole = ERRORS.run(5)
-    assert float(rows[2]["value"]) == whole.icl.mean
-    assert float(rows[2]["standard_error"]) == whole.icl.standard_error
-    assert (rows[2]["tasks"], rows[2]["rho"], rows[2]["law"]) == ("inf", "0.1", "")
-    assert (rows[2]["repeats"], rows[2]["root_seed"]) == ("4", "5")
-    assert rows[1]["standard_error"] == ""
+    assert float(rows[1]["value"]) == whole.icl.mean
+    assert float(rows[1]["standard_error"]) == whole.icl.standard_error
+    assert (rows[1]["tasks"], rows[1]["rho"], rows[1]["input_law"]) == ("inf", "0.1", "")
+    assert (rows[1]["repeats"], rows[1]["root_seed"]) == ("4", "5")
 
 
 @pytest.mark.usefixtures("path")
@@ -156,9 +156,19 @@ def test_export_netcdf(tmp_path: Path) -> None:
     assert (float(run.icl), float(run.icl_se)) == (whole.icl.mean, whole.icl.standard_error)
     assert float(run.tasks) == np.inf
     assert np.isnan(float(run.rate))
-    assert data.law.values.tolist() == ["uniform", ""]
+    assert data.input_law.values.tolist() == ["uniform", ""]
     assert data.repeats.dtype == np.int64
-    assert float(data.sel(run=identity(RATE)).tasks_result) == 20
+    assert float(data.sel(run=identity(RATE)).rate) == RATE.run(5).rate.mean
+
+
+def test_numbers_named_like_a_parameter_are_told_apart(path: Path, tmp_path: Path) -> None:
+    dampening = Cell.of(simulate_critical_dampening, probability=[0.5], rate=0.25)
+    with RunStore(path) as store:
+        store.add(StoredBatch.of(dampening, 1.0, rng=5, backend="numpy", seconds=1.0))
+    assert main(["runs", "export", "-o", str(tmp_path / "runs.nc")]) == 0
+    data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
+    assert float(data.sel(run=identity(dampening)).rate) == 0.25
+    assert float(data.sel(run=identity(RATE)).rate_result) == RATE.run(5).rate.mean
 
 
 def test_export_leaves_out_what_cannot_be_joined(

@@ -457,12 +457,12 @@ def test_dampened_divergence_is_that_of_the_rate() -> None:
         "ratio",
         "dampening",
         steps=5,
-        noise=0.2,
+        noise_ratio=0.2,
         ratio=np.geomspace(0.1, 5, 10),
         dampening=np.linspace(0.3, 3, 40),
     )
     best = [
-        float(asymptotics.descent.optimal_schedule(steps=1, ratio=c, noise=0.2).rates[0])
+        float(asymptotics.descent.optimal_schedule(steps=1, ratio=c, noise_ratio=0.2).rates[0])
         for c in vertices[:, 0]
     ]
     edge = (1 + np.sqrt(vertices[:, 0])) ** 2

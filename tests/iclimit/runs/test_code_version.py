@@ -209,13 +209,13 @@ def test_the_backend_does_not_count_where_there_is_no_choice() -> None:
 
 
 def test_cells_among_the_arguments_count_with_their_own() -> None:
-    inner = Cell.of(simulate_learning_rate, tasks=20, dim=3, context=6)
+    inner = Cell.of(simulate_learning_rate, contexts=20, dim=3, context=6)
     cell = Cell.of(needing, other=(1, inner))
     assert cell.needs == (inner,)
     assert set(cell.version.split("-")) == {code_version(needing), inner.version}
     assert cell.run(0, results={inner: "found"}) == (1, "found")
     other = Cell.of(
-        needing, other=(1, Cell.of(simulate_learning_rate, tasks=21, dim=3, context=6))
+        needing, other=(1, Cell.of(simulate_learning_rate, contexts=21, dim=3, context=6))
     )
     assert other.identity(0, "numpy") != cell.identity(0, "numpy")
 

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from iclimit.results import Estimate
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
 from iclimit.simulate.descent import (
@@ -90,8 +91,8 @@ def test_results_read_back_bit_for_bit(result: Any) -> None:
         simulate_errors(
             dim=4, context=4, tasks=2, prompts=30, rho=0.1, ridge=0.1, rng=0, repeats=3
         ),
-        simulate_learning_rate(tasks=50, dim=3, context=6, rng=0),
-        simulate_schedule((0.3, 0.2), context=8, dim=3, repeats=5, rng=0),
+        simulate_learning_rate(contexts=50, dim=3, context=6, rng=0),
+        simulate_schedule((0.3, 0.2), context=8, dim=3, contexts=5, rng=0),
         summary_sample(sampler="summaries", prompts=50, rng=np.random.SeedSequence(0)),
         solver_difference(prompts=40, ridge=0.1, rng=np.random.SeedSequence(0)),
         LinearTransformer("full", *np.arange(64.0).reshape(2, 2, 1, 4, 4)),
@@ -100,7 +101,7 @@ def test_results_read_back_bit_for_bit(result: Any) -> None:
             (1.0, math.nan),
             3,
             np.ones(2),
-            {4: Alignment(*np.arange(6.0))},
+            {4: Alignment(*(Estimate(x, x + 1, 9) for x in (0.0, 2.0, 4.0)))},
             (1.0, 2.0),
         ),
     ],
@@ -224,13 +225,11 @@ def test_numbers_with_their_errors() -> None:
     mixture = MixtureCell([1, 2], [3.0, 2.0], [1.0, 1.0], [0.0, 0.0], 0.5, 0.25)
     assert summary_numbers(mixture) == {"gap": (0.5, 0.25)}
     quantiles = simulate_critical_dampening(
-        [0.1, 0.5], rate=0.5, context=8, dim=3, tasks=1, contexts=200, rng=0
+        [0.1, 0.5], rate=0.5, context=8, dim=3, test_tasks=1, contexts=200, rng=0
     )
     assert summary_numbers(quantiles).keys() == {"quantiles.0", "quantiles.1"}
-    schedules = simulate_schedule([(0.3,), (0.4,)], context=8, dim=3, repeats=5, rng=0)
-    assert summary_numbers(schedules)["mean.1"] == (
-        float(schedules.mean[1]),
-        float(schedules.standard_error[1]),
-    )
-    alignment = Alignment(*np.arange(6.0))
+    schedules = simulate_schedule([(0.3,), (0.4,)], context=8, dim=3, contexts=5, rng=0)
+    second = schedules.losses[1]
+    assert summary_numbers(schedules)["losses.1"] == (second.mean, second.standard_error)
+    alignment = Alignment(*(Estimate(x, x + 1, 9) for x in (0.0, 2.0, 4.0)))
     assert summary_numbers((alignment,))["0.cosine"] == (4.0, 5.0)

@@ -146,7 +146,7 @@ def test_a_result_comes_back_with_all_that_is_known(path: Path) -> None:
 
 
 def test_seeds_of_any_size(path: Path) -> None:
-    cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
+    cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
     seed = 2**128 - 1
     with RunStore(path) as store:
         store.add(StoredBatch.of(cell, cell.run(seed), rng=seed, backend="numpy", seconds=0.1))
@@ -525,7 +525,7 @@ def test_pruning_while_another_process_reads(path: Path, monkeypatch: pytest.Mon
 
 
 def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
-    cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
+    cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
     current = StoredBatch.of(cell, 1.0, rng=0, backend="numpy", seconds=1.0)
     others = {
         "changed": {"code": "0" * 12},
@@ -545,7 +545,7 @@ def test_obsolete_runs_are_those_of_changed_code(path: Path) -> None:
 
 
 def test_what_cannot_be_encoded_is_not_stored(path: Path) -> None:
-    cell = Cell.of(simulate_learning_rate, tasks=10, dim=3, context=6)
+    cell = Cell.of(simulate_learning_rate, contexts=10, dim=3, context=6)
     with pytest.raises(TypeError, match=r"got builtins\.object"):
         StoredBatch.of(cell, object(), rng=0, backend="numpy", seconds=1.0)
     with RunStore(path) as store:

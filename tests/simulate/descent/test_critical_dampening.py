@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from iclimit.simulate.descent import dampening, simulate_critical_dampening
+from iclimit.simulate.descent import CriticalDampening, dampening, simulate_critical_dampening
 from iclimit.simulate.descent.steps import largest_eigenvalues
 
 Z_LIMIT = 4.0  # 15 comparisons against draws, 15 of a bias: one beyond in 500 seeds
 QUANTILES = [0.1, 0.25, 0.5, 0.75, 0.9]
 SIZE: dict[str, Any] = {"context": 4, "dim": 3}
+
+
+def numbers(found: CriticalDampening) -> tuple[np.ndarray, np.ndarray]:
+    """Quantiles and their standard errors."""
+    pairs = [(quantile.mean, quantile.standard_error) for quantile in found.quantiles]
+    values, errors = np.array(pairs).T
+    return values, errors
 
 
 @pytest.mark.parametrize("law", ["gaussian", "uniform", "laplace"])  # signs: steps, see below
@@ -31,13 +38,21 @@ def test_quantiles_are_those_of_the_worst_of_many_tasks(law: str) -> None:
     top = np.linalg.svd(scale * laws[law](shape), compute_uv=False)[..., 0] ** 2 / 4
     critical = np.sort(2 / (rate * np.max(top, axis=1)))
     found = simulate_critical_dampening(
-        QUANTILES, rate=rate, **SIZE, tasks=tasks, law=law, scale=scale, contexts=100_000, rng=1
+        QUANTILES,
+        rate=rate,
+        **SIZE,
+        test_tasks=tasks,
+        input_law=law,
+        scale=scale,
+        contexts=100_000,
+        rng=1,
     )
-    for p, value, error in zip(QUANTILES, found.quantiles, found.standard_errors, strict=True):
+    for p, quantile in zip(QUANTILES, found.quantiles, strict=True):
         spread = math.sqrt(p * (1 - p) * sets)
         low, high = (np.interp(p * sets + s * spread, np.arange(sets), critical) for s in (-1, 1))
         expected = np.interp(p * sets, np.arange(sets) + 0.5, critical)
-        assert abs(value - expected) < Z_LIMIT * math.hypot(error, (high - low) / 2)
+        error = math.hypot(quantile.standard_error, (high - low) / 2)
+        assert abs(quantile.mean - expected) < Z_LIMIT * error
 
 
 @pytest.mark.parametrize(("tasks", "contexts"), [(1, 2000), (20, 3000), (100, 5000)])
@@ -47,12 +62,11 @@ def test_standard_errors_are_honest(tasks: int, contexts: int) -> None:
     exact = 2 / (0.5 * stats.chi2.ppf((1 - p) ** (1 / tasks), 1))
     runs = [
         simulate_critical_dampening(
-            p, rate=0.5, context=1, dim=1, tasks=tasks, contexts=contexts, rng=seed
+            p, rate=0.5, context=1, dim=1, test_tasks=tasks, contexts=contexts, rng=seed
         )
         for seed in range(400)
     ]
-    found = np.array([run.quantiles for run in runs])
-    errors = np.array([run.standard_errors for run in runs])
+    found, errors = (np.stack(each) for each in zip(*map(numbers, runs), strict=True))
     spread = np.std(found, axis=0)
     # A spread over 400 is known to 3.5 %; five eigenvalues beyond a quantile are few.
     np.testing.assert_allclose(np.sqrt(np.mean(errors**2, axis=0)) / spread, 1, atol=0.15)
@@ -70,22 +84,23 @@ def test_signs_of_one_pair_have_one_eigenvalue() -> None:
         rate=0.5,
         context=1,
         dim=3,
-        tasks=7,
-        law="rademacher",
+        test_tasks=7,
+        input_law="rademacher",
         scale=2.0,
         contexts=1000,
         rng=0,
     )
-    np.testing.assert_allclose(found.quantiles, 2 / (0.5 * 4 * 3), rtol=1e-12)
-    np.testing.assert_allclose(found.standard_errors, 0, atol=1e-12)
+    quantiles, errors = numbers(found)
+    np.testing.assert_allclose(quantiles, 2 / (0.5 * 4 * 3), rtol=1e-12)
+    np.testing.assert_allclose(errors, 0, atol=1e-12)
 
 
 def test_factors_fall_with_the_rate_the_scale_and_the_number_of_tasks() -> None:
     def median(rate: float = 0.5, tasks: int = 30, scale: float = 1.0) -> float:
         found = simulate_critical_dampening(
-            [0.5], rate=rate, **SIZE, tasks=tasks, scale=scale, contexts=5000, rng=2
+            [0.5], rate=rate, **SIZE, test_tasks=tasks, scale=scale, contexts=5000, rng=2
         )
-        return float(found.quantiles[0])
+        return found.quantiles[0].mean
 
     assert median(rate=1.0) == pytest.approx(median() / 2, rel=1e-12)
     assert median(scale=2.0) == pytest.approx(median() / 4, rel=1e-12)
@@ -93,22 +108,22 @@ def test_factors_fall_with_the_rate_the_scale_and_the_number_of_tasks() -> None:
 
 
 def test_quantiles_ascend_and_keep_their_order() -> None:
-    setting: dict[str, Any] = {"rate": 0.5, **SIZE, "tasks": 30, "contexts": 5000, "rng": 3}
+    setting: dict[str, Any] = {"rate": 0.5, **SIZE, "test_tasks": 30, "contexts": 5000, "rng": 3}
     found = simulate_critical_dampening(QUANTILES, **setting)
-    assert np.all(np.diff(found.quantiles) > 0)
-    assert np.all(found.standard_errors > 0)
+    quantiles, errors = numbers(found)
+    assert np.all(np.diff(quantiles) > 0)
+    assert np.all(errors > 0)
     backwards = simulate_critical_dampening(QUANTILES[::-1], **setting)
-    np.testing.assert_array_equal(backwards.quantiles, found.quantiles[::-1])
-    np.testing.assert_array_equal(backwards.standard_errors, found.standard_errors[::-1])
+    assert backwards.quantiles == found.quantiles[::-1]
 
 
 def test_one_task_has_the_quantiles_of_the_eigenvalue() -> None:
     p = np.array(QUANTILES)
     found = simulate_critical_dampening(
-        p, rate=0.5, **SIZE, tasks=1, law="uniform", contexts=4000, rng=4
+        p, rate=0.5, **SIZE, test_tasks=1, input_law="uniform", contexts=4000, rng=4
     )
-    top = largest_eigenvalues(**SIZE, law="uniform", count=4000, rng=4)
-    np.testing.assert_allclose(found.quantiles, np.quantile(4 / top, p), rtol=2e-3)
+    top = largest_eigenvalues(**SIZE, input_law="uniform", count=4000, rng=4)
+    np.testing.assert_allclose(numbers(found)[0], np.quantile(4 / top, p), rtol=2e-3)
 
 
 def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,21 +138,21 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
         [0.5],
         rate=1.0,
         **SIZE,
-        tasks=1,
-        law="laplace",
+        test_tasks=1,
+        input_law="laplace",
         scale=0.3,
         contexts=1000,
         rng=9,
         backend="cupy",
     )
     assert seen == SIZE | {
-        "law": "laplace",
+        "input_law": "laplace",
         "scale": 0.3,
         "count": 1000,
         "rng": 9,
         "backend": "cupy",
     }
-    assert found.quantiles[0] == pytest.approx(2 / 1.5, rel=1e-3)
+    assert found.quantiles[0].mean == pytest.approx(2 / 1.5, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -149,31 +164,31 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
         ({"probability": [0.0]}, r"probability must be in \(0, 1\), got \[0.0\]"),
         ({"probability": [math.nan]}, "probability must be finite"),
         ({"rate": 0.0}, "rate must be a number > 0 and finite, got 0.0"),
-        ({"tasks": 0}, "tasks must be an integer >= 1, got 0"),
+        ({"test_tasks": 0}, "test_tasks must be an integer >= 1, got 0"),
         ({"contexts": 10.0}, "contexts must be an integer >= 1, got 10.0"),
         ({"context": 0}, "context must be an integer >= 1, got 0"),
         ({"dim": 1.5}, "dim must be an integer >= 1, got 1.5"),
-        ({"law": "cauchy"}, "law must be one of gaussian, .*, got 'cauchy'"),
+        ({"input_law": "cauchy"}, "input_law must be one of gaussian, .*, got 'cauchy'"),
         ({"scale": -1.0}, "scale must be a number > 0 and finite, got -1.0"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
         ({"contexts": 100}, "contexts must be >= 147 for these quantiles, got 100"),
         # Nothing lies on the other side of this quantile: its error would be zero.
         (
-            {"probability": [1 - 1e-9], "tasks": 1},
+            {"probability": [1 - 1e-9], "test_tasks": 1},
             "contexts must be >= 50000000.. for these quantiles, got 1000",
         ),
         ({"probability": [1e-300]}, "contexts must be >= inf for these quantiles, got 1000"),
     ],
 )
 def test_errors(changes: dict[str, Any], message: str) -> None:
-    setting: dict[str, Any] = {"probability": [0.5], "rate": 0.5, "tasks": 20, **SIZE}
+    setting: dict[str, Any] = {"probability": [0.5], "rate": 0.5, "test_tasks": 20, **SIZE}
     setting |= {"contexts": 1000, "rng": 0} | changes
     with pytest.raises(ValueError, match=message):
         simulate_critical_dampening(setting.pop("probability"), **setting)
 
 
 def test_the_contexts_asked_for_are_enough() -> None:
-    setting: dict[str, Any] = {"rate": 0.5, "tasks": 20, **SIZE, "rng": 0}
+    setting: dict[str, Any] = {"rate": 0.5, "test_tasks": 20, **SIZE, "rng": 0}
     simulate_critical_dampening([0.5], contexts=147, **setting)
     with pytest.raises(ValueError, match="contexts must be >= 147"):
         simulate_critical_dampening([0.5], contexts=140, **setting)

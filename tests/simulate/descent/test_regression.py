@@ -50,7 +50,7 @@ def assert_means(values: np.ndarray, expected: np.ndarray) -> None:
 
 @pytest.mark.parametrize("law", INPUT_LAWS)
 def test_inputs_have_the_moments_of_their_law(law: str) -> None:
-    prompts, tasks = sample(law=law, scale=0.7)
+    prompts, tasks = sample(input_law=law, scale=0.7)
     assert (prompts.x.shape, prompts.y.shape) == ((COUNT, 4, 3), (COUNT, 4))
     assert (prompts.x_query.shape, prompts.y_query.shape) == ((COUNT, 3), (COUNT,))
     assert tasks.shape == (COUNT, 3)
@@ -69,7 +69,7 @@ def test_inputs_have_the_moments_of_their_law(law: str) -> None:
 
 @pytest.mark.parametrize("law", INPUT_LAWS)
 def test_mixed_inputs_have_the_covariance_of_the_mixing(law: str) -> None:
-    prompts, _ = sample(law=law, mixing=MIXING, scale=0.5)
+    prompts, _ = sample(input_law=law, mixing=MIXING, scale=0.5)
     x = all_inputs(prompts)
     expected = 0.5**2 * MOMENTS[law][0] * MIXING @ MIXING.T
     for place in range(5):
@@ -79,8 +79,8 @@ def test_mixed_inputs_have_the_covariance_of_the_mixing(law: str) -> None:
 
 @pytest.mark.parametrize("law", INPUT_LAWS)
 def test_mixing_is_a_linear_map_of_the_same_draws(law: str) -> None:
-    plain, tasks = sample(100, law=law, scale=0.5)
-    mixed, same = sample(100, law=law, scale=0.5, mixing=MIXING)
+    plain, tasks = sample(100, input_law=law, scale=0.5)
+    mixed, same = sample(100, input_law=law, scale=0.5, mixing=MIXING)
     np.testing.assert_array_equal(same, tasks)
     for m in range(100):
         for i in range(5):
@@ -106,7 +106,9 @@ def test_tasks_have_the_covariance_asked_for() -> None:
         assert_means(tasks[:, :, None] * prompts.x_query[:, None, :], np.zeros((3, 3)))
 
 
-@pytest.mark.parametrize("changes", [{}, {"mixing": MIXING, "task_root": ROOT, "law": "laplace"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"mixing": MIXING, "task_root": ROOT, "input_law": "laplace"}]
+)
 def test_labels_are_products_without_noise(changes: dict[str, Any]) -> None:
     prompts, tasks = sample(50, **changes)
     for m in range(50):
@@ -116,21 +118,21 @@ def test_labels_are_products_without_noise(changes: dict[str, Any]) -> None:
 
 
 def test_noise_is_independent_of_all_else_and_in_the_query_label_too() -> None:
-    prompts, tasks = sample(noise_variance=0.6, law="uniform")
+    prompts, tasks = sample(noise_variance=0.6, input_law="uniform")
     noise = all_labels(prompts) - np.einsum("nid,nd->ni", all_inputs(prompts), tasks)
     assert_means(noise, np.zeros(5))
     assert_means(noise[:, :, None] * noise[:, None, :], 0.6 * np.eye(5))
     assert_means(noise**4, 3 * 0.6**2 * np.ones(5))
     assert_means(noise[:, :, None] * tasks[:, None, :], np.zeros((5, 3)))
     assert_means(noise[:, 0, None] * all_inputs(prompts)[:, 0], np.zeros(3))
-    silent, _ = sample(noise_variance=0.0, law="uniform")
+    silent, _ = sample(noise_variance=0.0, input_law="uniform")
     np.testing.assert_array_equal(silent.x, prompts.x)
 
 
 def test_sampling_draws_tasks_then_prompts() -> None:
-    problem = Regression(4, 3, law="laplace", noise_variance=0.2)
+    problem = Regression(4, 3, input_law="laplace", noise_variance=0.2)
     whole = problem.sample(NUMPY, np.random.default_rng(0), 7)
-    parts, _ = sample(7, law="laplace", noise_variance=0.2)
+    parts, _ = sample(7, input_law="laplace", noise_variance=0.2)
     for name, value in vars(whole).items():
         np.testing.assert_array_equal(value, getattr(parts, name))
 
@@ -172,7 +174,10 @@ def test_tokens_hold_nothing_of_the_query_label_and_are_a_copy() -> None:
     [
         (lambda: Regression(0, 2), "context must be an integer >= 1, got 0"),
         (lambda: Regression(2, 1.0), "dim must be an integer >= 1, got 1.0"),  # type: ignore[arg-type]
-        (lambda: Regression(2, 2, law="cauchy"), "law must be one of gaussian, .*, got 'cauchy'"),
+        (
+            lambda: Regression(2, 2, input_law="cauchy"),
+            "input_law must be one of gaussian, .*, got 'cauchy'",
+        ),
         (lambda: Regression(2, 2, scale=0), "scale must be a number > 0 and finite, got 0"),
         (
             lambda: Regression(2, 2, scale=math.inf),
@@ -215,7 +220,7 @@ def test_strict_arrays(law: str, strict_backend: Backend) -> None:
     problem = Regression(
         4,
         3,
-        law=law,
+        input_law=law,
         scale=0.6,
         noise_variance=0.3,
         task_variance=1.5,

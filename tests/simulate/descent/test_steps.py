@@ -14,6 +14,7 @@ from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import steps as descent
 from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.descent.steps import (
+    ScheduleLosses,
     descend,
     largest_eigenvalues,
     query_predictions,
@@ -25,6 +26,11 @@ ROUNDING = 1e-12  # relative or of numbers of order one to ten
 Z_LIMIT = 4.0  # 57 comparisons, many on shared contexts: one beyond in 250 seeds or so
 NUMPY = get_backend("numpy")
 RATES = [0.3, 0.9, 0.5]
+
+
+def samples(run: ScheduleLosses) -> np.ndarray:
+    """Losses (contexts, schedules) of the contexts."""
+    return np.stack([loss.samples for loss in run.losses], axis=1)
 
 
 def draw(context: int, dim: int, n: int = 5) -> Prompts:
@@ -84,7 +90,7 @@ def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
     block = 6
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
     size: dict[str, Any] = {"context": context, "dim": dim, "scale": 0.7}
-    run = simulate_schedule(RATES, **size, noise=noise, rng=3, repeats=block)
+    run = simulate_schedule(RATES, **size, noise_ratio=noise, rng=3, contexts=block)
     top = largest_eigenvalues(**size, count=block, rng=3)
     for r, z in enumerate(block_inputs(context, dim, block)):
         X = 0.7 * z
@@ -93,7 +99,7 @@ def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
             from_labels += rate / context * X.T @ (np.eye(context) - X @ from_labels)
         by_task = np.sum((np.eye(dim) - from_labels @ X) ** 2)
         by_noise = noise * context * np.sum(from_labels**2)
-        assert run.losses[r] == pytest.approx((by_task + by_noise) / dim, rel=ROUNDING)
+        assert samples(run)[r, 0] == pytest.approx((by_task + by_noise) / dim, rel=ROUNDING)
         assert top[r] == pytest.approx(np.linalg.norm(X, 2) ** 2 / context, rel=ROUNDING)
 
 
@@ -105,7 +111,7 @@ def test_mean_loss_equals_sampled_descent(context: int, dim: int, law: str) -> N
     prompt_law = Regression(
         context=context,
         dim=dim,
-        law=law,
+        input_law=law,
         scale=scale,
         task_variance=variance,
         noise_variance=noise_variance,
@@ -116,16 +122,16 @@ def test_mean_loss_equals_sampled_descent(context: int, dim: int, law: str) -> N
         RATES,
         context=context,
         dim=dim,
-        law=law,
+        input_law=law,
         scale=scale,
-        noise=noise_variance / (variance * context),
+        noise_ratio=noise_variance / (variance * context),
         rng=12,
-        repeats=4000,
+        contexts=4000,
     )
     second = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}[law]
     factor = variance * dim * scale**2 * second
-    error = math.hypot(factor * run.standard_error, np.std(squared) / math.sqrt(count))
-    expected = noise_variance + factor * run.mean
+    error = math.hypot(factor * run.loss.standard_error, np.std(squared) / math.sqrt(count))
+    expected = noise_variance + factor * run.loss.mean
     assert abs(np.mean(squared) - expected) < Z_LIMIT * error
 
 
@@ -143,45 +149,52 @@ def test_one_step_has_the_exact_mean(
     m = scale**2 * second
     rates = np.array([[0.2], [0.5], [1.0]]) / m
     run = simulate_schedule(
-        rates, context=context, dim=dim, law=law, scale=scale, noise=noise, rng=5, repeats=4000
+        rates,
+        context=context,
+        dim=dim,
+        input_law=law,
+        scale=scale,
+        noise_ratio=noise,
+        rng=5,
+        contexts=4000,
     )
     rate = rates[:, 0]
     square = m**2 * (context + dim - 2 + kurtosis) / context
     expected = 1 - 2 * rate * m + rate**2 * (square + noise * m)
-    assert np.max(np.abs(run.mean - expected) / run.standard_error) < Z_LIMIT
+    for loss, exact in zip(run.losses, expected, strict=True):
+        assert abs(loss.z(exact)) < Z_LIMIT
 
 
 def test_best_two_steps_have_the_exact_mean() -> None:
     """15827/93957 for N = 20, d = 10, from the exact Wishart moments."""
-    run = simulate_schedule([0.4203, 1.180], context=20, dim=10, rng=6, repeats=20_000)
-    assert abs(run.mean - 15827 / 93957) < Z_LIMIT * run.standard_error
+    run = simulate_schedule([0.4203, 1.180], context=20, dim=10, rng=6, contexts=20_000)
+    assert abs(run.loss.z(15827 / 93957)) < Z_LIMIT
 
 
 def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
-    size: dict[str, Any] = {"context": 4, "dim": 3, "law": "laplace", "rng": 8}
+    size: dict[str, Any] = {"context": 4, "dim": 3, "input_law": "laplace", "rng": 8}
     rates = np.array([[0.3, 0.1], [0.2, 0.2]])
-    both = simulate_schedule(rates, **size, repeats=20, noise=0.1)
-    assert both.losses.shape == (20, 2)
-    assert (both.repeats, both.parameters["context"]) == (20, 4)
+    both = simulate_schedule(rates, **size, contexts=20, noise_ratio=0.1)
+    assert samples(both).shape == (20, 2)
+    assert (both.loss.repeats, both.parameters["context"]) == (20, 4)
     for k in range(2):
-        one = simulate_schedule(rates[k], **size, repeats=11, noise=0.1)
-        np.testing.assert_array_equal(one.losses, both.losses[:11, k])
+        one = simulate_schedule(rates[k], **size, contexts=11, noise_ratio=0.1)
+        np.testing.assert_array_equal(one.loss.samples, both.losses[k].samples[:11])
     np.testing.assert_array_equal(
         largest_eigenvalues(**size, count=10), largest_eigenvalues(**size, count=25)[:10]
     )
 
 
 def test_summaries_of_the_losses() -> None:
-    run = simulate_schedule([[0.3], [0.1]], context=4, dim=3, rng=9, repeats=50)
-    np.testing.assert_array_equal(run.mean, np.mean(run.losses, axis=0))
-    np.testing.assert_array_equal(run.median, np.median(run.losses, axis=0))
-    np.testing.assert_allclose(run.standard_error, np.std(run.losses, axis=0, ddof=1) / 50**0.5)
+    run = simulate_schedule([[0.3], [0.1]], context=4, dim=3, rng=9, contexts=50)
+    np.testing.assert_array_equal(run.medians, np.median(samples(run), axis=0))
     one = simulate_schedule([0.3], context=4, dim=3, rng=9)
-    assert (one.repeats, np.ndim(one.mean)) == (1000, 0)
-    assert simulate_schedule([0.3], context=4, dim=3, rng=9, repeats=1).standard_error == math.inf
+    assert (one.loss.repeats, len(one.losses)) == (1000, 1)
+    single = simulate_schedule([0.3], context=4, dim=3, rng=9, contexts=1)
+    assert single.loss.standard_error == math.inf
 
 
 def test_top_eigenvalue_is_where_a_constant_rate_diverges() -> None:
@@ -189,18 +202,21 @@ def test_top_eigenvalue_is_where_a_constant_rate_diverges() -> None:
     top = largest_eigenvalues(**size, count=40, rng=10)
     critical = 2 / top
     rates = np.repeat(np.concat([0.97 * critical, 1.03 * critical])[:, None], 200, axis=1)
-    run = simulate_schedule(rates, **size, rng=10, repeats=40)
-    below, above = np.diagonal(run.losses[:, :40]), np.diagonal(run.losses[:, 40:])
+    run = simulate_schedule(rates, **size, rng=10, contexts=40)
+    below, above = np.diagonal(samples(run)[:, :40]), np.diagonal(samples(run)[:, 40:])
     assert np.all(below < 1)
     assert np.all(above > 100)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_overflowing_losses_are_infinite(noise: float) -> None:
-    size: dict[str, Any] = {"context": 6, "dim": 4, "rng": 10, "noise": noise, "repeats": 40}
-    losses = simulate_schedule([[3.0] * 2000, [1e-3] * 2000], **size).losses
+    size: dict[str, Any] = {"context": 6, "dim": 4, "rng": 10, "contexts": 40}
+    rates = [[3.0] * 2000, [1e-3] * 2000]
+    run = simulate_schedule(rates, **size, noise_ratio=noise)
+    losses = samples(run)
     assert np.all(losses[:, 0] == math.inf)
     assert np.all(np.isfinite(losses[:, 1]))
+    assert run.loss.mean == run.loss.standard_error == run.medians[0] == math.inf
 
 
 @pytest.mark.parametrize(
@@ -221,20 +237,20 @@ def test_overflowing_losses_are_infinite(noise: float) -> None:
             r"rates must have shape \(any,\), got \(\)",
         ),
         (
-            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, repeats=0),
-            "repeats must be an integer >= 1, got 0",
+            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, contexts=0),
+            "contexts must be an integer >= 1, got 0",
         ),
         (
-            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, noise=-1),
-            "noise must be a number >= 0 and finite, got -1",
+            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, noise_ratio=-1),
+            "noise_ratio must be a number >= 0 and finite, got -1",
         ),
         (
             lambda: largest_eigenvalues(context=3, dim=0, rng=0, count=1),
             "dim must be an integer >= 1, got 0",
         ),
         (
-            lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, law="cauchy"),
-            "law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
+            lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, input_law="cauchy"),
+            "input_law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
         ),
         (
             lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, scale=0.0),
@@ -265,11 +281,11 @@ def test_strict_arrays(
         rtol=1e-10,
     )
 
-    cell: dict[str, Any] = {"context": context, "dim": dim, "law": "laplace", "rng": 4}
-    losses = simulate_schedule([RATES, RATES[::-1]], **cell, noise=0.1, repeats=8).losses
+    cell: dict[str, Any] = {"context": context, "dim": dim, "input_law": "laplace", "rng": 4}
+    losses = samples(simulate_schedule([RATES, RATES[::-1]], **cell, noise_ratio=0.1, contexts=8))
     top = largest_eigenvalues(**cell, count=8)
     monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(descent, "to_host", np.from_dlpack)
-    run = simulate_schedule([RATES, RATES[::-1]], **cell, noise=0.1, repeats=8)
-    np.testing.assert_allclose(run.losses, losses, rtol=1e-10)
+    run = simulate_schedule([RATES, RATES[::-1]], **cell, noise_ratio=0.1, contexts=8)
+    np.testing.assert_allclose(samples(run), losses, rtol=1e-10)
     np.testing.assert_allclose(largest_eigenvalues(**cell, count=8), top, rtol=1e-10)

@@ -17,7 +17,7 @@ from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer, prediction
 
 BACKEND = get_backend("numpy")
-UNIFORM = Regression(context=6, dim=2, law="uniform")
+UNIFORM = Regression(context=6, dim=2, input_law="uniform")
 EXCESS = 0.01  # of Adam over the least loss; .002 to .006 measured for N = 5 to 50, D = 10
 HELD_OUT = 20_000
 Z_MAX = 4.0
@@ -60,7 +60,7 @@ def weights(run: TrainedAttention) -> np.ndarray:
 
 @pytest.mark.parametrize("context", [5, 50])
 def test_one_layer_learns_one_step_of_gradient_descent(context: int) -> None:
-    problem = Regression(context, 10, law="uniform")
+    problem = Regression(context, 10, input_law="uniform")
     run = train_attention(problem, rng=context)
     assert run.converged
     assert not run.interrupted
@@ -71,7 +71,7 @@ def test_one_layer_learns_one_step_of_gradient_descent(context: int) -> None:
 
 
 MIXING = np.array([[1.5, 0.4, 0.0], [0.0, 0.8, 0.3], [0.0, 0.0, 0.4]])
-ANISOTROPIC = Regression(20, 3, law="uniform", noise_variance=0.1, mixing=MIXING)
+ANISOTROPIC = Regression(20, 3, input_law="uniform", noise_variance=0.1, mixing=MIXING)
 
 
 @cache
@@ -100,7 +100,7 @@ def test_anisotropic_noisy_inputs_teach_preconditioned_descent(optimizer: str) -
 
 @pytest.mark.parametrize("include_query", [False, True])
 def test_as_many_heads_as_token_entries_solve_the_normal_equations(include_query: bool) -> None:
-    problem = Regression(4, 1, law="uniform", noise_variance=0.1)
+    problem = Regression(4, 1, input_law="uniform", noise_variance=0.1)
     run = train_attention(
         problem, heads=2, include_query=include_query, optimizer="lbfgs", batch=200, rng=3
     )

@@ -84,7 +84,7 @@ def test_conditional_loss_equals_token_level_responses(
             from_labels[:, i] = prediction(regression_tokens(unit), layers)
         by_task = np.sum((np.eye(dim) - from_labels @ X) ** 2)
         by_noise = noise * context * np.sum(from_labels**2)
-        assert run.losses[r] == pytest.approx((by_task + by_noise) / dim, rel=1e-11)
+        assert run.loss.samples[r] == pytest.approx((by_task + by_noise) / dim, rel=1e-11)
 
 
 @pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
@@ -92,7 +92,7 @@ def test_conditional_loss_equals_token_level_responses(
 def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> None:
     variance, noise_variance, count = 1.7, 0.8, 4000
     prompts = draw(
-        context, dim, count, law=law, task_variance=variance, noise_variance=noise_variance
+        context, dim, count, input_law=law, task_variance=variance, noise_variance=noise_variance
     )
     second = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}[law]
     rates, gammas = np.array([0.2, 0.3, 0.4]) / second, np.array([0.05, 0.08]) / second
@@ -110,8 +110,8 @@ def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> N
         contexts=4000,
     )
     factor = variance * dim * second
-    error = math.hypot(factor * run.standard_error, np.std(squared) / math.sqrt(count))
-    assert abs(np.mean(squared) - noise_variance - factor * run.mean) < Z_LIMIT * error
+    error = math.hypot(factor * run.loss.standard_error, np.std(squared) / math.sqrt(count))
+    assert abs(np.mean(squared) - noise_variance - factor * run.loss.mean) < Z_LIMIT * error
 
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
@@ -120,31 +120,31 @@ def test_without_preconditioning_it_is_gradient_descent_on_the_same_contexts(
 ) -> None:
     size: dict[str, Any] = {"context": context, "dim": dim, "rng": 7}
     found = simulate_gdpp(RATES, [0, 0], **size, input_law="laplace", noise_ratio=0.2, contexts=30)
-    expected = simulate_schedule(RATES, **size, law="laplace", noise=0.2, repeats=30)
-    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-10)
-    assert (found.repeats, found.parameters["gammas"].tolist()) == (30, [0, 0])
+    expected = simulate_schedule(RATES, **size, input_law="laplace", noise_ratio=0.2, contexts=30)
+    np.testing.assert_allclose(found.loss.samples, expected.loss.samples, rtol=1e-10)
+    assert (found.loss.repeats, found.parameters["gammas"].tolist()) == (30, [0, 0])
 
 
 def test_longer_runs_extend_shorter_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", 7 * 12)
     size: dict[str, Any] = {"context": 4, "dim": 3, "rng": 8}
-    short = simulate_gdpp(RATES, GAMMAS, **size, contexts=11).losses
+    short = simulate_gdpp(RATES, GAMMAS, **size, contexts=11).loss.samples
     np.testing.assert_array_equal(
-        simulate_gdpp(RATES, GAMMAS, **size, contexts=20).losses[:11], short
+        simulate_gdpp(RATES, GAMMAS, **size, contexts=20).loss.samples[:11], short
     )
 
 
 def test_one_layer_has_the_exact_mean() -> None:
     """1 - 2 eta + eta^2 (N + d + 1)/N for Gaussian inputs; no preconditioning matters."""
     run = simulate_gdpp([0.5], [], context=20, dim=10, rng=5, contexts=4000)
-    assert abs(run.mean - (1 - 1 + 0.25 * 31 / 20)) < Z_LIMIT * run.standard_error
+    assert abs(run.loss.z(0.25 * 31 / 20)) < Z_LIMIT
 
 
 def test_overflowing_losses_are_infinite() -> None:
     run = simulate_gdpp(
         [3.0] * 12, [5.0] * 11, context=6, dim=4, noise_ratio=0.1, rng=1, contexts=20
     )
-    assert np.all(run.losses == math.inf)
+    assert np.all(run.loss.samples == math.inf)
 
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
@@ -221,7 +221,8 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
         rtol=1e-10,
     )
     cell: dict[str, Any] = {"context": 6, "dim": 4, "noise_ratio": 0.1, "rng": 4, "contexts": 8}
-    expected = simulate_gdpp(RATES, GAMMAS, **cell).losses
+    expected = simulate_gdpp(RATES, GAMMAS, **cell).loss.samples
     monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(module, "to_host", np.from_dlpack)
-    np.testing.assert_allclose(simulate_gdpp(RATES, GAMMAS, **cell).losses, expected, rtol=1e-10)
+    found = simulate_gdpp(RATES, GAMMAS, **cell).loss.samples
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

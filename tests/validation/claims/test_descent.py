@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from judged_claims import failed, judge
 
+from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.simulate.descent import CriticalDampening, ScheduleLosses
 from iclimit.simulate.descent.alignment import Alignment
@@ -59,17 +60,21 @@ def off(function: Callable[..., Any], factor: float, *fields: str) -> Callable[.
 
 
 @dataclass(frozen=True)
-class Estimate:
+class EstimatedRate:
     """Stands for the estimate from 200,000 tasks."""
 
-    rate: float
-    standard_error: float
-    loss_and_error: tuple[float, float]
+    rate: Estimate
+    least_loss: Estimate
 
-    def loss(self, rate: float) -> tuple[float, float]:
+    def loss(self, rate: float) -> Estimate:
         # A rate off by a fraction costs its square: the minimum is flat.
-        assert rate == pytest.approx(self.rate, rel=0.1)
-        return self.loss_and_error
+        assert rate == pytest.approx(self.rate.mean, rel=0.1)
+        return self.least_loss
+
+
+def times(factor: float, estimate: Estimate) -> Estimate:
+    """Estimate whose mean is wrong by a factor."""
+    return replace(estimate, mean=factor * estimate.mean)
 
 
 RATE_ERROR, LOSS_ERROR = 0.0053, 0.0056
@@ -84,14 +89,13 @@ def learning_rate_results() -> Results:
         if "context" not in p:
             results[cell] = learning_rates.SearchedRate(0.05 * (1 + 1e-7), 0.05)
             continue
-        (m2, m4), N, d, a2 = MOMENTS[p["law"]], p["context"], p["dim"], p["task_variance"]
+        (m2, m4), N, d, a2 = MOMENTS[p["input_law"]], p["context"], p["dim"], p["task_variance"]
         rate = a2 * m2 / (a2 * (m4 + (N + d - 2) * m2**2) + p["noise_variance"] * m2)
         loss = p["noise_variance"] + a2 * m2 * d * (1 - rate * N * m2)
         first, second = generator.standard_normal(2)
-        results[cell] = Estimate(
-            rate * (1 + RATE_ERROR * first),
-            RATE_ERROR * rate,
-            (loss * (1 + LOSS_ERROR * second), LOSS_ERROR * loss),
+        results[cell] = EstimatedRate(
+            Estimate(rate * (1 + RATE_ERROR * first), RATE_ERROR * rate, 200_000),
+            Estimate(loss * (1 + LOSS_ERROR * second), LOSS_ERROR * loss, 200_000),
         )
     return results
 
@@ -106,11 +110,10 @@ def test_a_wrong_rate_or_loss_fails(position: int, factor: float) -> None:
     results = learning_rate_results()
     cell = [cell for cell in results if "context" in dict(cell.parameters)][position]
     right = results[cell]
-    law = dict(cell.parameters)["law"]
-    results[cell] = replace(right, rate=factor * right.rate)
+    law = dict(cell.parameters)["input_law"]
+    results[cell] = replace(right, rate=times(factor, right.rate))
     assert_fails(judge("gd-learning-rate", results), f"rate from data, {law}")
-    mean, error = right.loss_and_error
-    results[cell] = replace(right, loss_and_error=(factor * mean, error))
+    results[cell] = replace(right, least_loss=times(factor, right.least_loss))
     assert_fails(judge("gd-learning-rate", results), f"loss at the optimal rate, {law}")
 
 
@@ -143,10 +146,15 @@ def few_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "DIVERGENCE_SIZES", (10, 20))
 
 
+def samples(run: ScheduleLosses) -> np.ndarray:
+    """Losses (contexts, schedules) of the contexts."""
+    return np.stack([loss.samples for loss in run.losses], axis=1)
+
+
 def scaled(run: ScheduleLosses, factor: float, column: Any = slice(None)) -> ScheduleLosses:
-    losses = run.losses.copy()
-    losses[..., column] *= factor
-    return replace(run, losses=losses)
+    losses = samples(run)
+    losses[:, column] *= factor
+    return ScheduleLosses.of(losses, run.parameters)
 
 
 @pytest.mark.usefixtures("few_contexts")
@@ -159,10 +167,10 @@ def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         one[cell] = scaled(results[cell], 1.06, column)
         assert f"{name} rates, L=2 v=0.05" in failed(judge("gd-schedules", one))
     # Rates that win by less than predicted are seen where the losses themselves would pass.
-    losses = results[cell].losses.copy()
-    losses[:, 1] -= 0.1 * np.mean(losses[:, 1] - losses[:, 0])
-    losses[:, 0] += 0.1 * np.mean(losses[:, 1] - losses[:, 0])
-    one[cell] = replace(results[cell], losses=losses)
+    losses = samples(results[cell])
+    losses[:, 1] -= 0.03 * np.mean(losses[:, 1] - losses[:, 0])
+    losses[:, 0] += 0.03 * np.mean(losses[:, 1] - losses[:, 0])
+    one[cell] = ScheduleLosses.of(losses, {})
     # Losses of the optimal rates are in both advantages.
     verdict = judge("gd-schedules", one)
     assert "advantage over constant rates, L=2 v=0.05" in failed(verdict)
@@ -188,7 +196,7 @@ def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         schedules,
         "schedule_loss",
-        lambda *args, noise=0.0, **k: exact(*args, noise=noise / 2, **k),
+        lambda *args, noise_ratio=0.0, **k: exact(*args, noise_ratio=noise_ratio / 2, **k),
     )
     assert_fails(judge("gd-schedules", results), "v=0.05")
 
@@ -206,7 +214,7 @@ def test_divergence_holds_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for steps in schedules.MEANS:
         one = results.copy()
         cell = schedules._fixed("quick", steps)
-        one[cell] = replace(results[cell], losses=1.3 * results[cell].losses)
+        one[cell] = scaled(results[cell], 1.3)
         assert_fails(judge("gd-divergence", one), f"mean loss of {steps} steps")
     exact = schedules.largest_eigenvalue_cdf
     monkeypatch.setattr(
@@ -219,8 +227,14 @@ def test_divergence_holds_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Dampening.
 
-UNIFORM_QUANTILES = np.array([0.695, 0.709, 0.734, 0.755, 0.771])
+UNIFORM_QUANTILES = (0.695, 0.709, 0.734, 0.755, 0.771)
 """Of 10,000 tasks with uniform inputs, from the quick preset."""
+
+
+def uniform_quantiles(factor: float = 1.0) -> CriticalDampening:
+    return CriticalDampening(
+        tuple(Estimate(factor * q, 0.002, 500_000) for q in UNIFORM_QUANTILES)
+    )
 
 
 @pytest.fixture
@@ -229,13 +243,13 @@ def dampening_results(monkeypatch: pytest.MonkeyPatch) -> Results:
     monkeypatch.setattr(dampening, "FEW", 100)  # 31 eigenvalues beyond the first quantile
     monkeypatch.setattr(dampening, "LOSS_CONTEXTS", {"quick": 4000})
     known = dampening.critical_dampening(
-        dampening.QUANTILES, **dampening.SIZE, tasks=dampening.FEW
+        dampening.QUANTILES, **dampening.SIZE, test_tasks=dampening.FEW
     )
     # One search for quantiles takes a second.
     monkeypatch.setattr(dampening, "critical_dampening", lambda *_, **__: known)
     replaced = {
-        dampening._uniform("quick"): CriticalDampening(UNIFORM_QUANTILES, np.full(5, 0.002)),
-        dampening._roll_out(): ScheduleLosses(np.ones((2, len(dampening.FACTORS))), {}),
+        dampening._uniform("quick"): uniform_quantiles(),
+        dampening._roll_out(): ScheduleLosses.of(np.ones((2, len(dampening.FACTORS))), {}),
     }
     cells = CLAIMS["gd-dampening"].cells("quick")
     return {cell: replaced[cell] if cell in replaced else cell.run(0) for cell in cells}
@@ -249,7 +263,9 @@ def test_dampening_holds_and_fails(
     gaussian = dampening._gaussian("quick")
     for factor in (0.95, 1.05):
         one = results | {
-            gaussian: replace(results[gaussian], quantiles=factor * results[gaussian].quantiles)
+            gaussian: CriticalDampening(
+                tuple(times(factor, quantile) for quantile in results[gaussian].quantiles)
+            )
         }
         assert_fails(judge("gd-dampening", one), "Gaussian inputs")
     for steps in dampening.REPETITIONS:
@@ -259,7 +275,7 @@ def test_dampening_holds_and_fails(
     # A published value out of the law's reach: the quantiles are 11 % apart from 10 to 90 %.
     uniform = dampening._uniform("quick")
     for factor in (0.75, 1.3):
-        one = results | {uniform: CriticalDampening(factor * UNIFORM_QUANTILES, np.full(5, 0.002))}
+        one = results | {uniform: uniform_quantiles(factor)}
         assert_fails(judge("gd-dampening", one), "published factor")
     monkeypatch.setattr(dampening, "schedule_loss", off(dampening.schedule_loss, 1.1))
     assert_fails(judge("gd-dampening", results), "repetitions at")
@@ -328,12 +344,9 @@ def training_results(**changes: Any) -> Results:
             "cosine": 0.998,
         } | changes
         final = Alignment(
-            numbers["prediction"] * 1.2,
-            0.001,
-            numbers["gradient"] * 2.0,
-            0.001,
-            numbers["cosine"],
-            1e-5,
+            Estimate(numbers["prediction"] * 1.2, 0.001, 4000),
+            Estimate(numbers["gradient"] * 2.0, 0.001, 4000),
+            Estimate(numbers["cosine"], 1e-5, 4000),
         )
         results[cell] = training.TrainedLayer(
             (numbers["excess"] * best, 0.0003 * best),
@@ -377,7 +390,7 @@ def preconditioner_results(**changes: Any) -> Results:
     for cell in CLAIMS["gd-preconditioner"].cells("quick"):
         optimum = np.array(dict(cell.parameters)["optimum"])
         best = preconditioner.optimal_preconditioner(
-            **preconditioner._statistics(dict(cell.parameters)["law"])
+            **preconditioner._statistics(dict(cell.parameters)["input_law"])
         )
         numbers = {"excess": 0.003, "matrix": 0.01, "step": 1.0} | changes
         noise = generator.standard_normal(optimum.shape)

@@ -270,7 +270,7 @@ def test_the_figure_of_errors(losses: Results, monkeypatch: pytest.MonkeyPatch) 
 
 
 def moved(run: ScheduleLosses, shift: float) -> ScheduleLosses:
-    return replace(run, losses=run.losses + shift)
+    return ScheduleLosses.of(run.loss.samples[:, None] + shift, run.parameters)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -279,7 +279,7 @@ def test_every_error_can_fail(layers: int, sign: int, losses: Results) -> None:
     for dim in gdpp.ERROR_SIZES:
         cell = gdpp._error_cell("quick", layers, dim)
         run = losses[cell]
-        one = losses | {cell: moved(run, 7 * sign * float(run.standard_error))}
+        one = losses | {cell: moved(run, 7 * sign * run.loss.standard_error)}
         # The extrapolation meets a power series no more, and may fail too.
         found = failed(judge("gdpp-error", one))
         assert f"{layers} layers, d = {dim}, exact" in found

@@ -35,7 +35,7 @@ SOFTMAX_FLOOR = 1e-10
 def construction_errors(*, noise_variance: float, start: bool, rng: Any) -> dict[str, float]:
     """Largest deviations of constructed layers from gradient descent, relative."""
     generator, place = np.random.default_rng(rng), get_backend("numpy")
-    problem = Regression(CONTEXT, DIM, law="uniform", noise_variance=noise_variance)
+    problem = Regression(CONTEXT, DIM, input_law="uniform", noise_variance=noise_variance)
     prompts = problem.sample(place, generator, PROMPTS)
     first = generator.standard_normal(DIM) if start else None
     origin = np.zeros(DIM) if first is None else first
@@ -66,7 +66,7 @@ def construction_errors(*, noise_variance: float, start: bool, rng: Any) -> dict
 
 def softmax_copying(*, rng: Any) -> list[float]:
     """Relative error of softmax copying and a descent step, at each sharpness."""
-    problem = Regression(CONTEXT, DIM, law="uniform")
+    problem = Regression(CONTEXT, DIM, input_law="uniform")
     prompts = problem.sample(get_backend("numpy"), np.random.default_rng(rng), PROMPTS)
     positions = sinusoidal_positions(CONTEXT, PAIRS)
     layer = descent_layer(RATES[0], context=CONTEXT, dim=DIM)

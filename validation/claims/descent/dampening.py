@@ -20,9 +20,9 @@ from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 
 SIZE = {"context": 10, "dim": 10}
 GAUSSIAN_RATE = float(optimal_learning_rate(context=10, dim=10).rate)
-UNIFORM = {"law": "uniform", "scale": 0.5}
+UNIFORM = {"input_law": "uniform", "scale": 0.5}
 UNIFORM_RATE = float(
-    optimal_learning_rate(context=10, dim=10, law=(1 / 12, 1 / 80)).rate  # U(-1/2, 1/2)
+    optimal_learning_rate(context=10, dim=10, input_law=(1 / 12, 1 / 80)).rate  # U(-1/2, 1/2)
 )
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 FEW, MANY = 500, 10_000
@@ -40,7 +40,7 @@ def _gaussian(preset: Preset) -> Cell:
         probability=QUANTILES,
         rate=GAUSSIAN_RATE,
         **SIZE,
-        tasks=FEW,
+        test_tasks=FEW,
         contexts=CONTEXTS[preset] // 5,
     )
 
@@ -52,7 +52,7 @@ def _uniform(preset: Preset) -> Cell:
         rate=UNIFORM_RATE,
         **SIZE,
         **UNIFORM,
-        tasks=MANY,
+        test_tasks=MANY,
         contexts=CONTEXTS[preset],
     )
 
@@ -64,12 +64,12 @@ def _factor(steps: int) -> float:
 def _repeated(preset: Preset, steps: int) -> Cell:
     best = _factor(steps) * GAUSSIAN_RATE
     rates = tuple((factor * best,) * steps for factor in (1.0, 0.8, 1.2))
-    return Cell.of(simulate_schedule, rates=rates, **SIZE, repeats=LOSS_CONTEXTS[preset])
+    return Cell.of(simulate_schedule, rates=rates, **SIZE, contexts=LOSS_CONTEXTS[preset])
 
 
 def _roll_out() -> Cell:
     rates = tuple((factor * UNIFORM_RATE,) * ROLL_OUT for factor in FACTORS)
-    return Cell.of(simulate_schedule, rates=rates, **SIZE, **UNIFORM, repeats=MANY)
+    return Cell.of(simulate_schedule, rates=rates, **SIZE, **UNIFORM, contexts=MANY)
 
 
 def _cells(preset: Preset) -> list[Cell]:
@@ -79,19 +79,19 @@ def _cells(preset: Preset) -> list[Cell]:
 
 def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     gaussian, uniform = results[_gaussian(preset)], results[_uniform(preset)]
-    exact = critical_dampening(QUANTILES, **SIZE, tasks=FEW)
+    exact = critical_dampening(QUANTILES, **SIZE, test_tasks=FEW)
     comparisons = [
         Comparison(
             f"critical factor of {FEW} tasks, Gaussian inputs, p={p:g}",
             exact[k],
-            gaussian.quantiles[k],
-            gaussian.standard_errors[k],
+            gaussian.quantiles[k].mean,
+            gaussian.quantiles[k].standard_error,
         )
         for k, p in enumerate(QUANTILES)
     ]
-    median = uniform.quantiles[QUANTILES.index(0.5)]
+    median = uniform.quantiles[QUANTILES.index(0.5)].mean
     # Between the quantiles at 0.1 and 0.9 a normal variable has 2.563 standard deviations.
-    spread = (uniform.quantiles[-1] - uniform.quantiles[0]) / 2.563
+    spread = (uniform.quantiles[-1].mean - uniform.quantiles[0].mean) / 2.563
     comparisons += [
         Comparison(f"published factor {value:g}: one draw of the law", median, value, spread)
         for value in PUBLISHED.values()
@@ -104,34 +104,35 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
                 Comparison(
                     f"loss of {steps} repetitions at {factor:g} of the best factor",
                     theory,
-                    run.mean[k],
-                    run.standard_error[k],
+                    run.losses[k].mean,
+                    run.losses[k].standard_error,
                 )
             )
     rolled = results[_roll_out()]
-    best_mean = FACTORS[int(np.argmin(rolled.mean))]
-    best_median = FACTORS[int(np.argmin(rolled.median))]
+    means = [loss.mean for loss in rolled.losses]
+    best_mean = FACTORS[int(np.argmin(means))]
+    best_median = FACTORS[int(np.argmin(rolled.medians))]
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(8.6, 3.6)
         law, loss = figure.subplots(1, 2)
         probability = np.linspace(0.03, 0.97, 13)
         for tasks, colour in zip((100, FEW, MANY), COLOURS, strict=False):
-            curve = critical_dampening(probability, **SIZE, tasks=tasks)
+            curve = critical_dampening(probability, **SIZE, test_tasks=tasks)
             law.plot(curve, probability, color=colour, label=f"Gaussian, {tasks:,} tasks")
         law.errorbar(
-            gaussian.quantiles,
+            [quantile.mean for quantile in gaussian.quantiles],
             QUANTILES,
-            xerr=gaussian.standard_errors,
+            xerr=[quantile.standard_error for quantile in gaussian.quantiles],
             fmt="o",
             color=COLOURS[1],
             markersize=4,
             capsize=2,
         )
         law.errorbar(
-            uniform.quantiles,
+            [quantile.mean for quantile in uniform.quantiles],
             QUANTILES,
-            xerr=uniform.standard_errors,
+            xerr=[quantile.standard_error for quantile in uniform.quantiles],
             fmt="s",
             color=COLOURS[3],
             markersize=4,
@@ -143,8 +144,9 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         law.set(xlabel=r"critical dampening $\lambda_c$")
         law.set_ylabel("probability that it lies below")
         law.legend(fontsize=7.5)
-        loss.plot(FACTORS, rolled.median, color=COLOURS[0], label="median")
-        draw_points(loss, FACTORS, rolled.mean, rolled.standard_error, COLOURS[1], label="mean")
+        loss.plot(FACTORS, rolled.medians, color=COLOURS[0], label="median")
+        errors = [loss.standard_error for loss in rolled.losses]
+        draw_points(loss, FACTORS, means, errors, COLOURS[1], label="mean")
         for value in PUBLISHED.values():
             loss.axvline(value, color="0.5", linestyle="--", linewidth=1)
         loss.set(xlabel=r"dampening $\lambda$", ylabel="loss / null predictor", ylim=(0.05, 20))

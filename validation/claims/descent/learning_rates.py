@@ -43,26 +43,26 @@ class SearchedRate:
 
 
 def searched_rate(
-    *, law: str, noise_variance: float, tasks: int, rng: Any, backend: str = "numpy"
+    *, input_law: str, noise_variance: float, tasks: int, rng: Any, backend: str = "numpy"
 ) -> SearchedRate:
     """Line search and closed form on one set of tasks."""
     del backend  # the line search is a reference: always on the host
-    problem = Regression(law=law, noise_variance=noise_variance, **SIZES)
+    problem = Regression(input_law=input_law, noise_variance=noise_variance, **SIZES)
     prompts = problem.sample(get_backend("numpy"), np.random.default_rng(rng), tasks)
     found, _ = search_learning_rate(prompts, tolerance=SEARCH_TOLERANCE, normalization="sum")
-    return SearchedRate(found, estimate_learning_rate(prompts, normalization="sum").rate)
+    return SearchedRate(found, estimate_learning_rate(prompts, normalization="sum").rate.mean)
 
 
 def _setting(law: str, noise: float) -> dict[str, Any]:
-    return {"law": law, "noise_variance": noise, "normalization": "sum", **SIZES}
+    return {"input_law": law, "noise_variance": noise, "normalization": "sum", **SIZES}
 
 
 def _data(preset: Preset, law: str, noise: float) -> Cell:
-    return Cell.of(simulate_learning_rate, tasks=TASKS[preset], **_setting(law, noise))
+    return Cell.of(simulate_learning_rate, contexts=TASKS[preset], **_setting(law, noise))
 
 
 def _search(law: str, noise: float) -> Cell:
-    return Cell.of(searched_rate, law=law, noise_variance=noise, tasks=SEARCHED)
+    return Cell.of(searched_rate, input_law=law, noise_variance=noise, tasks=SEARCHED)
 
 
 def _cells(preset: Preset) -> list[Cell]:
@@ -82,12 +82,20 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             data: LearningRateEstimate = results[_data(preset, law, noise)]
             searched: SearchedRate = results[_search(law, noise)]
             name = f"{law}, noise {noise:g}"
-            loss, loss_se = data.loss(float(best.rate))
+            loss = data.loss(float(best.rate))
             comparisons += [
                 Comparison(
-                    f"rate from data, {name}", float(best.rate), data.rate, data.standard_error
+                    f"rate from data, {name}",
+                    float(best.rate),
+                    data.rate.mean,
+                    data.rate.standard_error,
                 ),
-                Comparison(f"loss at the optimal rate, {name}", float(best.loss), loss, loss_se),
+                Comparison(
+                    f"loss at the optimal rate, {name}",
+                    float(best.loss),
+                    loss.mean,
+                    loss.standard_error,
+                ),
                 Comparison(
                     f"line search against data, {name}",
                     searched.estimated,
@@ -109,8 +117,10 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             ax.plot(relative, curve, color=colour, label=law)
             data = results[_data(preset, law, noise)]
             grid = np.linspace(0.1, 2.1, 11)
-            points = np.array([data.loss(float(x * best.rate)) for x in grid]) / null
-            draw_points(ax, grid, points[:, 0], points[:, 1], colour)
+            points = [data.loss(float(x * best.rate)) for x in grid]
+            means = np.array([point.mean for point in points])
+            errors = np.array([point.standard_error for point in points])
+            draw_points(ax, grid, means / null, errors / null, colour)
             ax.plot(1, best.loss / null, "*", color=colour, markersize=11, zorder=4)
         ax.set_xlabel(r"learning rate $\eta/\eta^*$")
         ax.set_ylabel("loss / null predictor")

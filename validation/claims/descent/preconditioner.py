@@ -76,14 +76,19 @@ class TrainedPreconditioner:
 
 
 def trained_preconditioner(
-    *, law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
+    *, input_law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
 ) -> TrainedPreconditioner:
     """Train layers on anisotropic inputs; compare the best with the optimal step."""
     mixing, root = _covariances()
     # The laws of the theory have unit variance.
-    unit = {"gaussian": 1.0, "uniform": math.sqrt(3)}[law]
+    unit = {"gaussian": 1.0, "uniform": math.sqrt(3)}[input_law]
     problem = Regression(
-        dim=len(SPECTRUM), law=law, scale=unit, mixing=mixing, task_root=root, **PRECONDITIONED
+        dim=len(SPECTRUM),
+        input_law=input_law,
+        scale=unit,
+        mixing=mixing,
+        task_root=root,
+        **PRECONDITIONED,
     )
     seed, generator = seeds(rng)
     runs = [
@@ -111,7 +116,7 @@ def _preconditioner(layer: Layer, context: int) -> np.ndarray:
 def _preconditioned(preset: Preset, law: str) -> Cell:
     optimum = optimal_preconditioner(**_statistics(law)).matrix
     rows = tuple(tuple(row) for row in optimum.tolist())
-    return Cell.of(trained_preconditioner, law=law, optimum=rows, held_out=HELD_OUT[preset])
+    return Cell.of(trained_preconditioner, input_law=law, optimum=rows, held_out=HELD_OUT[preset])
 
 
 def _preconditioner_cells(preset: Preset) -> list[Cell]:

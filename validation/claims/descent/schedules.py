@@ -18,6 +18,7 @@ from iclimit.asymptotics.descent import (
     schedule_loss,
 )
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.regression import Regression
@@ -47,9 +48,10 @@ TOKEN_TASKS: dict[Preset, int] = {"quick": 20_000, "full": 400_000}
 def _schedules(steps: int, noise: float) -> dict[str, Any]:
     """Rates compared at finite size; those of the limit are not optimal there."""
     rates = {
-        name: method(steps=steps, **SIZE, noise=noise).rates for name, method in METHODS.items()
+        name: method(steps=steps, **SIZE, noise_ratio=noise).rates
+        for name, method in METHODS.items()
     }
-    return rates | {"limit": optimal_schedule(steps=steps, ratio=RATIO, noise=noise).rates}
+    return rates | {"limit": optimal_schedule(steps=steps, ratio=RATIO, noise_ratio=noise).rates}
 
 
 def _tuples(rates: dict[str, np.ndarray]) -> tuple[tuple[float, ...], ...]:
@@ -61,14 +63,14 @@ def _finite(preset: Preset, steps: int, noise: float) -> Cell:
         simulate_schedule,
         rates=_tuples(_schedules(steps, noise)),
         **SIZE,
-        noise=noise,
-        repeats=CONTEXTS[preset],
+        noise_ratio=noise,
+        contexts=CONTEXTS[preset],
     )
 
 
 def _limit_rates() -> dict[str, np.ndarray]:
     return {
-        name: method(steps=LIMIT_STEPS, ratio=RATIO, noise=LIMIT_NOISE).rates
+        name: method(steps=LIMIT_STEPS, ratio=RATIO, noise_ratio=LIMIT_NOISE).rates
         for name, method in METHODS.items()
     }
 
@@ -79,8 +81,8 @@ def _at_size(preset: Preset, dim: int) -> Cell:
         rates=_tuples(_limit_rates()),
         context=round(dim / RATIO),
         dim=dim,
-        noise=LIMIT_NOISE,
-        repeats=MORE[preset] * LIMIT_CONTEXTS[dim],
+        noise_ratio=LIMIT_NOISE,
+        contexts=MORE[preset] * LIMIT_CONTEXTS[dim],
     )
 
 
@@ -123,41 +125,45 @@ def _judge_schedules(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         for noise in NOISES:
             run = results[_finite(preset, steps, noise)]
             rates = _schedules(steps, noise)
-            exact = schedule_loss(np.array(list(rates.values())), **SIZE, noise=noise)
+            exact = schedule_loss(np.array(list(rates.values())), **SIZE, noise_ratio=noise)
             where = f"L={steps} v={noise:g}"
             for k, name in enumerate(rates):
                 comparisons.append(
                     Comparison(
-                        f"{name} rates, {where}", exact[k], run.mean[k], run.standard_error[k]
+                        f"{name} rates, {where}",
+                        exact[k],
+                        run.losses[k].mean,
+                        run.losses[k].standard_error,
                     )
                 )
                 if steps > 1 and name != "optimal":
-                    gain = run.losses[:, k] - run.losses[:, 0]
-                    error = float(np.std(gain, ddof=1) / math.sqrt(run.repeats))
+                    gain = Estimate.of(run.losses[k].samples - run.loss.samples)
                     comparisons.append(
                         Comparison(
                             f"advantage over {name} rates, {where}",
                             exact[k] - exact[0],
-                            float(np.mean(gain)),
-                            error,
+                            gain.mean,
+                            gain.standard_error,
                         )
                     )
     mean, error = results[_tokens(preset)]
-    best = optimal_schedule(steps=3, **SIZE, noise=NOISES[1])
+    best = optimal_schedule(steps=3, **SIZE, noise_ratio=NOISES[1])
     comparisons.append(
         Comparison(f"optimal rates on tokens, L=3 v={NOISES[1]:g}", best.loss, mean, error)
     )
     runs = [results[_at_size(preset, dim)] for dim in LIMIT_CONTEXTS]
     fit = extrapolate(
         list(LIMIT_CONTEXTS),
-        np.array([run.mean for run in runs]),
-        np.array([np.cov(run.losses.T) / run.repeats for run in runs]),
+        np.array([[loss.mean for loss in run.losses] for run in runs]),
+        np.array(
+            [np.cov([loss.samples for loss in run.losses]) / run.loss.repeats for run in runs]
+        ),
     )
     # A fit that is wrong at this order would make its error bar meaningless.
     bad = max(-float(ndtri(fit.p_value)), 0.0)
     comparisons.append(Comparison("chi-square of the fit in 1/d", 0.0, bad, 1.0))
     limit = {
-        name: float(schedule_loss(rates, ratio=RATIO, noise=LIMIT_NOISE))
+        name: float(schedule_loss(rates, ratio=RATIO, noise_ratio=LIMIT_NOISE))
         for name, rates in _limit_rates().items()
     }
     comparisons += [
@@ -187,8 +193,8 @@ def _judge_schedules(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             draw_points(
                 finite,
                 STEPS,
-                [p.mean[k] for p in points],
-                [p.standard_error[k] for p in points],
+                [p.losses[k].mean for p in points],
+                [p.losses[k].standard_error for p in points],
                 COLOURS[k],
             )
         finite.set(ylim=(3e-3, 3), xlabel="steps $L$", ylabel="loss / null predictor")
@@ -201,8 +207,8 @@ def _judge_schedules(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             draw_points(
                 large,
                 inverse,
-                [run.mean[k] for run in runs],
-                [run.standard_error[k] for run in runs],
+                [run.losses[k].mean for run in runs],
+                [run.losses[k].standard_error for run in runs],
                 COLOURS[k],
                 label=labels[name],
             )
@@ -255,7 +261,7 @@ def _top(preset: Preset, dim: int) -> Cell:
 
 def _fixed(preset: Preset, steps: int) -> Cell:
     contexts = CONTEXTS[preset] if steps in MEANS else CONTEXTS[preset] // 5
-    return Cell.of(simulate_schedule, rates=(FIXED_RATE,) * steps, **SIZE, repeats=contexts)
+    return Cell.of(simulate_schedule, rates=(FIXED_RATE,) * steps, **SIZE, contexts=contexts)
 
 
 def _divergence_cells(preset: Preset) -> list[Cell]:
@@ -292,8 +298,8 @@ def _judge_divergence(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             Comparison(
                 f"mean loss of {steps} steps at rate {FIXED_RATE:g}, d=10",
                 theory,
-                run.mean,
-                run.standard_error,
+                run.loss.mean,
+                run.loss.standard_error,
             )
         )
 
@@ -316,9 +322,9 @@ def _judge_divergence(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         steps_ax.plot(steps, means, color=COLOURS[0], label="exact mean, d = 10")
         steps_ax.plot(steps, limit, color=COLOURS[1], label="limit")
         drawn = (*MEANS, 8, 12, 16, LONG)
-        medians = [results[_fixed(preset, L)].median for L in drawn]
+        medians = [results[_fixed(preset, L)].medians for L in drawn]
         steps_ax.plot(drawn, medians, "s", color=COLOURS[2], label="simulated median", ms=4)
-        averages = [results[_fixed(preset, L)].mean for L in drawn]
+        averages = [results[_fixed(preset, L)].loss.mean for L in drawn]
         steps_ax.plot(drawn, averages, "o", color=COLOURS[0], label="simulated mean", ms=4)
         steps_ax.set(xlabel="steps $L$", ylabel="loss / null predictor")
         log_scale(steps_ax, "y")
@@ -329,8 +335,9 @@ def _judge_divergence(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     notes = (
         f"After {LONG} steps at rate {FIXED_RATE:g}, below the threshold "
         f"{float(divergence_rate(RATIO)):.4f} of the limit, the exact mean loss at d = 10 is "
-        f"{float(schedule_loss([FIXED_RATE] * LONG, **SIZE)):.3g}, the mean of {run.repeats:,} "
-        f"contexts {run.mean:.3g}, the median {run.median:.3g}: rare contexts carry the mean.",
+        f"{float(schedule_loss([FIXED_RATE] * LONG, **SIZE)):.3g}, the mean of "
+        f"{run.loss.repeats:,} contexts {run.loss.mean:.3g}, the median {run.medians[0]:.3g}: rare "
+        "contexts carry the mean.",
     )
     return Verdict(tuple(comparisons), draw, notes)
 

@@ -72,7 +72,7 @@ class TrainedLayer:
 
 def trained_layer(*, context: int, rate: float, held_out: int, rng: Any) -> TrainedLayer:
     """Train one layer on uniform inputs and compare it with a gradient-descent step."""
-    problem = Regression(context, DIM, law="uniform")
+    problem = Regression(context, DIM, input_law="uniform")
     seed, generator = seeds(rng)
     run = train_attention(problem, snapshots=SNAPSHOTS, rng=seed)
     errors = paired_losses(
@@ -99,7 +99,7 @@ def trained_layer(*, context: int, rate: float, held_out: int, rng: Any) -> Trai
 
 
 def _trained(preset: Preset, context: int) -> Cell:
-    rate = float(optimal_learning_rate(context=context, dim=DIM, law="uniform").rate)
+    rate = float(optimal_learning_rate(context=context, dim=DIM, input_law="uniform").rate)
     return Cell.of(trained_layer, context=context, rate=rate, held_out=HELD_OUT[preset])
 
 
@@ -111,7 +111,7 @@ def _judge_training(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
     comparisons = []
     for context in CONTEXTS:
         run: TrainedLayer = results[_trained(preset, context)]
-        best = float(optimal_learning_rate(context=context, dim=DIM, law="uniform").loss)
+        best = float(optimal_learning_rate(context=context, dim=DIM, input_law="uniform").loss)
         final, where = run.alignments[run.steps], f"N={context}"
         excess, error = run.excess
         comparisons += [
@@ -122,22 +122,22 @@ def _judge_training(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             Comparison(
                 f"distance of predictions, relative, {where}",
                 0.0,
-                final.prediction_distance / run.scales[0],
-                final.prediction_distance_se / run.scales[0],
+                final.prediction_distance.mean / run.scales[0],
+                final.prediction_distance.standard_error / run.scales[0],
                 ALIGNMENT_ALLOWANCE,
             ),
             Comparison(
                 f"distance of query gradients, relative, {where}",
                 0.0,
-                final.gradient_distance / run.scales[1],
-                final.gradient_distance_se / run.scales[1],
+                final.gradient_distance.mean / run.scales[1],
+                final.gradient_distance.standard_error / run.scales[1],
                 ALIGNMENT_ALLOWANCE,
             ),
             Comparison(
                 f"cosine of query gradients, {where}",
                 1.0,
-                final.cosine,
-                final.cosine_se,
+                final.cosine.mean,
+                final.cosine.standard_error,
                 COSINE_ALLOWANCE,
             ),
         ]
@@ -147,14 +147,14 @@ def _judge_training(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         loss, metrics = figure.subplots(1, 2)
         for context, colour in zip(CONTEXTS, COLOURS, strict=False):
             run = results[_trained(preset, context)]
-            best = optimal_learning_rate(context=context, dim=DIM, law="uniform").loss
+            best = optimal_learning_rate(context=context, dim=DIM, input_law="uniform").loss
             window = 10
             smooth = np.convolve(run.losses, np.ones(window) / window, "valid")
             loss.plot(np.arange(len(smooth)), smooth, color=colour, label=f"N = {context}")
             loss.axhline(best, color=colour, linestyle="--", linewidth=1)
             steps = list(run.alignments)
-            distances = [a.gradient_distance / run.scales[1] for a in run.alignments.values()]
-            cosines = [a.cosine for a in run.alignments.values()]
+            distances = [a.gradient_distance.mean / run.scales[1] for a in run.alignments.values()]
+            cosines = [a.cosine.mean for a in run.alignments.values()]
             metrics.plot(steps, distances, color=colour)
             metrics.plot(steps, cosines, color=colour, linestyle=":")
         loss.set(xlabel="training step", ylabel="training loss")

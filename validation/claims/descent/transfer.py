@@ -64,7 +64,7 @@ class Transfer:
 
 def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
     """Train one layer; test it on other inputs and tasks, interpolated, and repeated."""
-    problem = Regression(law="uniform", **TRANSFER)
+    problem = Regression(input_law="uniform", **TRANSFER)
     seed, generator = seeds(rng)
     layer = train_attention(problem, rng=seed).layers[0]
     step = descent_predictions(rate, problem)
@@ -72,7 +72,7 @@ def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
     steps: dict[str, tuple[float, float]] = {}
 
     def excess(tested: Layer, case: str = "", **changes: Any) -> tuple[float, float]:
-        law = Regression(law="uniform", **TRANSFER, **changes)
+        law = Regression(input_law="uniform", **TRANSFER, **changes)
         predictors = {"layer": layer_predictions(tested), "step": step}
         errors = paired_losses(law, predictors, held_out, generator)
         if case:
@@ -94,15 +94,17 @@ def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
 
 
 def _transfer(preset: Preset) -> Cell:
-    rate = float(optimal_learning_rate(law="uniform", **TRANSFER).rate)
+    rate = float(optimal_learning_rate(input_law="uniform", **TRANSFER).rate)
     return Cell.of(transferred_layer, rate=rate, held_out=HELD_OUT[preset])
 
 
 def _exact_loss(scale: float = 1.0, task_scale: float = 1.0) -> float:
     """Loss of the step, trained at scale 1, at other scales."""
-    rate = optimal_learning_rate(law="uniform", **TRANSFER).rate
+    rate = optimal_learning_rate(input_law="uniform", **TRANSFER).rate
     moments = (scale**2 / 3, scale**4 / 5)
-    return float(learning_rate_loss(rate, law=moments, task_variance=task_scale**2, **TRANSFER))
+    return float(
+        learning_rate_loss(rate, input_law=moments, task_variance=task_scale**2, **TRANSFER)
+    )
 
 
 def _judge_transfer(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:

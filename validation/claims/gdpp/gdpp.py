@@ -343,17 +343,14 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         ]
         comparisons += [
             Comparison(
-                f"{layers} layers, d = {dim}, exact",
-                value,
-                float(run.mean),
-                float(run.standard_error),
+                f"{layers} layers, d = {dim}, exact", value, run.loss.mean, run.loss.standard_error
             )
             for dim, value, run in zip(ERROR_SIZES, exact, runs, strict=True)
         ]
         fit = extrapolate(
             ERROR_SIZES,
-            np.array([[float(run.mean)] for run in runs]),
-            np.array([[[float(run.standard_error) ** 2]] for run in runs]),
+            np.array([[run.loss.mean] for run in runs]),
+            np.array([[[run.loss.standard_error**2]] for run in runs]),
         )
         comparisons.append(
             Comparison(
@@ -381,7 +378,9 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             limit = gdpp_loss(rates, gammas, ratio=0.5, noise_ratio=ERROR_NOISE)
             left.plot(sizes, [limit, *exact], color=colour, label=f"{layers} layers")
             runs = [results[_error_cell(preset, layers, dim)] for dim in ERROR_SIZES[::-1]]
-            means, errors = ([getattr(r, k) for r in runs] for k in ("mean", "standard_error"))
+            means, errors = (
+                [getattr(r.loss, k) for r in runs] for k in ("mean", "standard_error")
+            )
             draw_points(left, sizes[1:], means, errors, colour)
         left.set_xlabel("$1/d$")
         left.set_ylabel(rf"loss, $d/N = 1/2$, $v = {ERROR_NOISE:g}$")
@@ -390,7 +389,8 @@ def _error_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         for noise, colour in zip((0.0, 0.01, ERROR_NOISE, 0.2), COLOURS, strict=False):
             found = [optimal_gdpp(depth, ratio=0.5, noise_ratio=noise) for depth in depths]
             plain = [
-                optimal_schedule(steps=depth, ratio=0.5, noise=noise).loss for depth in depths
+                optimal_schedule(steps=depth, ratio=0.5, noise_ratio=noise).loss
+                for depth in depths
             ]
             label = rf"$v = {noise:g}$"
             right.plot(depths, [each.loss for each in found], "o-", color=colour, label=label)
