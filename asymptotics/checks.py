@@ -86,9 +86,7 @@ def checked(
 
 def _items(name: str, value: Any) -> list[Any]:
     """Numbers of a list; they decide about the number system, those of an array do not."""
-    if isinstance(value, (str, bytes)) or not (
-        isinstance(value, Sequence) or getattr(value, "ndim", 0)
-    ):
+    if isinstance(value, (str, bytes)) or not (isinstance(value, Sequence) or np.ndim(value)):
         raise TypeError(f"{name} must be a sequence of numbers, got {value!r}")
     return list(value) if isinstance(value, Sequence) else np.ravel(value).tolist()
 

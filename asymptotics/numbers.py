@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import array_api_compat
 import numpy as np
 
-Number = Any
-"""A Python number, an array, an mpmath number or a SymPy expression."""
+if TYPE_CHECKING:
+    import mpmath
+    import sympy
+
+Number: TypeAlias = "float | np.ndarray | Sequence[float] | mpmath.mpf | sympy.Expr"
+"""A Python number, an array or a list of numbers, an mpmath number or a SymPy expression."""
 
 Thunk = Callable[[], Any]
 
@@ -160,8 +164,9 @@ class SymPyMath:
         self.sqrt, self.log, self.cos = sympy.sqrt, sympy.log, sympy.cos
 
     def convert(self, value: Number) -> Any:
-        whole = isinstance(value, float) and value.is_integer()
-        expression = self._sympy.sympify(int(value) if whole else value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        expression = self._sympy.sympify(value)
         if not isinstance(expression, self._sympy.Expr):
             raise TypeError
         return expression
@@ -231,7 +236,7 @@ def namespace(**arguments: Number) -> Namespace:
         If arrays meet mpmath numbers or SymPy expressions.
     """
     values = arguments.values()
-    arrays = [v for v in values if array_api_compat.is_array_api_obj(v)]
+    arrays: list[Any] = [v for v in values if array_api_compat.is_array_api_obj(v)]
     symbolic = any(_is_from("sympy", v) for v in values)
     multiprecision = any(_is_from("mpmath", v) for v in values)
     if symbolic or multiprecision:
@@ -245,7 +250,7 @@ def namespace(**arguments: Number) -> Namespace:
     return ArrayMath(array_api_compat.array_namespace(*foreign) if foreign else np)
 
 
-def _may_be_real(value: Number) -> bool:
+def _may_be_real(value: Any) -> bool:
     """Tell apart what conversion would accept in silence: strings, truth values, complex."""
     if array_api_compat.is_array_api_obj(value):
         xp = array_api_compat.array_namespace(value)

@@ -346,10 +346,10 @@ class SampleCovariance(SpectralMeasure):
         omega = np.zeros(z.shape, dtype=complex)
         negative = (z.imag == 0) & (z.real < 0)
         if np.any(negative):
-            depth = -z[negative].real
-            moments = np.full((2, len(depth)), [[self._mean], [self._second]])
-            given = depth, c[negative], excess[negative], *moments
-            omega[negative] = -subordination_below(self._average, *given, self._error)[0]
+            given = -z[negative].real, c[negative], excess[negative]
+            mean, second = (np.full(given[0].shape, m) for m in (self._mean, self._second))
+            below, _ = subordination_below(self._average, *given, mean, second, self._error)
+            omega[negative] = -below
         if not np.all(negative):
             rest = z[~negative] + 0j
             height = np.where(rest.imag == 0, _LIFT * self._distance(rest.real), abs(rest.imag))
