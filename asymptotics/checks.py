@@ -77,7 +77,8 @@ def checked(
         for item in values[name] if name in lists else [values[name]]:
             check_range(math_, name, item, (ranges or {}).get(name))
             if single and np.ndim(item):
-                raise ValueError(f"{name} must be one number, got {value!r}")
+                wanted = "a list of numbers" if name in lists else "one number"
+                raise ValueError(f"{name} must be {wanted}, got {value!r}")
         last_axis = " without its last axis" if name in lists else ""
         shapes[name + last_axis] = values[name][0] if name in lists else values[name]
     broadcast_shape(**shapes)

@@ -10,9 +10,9 @@ which has a closed inverse: with :math:`u = A^{1/3} v`,
    \int_0^u \frac{s\, ds}{1 - s^3} = \frac13 \Bigl[ -\ln(1 - u) + \tfrac12 \ln(1 + u + u^2)
    - \sqrt3 \arctan \frac{\sqrt3\, u}{2 + u} \Bigr] .
 
-Here time is counted from the pole of the solution :math:`v = -\tau/(\lambda^2 t)` for small v,
-where it would diverge if it stayed valid.  From a start :math:`v_0` the pole is
-:math:`\tau/(\lambda^2 v_0)` away, up to a term of the order :math:`v_0^2`.
+Time is counted from the pole of the early solution :math:`v = -\tau/(\lambda^2 t)`, where a small
+v would diverge if its growth did not saturate.  A head that starts at :math:`v_0` reaches the pole
+after :math:`\tau/(\lambda^2 v_0)`, up to a term of the order :math:`v_0^2`.
 
 Notation and range are those of `iclimit.asymptotics.dynamics.plateaus`.
 
@@ -29,23 +29,21 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.dynamics.inputs import (
-    NOT_NEGATIVE,
-    cube_root,
-    elementary,
-    excess,
-    given_numbers,
-)
+from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.dynamics.common import cube_root, elementary, excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, require
 
 _ROUNDING = 4e-15
-"""Relative excess over the fixed point that is taken for its rounding."""
+"""A value may exceed the fixed point by this relative amount, the rounding error of the latter."""
 
 _END = (math.log(3) / 2 - math.pi / math.sqrt(12)) / 3 - 1
 """Limit for u -> 1 of the time from the pole, in units of A^(1/3)/lambda^2, plus ln(1 - u)/3."""
 
 _MOST_STEPS = 100
-"""Newton steps; 6 have been enough."""
+"""Most Newton steps; 6 have been enough."""
+
+_RANGES = {"eigenvalue": "(0, inf)", "t": "[-inf, inf]"}
+"""Ranges that differ from those of the notation: times from the pole can be negative."""
 
 
 def growth_time(
@@ -56,7 +54,7 @@ def growth_time(
     trace: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Number:
     r"""Time in which the value weight of a head that learns one direction grows.
 
     Parameters
@@ -89,9 +87,9 @@ def growth_time(
 
     Notes
     -----
-    float64 is accurate to 1e-12, also for an end near the start.  Within a part
-    :math:`\epsilon < 10^{-3}` of the fixed point the relative error is about
-    :math:`10^{-15}/\epsilon`, since the distance is not resolved better.
+    float64 is accurate to 1e-12, also if the end is close to the start.  Closer to the fixed point
+    than a relative distance :math:`\epsilon < 10^{-3}` the relative error is about
+    :math:`10^{-15}/\epsilon`, as float64 does not resolve the distance better.
 
     References
     ----------
@@ -104,27 +102,21 @@ def growth_time(
     >>> round(float(growth_time(0.767, initial_value=0.1, **more)), 2)
     9.12
     """
-    math_, values, root = _direction(
-        value=value,
-        initial_value=initial_value,
-        eigenvalue=eigenvalue,
-        trace=trace,
-        context=context,
-        noise_variance=noise_variance,
+    math_, lam, root, (v, v0) = _head(
+        eigenvalue, trace, context, noise_variance, value=value, initial_value=initial_value
     )
-    v, v0, lam = (values[name] for name in ("value", "initial_value", "eigenvalue"))
     with math_.quiet():
         u, u0, step = root * v, root * v0, root * (v - v0)
         grown = v - v0
-    require(math_, "value - initial_value", grown, *NOT_NEGATIVE)
-    _check_below(math_, "value", u, allow_end=True)
-    _check_below(math_, "initial_value", u0 + 0 * u, allow_end=False)
+    check_range(math_, "value - initial_value", grown, "[0, inf)")
+    _check_below(math_, "value", u)
+    check_range(math_, "initial_value over the fixed point", u0 + 0 * u, "(0, 1)")
     with math_.quiet():
         time = (v - v0) / v / v0 + root * _integral(math_, u, u0, step)
         return math_.finish(time / lam**2)
 
 
-def escape_time(initial_value: Number, *, eigenvalue: Number) -> Any:
+def escape_time(initial_value: Number, *, eigenvalue: Number) -> Number:
     r"""Leading time :math:`1/(\lambda^2 v_0)` in which a head leaves a small start.
 
     Parameters
@@ -157,9 +149,9 @@ def escape_time(initial_value: Number, *, eigenvalue: Number) -> Any:
     >>> float(escape_time(0.1, eigenvalue=0.5))
     40.0
     """
-    math_, values = given_numbers(initial_value=initial_value, eigenvalue=eigenvalue)
+    math_, (v0, lam) = checked(ranges=_RANGES, initial_value=initial_value, eigenvalue=eigenvalue)
     with math_.quiet():
-        return math_.finish(1 / values["initial_value"] / values["eigenvalue"] ** 2)
+        return math_.finish(1 / v0 / lam**2)
 
 
 def time_from_pole(
@@ -169,11 +161,11 @@ def time_from_pole(
     trace: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Number:
     r"""Time at which a head reaches a value weight, from the pole of its early growth.
 
-    The limit of `growth_time` minus `escape_time` for a vanishing start: negative for small
-    values, where it is :math:`-1/(\lambda^2 v)`.
+    This is the limit of `growth_time` minus `escape_time` for a vanishing start.  For small values
+    it is negative, :math:`-1/(\lambda^2 v)`.
 
     Parameters
     ----------
@@ -197,8 +189,8 @@ def time_from_pole(
 
     Notes
     -----
-    float64 is accurate to 1e-12 relative to :math:`1/(\lambda^2 v)`, and near the fixed point as
-    `growth_time`; the time itself changes sign.
+    float64 is accurate to 1e-12 relative to :math:`1/(\lambda^2 v)`, as the time itself changes
+    sign; near the fixed point it is as accurate as `growth_time`.
 
     References
     ----------
@@ -211,25 +203,18 @@ def time_from_pole(
     >>> [round(float(time_from_pole(v, **more)), 4) for v in (0.1, 0.5, 0.9)]
     [-9.9944, -1.8529, -0.3077]
     """
-    math_, values, root = _direction(
-        value=value,
-        eigenvalue=eigenvalue,
-        trace=trace,
-        context=context,
-        noise_variance=noise_variance,
-    )
-    v, lam = values["value"], values["eigenvalue"]
-    require(math_, "value", v, *NOT_NEGATIVE)
+    math_, lam, root, (v,) = _head(eigenvalue, trace, context, noise_variance, value=value)
+    check_range(math_, "value", v, "[0, inf)")
     u = root * v
-    _check_below(math_, "value", u, allow_end=True)
+    _check_below(math_, "value", u)
     with math_.quiet():
         time = -math_.divide(1, v) + root * _integral(math_, u, 0 * u, u)
         return math_.finish(time / lam**2)
 
 
 def head_growth(
-    t: Any, *, eigenvalue: Any, trace: Any, context: Any, noise_variance: Any = 0.0
-) -> Any:
+    t: Number, *, eigenvalue: Number, trace: Number, context: Number, noise_variance: Number = 0.0
+) -> Number:
     r"""Value weight of a head at a time from the pole of its early growth.
 
     The inverse of `time_from_pole`: the solution of the flow that comes from zero.
@@ -256,8 +241,8 @@ def head_growth(
 
     Notes
     -----
-    Newton's method in :math:`z = 1/u - 1`, in which the equation is increasing and concave: from a
-    start below the root it converges without fail.
+    Newton's method in :math:`z = 1/u - 1`.  In this variable the equation is increasing and
+    concave, so that the method converges from any start below the root.
 
     References
     ----------
@@ -269,20 +254,13 @@ def head_growth(
     >>> head_growth([-10, -1, 0, 2], eigenvalue=1, trace=2.4, context=31).round(4)
     array([0.0999, 0.7308, 0.9354, 0.9658])
     """
-    math_, values, root = _direction(
-        numpy_only=True,
-        t=t,
-        eigenvalue=eigenvalue,
-        trace=trace,
-        context=context,
-        noise_variance=noise_variance,
+    math_, lam, root, (t,) = _head(
+        eigenvalue, trace, context, noise_variance, systems="numpy", t=t
     )
-    t, lam = values["t"], values["eigenvalue"]
-    require(math_, "t", t, lambda x: x == x, "a number")
     with math_.quiet():
-        given = lam**2 * t / root
-        # Beyond these ends u is 1/(-given) and 1 in float64.
-        time = np.clip(given, -1e200, 200.0)
+        scaled = lam**2 * t / root
+        # Beyond these ends u is 1/(-scaled) and 1 in float64.
+        time = np.clip(scaled, -1e200, 200.0)
         # The integral is positive, so 1/u >= -time; and the end is approached exponentially.
         z = np.maximum(-time - 1, 0.3 * np.exp(-3 * np.maximum(time - _END, 0)))
         for _ in range(_MOST_STEPS):
@@ -292,40 +270,43 @@ def head_growth(
             z = np.maximum(z - step, z / 2)
             if np.all(np.abs(step) <= 1e-15 * (1 + z)):
                 break
-        u = np.where(given < -1e200, -1 / given, 1 / (1 + z))
+        u = np.where(scaled < -1e200, -1 / scaled, 1 / (1 + z))
         return math_.finish(u / root)
 
 
-def _direction(numpy_only: bool = False, **given: Any) -> tuple[Namespace, dict[str, Any], Any]:
-    """Number system, checked arguments and the cube root of A."""
-    math_, values = given_numbers(numpy_only, **given)
-    lam, trace = values["eigenvalue"], values["trace"]
-    require(math_, "trace - eigenvalue", trace - lam + _slack(math_, trace), *NOT_NEGATIVE)
-    fluctuation = excess(lam, trace, values["context"], values["noise_variance"])
-    return math_, values, cube_root(math_, lam + fluctuation)
+def _head(
+    eigenvalue: Number, trace: Number, context: Number, noise_variance: Number, **others: Any
+) -> tuple[Namespace, Number, Number, list[Any]]:
+    """Number system, eigenvalue, cube root of A (one over the fixed point) and other arguments."""
+    math_, (lam, trace, N, noise, *values) = checked(
+        ranges=_RANGES,
+        eigenvalue=eigenvalue,
+        trace=trace,
+        context=context,
+        noise_variance=noise_variance,
+        **others,
+    )
+    # A trace that was summed in another order may be smaller than the eigenvalue by rounding.
+    slack = 0 if isinstance(math_, SymPyMath) else _ROUNDING * trace
+    check_range(math_, "trace - eigenvalue", trace - lam + slack, "[0, inf)")
+    return math_, lam, cube_root(math_, lam + excess(lam, trace, N, noise)), values
 
 
-def _slack(math_: Namespace, trace: Any) -> Any:
-    """Allowance for a trace that has been summed in another order."""
-    return 0 if isinstance(math_, SymPyMath) else _ROUNDING * trace
-
-
-def _check_below(math_: Namespace, name: str, u: Any, *, allow_end: bool) -> None:
+def _check_below(math_: Namespace, name: str, u: Number) -> None:
     """Check a value over the fixed point, with room for the rounding of the latter."""
     slack = _ROUNDING if isinstance(math_, ArrayMath) else 0
     if isinstance(math_, MpMath):
         slack = 16 * math_.tiny ** (math_.convert(1) / 4)
-    if allow_end:
-        require(math_, f"{name} over the fixed point", u, lambda x: x <= 1 + slack, "<= 1")
-    else:
-        require(math_, f"{name} over the fixed point", u, lambda x: x < 1, "< 1")
+    require(math_, f"{name} over the fixed point", u, lambda x: x <= 1 + slack, "<= 1")
 
 
-def _integral(math_: Namespace, u: Any, u0: Any, step: Any, left: Any = None) -> Any:
+def _integral(
+    math_: Namespace, u: Number, u0: Number, step: Number, left: Number = None
+) -> Number:
     r"""Integral of :math:`s/(1 - s^3)` from u0 to u = u0 + step, left = 1 - u.
 
-    Each of the three terms is a function of the step: nothing cancels but their leading terms for
-    small u, where 1/u is much larger.
+    Each of the three terms is computed from the step, so that they do not cancel.  Only their
+    leading terms for small u do, where 1/u is much larger.
     """
     if left is None:
         left = math_.stable(u < 1, lambda: 1 - u, lambda: 0 * u)

@@ -16,10 +16,10 @@ times in units of :math:`\tau`.
 
 *Small start.*  As long as the weights are small, v and the component of :math:`U_h` along
 :math:`u = \operatorname{vec}(\Lambda^2)/|\Lambda^2|_F` grow together as :math:`e^{g t}` with the
-rate :math:`g = |\Lambda^2|_F`, and all else stays.  A start is therefore equivalent to the
-balanced, aligned one, :math:`|v| = w_0` and :math:`U_h \propto v_h \Lambda^2`, with the
-:math:`w_0` that `effective_init_scale` computes.  This start has the exact reduction to
-:math:`D + 1` variables
+rate :math:`g = |\Lambda^2|_F`.  All other weights stay as they are.  A small start is therefore
+equivalent to a balanced and aligned one, :math:`|v| = w_0` and :math:`U_h \propto v_h \Lambda^2`;
+`effective_init_scale` computes its :math:`w_0`.  From the balanced start the flow reduces exactly
+to :math:`D + 1` variables
 
 .. math:: \dot w = \sum_d b_d G_d, \quad \dot b_d = w G_d, \quad
    G_d = \lambda_d^2 (1 - \lambda_d c_d\, w b_d), \quad w(0) = w_0,\
@@ -41,18 +41,19 @@ its law and the label noise are not in the paper.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import Any
 
 import array_api_compat
 from scipy import special
 
-from iclimit.asymptotics.dynamics.inputs import TIME, elementary, excess, given_numbers
+from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.dynamics.common import elementary, excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Number, convert, namespace, require
 
 BEFORE_THE_DROP = (
-    "so small that all weights start below their final values and the loss has not fallen by the "
-    "fraction yet"
+    "so small that all weights start below their final values and the loss has not yet fallen by "
+    "drop_fraction"
 )
 """What a drop time requires of init_scale."""
 
@@ -65,7 +66,7 @@ def merged_attention_loss(
     init_scale: Number,
     input_variance: Number = 1.0,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Number:
     r"""Loss of merged attention during training, for white inputs.
 
     Parameters
@@ -99,10 +100,10 @@ def merged_attention_loss(
 
     Notes
     -----
-    float64 is accurate to 1e-12 for ``init_scale >= 1e-100``, at any time.  Only where the start
-    is close to the end and the final loss is nearly zero, the error can reach
-    :math:`10^{-15} \sqrt N`.  Random starts follow the curve with their effective scale up to a
-    relative error of their order, since the weights that do not grow stay.
+    float64 is accurate to 1e-12 for ``init_scale >= 1e-100``, at any time.  The error can reach
+    :math:`10^{-15} \sqrt N` only if the start is close to the end and the final loss is nearly
+    zero.  A random start of small scale s follows the curve of its effective scale up to a
+    relative error of order s, as the weights that do not grow stay.
 
     References
     ----------
@@ -114,7 +115,7 @@ def merged_attention_loss(
     >>> merged_attention_loss([0, 2, 4, 9], dim=4, context=31, init_scale=0.1).round(4)
     array([3.9601, 0.5657, 0.5556, 0.5556])
     """
-    math_, values = given_numbers(
+    math_, (t, D, N, scale, lam, noise) = checked(
         t=t,
         dim=dim,
         context=context,
@@ -122,16 +123,15 @@ def merged_attention_loss(
         input_variance=input_variance,
         noise_variance=noise_variance,
     )
-    t, D, lam = (values[name] for name in ("t", "dim", "input_variance"))
-    require(math_, "t", t, *TIME)
     with math_.quiet():
-        fluctuation = excess(lam, D * lam, values["context"], values["noise_variance"])
+        fluctuation = excess(lam, D * lam, N, noise)
         # Products in an order that neither overflows nor underflows before the result does.
-        final = values["noise_variance"] + D * lam * (fluctuation / (lam + fluctuation))
+        final = noise + D * lam * (fluctuation / (lam + fluctuation))
         gap = D * lam * (lam / (lam + fluctuation))
         exponent = 2 * math_.sqrt(D) * (lam * t) * lam
-        # Weights at the start over those at the end, as a square: it may underflow.
-        root = values["init_scale"] * math_.sqrt((lam + fluctuation) / math_.sqrt(D))
+        # Root of the ratio of the weights at the start to those at the end: the ratio itself may
+        # underflow.
+        root = scale * math_.sqrt((lam + fluctuation) / math_.sqrt(D))
         grown = (root * elementary(math_, "exp", exponent / 2)) ** 2
         grown = -grown * elementary(math_, "expm1", -exponent)
         missing = (1 - root**2) / (1 + grown)
@@ -146,7 +146,7 @@ def merged_drop_time(
     init_scale: Number,
     input_variance: Number = 1.0,
     noise_variance: Number = 0.0,
-) -> Any:
+) -> Number:
     r"""Time at which the loss of merged attention has fallen by a fraction, for white inputs.
 
     With :math:`p = w_0^2 A/\sqrt D` and :math:`g = \sqrt{1 - \mathrm{drop\_fraction}}`,
@@ -168,15 +168,16 @@ def merged_drop_time(
     Raises
     ------
     ValueError
-        If an argument is outside its range, the weights start beyond the fraction or beyond their
-        final values, or the time is not finite in float64 (input variances below about 1e-154).
+        If an argument is outside its range, if the loss has fallen by more than the fraction at
+        the start, if the weights start beyond their final values, or if the time is not finite in
+        float64 (for input variances below about 1e-154).
     TypeError
         If an argument is not a number, or number systems mix.
 
     Notes
     -----
-    float64 is accurate to 1e-12 relative, and where the start is almost there, to
-    :math:`10^{-15}/(\sqrt D \lambda^2)` absolute.
+    float64 has a relative error below 1e-12.  If the drop comes almost at the start, the absolute
+    error is about :math:`10^{-15}/(\sqrt D \lambda^2)`.
 
     References
     ----------
@@ -188,7 +189,7 @@ def merged_drop_time(
     >>> round(float(merged_drop_time(dim=4, context=31, init_scale=0.1)), 4)
     1.0654
     """
-    math_, values = given_numbers(
+    math_, (part, D, N, scale, lam, noise) = checked(
         drop_fraction=drop_fraction,
         dim=dim,
         context=context,
@@ -196,16 +197,15 @@ def merged_drop_time(
         input_variance=input_variance,
         noise_variance=noise_variance,
     )
-    D, lam = values["dim"], values["input_variance"]
     with math_.quiet():
-        A = lam + excess(lam, D * lam, values["context"], values["noise_variance"])
-        root = values["init_scale"] * math_.sqrt(A / math_.sqrt(D))
-        left = math_.sqrt(1 - values["drop_fraction"])
-        gone = values["drop_fraction"] / (1 + left)  # 1 - left
+        A = lam + excess(lam, D * lam, N, noise)
+        root = scale * math_.sqrt(A / math_.sqrt(D))
+        left = math_.sqrt(1 - part)
+        gone = part / (1 + left)  # 1 - left
         ahead = gone - root**2
         before = ahead >= 0
-        scale = math_.stable(before, *[lambda: values["init_scale"]] * 2)  # of the shape of before
-    require(math_, "init_scale", scale, lambda _: before, BEFORE_THE_DROP)
+        shown = math_.stable(before, lambda: scale, lambda: scale)  # of the shape of before
+    require(math_, "init_scale", shown, lambda _: before, BEFORE_THE_DROP)
     with math_.quiet():
         small = ahead < left * root**2
         time = math_.stable(
@@ -219,10 +219,10 @@ def merged_drop_time(
     return time
 
 
-def effective_init_scale(value: Any, key_query: Any, *, eigenvalues: Any) -> Any:
-    r"""Scale of the balanced start that drops when a given small start does.
+def effective_init_scale(value: Number, key_query: Number, *, eigenvalues: Number) -> Number:
+    r"""Scale of the balanced start whose loss drops at the same time as that of a given start.
 
-    The growing part of the weights is :math:`z = (v + U u)/2` with
+    The given start must be small.  The growing part of its weights is :math:`z = (v + U u)/2` with
     :math:`u = \operatorname{vec}(\Lambda^2)/|\Lambda^2|_F`; the scale is :math:`|z|`.
 
     Parameters
@@ -262,9 +262,9 @@ def effective_init_scale(value: Any, key_query: Any, *, eigenvalues: Any) -> Any
     if not isinstance(math_, ArrayMath):
         raise TypeError("value, key_query and eigenvalues must be arrays of real numbers")
     v, U, lam = (convert(math_, name, item) for name, item in given.items())
-    for name, array in (("value", v), ("key_query", U)):
-        require(math_, name, array, lambda x: (x > -math_.inf) & (x < math_.inf), "finite")
-    require(math_, "eigenvalues", lam, lambda x: (x >= 0) & (x < math_.inf), ">= 0 and finite")
+    check_range(math_, "value", v, "(-inf, inf)")
+    check_range(math_, "key_query", U, "(-inf, inf)")
+    check_range(math_, "eigenvalues", lam, "[0, inf)")
     shapes = [tuple(x.shape) for x in (v, U, lam)]
     if v.ndim < 1 or lam.ndim != 1 or U.shape[-3:] != (v.shape[-1], *lam.shape * 2):
         raise ValueError(
@@ -273,7 +273,7 @@ def effective_init_scale(value: Any, key_query: Any, *, eigenvalues: Any) -> Any
         )
     xp = array_api_compat.array_namespace(v, U, lam)
     largest = xp.max(lam)
-    require(math_, "largest of eigenvalues", largest, lambda x: x > 0, "> 0")
+    check_range(math_, "largest of eigenvalues", largest, "(0, inf)")
     u = (lam / largest) ** 2
     u = u / math_.sqrt(xp.sum(u**2))
     diagonal = xp.sum(U * xp.eye(lam.shape[0], dtype=xp.float64), axis=-1)
@@ -295,23 +295,24 @@ class EffectiveInitScaleMoments:
         Standard deviation, :math:`\sqrt{\psi_1(H/2)}/2`.
     """
 
-    mean: Any
-    std: Any
+    mean: Number
+    std: Number
 
 
 def effective_init_scale_moments(heads: Number) -> EffectiveInitScaleMoments:
     r"""Law of the effective scale of a random start, and so of the drop times over seeds.
 
-    If all weights start as independent :math:`N(0, s^2)`, the H entries of :math:`z = (v + U u)/2`
-    are independent :math:`N(0, s^2/2)`, for any dimension and covariance, so that
-    :math:`w_\mathrm{eff}^2 = \frac{s^2}2 \chi^2_H` is :math:`s^2` times a Gamma variable of shape
-    H/2.  For small s a change of the scale shifts the whole loss curve, since the weights grow as
-    :math:`e^{g t}`, :math:`g = |\Lambda^2|_F`, until they are no longer small:
+    Let all weights start as independent :math:`N(0, s^2)`.  Then the H entries of
+    :math:`z = (v + U u)/2` are independent :math:`N(0, s^2/2)` for any dimension and covariance,
+    so that :math:`w_\mathrm{eff}^2 = \frac{s^2}2 \chi^2_H` is :math:`s^2` times a Gamma variable
+    of shape H/2.  A small start grows as :math:`e^{g t}`, :math:`g = |\Lambda^2|_F`, until it is
+    no longer small.  Another scale therefore only shifts the loss curve in time:
 
     .. math:: t_\mathrm{drop} = \mathrm{const} - \frac{\ln w_\mathrm{eff}}{|\Lambda^2|_F} .
 
-    So drop times over seeds have the standard deviation ``std`` over :math:`|\Lambda^2|_F`
-    whatever s is, and their mean is that of a balanced start of scale :math:`s\, e^\mathrm{mean}`.
+    So the drop times of different seeds have the standard deviation
+    ``std`` :math:`/ |\Lambda^2|_F` for any small s.  Their mean is the drop time of a balanced
+    start of scale :math:`s\, e^\mathrm{mean}`.
 
     Parameters
     ----------
@@ -344,16 +345,11 @@ def effective_init_scale_moments(heads: Number) -> EffectiveInitScaleMoments:
     >>> round(float(effective_init_scale_moments(8).std), 4)
     0.2664
     """
-    math_, values = given_numbers(heads=heads)
-    half = values["heads"] / 2
+    math_, (heads,) = checked(heads=heads)
+    half = heads / 2
     if isinstance(math_, ArrayMath):
         psi, psi1 = (math_.convert(special.polygamma(k, math_.host(half))) for k in (0, 1))
-    elif isinstance(math_, MpMath):
-        import mpmath
-
-        psi, psi1 = (mpmath.polygamma(k, half) for k in (0, 1))
     else:
-        import sympy
-
-        psi, psi1 = (sympy.polygamma(k, half) for k in (0, 1))
+        library = importlib.import_module("mpmath" if isinstance(math_, MpMath) else "sympy")
+        psi, psi1 = (library.polygamma(k, half) for k in (0, 1))
     return EffectiveInitScaleMoments(math_.finish(psi / 2), math_.finish(math_.sqrt(psi1) / 2))

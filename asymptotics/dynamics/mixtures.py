@@ -2,11 +2,11 @@ r"""Training on mixtures: sequences with random tasks and sequences that share o
 
 With probability c (``fresh_fraction``) a sequence has its own task :math:`w \sim N(0, I)`;
 otherwise it has the task vector :math:`w_*` that all those sequences share, which a model can also
-store in its weights.  Inputs are :math:`N(0, \Lambda)` with :math:`\Lambda = S^2`, labels have noise of
-variance :math:`\sigma^2`.
+store in its weights.  Inputs are :math:`N(0, \Lambda)` with :math:`\Lambda = S^2`; labels have
+noise of variance :math:`\sigma^2`.
 
-*Best predictor* :math:`\beta^\top \Gamma x_q`.  In whitened inputs the task is :math:`S w`, and
-all that counts is its second moment
+*Best predictor* :math:`\beta^\top \Gamma x_q`.  For whitened inputs the task is :math:`S w`.  The
+predictor depends on the law of the tasks through its second moment only:
 
 .. math:: K = E\, S w w^\top S = c \Lambda + (1 - c)\, S w_* w_*^\top S .
 
@@ -46,15 +46,14 @@ are not in the paper.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.dynamics.inputs import given_numbers
-from iclimit.asymptotics.numbers import ArrayMath, convert, numpy_namespace, require
+from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.numbers import Namespace, Number, convert, numpy_namespace
 
 _ASYMMETRY = 1e-12
-"""Relative asymmetry of a covariance that is taken for rounding."""
+"""A covariance may be asymmetric by this relative amount, by rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,19 +79,19 @@ class MixturePredictor:
     """
 
     gamma: np.ndarray
-    train_loss: Any
-    icl_loss: Any
-    iwl_loss: Any
-    iwl_noise_loss: Any
+    train_loss: Number
+    icl_loss: Number
+    iwl_loss: Number
+    iwl_noise_loss: Number
 
 
 def mixture_predictor(
-    fresh_fraction: Any,
+    fresh_fraction: Number,
     *,
-    input_covariance: Any,
-    shared_task: Any,
-    context: Any,
-    noise_variance: Any = 0.0,
+    input_covariance: Number,
+    shared_task: Number,
+    context: Number,
+    noise_variance: Number = 0.0,
 ) -> MixturePredictor:
     r"""Best predictor of the form :math:`\beta^\top \Gamma x_q` for a mixture of tasks.
 
@@ -123,11 +122,11 @@ def mixture_predictor(
 
     Notes
     -----
-    The training loss is an upper bound of the least one of merged attention, reached for c = 1 and
-    in general not otherwise: that model also sees the second moments of the inputs and of the
-    labels, which have a mean, so that it can store :math:`w_*` in its weights.  The predictor here
-    is linear in the context labels and cannot: ``iwl_noise_loss`` is never below
-    :math:`w_*^\top \Lambda w_* + \sigma^2`.
+    The training loss bounds the smallest loss of merged attention from above.  For c = 1 the two
+    agree, in general they do not: merged attention also sees the second moments of the inputs and
+    of the labels.  These have a mean, so that it can store :math:`w_*` in its weights.  The
+    predictor here is linear in the context labels and cannot: its ``iwl_noise_loss`` is never
+    below :math:`w_*^\top \Lambda w_* + \sigma^2`.
 
     References
     ----------
@@ -147,20 +146,16 @@ def mixture_predictor(
     array([[0.9091, 0.    ],
            [0.    , 0.    ]])
     """
-    math_, (c, N, noise), covariance, task = _mixture(
-        fresh_fraction,
-        input_covariance,
-        shared_task,
-        context=context,
-        noise_variance=noise_variance,
+    math_, covariance, task, (c, N, noise) = _mixture(
+        input_covariance, shared_task, fresh_fraction, context, noise_variance
     )
     lam, basis = np.linalg.eigh(covariance)
     root = (basis * np.sqrt(lam)) @ basis.T
     inverse = (basis / np.sqrt(lam)) @ basis.T
     shared = root @ task
     with math_.quiet():
-        fraction = c[..., None, None]
-        moment = fraction * covariance + (1 - fraction) * np.outer(shared, shared)
+        share = c[..., None, None]
+        moment = share * covariance + (1 - share) * np.outer(shared, shared)
         kappa, axes = np.linalg.eigh(moment)
         kappa = np.maximum(kappa, 0)
         size = np.sum(kappa, axis=-1) + noise
@@ -168,7 +163,7 @@ def mixture_predictor(
         gain, lack = (part / (kappa + fluctuation) for part in (kappa, fluctuation))
         squared = np.sum(gain**2, axis=-1)
 
-        def loss(second: np.ndarray) -> Any:
+        def loss(second: np.ndarray) -> np.ndarray:
             """Bias and variance for whitened tasks with these second moments in the basis of K."""
             bias = np.sum(lack**2 * second, axis=-1)
             spread = np.sum(gain**2 * second, axis=-1)
@@ -188,13 +183,13 @@ def mixture_predictor(
 
 
 def mixture_growth_rate(
-    fresh_fraction: Any,
+    fresh_fraction: Number,
     *,
-    input_covariance: Any,
-    shared_task: Any,
-    context: Any,
-    noise_variance: Any = 0.0,
-) -> Any:
+    input_covariance: Number,
+    shared_task: Number,
+    context: Number,
+    noise_variance: Number = 0.0,
+) -> Number:
     r"""Rate of the first exponential growth of merged attention on a mixture of tasks.
 
     Parameters
@@ -228,12 +223,8 @@ def mixture_growth_rate(
     >>> mixture_growth_rate([0, 0.5, 1], **more).round(4)
     array([0.6275, 0.3434, 0.125 ])
     """
-    math_, (c, N, noise), covariance, task = _mixture(
-        fresh_fraction,
-        input_covariance,
-        shared_task,
-        context=context,
-        noise_variance=noise_variance,
+    math_, covariance, task, (c, N, noise) = _mixture(
+        input_covariance, shared_task, fresh_fraction, context, noise_variance
     )
     D = len(task)
     with math_.quiet():
@@ -253,39 +244,25 @@ def mixture_growth_rate(
 
 
 def _mixture(
-    fresh_fraction: Any, input_covariance: Any, shared_task: Any, **more: Any
-) -> tuple[ArrayMath, list[np.ndarray], np.ndarray, np.ndarray]:
-    """Convert and check; fraction, context and noise are broadcast to one shape."""
-    math_ = numpy_namespace(input_covariance=input_covariance, shared_task=shared_task)
-    _, values = given_numbers(True, fresh_fraction=fresh_fraction, **more)
-    require(
-        math_,
-        "fresh_fraction",
-        values["fresh_fraction"],
-        lambda v: (v >= 0) & (v <= 1),
-        ">= 0 and <= 1",
-    )
-    matrix, vector = (
-        convert(math_, "input_covariance", input_covariance),
-        convert(math_, "shared_task", shared_task),
-    )
+    input_covariance: Number, shared_task: Number, *numbers: Number
+) -> tuple[Namespace, np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Convert and check; fresh_fraction, context and noise_variance are broadcast to one shape."""
+    given = {"input_covariance": input_covariance, "shared_task": shared_task}
+    math_ = numpy_namespace(**given)
+    matrix, vector = (convert(math_, name, value) for name, value in given.items())
+    names = ("fresh_fraction", "context", "noise_variance")
+    _, values = checked(systems="numpy", **dict(zip(names, numbers, strict=True)))
     if vector.ndim != 1 or not vector.size or matrix.shape != vector.shape * 2:
         raise ValueError(
             "input_covariance and shared_task must have shapes (D, D) and (D,), got "
             f"{matrix.shape} and {vector.shape}"
         )
-    for name, array in (("input_covariance", matrix), ("shared_task", vector)):
-        require(math_, name, array, lambda v: (v > -math_.inf) & (v < math_.inf), "finite")
-    asymmetry = np.max(np.abs(matrix - matrix.T))
-    largest = np.max(np.abs(matrix))
-    require(
-        math_,
-        "asymmetry of input_covariance",
-        asymmetry,
-        lambda v: v <= _ASYMMETRY * largest,
-        "zero up to rounding",
-    )
-    least = np.min(np.linalg.eigvalsh(matrix))
-    require(math_, "least eigenvalue of input_covariance", least, lambda v: v > 0, "> 0")
-    require(math_, "norm of shared_task", np.max(np.abs(vector)), lambda v: v > 0, "> 0")
-    return math_, [*np.broadcast_arrays(*values.values())], (matrix + matrix.T) / 2, vector
+    check_range(math_, "input_covariance", matrix, "(-inf, inf)")
+    check_range(math_, "shared_task", vector, "(-inf, inf)")
+    if np.max(np.abs(matrix - matrix.T)) > _ASYMMETRY * np.max(np.abs(matrix)):
+        raise ValueError(f"input_covariance must be symmetric, got {input_covariance!r}")
+    matrix = (matrix + matrix.T) / 2
+    smallest = np.min(np.linalg.eigvalsh(matrix))
+    check_range(math_, "smallest eigenvalue of input_covariance", smallest, "(0, inf)")
+    check_range(math_, "norm of shared_task", np.max(np.abs(vector)), "(0, inf)")
+    return math_, matrix, vector, [*np.broadcast_arrays(*values)]

@@ -9,14 +9,14 @@ The model predicts :math:`\hat y = \beta^\top \bigl(\sum_h v_h k_h q_h^\top\bigr
 .. math:: \tau \dot v = k^\top R q, \quad \tau \dot k = v R q, \quad \tau \dot q = v R^\top k,
    \qquad R = \Lambda^2 - E[\beta \beta^\top] \Bigl(\sum_h v_h k_h q_h^\top\Bigr) \Lambda
 
-(for each head) has :math:`2^D` fixed points of different losses, one for each set S of directions,
+of each head has :math:`2^D` fixed points of different losses, one for each set S of directions,
 
 .. math:: \sum_h v_h k_h q_h^\top = \sum_{d \in S} A_d^{-1} e_d e_d^\top, \qquad
    L_S = \operatorname{tr} \Lambda + \sigma^2 - \sum_{d \in S} \lambda_d/c_d .
 
-From a small start training passes near those of the m largest eigenvalues, m = 0, 1, ..., D: there
-the model performs principal component regression in context.  The last one is also where merged
-attention ends.
+From a small start training passes close to the fixed points of the m largest eigenvalues,
+m = 0, 1, ..., D.  There the model performs principal component regression in context.  Merged
+attention ends at the last of these points too.
 
 References
 ----------
@@ -31,20 +31,22 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.dynamics.inputs import (
+from iclimit.asymptotics.dynamics.common import (
     collected,
     cube_root,
     descending,
     excess,
-    given_eigenvalues,
+    parse_eigenvalues,
 )
 from iclimit.asymptotics.numbers import ArrayMath, Number
 
 _MOST_DIRECTIONS = 20
-"""A million fixed points."""
+"""Most directions: these have a million fixed points."""
 
 
-def plateau_losses(eigenvalues: Any, *, context: Number, noise_variance: Number = 0.0) -> Any:
+def plateau_losses(
+    eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0
+) -> Number:
     r"""Losses of the plateaus that separate attention passes, and of its end.
 
     Parameters
@@ -61,8 +63,8 @@ def plateau_losses(eigenvalues: Any, *, context: Number, noise_variance: Number 
     -------
     ndarray (..., D + 1), or tuple of mpmath or SymPy numbers
         Mean squared error on a noisy query label (no 1/2) when the m largest directions are
-        learned, m = 0, ..., D.  The first is the loss at zero weights, the last the one to which
-        separate and merged attention converge.
+        learned, m = 0, ..., D.  The first is the loss at zero weights.  The last is the loss to
+        which separate and merged attention converge.
 
     Raises
     ------
@@ -85,10 +87,9 @@ def plateau_losses(eigenvalues: Any, *, context: Number, noise_variance: Number 
     >>> plateau_losses([lam], context=N)[1].factor()
     2*lambda/(N + 2)
     """
-    math_, lam, values = given_eigenvalues(
-        eigenvalues, allow_zero=True, context=context, noise_variance=noise_variance
+    math_, lam, (N, noise) = parse_eigenvalues(
+        eigenvalues, context=context, noise_variance=noise_variance
     )
-    N, noise = values["context"], values["noise_variance"]
     lam = descending(math_, lam)
     with math_.quiet():
         residuals = _residuals(lam, N, noise)
@@ -103,7 +104,9 @@ def plateau_losses(eigenvalues: Any, *, context: Number, noise_variance: Number 
         return collected(math_, losses)
 
 
-def plateau_head_values(eigenvalues: Any, *, context: Number, noise_variance: Number = 0.0) -> Any:
+def plateau_head_values(
+    eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0
+) -> Number:
     r"""Value weight of a head that has learned a direction, :math:`(\lambda_d c_d)^{-1/3}`.
 
     For rank one and a balanced start, where the norms of key and query are the same.
@@ -137,12 +140,12 @@ def plateau_head_values(eigenvalues: Any, *, context: Number, noise_variance: Nu
     >>> plateau_head_values([1, 0.7, 0.45, 0.25], context=31).round(4)
     array([0.9659, 1.0772, 1.2265, 1.4392])
     """
-    math_, lam, values = given_eigenvalues(
-        eigenvalues, context=context, noise_variance=noise_variance
+    math_, lam, (N, noise) = parse_eigenvalues(
+        eigenvalues, "(0, inf)", context=context, noise_variance=noise_variance
     )
     lam = descending(math_, lam)
     with math_.quiet():
-        trace, (N, noise) = sum(lam), values.values()
+        trace = sum(lam)
         return collected(
             math_, [1 / cube_root(math_, x + excess(x, trace, N, noise)) for x in lam]
         )
@@ -161,11 +164,11 @@ class FixedPoints:
     """
 
     learned: np.ndarray
-    losses: Any
+    losses: Number
 
 
 def fixed_point_losses(
-    eigenvalues: Any, *, context: Number, noise_variance: Number = 0.0
+    eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0
 ) -> FixedPoints:
     r"""Losses at all fixed points of the training of separate attention of rank one.
 
@@ -181,8 +184,8 @@ def fixed_point_losses(
     Returns
     -------
     FixedPoints
-        With fields ``learned`` and ``losses``; the directions in the order of the eigenvalues, the
-        points in that of binary numbers, the first direction as the first digit.
+        With fields ``learned`` and ``losses``.  Directions are in the order of the eigenvalues.
+        Points are in the order of binary numbers, with the first direction as the first digit.
 
     Raises
     ------
@@ -204,32 +207,24 @@ def fixed_point_losses(
     >>> points.losses.round(3)
     array([1.5  , 1.143, 0.7  , 0.343])
     """
-    math_, lam, values = given_eigenvalues(
-        eigenvalues, context=context, noise_variance=noise_variance
+    math_, lam, (N, noise) = parse_eigenvalues(
+        eigenvalues, "(0, inf)", single=True, context=context, noise_variance=noise_variance
     )
-    N, noise = values["context"], values["noise_variance"]
-    if isinstance(math_, ArrayMath) and any(np.ndim(x) for x in (lam[0], N, noise)):
-        raise ValueError(
-            "eigenvalues must have shape (D,), context and noise_variance (), got "
-            f"{(len(lam), *np.shape(lam[0]))}, {np.shape(N)}, {np.shape(noise)}"
-        )
     if len(lam) > _MOST_DIRECTIONS:
         raise ValueError(f"eigenvalues must be at most {_MOST_DIRECTIONS}, got {len(lam)}")
     residuals = _residuals(lam, N, noise)
-    losses: Any = np.reshape(noise, (1,)) if isinstance(math_, ArrayMath) else [noise]
+    losses = np.reshape(
+        np.asarray(noise, dtype=None if isinstance(math_, ArrayMath) else object), 1
+    )
     for value, residual in zip(reversed(lam), reversed(residuals), strict=True):
-        if isinstance(math_, ArrayMath):
-            losses = np.concatenate([losses + value, losses + residual])
-        else:
-            losses = [*(x + value for x in losses), *(x + residual for x in losses)]
+        losses = np.concatenate([losses + value, losses + residual])
     numbers = np.arange(2 ** len(lam))[:, None] >> np.arange(len(lam))[::-1]
-    if not isinstance(math_, ArrayMath):
-        losses = tuple(losses)
-    return FixedPoints((numbers & 1).astype(bool), losses)
+    learned = (numbers & 1).astype(bool)
+    return FixedPoints(learned, losses if isinstance(math_, ArrayMath) else tuple(losses))
 
 
-def _residuals(lam: list[Any], context: Any, noise_variance: Any) -> list[Any]:
-    """Part of the loss that stays when a direction is learned, lambda (1 - 1/c)."""
+def _residuals(lam: list[Any], context: Number, noise_variance: Number) -> list[Any]:
+    """Part of the loss that remains when a direction is learned, lambda (1 - 1/c)."""
     trace = sum(lam)
     extra = [excess(x, trace, context, noise_variance) for x in lam]
     return [x * e / (x + e) for x, e in zip(lam, extra, strict=True)]

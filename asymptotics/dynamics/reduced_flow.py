@@ -11,31 +11,32 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from iclimit.asymptotics.dynamics.inputs import FRACTION, TIME, excess, given_eigenvalues
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.dynamics.common import excess, parse_eigenvalues
 from iclimit.asymptotics.dynamics.merged import BEFORE_THE_DROP
-from iclimit.asymptotics.numbers import convert, numpy_namespace, require
+from iclimit.asymptotics.numbers import Number
 
 _LINEAR = 1e-7
-"""Weights, in units of the inverse root of the largest eigenvalue, below which the growth is taken
-as exponential: the neglected terms are of the order of the square."""
+"""Below these weights, in units of the inverse root of the largest eigenvalue, the growth is taken
+as exponential: the terms that this neglects are of the order of the square."""
 
 _RTOL, _ATOL = 1e-12, 1e-21
 """Tolerances of the integration of the reduced flow.  The absolute one is far below the weights at
-its start, so that components in directions of small eigenvalue are relatively accurate as well."""
+its start, so that directions of small eigenvalue have a small relative error as well."""
 
 _CONVERGED = 1e-12
-"""Relative loss above the final one that is taken for zero."""
+"""A loss that exceeds the final one by this relative amount counts as final."""
 
 _HORIZON = 1e30
-"""Time, over the inverse square of the largest eigenvalue, at which a search gives up."""
+"""A search gives up at this time, in units of the inverse square of the largest eigenvalue."""
 
 _STIFF = 1e50
-"""Weights over their final values up to which the integration was tried."""
+"""The integration was tested up to weights so many times their final values."""
 
 
 def merged_attention_curve(
-    t: Any, *, eigenvalues: Any, context: float, init_scale: float, noise_variance: float = 0.0
-) -> Any:
+    t: Number, *, eigenvalues: Number, context: float, init_scale: float, noise_variance: float = 0
+) -> Number:
     r"""Loss of merged attention during training, for inputs of any covariance.
 
     Parameters
@@ -69,9 +70,9 @@ def merged_attention_curve(
 
     Notes
     -----
-    The exponential growth from a tiny start is taken analytically; the rest is integrated with
-    tolerances that leave a relative error of the loss below 1e-9 for contexts up to a million;
-    longer ones without noise leave almost no loss at the end, of which the error is a larger part.
+    The exponential growth from a tiny start is computed analytically, the rest is integrated.  The
+    loss has a relative error below 1e-9 for contexts up to a million.  Longer contexts without
+    noise leave almost no loss at the end, so that its relative error is larger.
 
     References
     ----------
@@ -84,10 +85,10 @@ def merged_attention_curve(
     >>> merged_attention_curve(times, eigenvalues=[1, 0.7, 0.45, 0.25], **more).round(4)
     array([2.4   , 2.3842, 0.419 , 0.3264])
     """
-    math_ = numpy_namespace(t=t)
-    times = convert(math_, "t", t)
-    require(math_, "t", times, *TIME)
-    flow = _ReducedFlow(eigenvalues, context, init_scale, noise_variance)
+    math_, (times,) = checked(systems="numpy", t=t)
+    flow = _ReducedFlow(
+        eigenvalues, context=context, init_scale=init_scale, noise_variance=noise_variance
+    )
     with math_.quiet():
         distinct, places = np.unique(times * flow.time_unit, return_inverse=True)
     missing = np.zeros(distinct.shape)
@@ -105,10 +106,10 @@ def merged_attention_curve(
 def merged_curve_drop_time(
     drop_fraction: float = 0.5,
     *,
-    eigenvalues: Any,
+    eigenvalues: Number,
     context: float,
     init_scale: float,
-    noise_variance: float = 0.0,
+    noise_variance: float = 0,
 ) -> float:
     r"""Time at which the loss of merged attention has fallen by a fraction, for any covariance.
 
@@ -145,15 +146,15 @@ def merged_curve_drop_time(
     >>> [round(merged_curve_drop_time(part, **more), 3) for part in (0.5, 0.9)]
     [12.255, 15.971]
     """
-    math_ = numpy_namespace(drop_fraction=drop_fraction)
-    part = _scalar("drop_fraction", convert(math_, "drop_fraction", drop_fraction))
-    require(math_, "drop_fraction", part, *FRACTION)
-    flow = _ReducedFlow(eigenvalues, context, init_scale, noise_variance)
+    _, (part,) = checked(systems="numpy", single=True, drop_fraction=drop_fraction)
+    flow = _ReducedFlow(
+        eigenvalues, context=context, init_scale=init_scale, noise_variance=noise_variance
+    )
     total = float(np.sum(flow.weights))
     target, rest = float(part) * total, float(1 - part) * total
 
     def ahead(_: float, y: np.ndarray) -> float:
-        # The smaller of the two parts resolves the fraction.
+        # The smaller of the two parts resolves the fraction better.
         return target - float(flow.gone(y)) if target < rest else float(flow.missing(y)) - rest
 
     start = flow.linear(0.0)
@@ -175,21 +176,11 @@ def merged_curve_drop_time(
 class _ReducedFlow:
     """The flow of w and b in units in which the largest eigenvalue is 1."""
 
-    def __init__(self, eigenvalues: Any, context: Any, init_scale: Any, noise: Any) -> None:
-        numpy_namespace(
-            eigenvalues=eigenvalues, context=context, init_scale=init_scale, noise_variance=noise
-        )
-        _, parts, values = given_eigenvalues(
-            eigenvalues,
-            allow_zero=True,
-            context=context,
-            init_scale=init_scale,
-            noise_variance=noise,
+    def __init__(self, eigenvalues: Number, **setting: Any) -> None:
+        _, parts, (N, start, noise) = parse_eigenvalues(
+            eigenvalues, systems="numpy", single=True, **setting
         )
         lam = np.array(parts)
-        if lam.ndim != 1:
-            raise ValueError(f"eigenvalues must have shape (D,), got {lam.T.shape}")
-        N, start, noise = (float(_scalar(name, value)) for name, value in values.items())
         top = float(np.max(lam))
         with np.errstate(all="ignore"):
             self.time_unit = top * top
@@ -198,7 +189,7 @@ class _ReducedFlow:
                 f"largest of eigenvalues must have a square in the range of float64, got {top}"
             )
         fluctuation = excess(lam, np.sum(lam), N, noise)
-        self.final = noise + float(np.sum(lam * fluctuation / (lam + fluctuation)))
+        self.final = float(noise + np.sum(lam * fluctuation / (lam + fluctuation)))
         self.weights = lam * (lam / (lam + fluctuation))
         self.slopes = (lam + fluctuation) / top
         self.squares = (lam / top) ** 2
@@ -210,23 +201,23 @@ class _ReducedFlow:
         """Weights of the model over their final values: (D,) or (D, times)."""
         return (y[1:].T * self.slopes).T * y[0]
 
-    def linear(self, time: Any) -> np.ndarray:
+    def linear(self, time: Number) -> np.ndarray:
         """State during the exponential growth: (D + 1,) or (D + 1, times)."""
         w = np.exp(self.log_start + self.rate * np.asarray(time, dtype=float))
         return np.concatenate([w[None], np.multiply.outer(self.squares / self.rate, w)])
 
-    def missing(self, y: np.ndarray) -> Any:
+    def missing(self, y: np.ndarray) -> np.ndarray:
         """Loss above the final one."""
         # Large shares come with small weights: their square alone can overflow.
         return np.sum(((1 - self.shares(y)).T * np.sqrt(self.weights)) ** 2, axis=-1)
 
-    def gone(self, y: np.ndarray) -> Any:
-        """Loss at zero weights less the present one, without cancellation."""
+    def gone(self, y: np.ndarray) -> np.ndarray:
+        """Loss at zero weights minus the present one, without cancellation."""
         part = self.shares(y).T
         return np.sum((self.weights * part) * (2 - part), axis=-1)
 
     def converged(self) -> Any:
-        """Event at which the loss is the final one, beyond which solvers stall."""
+        """Event at which the loss is final; solvers stall beyond it."""
 
         def event(_: float, y: np.ndarray) -> float:
             return float(self.missing(y)) - _CONVERGED * self.final
@@ -250,7 +241,7 @@ class _ReducedFlow:
         if np.max(self.shares(self.linear(self.begin))) > _STIFF:
             raise ArithmeticError("the weights start too far beyond their final values")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # told by the status
+            warnings.simplefilter("ignore", UserWarning)  # the status says it
             solution = solve_ivp(
                 self.derivative,
                 (self.begin, end),
@@ -264,9 +255,3 @@ class _ReducedFlow:
         if not solution.success:
             raise ArithmeticError(f"the flow could not be integrated: {solution.message}")
         return solution
-
-
-def _scalar(name: str, value: Any) -> Any:
-    if np.ndim(value):
-        raise ValueError(f"{name} must be a single number, got shape {np.shape(value)}")
-    return value

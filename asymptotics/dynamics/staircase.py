@@ -8,29 +8,30 @@ moves by itself: in the eigenbasis of :math:`\Lambda`, with the residual
    \tau \dot k_{rd} = v R_d\, q_{rd}, \qquad \tau \dot q_{rd} = v R_d\, k_{rd} .
 
 In the variable :math:`s = \int v\, dt/\tau` keys and queries are
-:math:`k \pm q \propto e^{\pm R_d s}`, and what is left is a particle on a line,
+:math:`k \pm q \propto e^{\pm R_d s}`.  So the head reduces to a particle on a line,
 
 .. math:: \ddot s = \sum_d R_d \bigl( p_d e^{2 R_d s} - m_d e^{-2 R_d s} \bigr), \qquad
    p_d, m_d = \tfrac14 \sum_r (k_{rd} \pm q_{rd})^2,
 
 that starts at 0 with the velocity v and reaches plus or minus infinity in finite time.  The head
-that does so first learns the largest of the remaining directions: among the others, the weights
-of a head of rank one die out.  This takes no time compared with the wait, so that the residual
-vanishes there at once, and the other heads go on from where they are.  If eigenvalues are equal,
-the direction learned is that of the head in their eigenspace.
+that does so first learns the largest of the remaining directions; if its rank is one, its weights
+in the other directions die out.  The drop is short compared with the wait before it.  The residual
+of the learned direction is therefore set to zero at once, and the other heads go on from where
+they are.  If eigenvalues are equal, the head learns its own direction in their eigenspace.
 
-*Rank above one.*  What such a head has in other directions, orthogonal to the rows that are in
-use, goes on growing as :math:`e^{\lambda_d^2 s}`, now with the speed
-:math:`\dot s = (\sum_j 1/A_j)^{1/3}`, the value of a head that has learned the directions j,
-:math:`A_j = \lambda_j c_j`.  The learned share :math:`y = A_d v b^2` of a direction of which the
-head has the amplitude b is then logistic, :math:`\dot y = 2 v \lambda_d^2\, y (1 - y)`, and starts
+*Rank above one.*  Such a head has rows that are not in use yet.  Its weights in the other
+directions, orthogonal to the rows in use, go on growing as :math:`e^{\lambda_d^2 s}`.  The speed
+is now :math:`\dot s = (\sum_j 1/A_j)^{1/3}`, the value of a head that has learned the
+directions j, :math:`A_j = \lambda_j c_j`.  Let b be the amplitude of the head in a direction.  Its
+learned share
+:math:`y = A_d v b^2` is then logistic, :math:`\dot y = 2 v \lambda_d^2\, y (1 - y)`, and starts
 from its size in the first growth.  So a head of rank R learns R directions in a time of the order
 :math:`\ln(1/\mathrm{scale})`, and the long plateaus are those at multiples of R.
 
-The prediction holds for small initial weights: the waits are of the order
-1/(scale :math:`\lambda^2`), with errors of the order of the drops themselves, which do not grow
-with the wait.  Eigenvalues should be equal or differ clearly: near ties take
-:math:`1/(\lambda_1^2 - \lambda_2^2)` to be resolved.
+The prediction holds for small initial weights.  The waits are of the order
+1/(scale :math:`\lambda^2`).  Their errors are of the order of the duration of a drop and do not
+grow with the wait.  Eigenvalues should be equal or differ clearly, as the flow takes a time of
+:math:`1/(\lambda_1^2 - \lambda_2^2)` to tell two directions apart.
 """
 
 from __future__ import annotations
@@ -43,27 +44,27 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.special import expit, logit
 
+from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.dynamics.growth import head_growth, time_from_pole
-from iclimit.asymptotics.dynamics.inputs import TIME
 from iclimit.asymptotics.dynamics.plateaus import plateau_head_values, plateau_losses
-from iclimit.asymptotics.numbers import convert, numpy_namespace, require
+from iclimit.asymptotics.numbers import Number, convert, numpy_namespace
 
 ESCAPED = 1e6
-"""A value so many times the initial weights is on its way to infinity."""
+"""A head has escaped when its value has grown by this factor."""
 
 PATIENCE = 1e30
-"""Longest wait, in units of 1/(scale lambda^2) for the largest direction that a head can grow in,
-at which the integration gives up.  Steps grow with the wait, so that it costs nothing."""
+"""The integration gives up after this wait, in units of 1/(scale lambda^2) for the largest
+direction that a head can grow in.  Steps grow with the wait, so that a long one costs nothing."""
 
 HALF = 1 - math.sqrt(0.5)
 """Share of the final weights at which half of the drop has happened."""
 
 LAG = math.log(3) / 2 - math.pi / (6 * math.sqrt(3)) - 1
-"""When a head has learned its first direction, lambda^2 s is lambda^2 v_1 t minus this and minus
-ln(b/v_1), with the amplitude b at s = 0 and t from the pole."""
+"""When a head of amplitude b at s = 0 has learned its first direction, lambda^2 s is
+lambda^2 v_1 t minus this constant and minus ln(b/v_1), with t counted from the pole."""
 
 SAME = 1e-9
-"""Relative difference of eigenvalues, or size of weights, that is taken for rounding."""
+"""Relative differences of eigenvalues and sizes of weights below this count as rounding."""
 
 TOLERANCE = 1e-11
 """Relative tolerance of the integration."""
@@ -77,12 +78,12 @@ class Staircase:
     ----------
     times : ndarray (D,)
         Time at which the head that learns a direction would reach infinity, in units of the time
-        constant; infinite for directions that no head is left for or that none ever grows in.
-        Directions come in descending order of the eigenvalues, equal ones in the order in which
-        they are learned.  Directions that one head of rank R learns have the same time.
+        constant; infinite for directions that are never learned.  Directions are in descending
+        order of the eigenvalues, equal ones in the order in which they are learned.  All
+        directions that one head of rank R learns have the same time.
     drop_times : ndarray (D,)
-        Time at which half of the drop of a direction has happened.  For the directions that a
-        head of rank above one learns after its first, the delay is right to some per cent.
+        Time at which half of the drop of a direction has happened.  A head of rank above one
+        learns several directions; the delays after its first are right to a few per cent.
     heads : ndarray of int (D,)
         Which head learns a direction; -1 for none.
     losses : ndarray (D + 1,)
@@ -97,24 +98,29 @@ class Staircase:
     _values: np.ndarray = field(repr=False)
     _speeds: np.ndarray = field(repr=False)
 
-    def loss(self, t: Any) -> np.ndarray:
+    def loss(self, t: Number) -> np.ndarray:
         """Loss at given times >= 0, of any shape, infinity included."""
-        given = convert(numpy_namespace(t=t), "t", t)
-        require(numpy_namespace(t=t), "t", given, *TIME)
-        share = np.zeros((*given.shape, len(self.times)))
+        _, (t,) = checked(systems="numpy", t=t)
+        share = np.zeros((*t.shape, len(self.times)))
         first = np.isfinite(self.times) & (self._speeds == 0)
         settings = {**self._settings, "eigenvalue": self._settings["eigenvalue"][first]}
-        value = head_growth(given[..., None] - self.times[first], **settings)
+        value = head_growth(t[..., None] - self.times[first], **settings)
         share[..., first] = (value / self._values[first]) ** 3
         later = self._speeds > 0
-        since = given[..., None] - self.drop_times[later]
+        since = t[..., None] - self.drop_times[later]
         share[..., later] = expit(logit(HALF) + self._speeds[later] * since)
         drops = self.losses[:-1] - self.losses[1:]
         return self.losses[-1] + np.sum(drops * (1 - share) ** 2, axis=-1)
 
 
 def separate_attention_staircase(
-    value: Any, key: Any, query: Any, *, eigenvalues: Any, context: Any, noise_variance: Any = 0.0
+    value: Number,
+    key: Number,
+    query: Number,
+    *,
+    eigenvalues: Number,
+    context: float,
+    noise_variance: float = 0,
 ) -> Staircase:
     r"""Predict plateaus and drops of separate attention from its initial weights.
 
@@ -141,19 +147,19 @@ def separate_attention_staircase(
     Raises
     ------
     ValueError
-        If an argument is outside its range or shapes do not match, or weights are so small that
-        a time exceeds the range of float64.
+        If an argument is outside its range, if shapes do not match, or if the weights are so small
+        that a time exceeds the range of float64.
     TypeError
         If an argument is not a number or a NumPy array.
     ArithmeticError
-        If the integration gives up before a head escapes that will.
+        If the integration gives up before the next head escapes.
 
     Notes
     -----
-    The smaller the weights the better.  For four heads of rank one, D = 4 and eigenvalues
-    4:3:2:1, half-drop times of the flow are met to 1 % (median over random starts; worst 21 %) for
-    weights of the order 0.01, to 0.01 % (worst 0.04 %) for 0.0001.  Weights of order one are
-    outside the range: drops can then come out before time zero.
+    The smaller the weights, the better the prediction.  With four heads of rank one, D = 4 and
+    eigenvalues 4:3:2:1, it meets the half-drop times of the flow to 1 % for weights of the order
+    0.01 (median over random starts; worst 21 %), and to 0.01 % for 0.0001 (worst 0.04 %).  Weights
+    of order one are outside the range: predicted drops can then come before time zero.
 
     References
     ----------
@@ -172,10 +178,13 @@ def separate_attention_staircase(
     >>> steps.loss([0, 200, 500]).round(3)
     array([1.5  , 0.575, 0.132])
     """
-    lam = _given("eigenvalues", eigenvalues, (None,))
-    v = _given("value", value, (None,))
+    _, (context, noise_variance) = checked(
+        systems="numpy", single=True, context=context, noise_variance=noise_variance
+    )
+    lam = _parse_array("eigenvalues", eigenvalues, (None,))
+    v = _parse_array("value", value, (None,))
     k, q = (
-        _given(name, each, (len(v),) + (None,) * (np.ndim(each) == 3) + (len(lam),))
+        _parse_array(name, each, (len(v),) + (None,) * (np.ndim(each) == 3) + (len(lam),))
         for name, each in (("key", key), ("query", query))
     )
     if k.shape != q.shape:
@@ -184,20 +193,11 @@ def separate_attention_staircase(
     lam = lam[order]
     k, q = (each.reshape(len(v), -1, len(lam))[..., order] for each in (k, q))
     sizes = {"context": context, "noise_variance": noise_variance}
-    for name, size in sizes.items():
-        _given(name, size, ())
     values, losses = plateau_head_values(lam, **sizes), plateau_losses(lam, **sizes)
-    math_ = numpy_namespace(eigenvalues=lam)
-    with math_.quiet():
+    with np.errstate(all="ignore"):
         rates = lam**2
     normal = np.finfo(float).tiny
-    require(
-        math_,
-        "squares of eigenvalues",
-        rates,
-        lambda x: (x >= normal) & (x < np.inf),
-        f">= {normal:.2g} and finite",
-    )
+    check_range(numpy_namespace(), "squares of eigenvalues", rates, f"[{normal}, inf)")
     settings = {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
     times, heads, amplitudes = _escapes(v, k, q, rates)
     drop_times = times + time_from_pole(HALF ** (1 / 3) * values, **settings)
@@ -212,18 +212,15 @@ def separate_attention_staircase(
     return Staircase(times, drop_times, heads, losses, settings, values, speeds)
 
 
-def _given(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+def _parse_array(name: str, value: Number, shape: tuple[int | None, ...]) -> np.ndarray:
     """Return an array of finite floats of that shape; None stands for any size."""
     math_ = numpy_namespace(**{name: value})
-    array = np.asarray(convert(math_, name, value), dtype=float)
-    fits = len(array.shape) == len(shape) and all(
-        size >= 1 if wanted is None else size == wanted
-        for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
+    array = np.asarray(convert(math_, name, value))
+    fits = array.ndim == len(shape) and array.size
+    if not fits or any(w not in (None, n) for w, n in zip(shape, array.shape, strict=True)):
         wanted = str(shape).replace("None", "any")
         raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
-    require(math_, name, array, np.isfinite, "finite")
+    check_range(math_, name, array, "(-inf, inf)")
     return array
 
 
@@ -232,26 +229,25 @@ def _escapes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Escape time and head of each direction, for rates in descending order.
 
-    The last result are the amplitudes of the directions that a head learns, all at one s.
+    The last result is the amplitudes of the directions that a head learns, all at one s.
     """
     dim = k.shape[-1]
-    up, down = (k + q) / 2, (k - q) / 2
+    # Growing for v > 0, and for v < 0: (2, heads, rank, directions).
+    weights = np.stack([k + q, k - q]) / 2
     times, heads, amplitudes = np.full(dim, np.inf), np.full(dim, -1), np.zeros(dim)
     missing, left, now = np.arange(dim), np.arange(len(v)), 0.0
     while len(missing):
-        grows, rests = _fates(v, up[..., missing], down[..., missing], rates[missing])
-        v, up, down, left, moves = (x[grows] for x in (v, up, down, left, ~rests))
+        grows, rests = _fates(v, weights[..., missing], rates[missing])
+        v, left, moves, weights = v[grows], left[grows], ~rests[grows], weights[:, grows]
         if not np.any(moves):
             break
-        own = v[moves], up[moves][..., missing], down[moves][..., missing]
-        size = max(float(np.max(np.abs(x))) for x in own)
-        # A direction in which no head has weights says nothing about the wait.
-        used = np.any((own[1] != 0) | (own[2] != 0), axis=(0, 1))
+        own, size = weights[:, moves][..., missing], float(np.max(np.abs(v[moves])))
+        size = max(size, float(np.max(np.abs(own))))
+        # Directions in which no head has weights do not affect the wait.
+        used = np.any(own != 0, axis=(0, 1, 2))
         seen = missing[used]
         rate = rates[seen] / rates[seen[0]]
-        waited, rest, place, speed = _wait(
-            own[0] / size, own[1][..., used] / size, own[2][..., used] / size, rate
-        )
+        waited, rest, place, speed = _wait(v[moves] / size, own[..., used] / size, rate)
         with np.errstate(over="ignore"):
             waited, rest = (x / size / rates[seen[0]] for x in (waited, rest))
         now, pole = now + waited, now + waited + rest
@@ -262,68 +258,51 @@ def _escapes(
         s, velocity = np.zeros((len(left), dim)), np.zeros(len(left))
         s[np.ix_(moves, seen)] = np.outer(place, rate)
         velocity[moves] = speed
-        up, down = _grow(up, s[:, None]), _grow(down, -s[:, None])
+        # Weights that are zero stay zero, whatever the exponential.
+        weights *= np.exp(np.where(weights == 0, 0, np.stack([s, -s])[:, :, None]))
         winner = int(np.argmax(np.abs(velocity)))
-        learned = _learn(up, down, up if velocity[winner] > 0 else down, winner, rates, missing)
-        times[list(learned)], heads[list(learned)] = pole, left[winner]
-        amplitudes[list(learned)] = list(learned.values())
-        missing = np.setdiff1d(missing, list(learned))
-        others = np.arange(len(left)) != winner
-        v, left = size * velocity[others], left[others]
-        up, down = up[others], down[others]
+        learned = _learn(weights, weights[int(velocity[winner] < 0), winner], rates, missing)
+        directions = list(learned)
+        times[directions], heads[directions] = pole, left[winner]
+        amplitudes[directions] = list(learned.values())
+        missing = np.setdiff1d(missing, directions)
+        v, left = (np.delete(x, winner) for x in (size * velocity, left))
+        weights = np.delete(weights, winner, axis=1)
     return times, heads, amplitudes
 
 
-def _fates(
-    v: np.ndarray, up: np.ndarray, down: np.ndarray, rates: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _fates(v: np.ndarray, weights: np.ndarray, rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which heads can ever grow, also when fewer directions are missing, and which are at rest.
 
-    A particle runs for ever where its potential is flat, and stays on top of the hill.
+    A particle does not escape if it runs where its potential is flat or stops on top of the hill.
     """
-    weights = np.concatenate([up, down], axis=1)
-    size = np.maximum(np.abs(v), np.max(np.abs(weights), axis=(1, 2)))
+    size = np.maximum(np.abs(v), np.max(np.abs(weights), axis=(0, 2, 3)))
     size[size == 0] = 1
-    p, m = (np.sum((each / size[:, None, None]) ** 2, axis=1) for each in (up, down))
-    square = (v / size) ** 2
-    away = [
-        np.all(flat == 0, axis=(1, 2)) & (sign * v >= 0) & (square >= (1 - SAME) * np.sum(hill, 1))
-        for flat, hill, sign in ((up, m, 1), (down, p, -1))
-    ]
-    rate = np.where(np.any(weights != 0, axis=1), rates, 0)
+    hills = np.sum((weights / size[:, None, None]) ** 2, axis=2)
+    ahead, flat = np.stack([v, -v]) >= 0, np.all(weights == 0, axis=(2, 3))
+    stays = ahead & flat & ((v / size) ** 2 >= (1 - SAME) * np.sum(hills[::-1], axis=2))
+    rate = np.where(np.any(weights != 0, axis=(0, 2)), rates, 0)
     largest = np.max(rate, axis=1, keepdims=True)
-    force = np.sum((p - m) * rate / np.where(largest > 0, largest, 1), axis=1)
-    return ~(away[0] | away[1]), (v == 0) & (force == 0)
-
-
-def _grow(weights: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Weights times the exponential, which may overflow where they are zero."""
-    return weights * np.exp(np.where(weights == 0, 0, exponent))
+    force = np.sum((hills[0] - hills[1]) * rate / np.where(largest > 0, largest, 1), axis=1)
+    return ~np.any(stays, axis=0), (v == 0) & (force == 0)
 
 
 def _learn(
-    up: np.ndarray,
-    down: np.ndarray,
-    weights: np.ndarray,
-    winner: int,
-    rates: np.ndarray,
-    missing: np.ndarray,
+    weights: np.ndarray, winner: np.ndarray, rates: np.ndarray, missing: np.ndarray
 ) -> dict[int, float]:
     """Directions that the winner learns, with their amplitudes, the largest eigenvalues first.
 
     In an eigenspace all weights are rotated, in place, to the axes of those of the winner.
     """
-    rank = up.shape[1]
+    rank = len(winner)
     rows = np.zeros((rank, 0))
     learned: dict[int, float] = {}
     while len(missing) and len(learned) < rank:
         space = missing[rates[missing] > (1 - SAME) * rates[missing[0]]]
         missing = missing[len(space) :]
-        own = weights[winner][:, space]
-        free = own - rows @ (rows.T @ own)
-        axes, sizes, turn = np.linalg.svd(free)
-        for each in (up, down):
-            each[..., space] = each[..., space] @ turn.T
+        own = winner[:, space]
+        axes, sizes, turn = np.linalg.svd(own - rows @ (rows.T @ own))
+        weights[..., space] = weights[..., space] @ turn.T
         sizes = sizes[sizes > SAME * np.linalg.norm(own)][: rank - len(learned)]
         learned.update(zip(space.tolist(), sizes.tolist(), strict=False))
         rows = np.hstack([rows, axes[:, : len(sizes)]])
@@ -331,15 +310,11 @@ def _learn(
 
 
 def _wait(
-    v: np.ndarray, up: np.ndarray, down: np.ndarray, rate: np.ndarray
+    v: np.ndarray, weights: np.ndarray, rate: np.ndarray
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
-    """Time until the first particle is far away, time from there to infinity, state in between.
-
-    The state are the places s and the velocities.
-    """
-    count = len(v)
+    """Time until the first particle is far away, from there to infinity, places and velocities."""
     with np.errstate(divide="ignore"):
-        logs = np.stack([2 * np.log(np.hypot.reduce(np.abs(each), axis=1)) for each in (up, down)])
+        logs = 2 * np.log(np.hypot.reduce(np.abs(weights), axis=2))
     slopes = np.stack([2 * rate, -2 * rate])[:, None]
 
     def force(s: np.ndarray) -> np.ndarray:
@@ -348,10 +323,11 @@ def _wait(
         return (ups - downs) @ rate
 
     def motion(_: float, state: np.ndarray) -> np.ndarray:
-        return np.concatenate([state[count:], force(state[:count])])
+        s, velocity = np.split(state, 2)
+        return np.concatenate([velocity, force(s)])
 
     def escaped(_: float, state: np.ndarray) -> float:
-        return float(np.max(np.abs(state[count:]))) - ESCAPED
+        return float(np.max(np.abs(state[len(v) :]))) - ESCAPED
 
     escaped.terminal = True  # type: ignore[attr-defined]
     found = solve_ivp(
@@ -366,10 +342,10 @@ def _wait(
     s, velocity = np.split(found.y[:, -1], 2)
     if found.status != 1:
         raise ArithmeticError(
-            "the staircase gave up: no head has escaped at the time "
+            "the staircase gave up: no head has escaped by the time "
             f"{found.t[-1]:.3g}/(scale lambda^2), though one will"
         )
-    # Close to infinity one direction matters: dv/dt is proportional to v^2.
+    # Close to infinity only one direction matters: dv/dt is proportional to v^2.
     winner = np.argmax(np.abs(velocity))
     rest = float(np.abs(velocity[winner] / force(s)[winner]))
     return float(found.t[-1]), rest, s, velocity
@@ -378,15 +354,15 @@ def _wait(
 def _later_drops(
     time: float, amplitudes: np.ndarray, rates: np.ndarray, cubes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Times of half of the drop, and logistic rates, of what a head learns after its first.
+    """Half-drop times and logistic rates of the directions that a head learns after its first.
 
-    ``cubes`` are 1/A.  The variable s is counted from where the amplitudes are given.
+    ``cubes`` are 1/A.  The amplitudes are those at s = 0.
     """
     value = cubes[0] ** (1 / 3)
     # After the first drop s is this plus value (t - time), by the closed form of head_growth.
     s = -(LAG + math.log(amplitudes[0] / value)) / rates[0]
     times, speeds = np.zeros(len(rates)), np.zeros(len(rates))
-    waiting = [*range(1, len(rates))]
+    waiting = set(range(1, len(rates)))
     total = cubes[0]
     while waiting:
         half = np.log(HALF / (1 - HALF) * cubes / total ** (1 / 3)) / 2 - np.log(amplitudes)

@@ -420,12 +420,12 @@ def test_other_bad_input() -> None:
         with pytest.raises(ValueError, match="drop_fraction must be > 0 and < 1"):
             merged_curve_drop_time(part, eigenvalues=[1], context=9, init_scale=0.1)
     more: dict[str, Any] = {"context": 9, "init_scale": 0.1}
-    for wrong, match in (([], "empty"), ([-1], ">= 0"), ([0, 0], "trace"), ([[1, 2]], "shape")):
+    for wrong, match in (([], "empty"), ([-1], ">= 0"), ([0, 0], "trace"), ([[1, 2]], "list of")):
         with pytest.raises(ValueError, match=match):
             merged_attention_curve(1.0, eigenvalues=wrong, **more)
     with pytest.raises(TypeError, match="eigenvalues must be a sequence"):
         merged_attention_curve(1.0, eigenvalues=3.0, **more)
-    with pytest.raises(ValueError, match="init_scale must be a single number"):
+    with pytest.raises(ValueError, match="init_scale must be one number"):
         merged_attention_curve(1.0, eigenvalues=[1, 2], **more | {"init_scale": [0.1, 0.2]})
     with pytest.raises(TypeError, match="must be a number or a NumPy array"):
         merged_attention_curve(mpmath.mpf(1), eigenvalues=[1], **more)

@@ -200,8 +200,8 @@ def test_broadcasting() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
-        ("fresh_fraction", -0.1, "fresh_fraction must be >= 0 and <= 1"),
-        ("fresh_fraction", [0.5, np.nan], "fresh_fraction must be >= 0 and <= 1"),
+        ("fresh_fraction", -0.1, "fresh_fraction must be from 0 to 1"),
+        ("fresh_fraction", [0.5, np.nan], "fresh_fraction must be from 0 to 1"),
         ("context", 0, "context must be >= 1"),
         ("noise_variance", -1, "noise_variance must be >= 0"),
         ("shared_task", np.zeros(3), "norm of shared_task must be > 0"),
@@ -209,9 +209,9 @@ def test_broadcasting() -> None:
         (
             "input_covariance",
             np.diag([1.0, 1.0, 0.0]),
-            "least eigenvalue of input_covariance must be > 0",
+            "smallest eigenvalue of input_covariance must be > 0",
         ),
-        ("input_covariance", np.triu(np.ones((3, 3))), "asymmetry of input_covariance"),
+        ("input_covariance", np.triu(np.ones((3, 3))), "input_covariance must be symmetric"),
         ("input_covariance", np.full((3, 3), np.inf), "input_covariance must be finite"),
     ],
 )

@@ -413,7 +413,7 @@ def test_loss() -> None:
         ({"eigenvalues": [[1, 1]]}, ValueError, "eigenvalues must have shape"),
         ({"eigenvalues": [1, 1, 1]}, ValueError, "key must have shape"),
         ({"context": 0}, ValueError, "context must be >= 1"),
-        ({"context": [10, 20]}, ValueError, "context must have shape"),
+        ({"context": [10, 20]}, ValueError, "context must be one number"),
         ({"noise_variance": -1}, ValueError, "noise_variance must be >= 0"),
     ],
 )
