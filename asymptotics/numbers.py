@@ -18,6 +18,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import array_api_compat
@@ -43,27 +44,14 @@ class ArrayMath:
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
+        self.sqrt, self.hypot, self.isinf = xp.sqrt, xp.hypot, xp.isinf
+        self.log, self.log1p = xp.log, xp.log1p
 
     def convert(self, value: Number) -> Any:
         return self._xp.asarray(value, dtype=self._xp.float64)
 
-    def sqrt(self, value: Any) -> Any:
-        return self._xp.sqrt(value)
-
-    def hypot(self, a: Any, b: Any) -> Any:
-        return self._xp.hypot(a, b)
-
     def cos(self, value: Any) -> Any:
         return self._xp.cos(self.convert(value))
-
-    def log(self, value: Any) -> Any:
-        return self._xp.log(value)
-
-    def log1p(self, value: Any) -> Any:
-        return self._xp.log1p(value)
-
-    def isinf(self, value: Any) -> Any:
-        return self._xp.isinf(value)
 
     def where(self, condition: Any, yes: Thunk, no: Thunk) -> Any:
         return self._xp.where(condition, self.convert(yes()), self.convert(no()))
@@ -71,10 +59,7 @@ class ArrayMath:
     stable = where
 
     def all_of(self, *conditions: Any) -> Any:
-        result = conditions[0]
-        for condition in conditions[1:]:
-            result = self._xp.logical_and(result, condition)
-        return result
+        return reduce(self._xp.logical_and, conditions)
 
     def branch(self, condition: Any, cases: Callable[[Any], tuple]) -> tuple:
         """Evaluate cases(condition); for undecided symbols, a Piecewise of both cases."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import real_array, real_number
-from iclimit.asymptotics.spectra.measure import Intervals, SpectralMeasure
+from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 
 class Affine(SpectralMeasure):
@@ -30,17 +30,8 @@ class Affine(SpectralMeasure):
     def __init__(self, measure: SpectralMeasure, factor: float, shift: float) -> None:
         self.measure = measure
         self.factor, self.shift = real_number("factor", factor), real_number("shift", shift)
-
-    def __repr__(self) -> str:
-        return f"Affine({self.measure}, factor={self.factor}, shift={self.shift})"
-
-    @property
-    def support(self) -> Intervals:
-        return tuple((self._image(a), self._image(b)) for a, b in self.measure.support)
-
-    @property
-    def atoms(self) -> Intervals:
-        return tuple((self._image(x), mass) for x, mass in self.measure.atoms)
+        self.support = tuple((self._image(a), self._image(b)) for a, b in measure.support)
+        self.atoms = tuple((self._image(x), mass) for x, mass in measure.atoms)
 
     def _image(self, x: Any) -> Any:
         return self.factor * x + self.shift

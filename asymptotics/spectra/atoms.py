@@ -52,6 +52,8 @@ class Atoms(SpectralMeasure):
         mass = np.full(x.size, 1 / x.size) if weights is None else _weights(weights, x.size)
         self.values, which = np.unique(x[mass > 0], return_inverse=True)
         self.weights = np.bincount(which, mass[mass > 0])
+        self.support = tuple((x, x) for x in self.values.tolist())
+        self.atoms = tuple(zip(self.values.tolist(), self.weights.tolist(), strict=True))
 
     @classmethod
     def of_matrix(cls, matrix: Any) -> Atoms:
@@ -108,14 +110,6 @@ class Atoms(SpectralMeasure):
     def __repr__(self) -> str:
         return f"Atoms({self.values.size} values in [{self.values[0]}, {self.values[-1]}])"
 
-    @property
-    def support(self) -> Intervals:
-        return tuple((x, x) for x in self.values.tolist())
-
-    @property
-    def atoms(self) -> Intervals:
-        return tuple(zip(self.values.tolist(), self.weights.tolist(), strict=True))
-
     def moment(self, order: int) -> float:
         check_integers(order=order)
         return float(self.weights @ self.values**order)
@@ -169,18 +163,15 @@ class Mixture(SpectralMeasure):
             raise ValueError(f"measures must be spectral measures, got {measures}")
         self.measures, self.weights = tuple(measures), _weights(weights, len(measures))
 
-    def __repr__(self) -> str:
-        return f"Mixture({list(self.measures)}, {self.weights.tolist()})"
-
     def _mean_of(self, of_one: Callable[[SpectralMeasure], Any]) -> Any:
         parts = zip(self.measures, self.weights, strict=True)
         return sum(weight * of_one(measure) for measure, weight in parts)
 
-    @property
+    @cached_property
     def support(self) -> Intervals:
         return merged_intervals(i for measure in self.measures for i in measure.support)
 
-    @property
+    @cached_property
     def atoms(self) -> Intervals:
         pairs = zip(self.measures, self.weights.tolist(), strict=True)
         return merged_atoms((x, weight * p) for measure, weight in pairs for x, p in measure.atoms)

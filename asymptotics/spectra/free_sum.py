@@ -95,9 +95,6 @@ class FreeSum(SpectralMeasure):
         self.first, self.second = first, second
         self._error = _ROUNDING if is_atomic(first) and is_atomic(second) else _INTEGRATION
 
-    def __repr__(self) -> str:
-        return f"FreeSum({self.first}, {self.second})"
-
     @cached_property
     def atoms(self) -> Intervals:
         """Sums of atoms whose masses exceed 1 together (Bercovici and Voiculescu, 1998)."""
@@ -130,7 +127,7 @@ class FreeSum(SpectralMeasure):
             reached = max(reached, stop)
         return tuple(bands)
 
-    @property
+    @cached_property
     def support(self) -> Intervals:
         isolated = [(x, x) for x, _ in self.atoms if not any(a <= x <= b for a, b in self._bands)]
         return tuple(sorted([*self._bands, *isolated]))

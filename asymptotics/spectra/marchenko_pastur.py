@@ -14,6 +14,7 @@ function is elementary and the quadrature nodes are Chebyshev's.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,7 @@ class MarchenkoPastur(SpectralMeasure):
     def __init__(self, ratio: Number) -> None:
         self._math, (self.ratio,) = checked(ratio=ratio)
 
-    def __repr__(self) -> str:
-        return f"MarchenkoPastur(ratio={self.ratio})"
-
-    @property
+    @cached_property
     def support(self) -> Intervals:
         """The interval of the continuous part, with 0 before it for ratio > 1.
 
@@ -73,7 +71,7 @@ class MarchenkoPastur(SpectralMeasure):
         lower, upper = (float(edge) for edge in self._single().edges)
         return ((0.0, 0.0), (lower, upper)) if self.ratio > 1 else ((lower, upper),)
 
-    @property
+    @cached_property
     def atoms(self) -> Intervals:
         """The `atom` at zero, for ratio > 1."""
         return ((0.0, float(self._single().atom)),) if self.ratio > 1 else ()

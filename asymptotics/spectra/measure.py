@@ -14,9 +14,9 @@ section 2.2.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ _TAIL = 1e-7
 """Largest part of an integral over an unbounded support that its farthest node may carry."""
 
 
-class SpectralMeasure(ABC):
+class SpectralMeasure:
     """Probability measure on the real line, bounded from below.
 
     A subclass defines `support` and, unless it consists of atoms, `density`.  It may override
@@ -66,15 +66,19 @@ class SpectralMeasure(ABC):
     [4.25, 0.535898384862, 2.125]
     """
 
-    @property
-    @abstractmethod
+    @cached_property
     def support(self) -> Intervals:
         """Sorted closed intervals; an atom outside the others is (position, position)."""
+        raise NotImplementedError
 
-    @property
+    @cached_property
     def atoms(self) -> Intervals:
         """Pairs (position, mass), sorted."""
         return ()
+
+    def __repr__(self) -> str:
+        given = (getattr(self, name, "...") for name in signature(type(self)).parameters)
+        return f"{type(self).__name__}({', '.join(map(str, given))})"
 
     def density(self, x: Any) -> Any:
         """Density of the continuous part at x; zero outside the support."""

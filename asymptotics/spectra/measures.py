@@ -11,7 +11,7 @@ from scipy.special import ive
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
 from iclimit.asymptotics.spectra.charts import Chart
-from iclimit.asymptotics.spectra.intervals import Intervals, density_on
+from iclimit.asymptotics.spectra.intervals import density_on
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 
@@ -40,14 +40,8 @@ class Uniform(SpectralMeasure):
         self.upper = real_number("upper", upper, "(-inf, inf)")
         if self.lower >= self.upper:
             raise ValueError(f"lower must be < upper, got {lower} and {upper}")
+        self.support = ((self.lower, self.upper),)
         self._centre, self._half = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
-
-    def __repr__(self) -> str:
-        return f"Uniform({self.lower}, {self.upper})"
-
-    @property
-    def support(self) -> Intervals:
-        return ((self.lower, self.upper),)
 
     def density(self, x: Any) -> Any:
         return density_on(self.support, x, lambda _: 0.5 / self._half)
@@ -123,17 +117,8 @@ class PowerLaw(SpectralMeasure):
 
     def __init__(self, exponent: float) -> None:
         self.exponent = real_number("exponent", exponent)
-
-    def __repr__(self) -> str:
-        return f"PowerLaw({self.exponent})"
-
-    @property
-    def support(self) -> Intervals:
-        return ((1 - self.exponent, np.inf),) if self.exponent else ((1.0, 1.0),)
-
-    @property
-    def atoms(self) -> Intervals:
-        return () if self.exponent else ((1.0, 1.0),)
+        self.support = ((1 - self.exponent, np.inf if self.exponent else 1.0),)
+        self.atoms = () if self.exponent else ((1.0, 1.0),)
 
     @cached_property
     def _charts(self) -> list[Chart]:
@@ -206,13 +191,7 @@ class Exponential(SpectralMeasure):
         self.decay = real_number("decay", decay)
         self._upper = self.decay / -np.expm1(-self.decay)
         self._lower = self.decay / np.expm1(self.decay)
-
-    def __repr__(self) -> str:
-        return f"Exponential({self.decay})"
-
-    @property
-    def support(self) -> Intervals:
-        return ((float(self._lower), float(self._upper)),)
+        self.support = ((float(self._lower), float(self._upper)),)
 
     @cached_property
     def _charts(self) -> list[Chart]:
@@ -284,7 +263,7 @@ class DensityMeasure(SpectralMeasure):
             raise ValueError(f"support must be intervals (lower, upper), got {support}")
         if np.any(ends[:, 0] >= ends[:, 1]) or np.any(np.diff(flat) < 0):
             raise ValueError(f"support must be ascending intervals, got {support}")
-        self._function, self._support = density, tuple((a, b) for a, b in ends.tolist())
+        self._function, self.support = density, tuple((a, b) for a, b in ends.tolist())
         for chart in self._charts:
             x = chart.rule(255)[0]
             value = self.density(x[(x > flat[0]) & (x < flat[-1]) & np.isfinite(x)])
@@ -293,10 +272,6 @@ class DensityMeasure(SpectralMeasure):
 
     def __repr__(self) -> str:
         return f"DensityMeasure({self._function!r}, {self.support})"
-
-    @property
-    def support(self) -> Intervals:
-        return self._support
 
     def density(self, x: Any) -> Any:
         return density_on(self.support, x, self._function)

@@ -100,22 +100,19 @@ class SampleCovariance(SpectralMeasure):
         self._at_zero = float(population._mass_of_atoms(np.zeros(())))
         self._excess = 1 - self.ratio * (1 - self._at_zero)
 
-    def __repr__(self) -> str:
-        return f"SampleCovariance({self.population}, ratio={self.ratio})"
-
     @property
     def _single_ratio(self) -> float:
         if self.ratio.ndim:
             raise ValueError(f"ratio must be one number here, got shape {self.ratio.shape}")
         return float(self.ratio)
 
-    @property
+    @cached_property
     def atoms(self) -> Intervals:
         """The mass at zero, if any: the larger of that of the population and 1 - 1/c."""
         mass = max(self._at_zero, 1 - 1 / self._single_ratio)
         return ((0.0, float(mass)),) if mass > 0 else ()
 
-    @property
+    @cached_property
     def support(self) -> Intervals:
         isolated = self.atoms and self._bands[0][0] > 0
         return ((0.0, 0.0), *self._bands) if isolated else self._bands

@@ -319,4 +319,4 @@ def test_array_api_strict_equals_numpy() -> None:
 
 
 def test_repr_shows_the_ratio() -> None:
-    assert repr(MarchenkoPastur(0.5)) == "MarchenkoPastur(ratio=0.5)"
+    assert repr(MarchenkoPastur(0.5)) == "MarchenkoPastur(0.5)"
