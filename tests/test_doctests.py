@@ -1,13 +1,20 @@
-"""Every example in every docstring runs and prints what it says."""
+"""Every example in docstrings and documentation runs and prints what it says."""
 
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
 import iclimit
 
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.rst")),
+    *(ROOT / "docs/theory").rglob("*.rst"),
+]
 MODULES = [
     name
     for _, name, _ in pkgutil.walk_packages(iclimit.__path__, "iclimit.", onerror=lambda _: None)
@@ -24,6 +31,11 @@ def test_docstring_examples(name: str) -> None:
             raise
         pytest.skip(f"needs the optional package {error.name}")
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_of_the_documentation(page: Path) -> None:
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
 def test_the_walk_finds_the_modules() -> None:
