@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     import sympy
 
 Number: TypeAlias = "float | np.ndarray | Sequence[float] | mpmath.mpf | sympy.Expr"
-"""A Python number, an array or a list of numbers, an mpmath number or a SymPy expression."""
+"""Argument: a Python number, an array or a list of them, an mpmath number, a SymPy expression."""
+
+Value: TypeAlias = Any
+"""Converted argument, or result: of the number system of the arguments, which types cannot say."""
 
 Thunk = Callable[[], Any]
 
