@@ -1,4 +1,4 @@
-"""Published settings by name: ``iclimit.settings["lu2025-figure-1"]``.  There is no mathematics here.
+"""Published settings by name, such as ``iclimit.settings["lu2025-figure-1"]``: data only.
 
 A setting holds the parameters of a published figure, table or program under the names of the
 notation, and says where they stand.  It is a mapping, so that it can be passed on.  The first word
@@ -20,8 +20,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-LU = "Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751"
-VLADYMYROV = "Vladymyrov, von Oswald, Sandler, Ge, NeurIPS 2024, arXiv:2402.14180"
+PAPERS = {
+    "lu2025": "Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751",
+    "letey2025": "Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551",
+    "vonoswald2023": "von Oswald et al., ICML 2023, arXiv:2212.07677",
+    "rossi2024": "Rossi, Yuan, Hannagan, ICLR 2024 blog post track",
+    "vladymyrov2024": "Vladymyrov, von Oswald, Sandler, Ge, NeurIPS 2024, arXiv:2402.14180",
+    "zhang2025": "Zhang, Singh, Latham, Saxe, ICML 2025, arXiv:2501.16265",
+}
+"""Papers by their keys in the bibliography, as reports cite them."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +58,14 @@ class Setting(Mapping[str, Any]):
 
 settings = {
     # Errors against tau at alpha = 1, 10 and 100, without a ridge.
-    "lu2025-figure-1": Setting(f"{LU}, Figure 1", {"kappa": 0.5, "rho": 0.01}),
+    "lu2025-figure-1": Setting(f"{PAPERS['lu2025']}, Figure 1", {"kappa": 0.5, "rho": 0.01}),
     # Difference of the errors against kappa.
     "lu2025-task-diversity": Setting(
-        f"{LU}, task diversity; data of the repository incontext-asymptotics-experiments",
-        {"tau": 10.0, "rho": 0.01, "ridge": 1e-6},
+        f"{PAPERS['lu2025']}, task diversity", {"tau": 10.0, "rho": 0.01, "ridge": 1e-6}
     ),
     # Losses of linear transformers and of ridge regression for ten laws of the noise level.
-    "vladymyrov2024-table-1": Setting(f"{VLADYMYROV}, Table 1", {"context": 20, "dim": 10}),
+    "vladymyrov2024-table-1": Setting(
+        f"{PAPERS['vladymyrov2024']}, Table 1", {"context": 20, "dim": 10}
+    ),
 }
 """All published settings by name."""

@@ -167,22 +167,26 @@ def extrapolate(
 
 
 def extrapolate_runs(
-    sizes: Sequence[int], runs: Sequence[Estimate | np.ndarray], **options: Any
+    sizes: Sequence[int],
+    runs: Sequence[Estimate | Sequence[Estimate] | np.ndarray],
+    **options: Any,
 ) -> Extrapolation:
-    """Extrapolate simulations: an Estimate at each size, or samples of shape (m, repeats).
+    """Extrapolate simulations: at each size an Estimate, several, or samples (m, repeats).
 
-    Quantities that are sampled together are correlated; the fit takes that into account.  The
-    options are those of `extrapolate`.
+    Several quantities at one size are taken to come from the same repeats: the fit uses their
+    correlation, for which Estimates must have their samples.  The options are those of
+    `extrapolate`.
     """
     means, covariances = zip(*(_moments(run) for run in runs), strict=True)
     return extrapolate(sizes, np.array(means), np.array(covariances), **options)
 
 
-def _moments(run: Estimate | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moments(run: Estimate | Sequence[Estimate] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means and their covariance."""
     if isinstance(run, Estimate):
         return np.array([run.mean]), np.array([[run.standard_error**2]])
-    return np.mean(run, axis=1), np.atleast_2d(np.cov(run)) / run.shape[1]
+    samples = np.array([each.samples if isinstance(each, Estimate) else each for each in run])
+    return np.mean(samples, axis=1), np.atleast_2d(np.cov(samples)) / samples.shape[1]
 
 
 def _fit(

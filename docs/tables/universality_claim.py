@@ -5,8 +5,6 @@ Run it: python docs/tables/universality_claim.py
 
 from pathlib import Path
 
-import numpy as np
-
 from iclimit import icl_error, idg_error, simulate_errors
 from iclimit.runs import Cell
 from iclimit.validation import (
@@ -30,27 +28,26 @@ REPEATS = {
 def cells(preset):
     """One cell per size, which is its key."""
     return {
-        d: Cell.of(
+        dim: Cell.of(
             simulate_errors,
-            dim=d,
-            context=round(POINT["alpha"] * d),
-            tasks=round(POINT["kappa"] * d),
-            prompts=round(POINT["tau"] * d**2),
+            dim=dim,
+            context=round(POINT["alpha"] * dim),
+            tasks=round(POINT["kappa"] * dim),
+            prompts=round(POINT["tau"] * dim**2),
             rho=POINT["rho"],
             ridge=POINT["ridge"],
             input_law="uniform",
             test_prompts=4000,
             repeats=repeats,
         )
-        for d, repeats in REPEATS[preset].items()
+        for dim, repeats in REPEATS[preset].items()
     }
 
 
 def judge(_preset, results):
     """Compare the extrapolated errors with the formulas: no allowance."""
     sizes = list(results)
-    samples = [np.stack([run.icl.samples, run.idg.samples]) for run in results.values()]
-    fit = extrapolate_runs(sizes, samples)
+    fit = extrapolate_runs(sizes, [(run.icl, run.idg) for run in results.values()])
     theory = {
         "ICL d=inf, uniform inputs": icl_error(**POINT),
         "IDG d=inf, uniform inputs": idg_error(**POINT),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from iclimit.results import Estimate
 from iclimit.validation import CLAIMS, Verdict
 from iclimit.validation.drawing import house_style, new_figure
-
 
 Results = dict[Any, Any]
 """Results of the cells of a claim, by its keys."""
@@ -27,6 +29,35 @@ def judge(name: str, results: Results) -> Verdict:
 def failed(verdict: Verdict) -> list[str]:
     """Labels of what does not hold."""
     return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
+
+
+def assert_fails(verdict: Verdict, label: str) -> None:
+    """Something fails, and all that does is of this kind."""
+    assert failed(verdict)
+    assert all(label in each for each in failed(verdict)), failed(verdict)
+
+
+def off(function: Callable[..., Any], factor: float, *fields: str) -> Callable[..., Any]:
+    """Theory whose result, or some fields of it, is wrong by a factor."""
+
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        value = function(*args, **kwargs)
+        if not fields:
+            return factor * value
+        return replace(value, **{field: factor * getattr(value, field) for field in fields})
+
+    return wrong
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """What was simulated, times a factor."""
+    samples = estimate.samples
+    return replace(
+        estimate,
+        mean=factor * estimate.mean,
+        standard_error=factor * estimate.standard_error,
+        samples=None if samples is None else factor * samples,
+    )
 
 
 def drawn(verdict: Verdict) -> int:

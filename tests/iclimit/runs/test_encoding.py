@@ -31,7 +31,8 @@ from iclimit.simulate.gdpp.ridge_baselines import SimulatedBaselines
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.descent.training import TrainedLayer
 from iclimit.validation.claims.dynamics.mixtures import MixtureCell
-from iclimit.validation.claims.pretraining.machinery import solver_difference, summary_sample
+from iclimit.validation.claims.pretraining.sampler import summary_sample
+from iclimit.validation.claims.pretraining.solver import solver_difference
 
 SCALARS = (
     st.none()

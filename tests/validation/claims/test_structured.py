@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import drawn, failed, judge
+from judged_claims import Results, drawn, failed, judge, off, scaled
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors
-from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.results import Estimate
-from iclimit.runs import Cell
 from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims.pretraining import structured_errors, structured_limits
+from iclimit.validation.claims.pretraining import (
+    structured_context,
+    structured_limits,
+    structured_tests,
+)
 from iclimit.validation.claims.pretraining.structured_points import (
     SIZES,
     StructuredPoint,
     covariances,
-    structured_prediction,
 )
-from iclimit.validation.claims.spectra import eigenvalues as spectra
-
-Results = dict[Cell, Any]
 
 ERROR_CLAIMS = ("structured-tests", "structured-context", "structured-rank", "structured-inputs")
 NOISE, REPEATS = 0.01, 40
 
 
 # Errors.
-
-
-def point_of(cell: Cell) -> tuple[StructuredPoint, int]:
-    """The point of a cell, and its size."""
-    given = dict(cell.parameters)
-    d = given["dim"]
-    words = {name: given[name] for name in ("task", "test", "inputs", "alignment", "test_rho")}
-    context = given["test_context"]
-    point = StructuredPoint(
-        tau=given["prompts"] / d**2,
-        alpha=given["context"] / d,
-        kappa=given["tasks"] / d,
-        rho=given["rho"],
-        ridge=given["ridge"],
-        test_alpha=None if context is None else context / d,
-        **words,
-    )
-    return point, d
 
 
 def made_up(name: str) -> Results:
@@ -60,19 +39,18 @@ def made_up(name: str) -> Results:
     """
     rng = np.random.default_rng(1)
     results: Results = {}
-    for cell in CLAIMS[name].cells("quick"):
-        point, d = point_of(cell)
+    for kind, point, dim in CLAIMS[name].cells_by_key("quick"):
+        here = point
         if point.alignment == "rotated":
-            point = replace(point, inputs="isotropic", alignment="same")
-        icl, idg = point.theory * (1 + 3 / d)
-        if cell.function is structured_prediction:
-            results[cell] = FiniteSizeErrors(Estimate(icl, 0.0, 1), Estimate(idg, 0.0, 1))
+            here = replace(point, inputs="isotropic", alignment="same")
+        means = [(1 + 3 / dim) * float(error) for error in (here.limit.icl, here.limit.idg)]
+        if kind == "predicted":
+            results[kind, point, dim] = FiniteSizeErrors(*(Estimate(x, 0.0, 1) for x in means))
         else:
             noise = rng.standard_normal((2, REPEATS))
             noise = (noise - noise.mean(axis=1, keepdims=True)) * NOISE + 1
-            results[cell] = SimulatedErrors(
-                *map(Estimate.of, (icl * noise[0], idg * noise[1])), {}
-            )
+            runs = [Estimate.of(mean * each) for mean, each in zip(means, noise, strict=True)]
+            results[kind, point, dim] = SimulatedErrors(*runs, {})
     return results
 
 
@@ -90,41 +68,38 @@ def test_errors_hold_and_draw(name: str, errors: dict[str, Results]) -> None:
     assert drawn(verdict) > 10_000
 
 
-def larger(estimate: Estimate) -> Estimate:
-    """The same larger by 15 %."""
-    if estimate.samples is None:
-        return replace(estimate, mean=1.15 * estimate.mean)
-    return Estimate.of(1.15 * estimate.samples)
+def larger(results: Results, error: str, *kinds: str) -> Results:
+    """One error of some kinds larger by 15 %."""
+    return {
+        key: replace(found, **{error: scaled(getattr(found, error), 1.15)})
+        if key[0] in kinds
+        else found
+        for key, found in results.items()
+    }
 
 
 @pytest.mark.parametrize("name", ERROR_CLAIMS)
 @pytest.mark.parametrize("error", ["icl", "idg"])
 def test_every_simulated_error_can_fail(name: str, error: str, errors: dict[str, Results]) -> None:
-    wrong = {
-        cell: replace(run, **{error: larger(getattr(run, error))})
-        if isinstance(run, SimulatedErrors)
-        else run
-        for cell, run in errors[name].items()
+    verdict = judge(name, larger(errors[name], error, "simulated"))
+    finite = {
+        c.label
+        for c in verdict.comparisons
+        if c.label.startswith(f"{error.upper()} d=") and "d=inf" not in c.label
     }
-    verdict = judge(name, wrong)
-    finite = {c.label for c in verdict.comparisons if c.label.startswith(f"{error.upper()} d=")}
-    finite = {label for label in finite if "d=inf" not in label}
-    assert len(finite) == sum(isinstance(run, SimulatedErrors) for run in wrong.values())
+    assert len(finite) == sum(kind == "simulated" for kind, *_ in errors[name])
     assert finite <= set(failed(verdict))
 
 
 @pytest.mark.parametrize("name", ERROR_CLAIMS)
-def test_every_limit_can_fail(name: str, errors: dict[str, Results]) -> None:
+@pytest.mark.parametrize("error", ["icl", "idg"])
+def test_every_limit_can_fail(name: str, error: str, errors: dict[str, Results]) -> None:
     """Simulations and predictions that agree with each other, but not with the limit."""
-    for error in ("icl", "idg"):
-        wrong = {
-            cell: replace(result, **{error: larger(getattr(result, error))})
-            for cell, result in errors[name].items()
-        }
-        limits = {c.label for c in judge(name, wrong).comparisons if " d=inf " in c.label}
-        missed = {label for label in limits if label.startswith(f"{error.upper()} d=inf")}
-        assert missed
-        assert set(failed(judge(name, wrong))) >= missed
+    verdict = judge(name, larger(errors[name], error, "simulated", "predicted"))
+    start = f"{error.upper()} d=inf"
+    limits = {c.label for c in verdict.comparisons if c.label.startswith(start)}
+    assert limits
+    assert limits <= set(failed(verdict))
 
 
 def test_exchanged_tests_fail(errors: dict[str, Results]) -> None:
@@ -132,11 +107,10 @@ def test_exchanged_tests_fail(errors: dict[str, Results]) -> None:
     for name in ("structured-tests", "structured-rank"):
         results = errors[name]
         other = {
-            cell: results[Cell.of(cell.function, **dict(cell.parameters) | {"test": "aligned"})]
-            if dict(cell.parameters)["test"] == "reversed"
-            and cell.function is not structured_prediction
+            (kind, point, dim): results[kind, replace(point, test="aligned"), dim]
+            if point.test == "reversed" and kind == "simulated"
             else result
-            for cell, result in results.items()
+            for (kind, point, dim), result in results.items()
         }
         found = failed(judge(name, other))
         assert any("above" in label for label in found)
@@ -158,7 +132,7 @@ def test_a_small_run_agrees_with_its_prediction() -> None:
         test_alpha=4,
         test_rho=0.4,
     )
-    run, prediction = point.cell(16, 24).run(0), point.prediction(16).run(0)
+    run, prediction = point.simulation(16, 24).run(0), point.prediction(16).run(0)
     assert run.repeats == 24
     for found, expected in ((run.icl, prediction.icl), (run.idg, prediction.idg)):
         allowed = 4 * found.standard_error + 0.075 * expected.mean
@@ -181,16 +155,16 @@ def test_covariances_by_hand() -> None:
 
 def test_spikes_have_the_limit_of_their_level() -> None:
     """All variance in one direction, or spread over the eigenvectors of that eigenvalue."""
-    point = replace(structured_errors.POWER_LAW, test="strongest")
+    point = replace(structured_tests.POWER_LAW, test="strongest")
     law = point.spectrum
     assert law.weight @ law.test == pytest.approx(1)
     assert law.test[np.argmax(law.task)] == pytest.approx(8)
 
 
 def test_best_training_context_is_a_minimum() -> None:
-    best = structured_errors.best_training_context(structured_errors.FEW)
+    best = structured_context.best_training_context(structured_context.FEW)
     assert best < 8
-    errors = [replace(structured_errors.FEW, alpha=best * f).theory[0] for f in (0.9, 1.0, 1.1)]
+    errors = [replace(structured_context.FEW, alpha=best * f).limit.icl for f in (0.9, 1.0, 1.1)]
     assert min(errors) == errors[1]
 
 
@@ -204,18 +178,19 @@ def test_limits_hold_and_draw() -> None:
 
 
 def test_wrong_limits_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact, errors = structured_limits.lost_variance, structured_limits.structured_errors
+    errors = structured_limits.structured_errors
     with monkeypatch.context() as patch:
-        patch.setattr(structured_limits, "lost_variance", lambda *a: 1.01 * exact(*a))
+        wrong = off(structured_limits.lost_variance, 1.01)
+        patch.setattr(structured_limits, "lost_variance", wrong)
         found = failed(judge("structured-limits", {}))
         assert len(found) == 8
         assert all("kappa=0.5" in label for label in found)
 
-    def off(**setting: Any) -> Any:
+    def wrong_errors(**setting: Any) -> Any:
         found = errors(**setting)
         return replace(found, icl=found.icl * (1 + 1e-5), idg=found.idg * (1 + 1e-11))
 
-    monkeypatch.setattr(structured_limits, "structured_errors", off)
+    monkeypatch.setattr(structured_limits, "structured_errors", wrong_errors)
     found = failed(judge("structured-limits", {}))
     assert sum("isotropic" in label for label in found) == 4
     assert any("alpha = 1 tau" in label for label in found)
@@ -235,101 +210,6 @@ def test_lost_variance_of_simulated_projections() -> None:
     # Deviations of O(1/d) from the deterministic equivalent.
     error = np.std(lost, ddof=1) / math.sqrt(20)
     assert abs(np.mean(lost) - expected) < 4 * error + expected / d
-
-
-# Spectra.
-
-
-def once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same with a memory; the text of a law tells it apart from the others of the claims."""
-    known: dict[str, Any] = {}
-
-    def remembered(*args: Any) -> Any:
-        if repr(args) not in known:
-            known[repr(args)] = function(*args)
-        return known[repr(args)]
-
-    return remembered
-
-
-@pytest.fixture(scope="module")
-def matrices() -> Iterator[Results]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spectra, "EIGENVALUES", {"quick": 3000})
-        patch.setattr(spectra, "SIZES", (24, 32, 48, 64))
-        # The limits are the same whatever is judged.
-        for name in ("all_statistics", "linear_statistics", "product_eta"):
-            patch.setattr(spectra, name, once(getattr(spectra, name)))
-        names = ("spectra-samples", "spectra-free")
-        yield {cell: cell.run(0) for name in names for cell in CLAIMS[name].cells("quick")}
-
-
-@pytest.mark.parametrize("name", ["spectra-samples", "spectra-free"])
-def test_spectra_hold_and_draw(name: str, matrices: Results) -> None:
-    verdict = judge(name, matrices)
-    assert verdict.holds, failed(verdict)
-    assert sum("edge" in c.label for c in verdict.comparisons) == 4
-    assert drawn(verdict) > 10_000
-
-
-@pytest.mark.parametrize(
-    ("name", "function", "field"),
-    [
-        ("spectra-samples", spectra.sample_eigenvalues, {"covariance": "atoms:1,8"}),
-        ("spectra-samples", spectra.sample_eigenvalues, {"covariance": "powerlaw:0.9"}),
-        ("spectra-free", spectra.rotated_eigenvalues, {"operation": "sum"}),
-        ("spectra-free", spectra.rotated_eigenvalues, {"operation": "product"}),
-    ],
-)
-def test_scaled_eigenvalues_fail(
-    name: str, function: Any, field: dict[str, str], matrices: Results
-) -> None:
-    wrong = {
-        cell: result * 1.1
-        if cell.function is function and field.items() <= dict(cell.parameters).items()
-        else result
-        for cell, result in matrices.items()
-    }
-    assert failed(judge(name, wrong))  # and nothing without: test_spectra_hold_and_draw
-
-
-@pytest.mark.parametrize("name", ["spectra-samples", "spectra-free"])
-def test_every_edge_can_fail(name: str, matrices: Results) -> None:
-    edges = [c for c in judge(name, matrices).comparisons if "edge" in c.label]
-    wrong = {}
-    for cell, result in matrices.items():
-        d = result.shape[1]
-        moved = result.copy()
-        for edge, place in zip(edges, (0, d // 2 - 1, d // 2, d - 1), strict=True):
-            moved[:, place] += 8 * edge.standard_error
-        wrong[cell] = moved
-    assert {edge.label for edge in edges} <= set(failed(judge(name, wrong)))
-
-
-def test_edge_shifts_of_marchenko_pastur() -> None:
-    """Johnstone's centring and scaling (Ann. Stat. 29, 295) to leading order."""
-    ratio, d = 0.25, 400
-    n = d / ratio
-    for law in (MarchenkoPastur(ratio), SampleCovariance(Atoms([1.0]), ratio)):
-        found = spectra.edge_shifts(law) * d ** (-2 / 3)
-        lower, upper = (
-            (math.sqrt(n) + sign * math.sqrt(d))
-            * (1 / math.sqrt(d) + sign / math.sqrt(n)) ** (1 / 3)
-            / n
-            for sign in (-1, 1)
-        )
-        assert found == pytest.approx([1.2065336 * lower, -1.2065336 * upper], rel=1e-4)
-
-
-def test_products_of_free_laws_have_their_moments() -> None:
-    """The mean of a product is the product of means, as eta' at 0 says."""
-    first, second = Atoms([0.5, 2.0]), Atoms([1.0, 4.0])
-    gamma = 1e-5
-    slope = (1 - spectra.product_eta(first, second, gamma)) / gamma
-    assert slope == pytest.approx(1.25 * 2.5, rel=1e-3)
-    # A point mass scales.
-    scaled = spectra.product_eta(first, Atoms([3.0]), 0.7)
-    assert scaled == pytest.approx(float(first.eta_transform(2.1)), rel=1e-9)
 
 
 def test_sizes_are_multiples_of_the_levels() -> None:

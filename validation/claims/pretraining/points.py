@@ -1,19 +1,35 @@
-"""Points of the parameter space, at which theory, prediction and simulation meet."""
+"""Points of the parameter space, at which limit, finite-size prediction and simulation meet.
+
+Claims name their cells ("simulated", point, dim) and ("predicted", point, dim).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
-from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
+from iclimit.results import Estimate
+from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claim import Cell, Comparison
+from iclimit.validation.comparisons import compare, compare_errors
+from iclimit.validation.drawing import draw_sizes
+from iclimit.validation.statistics import Extrapolation
 
-PAPER = "Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751"
+Results = Mapping[Any, Any]
+"""Results of the cells of a claim, by its keys."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The two errors in the limit."""
+
+    icl: Any
+    idg: Any
 
 
 @dataclass(frozen=True)
@@ -31,67 +47,100 @@ class Point:
         return text + (f" ridge={self.ridge:g}" if self.ridge else "")
 
     @property
-    def theory(self) -> np.ndarray:
-        """Asymptotic ICL and IDG errors."""
-        parameters = vars(self)
-        return np.array([icl_error(**parameters), idg_error(**parameters)])
+    def limit(self) -> Any:
+        """Asymptotic errors, as ``icl`` and ``idg``."""
+        return Errors(icl_error(**vars(self)), idg_error(**vars(self)))
 
-    def integers(self, d: int) -> dict[str, Any]:
-        """Arguments of a run at dimension d."""
+    def integers(self, dim: int) -> dict[str, Any]:
+        """Arguments of a run at this dimension."""
         return {
-            "dim": d,
-            "context": max(1, round(self.alpha * d)),
-            "tasks": math.inf if self.kappa == math.inf else max(1, round(self.kappa * d)),
-            "prompts": max(1, round(self.tau * d**2)),
+            "dim": dim,
+            "context": max(1, round(self.alpha * dim)),
+            "tasks": math.inf if self.kappa == math.inf else max(1, round(self.kappa * dim)),
+            "prompts": max(1, round(self.tau * dim**2)),
             "rho": self.rho,
             "ridge": self.ridge,
         }
 
-    def cell(self, d: int, repeats: int, **options: Any) -> Cell:
-        """Simulation of this point at dimension d."""
-        return Cell.of(simulate_errors, **self.integers(d), repeats=repeats, **options)
+    def simulation(self, dim: int, repeats: int, **options: Any) -> Cell:
+        """Simulation of this point."""
+        return Cell.of(simulate_errors, **self.integers(dim), repeats=repeats, **options)
 
-    def prediction(self, d: int) -> Cell:
-        """Finite-size prediction at dimension d; its spread over task sets shrinks as 1/d."""
-        draws = 1 if self.kappa == math.inf else max(4, 1000 // d)
-        return Cell.of(finite_size_errors, **self.integers(d), draws=draws)
+    def prediction(self, dim: int) -> Cell:
+        """Finite-size prediction; its spread over task sets shrinks as 1/d."""
+        draws = 1 if self.kappa == math.inf else max(4, 1000 // dim)
+        return Cell.of(finite_size_errors, **self.integers(dim), draws=draws)
 
-    def allowance(self, d: int) -> float:
+    def allowance(self, dim: int) -> float:
         """Relative systematic deviation of the finite-size prediction (measured, see docs).
 
         The worst seen, ridgeless with fewer prompts than parameters and with a ridge near 1, is
         3.3 % at d = 16, 1.9 % at d = 32, 1.0 % at d = 64.
         """
-        return 0.8 / d
+        return 0.8 / dim
+
+    def cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
+        """Simulation and prediction at every dimension, given the repeats; the largest first."""
+        found = {}
+        for dim, count in sorted(repeats.items(), reverse=True):
+            found["simulated", self, dim] = self.simulation(dim, count)
+            found["predicted", self, dim] = self.prediction(dim)
+        return found
 
 
-def covariance(run: SimulatedErrors) -> np.ndarray:
-    """Covariance of the mean ICL and IDG errors of a run, correlation kept."""
-    return np.cov(np.stack([run.icl.samples, run.idg.samples])) / run.repeats
+def cells_of(points: Iterable[Point], repeats: Mapping[int, int]) -> dict[Any, Cell]:
+    """Cells of several points at the same dimensions."""
+    return {key: cell for point in points for key, cell in point.cells(repeats).items()}
 
 
-def means(run: SimulatedErrors) -> np.ndarray:
-    """Mean ICL and IDG errors of a run."""
-    return np.array([run.icl.mean, run.idg.mean])
+def compare_predictions(results: Results) -> list[Comparison]:
+    """Every simulation against the finite-size prediction, both errors."""
+    return [
+        row
+        for key, run in results.items()
+        if key[0] == "simulated"
+        for row in _compare_prediction(key[1], key[2], results["predicted", *key[1:]], run)
+    ]
 
 
-def prediction_comparisons(
-    point: Point, d: int, results: Mapping[Cell, Any], cell: Cell, label: str = ""
-) -> list[Comparison]:
-    """Simulation at size d against the finite-size prediction, both errors."""
-    run, predicted = results[cell], results[point.prediction(d)]
-    rows = []
-    for name in ("icl", "idg"):
-        prediction, estimate = getattr(predicted, name), getattr(run, name)
-        theory = prediction.mean
-        rows.append(
-            Comparison(
-                label=f"{name.upper()} d={d} {label or point}",
-                theory=theory,
-                estimate=estimate.mean,
-                standard_error=math.hypot(estimate.standard_error, prediction.standard_error),
-                allowance=point.allowance(d) * theory,
-                degrees=run.repeats - 1,
-            )
-        )
-    return rows
+def _compare_prediction(point: Point, dim: int, predicted: Any, run: Any) -> list[Comparison]:
+    return compare_errors(f"d={dim} {point}", predicted, run, relative=point.allowance(dim))
+
+
+def compare_rise(label: str, low: Point, high: Point, dim: int, results: Results) -> Comparison:
+    """Difference of the ICL errors at two points, simulated against predicted."""
+    before, after = (results["simulated", point, dim].icl for point in (low, high))
+    predicted = [float(results["predicted", point, dim].icl) for point in (low, high)]
+    rise = Estimate(
+        after.mean - before.mean,
+        math.hypot(before.standard_error, after.standard_error),
+        after.repeats,
+    )
+    allowance = low.allowance(dim) * predicted[0] + high.allowance(dim) * predicted[1]
+    return compare(label, predicted[1] - predicted[0], rise, allowance=allowance)
+
+
+def draw_errors(
+    ax: Any,
+    point: Point,
+    name: str,
+    sizes: Iterable[int],
+    results: Results,
+    fit: Extrapolation,
+    colour: str,
+    label: str | None = None,
+) -> None:
+    """Draw one error of a point against 1/d: simulation, prediction (line) and limit (star)."""
+    dims = list(sizes)
+    draw_sizes(
+        ax,
+        dims,
+        [getattr(results["simulated", point, dim], name) for dim in dims],
+        colour,
+        limit=float(getattr(point.limit, name)),
+        fit=fit,
+        quantity=("icl", "idg").index(name),
+        label=label,
+    )
+    predicted = [float(getattr(results["predicted", point, dim], name)) for dim in dims]
+    ax.plot(1 / np.array(dims), predicted, color=colour, linewidth=1.2)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
@@ -16,17 +15,24 @@ from iclimit.asymptotics.pretraining import (
     structured_errors,
     trace_ratio,
 )
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.pretraining.structured_points import LEVELS, STRUCTURED, covariances
-from iclimit.validation.drawing import COLOURS, LABELS, log_scale
+from iclimit.published import PAPERS
+from iclimit.validation.claim import Claim, Comparison, Preset, Verdict
+from iclimit.validation.claims.pretraining.points import Results
+from iclimit.validation.claims.pretraining.structured_points import LEVELS, covariances
+from iclimit.validation.comparisons import ERRORS, compare
+from iclimit.validation.drawing import COLOURS, finish, panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SETTINGS = 3000
+"""Random settings at which structured errors of equal eigenvalues are compared."""
 ISOTROPIC_ACCURACY = 1e-12
 
 FAR = 1e8
 """Stands for infinity where the other limit was taken before."""
 REACHED = 1e-6
-"""Relative: of order 1/FAR, times constants of order ten."""
+"""Relative: what is left is of order 1/FAR, times constants of order ten."""
 
 RHO = 0.25
 TASKS = "powerlaw:0.9"
@@ -86,104 +92,111 @@ def isotropic_deviations() -> dict[str, float]:
     ones = JointSpectrum.of_matrices(np.ones(5))
     many = JointSpectrum(*(np.ones(5),) * 3, np.full(5, 0.2))
     found = {}
+    expected = {"icl": icl_error(**setting), "idg": idg_error(**setting)}
     for name, law in (("one atom", ones), ("five equal atoms", many)):
         errors = structured_errors(spectrum=law, **setting)
-        for error, function in (("icl", icl_error), ("idg", idg_error)):
-            expected = function(**setting)
-            ratio = getattr(errors, error) / expected
+        for error in ERRORS:
+            ratio = getattr(errors, error) / expected[error]
             found[f"{error.upper()}, {name}"] = float(np.max(np.abs(ratio - 1)))
     return found
 
 
-def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare the isotropic case, and the orders of limits for both kinds of tests."""
     comparisons = [
-        Comparison(f"isotropic {label}, relative", 0.0, deviation, 0.0, ISOTROPIC_ACCURACY)
+        compare(f"isotropic {label}, relative", 0.0, deviation, allowance=ISOTROPIC_ACCURACY)
         for label, deviation in isotropic_deviations().items()
     ]
-
-    def expect(label: str, theory: float, estimate: float) -> None:
-        comparisons.append(Comparison(label, theory, estimate, 0.0, REACHED * abs(theory)))
-
     for test in TESTS:
-        data: dict[str, float] = {"tau": math.inf, "alpha": FAR}
-        context: dict[str, float] = {"alpha": math.inf, "tau": FAR}
-        for kappa in (FEW, MANY):
-            lost = lost_variance(kappa, test)
-            where = f"kappa={kappa:g}, {test}"
-            expect(f"tau, then alpha: {where}", RHO + lost, icl(test, kappa=kappa, **data))
-            for slope in SLOPES:
-                together = {"tau": FAR, "alpha": slope * FAR}
-                expect(
-                    f"alpha = {slope:g} tau: {where}",
-                    RHO + lost * (1 + slope * RHO / (1 + RHO)),
-                    icl(test, kappa=kappa, **together),
-                )
-        where = f"kappa={FEW:g}, {test}"
-        diverged = 1 / icl(test, kappa=FEW, **context)
-        comparisons.append(Comparison(f"1/ICL, alpha, then tau: {where}", 0.0, diverged, 0.0))
-        expect(f"alpha, then tau: kappa={MANY:g}, {test}", RHO, icl(test, kappa=MANY, **context))
-        limit = RHO * (1 + trace_ratio(spectrum_of(test)) / (2 - 1))
-        expect(
-            f"kappa, then alpha: tau=2, {test}", limit, icl(test, tau=2, kappa=math.inf, alpha=FAR)
-        )
-        expect(
-            f"alpha, then kappa: tau=2, {test}", limit, icl(test, tau=2, alpha=math.inf, kappa=FAR)
-        )
-        best = trained_on_all(test, 1 + RHO)
-        for first, second in (("tau", "kappa"), ("kappa", "tau")):
-            both = {first: math.inf, second: FAR}
-            expect(f"{first}, then {second}: alpha=1, {test}", best, icl(test, alpha=1, **both))
-        point = {"alpha": 1.0, "kappa": FEW}
-        data_first = icl(test, tau=math.inf, ridge=1 / FAR, **point)
-        expect(f"tau to infinity, then no ridge: {where}", icl(test, tau=FAR, **point), data_first)
-        # Both orders diverge at tau = 1, with other powers of what is left.
-        expect(
-            f"growth at tau=1 as the ridge falls 100 fold: {test}",
-            10.0,
-            icl(test, tau=1, ridge=1e-18, **point) / icl(test, tau=1, ridge=1e-16, **point),
-        )
-        for side in (-1, 1):
-            near, nearer = (icl(test, tau=1 + side * x, **point) for x in (2**-24, 2**-30))
-            approach = "below" if side < 0 else "above"
-            label = f"growth without ridge as tau nears 1 from {approach}: {test}"
-            expect(label, 64.0, nearer / near)
-
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(8.6, 3.6)
-        alpha = np.geomspace(1, 1e6, 200)
-        for ax, kappa in zip(figure.subplots(1, 2), (FEW, MANY), strict=True):
-            for tau, colour in zip((10, 100, 1e4, math.inf), COLOURS, strict=False):
-                errors = structured_errors(
-                    tau=tau, alpha=alpha, kappa=kappa, rho=RHO, spectrum=spectrum_of("aligned")
-                )
-                name = r"\infty" if tau == math.inf else f"{tau:g}"
-                ax.plot(alpha, errors.icl, color=colour, label=rf"$\tau = {name}$")
-            limit = RHO + lost_variance(kappa, "aligned")
-            label = r"$\tau$, then $\alpha \to \infty$"
-            ax.axhline(limit, color="0.4", linestyle=":", label=label)
-            ax.set_ylim(0.2, 20 if kappa < 1 else 1)
-            log_scale(ax, "y")
-            ax.set_xscale("log")
-            ax.set_xlabel(LABELS["alpha"])
-            ax.set_ylabel(LABELS["icl_error"])
-            ax.set_title(rf"$\kappa = {kappa:g}$, power law 0.9, aligned, $\rho = {RHO:g}$")
-        ax.legend()
-
+        comparisons += _data_and_context(test) + _other_pairs(test) + _near_threshold(test)
     return Verdict(tuple(comparisons), draw)
 
 
-limits_claim = Claim(
+def _expect(label: str, theory: float, estimate: float) -> Comparison:
+    return compare(label, theory, estimate, relative=REACHED)
+
+
+def _data_and_context(test: str) -> list[Comparison]:
+    """Much data and long contexts, in either order and together."""
+    found = []
+    for kappa in (FEW, MANY):
+        lost, where = lost_variance(kappa, test), f"kappa={kappa:g}, {test}"
+        data_first = icl(test, kappa=kappa, tau=math.inf, alpha=FAR)
+        found.append(_expect(f"tau, then alpha: {where}", RHO + lost, data_first))
+        for slope in SLOPES:
+            together = icl(test, kappa=kappa, tau=FAR, alpha=slope * FAR)
+            theory = RHO + lost * (1 + slope * RHO / (1 + RHO))
+            found.append(_expect(f"alpha = {slope:g} tau: {where}", theory, together))
+    few, many = (icl(test, kappa=kappa, alpha=math.inf, tau=FAR) for kappa in (FEW, MANY))
+    return [
+        *found,
+        compare(f"1/ICL, alpha, then tau: kappa={FEW:g}, {test}", 0.0, 1 / few),
+        _expect(f"alpha, then tau: kappa={MANY:g}, {test}", RHO, many),
+    ]
+
+
+def _other_pairs(test: str) -> list[Comparison]:
+    """Limits that can be exchanged: tasks with contexts, tasks with data, data with no ridge."""
+    limit, best = (
+        RHO * (1 + trace_ratio(spectrum_of(test)) / (2 - 1)),
+        trained_on_all(test, 1 + RHO),
+    )
+    point = {"alpha": 1.0, "kappa": FEW}
+    data_first = icl(test, tau=math.inf, ridge=1 / FAR, **point)
+    label = f"tau to infinity, then no ridge: kappa={FEW:g}, {test}"
+    found = [_expect(label, icl(test, tau=FAR, **point), data_first)]
+    for first, second in (("kappa", "alpha"), ("alpha", "kappa")):
+        error = icl(test, tau=2, **{first: math.inf, second: FAR})
+        found.append(_expect(f"{first}, then {second}: tau=2, {test}", limit, error))
+    for first, second in (("tau", "kappa"), ("kappa", "tau")):
+        error = icl(test, alpha=1, **{first: math.inf, second: FAR})
+        found.append(_expect(f"{first}, then {second}: alpha=1, {test}", best, error))
+    return found
+
+
+def _near_threshold(test: str) -> list[Comparison]:
+    """How the error grows towards tau = 1 without a ridge, and at tau = 1 as the ridge falls."""
+    point = {"alpha": 1.0, "kappa": FEW}
+    large, small = (icl(test, tau=1, ridge=ridge, **point) for ridge in (1e-16, 1e-18))
+    found = [_expect(f"growth at tau=1 as the ridge falls 100 fold: {test}", 10.0, small / large)]
+    for side, name in ((-1, "below"), (1, "above")):
+        near, nearer = (icl(test, tau=1 + side * x, **point) for x in (2**-24, 2**-30))
+        label = f"growth without ridge as tau nears 1 from {name}: {test}"
+        found.append(_expect(label, 64.0, nearer / near))
+    return found
+
+
+def draw(figure: Figure) -> None:
+    """Draw errors against context at several amounts of data, with few and many tasks."""
+    alpha = np.geomspace(1, 1e6, 200)
+    for ax, kappa in zip(panels(figure, height=3.6), (FEW, MANY), strict=True):
+        for tau, colour in zip((10, 100, 1e4, math.inf), COLOURS, strict=False):
+            errors = structured_errors(
+                tau=tau, alpha=alpha, kappa=kappa, rho=RHO, spectrum=spectrum_of("aligned")
+            )
+            name = r"\infty" if tau == math.inf else f"{tau:g}"
+            ax.plot(alpha, errors.icl, color=colour, label=rf"$\tau = {name}$")
+        limit, label = RHO + lost_variance(kappa, "aligned"), r"$\tau$, then $\alpha \to \infty$"
+        ax.axhline(limit, color="0.4", linestyle=":", label=label)
+        ax.set_ylim(0.2, 20 if kappa < 1 else 1)
+        title = rf"$\kappa = {kappa:g}$, power law 0.9, aligned, $\rho = {RHO:g}$"
+        finish(ax, "alpha", "icl_error", title=title, log="xy")
+    ax.legend()
+
+
+claim = Claim(
     name="structured-limits",
     title="Isotropic case of structured errors, and where limits can be exchanged",
-    source=f"{STRUCTURED}; Lu et al., arXiv:2405.11751; limits derived in the documentation",
+    source=f"{PAPERS['letey2025']}; {PAPERS['lu2025']}; limits derived in the documentation",
     statement=(
         "For equal eigenvalues the errors are those of isotropic tasks to 1e-12. Limits of many "
         "tasks and long contexts, of many tasks and much data, and of much data and no ridge can "
-        "be exchanged; those of much data and long contexts only with as many tasks as "
-        "dimensions: with fewer the error diverges in one order, is the test variance outside "
-        "their span in the other, and in between depends on alpha/tau. Towards tau = 1 without "
-        "ridge the error grows as 1/|tau - 1|, at tau = 1 as the inverse root of the ridge."
+        "be exchanged. Those of much data and long contexts can be exchanged only with as many "
+        "tasks as dimensions. With fewer tasks the error diverges in one order, is the test "
+        "variance outside their span in the other, and in between depends on alpha/tau. Towards "
+        "tau = 1 without ridge the error grows as 1/|tau - 1|, at tau = 1 as the inverse root of "
+        "the ridge."
     ),
-    cells=lambda preset: [],  # noqa: ARG005
-    judge=_judge,
+    cells=lambda preset: {},  # noqa: ARG005
+    judge=judge,
 )

@@ -2,141 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import dmmse_errors, task_gap
+from iclimit.published import settings
 from iclimit.simulate.pretraining import simulate_estimator
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import PAPER, Point, prediction_comparisons
-from iclimit.validation.drawing import COLOURS, LABELS, draw_points, log_scale
+from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.validation.claims.pretraining.points import Point, Results, compare_predictions
+from iclimit.validation.comparisons import compare
+from iclimit.validation.drawing import COLOURS, draw_estimates, draw_family, finish, panels
 
-RHO, TAU = 0.01, 10.0
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SETTING = settings["lu2025-task-diversity"]
+RHO = SETTING["rho"]
+DIM = 32
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
-SIZE = 32
 REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "full": 60}
+"""Task sets of the Bayes estimator."""
 
 
-def _point(alpha: float, tasks: int) -> Point:
-    return Point(tau=TAU, alpha=alpha, kappa=tasks / SIZE, rho=RHO, ridge=1e-6)
+def point(alpha: float, tasks: int) -> Point:
+    """Point of a number of tasks."""
+    return Point(alpha=alpha, kappa=tasks / DIM, **SETTING)
 
 
-def _cells(preset: Preset) -> list[Cell]:
-    return [
-        *(_point(alpha, k).cell(SIZE, REPEATS[preset]) for alpha in ALPHAS for k in TASKS),
-        *(_point(alpha, k).prediction(SIZE) for alpha in ALPHAS for k in TASKS),
-        *(_dmmse_cell(preset, alpha, k) for alpha in ALPHAS for k in TASKS),
-    ]
-
-
-def _dmmse_cell(preset: Preset, alpha: float, tasks: int) -> Cell:
-    return Cell.of(
-        simulate_estimator,
-        estimator="dmmse",
-        dim=SIZE,
-        context=round(alpha * SIZE),
-        tasks=tasks,
-        rho=RHO,
-        repeats=TASK_SETS[preset],
-        test_prompts=40,
-        task_law="sphere",
-    )
-
-
-def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    comparisons: list[Comparison] = []
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Linear attention, its prediction, and the Bayes estimator at every number of tasks."""
+    found: dict[Any, Cell] = {}
     for alpha in ALPHAS:
         for tasks in TASKS:
-            point = _point(alpha, tasks)
-            cell = point.cell(SIZE, REPEATS[preset])
-            comparisons += prediction_comparisons(point, SIZE, results, cell)
-            memory = results[_dmmse_cell(preset, alpha, tasks)]
-            label = f"dMMSE IDG is the noise, d={SIZE} k={tasks} alpha={alpha:g}"
-            comparisons.append(
-                Comparison(
-                    label,
-                    RHO,
-                    memory.idg.mean,
-                    memory.idg.standard_error,
-                    0.01 * RHO,
-                    memory.repeats - 1,
-                )
+            found |= point(alpha, tasks).cells({DIM: REPEATS[preset]})
+            found["dmmse", alpha, tasks] = Cell.of(
+                simulate_estimator,
+                estimator="dmmse",
+                dim=DIM,
+                context=round(alpha * DIM),
+                tasks=tasks,
+                rho=RHO,
+                repeats=TASK_SETS[preset],
+                test_prompts=40,
+                task_law="sphere",
             )
-            run, predicted = results[cell], results[point.prediction(SIZE)]
-            gap = predicted.icl.mean - predicted.idg.mean
+    return found
+
+
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare both errors, their difference, and the error that the Bayes estimator keeps."""
+    comparisons = compare_predictions(results)
+    for alpha in ALPHAS:
+        for tasks in TASKS:
+            label = f"dMMSE IDG is the noise, d={DIM} k={tasks} alpha={alpha:g}"
+            memory = results["dmmse", alpha, tasks].idg
+            comparisons.append(compare(label, RHO, memory, relative=0.01))
+            here = point(alpha, tasks)
+            run, gap = results["simulated", here, DIM], _predicted_gap(results, here)
+            allowance = here.allowance(DIM)
             comparisons.append(
-                Comparison(
-                    f"ICL-IDG d={SIZE} {point}",
-                    gap,
-                    run.gap.mean,
-                    run.gap.standard_error,
-                    point.allowance(SIZE) * gap,
-                    run.repeats - 1,
-                )
+                compare(f"ICL-IDG d={DIM} {here}", gap, run.gap, relative=allowance)
             )
 
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(8.4, 3.6)
-        for ax, alpha in zip(figure.subplots(1, 2, sharey=True), ALPHAS, strict=True):
-            _draw_gap(ax, alpha, preset, results)
-        ax.legend(fontsize=7.5, loc="lower left")
+    def draw(figure: Figure) -> None:
+        axes = panels(figure, width=8.4, height=3.6, sharey=True)
+        for ax, alpha in zip(axes, ALPHAS, strict=True):
+            _draw_gaps(ax, alpha, results)
+        axes[1].legend(fontsize=7.5, loc="lower left")
 
     return Verdict(tuple(comparisons), draw)
 
 
-def _draw_gap(ax: Any, alpha: float, preset: Preset, results: Mapping[Cell, Any]) -> None:
-    kappa = np.geomspace(TASKS[0] / SIZE, TASKS[-1] / SIZE, 300)
-    points = np.array(TASKS) / SIZE
-    ax.plot(
-        kappa,
-        task_gap(tau=TAU, alpha=alpha, kappa=kappa, rho=RHO),
-        color=COLOURS[0],
-        label="linear attention, asymptotic",
-    )
-    predicted = [results[_point(alpha, k).prediction(SIZE)] for k in TASKS]
-    ax.plot(
-        points,
-        [p.icl.mean - p.idg.mean for p in predicted],
-        linestyle="none",
-        marker="_",
-        markersize=9,
-        color=COLOURS[0],
-        label=f"finite-size prediction, d = {SIZE}",
-    )
-    runs = [results[_point(alpha, k).cell(SIZE, REPEATS[preset])] for k in TASKS]
-    _draw_runs(ax, points, runs, COLOURS[0], f"simulation, d = {SIZE}")
-    bayes = dmmse_errors(theta=np.log(kappa * SIZE) / SIZE, alpha=alpha, rho=RHO, dim=SIZE)
-    ax.plot(kappa, bayes.icl - bayes.idg, color=COLOURS[1], label=f"dMMSE, theory at d = {SIZE}")
-    runs = [results[_dmmse_cell(preset, alpha, k)] for k in TASKS]
-    _draw_runs(ax, points, runs, COLOURS[1], f"dMMSE simulation, d = {SIZE}")
-    ax.set(ylim=(1e-3, 6))
-    log_scale(ax, "xy")
-    ax.set_xlabel(LABELS["kappa"])
-    ax.set_ylabel(LABELS["task_gap"])
+def _predicted_gap(results: Results, point: Point) -> float:
+    predicted = results["predicted", point, DIM]
+    return float(predicted.icl) - float(predicted.idg)
+
+
+def _draw_gaps(ax: Axes, alpha: float, results: Results) -> None:
+    kappa = np.geomspace(TASKS[0], TASKS[-1], 300) / DIM
+    simulated = np.array(TASKS) / DIM
+    points = [point(alpha, tasks) for tasks in TASKS]
+    limit = task_gap(tau=SETTING["tau"], alpha=alpha, kappa=kappa, rho=RHO)
+    ax.plot(kappa, limit, color=COLOURS[0], label="linear attention, asymptotic")
+    predicted = [_predicted_gap(results, each) for each in points]
+    label = f"finite-size prediction, d = {DIM}"
+    ax.plot(simulated, predicted, "_", markersize=9, color=COLOURS[0], label=label)
+    gaps = [results["simulated", each, DIM].gap for each in points]
+    label = f"simulation, d = {DIM}"
+    draw_estimates(ax, simulated, gaps, COLOURS[0], label=label, markersize=3.5)
+    bayes = dmmse_errors(theta=np.log(kappa * DIM) / DIM, alpha=alpha, rho=RHO, dim=DIM)
+    memories = [results["dmmse", alpha, tasks].gap for tasks in TASKS]
+    label = f"dMMSE, theory (line) and simulation at d = {DIM}"
+    line, found = (kappa, bayes.icl - bayes.idg), (simulated, memories)
+    draw_family(ax, line, found, COLOURS[1], label, markersize=3.5)
     ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
-    ax.set_title(rf"$\alpha = {alpha:g},\ \tau = {TAU:g},\ \rho = {RHO:g}$")
+    ax.set(ylim=(1e-3, 6))
+    title = rf"$\alpha = {alpha:g},\ \tau = {SETTING['tau']:g},\ \rho = {RHO:g}$"
+    finish(ax, "kappa", "task_gap", title=title, log="xy")
 
 
-def _draw_runs(ax: Any, x: np.ndarray, runs: list[Any], colour: str, label: str) -> None:
-    gaps = [run.gap for run in runs]
-    errors = [gap.standard_error for gap in gaps]
-    draw_points(ax, x, [gap.mean for gap in gaps], errors, colour, label=label, markersize=3.5)
-
-
-task_diversity_claim = Claim(
+claim = Claim(
     name="task-diversity",
     title="From memorisation to in-context learning as tasks get more diverse",
-    source=f"{PAPER}: figure of g_task against kappa, with the dMMSE estimator",
+    source=f"{SETTING.reference}: figure of g_task against kappa, with the dMMSE estimator",
     statement=(
         "With long pretraining the gap between ICL and IDG error closes as the number of tasks "
-        "grows past the dimension, by as much as the finite-size prediction says at every kappa, "
-        "while the Bayes estimator on the pretraining tasks keeps memorising: its IDG error stays "
-        "at the noise."
+        "grows past the dimension, by as much as the finite-size prediction says at every kappa. "
+        "The Bayes estimator on the pretraining tasks keeps memorising: its IDG error stays at "
+        "the noise."
     ),
-    cells=_cells,
-    judge=_judge,
+    cells=cells,
+    judge=judge,
 )

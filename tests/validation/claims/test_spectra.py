@@ -1,0 +1,103 @@
+"""The claims on spectra can fail: eigenvalues that are off must turn the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from judged_claims import Results, drawn, failed, judge, run_cells
+
+from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
+from iclimit.validation.claims.spectra import free_convolution, matrices
+from iclimit.validation.claims.spectra.sample_covariance import POPULATIONS
+
+CLAIMS = ("spectra-samples", "spectra-free")
+
+
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with a memory; the text of a law tells it apart from the others of the claims."""
+    known: dict[str, Any] = {}
+
+    def remembered(*args: Any) -> Any:
+        if repr(args) not in known:
+            known[repr(args)] = function(*args)
+        return known[repr(args)]
+
+    return remembered
+
+
+@pytest.fixture(scope="module")
+def drawings() -> Iterator[dict[str, Results]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matrices, "EIGENVALUES", {"quick": 3000})
+        patch.setattr(matrices, "SIZES", (24, 32, 48, 64))
+        # The limits are the same whatever is judged.
+        for module, name in (
+            (matrices, "all_statistics"),
+            (matrices, "linear_statistics"),
+            (free_convolution, "product_eta"),
+        ):
+            patch.setattr(module, name, once(getattr(module, name)))
+        yield {name: run_cells(name) for name in CLAIMS}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_spectra_hold_and_draw(name: str, drawings: dict[str, Results]) -> None:
+    verdict = judge(name, drawings[name])
+    assert verdict.holds, failed(verdict)
+    assert sum("edge" in c.label for c in verdict.comparisons) == 4
+    assert drawn(verdict) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        *(("spectra-samples", population) for population in POPULATIONS),
+        *(("spectra-free", operation) for operation in free_convolution.MATRICES),
+    ],
+)
+def test_scaled_eigenvalues_fail(name: str, first: Any, drawings: dict[str, Results]) -> None:
+    wrong = {
+        key: result * 1.1 if key[0] == first else result for key, result in drawings[name].items()
+    }
+    assert failed(judge(name, wrong))  # and nothing without: test_spectra_hold_and_draw
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_edge_can_fail(name: str, drawings: dict[str, Results]) -> None:
+    edges = [c for c in judge(name, drawings[name]).comparisons if "edge" in c.label]
+    wrong = {}
+    for (law, dim), result in drawings[name].items():
+        moved = result.copy()
+        for edge, rank in zip(edges, (0, dim // 2 - 1, dim // 2, dim - 1), strict=True):
+            moved[:, rank] += 8 * edge.standard_error
+        wrong[law, dim] = moved
+    assert {edge.label for edge in edges} <= set(failed(judge(name, wrong)))
+
+
+def test_edge_shifts_of_marchenko_pastur() -> None:
+    """Johnstone's centring and scaling (Ann. Stat. 29, 295) to leading order."""
+    ratio, d = 0.25, 400
+    n = d / ratio
+    for law in (MarchenkoPastur(ratio), SampleCovariance(Atoms([1.0]), ratio)):
+        found = matrices.edge_shifts(law) * d ** (-2 / 3)
+        lower, upper = (
+            (math.sqrt(n) + sign * math.sqrt(d))
+            * (1 / math.sqrt(d) + sign / math.sqrt(n)) ** (1 / 3)
+            / n
+            for sign in (-1, 1)
+        )
+        assert found == pytest.approx([1.2065336 * lower, -1.2065336 * upper], rel=1e-4)
+
+
+def test_products_of_free_laws_have_their_moments() -> None:
+    """The mean of a product is the product of means, as eta' at 0 says."""
+    first, second = Atoms([0.5, 2.0]), Atoms([1.0, 4.0])
+    gamma = 1e-5
+    slope = (1 - free_convolution.product_eta(first, second, gamma)) / gamma
+    assert slope == pytest.approx(1.25 * 2.5, rel=1e-3)
+    # A point mass scales.
+    scaled = free_convolution.product_eta(first, Atoms([3.0]), 0.7)
+    assert scaled == pytest.approx(float(first.eta_transform(2.1)), rel=1e-9)

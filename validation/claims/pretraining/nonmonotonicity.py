@@ -1,0 +1,101 @@
+"""Where the ICL error is nonmonotonic in the context length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from iclimit.asymptotics.pretraining import icl_error
+from iclimit.published import PAPERS
+from iclimit.validation.claim import Claim, Preset, Verdict
+from iclimit.validation.claims.pretraining.points import (
+    Point,
+    Results,
+    compare_predictions,
+    compare_rise,
+)
+from iclimit.validation.claims.pretraining.sweeps import SIZE, Curve, draw_sweep, sweep_cells
+from iclimit.validation.drawing import COLOURS, finish, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RHO = 0.5
+ALPHAS = (2.0, 8.0, 64.0)
+CURVES = {
+    "inside": Curve(Point(tau=1.5, alpha=1, kappa=1.5, rho=RHO), "alpha", ALPHAS),
+    "outside": Curve(Point(tau=4, alpha=1, kappa=4, rho=RHO), "alpha", ALPHAS),
+}
+
+
+def nonmonotonicity_boundary(kappa: np.ndarray, rho: float) -> np.ndarray:
+    r"""Largest tau > 1 at which the ridgeless ICL error nears its alpha = inf limit from below.
+
+    For kappa > 1 the error at large alpha is :math:`e_\infty + c q + O(q^2)` with
+    :math:`q = (1+\rho)/\alpha`, :math:`(\tau - 1)(c - 1) = w(1 + \rho - \rho w^2)` and
+    :math:`w = \kappa/(\kappa - 1)`; the boundary is c = 0.  NaN where c > 0 for every tau > 1.
+    """
+    w = kappa / (kappa - 1)
+    tau = 1 + w * (rho * w**2 - 1 - rho)
+    return np.where(tau > 1, tau, np.nan)
+
+
+def optimal_context(tau: np.ndarray, kappa: np.ndarray, rho: float) -> np.ndarray:
+    """Alpha of the least ridgeless ICL error, inf if it decreases throughout."""
+    alpha = np.append(np.geomspace(1e-2, 1e5, 141), np.inf)
+    errors = icl_error(tau=tau[..., None], alpha=alpha, kappa=kappa[..., None], rho=rho)
+    return alpha[np.argmin(errors, axis=-1)]
+
+
+def judge(preset: Preset, results: Results) -> Verdict:
+    """Compare every point, and the rise or fall with long contexts."""
+    dim, comparisons = SIZE[preset], compare_predictions(results)
+    for name, curve in CURVES.items():
+        label = f"ICL from alpha=8 to 64, {name} the region"
+        comparisons.append(compare_rise(label, curve.at(8.0), curve.at(64.0), dim, results))
+
+    def draw(figure: Figure) -> None:
+        region, ax = panels(figure)
+        _draw_region(figure, region)
+        for curve, colour in zip(CURVES.values(), COLOURS, strict=False):
+            label = rf"$\kappa = {curve.base.kappa:g}$"
+            draw_sweep(ax, curve, "icl", dim, results, colour, label)
+        legend = rf"$\rho = {RHO},\ d = {dim}$; left: circle, square"
+        finish(ax, "alpha", "icl_error", log="x", legend=legend)
+
+    return Verdict(tuple(comparisons), draw)
+
+
+def _draw_region(figure: Figure, ax: Axes) -> None:
+    """Draw the best context over kappa and tau, the boundary, and the two simulated places."""
+    kappa, tau = np.meshgrid(np.geomspace(0.2, 10, 120), np.geomspace(0.2, 10, 120))
+    best = np.ma.masked_invalid(np.log10(optimal_context(tau, kappa, RHO)))
+    image = ax.pcolormesh(kappa, tau, best, cmap="cividis", shading="auto", rasterized=True)
+    figure.colorbar(image, ax=ax, label=r"$\log_{10}$ optimal $\alpha$ (blank: infinite)")
+    line = np.geomspace(1.0001, 10, 2000)
+    ax.plot(line, nonmonotonicity_boundary(line, RHO), color=COLOURS[1], linewidth=2)
+    for curve, marker in zip(CURVES.values(), "os", strict=True):
+        ax.plot(curve.base.kappa, curve.base.tau, marker, color="white", markeredgecolor="black")
+    ax.set(xlim=(0.2, 10), ylim=(0.2, 10))
+    title = rf"$\rho = {RHO}$; line: analytic boundary, $\kappa, \tau > 1$"
+    finish(ax, "kappa", "tau", title=title, log="xy")
+    ax.grid(visible=False)
+
+
+claim = Claim(
+    name="nonmonotonicity",
+    title="Where the ICL error is nonmonotonic in the context length",
+    source=(
+        f"{PAPERS['lu2025']}: figure of nonmonotonicity in alpha; boundary derived in the "
+        "documentation"
+    ),
+    statement=(
+        "Inside the region in (kappa, tau) where the ridgeless ICL error is least at a finite "
+        "context length, simulated errors rise with longer contexts. Outside they fall. Both "
+        "changes are as large as the finite-size prediction says."
+    ),
+    cells=lambda preset: sweep_cells(CURVES.values(), preset),
+    judge=judge,
+)

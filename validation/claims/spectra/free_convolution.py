@@ -1,0 +1,130 @@
+"""Eigenvalues of sums and products of matrices in random position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
+from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.validation.claims.spectra import matrices
+from iclimit.validation.drawing import COLOURS, finish, panels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+
+MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}
+"""Spectra of the two matrices that are added or multiplied."""
+SUM_BANDS, SUM_POINTS = (0.5, 1.0), (1.0, 4.0)
+PRODUCT_POINTS = (0.3, 1.0, 3.0)
+"""Arguments of the eta transform of the product."""
+
+
+def rotated_eigenvalues(
+    *, first: str, second: str, operation: str, dim: int, count: int, rng: Any
+) -> np.ndarray:
+    """Ascending eigenvalues of A + U B U^T or of the root of A times U B U^T times it."""
+    generator = np.random.default_rng(rng)
+    a, b = (spectrum(each).quantiles(dim) for each in (first, second))
+    found = np.empty((count, dim))
+    for row in found:
+        U = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
+        rotated = (U * b) @ U.T
+        together = (
+            rotated + np.diag(a) if operation == "sum" else np.sqrt(np.outer(a, a)) * rotated
+        )
+        row[:] = np.linalg.eigvalsh(together)
+    return found
+
+
+def product_eta(first: SpectralMeasure, second: SpectralMeasure, gamma: float) -> float:
+    """Eta transform of the free multiplicative convolution: S-transforms multiply."""
+
+    def excess(x: float) -> float:
+        return float(product_gamma(first, second, x)) - gamma
+
+    return 1 + float(brentq(excess, -1 + 1e-9, -1e-9, xtol=1e-14))
+
+
+def product_gamma(first: SpectralMeasure, second: SpectralMeasure, x: Any) -> Any:
+    """Where the eta transform of the free multiplicative convolution is 1 + x."""
+    return -x / (1 + x) * first.s_transform(x) * second.s_transform(x)
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Eigenvalues by operation and size."""
+    return {
+        (operation, dim): Cell.of(
+            rotated_eigenvalues,
+            first=first,
+            second=second,
+            operation=operation,
+            dim=dim,
+            count=matrices.EIGENVALUES[preset] // dim,
+        )
+        for operation, (first, second) in MATRICES.items()
+        for dim in matrices.SIZES
+    }
+
+
+def judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG001
+    """Compare the extrapolated statistics of sums and products."""
+    law, factors = FreeSum(*_laws("sum")), _laws("product")
+    etas: matrices.Statistics = {
+        f"mean of 1/(1 + {gamma:g} x)": (matrices.mean_eta(gamma), product_eta(*factors, gamma))
+        for gamma in PRODUCT_POINTS
+    }
+    statistics = {
+        "sum": matrices.all_statistics(law, SUM_POINTS, SUM_BANDS),
+        "product": dict.fromkeys(matrices.SIZES, etas),
+    }
+    comparisons, notes = [], []
+    for operation in MATRICES:
+        drawn = {dim: results[operation, dim] for dim in matrices.SIZES}
+        found, note = matrices.extrapolated_differences(operation, drawn, statistics[operation])
+        comparisons += found
+        notes.append(note)
+
+    def draw(figure: Figure) -> None:
+        left, right = panels(figure, height=3.6)
+        dim = max(matrices.SIZES)
+        matrices.draw_density(left, results["sum", dim], law)
+        first, second = MATRICES["sum"]
+        left.set_title(f"A + U B U$^T$, A: {first}, B: {second}", fontsize=9)
+        left.legend()
+        eta = np.linspace(0.97, 0.05, 60)
+        gamma = product_gamma(*factors, eta - 1)
+        right.plot(gamma, eta, color=COLOURS[0], label="S-transforms multiplied")
+        x = results["product", dim].ravel()
+        means = [np.mean(1 / (1 + g * x)) for g in gamma[::6]]
+        right.plot(gamma[::6], means, "o", color=COLOURS[1], markersize=4, label="simulated")
+        right.set_xscale("log")
+        finish(right, r"$\gamma$", r"$\eta(\gamma)$ of the product", legend="")
+        first, second = MATRICES["product"]
+        right.set_title(f"A: {first}, B: {second}", fontsize=9)
+
+    return Verdict(tuple(comparisons), draw, tuple(notes))
+
+
+def _laws(operation: str) -> tuple[SpectralMeasure, SpectralMeasure]:
+    first, second = MATRICES[operation]
+    return spectrum(first), spectrum(second)
+
+
+claim = Claim(
+    name="spectra-free",
+    title="Sums and products of matrices in random position",
+    source="Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143",
+    statement=(
+        "Eigenvalues of A + U B U^T with a random rotation U extrapolate to the free additive "
+        "convolution: their resolvent, logarithm, distribution function and, with Tracy-Widom "
+        "means taken off, the four edges of its support. Those of products have the transform "
+        "whose S-transform is the product of the two."
+    ),
+    cells=cells,
+    judge=judge,
+)

@@ -1,0 +1,126 @@
+"""Statistics of the eigenvalues of simulated matrices, beside those of their limiting law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from iclimit.asymptotics.spectra import SpectralMeasure
+from iclimit.validation.claim import Comparison, Preset
+from iclimit.validation.comparisons import compare_p_value
+from iclimit.validation.drawing import COLOURS, finish
+from iclimit.validation.statistics import extrapolate_runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SIZES = (40, 60, 80, 120, 160)
+EIGENVALUES: dict[Preset, int] = {"quick": 8_000, "full": 160_000}
+"""Eigenvalues drawn at every size."""
+
+ORDERS = (2, 3)
+"""In 1/d.  Of 60 000 eigenvalues at every size, Tracy-Widom means taken off, a straight line
+passes the chi-square test for sample covariances and sums, the second order for products."""
+
+TRACY_WIDOM_MEAN = -1.2065335745820
+"""Of the Tracy-Widom law of real matrices (Bornemann, Markov Process. Relat. Fields 16, 803)."""
+
+Statistics = dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]]
+"""Functions from (matrices, d) eigenvalues to (matrices,), and their limits."""
+
+
+def edge_shifts(law: SpectralMeasure) -> np.ndarray:
+    r"""Mean shift of the outermost eigenvalues from the edges of bands, times :math:`d^{2/3}`.
+
+    Where the density is :math:`\frac{A}{\pi}\sqrt s` at a distance s inside, the shift is the
+    Tracy-Widom mean times :math:`(A d)^{-2/3}`, to leading order.
+    """
+    shifts = []
+    for lower, upper in law.support:
+        step = 1e-6 * (upper - lower)
+        for inside, sign in ((lower + step, -1), (upper - step, 1)):
+            A = math.pi * float(law.density(inside)) / math.sqrt(step)
+            shifts.append(sign * TRACY_WIDOM_MEAN * A ** (-2 / 3))
+    return np.array(shifts)
+
+
+def linear_statistics(law: SpectralMeasure, points: Sequence[float]) -> Statistics:
+    """Means over eigenvalues, and shares of them below some points."""
+    statistics: Statistics = {
+        "mean of 1/(1 + x)": (mean_eta(1.0), float(law.eta_transform(1))),
+        "mean of log(1 + x)": (
+            lambda x: np.mean(np.log1p(x), axis=1),
+            float(law.shannon_transform(1)),
+        ),
+    }
+    for point in points:
+        statistics[f"share below {point:g}"] = _share_below(point), float(law.cdf(point))
+    return statistics
+
+
+def mean_eta(gamma: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Function that averages 1/(1 + gamma x) over the eigenvalues."""
+    return lambda x: np.mean(1 / (1 + gamma * x), axis=1)
+
+
+def _share_below(point: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: np.mean(x < point, axis=1)
+
+
+def _at(rank: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: x[:, rank]
+
+
+def all_statistics(
+    law: SpectralMeasure, points: Sequence[float], bands: Sequence[float]
+) -> dict[int, Statistics]:
+    """Means and outermost eigenvalues of bands at all sizes, of one law.
+
+    Bands are given by their upper ends, as shares of the eigenvalues.  The outermost eigenvalues
+    tend to the edges of the support, once Tracy-Widom means are added to these.
+    """
+    linear = linear_statistics(law, points)
+    ends, shifts = np.ravel(law.support), edge_shifts(law)
+    found = {}
+    for dim in SIZES:
+        inner = [round(share * dim) - side for share in bands[:-1] for side in (1, 0)]
+        limits = ends + shifts * dim ** (-2 / 3)
+        found[dim] = linear | {
+            f"edge at {end:.3f}": (_at(rank), float(limit))
+            for end, rank, limit in zip(ends, (0, *inner, dim - 1), limits, strict=True)
+        }
+    return found
+
+
+def extrapolated_differences(
+    name: str, drawn: Mapping[int, np.ndarray], statistics: Mapping[int, Statistics]
+) -> tuple[list[Comparison], str]:
+    """Deviations of simulated statistics from their limits: none in infinite dimension."""
+    runs = [
+        np.array([f(eigenvalues) - limit for f, limit in statistics[dim].values()])
+        for dim, eigenvalues in drawn.items()
+    ]
+    fit = extrapolate_runs(list(drawn), runs, orders=ORDERS)
+    comparisons = [
+        Comparison(f"{label}, {name}, d to infinity", limit, limit + float(shift), float(error))
+        for (label, (_, limit)), shift, error in zip(
+            statistics[max(drawn)].items(), fit.value, fit.standard_error, strict=True
+        )
+    ]
+    comparisons.append(compare_p_value(f"chi-square of the fits, {name}", fit.p_value))
+    return comparisons, f"{name}: {fit.summary}"
+
+
+def draw_density(ax: Axes, drawn: np.ndarray, law: SpectralMeasure, *, log: bool = False) -> None:
+    """Draw a histogram of eigenvalues, or of their logarithms, and the density of the limit."""
+    values = np.log10(drawn.ravel()) if log else drawn.ravel()
+    ax.hist(values, bins=80, density=True, color=COLOURS[5], alpha=0.6, label="simulated")
+    x = np.linspace(values.min() - 0.1, values.max() + 0.1, 500)
+    density = law.density(10**x) * 10**x * math.log(10) if log else law.density(x)
+    ax.plot(x, density, color=COLOURS[0], linewidth=1.2, label="limit")
+    for edge in np.ravel(law.support):
+        ax.axvline(math.log10(edge) if log else edge, color="0.6", linewidth=0.6, zorder=0)
+    finish(ax, r"$\log_{10}$ eigenvalue" if log else "eigenvalue", "density")

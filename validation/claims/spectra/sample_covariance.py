@@ -1,0 +1,126 @@
+"""Eigenvalues of sample covariance matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from iclimit.asymptotics.spectra import Atoms, SampleCovariance, SpectralMeasure, spectrum
+from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.validation.claims.spectra import matrices
+from iclimit.validation.drawing import panels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Population:
+    """A covariance, and the number of samples of it.
+
+    Attributes
+    ----------
+    name : str
+    covariance : str
+        In the words of `iclimit.asymptotics.spectra.spectrum`; at size d its quantiles.
+    ratio : float
+        Dimension over number of samples.
+    bands : tuple of float
+        Upper ends, as shares of the eigenvalues, of the bands whose edges are compared, for two
+        levels; none for a population that depends on the size.
+    points : tuple of float
+        Where the share of eigenvalues below is compared; it takes seconds for a law of many atoms.
+    """
+
+    name: str
+    covariance: str
+    ratio: float
+    bands: tuple[float, ...]
+    points: tuple[float, ...]
+
+    def law(self, dim: int) -> SpectralMeasure:
+        """Limiting law of sample covariances of the population of size d."""
+        return SampleCovariance(Atoms(spectrum(self.covariance).quantiles(dim)), self.ratio)
+
+    @property
+    def statistics(self) -> dict[int, matrices.Statistics]:
+        """What is compared at each size."""
+        if self.bands:
+            return matrices.all_statistics(self.law(2), self.points, self.bands)
+        return {dim: matrices.linear_statistics(self.law(dim), ()) for dim in matrices.SIZES}
+
+
+POPULATIONS = (
+    Population("two levels", "atoms:1,8", 0.2, (0.5, 1.0), (1.0, 7.0)),
+    Population("power law", "powerlaw:0.9", 0.5, (), ()),
+)
+
+
+def sample_eigenvalues(
+    *, covariance: str, ratio: float, dim: int, count: int, rng: Any
+) -> np.ndarray:
+    """Ascending eigenvalues of sample covariances, (count, d)."""
+    generator = np.random.default_rng(rng)
+    roots = np.sqrt(spectrum(covariance).quantiles(dim))
+    found = np.empty((count, dim))
+    for row in found:
+        z = generator.standard_normal((round(dim / ratio), dim)) * roots
+        row[:] = np.linalg.eigvalsh(z.T @ z / len(z))
+    return found
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Eigenvalues by population and size."""
+    return {
+        (population, dim): Cell.of(
+            sample_eigenvalues,
+            covariance=population.covariance,
+            ratio=population.ratio,
+            dim=dim,
+            count=matrices.EIGENVALUES[preset] // dim,
+        )
+        for population in POPULATIONS
+        for dim in matrices.SIZES
+    }
+
+
+def judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG001
+    """Compare the extrapolated statistics of both populations."""
+    comparisons, notes = [], []
+    for population in POPULATIONS:
+        drawn = {dim: results[population, dim] for dim in matrices.SIZES}
+        found, note = matrices.extrapolated_differences(
+            population.name, drawn, population.statistics
+        )
+        comparisons += found
+        notes.append(note)
+
+    def draw(figure: Figure) -> None:
+        dim = max(matrices.SIZES)
+        for ax, population in zip(panels(figure, height=3.6), POPULATIONS, strict=True):
+            drawn, law = results[population, dim], population.law(dim)
+            matrices.draw_density(ax, drawn, law, log=not population.bands)
+            ax.set_title(f"{population.name}, d/N = {population.ratio:g}, d = {dim}")
+        ax.legend()
+
+    return Verdict(tuple(comparisons), draw, tuple(notes))
+
+
+claim = Claim(
+    name="spectra-samples",
+    title="Eigenvalues of sample covariances of structured populations",
+    source="Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995)",
+    statement=(
+        "Means of 1/(1 + x) and log(1 + x) over the eigenvalues of simulated sample covariances, "
+        "of a two-level and of a power-law population, extrapolate to those of the free "
+        "convolution. For two levels so does their distribution function, and the outermost "
+        "eigenvalues of both bands extrapolate to the four edges of the support, once the "
+        "Tracy-Widom means are taken off."
+    ),
+    cells=cells,
+    judge=judge,
+)
