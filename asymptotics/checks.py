@@ -11,7 +11,8 @@ range that the notation gives its name, and checks that their shapes broadcast::
   a name outside it.
 * ``optional=("test_rho",)``: arguments that may be None, and then stay None.
 * ``sequences=("rates",)``: arguments that are a list of numbers; for arrays, along their last
-  axis.  They come back as a list with one number or array for each step or layer.
+  axis.  They come back as a list with one number or array for each step or layer.  Those named
+  in ``may_be_empty`` may have none.
 * ``single=True``: each argument must be one number.
 
 A range is written as in the notation, ``"(0, 1]"``.  `check_range` checks one converted value,
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal
 
@@ -48,6 +50,7 @@ def checked(
     ranges: Mapping[str, str] | None = None,
     optional: Sequence[str] = (),
     sequences: Sequence[str] = (),
+    may_be_empty: Sequence[str] = (),
     single: bool = False,
     **arguments: Any,
 ) -> tuple[Namespace, list[Any]]:
@@ -73,7 +76,9 @@ def checked(
         else:
             values[name] = convert(math_, name, value)
         if name in lists and not values[name]:
-            raise ValueError(f"{name} must not be empty")
+            if name not in may_be_empty:
+                raise ValueError(f"{name} must not be empty")
+            continue
         for item in values[name] if name in lists else [values[name]]:
             check_range(math_, name, item, (ranges or {}).get(name))
             if single and np.ndim(item):
@@ -144,9 +149,11 @@ def check_integers(least: int | None = None, **arguments: Any) -> None:
         parameter = PARAMETERS[name]
         interval = parameter.range
         assert interval is not None, f"{name} has no range"
+        if least is not None:
+            interval = replace(interval, lower=least)
         number = isinstance(value, Integral) and not isinstance(value, bool)
         number = number or (isinstance(value, float) and value == math.inf)
-        if not number or value not in interval or (least is not None and value < least):
+        if not number or value not in interval:
             allowed = parameter.allowed if least is None else f"an integer >= {least}"
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 

@@ -2,32 +2,30 @@
 
 from iclimit.asymptotics.gdpp.condition_number import (
     ConditionSchedule,
-    SpectralInterval,
     condition_number_schedule,
-    eigenvalues_after,
-    interval_after,
     steps_needed,
 )
-from iclimit.asymptotics.gdpp.losses import (
-    GDPlusPlus,
-    gdpp_loss,
-    gdpp_minima,
-    optimal_gdpp,
-    worst_case_residual,
+from iclimit.asymptotics.gdpp.layer_images import (
+    SpectralInterval,
+    eigenvalues_after,
+    interval_after,
 )
-from iclimit.asymptotics.gdpp.mixed_noise import (
+from iclimit.asymptotics.gdpp.losses import gdpp_loss, worst_case_residual
+from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
+from iclimit.asymptotics.gdpp.one_layer import OneLayer, one_layer
+from iclimit.asymptotics.gdpp.optimum import GDPlusPlus, gdpp_minima, optimal_gdpp
+from iclimit.asymptotics.gdpp.ridge_baselines import (
     BaselineProfiles,
-    OneLayer,
     RidgeBaselines,
-    adaptive_ridge_loss,
     baseline_profiles,
-    constant_ridge_loss,
-    one_layer,
-    oracle_risk,
     ridge_baselines,
+)
+from iclimit.asymptotics.gdpp.ridge_losses import (
+    adaptive_ridge_loss,
+    constant_ridge_loss,
+    oracle_risk,
     ridge_risk,
 )
-from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
 
 __all__ = [
     "BaselineProfiles",

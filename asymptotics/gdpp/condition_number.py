@@ -1,17 +1,19 @@
 r"""Schedules of GD++: how fast layers can improve the condition number of the context.
 
 A layer of GD++ multiplies the inputs of the context by :math:`I - \gamma H`, with H their second
-moment matrix.  Its eigenvalues go over into
+moment matrix.  It maps an eigenvalue :math:`\lambda` of H to
 
 .. math:: f(\lambda) = \lambda (1 - \gamma \lambda)^2 .
 
-For a spectrum in :math:`[\mu, \nu]` write :math:`\kappa = \nu/\mu`, :math:`r = \sqrt\kappa`.
+In the formulas :math:`\kappa = \nu/\mu` is the condition number of a spectrum in
+:math:`[\mu, \nu]`, and :math:`r = \sqrt\kappa`.
 
 *Monotone schedule* (Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Lemma A.3 and
 Theorem 5.1): :math:`\gamma = 1/(3\nu)` is the largest choice that keeps f increasing on
-:math:`[0, \nu]`.  The paper has :math:`\kappa' \le 0.915\,\kappa` for :math:`\kappa \ge 1.1`,
-:math:`\kappa' \le 1 + 2 \epsilon^2` for :math:`\kappa = 1 + \epsilon`, :math:`\epsilon \le 0.1`,
-and so :math:`O(\log\kappa + \log\log 1/\epsilon)` layers.  Exactly,
+:math:`[0, \nu]`.  The paper proves :math:`\kappa' \le 0.915\,\kappa` for
+:math:`\kappa \ge 1.1` and :math:`\kappa' \le 1 + 2 \epsilon^2` for
+:math:`\kappa = 1 + \epsilon`, :math:`\epsilon \le 0.1`, so that
+:math:`O(\log\kappa + \log\log 1/\epsilon)` layers suffice.  Exactly,
 
 .. math:: \kappa' - 1 = \frac{(\kappa - 1)^2 (4\kappa - 1)}{(3\kappa - 1)^2}
    \le \tfrac34 (\kappa - 1)^2 .
@@ -23,12 +25,12 @@ value, :math:`f(\mu) = f(\nu)` (equioscillation):
 .. math:: \gamma = \frac1{\mu + \sqrt{\mu\nu} + \nu}, \qquad
    \kappa' - 1 = \frac{(r-1)^2 (2r+1)^2 (r+2)^2}{27 r^2 (1+r)^2} \le \tfrac3{16} (\kappa-1)^2 .
 
-Doing so in every layer is optimal for any number of layers.  Singular values
-:math:`s = \sqrt\lambda` go over into :math:`s (1 - \gamma s^2)`, an odd cubic.  Up to scale, which
-is free here, the layers are the optimal odd cubics of Polar Express (Amsel, Persson, Musco and
-Gower, arXiv:2505.16932, Theorem 4.1), whose greedy composition has the best ratio of all
-compositions of odd cubics.  For large :math:`\kappa` a layer divides it by 27/4 instead of 9/4:
-the monotone schedule takes :math:`\ln(27/4)/\ln(9/4) = 2.35` times as many layers.
+Doing so in every layer is optimal for any number of layers.  A layer maps a singular value
+:math:`s = \sqrt\lambda` to the odd cubic :math:`s (1 - \gamma s^2)`.  Up to scale, which is free
+here, the layers are the optimal odd cubics of Polar Express (Amsel, Persson, Musco and Gower,
+arXiv:2505.16932, Theorem 4.1).  Their greedy composition has the best ratio of all compositions of
+odd cubics.  A layer divides a large :math:`\kappa` by 27/4 instead of 9/4, so the monotone
+schedule takes :math:`\ln(27/4)/\ln(9/4) = 2.35` times as many layers.
 
 Both schedules are one formula.  With :math:`\delta = 1/(\gamma\mu) - 3`,
 
@@ -42,72 +44,56 @@ as long as :math:`1/(3\gamma)` lies in the interval and :math:`f(\mu) \le f(\nu)
 that much above :math:`\nu` is annihilated, and a relative error of the largest eigenvalue is
 multiplied by :math:`-(2r + 1)(r - 1)/(r + 1) \approx -2\sqrt\kappa`.  Rounding :math:`\gamma` to
 float64 is such an error too, of 3 % of the condition number at :math:`\kappa = 10^{30}`.
-Safeguards are the arguments ``cap`` and ``margin``; `interval_after` tells what becomes of a
+The arguments ``cap`` and ``margin`` are safeguards; `interval_after` computes what becomes of a
 misjudged spectrum.
 
-*Accuracy.*  Every layer rounds, and near convergence doubles the relative error of
-:math:`\kappa - 1`.  For :math:`\kappa \le 10^{100}` float64 has it to 1e-12 down to
-:math:`\kappa - 1 = 10^{-30}` and to 4e-12 at 1e-300.  A cap rounds :math:`\gamma` alike in many
-layers: 1e-12 then holds for :math:`\kappa \le 10^{20}`, and at :math:`10^{100}` errors are up to
-tenfold.  mpmath numbers lose as many digits of theirs.
+*Accuracy.*  Every layer rounds, and near convergence a layer doubles the relative error of
+:math:`\kappa - 1`.  For :math:`\kappa \le 10^{100}` the relative error in float64 is 1e-12 down to
+:math:`\kappa - 1 = 10^{-30}`, and 4e-12 down to 1e-300.  A cap rounds :math:`\gamma` in the same
+direction in many layers: the error is then 1e-12 for :math:`\kappa \le 10^{20}` and up to ten
+times that at :math:`10^{100}`.  mpmath numbers lose as many digits of their precision.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import (
-    ArrayMath,
-    Namespace,
-    Number,
-    SymPyMath,
-    convert,
-    namespace,
-    numpy_namespace,
-    require,
-)
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, require
 
 METHODS = ("optimal", "monotone")
 
+# Largest condition number of floats.  Rounding errors add up over the hundreds of layers that a
+# larger one takes.
 _LARGEST = 1e100
-"""Largest condition number of floats; rounding errors add up over its hundreds of layers."""
-
-_RANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "condition_number": (lambda v: (v >= 1) & (v < math.inf), ">= 1 and finite"),
-    "excess": (lambda v: (v >= 0) & (v < math.inf), ">= 0 and finite"),
-    "tol": (lambda v: (v > 0) & (v < math.inf), "> 0 and finite"),
-    "cap": (lambda v: v >= 1, ">= 1"),
-    "margin": (lambda v: (v >= 0) & (v < math.inf), ">= 0 and finite"),
-}
 
 
 @dataclass(frozen=True)
 class ConditionSchedule:
     r"""Layers of GD++ and the condition number after each.
 
-    Arrays have the shape of the arguments, broadcast, and a last axis of layers; from mpmath and
+    Arrays have the broadcast shape of the arguments and a last axis of layers.  For mpmath and
     SymPy numbers the fields are tuples.
 
     Attributes
     ----------
     gammas : array (..., steps) or tuple
         :math:`\gamma` of every layer, in units of the inverse largest eigenvalue at the start.  A
-        layer acts on the spectrum that the layers before have left, not rescaled.
+        layer acts on the spectrum that the previous layers have left, which is not rescaled.
     condition_number : array (..., steps + 1) or tuple
-        :math:`\kappa` at the start and after every layer.
+        Condition number at the start and after every layer.
     excess : array (..., steps + 1) or tuple
-        :math:`\kappa - 1`, accurate relative to itself; below 1e-308 float64 has 0.
+        Condition number minus one, accurate relative to itself; below 1e-308 it is 0 in float64.
     top : array (..., steps + 1) or tuple
         Largest eigenvalue.
     residual : array (..., steps + 1) or tuple
-        Largest :math:`|1 - \eta\lambda|` of one final gradient-descent step, after so many layers:
+        Largest :math:`|1 - \eta\lambda|` of one gradient-descent step after this many layers,
         :math:`(\kappa - 1)/(\kappa + 1)`.
     final_rate : array (..., steps + 1) or tuple
         Learning rate of that step, :math:`\eta = 2/(\mu + \nu)` of the spectrum after the layers.
@@ -121,28 +107,11 @@ class ConditionSchedule:
     final_rate: Any
 
 
-@dataclass(frozen=True)
-class SpectralInterval:
-    """Smallest interval that holds the spectrum at the start and after every layer.
-
-    Attributes
-    ----------
-    lower, upper : array (..., steps + 1) or tuple
-        Ends.
-    condition_number : array (..., steps + 1) or tuple
-        Their ratio; infinite where the lower end is 0.
-    """
-
-    lower: Any
-    upper: Any
-    condition_number: Any
-
-
 def condition_number_schedule(
     condition_number: Number = None,
     *,
     excess: Number = None,
-    steps: Any = None,
+    steps: int | None = None,
     tol: Number = None,
     method: str = "optimal",
     cap: Number = math.inf,
@@ -155,39 +124,39 @@ def condition_number_schedule(
     condition_number : number or array >= 1
         Condition number at the start, of a spectrum scaled to the largest eigenvalue 1.
     excess : number or array >= 0
-        :math:`\kappa - 1` instead of condition_number, for what a float near 1 cannot hold.
+        Condition number minus one, instead of ``condition_number``; a float near 1 has too few
+        digits.
     steps : int >= 0
         Number of layers; give either this or tol.
     tol : number or array > 0
-        As few layers as make :math:`\kappa - 1 \le` tol, for arrays in the worst element.
+        Take the fewest layers after which the excess is at most tol, in all elements of arrays.
     method : {"optimal", "monotone"}
         Least condition number after every layer, or the published schedule.
     cap : number or array >= 1
-        Safeguard: no :math:`\gamma` is computed for a larger condition number than this; what lies
-        below is followed exactly.  The sensitivity to the largest eigenvalue is then at most
-        :math:`2\sqrt{\text{cap}}`.  Polar Express takes 100.  A cap of 1 is the monotone schedule,
-        on which no cap has an effect.
+        Safeguard: no :math:`\gamma` is computed for a larger condition number than this; the
+        eigenvalues below are followed exactly.  The sensitivity to the largest eigenvalue is then
+        at most :math:`2\sqrt{\text{cap}}`.  Polar Express takes 100.  A cap of 1 gives the
+        monotone schedule, which no cap changes.
     margin : number or array >= 0
-        Safeguard: the schedule is that of the interval from :math:`1/\kappa` to 1 + margin.
+        Safeguard: the schedule is made for eigenvalues up to 1 + margin.
 
     Returns
     -------
     ConditionSchedule
-        Its condition number at the start is :math:`\kappa (1 + \text{margin})`.
+        Its condition number at the start is that of the argument times 1 + margin.
 
     Raises
     ------
     ValueError
         If an argument is outside its range, not exactly one of condition_number and excess or of
         steps and tol is given, floats start above 1e100, or the spectrum shrinks below float64
-        (in every
-        layer to 4/9 at most).
+        (every layer multiplies the largest eigenvalue by at most 4/9).
     TypeError
         If an argument is not a number, or number systems mix.
 
     Notes
     -----
-    NumPy arrays, mpmath numbers, and, for given steps, SymPy expressions.
+    Takes NumPy arrays, mpmath numbers and, for given steps, SymPy expressions.
 
     References
     ----------
@@ -195,7 +164,7 @@ def condition_number_schedule(
 
     Examples
     --------
-    >>> from iclimit.asymptotics.gdpp.condition_number import condition_number_schedule
+    >>> from iclimit.asymptotics.gdpp import condition_number_schedule
     >>> best = condition_number_schedule(100, steps=4)
     >>> best.gammas.round(3)
     array([ 0.901,  4.663, 17.371, 44.874])
@@ -210,20 +179,16 @@ def condition_number_schedule(
     if (steps is None) == (tol is None):
         raise ValueError(f"give either steps or tol, got steps={steps}, tol={tol}")
     if steps is not None:
-        check_integer("steps", steps, least=0)
-    given = {
-        "condition_number": condition_number,
-        "excess": excess,
-        "tol": tol,
-        "cap": cap,
-        "margin": margin,
-    }
-    math_, x, values = _start(given, method)
-    top = 1 + values["margin"]
+        check_integers(least=0, steps=steps)
+    math_, x, tol, cap, margin = _start(
+        condition_number, excess, method, tol=tol, cap=cap, margin=margin
+    )
+    shape = broadcast_shape(excess=x, tol=tol, cap=cap)
+    top = 1 + margin
     gammas: list[Any] = []
     excesses, tops = [x], [top]
-    while np.any(x > values["tol"]) if steps is None else len(gammas) < steps:
-        x, zero = _layer(math_, x, method, values["cap"] - 1)
+    while np.any(x > tol) if steps is None else len(gammas) < steps:
+        x, zero = _layer(math_, x, method, cap - 1)
         gammas.append(1 / (zero * top))
         top = 4 * zero * top / 27
         if isinstance(math_, ArrayMath) and np.any(top < sys.float_info.min):
@@ -241,7 +206,7 @@ def condition_number_schedule(
         [x / (x + 2) for x in excesses],
         [2 * (1 + x) / (top * (x + 2)) for x, top in zip(excesses, tops, strict=True)],
     ]
-    return ConditionSchedule(*(_by_layer(math_, field, np.shape(x)) for field in fields))
+    return ConditionSchedule(*(by_layer(math_, field, shape) for field in fields))
 
 
 def steps_needed(
@@ -251,23 +216,24 @@ def steps_needed(
     excess: Number = None,
     method: str = "optimal",
 ) -> Any:
-    r"""Least number of layers of GD++ that make :math:`\kappa - 1 \le` tol.
+    r"""Least number of layers of GD++ after which the condition number is at most 1 + tol.
 
     Parameters
     ----------
     condition_number : number or array >= 1
         Condition number at the start.
     tol : number or array > 0
-        Largest :math:`\kappa - 1` allowed.
+        Largest excess of the condition number over 1.
     excess : number or array >= 0
-        :math:`\kappa - 1` at the start instead of condition_number.
+        Condition number at the start minus one, instead of ``condition_number``.
     method : {"optimal", "monotone"}
         As in `condition_number_schedule`.
 
     Returns
     -------
     int or array of int
-        Number of layers, elementwise.  Where a layer meets tol within rounding, one more or less.
+        Number of layers, elementwise.  Where a layer meets tol within rounding, the number may be
+        off by one.
 
     Raises
     ------
@@ -284,135 +250,33 @@ def steps_needed(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from iclimit.asymptotics.gdpp.condition_number import steps_needed
-    >>> condition_number = np.array([10.0, 1e4, 1e8])
-    >>> steps_needed(condition_number, 1e-10), steps_needed(condition_number, 1e-10, method="monotone")
+    >>> from iclimit.asymptotics.gdpp import steps_needed
+    >>> start = [10.0, 1e4, 1e8]
+    >>> steps_needed(start, 1e-10), steps_needed(start, 1e-10, method="monotone")
     (array([ 5,  9, 14]), array([ 8, 16, 28]))
     """
     if tol is None:
         raise ValueError("tol must be given")
-    math_, x, values = _start(
-        {"condition_number": condition_number, "excess": excess, "tol": tol}, method
-    )
-    count = np.zeros(np.shape(x), dtype=int)
-    while np.any(above := np.asarray(x > values["tol"], dtype=bool)):
+    math_, x, tol = _start(condition_number, excess, method, tol=tol)
+    count = np.zeros(broadcast_shape(excess=x, tol=tol), dtype=int)
+    while np.any(above := np.asarray(x > tol, dtype=bool)):
         count += above
         x, _ = _layer(math_, x, method, math_.inf)
     return count[()]
 
 
-def eigenvalues_after(eigenvalues: Any, gammas: Any) -> Any:
-    r"""Eigenvalues at the start and after every layer, :math:`\lambda (1 - \gamma\lambda)^2`.
-
-    Parameters
-    ----------
-    eigenvalues : number or array
-        Eigenvalues; one at a time in mpmath and SymPy numbers.
-    gammas : array (..., steps), or sequence of mpmath or SymPy numbers
-        :math:`\gamma` of every layer, of any sign.  Without its last axis it broadcasts with
-        eigenvalues.
-
-    Returns
-    -------
-    array (steps + 1, ...) or tuple
-        Eigenvalues, those of the start first, in the order given.
-
-    Raises
-    ------
-    ValueError
-        If an argument is not finite.
-    TypeError
-        If an argument is of another kind, or number systems mix.
-    ArithmeticError
-        If float64 overflows so far that a result is undetermined.
-
-    Notes
-    -----
-    float64 rounds :math:`1 - \gamma\lambda` to 1e-16, not relative to its value: eigenvalues that
-    a layer brings close to zero lose digits.
-
-    Examples
-    --------
-    >>> from iclimit.asymptotics.gdpp.condition_number import eigenvalues_after
-    >>> eigenvalues_after([0.1, 0.5, 1.0], [1 / 3, 0.7])
-    array([[0.1       , 0.5       , 1.        ],
-           [0.09344444, 0.34722222, 0.44444444],
-           [0.08161965, 0.19894614, 0.21091907]])
-    """
-    math_, layers, (values,) = _given_gammas(gammas, eigenvalues=eigenvalues)
-    spectra = [values]
-    with math_.quiet():
-        for g in layers:
-            spectra.append(spectra[-1] * (1 - g * spectra[-1]) ** 2)
-    return math_.finish(np.stack(spectra)) if isinstance(math_, ArrayMath) else tuple(spectra)
-
-
-def interval_after(gammas: Any, *, lower: Number, upper: Number) -> SpectralInterval:
-    r"""Image of an interval under layers of GD++, whatever it was that they were made for.
-
-    The largest value is at an end or at :math:`1/(3\gamma)`, the smallest at an end or at the
-    double zero :math:`1/\gamma`, if these lie inside.
-
-    Parameters
-    ----------
-    gammas : array (..., steps), or sequence of mpmath or SymPy numbers
-        :math:`\gamma` of every layer, of any sign.
-    lower, upper : number or array, 0 <= lower <= upper
-        True ends of the spectrum, in the units in which gammas are the inverse; they broadcast with
-        gammas without its last axis.
-
-    Returns
-    -------
-    SpectralInterval
-        With fields ``lower``, ``upper`` and ``condition_number``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range or is a symbol.
-    TypeError
-        If an argument is of another kind, or number systems mix.
-    ArithmeticError
-        As `eigenvalues_after`.
-
-    Notes
-    -----
-    As in `eigenvalues_after`, ends that a layer brings close to zero lose digits in float64.  For
-    layers of an optimal schedule the lower end, and with it the condition number, is good to
-    about :math:`10^{-15} \sqrt\kappa`, no better than :math:`\gamma` rounded to float64 deserves.
-
-    Examples
-    --------
-    The largest eigenvalue was underestimated by 2 %:
-
-    >>> from iclimit.asymptotics.gdpp.condition_number import condition_number_schedule, interval_after
-    >>> best = condition_number_schedule(100, steps=1)
-    >>> best.condition_number.round(2)
-    array([100.  ,  16.74])
-    >>> interval_after(best.gammas, lower=0.01, upper=1.02).condition_number.round(1)
-    array([102. ,  24.5])
-    """
-    math_, layers, (a, b) = _given_gammas(gammas, lower=lower, upper=upper)
-    _no_symbols([*(("gammas", g) for g in layers), ("lower", a), ("upper", b)])
-    require(math_, "lower", a, lambda v: (v >= 0) & (v <= b), ">= 0 and <= upper")
-
-    def ratio(a: Any, b: Any) -> Any:
-        return math_.where(a > 0, lambda: b / a, lambda: math_.inf)
-
-    ends = [(a, b)]
-    with math_.quiet():
-        for g in layers:
-            ends.append(_image(math_, *ends[-1], g))
-        fields = [*zip(*((*pair, ratio(*pair)) for pair in ends), strict=True)]
-    results = (_by_layer(math_, field, np.shape(a)) for field in fields)
-    return SpectralInterval(*map(math_.finish, results))
+def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Results layer by layer: along a last axis of an array, or in a tuple."""
+    if not isinstance(math_, ArrayMath):
+        return tuple(values)
+    full = [np.broadcast_to(value, shape) for value in values]
+    return np.moveaxis(np.array(full).reshape(len(full), *shape), 0, -1)
 
 
 def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:
     r"""Excess after a layer, and the double zero :math:`1/\gamma` over the largest eigenvalue.
 
-    ``cap`` is the largest excess that the layer is made for.
+    ``cap`` is the largest excess for which the layer is made.
     """
     if method == "monotone":
         planned = 0 * x
@@ -427,92 +291,34 @@ def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:
     return (delta / (delta + 2)) ** 2 * (4 * delta + 9) / 27, zero
 
 
-def _image(math_: Namespace, a: Any, b: Any, gamma: Any) -> tuple[Any, Any]:
-    """Image of the interval from a to b under one layer."""
-    left, right = (v * (1 - gamma * v) ** 2 for v in (a, b))
-    low = math_.where(left < right, lambda: left, lambda: right)
-    high = math_.where(left < right, lambda: right, lambda: left)
-    zero_inside = math_.all_of(gamma * a < 1, gamma * b > 1)
-    # Far beyond the double zero f exceeds its maximum at 1/(3 gamma).
-    folds = math_.all_of(3 * gamma * a < 1, 3 * gamma * b > 1, 27 * gamma * high < 4)
-    return (
-        math_.where(zero_inside, lambda: 0 * a, lambda: low),
-        math_.where(folds, lambda: 4 / (27 * gamma), lambda: high),
-    )
-
-
-def _start(given: dict[str, Any], method: str) -> tuple[Namespace, Any, dict[str, Any]]:
-    """Check the arguments that are given; return number system, excess at the start, arguments."""
+def _start(
+    condition_number: Number, excess: Number, method: str, **limits: Number
+) -> tuple[Any, ...]:
+    """Number system, excess at the start (with its margin), and the limits, checked."""
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if (given["condition_number"] is None) == (given["excess"] is None):
-        condition_number, excess = given["condition_number"], given["excess"]
+    if (condition_number is None) == (excess is None):
         raise ValueError(
-            f"give either condition_number or excess, got condition_number={condition_number}, "
-            f"excess={excess}"
+            "give either condition_number or excess, got "
+            f"condition_number={condition_number}, excess={excess}"
         )
-    given = {name: value for name, value in given.items() if value is not None}
-    math_ = namespace(**given)
-    if isinstance(math_, ArrayMath):
-        math_ = numpy_namespace(**given)
-    values = {name: convert(math_, name, value) for name, value in given.items()}
-    for name, value in values.items():
-        require(math_, name, value, *_RANGES[name])
-    if "tol" in values and isinstance(math_, SymPyMath):
+    math_, (start, x, *checked_limits) = checked(
+        systems="host",
+        optional=("condition_number", "excess", "tol"),
+        condition_number=condition_number,
+        excess=excess,
+        **limits,
+    )
+    if isinstance(math_, SymPyMath) and limits["tol"] is not None:
         raise ValueError(
-            f"tol must not be given with SymPy numbers, got {values['tol']}: give steps (exact "
+            f"tol must not be given with SymPy numbers, got {limits['tol']}: give steps (exact "
             "comparisons of nested roots do not end; count layers with floats or mpmath numbers)"
         )
-    if isinstance(math_, ArrayMath):
-        values = dict(zip(values, _broadcast([*values], [*values.values()]), strict=True))
-    x = values["excess"] if "excess" in values else values["condition_number"] - 1
-    with math_.quiet():
-        x = x + values.get("margin", 0) * (1 + x)
+    x = start - 1 if x is None else x
+    if "margin" in limits:
+        with math_.quiet():
+            x = x + checked_limits[-1] * (1 + x)
     if isinstance(math_, ArrayMath):
         allowed = f"<= {_LARGEST} in float64 (pass mpmath numbers)"
         require(math_, "condition_number at the start", 1 + x, lambda v: v <= _LARGEST, allowed)
-    return math_, x, values
-
-
-def _given_gammas(gammas: Any, **others: Any) -> tuple[Namespace, list[Any], list[Any]]:
-    """Number system, gamma layer by layer, and the other arguments, converted and broadcast."""
-    if isinstance(gammas, (str, bytes)) or not (isinstance(gammas, Sequence) or np.ndim(gammas)):
-        raise TypeError(f"gammas must be a sequence of numbers, got {gammas!r}")
-    items = list(gammas) if isinstance(gammas, Sequence) else [gammas]
-    math_ = namespace(**others, **{f"gammas_{k}": item for k, item in enumerate(items)})
-    if isinstance(math_, ArrayMath):
-        math_ = numpy_namespace(**others, gammas=gammas)
-        layers = [*np.moveaxis(convert(math_, "gammas", gammas), -1, 0)]
-    else:
-        layers = [convert(math_, "gammas", item) for item in items]
-    values = [convert(math_, name, value) for name, value in others.items()]
-    names = [*others] + ["gammas"] * len(layers)
-    for name, value in zip(names, values + layers, strict=True):
-        require(math_, name, value, lambda v: (v > -math.inf) & (v < math.inf), "real and finite")
-    if isinstance(math_, ArrayMath):
-        names = [*others, "gammas without its last axis"]
-        values = _broadcast(names, values + layers[:1])[: len(others)]
-    return math_, layers, values
-
-
-def _broadcast(names: list[str], values: list[Any]) -> list[Any]:
-    try:
-        return [*np.broadcast_arrays(*values)]
-    except ValueError:
-        shapes = [np.shape(value) for value in values]
-        raise ValueError(
-            f"{', '.join(names)} must have shapes that broadcast, got {shapes}"
-        ) from None
-
-
-def _no_symbols(values: Iterable[tuple[str, Any]]) -> None:
-    for name, value in values:
-        if getattr(value, "free_symbols", None):
-            raise ValueError(f"{name} must be a number, got {value}")
-
-
-def _by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Results layer by layer: along a last axis, or in a tuple."""
-    if not isinstance(math_, ArrayMath):
-        return tuple(values)
-    return np.moveaxis(np.array(values).reshape(len(values), *shape), 0, -1)
+    return math_, x, *checked_limits

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+# Noise levels other than 0: their squares stay within the eigenvalue rule, their fourth powers
+# within float64.
 LEVELS = (1e-15, 1e15)
-"""Noise levels other than 0: their squares stay within the eigenvalue rule, their fourth powers
-within float64."""
 
 _ALLOWED = (
     "'fixed:1', 'uniform:5' (from 0 to 5) or 'categorical:1,3,5' (equal weights), "
     f"with levels 0 or in [{LEVELS[0]:g}, {LEVELS[1]:g}]"
 )
 
+# Step of the double-exponential rule over a uniform noise level.
 STEP = 1 / 20
-"""Step of the double-exponential rule over a uniform noise level."""
 
 
 @dataclass(frozen=True)

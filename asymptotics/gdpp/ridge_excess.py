@@ -1,6 +1,6 @@
 r"""Loss of ridge regression averaged over Gaussian contexts, in excess of the oracle's.
 
-The formulas are those of `iclimit.asymptotics.gdpp.mixed_noise`: sums of positive terms over the
+The formulas are those of `iclimit.asymptotics.gdpp.ridge_losses`: sums of positive terms over the
 eigenvalues of :math:`X^\top X` and over the chi-square variable of the residuals.
 """
 
@@ -13,12 +13,12 @@ from scipy.special import expit, gammaincc, gammaln
 
 from iclimit.asymptotics.spectra.wishart_density import eigenvalue_rule
 
+# Spacing in log of the rule over the chi-square variable, and the same times the root of its
+# degrees of freedom, since its logarithm has the standard deviation sqrt(2/freedom).
 _SPACING, _SPACING_TIMES_ROOT = 0.15, 0.6
-"""Spacing in log of the rule over the chi-square variable, and the same times the root of its
-degrees of freedom, since its logarithm has the standard deviation sqrt(2/freedom)."""
 
+# exp(-38) is below rounding.
 _NEGLIGIBLE = 38.0
-"""exp(-38) is below rounding."""
 
 
 def risk(ridge: np.ndarray, variance: np.ndarray, context: int, dim: int) -> np.ndarray:

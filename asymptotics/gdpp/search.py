@@ -1,8 +1,8 @@
 r"""Search for the best rates and preconditioning of GD++, over a spectrum and over an interval.
 
-The residual :math:`P` and the loss are those of `iclimit.asymptotics.gdpp.losses`.  Both problems have
-many local minima, so both searches start from many points at once.  The starts are drawn from a
-fixed seed, layer by layer, in units of the transformed spectrum :math:`\lambda_l`.
+The residual :math:`P` and the loss are those of `iclimit.asymptotics.gdpp.losses`.  Both problems
+have many local minima, so both searches start from many points at once.  The starts are drawn from
+a fixed seed, layer by layer, in units of the transformed spectrum :math:`\lambda_l`.
 
 *Average case.*  Levenberg-Marquardt, since the loss is a weighted sum of squares in P and Q, then
 Newton's method with the exact Hessian (complex step in the gradient) for the best of them.
@@ -20,38 +20,39 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
+# A descent ends when its damping exceeds the first number; it is never below the second.
 _MOST_DAMPING, _LEAST_DAMPING = 1e12, 1e-15
+
+# Complex step of a derivative: its square vanishes against any number of the theory.
 _IMAGINARY = 1e-100
-"""Complex step: its square vanishes against any number of the theory."""
 
+# Grid points for each degree: between two of them a residual is at most 1/cos(pi/32) larger.
 _GRID = 16
-"""Grid points for each degree: between two of them a residual is at most 1/cos(pi/32) larger."""
 
-_AVERAGE = {
-    1: (16, 16),
-    2: (200, 200),
-    3: (1000, 300),
-    4: (2500, 100),
-    5: (1500, 60),
-    6: (400, 30),
-}
-"""Starts for each number of layers, and how many of them Newton's method follows to the end."""
+# Starts of the average case for 1, 2, ... layers, and how many of them Newton's method follows.
+_AVERAGE = ((16, 16), (200, 200), (1000, 300), (2500, 100), (1500, 60), (400, 30))
 
-_WORST = {1: (16, 1), 2: (150, 10), 3: (300, 12), 4: (500, 12), 5: (300, 8)}
-"""Starts for each number of layers, and how many distinct ones are equalised."""
+# Starts of the worst case for 1, 2, ... layers, and how many distinct ones are equalised.
+_WORST = ((16, 1), (150, 10), (300, 12), (500, 12), (300, 8))
 
-_POWERS, _SAME = ((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)), 1e-4
-"""Half the p of the p-norms, and the relative difference of two of them that tells points apart.
-From p = 2 all starts reach few points, at kappa = 100 and two layers not the best one."""
+# Half the p of the p-norms, in two sequences.  From p = 2 all starts reach the same few points,
+# which miss the best one at a condition number of 100 and two layers.
+_POWERS = (1, 2, 4, 8, 16, 32), (4, 8, 16, 32)
 
+# Points are taken for the same if their p-norms differ by less than this, relative.
+_SAME = 1e-4
+
+# This many of the best minima are perturbed, each so many times, and followed again.
 _AGAIN, _CHANGES = 8, 25
-"""The best minima are perturbed, so many times each, and followed again."""
 
+# Elements of the largest array held at a time.
 _CHUNK = 2_000_000
-"""Elements of the largest array held at a time."""
 
-_CONVERGED, _DISTINCT = 1e-7, 1e-8
-"""Newton's predicted decrease, and difference of two minima, relative to the loss."""
+# A minimum has converged if Newton's method predicts a smaller decrease, relative to the loss.
+_CONVERGED = 1e-7
+
+# Two minima are distinct if their losses differ by more than this, relative.
+_DISTINCT = 1e-8
 
 Objective = Callable[[np.ndarray], tuple[Any, Any, Any]]
 
@@ -171,9 +172,8 @@ def descend(objective: Objective, x: np.ndarray, steps: int) -> tuple[np.ndarray
             x[moved] = trial[better]
             for old, new in zip((value, gradient, matrix), fresh, strict=True):
                 old[moved] = new[better]
-            damping[active] = np.maximum(
-                damping[active] * np.where(better, 0.2, 8.0), _LEAST_DAMPING
-            )
+            factor = np.where(better, 0.2, 8.0)
+            damping[active] = np.maximum(damping[active] * factor, _LEAST_DAMPING)
     return x, value
 
 
@@ -258,18 +258,11 @@ def equalise(x: np.ndarray, lower: float, steps: int) -> tuple[np.ndarray, float
         P, _, slope = _expand(x[None], angles_to_points(angle, lower))
         # Relative changes of x, in units of the radius; heights in units of the largest.
         rows = np.sign(P) * slope[0] * (radius * x[:, None]) / worst
-        bound = [(-1, 1)] * len(x) + [(None, None)]
-        program = linprog(
-            [0] * len(x) + [1],
-            A_ub=np.vstack([rows, -np.ones(angle.size)]).T,
-            b_ub=-abs(P[0]) / worst,
-            bounds=bound,
-        )
-        if not program.success:
-            break
-        gain = 1 - program.x[-1]
+        limits = np.vstack([rows, -np.ones(angle.size)]).T
+        bounds = [(-1, 1)] * len(x) + [(None, None)]
+        program = linprog([0] * len(x) + [1], limits, -abs(P[0]) / worst, bounds=bounds)
         # Below the rounding of P there is nothing to gain.
-        if gain < max(1e-13, 1e-15 / worst):
+        if not program.success or (gain := 1 - program.x[-1]) < max(1e-13, 1e-15 / worst):
             break
         trial = x * (1 + radius * program.x[:-1])
         fresh = extrema(trial)
@@ -293,24 +286,29 @@ def average_minima(
     The bulk of the spectrum is [lower, 1].  ``weights`` are those of the positive nodes.
     """
     objective = average_objective(nodes, weights, noise)
-    count, kept = _AVERAGE[layers]
+    count, kept = _AVERAGE[layers - 1]
     found = _follow(objective, random_starts(layers, count, lower, noise), kept, nodes.size)
     again = perturbed_starts(found[:_AGAIN], _CHANGES)
-    return _distinct(
-        objective, np.concatenate([found, _follow(objective, again, kept, nodes.size)])
-    )
+    more = _follow(objective, again, kept, nodes.size)
+    return _distinct(objective, np.concatenate([found, more]))
 
 
 def _follow(objective: Objective, starts: np.ndarray, kept: int, points: int) -> np.ndarray:
     """Strict local minima reached from the starts, of which the best are followed to the end."""
-    size = max(1, _CHUNK // (starts.shape[-1] * points))
-    parts = [descend(objective, starts[k : k + size], 20) for k in range(0, len(starts), size)]
-    found = np.concatenate([x for x, _ in parts])
-    found = found[np.argsort(np.concatenate([value for _, value in parts]), kind="stable")[:kept]]
-    size = max(1, size // starts.shape[-1])
-    newton = exact(objective)
-    parts = [descend(newton, found[k : k + size], 60) for k in range(0, len(found), size)]
-    return _distinct(objective, np.concatenate([x for x, _ in parts]))
+    count = starts.shape[-1]
+    x, value = _descend_in_chunks(objective, starts, 20, _CHUNK // (count * points))
+    best = x[np.argsort(value, kind="stable")[:kept]]
+    x, _ = _descend_in_chunks(exact(objective), best, 60, _CHUNK // (count**2 * points))
+    return _distinct(objective, x)
+
+
+def _descend_in_chunks(
+    objective: Objective, starts: np.ndarray, steps: int, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    size = max(1, size)
+    parts = np.split(starts, range(size, len(starts), size))
+    found = [descend(objective, part, steps) for part in parts]
+    return np.concatenate([x for x, _ in found]), np.concatenate([value for _, value in found])
 
 
 def _distinct(objective: Objective, x: np.ndarray) -> np.ndarray:
@@ -323,15 +321,18 @@ def _distinct(objective: Objective, x: np.ndarray) -> np.ndarray:
         strict = np.all(eigenvalues > 0, axis=-1) & (decrease < _CONVERGED * value)
     if not np.any(strict):
         return x[np.argmin(value)][None]
-    x, value = x[strict], value[strict]
+    return _apart(x[strict], value[strict], _DISTINCT * value[strict])
+
+
+def _apart(x: np.ndarray, value: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Points by increasing value, without those whose value is close to the one before."""
     order = np.argsort(value, kind="stable")
-    x, value = x[order], value[order]
-    return x[np.diff(value, prepend=-np.inf) > _DISTINCT * value]
+    return x[order][np.diff(value[order], prepend=-np.inf) > least[order]]
 
 
 def worst_minimum(layers: int, lower: float) -> np.ndarray:
     """Rates and gammas, (2 L - 1,), of the least largest |P| over [lower, 1] that is found."""
-    count, kept = _WORST[layers]
+    count, kept = _WORST[layers - 1]
     found = _equalised(random_starts(layers, count, lower, 0.0), lower, kept)
     best = np.array([x for x, _ in found[:_AGAIN]])
     found += _equalised(perturbed_starts(best, count // (4 * len(best))), lower, kept)
@@ -350,8 +351,6 @@ def _equalised(starts: np.ndarray, lower: float, kept: int) -> list[tuple[np.nda
             x, value = descend(norm_objective(nodes, power), x, 15 if power == powers[0] else 8)
         ends.append(x)
         values.append(value)
-    x, value = np.concatenate(ends), np.concatenate(values)
-    order = np.argsort(value, kind="stable")
-    x, value = x[order], value[order]
-    x = x[np.diff(value, prepend=-np.inf) > _SAME][:kept]
+    value = np.concatenate(values)
+    x = _apart(np.concatenate(ends), value, np.full_like(value, _SAME))[:kept]
     return sorted((equalise(start, lower, 20) for start in x), key=lambda pair: pair[1])

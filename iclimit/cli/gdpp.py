@@ -77,7 +77,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute, draw and print."""
-    from iclimit.asymptotics.gdpp.condition_number import condition_number_schedule
+    from iclimit.asymptotics.gdpp import condition_number_schedule
 
     names = ("condition_number", "excess", "steps", "tol", "cap", "margin")
     setting = {name: getattr(options, name) for name in names}

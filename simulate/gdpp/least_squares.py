@@ -28,24 +28,24 @@ from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import build
 from iclimit.simulate.gdpp.noisy_regression import ContextSummaries
 
+# Contexts held at a time; on a CPU the matrices of a block stay in its cache.
 BLOCK = {"numpy": 512, "cupy": 2**15}
-"""Contexts held at a time; on a CPU the matrices of a block stay in its cache."""
 
+# The constant c of the robust loss, over the dimension.
 ROBUST_SCALE = 5000
-"""The constant c of the robust loss, over the dimension."""
 
 _FIRST_DAMPING, _LEAST_DAMPING, _EASE, _TIGHTEN, _TRIES = 1e-2, 1e-10, 5.0, 4.0, 14
+# Least diagonal entry of the damping, relative: some parameters have no effect.
 _FLOOR = 1e-12
-"""Least diagonal entry of the damping, relative: some parameters have no effect."""
 
+# Stands for an infinite loss; such a context has no influence on a step, at any rate.
 _OVERFLOWN = 1e300
-"""Stands for an infinite loss; such a context has no influence on a step, at any rate."""
 
+# Largest diagonal entry below which damping underflows; 0 where no parameter has an effect.
 _LEAST_CURVATURE = 1e-280
-"""Largest diagonal entry below which damping underflows; 0 where no parameter has an effect."""
 
+# Steps in a row that must gain little before a descent has converged.
 _CALM = 3
-"""Steps in a row that must gain little before a descent has converged."""
 
 
 class AdjustedLoss:

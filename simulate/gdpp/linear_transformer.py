@@ -36,16 +36,16 @@ from iclimit.simulate.transformer import Layer
 
 KINDS = ("full", "axial", "diag", "gd++")
 
+# Off-diagonal entries of random full weights, relative: enough to break the symmetry; larger ones
+# make the loss of deep stacks overflow, a polynomial of degree 3^L in the tokens.
 _SPREAD = 0.002
-"""Off-diagonal entries of random full weights, relative: enough to break the symmetry; larger ones
-make the loss of deep stacks overflow, a polynomial of degree 3^L in the tokens."""
 
 
+# The same for the entries of axial weights that connect the first input and the label.
 _AXIAL_SPREAD = 0.1
-"""The same for the entries of axial weights that connect the first input and the label."""
 
+# Scale of random full weights: descents from it end lower, and sooner, than from 0.3 or 1.
 _FULL_SCALE = 0.5
-"""Scale of random full weights: descents from it end lower, and sooner, than from 0.3 or 1."""
 
 
 @dataclass(frozen=True, eq=False)

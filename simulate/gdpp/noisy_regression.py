@@ -42,9 +42,9 @@ _FORM = (
     f"with levels from 0 to {_LARGEST_LEVEL:g}"
 )
 
+# Parts of the law that rare contexts are drawn from: share, scale of task and noise, and scale of
+# the inputs along one axis.
 MIXTURE = ((0.6, 1.0, 1.0), (0.1, 1.4, 1.0), (0.1, 1.7, 1.3), (0.1, 1.0, 1.6), (0.1, 1.0, 0.6))
-"""Parts of the law that rare contexts are drawn from: share, scale of task and noise, and scale of
-the inputs along one axis."""
 
 
 @dataclass(frozen=True)

@@ -34,18 +34,18 @@ from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences,
 from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative
 from iclimit.simulate.gdpp.noisy_regression import NoisyPrompts, NoisyRegression, ridge_weights
 
+# Noise variances from the sum of squared residuals: over N - d; over N, of maximum likelihood;
+# over N - d + 2, the one of least mean squared error.
 ESTIMATES = ("unbiased", "biased", "least-error")
-"""Noise variances from the sum of squared residuals: over N - d; over N, of maximum likelihood;
-over N - d + 2, the one of least mean squared error."""
 
+# Prompts of one seed: part of what a seed means.
 _BLOCK = 2**12
-"""Prompts of one seed: part of what a seed means."""
 
+# Relative accuracy of the tuned parameters, far below what the sample determines.
 _TOLERANCE = 1e-4
-"""Relative accuracy of the tuned parameters, far below what the sample determines."""
 
+# Grid from which tuning starts; thresholds relative to the largest noise variance.
 _MULTIPLIERS, _THRESHOLDS = (0.7, 1.2, 2.0, 5.0), (0.3, 0.6, 1.0, 2.0)
-"""Grid from which tuning starts; thresholds relative to the largest noise variance."""
 
 
 @dataclass(frozen=True)

@@ -39,21 +39,21 @@ from iclimit.simulate.gdpp.linear_transformer import (
 )
 from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression
 
+# Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
+# relative gain of a step below which a descent ends.
 ROUNDS = ((1 / 32, None, 1e-2), (1 / 8, 4, 1e-3), (1.0, 1, 1e-3))
-"""Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
-relative gain of a step below which a descent ends."""
 
+# The same for the kind "full", relative: with hundreds of parameters descents are slower.
 _FULL_TOLERANCE = 0.1
-"""The same for the kind "full", relative: with hundreds of parameters descents are slower."""
 
+# Least number of contexts in a round: with fewer the best start is the one that overfits best.
 _CONTEXTS_PER_PARAMETER = 10
-"""Least number of contexts in a round: with fewer the best start is the one that overfits best."""
 
+# Scale of layers inserted into a shallower transformer, relative to random ones.
 _INSERTED = 0.3
-"""Scale of layers inserted into a shallower transformer, relative to random ones."""
 
+# Contexts drawn at a time.
 _SAMPLED = 2**14
-"""Contexts drawn at a time."""
 
 
 @dataclass(frozen=True, eq=False)

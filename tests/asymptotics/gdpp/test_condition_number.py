@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import differential_evolution
 
-from iclimit.asymptotics.gdpp.condition_number import (
-    METHODS,
+from iclimit.asymptotics.gdpp import (
     ConditionSchedule,
     condition_number_schedule,
     eigenvalues_after,
     interval_after,
     steps_needed,
 )
+from iclimit.asymptotics.gdpp.condition_number import METHODS
 
 # Float64 against 50 digits; measured worst 3.3e-13 without and 7.5e-13 with a cap.
 ROUNDING = 1e-12
@@ -782,20 +782,20 @@ def test_gamma_of_the_wrong_kind(gamma: Any) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_eigenvalues_and_gamma_must_be_finite(value: float) -> None:
     for number in (float, mpmath.mpf):
-        with pytest.raises(ValueError, match="gammas must be real and finite, got"):
+        with pytest.raises(ValueError, match="gammas must be finite, got"):
             eigenvalues_after(number(1), [number(0.3), number(value)])
-        with pytest.raises(ValueError, match="eigenvalues must be real and finite, got"):
+        with pytest.raises(ValueError, match="eigenvalues must be finite, got"):
             eigenvalues_after(number(value), [number(1)])
         for name in ("lower", "upper"):
             ends = {"lower": number(0.1), "upper": number(1.0), name: number(value)}
-            with pytest.raises(ValueError, match=f"{name} must be real and finite, got"):
+            with pytest.raises(ValueError, match=f"{name} must be .* and finite, got"):
                 interval_after([number(1)], **ends)
 
 
 def test_intervals_that_are_none() -> None:
-    with pytest.raises(ValueError, match=r"lower must be >= 0 and <= upper, got -0\.1"):
+    with pytest.raises(ValueError, match=r"lower must be >= 0 and finite, got -0\.1"):
         interval_after([1.0], lower=-0.1, upper=1.0)
-    with pytest.raises(ValueError, match=r"lower must be >= 0 and <= upper, got 1.0"):
+    with pytest.raises(ValueError, match=r"lower must be <= upper, got 1.0"):
         interval_after([1.0], lower=1.0, upper=0.5)
     with pytest.raises(
         ValueError, match="lower, upper, gammas without its last axis must have shapes that"
@@ -806,7 +806,7 @@ def test_intervals_that_are_none() -> None:
     with pytest.raises(ValueError, match="gammas must be a number, got g"):
         interval_after([sympy.Symbol("g")], lower=0, upper=1)
     with pytest.raises(TypeError, match="do not mix with arrays"):
-        interval_after(np.ones(2), lower=mpmath.mpf(0), upper=1)
+        interval_after([mpmath.mpf(1)], lower=np.zeros(2), upper=1)
 
 
 def test_overflow_is_no_silent_nan() -> None:

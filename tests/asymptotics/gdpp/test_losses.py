@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from scipy.optimize import differential_evolution
 
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
-from iclimit.asymptotics.gdpp import losses as gdpp_module
-from iclimit.asymptotics.gdpp.losses import (
+from iclimit.asymptotics.gdpp import (
     GDPlusPlus,
     gdpp_loss,
     gdpp_minima,
     optimal_gdpp,
     worst_case_residual,
 )
+from iclimit.asymptotics.gdpp import losses as gdpp_module
 from iclimit.asymptotics.gdpp.search import degree, residual
 from iclimit.asymptotics.spectra import Wishart, wishart_moment
 
@@ -260,6 +260,7 @@ def test_no_worst_case_is_below_chebyshev(
     )
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=8, deadline=None)
 @given(
     st.one_of(
@@ -598,12 +599,12 @@ def test_not_a_number(value: Any) -> None:
         optimal_gdpp(2, ratio=0.5, noise_ratio=value)
 
 
-@pytest.mark.parametrize("value", [np.array([0.5, 1.0]), mpmath.mpf(2), sympy.Integer(2), [2.0]])
+@pytest.mark.parametrize("value", [np.array([2.0, 3.0]), mpmath.mpf(2), sympy.Integer(2), [2.0]])
 def test_searches_take_single_plain_numbers(value: Any) -> None:
     for name in ("ratio", "condition_number"):
-        with pytest.raises(TypeError, match=f"{name} must be a"):
+        with pytest.raises((TypeError, ValueError), match=f"{name} must be (a|one) number"):
             optimal_gdpp(2, **{name: value})
-    with pytest.raises(TypeError, match="noise_ratio must be a"):
+    with pytest.raises((TypeError, ValueError), match=r"noise_ratio must be (a|one) number"):
         gdpp_minima(2, ratio=0.5, noise_ratio=value)
 
 
@@ -614,21 +615,21 @@ def test_out_of_range() -> None:
                 gdpp_loss(*arguments, ratio=0.5)
             with pytest.raises(ValueError, match="must be finite, got"):
                 worst_case_residual(*arguments, condition_number=2.0)
-            with pytest.raises(ValueError, match="must be real, finite, got"):
+            with pytest.raises(ValueError, match="must be finite, got"):
                 gdpp_loss(*(list(map(mpmath.mpf, a)) for a in arguments), ratio=0.5)
     for condition_number in (0.5, -1.0, np.nan, np.inf, [2.0, 0.5]):
         with pytest.raises(ValueError, match="condition_number must be >= 1 and finite, got"):
             worst_case_residual([0.1], [], condition_number=condition_number)
     for condition_number in (1.0, 1e7, np.nan):
-        with pytest.raises(ValueError, match=r"condition_number must be in \[1.01, 1e\+06\], got"):
+        with pytest.raises(ValueError, match=r"condition_number must be from 1.01 to 1e\+06, got"):
             optimal_gdpp(2, condition_number=condition_number)
     for ratio in (0, -1.0, 1e-4, 1e4, np.nan):
-        with pytest.raises(ValueError, match=r"ratio must be in \[0.001, 1000\], got"):
+        with pytest.raises(ValueError, match=r"ratio must be from 0.001 to 1000, got"):
             gdpp_minima(2, ratio=ratio)
-    with pytest.raises(ValueError, match=r"dim/context must be in \[0.001, 1000\], got 1/2000"):
+    with pytest.raises(ValueError, match=r"dim/context must be from 0.001 to 1000, got 1/2000"):
         gdpp_minima(2, context=2000, dim=1)
     for noise in (-1.0, np.nan, 1e7):
-        with pytest.raises(ValueError, match=r"noise_ratio must be in \[0, 1e6\], got"):
+        with pytest.raises(ValueError, match=r"noise_ratio must be from 0 to 1e\+06, got"):
             optimal_gdpp(2, ratio=0.5, noise_ratio=noise)
     for noise in (-1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="noise_ratio must be >= 0 and finite, got"):
@@ -681,7 +682,7 @@ def test_one_gamma_less_than_rates() -> None:
         gdpp_loss([mpmath.mpf(1), mpmath.mpf(2)], [], ratio=0.5)
     nothing: list[Any] = [[], np.ones((3, 0))]
     for empty in nothing:
-        with pytest.raises(ValueError, match="rates must be at least one learning rate, got"):
+        with pytest.raises(ValueError, match="rates must not be empty"):
             gdpp_loss(empty, [], ratio=0.5)
 
 
@@ -709,7 +710,7 @@ def test_shapes_and_number_systems_must_agree() -> None:
         worst_case_residual(np.ones((2, 1)), [], condition_number=np.ones(3) * 2)
     with pytest.raises(TypeError, match="must all be arrays or all scalars"):
         gdpp_loss([mpmath.mpf(1)], [], ratio=np.ones(2))
-    with pytest.raises(TypeError, match="rates and gammas must be numbers or NumPy arrays, got"):
+    with pytest.raises(TypeError, match=r"rates must be a real number or an array, got \[mpf"):
         worst_case_residual([mpmath.mpf(1)], [], condition_number=2.0)
     with pytest.raises(TypeError, match="condition_number must be a number or a NumPy array, got"):
         worst_case_residual([1.0], [], condition_number=mpmath.mpf(2))

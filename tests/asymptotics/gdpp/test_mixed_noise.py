@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from iclimit.asymptotics.descent import optimal_schedule, schedule_loss
-from iclimit.asymptotics.gdpp.mixed_noise import (
+from iclimit.asymptotics.gdpp import (
+    NoiseLaw,
     RidgeBaselines,
     adaptive_ridge_loss,
     baseline_profiles,
     constant_ridge_loss,
     one_layer,
     oracle_risk,
+    parse_noise_law,
     ridge_baselines,
     ridge_risk,
 )
-from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
 from iclimit.asymptotics.spectra import Wishart, wishart_resolvent
 from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 
@@ -485,11 +486,12 @@ def test_noise_laws() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: ridge_risk(-1.0, 1.0, **SIZE), "penalty must be >= 0 and finite, got -1"),
         (
-            lambda: ridge_risk(-1.0, 1.0, **SIZE),
-            r"penalty must be 0 or in \[1e-30, 1e\+30\], got -1",
+            lambda: ridge_risk(1e-31, 1.0, **SIZE),
+            r"penalty must be 0 or in \[1e-30, 1e\+30\], got 1e-31",
         ),
-        (lambda: ridge_risk(1.0, math.nan, **SIZE), "noise_variance must be 0 or in"),
+        (lambda: ridge_risk(1.0, math.nan, **SIZE), "noise_variance must be >= 0"),
         (lambda: oracle_risk("fixed:1", context=0, dim=1), "context must be an integer >= 1"),
         (lambda: ridge_baselines("fixed:1", context=10, dim=10), "context must be > dim .*10 and"),
         (lambda: adaptive_ridge_loss("fixed:1", context=5, dim=10), "context must be > dim"),
@@ -499,9 +501,10 @@ def test_noise_laws() -> None:
             lambda: adaptive_ridge_loss("fixed:1", **SIZE, multiplier=math.inf),
             "threshold must be finite if multiplier is inf",
         ),
-        (lambda: baseline_profiles(-1.0, "fixed:1", **SIZE), "noise_level must be 0 or in"),
+        (lambda: baseline_profiles(-1.0, "fixed:1", **SIZE), "noise_level must be >= 0"),
+        (lambda: baseline_profiles(1e16, "fixed:1", **SIZE), "noise_level must be 0 or in"),
         (lambda: one_layer(-1.0, context=2, dim=1), "mean_noise_variance must be >= 0"),
-        (lambda: constant_ridge_loss("fixed:1", **SIZE, penalty=-2.0), "penalty must be 0 or in"),
+        (lambda: constant_ridge_loss("fixed:1", **SIZE, penalty=-2.0), "penalty must be >= 0"),
     ],
 )
 def test_names_what_is_wrong(call: Any, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iclimit.asymptotics.gdpp.condition_number import condition_number_schedule
+from iclimit.asymptotics.gdpp import condition_number_schedule
 from iclimit.cli import main
 
 COLUMNS = ["step", "gamma", "condition_number", "excess", "residual", "final_rate"]

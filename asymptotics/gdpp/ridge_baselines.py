@@ -1,0 +1,244 @@
+"""The baselines of regression with random noise levels, tuned for a law of the noise level.
+
+Their losses are those of `iclimit.asymptotics.gdpp.ridge_losses`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
+from iclimit.asymptotics.gdpp.one_layer import one_layer
+from iclimit.asymptotics.gdpp.ridge_excess import (
+    adaptive_excess,
+    clipped_excess,
+    constant_excess,
+    risk,
+    step_excess,
+)
+from iclimit.asymptotics.gdpp.ridge_losses import (
+    adaptive_ridge_loss,
+    check_scales,
+    check_size,
+    constant_ridge_loss,
+    level_step,
+    oracle_risk,
+)
+from iclimit.asymptotics.numbers import Number
+
+# Multipliers of the grid from which tuning starts.
+_MULTIPLIERS = np.geomspace(0.2, 1e3, 20)
+
+# Thresholds of that grid, relative to the largest noise variance.
+_THRESHOLDS = np.linspace(0, 1, 13)[1:]
+
+# On that grid the step of the rule over a uniform noise level is larger by this factor.
+_ROUGH = 4
+
+# Logarithm of the largest multiplier.
+_LARGEST = math.log(1e6)
+
+# TunedRR must improve on ConstRR by this factor; otherwise the labels are taken not to help.
+_BETTER = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class RidgeBaselines:
+    r"""Losses of the ridge baselines for one noise law, and their parameters.
+
+    Attributes
+    ----------
+    oracle : float
+        Mean loss of the oracle, :math:`\lambda = \sigma^2` known.  The other losses are adjusted:
+        the oracle's is subtracted.
+    one_layer, constant, adaptive, tuned : float
+        Best step of gradient descent, ConstRR, AdaRR and TunedRR.
+    penalty : float
+        Parameter of ConstRR.
+    multiplier, threshold : float
+        Parameters of TunedRR, the multiplier at most 1e6; infinite where looking at the labels
+        does not help: TunedRR is ConstRR there.
+    """
+
+    oracle: float
+    one_layer: float
+    constant: float
+    adaptive: float
+    tuned: float
+    penalty: float
+    multiplier: float
+    threshold: float
+
+
+def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> RidgeBaselines:
+    """Losses of the baselines of arXiv:2402.14180, Table 1, with their best parameters.
+
+    Parameters
+    ----------
+    noise_law : str or NoiseLaw
+        Law of the noise level, as read by `parse_noise_law`.
+    context, dim : int, context > dim >= 1
+        Number N of pairs and dimension d; 20 and 10 in the paper.
+
+    Returns
+    -------
+    RidgeBaselines
+        The relative error of the losses is 1e-11.  Multiplier and threshold are the position of a
+        minimum, so their error is about 1e-5 where they matter.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    Multiplier and threshold are scanned, then refined by the simplex method.  This takes half a
+    second at the size of the paper, and some seconds for hundreds of pairs or N = d + 1.  The
+    threshold is at most the largest noise variance: a larger one gains nothing, since the loss of
+    ridge regression increases with its penalty beyond the noise variance.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.gdpp import ridge_baselines
+    >>> best = ridge_baselines("categorical:1,3", context=20, dim=10)
+    >>> round(best.constant, 3), round(best.adaptive, 3), round(best.tuned, 3)
+    (0.22, 0.051, 0.021)
+    """
+    check_size(context, dim, adaptive=True)
+    law = parse_noise_law(noise_law)
+    oracle = oracle_risk(law, context=context, dim=dim)
+    constant = constant_ridge_loss(law, context=context, dim=dim)
+    tuned, multiplier, threshold = _tune(law, constant, context, dim)
+    rate = float(one_layer(law.mean_variance, context=context, dim=dim).rate)
+    levels, chances = law.quadrature(level_step(context - dim))
+    return RidgeBaselines(
+        oracle=oracle,
+        one_layer=float(chances @ step_excess(rate, levels**2, context, dim)),
+        constant=constant,
+        adaptive=adaptive_ridge_loss(law, context=context, dim=dim),
+        tuned=tuned,
+        penalty=law.mean_variance,
+        multiplier=multiplier,
+        threshold=threshold,
+    )
+
+
+@dataclass(frozen=True)
+class BaselineProfiles:
+    """Losses at given noise levels of the baselines tuned for a noise law.
+
+    Attributes
+    ----------
+    oracle : float or ndarray
+        Loss of the oracle; the other losses are adjusted: the oracle's is subtracted.
+    one_layer, constant, adaptive, tuned : float or ndarray
+        As in `RidgeBaselines`, whose losses are their means over the noise law.
+    """
+
+    oracle: Any
+    one_layer: Any
+    constant: Any
+    adaptive: Any
+    tuned: Any
+
+
+def baseline_profiles(
+    noise_level: Number, noise_law: str | NoiseLaw, *, context: int, dim: int
+) -> BaselineProfiles:
+    """Losses of the baselines as functions of the noise level of the prompt.
+
+    Parameters
+    ----------
+    noise_level : number or array
+        Noise levels at which prompts are drawn, 0 or in [1e-15, 1e15].
+    noise_law : str or NoiseLaw
+        Law of the noise level for which the baselines are tuned, as read by `parse_noise_law`.
+    context, dim : int, context > dim >= 1
+        Number N of pairs and dimension d.
+
+    Returns
+    -------
+    BaselineProfiles
+        Arrays of the shape of noise_level.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is of the wrong kind.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.gdpp import baseline_profiles
+    >>> found = baseline_profiles([0.0, 2.0], "fixed:2", context=20, dim=10)
+    >>> [round(float(loss), 4) for loss in found.constant]
+    [0.4557, 0.0]
+    """
+    (levels,) = check_scales(1, noise_level=noise_level)
+    best = ridge_baselines(noise_law, context=context, dim=dim)
+    v = levels.ravel() ** 2
+    oracle = risk(v, v, context, dim)
+    rate = float(one_layer(best.penalty, context=context, dim=dim).rate)
+    losses = {
+        "oracle": oracle,
+        "one_layer": step_excess(rate, v, context, dim),
+        "constant": constant_excess(best.penalty, v, context, dim),
+        "adaptive": adaptive_excess(1.0, math.inf, v, context, dim),
+        "tuned": adaptive_excess(best.multiplier, best.threshold, v, context, dim),
+    }
+    return BaselineProfiles(
+        **{name: loss.reshape(levels.shape)[()] for name, loss in losses.items()}
+    )
+
+
+@lru_cache(maxsize=64)
+def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float, float, float]:
+    """Loss, multiplier and threshold of TunedRR."""
+    labels_do_not_help = constant, math.inf, law.mean_variance
+    if constant == 0:
+        return labels_do_not_help
+
+    def losses(step: float) -> Callable[[np.ndarray, float], np.ndarray]:
+        levels, weights = law.quadrature(step)
+        # Losses are at most of the order of the variance, so the smallest levels do not matter.
+        counts = weights * levels**2 > 1e-20 * law.mean_variance
+        variance, weights = levels[counts] ** 2, weights[counts]
+        return lambda m, t: clipped_excess(m, t, variance, context, dim) @ weights
+
+    multipliers, thresholds = _MULTIPLIERS, _THRESHOLDS * max(law.values) ** 2
+    step = level_step(context - dim)
+    rough, fine = losses(_ROUGH * step), losses(step)
+    scan = np.stack([rough(multipliers, threshold) for threshold in thresholds])
+    i, j = np.unravel_index(np.argmin(scan), scan.shape)
+
+    def loss(logarithms: np.ndarray) -> float:
+        multiplier = math.exp(min(logarithms[0], _LARGEST))
+        return float(fine(np.array([multiplier]), math.exp(logarithms[1]))[0])
+
+    start = np.log([multipliers[j], thresholds[i]])
+    # Small steps, and to lower thresholds: the loss is flat beyond the largest variance.
+    simplex = start + np.array([[0, 0], [0.1, 0], [0, -0.1]])
+    found = minimize(
+        loss,
+        start,
+        method="Nelder-Mead",
+        options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-13 * scan[i, j]},
+    )
+    multiplier = math.exp(min(found.x[0], _LARGEST))
+    # The search is not bounded by the largest variance: the simplex would collapse there.
+    threshold = min(math.exp(found.x[1]), max(law.values) ** 2)
+    tuned = adaptive_ridge_loss(
+        law, context=context, dim=dim, multiplier=multiplier, threshold=threshold
+    )
+    if tuned >= constant * _BETTER:
+        return labels_do_not_help
+    return tuned, multiplier, threshold
