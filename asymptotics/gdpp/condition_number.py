@@ -292,7 +292,7 @@ def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:
 
 
 def _start(
-    condition_number: Number, excess: Number, method: str, **limits: Number
+    condition_number: Number, excess: Number, method: str, **limits: Any
 ) -> tuple[Any, ...]:
     """Number system, excess at the start (with its margin), and the limits, checked."""
     if not isinstance(method, str) or method not in METHODS:

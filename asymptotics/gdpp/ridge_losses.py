@@ -227,7 +227,7 @@ def check_size(context: int, dim: int, adaptive: bool = False) -> None:
         )
 
 
-def check_scales(power: int, **values: Number) -> list[Any]:
+def check_scales(power: int, **values: Any) -> list[Any]:
     """Arrays of numbers that are 0 or within the noise levels to a power."""
     math_, arrays = checked(systems="numpy", **values)
     lower, upper = (level**power for level in LEVELS)
