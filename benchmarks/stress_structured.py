@@ -11,7 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from tqdm import tqdm
 
-from iclimit.asymptotics.pretraining import JointSpectrum, structured, structured_errors
+from iclimit.asymptotics.pretraining import (
+    JointSpectrum,
+    structured_errors,
+    structured_fixed_point,
+)
 
 POINTS = 100
 """Settings of each spectrum."""
@@ -44,7 +48,7 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
     ArithmeticError
         If a fixed point is not reached.
     """
-    rng, plain = np.random.default_rng(seed), structured._newton
+    rng, plain = np.random.default_rng(seed), structured_fixed_point._newton
     counts: list[int] = []
     least = np.inf
 
@@ -61,18 +65,18 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
         counts.append(0)
         return plain(counted, lower, upper, start)
 
-    structured._newton = newton
+    structured_fixed_point._newton = newton
     try:
         for index in tqdm(range(spectra), disable=None):
             spectrum = _spectrum(rng, task_zeros=index % 3 == 0, inputs=index % 2 == 0)
             errors = structured_errors(**_parameters(rng), spectrum=spectrum)
             least = min(least, float(errors.icl.min()), float(errors.idg.min()))
     finally:
-        structured._newton = plain
+        structured_fixed_point._newton = plain
     return {
         "settings": spectra * POINTS,
         "most iterations": max(counts),
-        "bound": structured.MAX_ITERATIONS,
+        "bound": structured_fixed_point.MAX_ITERATIONS,
         "least error": least,
     }
 

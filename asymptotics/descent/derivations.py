@@ -7,37 +7,13 @@ orthogonal polynomials.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_loss
 from iclimit.asymptotics.descent.schedules import optimal_schedule
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.wishart import check_integer, stein_terms, wishart_moment
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """Steps of a derivation.
-
-    Attributes
-    ----------
-    steps : tuple of (str, sympy.Eq)
-        What is done, and the equation that results; the last one is the result.
-    """
-
-    steps: tuple[tuple[str, Any], ...]
-
-    @property
-    def result(self) -> Any:
-        """Right-hand side of the last equation."""
-        return self.steps[-1][1].rhs
-
-    def latex(self) -> str:
-        """All steps as text with displayed equations."""
-        import sympy
-
-        return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
 
 
 def derive_learning_rate(

@@ -1,16 +1,12 @@
 """ICL and IDG errors of pretrained linear attention: isotropic, structured and finite-size."""
 
-from iclimit.asymptotics.pretraining.alignment import (
+from iclimit.asymptotics.pretraining.alignment import cka, resolvent_alignment, trace_ratio
+from iclimit.asymptotics.pretraining.bayes import DMMSEErrors, bayes_error, dmmse_errors
+from iclimit.asymptotics.pretraining.best_covariances import (
     BestCovariance,
     best_test_covariance,
     best_training_covariance,
-    cka,
-    direction_slopes,
-    diversity_slope,
-    resolvent_alignment,
-    trace_ratio,
 )
-from iclimit.asymptotics.pretraining.bayes import DMMSEErrors, bayes_error, dmmse_errors
 from iclimit.asymptotics.pretraining.finite_size import FiniteSizeErrors, finite_size_errors
 from iclimit.asymptotics.pretraining.fixed_point_derivations import (
     derive_effective_ridge,
@@ -22,6 +18,7 @@ from iclimit.asymptotics.pretraining.icl import icl_error, idg_error, task_gap
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.pretraining.optimal_ridge import OptimalRidge, optimal_ridge
 from iclimit.asymptotics.pretraining.structured import StructuredErrors, structured_errors
+from iclimit.asymptotics.pretraining.structured_slopes import direction_slopes, diversity_slope
 
 __all__ = [
     "BestCovariance",

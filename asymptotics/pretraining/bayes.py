@@ -1,9 +1,9 @@
 r"""Bayes estimators: on all tasks (ridge regression) and on the pretraining tasks (dMMSE).
 
-Same setting and limit as `iclimit.asymptotics.pretraining.icl`: contexts of length :math:`\alpha d` with
-label noise :math:`\rho`.  Let :math:`x = \rho/\alpha`, :math:`M = M_\alpha(x)` and
-:math:`w = 1 + M/\alpha`; the spectrum of the context's Gram matrix is Marchenko-Pastur of ratio
-:math:`1/\alpha`.
+The setting and the limit are those of `iclimit.asymptotics.pretraining.icl`: contexts of length
+:math:`\alpha d` with label noise :math:`\rho`.  Let :math:`x = \rho/\alpha`,
+:math:`M = M_\alpha(x)` and :math:`w = 1 + M/\alpha`.  The spectrum of the context's Gram matrix is
+Marchenko-Pastur of ratio :math:`1/\alpha`.
 
 *All tasks*, :math:`w \sim N(0, I_d)`: the Bayes estimator is ridge regression on the context at
 its optimal ridge and has error :math:`\rho + xM`.
@@ -45,8 +45,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import Number, convert, namespace, numpy_namespace, require
-from iclimit.asymptotics.pretraining.icl import check_parameters
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 
@@ -82,8 +82,7 @@ def bayes_error(*, alpha: Number, rho: Number) -> Any:
     >>> round(float(bayes_error(alpha=1.0, rho=0.25)), 4)
     0.6404
     """
-    math_ = namespace(alpha=alpha, rho=rho)
-    alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
+    math_, (alpha, rho) = checked(alpha=alpha, rho=rho)
     with math_.quiet():
         unseen = math_.where(alpha < 1, lambda: 1 - alpha, lambda: 0)
         x = rho / alpha
@@ -138,7 +137,8 @@ def dmmse_errors(
     References
     ----------
     Estimator: Raventos et al., NeurIPS 2023 (arXiv:2306.15063).  Limit: module
-    `iclimit.asymptotics.pretraining.bayes`; random-energy model: Derrida, Phys. Rev. B 24 (1981) 2613.
+    `iclimit.asymptotics.pretraining.bayes`; random-energy model: Derrida, Phys. Rev. B 24 (1981)
+    2613.
 
     Examples
     --------
@@ -148,14 +148,15 @@ def dmmse_errors(
     >>> round(float(errors.icl), 3), float(errors.idg)  # simulated: 1.795(3)
     (1.815, 0.3)
     """
-    math_ = numpy_namespace(theta=theta, alpha=alpha, rho=rho, dim=dim)
-    theta, dim = convert(math_, "theta", theta), convert(math_, "dim", dim)
-    alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
-    require(math_, "theta", theta, lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite")
-    require(math_, "dim", dim, lambda v: v >= 1, ">= 1")
-    require(math_, "rho", rho, lambda v: v > 0, "> 0")
-    require(math_, "alpha", alpha, lambda v: v < np.inf, "finite")
-    theta, alpha, rho, dim = np.broadcast_arrays(theta, alpha, rho, dim)
+    _, values = checked(
+        systems="numpy",
+        ranges={"alpha": "(0, inf)", "rho": "(0, inf)", "dim": "[1, inf]"},
+        theta=theta,
+        alpha=alpha,
+        rho=rho,
+        dim=dim,
+    )
+    theta, alpha, rho, dim = np.broadcast_arrays(*values)
     at_noise = np.log(rho / alpha)
     continuum = np.asarray(bayes_error(alpha=alpha, rho=rho))
     icl = np.where(theta == 0, 2 + rho, continuum)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iclimit.asymptotics.descent.derivations import Derivation
-from iclimit.asymptotics.spectra.wishart import check_integer
+from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.derivation import Derivation
 
 
 def derive_resolvent(spectrum: Mapping[Any, Any] | None = None) -> Derivation:
@@ -158,7 +158,7 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
     """
     import sympy
 
-    check_integer("order", order, least=0)
+    check_integers(order=order)
     atoms = _atoms(spectrum)
     q, kappa, tau, rho, e = sympy.symbols("q kappa tau rho epsilon", positive=True)
     moments = {

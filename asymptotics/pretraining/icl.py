@@ -17,16 +17,10 @@ The *ICL error* is the squared error on a noisy query label for fresh tasks, the
 (in-distribution generalisation) for the training tasks.  Both are at least :math:`\rho`; the null
 predictor has :math:`1 + \rho`.
 
-With :math:`q = (1+\rho)/\alpha` and the Wishart resolvent :math:`M = M_\kappa(\nu)` at
-:math:`\nu = q + \xi`, ridge regression on :math:`n` samples of features with covariance
-:math:`(\hat C + q) \otimes I` has an effective ridge :math:`\xi`, the unique root of
-
-.. math:: \tau(1 - \lambda/\xi) = 1 - \xi M_\kappa(q + \xi).
-
-At :math:`\lambda = 0` it is explicit: :math:`\xi = 0` for :math:`\tau \ge 1`, and otherwise
-:math:`\xi = (1-\tau) / (\tau M_{\kappa/\tau}(q))`.  At :math:`\lambda > 0` the same closed form
-holds with :math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`, and this is how it is solved: in
-:math:`\log \xi` that equation has a slope of at least one everywhere.
+With :math:`q = (1+\rho)/\alpha`, ridge regression on :math:`n` samples of features with covariance
+:math:`(\hat C + q) \otimes I` has an effective ridge :math:`\xi`, the root of a fixed point
+(`iclimit.asymptotics.pretraining.effective_ridge`).  Let :math:`M = M_\kappa(\nu)` be the Wishart
+resolvent at :math:`\nu = q + \xi`.
 
 In :math:`w = 1 + M/\kappa`, :math:`r = 1 + \nu w^2`, :math:`\eta = \lambda/\xi` (at
 :math:`\lambda = 0`: :math:`\max(0, 1 - 1/\tau)`) and :math:`A = M (1 + q w^2)/r` the errors are
@@ -46,19 +40,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from scipy.optimize import elementwise
-
-from iclimit.asymptotics.numbers import (
-    ArrayMath,
-    MpMath,
-    Namespace,
-    Number,
-    SymPyMath,
-    convert,
-    namespace,
-    require,
-)
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import Namespace, Number, SymPyMath, namespace
+from iclimit.asymptotics.pretraining.effective_ridge import context_noise, solve_fixed_point
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
 
@@ -112,7 +96,8 @@ def icl_error(
     References
     ----------
     Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751: ICL error in the
-    ridgeless limit.  The form used here and finite ridge: module `iclimit.asymptotics.pretraining.icl`.
+    ridgeless limit.  The form used here and finite ridge: module
+    `iclimit.asymptotics.pretraining.icl`.
 
     Examples
     --------
@@ -122,7 +107,7 @@ def icl_error(
     >>> icl_error(tau=[0.5, 1.0, 2.0], alpha=1.0, kappa=0.5, rho=0.1).round(3)
     array([1.483,   inf, 1.471])
     """
-    return _errors(tau, alpha, kappa, rho, ridge)[0]
+    return _errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[0]
 
 
 def idg_error(
@@ -154,7 +139,7 @@ def idg_error(
     >>> round(float(idg_error(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
     1.0967
     """
-    return _errors(tau, alpha, kappa, rho, ridge)[1]
+    return _errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)[1]
 
 
 def task_gap(
@@ -180,7 +165,7 @@ def task_gap(
     >>> round(float(task_gap(tau=1.6, alpha=1.0, kappa=0.5, rho=0.1)), 4)
     0.7497
     """
-    icl, idg = _errors(tau, alpha, kappa, rho, ridge)
+    icl, idg = _errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     math_ = namespace(icl=icl, idg=idg)
     with math_.quiet():
         return math_.finish(
@@ -188,16 +173,12 @@ def task_gap(
         )
 
 
-def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Number) -> Any:
+def _errors(**parameters: Number) -> tuple[Any, Any]:
     """Both errors, from unchecked arguments to finished values."""
-    math_ = namespace(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
-    tau, alpha, kappa, rho, ridge = check_parameters(
-        math_, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
-    )
+    math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
 
     def cases(below: Any) -> tuple[Any, Any]:
-        xi, eta = ridgeless_point(math_, below, tau, q, kappa)
-        xi, eta = with_ridge(math_, tau, q, kappa, ridge, xi, eta)
+        xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge)
         icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
         free = math_.all_of(math_.isinf(alpha), ridge <= 0, rho > 0, tau < math_.inf)
         icl_diverges = math_.all_of(free, kappa <= 1, kappa <= tau)
@@ -208,7 +189,7 @@ def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Numbe
         )
 
     def settled(error: Any) -> Any:
-        """Zero instead of what the stand-in for infinite context leaves of it."""
+        """Replace by 0 what the stand-in for infinite context leaves of an error of 0."""
         if isinstance(math_, SymPyMath):
             return error
         gone = math_.all_of(math_.isinf(alpha), error < math_.tiny**0.25)
@@ -218,51 +199,6 @@ def _errors(tau: Number, alpha: Number, kappa: Number, rho: Number, ridge: Numbe
         q = context_noise(math_, alpha, rho)
         icl, idg = math_.branch(tau < 1, cases)
     return math_.finish(icl), math_.finish(idg)
-
-
-_RANGES = {
-    "tau": (lambda v: v > 0, "> 0"),
-    "alpha": (lambda v: v > 0, "> 0"),
-    "kappa": (lambda v: v > 0, "> 0"),
-    "rho": (lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite"),
-    "ridge": (lambda v: (v >= 0) & (v < np.inf), ">= 0 and finite"),
-}
-
-
-def check_parameters(math_: Namespace, **parameters: Number) -> list[Any]:
-    """Convert the parameters of the setting and check their ranges, in the order given."""
-    values = []
-    for name, value in parameters.items():
-        converted = convert(math_, name, value)
-        require(math_, name, converted, *_RANGES[name])
-        values.append(converted)
-    shapes = [getattr(value, "shape", ()) for value in values]
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        names = ", ".join(parameters)
-        raise ValueError(f"{names} must have shapes that broadcast, got {shapes}") from None
-    return values
-
-
-def context_noise(math_: Namespace, alpha: Any, rho: Any) -> Any:
-    """Variance q = (1 + rho)/alpha that a finite context adds to each task coordinate.
-
-    Infinite context is the limit q -> 0 from above.
-    """
-    return math_.where(math_.isinf(alpha), lambda: math_.tiny, lambda: (1 + rho) / alpha)
-
-
-def ridgeless_point(math_: Namespace, below: Any, tau: Any, q: Any, kappa: Any) -> tuple[Any, Any]:
-    """Effective ridge xi and eta = lim ridge/xi as the ridge tends to 0; below is tau < 1."""
-    xi = math_.where(below, lambda: _ridgeless_xi(math_, tau, q, kappa), lambda: 0)
-    eta = math_.where(below, lambda: 0, lambda: excess(math_, tau, 1))
-    return xi, eta
-
-
-def _ridgeless_xi(math_: Namespace, tau: Any, q: Any, kappa: Any) -> Any:
-    """Effective ridge left by too few prompts, (1 - tau) / (tau M_{kappa/tau}(q))."""
-    return (1 - tau) / (tau * resolvent(math_, q, kappa / tau, excess(math_, kappa, tau)))
 
 
 def errors_at(
@@ -279,111 +215,3 @@ def errors_at(
     shrinkage = (1 + nu * w * M / kappa) / r
     icl = rho + q * M / w * shrinkage + nu * M * (nu * w**2 / r) + (1 + q) * A / tau * idg
     return icl, idg
-
-
-def with_ridge(
-    math_: Namespace, tau: Any, q: Any, kappa: Any, ridge: Any, xi: Any, eta: Any
-) -> tuple[Any, Any]:
-    """Replace the ridgeless point by the root of the fixed point where ridge > 0."""
-    if isinstance(math_, SymPyMath):
-        if not ridge.is_zero:
-            raise TypeError(
-                f"ridge must be 0 for SymPy expressions, got {ridge}: at positive ridge the fixed "
-                "point is the root of a quartic; pass numbers or mpmath numbers"
-            )
-        return xi, eta
-    if isinstance(math_, MpMath):
-        if ridge > 0:
-            xi = effective_ridge_mp(tau, q, kappa, ridge)
-            eta = ridge / xi
-        return xi, eta
-    arrays = np.broadcast_arrays(*(math_.host(v) for v in (tau, q, kappa, ridge, xi, eta)))
-    chosen = arrays[3] > 0
-    if not np.any(chosen):
-        return xi, eta
-    xi, eta = arrays[4].copy(), arrays[5].copy()
-    xi[chosen] = effective_ridge(*(v[chosen] for v in arrays[:4]))
-    eta[chosen] = arrays[3][chosen] / xi[chosen]
-    return math_.convert(xi), math_.convert(eta)
-
-
-def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> Any:
-    r"""Effective ridge if all features had this variance: a bound on it from either side.
-
-    The root of :math:`\tau (1 - \lambda/\xi) = g/(g + \xi)`, a quadratic equation, grows with g;
-    so the smallest feature variance bounds the effective ridge from below, and the largest (or, by
-    concavity, the mean) from above.
-    """
-    linear = eigenvalue * excess(math_, tau, 1) - ridge
-    root = math_.hypot(linear, 2 * math_.sqrt(ridge * eigenvalue))
-    return math_.stable(
-        linear >= 0, lambda: 2 * ridge * eigenvalue / (linear + root), lambda: (root - linear) / 2
-    )
-
-
-def _fixed_point(
-    math_: Namespace, log_xi: Any, exp: Any, tau: Any, q: Any, kappa: Any, ridge: Any
-) -> Any:
-    """Residual of the fixed point, increasing: the ridgeless form at tau (1 - ridge/xi)."""
-    xi = exp(log_xi)
-    spent = tau * ridge / xi
-    remaining = math_.where(spent < tau, lambda: tau - spent, lambda: 0)
-    offset = math_.where(math_.isinf(kappa), lambda: 1, lambda: ((kappa - tau) + spent) / kappa)
-    M = resolvent(math_, q, math_.divide(kappa, remaining), offset)
-    return xi * remaining * M - ((1 - tau) + spent)
-
-
-def effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
-    """Effective ridge xi at ridge > 0 for flat NumPy arrays of equal shape."""
-    math_ = ArrayMath(np)
-    xi = ridge.copy()  # the limit at tau = inf
-    finite = np.isfinite(tau)
-    tau, q, kappa, ridge = (v[finite] for v in (tau, q, kappa, ridge))
-    # Widened so that rounding cannot hide the change of sign when the bracket is a few ulp wide.
-    lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13
-    upper = np.log(ridge_bracket(math_, tau, 1 + q, ridge)) + 1e-13
-    result = elementwise.find_root(
-        lambda u, *args: _fixed_point(math_, u, np.exp, *args),
-        (lower, upper),
-        args=(tau, q, kappa, ridge),
-        tolerances={"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0},
-    )
-    if not np.all(result.success):
-        worst = int(np.argmin(result.success))
-        raise ArithmeticError(
-            "the fixed point was not solved at "
-            f"tau={tau[worst]}, q={q[worst]}, kappa={kappa[worst]}, ridge={ridge[worst]}"
-        )
-    xi[finite] = np.exp(result.x)
-    return xi
-
-
-def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
-    """Effective ridge xi at ridge > 0 at mpmath's current precision."""
-    import mpmath
-
-    math_ = MpMath()
-    if mpmath.isinf(tau):
-        return ridge
-    margin = mpmath.mp.eps / 4
-    with mpmath.workprec(2 * mpmath.mp.prec):
-        # Widened as for float64: rounding must not hide the change of sign.
-        lower = mpmath.log(ridge_bracket(math_, tau, q, ridge)) - margin
-        upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge)) + margin
-
-        def residual(log_xi: Any) -> Any:
-            return _fixed_point(math_, log_xi, mpmath.exp, tau, q, kappa, ridge)
-
-        log_xi = mpmath.findroot(
-            residual,
-            (lower, upper),
-            solver="illinois",
-            tol=mpmath.mp.eps,
-            maxsteps=1000,
-            verify=False,  # by the change of sign below: the residual can be very steep
-        )
-        if not residual(log_xi - margin) < 0 < residual(log_xi + margin):
-            raise ArithmeticError(
-                f"the fixed point was not solved at tau={tau}, q={q}, kappa={kappa}, ridge={ridge}"
-            )
-    return mpmath.exp(log_xi)

@@ -15,15 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.numbers import Number, numpy_namespace
-from iclimit.asymptotics.pretraining.icl import (
-    check_parameters,
-    context_noise,
-    errors_at,
-    icl_error,
-    idg_error,
-    ridgeless_point,
-)
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.pretraining.effective_ridge import context_noise, ridgeless_point
+from iclimit.asymptotics.pretraining.icl import errors_at, icl_error, idg_error
 from iclimit.asymptotics.spectra import wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess
 
@@ -78,10 +73,10 @@ def optimal_ridge(
     """
     if objective not in ("icl", "idg"):
         raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
-    math_ = numpy_namespace(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
-    values = check_parameters(math_, tau=tau, alpha=alpha, kappa=kappa, rho=rho)
-    tau, alpha, kappa, rho = (v.ravel() for v in np.broadcast_arrays(*values))
-    shape = np.broadcast_shapes(*(v.shape for v in values))
+    math_, values = checked(systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
+    arrays = np.broadcast_arrays(*values)
+    shape = arrays[0].shape
+    tau, alpha, kappa, rho = (array.ravel() for array in arrays)
     with math_.quiet():
         q = np.asarray(context_noise(math_, alpha, rho))
         start = np.asarray(ridgeless_point(math_, tau < 1, tau, q, kappa)[0])

@@ -19,13 +19,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from iclimit.asymptotics.numbers import Namespace, Number, namespace, numpy_namespace, require
-from iclimit.asymptotics.pretraining.icl import (
-    check_parameters,
-    context_noise,
-    ridgeless_point,
-    with_ridge,
-)
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.pretraining.effective_ridge import context_noise, solve_fixed_point
 from iclimit.asymptotics.spectra import MarchenkoPastur
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
@@ -69,7 +65,7 @@ def context_slope(
     >>> [bool(slope < 0) for slope in slopes]
     [True, False]
     """
-    math_, at = _point(tau, alpha, kappa, rho, ridge, objective)
+    math_, at = _point(objective, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     with math_.quiet():
         curvature = math_.where(at.xi > 0, lambda: at.tau * at.eta / at.xi, lambda: 0)
         log_xi = at.q * at.M * at.w**2 / at.r / (curvature + at.A)
@@ -111,7 +107,7 @@ def ridge_slope(
     >>> [bool(slope > 0) for slope in slopes]
     [True, False]
     """
-    math_, at = _point(tau, alpha, kappa, rho, 0.0, objective)
+    math_, at = _point(objective, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=0.0)
     with math_.quiet():
         change = _change(at, 0, 1)
         fall = (2 * at.A + at.xi * change.A) / at.tau
@@ -149,10 +145,9 @@ def context_information(*, alpha: Number, rho: Number) -> Any:
     >>> round(float(context_information(alpha=1.0, rho=0.3)), 4)
     0.5815
     """
-    math_ = numpy_namespace(alpha=alpha, rho=rho)
-    alpha, rho = check_parameters(math_, alpha=alpha, rho=rho)
-    require(math_, "rho", rho, lambda v: v > 0, "> 0")
-    require(math_, "alpha", alpha, lambda v: v < math_.inf, "finite")
+    _, (alpha, rho) = checked(
+        systems="numpy", ranges={"alpha": "(0, inf)", "rho": "(0, inf)"}, alpha=alpha, rho=rho
+    )
     return MarchenkoPastur(1 / alpha).shannon_transform(alpha / rho) / 2
 
 
@@ -180,19 +175,13 @@ class _Change(NamedTuple):
     idg: tuple[Any, Any]
 
 
-def _point(
-    tau: Any, alpha: Any, kappa: Any, rho: Any, ridge: Any, objective: str
-) -> tuple[Namespace, _Point]:
+def _point(objective: str, **parameters: Number) -> tuple[Namespace, _Point]:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
-    math_ = namespace(tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
-    tau, alpha, kappa, rho, ridge = check_parameters(
-        math_, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge
-    )
+    math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
     with math_.quiet():
         q = context_noise(math_, alpha, rho)
-        xi, eta = ridgeless_point(math_, tau < 1, tau, q, kappa)
-        xi, eta = with_ridge(math_, tau, q, kappa, ridge, xi, eta)
+        xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
         nu = q + xi
         M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
         w = 1 + M / kappa

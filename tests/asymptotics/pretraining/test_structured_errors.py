@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
-from iclimit.asymptotics.pretraining import structured as module
+from iclimit.asymptotics.pretraining import structured_fixed_point as module
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.pretraining.structured import structured_errors
 
@@ -367,8 +367,8 @@ def test_random_spectra_stay_within_the_bound_on_iterations() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"tau": -1.0}, ValueError, "tau must be > 0, got -1.0"),
-        ({"test_alpha": 0.0}, ValueError, "test_alpha must be > 0, got 0.0"),
+        ({"tau": -1.0}, ValueError, "tau must be > 0, or inf, got -1.0"),
+        ({"test_alpha": 0.0}, ValueError, "test_alpha must be > 0, or inf, got 0.0"),
         ({"test_rho": -0.5}, ValueError, "test_rho must be >= 0 and finite, got -0.5"),
         ({"tau": [1.0, 2.0], "test_rho": [1.0, 2.0, 3.0]}, ValueError, "shapes that broadcast"),
         ({"spectrum": [1.0]}, TypeError, "spectrum must be a JointSpectrum, got list"),

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.asymptotics.pretraining.alignment import (
+from iclimit.asymptotics.pretraining import (
     best_test_covariance,
     best_training_covariance,
     cka,
     direction_slopes,
     diversity_slope,
     resolvent_alignment,
+    structured_errors,
     trace_ratio,
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
-from iclimit.asymptotics.pretraining.structured import structured_errors
 from iclimit.asymptotics.spectra import wishart_resolvent
 
 

@@ -1,0 +1,354 @@
+r"""Fixed point of linear attention for tasks and inputs of any covariance.
+
+Symbols and setting are those of `iclimit.asymptotics.pretraining.structured`.  The resolvent
+
+.. math:: G_i = (S + q + \Delta_i)^{-1}, \qquad
+   \Delta_i = \frac{\xi}{\sigma_i} \Sigma^{-1}, \qquad
+   q = \frac{\operatorname{tr}(C\Sigma)/d + \rho}{\alpha}
+
+has the deterministic equivalent :math:`F_i = (s_i T + q + \Delta_i)^{-1}`.  Its scalars and the
+effective ridge :math:`\xi` of the features :math:`x_q h^\top` solve
+
+.. math:: \kappa (1 - s_i) = \frac1d \operatorname{tr} s_i T F_i, \qquad
+   \tau \Bigl(1 - \frac\lambda\xi\Bigr)
+   = \frac{1}{d^2} \sum_i \operatorname{tr} (s_i T + q) F_i.
+
+These are the stationarity conditions in :math:`\log s_i` and :math:`\log \xi` of
+
+.. math:: \frac{1}{d^2} \sum_i \bigl[\operatorname{tr} \log (s_i T + q + \Delta_i)
+   + k (s_i - \log s_i)\bigr] - (1 - \tau) \log\xi + \tau\lambda/\xi.
+
+That is a sum of logarithms of sums of exponentials, of exponentials and of linear terms, and so it
+is strictly convex.  Hence the solution is unique, the equation for :math:`s_i` is monotone in
+:math:`s_i`, and the equation for :math:`\xi` is monotone once the :math:`s_i` follow :math:`\xi`.
+Both are solved by Newton's method between bounds; where it would leave them, the bracket is halved
+in the logarithm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.pretraining.effective_ridge import ridge_bracket
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.spectra.resolvent import excess
+
+MAX_ITERATIONS = 100
+"""Bound on the iterations of either equation; 1e5 settings took 26 at most
+(`benchmarks/stress_structured.py`)."""
+
+_CLOSE = 1e-8
+"""Newton's method converges quadratically: after a step of this size only rounding is left."""
+
+_CHUNK = 2**15
+"""Numbers in an array at a time, so that they stay in the cache."""
+
+_LARGE = 1e300
+"""Stands for infinite kappa: its square root is beyond the rounding error of everything else."""
+
+TINY = ArrayMath.tiny
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked parameters, flat, of equal length."""
+
+    tau: np.ndarray
+    kappa: np.ndarray
+    rho: np.ndarray
+    ridge: np.ndarray
+    per_context: np.ndarray
+    test_rho: np.ndarray
+    per_test_context: np.ndarray
+    shape: tuple[int, ...]
+
+    @property
+    def training(self) -> tuple[np.ndarray, ...]:
+        """What training depends on."""
+        return self.tau, self.kappa, self.rho, self.ridge, self.per_context
+
+    def test_noise(self, spectrum: JointSpectrum) -> np.ndarray:
+        """Noise q' of a test context."""
+        variance = spectrum.weight @ (spectrum.inputs * spectrum.test)
+        return (variance + self.test_rho) * self.per_test_context
+
+
+def check_settings(
+    tau: Number,
+    alpha: Number,
+    kappa: Number,
+    rho: Number,
+    ridge: Number,
+    test_alpha: Number | None = None,
+    test_rho: Number | None = None,
+) -> Settings:
+    """Convert and check the parameters of the setting and broadcast them."""
+    _, values = checked(
+        systems="numpy",
+        optional=("test_alpha", "test_rho"),
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        test_alpha=test_alpha,
+        test_rho=test_rho,
+    )
+    values[5] = values[1] if test_alpha is None else values[5]
+    values[6] = values[3] if test_rho is None else values[6]
+    arrays = np.broadcast_arrays(*values)
+    tau, alpha, kappa, rho, ridge, test_alpha, test_rho = (array.ravel() for array in arrays)
+    # Infinite context is the limit from below, with as many context pairs in training as in tests.
+    endless, endless_tests = np.isinf(alpha), np.isinf(test_alpha)
+    per_context = np.where(endless, TINY, 1 / alpha)
+    per_test_context = np.where(endless & endless_tests, TINY, 1 / test_alpha)
+    kappa = np.minimum(kappa, _LARGE)
+    return Settings(
+        tau, kappa, rho, ridge, per_context, test_rho, per_test_context, arrays[0].shape
+    )
+
+
+def finite_context(alpha: Number) -> Number:
+    """Return the context length over dimension, which must be finite here."""
+    if np.any(np.isinf(alpha)):
+        raise ValueError(f"alpha must be finite, got {alpha}")
+    return alpha
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Atoms as arrays: rows are the different input eigenvalues, columns the atoms.
+
+    Attributes
+    ----------
+    T : ndarray (m,)
+        Whitened task eigenvalues; (n, 1, m) to differentiate `response_at`.
+    weight : ndarray (m,)
+    row : ndarray (r,)
+        Different input eigenvalues.
+    row_weight : ndarray (r,)
+    row_of : ndarray (m,)
+        Row of the input eigenvalue of each atom.
+    inverse_inputs : ndarray (r, m)
+        One over the products of input eigenvalues.
+    """
+
+    T: np.ndarray
+    weight: np.ndarray
+    row: np.ndarray
+    row_weight: np.ndarray
+    row_of: np.ndarray
+    inverse_inputs: np.ndarray
+
+    @classmethod
+    def of(cls, spectrum: JointSpectrum) -> Atoms:
+        row, row_of = np.unique(spectrum.inputs, return_inverse=True)
+        row_of = row_of.ravel()
+        row_weight = np.bincount(row_of, spectrum.weight)
+        return cls(
+            spectrum.task * spectrum.inputs,
+            spectrum.weight,
+            row,
+            row_weight / math.fsum(row_weight),
+            row_of,
+            1 / (row[:, None] * spectrum.inputs),
+        )
+
+    def chunks(self, arrays: tuple[np.ndarray, ...]) -> Iterator[tuple[np.ndarray, ...]]:
+        """Split flat arrays so that arrays over rows and columns stay small."""
+        size = max(1, _CHUNK // self.inverse_inputs.size)
+        for start in range(0, max(len(arrays[0]), 1), size):
+            yield tuple(array[start : start + size] for array in arrays)
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """Mean over the columns, (..., m) to (...)."""
+        return values @ self.weight
+
+    def own(self, values: np.ndarray) -> np.ndarray:
+        """Entries of each atom in its own row, (n, r, m) to (n, m)."""
+        return values[..., self.row_of, np.arange(len(self.row_of))]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A solution of the fixed point, and its parameters; arrays (n,) but s, (n, r)."""
+
+    tau: np.ndarray
+    kappa: np.ndarray
+    rho: np.ndarray
+    q: np.ndarray
+    xi: np.ndarray
+    eta: np.ndarray
+    s: np.ndarray
+
+
+def solve(
+    atoms: Atoms,
+    tau: np.ndarray,
+    kappa: np.ndarray,
+    rho: np.ndarray,
+    ridge: np.ndarray,
+    per_context: np.ndarray,
+) -> Point:
+    """Solve the fixed point for flat arrays of equal length."""
+    q = (atoms.mean(atoms.T) + rho) * per_context
+    xi = np.where(np.isinf(tau), ridge, 0.0)
+    eta = np.where(xi > 0, 1.0, np.maximum(excess(ArrayMath(np), tau, 1), 0.0))
+    start = np.zeros((len(tau), len(atoms.row)))
+    free = np.isfinite(tau) & ((ridge > 0) | (tau < 1))
+    if np.any(free):
+        xi[free], start[free] = _effective_ridge(
+            atoms, tau[free], kappa[free], ridge[free], q[free]
+        )
+        eta[free] = ridge[free] / xi[free]
+    s = _scales(atoms, kappa, q, xi, start)
+    return Point(tau, kappa, rho, q, xi, eta, s)
+
+
+def solve_settings(
+    atoms: Atoms, settings: Settings, evaluate: Callable[[Point], tuple[np.ndarray, ...]]
+) -> tuple[np.ndarray, ...]:
+    """Solve the fixed point chunk by chunk, and return what a function makes of the solutions."""
+    with np.errstate(all="ignore"):
+        parts = [evaluate(solve(atoms, *part)) for part in atoms.chunks(settings.training)]
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+def _newton(
+    step: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    lower: np.ndarray,
+    upper: np.ndarray,
+    start: np.ndarray,
+) -> np.ndarray:
+    """Roots of monotone equations by Newton's method in the logarithm, kept within bounds.
+
+    ``step(x, index)`` is the Newton step in log x at the flat places ``index``; it points to the
+    root.  Where a step leaves the bracket or is not half the one before the last, the bracket
+    is halved in the logarithm.
+    """
+    shape = np.shape(start)
+    x, lower, upper = (np.array(v, dtype=float).ravel() for v in (start, lower, upper))
+    last, before = np.full((2, x.size), np.inf)
+    index = np.arange(x.size)
+    for _ in range(MAX_ITERATIONS):
+        here = x[index]
+        move = step(here, index)
+        if np.any(np.isnan(move)):
+            break
+        low = lower[index] = np.where(move > 0, here, lower[index])
+        high = upper[index] = np.where(move < 0, here, upper[index])
+        new = here * np.exp(move)
+        done = np.abs(move) < _CLOSE
+        newton = done | ((new > low) & (new < high) & (np.abs(move) <= before[index] / 2))
+        x[index] = np.where(newton, new, np.sqrt(low) * np.sqrt(high))
+        before[index] = last[index]
+        last[index] = np.where(newton, np.abs(move), np.log(high / low) / 2)
+        index = index[~done]
+        if index.size == 0:
+            return x.reshape(shape)
+    raise ArithmeticError(
+        f"the fixed point was not solved within {MAX_ITERATIONS} iterations: arguments too "
+        "extreme for float64"
+    )
+
+
+def _scales(
+    atoms: Atoms, kappa: np.ndarray, q: np.ndarray, xi: np.ndarray, start: np.ndarray
+) -> np.ndarray:
+    """Scalars s of every row, shape (n, r), at given xi; start zero where nothing is known."""
+
+    def gathered(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        n, row = np.divmod(index, len(atoms.row))
+        return q[n, None] + xi[n, None] * atoms.inverse_inputs[row], kappa[n]
+
+    def step(s: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Newton step of kappa s + <s T F> - kappa, formed without cancellation.
+
+        Where s T > D the summand is 1 - u with u small: the ones are collected with kappa.
+        """
+        D, kappa = gathered(index)
+        scaled = atoms.T * s[:, None]
+        F = 1 / (scaled + D)
+        signal, u = scaled * F, D * F
+        large = scaled > D
+        ones, others = atoms.mean(large), atoms.mean(~large)
+        offset = np.where(ones < 0.5, kappa - ones, (kappa - 1) + others)
+        residual = kappa * s + atoms.mean(np.where(large, -u, signal)) - offset
+        return -residual / (kappa * s + atoms.mean(signal * u))
+
+    D, count = gathered(np.arange(start.size))
+    # One atom of the mean T/D bounds s from below, as <s T F> is concave in T/D.
+    ratio = atoms.mean(atoms.T / D)
+    linear = 1 - ratio * ((count - 1) / count)
+    root = np.hypot(linear, 2 * np.sqrt(ratio))
+    bound = np.where(linear >= 0, 2 / (linear + root), (root - linear) / (2 * ratio))
+    guess = np.clip(start.ravel(), bound, 1.0)
+    return _newton(step, bound / 2, np.ones_like(bound), guess).reshape(start.shape)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Quantities of the module docstring at a point, arrays (n, r, m) and (n, r)."""
+
+    D: np.ndarray
+    F: np.ndarray
+    u: np.ndarray
+    signal: np.ndarray
+    beta: np.ndarray
+    beta_one: np.ndarray
+    beta_delta: np.ndarray
+    B: np.ndarray
+    V: np.ndarray
+    spent: np.ndarray
+
+    @classmethod
+    def at(
+        cls, atoms: Atoms, kappa: np.ndarray, q: np.ndarray, xi: np.ndarray, s: np.ndarray
+    ) -> Rows:
+        q, s = q[:, None], s[..., None]
+        delta = xi[:, None, None] * atoms.inverse_inputs
+        D = q[..., None] + delta
+        scaled = atoms.T * s
+        F = 1 / (scaled + D)
+        signal = scaled * F
+        beta = atoms.T * F**2 / kappa[:, None, None]
+        beta_one, beta_delta = atoms.mean(beta), atoms.mean(beta * delta)
+        B = 1 + q * beta_one + beta_delta
+        V = F * (q[..., None] * F + signal * ((1 + q * beta_one) / B)[..., None])
+        spent = atoms.mean(V * delta) @ atoms.row_weight
+        return cls(D, F, D * F, signal, beta, beta_one, beta_delta, B, V, spent)
+
+
+def _effective_ridge(
+    atoms: Atoms, tau: np.ndarray, kappa: np.ndarray, ridge: np.ndarray, q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Effective ridge xi > 0 at finite tau with ridge > 0 or tau < 1, and nearly the scalars s."""
+    scales = np.zeros((len(tau), len(atoms.row)))
+
+    def step(xi: np.ndarray, index: np.ndarray) -> np.ndarray:
+        t, k, q_ = tau[index], kappa[index], q[index]
+        s = _scales(atoms, k, q_, xi, scales[index])
+        rows = Rows.at(atoms, k, q_, xi, s)
+        eta = ridge[index] / xi
+        lost = atoms.mean(xi[:, None, None] * atoms.inverse_inputs * rows.F) @ atoms.row_weight
+        kept = atoms.mean(rows.signal + q_[:, None, None] * rows.F) @ atoms.row_weight
+        residual = np.where(lost < 0.5, lost - ((1 - t) + t * eta), t * (1 - eta) - kept)
+        move = -residual / (rows.spent + t * eta)
+        # The scalars follow xi; this guess makes the next solution of their equations short.
+        scales[index] = s * np.exp(np.clip(rows.beta_delta / rows.B * move[:, None], -1, 1))
+        return move
+
+    math_ = ArrayMath(np)
+    inputs = atoms.row[atoms.row_of]
+    smallest = q * atoms.row[0] ** 2
+    mean = atoms.mean(inputs) * (atoms.mean(atoms.T * inputs) + q * atoms.mean(inputs))
+    # Widened so that rounding cannot hide the root where the bounds are a few ulp apart.
+    lower = ridge_bracket(math_, tau, smallest, ridge) * (1 - 1e-9)
+    upper = ridge_bracket(math_, tau, mean, ridge) * (1 + 1e-9)
+    return _newton(step, lower, upper, upper), scales
