@@ -9,7 +9,7 @@ import array_api_compat
 import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, SymPyMath
 
 
 def parse_eigenvalues(
@@ -40,12 +40,12 @@ def collected(math_: Namespace, values: Sequence[Any]) -> Any:
     return math_.finish(np.stack(np.broadcast_arrays(*values), axis=-1))
 
 
-def excess(lam: Number, trace: Number, context: Number, noise_variance: Number) -> Number:
+def excess(lam: Any, trace: Any, context: Any, noise_variance: Any) -> Any:
     r"""What the fluctuations of the context add to :math:`\lambda`: :math:`\lambda (c - 1)`."""
     return (lam + trace + noise_variance) / context
 
 
-def elementary(math_: Namespace, name: str, value: Number) -> Number:
+def elementary(math_: Namespace, name: str, value: Any) -> Any:
     """Apply the function exp, expm1 or atan of the number system to a converted value."""
     if isinstance(math_, ArrayMath):
         return getattr(array_api_compat.array_namespace(value), name)(value)
@@ -58,6 +58,6 @@ def elementary(math_: Namespace, name: str, value: Number) -> Number:
     return sympy.exp(value) - 1 if name == "expm1" else getattr(sympy, name)(value)
 
 
-def cube_root(math_: Namespace, value: Number) -> Number:
+def cube_root(math_: Namespace, value: Any) -> Any:
     """Cube root of a positive number, in its number system."""
     return value ** (math_.convert(1) / 3)

@@ -54,7 +54,7 @@ def growth_time(
     trace: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Number:
+) -> Any:
     r"""Time in which the value weight of a head that learns one direction grows.
 
     Parameters
@@ -116,7 +116,7 @@ def growth_time(
         return math_.finish(time / lam**2)
 
 
-def escape_time(initial_value: Number, *, eigenvalue: Number) -> Number:
+def escape_time(initial_value: Number, *, eigenvalue: Number) -> Any:
     r"""Leading time :math:`1/(\lambda^2 v_0)` in which a head leaves a small start.
 
     Parameters
@@ -161,7 +161,7 @@ def time_from_pole(
     trace: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Number:
+) -> Any:
     r"""Time at which a head reaches a value weight, from the pole of its early growth.
 
     This is the limit of `growth_time` minus `escape_time` for a vanishing start.  For small values
@@ -214,7 +214,7 @@ def time_from_pole(
 
 def head_growth(
     t: Number, *, eigenvalue: Number, trace: Number, context: Number, noise_variance: Number = 0.0
-) -> Number:
+) -> Any:
     r"""Value weight of a head at a time from the pole of its early growth.
 
     The inverse of `time_from_pole`: the solution of the flow that comes from zero.
@@ -276,7 +276,7 @@ def head_growth(
 
 def _head(
     eigenvalue: Number, trace: Number, context: Number, noise_variance: Number, **others: Any
-) -> tuple[Namespace, Number, Number, list[Any]]:
+) -> tuple[Namespace, Any, Any, list[Any]]:
     """Number system, eigenvalue, cube root of A (one over the fixed point) and other arguments."""
     math_, (lam, trace, N, noise, *values) = checked(
         ranges=_RANGES,
@@ -292,7 +292,7 @@ def _head(
     return math_, lam, cube_root(math_, lam + excess(lam, trace, N, noise)), values
 
 
-def _check_below(math_: Namespace, name: str, u: Number) -> None:
+def _check_below(math_: Namespace, name: str, u: Any) -> None:
     """Check a value over the fixed point, with room for the rounding of the latter."""
     slack = _ROUNDING if isinstance(math_, ArrayMath) else 0
     if isinstance(math_, MpMath):
@@ -300,9 +300,7 @@ def _check_below(math_: Namespace, name: str, u: Number) -> None:
     require(math_, f"{name} over the fixed point", u, lambda x: x <= 1 + slack, "<= 1")
 
 
-def _integral(
-    math_: Namespace, u: Number, u0: Number, step: Number, left: Number = None
-) -> Number:
+def _integral(math_: Namespace, u: Any, u0: Any, step: Any, left: Any = None) -> Any:
     r"""Integral of :math:`s/(1 - s^3)` from u0 to u = u0 + step, left = 1 - u.
 
     Each of the three terms is computed from the step, so that they do not cancel.  Only their

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from typing import Any
 
 import array_api_compat
 from scipy import special
@@ -66,7 +67,7 @@ def merged_attention_loss(
     init_scale: Number,
     input_variance: Number = 1.0,
     noise_variance: Number = 0.0,
-) -> Number:
+) -> Any:
     r"""Loss of merged attention during training, for white inputs.
 
     Parameters
@@ -146,7 +147,7 @@ def merged_drop_time(
     init_scale: Number,
     input_variance: Number = 1.0,
     noise_variance: Number = 0.0,
-) -> Number:
+) -> Any:
     r"""Time at which the loss of merged attention has fallen by a fraction, for white inputs.
 
     With :math:`p = w_0^2 A/\sqrt D` and :math:`g = \sqrt{1 - \mathrm{drop\_fraction}}`,
@@ -219,7 +220,7 @@ def merged_drop_time(
     return time
 
 
-def effective_init_scale(value: Number, key_query: Number, *, eigenvalues: Number) -> Number:
+def effective_init_scale(value: Number, key_query: Number, *, eigenvalues: Number) -> Any:
     r"""Scale of the balanced start whose loss drops at the same time as that of a given start.
 
     The given start must be small.  The growing part of its weights is :math:`z = (v + U u)/2` with
@@ -295,8 +296,8 @@ class EffectiveInitScaleMoments:
         Standard deviation, :math:`\sqrt{\psi_1(H/2)}/2`.
     """
 
-    mean: Number
-    std: Number
+    mean: Any
+    std: Any
 
 
 def effective_init_scale_moments(heads: Number) -> EffectiveInitScaleMoments:

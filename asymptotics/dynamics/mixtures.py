@@ -46,6 +46,7 @@ are not in the paper.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -79,10 +80,10 @@ class MixturePredictor:
     """
 
     gamma: np.ndarray
-    train_loss: Number
-    icl_loss: Number
-    iwl_loss: Number
-    iwl_noise_loss: Number
+    train_loss: Any
+    icl_loss: Any
+    iwl_loss: Any
+    iwl_noise_loss: Any
 
 
 def mixture_predictor(
@@ -189,7 +190,7 @@ def mixture_growth_rate(
     shared_task: Number,
     context: Number,
     noise_variance: Number = 0.0,
-) -> Number:
+) -> Any:
     r"""Rate of the first exponential growth of merged attention on a mixture of tasks.
 
     Parameters
@@ -251,7 +252,8 @@ def _mixture(
     math_ = numpy_namespace(**given)
     matrix, vector = (convert(math_, name, value) for name, value in given.items())
     names = ("fresh_fraction", "context", "noise_variance")
-    _, values = checked(systems="numpy", **dict(zip(names, numbers, strict=True)))
+    arguments: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    _, values = checked(systems="numpy", **arguments)
     if vector.ndim != 1 or not vector.size or matrix.shape != vector.shape * 2:
         raise ValueError(
             "input_covariance and shared_task must have shapes (D, D) and (D,), got "

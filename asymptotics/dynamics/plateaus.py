@@ -44,9 +44,7 @@ _MOST_DIRECTIONS = 20
 """Most directions: these have a million fixed points."""
 
 
-def plateau_losses(
-    eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0
-) -> Number:
+def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0) -> Any:
     r"""Losses of the plateaus that separate attention passes, and of its end.
 
     Parameters
@@ -106,7 +104,7 @@ def plateau_losses(
 
 def plateau_head_values(
     eigenvalues: Number, *, context: Number, noise_variance: Number = 0.0
-) -> Number:
+) -> Any:
     r"""Value weight of a head that has learned a direction, :math:`(\lambda_d c_d)^{-1/3}`.
 
     For rank one and a balanced start, where the norms of key and query are the same.
@@ -164,7 +162,7 @@ class FixedPoints:
     """
 
     learned: np.ndarray
-    losses: Number
+    losses: Any
 
 
 def fixed_point_losses(
@@ -223,7 +221,7 @@ def fixed_point_losses(
     return FixedPoints(learned, losses if isinstance(math_, ArrayMath) else tuple(losses))
 
 
-def _residuals(lam: list[Any], context: Number, noise_variance: Number) -> list[Any]:
+def _residuals(lam: list[Any], context: Any, noise_variance: Any) -> list[Any]:
     """Part of the loss that remains when a direction is learned, lambda (1 - 1/c)."""
     trace = sum(lam)
     extra = [excess(x, trace, context, noise_variance) for x in lam]

@@ -36,7 +36,7 @@ _STIFF = 1e50
 
 def merged_attention_curve(
     t: Number, *, eigenvalues: Number, context: float, init_scale: float, noise_variance: float = 0
-) -> Number:
+) -> Any:
     r"""Loss of merged attention during training, for inputs of any covariance.
 
     Parameters
@@ -201,7 +201,7 @@ class _ReducedFlow:
         """Weights of the model over their final values: (D,) or (D, times)."""
         return (y[1:].T * self.slopes).T * y[0]
 
-    def linear(self, time: Number) -> np.ndarray:
+    def linear(self, time: Any) -> np.ndarray:
         """State during the exponential growth: (D + 1,) or (D + 1, times)."""
         w = np.exp(self.log_start + self.rate * np.asarray(time, dtype=float))
         return np.concatenate([w[None], np.multiply.outer(self.squares / self.rate, w)])
