@@ -1,18 +1,18 @@
 r"""One linear attention layer in three parametrisations, with what training them needs.
 
 The prediction for a sequence is :math:`\hat y = \sum_h v_h^\top S L_h x_q` with the second moment
-S of the tokens (`iclimit.simulate.dynamics.feature_moments`), the last row :math:`v_h` of the value
-matrix of a head and a lookup matrix :math:`L_h` of shape (D + 1, D):
+S of the tokens (`iclimit.simulate.dynamics.feature_moments`), the last row :math:`v_h` of the
+value matrix of a head and a lookup matrix :math:`L_h` of shape (D + 1, D):
 
 - "merged": :math:`L_h` is one weight matrix, the product of key and query weights;
 - "separate": :math:`L_h = K_h^\top Q_h` with key and query weights of R rows;
 - "cubic": a two-layer linear network on the features
-  :math:`z = \frac1N \sum_n y_n x_n x_q^\top`: "merged" without the weights that see other entries
-  of S, so that :math:`v_h` is a number and :math:`L_h` has the shape (D, D).
+  :math:`z = \frac1N \sum_n y_n x_n x_q^\top`.  This is "merged" without the weights that see
+  other entries of S, so that :math:`v_h` is a number and :math:`L_h` has the shape (D, D).
 
-(Zhang, Singh, Latham and Saxe, ICML 2025, arXiv:2501.16265.  All other weights of a layer do not
-reach the prediction.)  Weights are lists of arrays (repeats, heads, ...), so that many runs share
-each operation.
+These are the models of Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265).  The other
+weights of a layer do not affect the prediction.  Weights are lists of arrays (repeats, heads, ...)
+so that many runs share each operation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, seed_sequences
-from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
+from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.dynamics.feature_moments import FeatureMoments, feature_count
 from iclimit.simulate.pretraining.prompts import Prompts
@@ -66,7 +66,7 @@ class AttentionModel:
 
     def __post_init__(self) -> None:
         check_choice("model", self.kind, MODELS)
-        check_integers(dim=self.dim, heads=self.heads, rank=self.rank)
+        check_arguments(dim=self.dim, heads=self.heads, rank=self.rank)
         if self.kind != "separate" and self.rank != 1:
             raise ValueError(f"rank must be 1 for model {self.kind!r}, got {self.rank!r}")
         if self.rank > self.dim:
@@ -88,13 +88,13 @@ class AttentionModel:
     ) -> list[np.ndarray]:
         """Random normal weights of one run; "merged" and "cubic" get the same from one seed.
 
-        The standard deviation is ``init_scale`` for "merged" and "cubic".  For "separate" it is
-        ``init_scale`` for values and ``init_scale / sqrt(R (D + 1))`` for keys and queries
-        ("per-head"), or ``init_scale`` over the root of the number of weights in the layer
-        ("per-layer"; whole value matrices count).  Values of the inputs and lookups of the labels
-        are zero.
+        For "merged" and "cubic" the standard deviation is ``init_scale``.  For "separate" and
+        "per-head" it is ``init_scale`` for values and ``init_scale / sqrt(R (D + 1))`` for keys
+        and queries.  For "per-layer" it is ``init_scale`` over the root of the number of weights
+        in the layer, where whole value matrices count.  Values of the inputs and lookups of the
+        labels are zero.
         """
-        check_positive(init_scale=init_scale)
+        check_arguments(init_scale=init_scale)
         check_choice("initialization", initialization, INITIALIZATIONS)
         small = replace(self, narrow=True)
         value, *lookup = (init_scale * generator.standard_normal(s) for s in small.shapes)
@@ -114,7 +114,7 @@ class AttentionModel:
         return [wide, np.concatenate([first, 0 * first.take([0], axis)], axis), *query]
 
     def narrowed(self, weights: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-        """Leave out the weights that "narrow" leaves out; None if they are not all zero."""
+        """Drop the weights that "narrow" leaves out; None if they are not all zero."""
         value, first, *query = weights
         axis = -1 if self.kind == "separate" else -2
         inputs, label = np.split(first, [self.dim], axis)
@@ -122,7 +122,7 @@ class AttentionModel:
             return None
         return [value[..., -1:], inputs, *query]
 
-    def given_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
+    def parse_weights(self, weights: Sequence[Any]) -> list[np.ndarray]:
         """Check given weights of one run."""
         if not isinstance(weights, Sequence):
             raise TypeError(f"initial must be a sequence of arrays, got {weights!r}")
@@ -132,7 +132,7 @@ class AttentionModel:
                 f"got {len(weights)}"
             )
         return [
-            given_array(f"initial[{i}]", each, shape)
+            parse_array(f"initial[{i}]", each, shape)
             for i, (each, shape) in enumerate(zip(weights, self.shapes, strict=True))
         ]
 
@@ -158,10 +158,11 @@ class AttentionModel:
         return [by_value, query @ xp.matrix_transpose(by_lookup), key @ by_lookup]
 
     def conserved(self, weights: Sequence[Array]) -> Array:
-        r"""What gradient flow conserves, shape (repeats, number).
+        r"""Quantities that gradient flow conserves, shape (repeats, number).
 
-        For "separate" :math:`|v|^2 - \sum_r |k_r|^2` and :math:`|k_r|^2 - |q_r|^2` of every head,
-        else :math:`\langle v_g, v_h \rangle - \langle L_g, L_h \rangle` of all pairs of heads.
+        For "separate" these are :math:`|v|^2 - \sum_r |k_r|^2` and :math:`|k_r|^2 - |q_r|^2` of
+        every head, otherwise :math:`\langle v_g, v_h \rangle - \langle L_g, L_h \rangle` of all
+        pairs of heads.
         """
         xp = array_namespace(weights[0])
         if self.kind == "separate":
@@ -186,8 +187,7 @@ class MomentLoss:
     model : AttentionModel
         The model.
     moments : FeatureMoments
-        Moments of one data set for all repeats, or of one data set for each of them along a first
-        axis.
+        Moments of one data set for all repeats, or of one for each repeat along a first axis.
 
     Raises
     ------
@@ -202,17 +202,17 @@ class MomentLoss:
                 f"moments must be of dimension {model.dim} with {feature_count(model.dim)} "
                 f"features, got {moments.cross.shape[-1]} features"
             )
-        dim, size = model.dim, model.dim + 1
-        pairs = [(i, j) for i in range(size) for j in range(i, size)]
+        dim = model.dim
+        upper = np.triu_indices(dim + 1)
+        pairs = np.zeros((dim + 1, dim + 1), dtype=int)
+        pairs[upper] = np.arange(len(upper[0]))
+        pairs = np.maximum(pairs, pairs.T)
         if model.narrow:
-            kept, entries = [pairs.index((i, dim)) for i in range(dim)], np.arange(dim)
+            kept, entries = pairs[:dim, dim], np.arange(dim)
         else:
-            kept = list(range(len(pairs)))
-            entries = np.array(
-                [pairs.index((min(i, j), max(i, j))) for i in range(size) for j in range(size)]
-            )
+            kept, entries = np.arange(len(upper[0])), pairs.reshape(-1)
         columns = np.arange(dim)
-        chosen = xp.asarray((np.array(kept)[:, None] * dim + columns).reshape(-1))
+        chosen = xp.asarray((kept[:, None] * dim + columns).reshape(-1))
         place = (entries[:, None] * dim + columns).reshape(-1)
         self.model, self.label = model, moments.label
         self.cross = xp.take(moments.cross, chosen, axis=-1)
@@ -269,7 +269,7 @@ class SequenceLoss:
     def __call__(
         self, weights: Sequence[Array], chosen: Array | None = None
     ) -> tuple[Array, list[Array]]:
-        """Losses (repeats,) and halves of the gradients, over chosen sequences or over all.
+        """Losses (repeats,) and halves of the gradients, over all sequences or over chosen ones.
 
         ``chosen`` has the shape (repeats, batch).
         """
@@ -292,7 +292,7 @@ class SequenceLoss:
 
 
 def _of_each(values: Array, chosen: Array) -> Array:
-    """Entries along the second axis, others for each index of the first."""
+    """Entries along the second axis, chosen anew for each index of the first."""
     xp = array_namespace(values)
     repeats, count, *rest = values.shape
     flat = xp.reshape(chosen + count * xp.arange(repeats)[:, None], (-1,))
@@ -303,7 +303,7 @@ def _of_each(values: Array, chosen: Array) -> Array:
 def initial_weights(
     model: AttentionModel, init_scale: float, initialization: str = "per-head", *, rng: Any
 ) -> list[np.ndarray]:
-    """Initial weights of `simulate_gradient_flow` and of the first repeat of a training.
+    """Initial weights of `simulate_gradient_flow`, and of a training's first repeat.
 
     Parameters
     ----------
@@ -314,8 +314,7 @@ def initial_weights(
     initialization : {"per-head", "per-layer"}
         What the scale is divided by for "separate", see `AttentionModel.random_weights`.
     rng : int, SeedSequence or Generator
-        Seed of the flow or the training.  A Generator gives new weights every time, and so does
-        the flow or the training that it goes to next.
+        Seed of the flow or the training.  A Generator gives new weights at every use.
 
     Returns
     -------
@@ -333,7 +332,7 @@ def initial_weights(
 
     Examples
     --------
-    What the flow of the same seed starts from, to predict when each head learns:
+    The start of the flow with the same seed, from which one predicts when each head learns:
 
     >>> from iclimit.simulate.dynamics import AttentionModel, initial_weights
     >>> model = AttentionModel("separate", dim=4, heads=3)

@@ -1,4 +1,4 @@
-r"""What the training of one linear attention layer knows of its data.
+r"""Moments of the data, all that the training of one linear attention layer depends on.
 
 With the tokens :math:`e = (x, y)` of a sequence, that of the query being :math:`(x_q, 0)`, the
 prediction of a layer is linear in the features
@@ -6,8 +6,8 @@ prediction of a layer is linear in the features
 .. math:: f_{ijk} = S_{ij}\, x_{q,k}, \qquad S = \frac1N \sum e e^\top, \qquad i \le j,
 
 where the sum runs over the context and the query.  The loss and all its gradients depend on the
-sequences through the first two moments of the features only: those of a training set, or of the
-law of the sequences in closed form.
+sequences through the first two moments of the features only.  These are computed for a training
+set, or in closed form for the law of the sequences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.pretraining.prompts import Prompts
 
 BLOCK = 2**22
-"""Most features held at a time (32 MiB)."""
+"""Largest number of features in memory at a time (32 MiB)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
         ),
         include_query=True,
     )
-    # The last entry of the query's token is zero, so that the features with it are none.
+    # The last entry of the query's token is zero, so that it makes no features.
     pairs = (dim + 1) * (dim + 2) // 2
     kept = xp.asarray([i * (dim + 1) + k for i in range(pairs) for k in range(dim)])
     cross = xp.take(found.cross, kept, axis=0)
@@ -113,7 +113,7 @@ def population_moments(
     normalization : {"mean", "sum"}
         Whether S is divided by N.
     noise_labels : bool
-        Replace the labels in the context by independent N(0, 1) noise: a test of what was learned
+        Replace the labels in the context by independent N(0, 1) noise, to test what was learned
         in the weights.
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
@@ -159,8 +159,8 @@ def gaussian_moments(covariance: np.ndarray, order: int) -> np.ndarray:
 
 
 def _task_rule(problem: TaskMixture) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and tasks that average polynomials of degree five as the law of the tasks does."""
-    dim, icl = problem.dim, problem.fresh_fraction
+    """Weights and tasks whose averages of polynomials of degree five are those of the law."""
+    dim, fresh = problem.dim, problem.fresh_fraction
     shared = [] if problem.shared_task is None else [problem.shared_task]
     axes = np.sqrt(3) * np.eye(dim)
     single = [sign * axis for axis in axes for sign in (1, -1)]
@@ -171,10 +171,10 @@ def _task_rule(problem: TaskMixture) -> tuple[np.ndarray, np.ndarray]:
     ]
     tasks = np.array([np.zeros(dim), *single, *double, *shared])
     weights = np.array(
-        [icl * (1 + dim * (dim - 7) / 18)]
-        + [icl * (4 - dim) / 18] * len(single)
-        + [icl / 36] * len(double)
-        + [1 - icl] * len(shared)
+        [fresh * (1 + dim * (dim - 7) / 18)]
+        + [fresh * (4 - dim) / 18] * len(single)
+        + [fresh / 36] * len(double)
+        + [1 - fresh] * len(shared)
     )
     return weights, tasks
 
@@ -182,22 +182,15 @@ def _task_rule(problem: TaskMixture) -> tuple[np.ndarray, np.ndarray]:
 def _token_covariance(problem: TaskMixture, task: np.ndarray, noise_labels: bool) -> np.ndarray:
     """Covariance of a context token given the task."""
     dim = problem.dim
-    if noise_labels:
-        task, noise = np.zeros(dim), 1.0
-    else:
-        noise = problem.noise_variance
-    root = np.vstack([np.eye(dim), task])
+    root = np.vstack([np.eye(dim), np.zeros(dim) if noise_labels else task])
     covariance = root @ problem.input_covariance @ root.T
-    covariance[dim, dim] += noise
+    covariance[dim, dim] += 1.0 if noise_labels else problem.noise_variance
     return covariance
 
 
-def stack_moments(place: Backend, moments: Iterable[FeatureMoments]) -> FeatureMoments:
+def stack_moments(backend: Backend, moments: Iterable[FeatureMoments]) -> FeatureMoments:
     """Moments of several data sets along a first axis."""
-    found = list(moments)
+    parts = zip(*((each.label, each.cross, each.second) for each in moments), strict=True)
     return FeatureMoments(
-        *(
-            place.xp.stack([place.asarray(getattr(each, name)) for each in found])
-            for name in ("label", "cross", "second")
-        )
+        *(backend.xp.stack([backend.asarray(x) for x in part]) for part in parts)
     )

@@ -1,9 +1,9 @@
 r"""Gradient flow of one linear attention layer on the law of its data, without sampling.
 
 The flow :math:`\tau \dot W = -\frac12\, \partial L / \partial W` is integrated with the exact
-moments of the data (`iclimit.simulate.dynamics.feature_moments`) by LSODA, which changes to an
-implicit method where learned weights relax much faster than the others grow.  Times are in units of
-:math:`\tau`.
+moments of the data (`iclimit.simulate.dynamics.feature_moments`) by LSODA.  This solver changes to
+an implicit method where learned weights relax much faster than the others grow.  Times are in
+units of :math:`\tau`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
-from iclimit.simulate.checks import check_choice, check_positive
+from iclimit.simulate.checks import check_arguments, check_choice
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
 
 TOLERANCES = 1e-12, 1e-3
-"""Smallest tolerance that float64 allows, and largest."""
+"""Smallest relative tolerance that float64 allows, and largest."""
 
 COMPLEX_STEP = 1e-30
-"""Derivatives of polynomials by an imaginary step are exact."""
+"""Size of an imaginary step, by which the derivatives of polynomials are exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +38,10 @@ class Plateaus:
     Attributes
     ----------
     times, losses : ndarray (n,)
-        Time and loss of every local minimum of the speed.
+        Time and loss at every local minimum of the speed.
     contrasts : ndarray (n,)
-        Speed there relative to the lower one of the two maxima around it: near one for a mere
-        shoulder.
+        Speed there relative to the lower one of the two maxima around it; close to one for a mere
+        shoulder of the curve.
     """
 
     times: np.ndarray
@@ -55,14 +56,14 @@ class FlowCurve:
     Attributes
     ----------
     times, losses : ndarray (n,)
-        The steps of the integrator, from 0 to the duration.
+        At the steps of the integrator, from 0 to the duration.
     speeds : ndarray (n,)
         Minus the derivatives of the loss by the time.
     weights : list of ndarray
         Weights at the end, see `iclimit.simulate.dynamics.attention_models`.
     drift : float
-        Largest change, from start to end, of what the flow conserves, relative to the largest
-        weight squared: an error estimate of the integration.
+        Largest change of what the flow conserves, from start to end, relative to the largest
+        weight squared.  It estimates the error of the integration.
     parameters : dict
         The settings.
     """
@@ -74,35 +75,38 @@ class FlowCurve:
     drift: float
     parameters: dict[str, Any] = field(repr=False)
 
+    @cached_property
+    def _curve(self) -> CubicHermiteSpline:
+        return CubicHermiteSpline(self.times, self.losses, -self.speeds)
+
     def at(self, times: Any) -> np.ndarray:
         """Loss at given times, any shape.
 
-        By Hermite interpolation: at the default tolerance to some 1e-7 of the initial loss.
+        The Hermite interpolation has an error of about 1e-7 of the initial loss at the default
+        tolerance.
         """
-        given = np.asarray(times, dtype=float)
-        if not np.all((given >= 0) & (given <= self.times[-1])):
-            last = float(self.times[-1])
-            raise ValueError(f"times must lie between 0 and {last!r}, got {times!r}")
-        return CubicHermiteSpline(self.times, self.losses, -self.speeds)(given)
+        times = np.asarray(times, dtype=float)
+        last = float(self.times[-1])
+        if not np.all((times >= 0) & (times <= last)):
+            raise ValueError(f"times must lie between 0 and {last!r}, got {times}")
+        return self._curve(times)
 
     def crossing_times(self, levels: Any) -> np.ndarray:
         """Times at which the loss falls through given levels, any shape.
 
         By Hermite interpolation as in `at`; ``inf`` where the loss stays above.
         """
-        given = np.asarray(levels, dtype=float)
-        if not np.all(given < self.losses[0]):
+        levels = np.asarray(levels, dtype=float)
+        if not np.all(levels < self.losses[0]):
             raise ValueError(
-                f"levels must be below the initial loss {float(self.losses[0])!r}, got {levels!r}"
+                f"levels must be below the initial loss {float(self.losses[0])!r}, got {levels}"
             )
-        low, high = np.zeros(given.shape), np.full(given.shape, self.times[-1])
-        curve = CubicHermiteSpline(self.times, self.losses, -self.speeds)
-        reached = given >= self.losses[-1]
+        low, high = np.zeros(levels.shape), np.full(levels.shape, self.times[-1])
         for _ in range(100):
             middle = (low + high) / 2
-            above = curve(middle) > given
+            above = self._curve(middle) > levels
             low, high = np.where(above, middle, low), np.where(above, high, middle)
-        return np.where(reached, (low + high) / 2, np.inf)
+        return np.where(levels >= self.losses[-1], (low + high) / 2, np.inf)
 
     def plateaus(self, contrast: float = 0.5) -> Plateaus:
         """Where the loss falls slowest between two drops.
@@ -110,8 +114,8 @@ class FlowCurve:
         Parameters
         ----------
         contrast : float from 0 to 1
-            Shoulders, with a larger contrast, are left out; so is what is within a millionth of
-            the loss at the start and at the end.
+            Minima with a larger contrast are shoulders and are left out.  So are minima whose loss
+            is within a millionth of the initial loss of its values at the start and at the end.
         """
         if not 0 <= contrast <= 1:
             raise ValueError(f"contrast must be from 0 to 1, got {contrast!r}")
@@ -157,8 +161,8 @@ def simulate_gradient_flow(
     rtol : float from 1e-12 to 1e-3
         Relative tolerance of the integrator.
     rng : int, SeedSequence or Generator
-        Seed of the initial weights: those of the first repeat of `simulate_gradient_descent`,
-        and of `initial_weights`, from which formulas predict the flow of the seed.
+        Seed of the initial weights.  These are the weights of `initial_weights` and of the first
+        repeat of `simulate_gradient_descent`.
 
     Returns
     -------
@@ -184,10 +188,12 @@ def simulate_gradient_flow(
     >>> run.plateaus().losses.round(4), round(float(run.losses[-1]), 4)
     (array([0.4475]), 0.0881)
     """
+    settings = dict(locals())
+    del settings["initial"], settings["rng"]
     if not isinstance(problem, TaskMixture):
         raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
     layer = AttentionModel(model, problem.dim, heads, rank)
-    check_positive(duration=duration, rtol=rtol)
+    check_arguments(duration=duration, rtol=rtol)
     check_choice("normalization", normalization, NORMALIZATIONS)
     least, most = TOLERANCES
     if not least <= rtol <= most:
@@ -195,10 +201,10 @@ def simulate_gradient_flow(
     if initial is None:
         start = initial_weights(layer, init_scale, initialization, rng=rng)
     else:
-        start = layer.given_weights(initial)
+        start = layer.parse_weights(initial)
     full, narrow = layer, layer.narrowed(start)
     if narrow is not None and problem.fresh_fraction == 1:
-        # Tasks w and -w are equally likely: weights that are left out get no gradient, ever.
+        # Tasks w and -w are equally likely: weights that are left out never get a gradient.
         start, layer = narrow, replace(layer, narrow=True)
     loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
     cuts = np.cumsum([each.size for each in start])[:-1]
@@ -242,15 +248,5 @@ def simulate_gradient_flow(
         2 * sum(np.sum(each.reshape(len(losses), -1) ** 2, axis=1) for each in halves),
         end if layer is full else full.widened(end),
         float(np.abs(conserved[-1] - conserved[0]).max() / np.abs(found.y[:, -1]).max() ** 2),
-        {
-            "problem": problem,
-            "model": model,
-            "heads": heads,
-            "rank": rank,
-            "init_scale": init_scale,
-            "initialization": initialization,
-            "duration": duration,
-            "rtol": rtol,
-            "normalization": normalization,
-        },
+        settings,
     )

@@ -1,9 +1,9 @@
-r"""Training sequences of which a fraction has random tasks and the others share one.
+r"""Training sequences of which a fraction has tasks of their own and the others share one.
 
 A sequence has N pairs and a query with inputs :math:`x \sim N(0, \Lambda)` and labels
-:math:`y = \langle w, x \rangle + \epsilon`.  A fraction of the sequences draws its own task
-:math:`w \sim N(0, I)`, which has to be learned in context; in the others w is one and the same
-vector, which can be learned in the weights (Zhang, Singh, Latham and Saxe, ICML 2025,
+:math:`y = \langle w, x \rangle + \epsilon`.  A fraction of the sequences draw their own task
+:math:`w \sim N(0, I)`, which has to be learned in context.  The others have one and the same task,
+which can be learned in the weights (Zhang, Singh, Latham and Saxe, ICML 2025,
 arXiv:2501.16265).
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_integers, check_nonnegative, given_array
+from iclimit.simulate.checks import check_arguments, parse_array
 from iclimit.simulate.pretraining.prompts import Prompts
 
 ASYMMETRY = 1e-10
-"""Largest asymmetry of a covariance, relative to its largest entry, that passes as rounding."""
+"""A covariance may be asymmetric by this part of its largest entry, by rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,14 +30,14 @@ class TaskMixture:
     Parameters
     ----------
     input_covariance : array (D,) or (D, D)
-        Covariance :math:`\Lambda` of the inputs, or its eigenvalues: with random weights and
-        tasks the eigenvectors do not matter.
+        Covariance :math:`\Lambda` of the inputs, or its eigenvalues, as the eigenvectors do not
+        matter for random weights and tasks.
     context : int >= 1
         Number N of pairs before the query.
     noise_variance : float >= 0
         Variance of the label noise, in the context and in the query label.
     fresh_fraction : float in [0, 1]
-        Fraction of the sequences that draw their own task.
+        Fraction of the sequences that have a task of their own.
     shared_task : array (D,), optional
         Task of all other sequences; needed, and allowed, only for ``fresh_fraction`` below 1.
 
@@ -62,20 +62,19 @@ class TaskMixture:
     shared_task: Any = None
 
     def __post_init__(self) -> None:
-        check_integers(context=self.context)
-        check_nonnegative(noise_variance=self.noise_variance, fresh_fraction=self.fresh_fraction)
-        if self.fresh_fraction > 1:
-            raise ValueError(
-                f"fresh_fraction must be a fraction from 0 to 1, got {self.fresh_fraction!r}"
-            )
-        object.__setattr__(self, "input_covariance", _given_covariance(self.input_covariance))
+        check_arguments(
+            context=self.context,
+            noise_variance=self.noise_variance,
+            fresh_fraction=self.fresh_fraction,
+        )
+        object.__setattr__(self, "input_covariance", _parse_covariance(self.input_covariance))
         if (self.fresh_fraction < 1) != (self.shared_task is not None):
             raise ValueError(
                 "shared_task must be given for fresh_fraction below 1, and only then, "
                 f"got {self.shared_task!r} with fresh_fraction = {self.fresh_fraction!r}"
             )
         if self.shared_task is not None:
-            task = given_array("shared_task", self.shared_task, (self.dim,)).copy()
+            task = parse_array("shared_task", self.shared_task, (self.dim,)).copy()
             if not task @ self.input_covariance @ task > 0:
                 raise ValueError(f"shared_task must have labels other than zero, got {task!r}")
             object.__setattr__(self, "shared_task", task)
@@ -95,25 +94,24 @@ class TaskMixture:
             )
         return float(found)
 
-    def sample(self, place: Backend, generator: Any, count: int) -> Prompts:
-        """Draw sequences: the first ``round(count * icl)`` have their own tasks."""
-        tasks = generator.standard_normal((count, self.dim))
-        return self._prompts(place, generator, self._share(place, tasks))
+    def sample(self, backend: Backend, generator: Any, count: int) -> Prompts:
+        """Draw sequences: the first ``round(count * fresh_fraction)`` have their own tasks."""
+        return self._prompts(backend, generator, generator.standard_normal((count, self.dim)))
 
     def training_set(
-        self, place: Backend, generator: Any, count: int, standardize: bool = True
+        self, backend: Backend, generator: Any, count: int, standardize: bool = True
     ) -> Prompts:
         """Draw sequences, by default standardised as the published script does.
 
         The inputs at each place of a sequence get mean zero over the sequences; if all tasks are
-        random, they get mean zero and covariance I.
+        random, these get mean zero and covariance I.
 
         Raises
         ------
         ValueError
-            If there are too few sequences for that, or for both kinds of tasks.
+            If there are too few sequences to be standardised, or for both kinds of tasks.
         """
-        xp = place.xp
+        xp = backend.xp
         least = self.dim if self.fresh_fraction == 1 else 1
         if standardize and count <= least:
             raise ValueError(f"training_set must be > {least} to be standardised, got {count!r}")
@@ -127,35 +125,33 @@ class TaskMixture:
             tasks = tasks - xp.mean(tasks, axis=0)
             variances, axes = xp.linalg.eigh(tasks.T @ tasks / (count - 1))
             tasks = tasks @ ((axes / xp.sqrt(variances)) @ axes.T)
-        return self._prompts(place, generator, self._share(place, tasks), centre=standardize)
-
-    def _share(self, place: Backend, tasks: Array) -> Array:
-        if self.shared_task is not None:
-            tasks[round(tasks.shape[0] * self.fresh_fraction) :, :] = place.asarray(
-                self.shared_task
-            )
-        return tasks
+        return self._prompts(backend, generator, tasks, centre=standardize)
 
     def _prompts(
-        self, place: Backend, generator: Any, tasks: Array, centre: bool = False
+        self, backend: Backend, generator: Any, tasks: Array, centre: bool = False
     ) -> Prompts:
-        xp = place.xp
+        """Draw sequences with these tasks, of which the last ones give way to the shared task."""
+        if self.shared_task is not None:
+            fresh = round(tasks.shape[0] * self.fresh_fraction)
+            tasks[fresh:, :] = backend.asarray(self.shared_task)
         shape = (tasks.shape[0], self.context + 1, self.dim)
-        x = generator.standard_normal(shape) @ place.asarray(_root(self.input_covariance))
+        eigenvalues, axes = np.linalg.eigh(self.input_covariance)
+        root = (axes * np.sqrt(np.maximum(eigenvalues, 0))) @ axes.T
+        x = generator.standard_normal(shape) @ backend.asarray(root)
         if centre:
-            x = x - xp.mean(x, axis=0)
+            x = x - backend.xp.mean(x, axis=0)
         y = (x @ tasks[:, :, None])[:, :, 0]
         if self.noise_variance:
             y = y + math.sqrt(self.noise_variance) * generator.standard_normal(shape[:2])
         return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
 
 
-def _given_covariance(value: Any) -> np.ndarray:
+def _parse_covariance(value: Any) -> np.ndarray:
     """Return a covariance matrix from a matrix or from eigenvalues."""
     ndim = np.ndim(value)
     if ndim not in (1, 2):
         raise ValueError(f"input_covariance must have shape (D,) or (D, D), got {np.shape(value)}")
-    given = given_array("input_covariance", value, (None,) * ndim)
+    given = parse_array("input_covariance", value, (None,) * ndim)
     matrix = np.diag(given) if ndim == 1 else given
     rounding = ASYMMETRY * np.abs(matrix).max()
     if matrix.shape[0] != matrix.shape[1] or np.abs(matrix - matrix.T).max() > rounding:
@@ -168,9 +164,3 @@ def _given_covariance(value: Any) -> np.ndarray:
             f"got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
         )
     return matrix
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    """Symmetric square root."""
-    eigenvalues, axes = np.linalg.eigh(covariance)
-    return (axes * np.sqrt(np.maximum(eigenvalues, 0))) @ axes.T

@@ -281,22 +281,22 @@ def test_wrong_weights() -> None:
     model = AttentionModel("merged", 2, 3)
     generator = np.random.default_rng(0)
     for scale in (0, -1, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"init_scale must be a number > 0 .* got {scale}"):
+        with pytest.raises(ValueError, match=f"init_scale must be > 0 .* got {scale}"):
             model.random_weights(generator, scale)
     with pytest.raises(ValueError, match="initialization must be one of per-head, per-layer"):
         model.random_weights(generator, 0.1, "xavier")
     good = [np.ones((3, 3)), np.ones((3, 3, 2))]
-    assert all(a is b for a, b in zip(model.given_weights(good), good, strict=True))
+    assert all(a is b for a, b in zip(model.parse_weights(good), good, strict=True))
     with pytest.raises(ValueError, match="initial must hold 2 arrays for model 'merged', got 1"):
-        model.given_weights(good[:1])
+        model.parse_weights(good[:1])
     with pytest.raises(
         ValueError, match=r"initial\[1\] must have shape \(3, 3, 2\), got \(3, 3\)"
     ):
-        model.given_weights([good[0], good[0]])
+        model.parse_weights([good[0], good[0]])
     with pytest.raises(ValueError, match=r"initial\[0\] must be finite"):
-        model.given_weights([math.nan * good[0], good[1]])
+        model.parse_weights([math.nan * good[0], good[1]])
     with pytest.raises(TypeError, match="initial must be a sequence of arrays, got 3"):
-        model.given_weights(3)  # type: ignore[arg-type]
+        model.parse_weights(3)  # type: ignore[arg-type]
 
 
 def test_moments_of_another_dimension() -> None:

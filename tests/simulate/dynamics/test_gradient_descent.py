@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
-from iclimit.simulate.dynamics import gradient_descent
+from iclimit.simulate.dynamics import gradient_descent, stability
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.gradient_descent import (
     TrainingCurves,
@@ -312,6 +312,16 @@ CHECKED: dict[str, Any] = {
 }
 
 
+def test_records_take_memory_only_as_they_come(cut: Cut) -> None:
+    """A table for all the steps would not fit into any memory."""
+    cut.at(301)
+    run = simulate_gradient_descent(PROBLEM, training_set=math.inf, steps=10**15, record=1, rng=0)
+    assert run.interrupted
+    np.testing.assert_array_equal(run.steps, np.arange(300))
+    assert run.losses.shape == (1, 300)
+    assert np.all(np.diff(run.losses) < 0)
+
+
 @pytest.mark.parametrize(
     "changes", [{}, {"batch": 4}, {"training_set": math.inf}, {"model": "separate", "rank": 2}]
 )
@@ -573,11 +583,11 @@ def test_runs_that_are_not_asked_whether_they_settle(
 ) -> None:
     settings = LAW | {"learning_rate": 3.0}
     few = simulate_gradient_descent(FOUR, **settings | {"record": 53})
-    assert len(few.steps) == gradient_descent.LEAST_RECORDS - 1
+    assert len(few.steps) == stability.LEAST_RECORDS - 1
     cut.at(990)
     assert simulate_gradient_descent(FOUR, **settings).interrupted
     cut.at(math.inf)
-    monkeypatch.setattr(gradient_descent, "_unsettled", None)
+    monkeypatch.setattr(gradient_descent, "unsettled_since", None)
     batches = {"training_set": 1000, "batch": 900, "learning_rate": 0.3}
     simulate_gradient_descent(FOUR, **settings | batches)
 
@@ -586,7 +596,7 @@ def test_made_curves_that_settle() -> None:
     at, ones = np.arange(0, 1000, 10), np.ones(100)
 
     def since(losses: Any, falls: Any) -> int | None:
-        return gradient_descent._unsettled(at, ones * losses, ones * falls, 990, 1.0)
+        return stability.unsettled_since(at, ones * losses, ones * falls, 990, 1.0)
 
     assert since(0.5, 0.1) == 0
     assert since(np.where(at < 200, 1.0, 0.5), 0.1) == 200
@@ -643,18 +653,18 @@ def test_strict_arrays(
         ({"heads": 0}, "heads must be an integer >= 1, got 0"),
         ({"rank": 2}, "rank must be 1 for model 'merged', got 2"),
         ({"model": "separate", "rank": 3}, "rank must be at most the dimension 2, got 3"),
-        ({"init_scale": 0.0}, "init_scale must be a number > 0 and finite, got 0.0"),
-        ({"init_scale": math.nan}, "init_scale must be a number > 0 and finite, got nan"),
+        ({"init_scale": 0.0}, "init_scale must be > 0 and finite, got 0.0"),
+        ({"init_scale": math.nan}, "init_scale must be > 0 and finite, got nan"),
         ({"initialization": "zero"}, "initialization must be one of per-head, per-layer"),
-        ({"training_set": 0}, "training_set must be an integer >= 1, got 0"),
-        ({"training_set": 10.0}, "training_set must be an integer >= 1, got 10.0"),
-        ({"training_set": math.nan}, "training_set must be an integer >= 1, got nan"),
+        ({"training_set": 0}, "training_set must be an integer >= 1, or inf, got 0"),
+        ({"training_set": 10.0}, "training_set must be an integer >= 1, or inf, got 10.0"),
+        ({"training_set": math.nan}, "training_set must be an integer >= 1, or inf, got nan"),
         ({"training_set": 2}, "training_set must be > 2 to be standardised, got 2"),
         ({"batch": 0}, "batch must be an integer >= 1, got 0"),
         ({"batch": 21}, "batch must be at most a finite training_set, got 21 of 20"),
         ({"batch": 5, "training_set": math.inf}, "a finite training_set, got 5 of inf"),
-        ({"learning_rate": -0.1}, "learning_rate must be a number > 0 and finite, got -0.1"),
-        ({"learning_rate": math.nan}, "learning_rate must be a number > 0 and finite, got nan"),
+        ({"learning_rate": -0.1}, "learning_rate must be > 0 and finite, got -0.1"),
+        ({"learning_rate": math.nan}, "learning_rate must be > 0 and finite, got nan"),
         ({"steps": 0}, "steps must be an integer >= 1, got 0"),
         ({"record": 0}, "record must be an integer >= 1, got 0"),
         ({"record": 61}, "record must be at most steps = 60, got 61"),

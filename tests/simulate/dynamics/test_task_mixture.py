@@ -126,11 +126,11 @@ GOOD: dict[str, Any] = {"input_covariance": COVARIANCE, "context": 3}
     [
         ({"context": 0}, "context must be an integer >= 1, got 0"),
         ({"context": 2.0}, "context must be an integer >= 1, got 2.0"),
-        ({"noise_variance": -0.1}, "noise_variance must be a number >= 0 and finite, got -0.1"),
-        ({"noise_variance": math.nan}, "noise_variance must be a number >= 0 and finite, got nan"),
-        ({"fresh_fraction": -0.1}, "fresh_fraction must be a number >= 0 and finite, got -0.1"),
-        ({"fresh_fraction": math.nan}, "fresh_fraction must be a number >= 0 and finite, got nan"),
-        ({"fresh_fraction": 1.5}, "fresh_fraction must be a fraction from 0 to 1, got 1.5"),
+        ({"noise_variance": -0.1}, "noise_variance must be >= 0 and finite, got -0.1"),
+        ({"noise_variance": math.nan}, "noise_variance must be >= 0 and finite, got nan"),
+        ({"fresh_fraction": -0.1}, "fresh_fraction must be from 0 to 1, got -0.1"),
+        ({"fresh_fraction": math.nan}, "fresh_fraction must be from 0 to 1, got nan"),
+        ({"fresh_fraction": 1.5}, "fresh_fraction must be from 0 to 1, got 1.5"),
         (
             {"fresh_fraction": 0.5},
             "shared_task must be given for fresh_fraction below 1, and only then, got None",
