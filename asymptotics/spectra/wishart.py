@@ -38,9 +38,10 @@ import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
 from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.numbers import Number
 
 
-def wishart_moment(powers: Sequence[int], *, context: Any, dim: Any) -> Any:
+def wishart_moment(powers: Sequence[int], *, context: Number, dim: Number) -> Any:
     r"""Mixed moment :math:`E \prod_j \operatorname{tr} W^{k_j}` of :math:`W = X^\top X`.
 
     Parameters
@@ -189,7 +190,7 @@ class Wishart:
     Fraction(31, 20)
     """
 
-    def __init__(self, *, context: Any, dim: Any) -> None:
+    def __init__(self, *, context: Number, dim: Number) -> None:
         self.context, self.dim = _check_size(context, dim)
 
     def __repr__(self) -> str:
