@@ -34,7 +34,7 @@ def trace_ratio(spectrum: JointSpectrum) -> float:
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, trace_ratio
-    >>> round(trace_ratio(JointSpectrum.of_matrices([1.6, 0.4], test=[0.4, 1.6])), 3)
+    >>> round(trace_ratio(JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[0.4, 1.6])), 3)
     2.125
     """
     used = spectrum.test > 0
@@ -64,7 +64,7 @@ def cka(spectrum: JointSpectrum) -> float:
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, cka
-    >>> round(cka(JointSpectrum.of_matrices([1.6, 0.4], test=[0.4, 1.6])), 4)
+    >>> round(cka(JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[0.4, 1.6])), 4)
     0.4706
     """
     p, c, t = spectrum.weight, spectrum.task, spectrum.test

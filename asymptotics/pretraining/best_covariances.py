@@ -77,7 +77,7 @@ def best_test_covariance(
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, best_test_covariance
-    >>> spectrum = JointSpectrum.of_matrices([1.6, 0.4], test=[1.0, 1.0])
+    >>> spectrum = JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[1.0, 1.0])
     >>> best = best_test_covariance(tau=2.0, alpha=2.0, kappa=2.0, rho=0.1, spectrum=spectrum)
     >>> best.spectrum.task, best.spectrum.test
     (array([0.4, 1.6]), array([0., 2.]))
@@ -147,7 +147,7 @@ def best_training_covariance(
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, best_training_covariance
-    >>> spectrum = JointSpectrum.of_matrices([1.0, 1.0], test=[1.6, 0.4])
+    >>> spectrum = JointSpectrum.of_matrices([1.0, 1.0], test_covariance=[1.6, 0.4])
     >>> best = best_training_covariance(tau=2.0, alpha=2.0, kappa=2.0, rho=0.1, spectrum=spectrum)
     >>> bool(best.spectrum.task[1] > best.spectrum.task[0])  # more where tests vary more
     True

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 from iclimit.asymptotics.spectra.rank_function import RankFunction, common_cells, inner_rule
-from iclimit.asymptotics.spectra.wishart import check_integer
 
 ORDER, ORDER_WITH_INPUTS = 100, 40
 """Nodes or cells of a measure with a density."""
@@ -86,15 +86,20 @@ class JointSpectrum:
             raise ValueError(f"weight must sum to 1, got {math.fsum(self.weight)}")
 
     @classmethod
-    def of_matrices(cls, task: Any, test: Any = None, inputs: Any = None) -> JointSpectrum:
+    def of_matrices(
+        cls, task_covariance: Any, test_covariance: Any = None, input_covariance: Any = None
+    ) -> JointSpectrum:
         """Joint spectrum of given covariance matrices.
 
         Parameters
         ----------
-        task, test, inputs : array of shape (d, d) or (d,)
-            Covariances of the training tasks, the test tasks and the inputs; an array of shape
-            (d,) is a diagonal matrix.  ``test=None``: test tasks as in training.
-            ``inputs=None``: isotropic inputs.  Task and inputs must commute.
+        task_covariance : array of shape (d, d) or (d,)
+            Covariance of the training tasks; an array of shape (d,) is a diagonal matrix.
+        test_covariance : array of shape (d, d) or (d,), optional
+            Covariance of the test tasks, by default that of the training tasks.
+        input_covariance : array of shape (d, d) or (d,), optional
+            Covariance of the inputs, by default isotropic.  It must commute with
+            task_covariance.
 
         Returns
         -------
@@ -111,25 +116,27 @@ class JointSpectrum:
         --------
         >>> import numpy as np
         >>> from iclimit.asymptotics.pretraining import JointSpectrum
-        >>> spectrum = JointSpectrum.of_matrices(np.diag([2.0, 2.0, 0.5, 0.5]), test=np.eye(4))
+        >>> spectrum = JointSpectrum.of_matrices(np.diag([2.0, 2.0, 0.5, 0.5]), np.eye(4))
         >>> spectrum.task, spectrum.weight
         (array([0.5, 2. ]), array([0.5, 0.5]))
         """
-        C = covariance_matrix("task", task)
-        d = len(C)
-        S = np.eye(d) if inputs is None else covariance_matrix("inputs", inputs, d)
+        C = covariance_matrix("task_covariance", task_covariance)
+        S, T, d = np.eye(len(C)), C, len(C)
+        if input_covariance is not None:
+            S = covariance_matrix("input_covariance", input_covariance, d)
         basis = _common_basis(C, S)
-        T = C if test is None else covariance_matrix("test", test, d)
+        if test_covariance is not None:
+            T = covariance_matrix("test_covariance", test_covariance, d)
         c, t, s = (_diagonal(basis, matrix) for matrix in (C, T, S))
-        return _merged(c, t, np.ones(d) if inputs is None else s, np.ones(d))
+        return _merged(c, t, np.ones(d) if input_covariance is None else s, np.ones(d))
 
     @classmethod
     def of_measures(
         cls,
-        task: SpectralMeasure,
-        test: SpectralMeasure | None = None,
+        task_spectrum: SpectralMeasure,
+        test_spectrum: SpectralMeasure | None = None,
         *,
-        inputs: SpectralMeasure | None = None,
+        input_spectrum: SpectralMeasure | None = None,
         order: int | None = None,
         pairing: str = "same",
         input_pairing: str = "same",
@@ -138,8 +145,12 @@ class JointSpectrum:
 
         Parameters
         ----------
-        task, test, inputs : SpectralMeasure
-            ``test=None``: test tasks as in training.  ``inputs=None``: isotropic inputs.
+        task_spectrum : SpectralMeasure
+            Law of the eigenvalues of the covariance of the training tasks.
+        test_spectrum : SpectralMeasure, optional
+            That of the test tasks, by default as in training.
+        input_spectrum : SpectralMeasure, optional
+            That of the inputs, by default isotropic.
         order : int >= 1, optional
             Order of the quadrature rule of a single measure with a density.  Of several, it is
             the number of cells of the rank over which they are averaged; the errors then converge
@@ -178,18 +189,19 @@ class JointSpectrum:
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
         if order is None:
-            order = ORDER if inputs is None else ORDER_WITH_INPUTS
-        check_integer("order", order, least=1)
-        measures = {"task": task, "test": test, "inputs": inputs}
-        for name, measure in measures.items():
-            if isinstance(measure, SpectralMeasure) and measure.edges[0] < 0:
+            order = ORDER if input_spectrum is None else ORDER_WITH_INPUTS
+        check_integers(least=1, order=order)
+        measures = {"task": task_spectrum, "test": test_spectrum, "inputs": input_spectrum}
+        names = "task_spectrum", "test_spectrum", "input_spectrum"
+        for name, measure in zip(names, measures.values(), strict=True):
+            if measure is None and name != "task_spectrum":
+                continue
+            if not isinstance(measure, SpectralMeasure):
+                raise TypeError(f"{name} must be a SpectralMeasure, got {measure!r}")
+            if measure.edges[0] < 0:
                 raise ValueError(
                     f"{name} must have eigenvalues >= 0, got the support {measure.support}"
                 )
-            if not isinstance(measure, SpectralMeasure) and not (
-                name != "task" and measure is None
-            ):
-                raise TypeError(f"{name} must be a SpectralMeasure, got {measure!r}")
         functions = {
             name: RankFunction(measure, descending=chosen == "reversed")
             for (name, measure), chosen in zip(
@@ -197,8 +209,8 @@ class JointSpectrum:
             )
             if measure is not None
         }
-        if test is not None and pairing == "independent":
-            functions["test"] = RankFunction(Atoms([test.mean]))
+        if test_spectrum is not None and pairing == "independent":
+            functions["test"] = RankFunction(Atoms([test_spectrum.mean]))
         columns, weight = _paired(functions, order)
         columns = {"test": columns["task"], "inputs": np.ones(len(weight))} | columns
         return _merged(columns["task"], columns["test"], columns["inputs"], weight)

@@ -137,7 +137,7 @@ def structured_errors(
     --------
     >>> import numpy as np
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
-    >>> spectrum = JointSpectrum.of_matrices(np.diag([1.6, 0.4]), test=np.eye(2))
+    >>> spectrum = JointSpectrum.of_matrices(np.diag([1.6, 0.4]), test_covariance=np.eye(2))
     >>> errors = structured_errors(
     ...     tau=0.5, alpha=2.0, kappa=2.0, rho=0.25, ridge=0.1, spectrum=spectrum
     ... )

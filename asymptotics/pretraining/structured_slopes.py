@@ -106,7 +106,7 @@ def diversity_slope(
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, diversity_slope
-    >>> spectrum = JointSpectrum.of_matrices([1.9, 0.1], test=[1.0, 1.0])
+    >>> spectrum = JointSpectrum.of_matrices([1.9, 0.1], test_covariance=[1.0, 1.0])
     >>> slopes = diversity_slope(
     ...     tau=1.1, alpha=3.0, kappa=[0.1, 0.5, 2.0], rho=0.01, spectrum=spectrum
     ... )

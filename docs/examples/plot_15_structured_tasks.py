@@ -34,7 +34,7 @@ colors = ("#0072b2", "#009e73", "#d55e00", "#cc79a7")
 
 figure, ax = plt.subplots(figsize=(6.8, 4.2))
 for (name, test), color in zip(tests.items(), colors, strict=True):
-    spectrum = JointSpectrum.of_matrices(training, test=test)
+    spectrum = JointSpectrum.of_matrices(training, test_covariance=test)
     errors = structured_errors(**setting, kappa=kappa, spectrum=spectrum)
     ax.plot(kappa, errors.icl, color=color, label=name)
     predicted = []
@@ -82,7 +82,7 @@ ax.legend()
 
 print("tests vary        error  misalignment  resolvent  trace ratio    CKA")
 for name, test in tests.items():
-    spectrum = JointSpectrum.of_matrices(training, test=test)
+    spectrum = JointSpectrum.of_matrices(training, test_covariance=test)
     errors = structured_errors(**setting, kappa=1.0, spectrum=spectrum)
     resolvent = iclimit.asymptotics.pretraining.resolvent_alignment(
         **setting, kappa=1.0, spectrum=spectrum

@@ -70,7 +70,7 @@ class Structure:
         return JointSpectrum.of_measures(
             task.measure,
             None if test is None else test.measure,
-            inputs=None if inputs is None else inputs.measure,
+            input_spectrum=None if inputs is None else inputs.measure,
             pairing="reversed" if test and test.descending else "same",
             input_pairing="reversed" if inputs and inputs.descending else "same",
         )

@@ -75,7 +75,9 @@ def test_pairings_of_quantiles(pairing: str, expected: float) -> None:
 def test_inputs_are_paired_as_well() -> None:
     """E[U^2 V] with V of the law of U: E U^3 = 2, and E U^2 (2 - U) = 2/3."""
     for pairing, expected in (("same", 2.0), ("reversed", 2 / 3)):
-        spectrum = JointSpectrum.of_measures(LAW, inputs=LAW, order=60, input_pairing=pairing)
+        spectrum = JointSpectrum.of_measures(
+            LAW, input_spectrum=LAW, order=60, input_pairing=pairing
+        )
         moment = mean(spectrum, spectrum.task * spectrum.test * spectrum.inputs)
         assert moment == pytest.approx(expected, rel=COUPLING)
 
@@ -118,19 +120,25 @@ NOT_COMMUTING = np.array([[1.0, 0.5], [0.5, 1.0]])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"task": [1.0, -0.5]}, "task must have eigenvalues >= 0, got -0.5"),
-        ({"task": [0.0, 0.0]}, "task must have a positive eigenvalue"),
-        ({"task": [1.0, np.nan]}, "task must be finite"),
-        ({"task": [[1.0, 0.5], [0.2, 1.0]]}, "task must be symmetric"),
+        ({"task_covariance": [1.0, -0.5]}, "task_covariance must have eigenvalues >= 0, got -0.5"),
+        ({"task_covariance": [0.0, 0.0]}, "task must have a positive eigenvalue"),
+        ({"task_covariance": [1.0, np.nan]}, "task_covariance must be finite"),
+        ({"task_covariance": [[1.0, 0.5], [0.2, 1.0]]}, "task_covariance must be symmetric"),
         (
-            {"task": np.ones((2, 3))},
-            r"task must have shape \(d, d\) or \(d,\), got shape \(2, 3\)",
+            {"task_covariance": np.ones((2, 3))},
+            r"task_covariance must have shape \(d, d\) or \(d,\), got shape \(2, 3\)",
         ),
-        ({"task": []}, "task must have shape"),
-        ({"task": 1.0}, "task must have shape"),
-        ({"task": [1.0, 2.0], "test": np.eye(3)}, r"test must have shape \(2, 2\)"),
-        ({"task": [1.0, 2.0], "inputs": [1.0, 0.0]}, "inputs must be > 0"),
-        ({"task": [1.0, 2.0], "inputs": NOT_COMMUTING}, "commute.*finite_size_errors"),
+        ({"task_covariance": []}, "task_covariance must have shape"),
+        ({"task_covariance": 1.0}, "task_covariance must have shape"),
+        (
+            {"task_covariance": [1.0, 2.0], "test_covariance": np.eye(3)},
+            r"test_covariance must have shape \(2, 2\)",
+        ),
+        ({"task_covariance": [1.0, 2.0], "input_covariance": [1.0, 0.0]}, "inputs must be > 0"),
+        (
+            {"task_covariance": [1.0, 2.0], "input_covariance": NOT_COMMUTING},
+            "commute.*finite_size_errors",
+        ),
     ],
 )
 def test_bad_matrices(arguments: dict[str, Any], message: str) -> None:
@@ -163,11 +171,11 @@ def test_bad_atoms(change: dict[str, Any], message: str) -> None:
 )
 def test_bad_pairings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        JointSpectrum.of_measures(LAW, LAW, inputs=LAW, **options)
+        JointSpectrum.of_measures(LAW, LAW, input_spectrum=LAW, **options)
 
 
 def test_measures_must_be_measures() -> None:
-    with pytest.raises(TypeError, match="test must be a SpectralMeasure, got 3"):
+    with pytest.raises(TypeError, match="test_spectrum must be a SpectralMeasure, got 3"):
         JointSpectrum.of_measures(LAW, 3)  # type: ignore[arg-type]
 
 
@@ -193,8 +201,8 @@ def test_nodes_are_eigenvalues() -> None:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ([1j, 1.0], "task must be real, got complex numbers"),
-        ("a", "task must be an array of numbers, got 'a'"),
+        ([1j, 1.0], "task_covariance must be real, got complex numbers"),
+        ("a", "task_covariance must be an array of numbers, got 'a'"),
     ],
 )
 def test_matrices_of_numbers(task: Any, message: str) -> None:
@@ -203,5 +211,7 @@ def test_matrices_of_numbers(task: Any, message: str) -> None:
 
 
 def test_negative_eigenvalues_of_a_measure() -> None:
-    with pytest.raises(ValueError, match=r"task must have eigenvalues >= 0, got the support"):
+    with pytest.raises(
+        ValueError, match=r"task_spectrum must have eigenvalues >= 0, got the support"
+    ):
         JointSpectrum.of_measures(Uniform(-1.0, 1.0))

@@ -217,7 +217,7 @@ def test_bad_input(function: Any, change: dict[str, Any], message: str) -> None:
 
 
 def test_infinite_context_is_refused() -> None:
-    spectrum = JointSpectrum.of_matrices([1.6, 0.4], test=[1.0, 1.0])
+    spectrum = JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[1.0, 1.0])
     setting: dict[str, Any] = {"tau": 2.0, "alpha": np.inf, "kappa": 1.0, "rho": 0.1}
     functions: list[Callable[..., Any]] = [
         direction_slopes,
