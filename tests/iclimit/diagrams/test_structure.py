@@ -334,7 +334,7 @@ def test_runs_show_the_ends_of_long_lists(
     [
         ({"task_spectrum": "power:1"}, "task_spectrum: spec must be one of isotropic, powerlaw"),
         ({"task_spectrum": "reversed"}, "task_spectrum: spec must be one of isotropic"),
-        ({"task_spectrum": "powerlaw:1.5"}, r"task_spectrum: exponent must be in \[0, 1\)"),
+        ({"task_spectrum": "powerlaw:1.5"}, r"task_spectrum: exponent must be >= 0 and < 1"),
         ({"task_spectrum": "atoms:-1,1"}, "task_spectrum: spec must have eigenvalues >= 0"),
         ({"task_spectrum": "atoms:0"}, "task must have a positive eigenvalue"),
         ({"test_spectrum": "mp:2"}, "test_spectrum needs task_spectrum, got only 'mp:2'"),
