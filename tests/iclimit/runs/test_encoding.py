@@ -221,7 +221,7 @@ def test_numbers_with_their_errors() -> None:
     assert summary_numbers(baselines) == {
         "means.A": (1.0, 0.1),
         "means.B": (2.0, 0.2),
-        "repeats": (7.0, None),
+        "contexts": (7.0, None),
     }
     mixture = MixtureCell([1, 2], [3.0, 2.0], [1.0, 1.0], [0.0, 0.0], 0.5, 0.25)
     assert summary_numbers(mixture) == {"gap": (0.5, 0.25)}
