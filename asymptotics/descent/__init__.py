@@ -12,18 +12,17 @@ from iclimit.asymptotics.descent.learning_rate import (
     learning_rate_loss,
     optimal_learning_rate,
 )
+from iclimit.asymptotics.descent.optimal_rates import optimal_schedule
 from iclimit.asymptotics.descent.preconditioner import (
     Preconditioner,
     optimal_preconditioner,
     preconditioner_loss,
 )
-from iclimit.asymptotics.descent.schedules import (
-    Schedule,
+from iclimit.asymptotics.descent.schedules import Schedule, schedule_loss
+from iclimit.asymptotics.descent.simple_rates import (
     chebyshev_schedule,
     constant_schedule,
     divergence_rate,
-    optimal_schedule,
-    schedule_loss,
 )
 
 __all__ = [

@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
-from iclimit.asymptotics.descent.schedules import constant_schedule
-from iclimit.asymptotics.numbers import convert, numpy_namespace, require
+from iclimit.asymptotics.descent.simple_rates import constant_schedule
 from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_tail
-from iclimit.asymptotics.spectra.wishart import check_integer
 
 
 def critical_dampening(
@@ -67,11 +66,11 @@ def critical_dampening(
     >>> critical_dampening([0.05, 0.5, 0.95], context=10, dim=10, test_tasks=10_000).round(3)
     array([0.586, 0.652, 0.699])
     """
-    check_integer("test_tasks", test_tasks, least=1)
+    check_integers(test_tasks=test_tasks)
     rate = _one_step_rate(context, dim, noise_ratio)
-    math_ = numpy_namespace(probability=probability)
-    points = convert(math_, "probability", probability)
-    require(math_, "probability", points, lambda v: (v > 0) & (v < 1), "in (0, 1)")
+    _, (points,) = checked(
+        systems="numpy", ranges={"probability": "(0, 1)"}, probability=probability
+    )
     # All T eigenvalues stay below x with probability 1 - p.
     tails = -np.expm1(np.log1p(-points) / test_tasks)
     largest = [_eigenvalue_exceeded_by(float(tail), context, dim) for tail in tails.ravel()]
@@ -118,13 +117,8 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise_ratio: float 
 
 
 def _one_step_rate(context: int, dim: int, noise_ratio: float) -> float:
-    check_integer("context", context, least=1)
-    check_integer("dim", dim, least=1)
-    math_ = numpy_namespace(noise_ratio=noise_ratio)
-    v = convert(math_, "noise_ratio", noise_ratio)
-    require(math_, "noise_ratio", v, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite")
-    if v.ndim:
-        raise ValueError(f"noise_ratio must be one number, got shape {v.shape}")
+    check_integers(context=context, dim=dim)
+    _, (v,) = checked(systems="numpy", single=True, noise_ratio=noise_ratio)
     variance = float(v) * context
     return float(optimal_learning_rate(context=context, dim=dim, noise_variance=variance).rate)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_loss
-from iclimit.asymptotics.descent.schedules import optimal_schedule
+from iclimit.asymptotics.descent.optimal_rates import optimal_schedule
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
-from iclimit.asymptotics.spectra.wishart import check_integer, stein_terms, wishart_moment
+from iclimit.asymptotics.spectra.wishart import stein_terms, wishart_moment
 
 
 def derive_learning_rate(
@@ -105,7 +106,7 @@ def derive_wishart_moment(order: int) -> Derivation:
     """
     import sympy
 
-    check_integer("order", order, least=1)
+    check_integers(least=1, order=order)
     N, d = sympy.symbols("N d", positive=True)
     needed: list[tuple[int, ...]] = []
 
@@ -168,7 +169,7 @@ def derive_schedule(steps: int, *, context: Any = None, dim: Any = None) -> Deri
     """
     import sympy
 
-    check_integer("steps", steps, least=1)
+    check_integers(steps=steps)
     if (context is None) != (dim is None):
         raise ValueError(f"give both context and dim, or neither, got {context} and {dim}")
     c, x = sympy.symbols("c lambda", positive=True)

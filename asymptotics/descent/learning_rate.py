@@ -14,10 +14,10 @@ with the minimum
 .. math:: \eta^* = \frac{a^2 m_2}{a^2 [m_4 + (N + d - 2) m_2^2] + \sigma^2 m_2}, \qquad
    \mathcal L^* = \sigma^2 + a^2 m_2 d\, \bigl(1 - \eta^* N m_2\bigr).
 
-The third moment does not enter.  The rate is that of the *sum* over the context; a *mean* over the
-context multiplies it by N.  The population value is the limit of the data-based rate of Rossi,
-Yuan and Hannagan (ICLR 2024 blog post track), which `iclimit.simulate.descent.estimate_learning_rate`
-computes.
+The third moment does not enter.  This is the rate of a step that *sums* over the context; for the
+*mean* over the context it is N times as large.  It is the limit for many tasks of the rate that
+fits given data best (Rossi, Yuan and Hannagan, ICLR 2024 blog post track), which
+`iclimit.simulate.descent.estimate_learning_rate` computes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from iclimit.asymptotics.numbers import Namespace, Number, convert, namespace, require
+from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.numbers import Namespace, Number
 
 MOMENTS = {
     "gaussian": ((1, 1), (3, 1)),
@@ -38,6 +37,10 @@ MOMENTS = {
 """Second and fourth moments, as fractions, of N(0, 1), U(-1, 1), random signs and exp(-|x|)/2."""
 
 NORMALIZATIONS = ("mean", "sum")
+_MOMENT_RANGES = {
+    "second moment of input_law": "(0, inf)",
+    "fourth moment of input_law": "(0, inf)",
+}
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,14 @@ def optimal_learning_rate(
     >>> optimal_learning_rate(context=N, dim=d, normalization="sum").rate
     1/(N + d + 1)
     """
-    math_, values = _arguments(
-        context, dim, input_law, noise_variance, task_variance, normalization
+    math_, (N, d, sigma2, a2, m2, m4) = _parse(
+        input_law,
+        normalization,
+        context=context,
+        dim=dim,
+        noise_variance=noise_variance,
+        task_variance=task_variance,
     )
-    N, d, m2, m4, sigma2, a2 = values
     with math_.quiet():
         # m4 - m2^2 first: the remaining terms are positive.
         rest = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
@@ -163,88 +170,49 @@ def learning_rate_loss(
     >>> float(learning_rate_loss(0.0, context=10, dim=10))
     10.0
     """
-    math_, values = _arguments(
-        context, dim, input_law, noise_variance, task_variance, normalization, rate=rate
+    math_, (eta, N, d, sigma2, a2, m2, m4) = _parse(
+        input_law,
+        normalization,
+        rate=rate,
+        context=context,
+        dim=dim,
+        noise_variance=noise_variance,
+        task_variance=task_variance,
     )
-    N, d, m2, m4, sigma2, a2, rate = values
     with math_.quiet():
-        step = rate / N if normalization == "mean" else rate
+        step = eta / N if normalization == "mean" else eta
         # The square of 1 - step N m2 is the error of the mean, the rest that of the fluctuation.
         spread = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
         missed = a2 * (1 - step * N * m2) ** 2 + step**2 * N * spread
         return math_.finish(sigma2 + m2 * d * missed)
 
 
-def _arguments(
-    context: Any,
-    dim: Any,
-    input_law: Any,
-    noise_variance: Any,
-    task_variance: Any,
-    normalization: Any,
-    **more: Any,
+def _parse(
+    input_law: str | tuple[Number, Number], normalization: str, **numbers: Number
 ) -> tuple[Namespace, list[Any]]:
-    """Convert and check the arguments, the moments in the place of the law."""
+    """Numbers, checked and converted, followed by the second and fourth moment of the inputs."""
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ValueError(
             f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"
         )
-    named = isinstance(input_law, str)
-    if named and input_law not in MOMENTS:
-        raise ValueError(
-            f"input_law must be one of {', '.join(MOMENTS)} or a pair of moments, got {input_law!r}"
-        )
-    if not named and not (isinstance(input_law, tuple) and len(input_law) == 2):
+    if isinstance(input_law, str):
+        if input_law not in MOMENTS:
+            names = ", ".join(MOMENTS)
+            raise ValueError(
+                f"input_law must be one of {names} or a pair of moments, got {input_law!r}"
+            )
+        math_, values = checked(**numbers)
+        return math_, [
+            *values,
+            *(math_.convert(top) / bottom for top, bottom in MOMENTS[input_law]),
+        ]
+    if not (isinstance(input_law, tuple) and len(input_law) == 2):
         raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
-    given = {
-        "context": context,
-        "dim": dim,
-        "noise_variance": noise_variance,
-        "task_variance": task_variance,
-        **more,
-    }
-    moments = (
-        {}
-        if named
-        else {
-            "second moment of input_law": input_law[0],
-            "fourth moment of input_law": input_law[1],
-        }
-    )
-    math_ = namespace(**given, **moments)
-    N, d, sigma2, a2, *others = (convert(math_, name, value) for name, value in given.items())
-    if named:
-        m2, m4 = (math_.convert(top) / bottom for top, bottom in MOMENTS[input_law])
-    else:
-        m2, m4 = (convert(math_, name, value) for name, value in moments.items())
-    require(math_, "context", N, lambda v: (v >= 1) & (v < math_.inf), ">= 1 and finite")
-    require(math_, "dim", d, lambda v: (v >= 1) & (v < math_.inf), ">= 1 and finite")
-    require(
-        math_, "noise_variance", sigma2, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite"
-    )
-    require(math_, "task_variance", a2, lambda v: (v > 0) & (v < math_.inf), "> 0 and finite")
-    require(
-        math_,
-        "second moment of input_law",
-        m2,
-        lambda v: (v > 0) & (v < math_.inf),
-        "> 0 and finite",
-    )
+    moments = dict(zip(_MOMENT_RANGES, input_law, strict=True))
+    math_, values = checked(**numbers, **moments, ranges=_MOMENT_RANGES)
+    second, fourth = values[-2:]
     with math_.quiet():
-        ratio = m4 / m2**2
-    require(
-        math_,
-        "fourth moment of input_law, over the square of the second,",
-        ratio,
-        lambda v: (v >= 1) & (v < math_.inf),
-        ">= 1 and finite",
-    )
-    for value in others:
-        require(math_, "rate", value, lambda v: (v < math_.inf) & (v > -math_.inf), "real, finite")
-    shapes = [np.shape(v) for v in (N, d, sigma2, a2, m2, m4, *others)]
-    try:
-        np.broadcast_shapes(*shapes)
-    except ValueError:
-        names = ", ".join([*given, "input_law"])
-        raise ValueError(f"{names} must have shapes that broadcast, got {shapes}") from None
-    return math_, [N, d, m2, m4, sigma2, a2, *others]
+        ratio = fourth / second**2
+    name = "fourth moment of input_law, over the square of the second,"
+    check_range(math_, name, ratio, "[1, inf)")
+    return math_, values

@@ -34,10 +34,11 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.numbers import convert, namespace, numpy_namespace, require
+from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.numbers import Number
 
 _ROUNDING = 1e-14
-"""Relative asymmetry, negative eigenvalues and singular values that are taken for rounding."""
+"""Asymmetries, negative eigenvalues and singular values of this relative size count as rounding."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ def optimal_preconditioner(
     input_covariance: Any,
     task_covariance: Any = None,
     *,
-    context: Any,
-    noise_variance: Any = 0.0,
+    context: Number,
+    noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,
     mixing: Any = None,
 ) -> Preconditioner:
@@ -121,13 +122,13 @@ def optimal_preconditioner(
     >>> round(float(best.loss), 4)
     1.2417
     """
-    N, noise = _numbers(context, noise_variance)
+    _, (N, noise) = checked(single=True, context=context, noise_variance=noise_variance)
     if _is_symbolic(input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
         if Lambda.det().simplify() == 0:
             raise ValueError("input_covariance must be invertible for SymPy matrices")
         K = W * Lambda
-        R = K + (K.trace() + noise) * _identity(K)
+        R = K + (K.trace() + noise) * K.eye(K.rows)
         C = N * K * (N * K + R).inv()
         matrix = (C * Lambda.inv()).applyfunc(lambda entry: entry.factor())
         return Preconditioner(matrix, (noise + (C * R).trace() / N).factor())
@@ -149,8 +150,8 @@ def preconditioner_loss(
     input_covariance: Any,
     task_covariance: Any = None,
     *,
-    context: Any,
-    noise_variance: Any = 0.0,
+    context: Number,
+    noise_variance: Number = 0.0,
     excess_kurtosis: Any = 0.0,
     mixing: Any = None,
 ) -> Any:
@@ -194,38 +195,22 @@ def preconditioner_loss(
     >>> round(preconditioner_loss(trained, np.eye(5), context=1000), 4)
     0.284
     """
-    N, noise = _numbers(context, noise_variance)
+    _, (N, noise) = checked(single=True, context=context, noise_variance=noise_variance)
     if _is_symbolic(matrix, input_covariance, task_covariance, context, noise_variance):
         Lambda, W = _symbolic(input_covariance, task_covariance, excess_kurtosis)
-        A, one = _symbolic_matrix("matrix", matrix), _identity(Lambda)
-        if A.shape != one.shape:
-            raise ValueError(f"matrix must have shape {one.shape}, got {A.shape}")
+        A, one = _symbolic_matrix("matrix", matrix), Lambda.eye(Lambda.rows)
+        _check_shape("matrix", A, one.shape)
         spread = Lambda * W * Lambda + ((W * Lambda).trace() + noise) * Lambda
         missed = one - A * Lambda
         loss = (Lambda * missed * W * missed.T).trace() + (Lambda * A * spread * A.T).trace() / N
         return noise + loss
     T, W, kurtosis = _arrays(input_covariance, task_covariance, excess_kurtosis, mixing)
     A = _matrix("matrix", matrix)
-    if A.shape != T.shape:
-        raise ValueError(f"matrix must have shape {T.shape}, got {A.shape}")
+    _check_shape("matrix", A, T.shape)
     K, C = T.T @ W @ T, T.T @ A @ T
     R = K + (np.trace(K) + noise) * np.eye(len(K)) + np.diag(kurtosis * np.diag(K))
     missed = np.eye(len(K)) - C
     return float(noise + np.trace(missed @ K @ missed.T) + np.trace(C @ R @ C.T) / N)
-
-
-def _numbers(context: Any, noise_variance: Any) -> tuple[Any, Any]:
-    """Check the scalars, which may be symbols."""
-    math_ = namespace(context=context, noise_variance=noise_variance)
-    N, noise = convert(math_, "context", context), convert(math_, "noise_variance", noise_variance)
-    require(math_, "context", N, lambda v: (v >= 1) & (v < math_.inf), ">= 1 and finite")
-    require(
-        math_, "noise_variance", noise, lambda v: (v >= 0) & (v < math_.inf), ">= 0 and finite"
-    )
-    for name, value in (("context", N), ("noise_variance", noise)):
-        if np.ndim(value):
-            raise ValueError(f"{name} must be one number, got shape {np.shape(value)}")
-    return N, noise
 
 
 def _is_symbolic(*values: Any) -> bool:
@@ -234,12 +219,10 @@ def _is_symbolic(*values: Any) -> bool:
 
 def _symbolic(input_covariance: Any, task_covariance: Any, excess_kurtosis: Any) -> Any:
     """Covariances as SymPy matrices."""
-    import sympy
-
     if np.any(excess_kurtosis != 0):
         raise ValueError(f"excess_kurtosis must be 0 for SymPy matrices, got {excess_kurtosis}")
     Lambda = _symbolic_matrix("input_covariance", input_covariance)
-    one = sympy.eye(Lambda.rows)
+    one = Lambda.eye(Lambda.rows)
     W = one if task_covariance is None else _symbolic_matrix("task_covariance", task_covariance)
     for name, matrix in (("input_covariance", Lambda), ("task_covariance", W)):
         if matrix.shape != one.shape or not matrix.is_symmetric():
@@ -256,11 +239,6 @@ def _symbolic_matrix(name: str, value: Any) -> Any:
         raise TypeError(f"{name} must be a matrix, got {value!r}") from error
 
 
-def _identity(matrix: Any) -> Any:
-    """SymPy identity of the shape of a matrix."""
-    return matrix.eye(matrix.rows)
-
-
 def _arrays(
     input_covariance: Any, task_covariance: Any, excess_kurtosis: Any, mixing: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -268,15 +246,9 @@ def _arrays(
     Lambda = _covariance("input_covariance", input_covariance)
     d = len(Lambda)
     W = np.eye(d) if task_covariance is None else _covariance("task_covariance", task_covariance)
-    if W.shape != (d, d):
-        raise ValueError(f"task_covariance must have shape {(d, d)}, got {W.shape}")
-    math_ = numpy_namespace(excess_kurtosis=excess_kurtosis)
-    kurtosis = convert(math_, "excess_kurtosis", excess_kurtosis)
-    require(
-        math_, "excess_kurtosis", kurtosis, lambda v: (v >= -2) & (v < math_.inf), ">= -2, finite"
-    )
-    if kurtosis.shape not in ((), (d,)):
-        raise ValueError(f"excess_kurtosis must have shape () or ({d},), got {kurtosis.shape}")
+    _, (kurtosis,) = checked(systems="numpy", excess_kurtosis=excess_kurtosis)
+    _check_shape("task_covariance", W, (d, d))
+    _check_shape("excess_kurtosis", kurtosis, (), (d,))
     if mixing is None:
         values, vectors = np.linalg.eigh(Lambda)
         return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, W, kurtosis
@@ -284,6 +256,12 @@ def _arrays(
     if T.shape != (d, d) or not np.allclose(T @ T.T, Lambda, rtol=0, atol=1e-8 * np.max(Lambda)):
         raise ValueError("mixing must be a (d, d) matrix T with T T^T = input_covariance")
     return T, W, kurtosis
+
+
+def _check_shape(name: str, value: Any, *shapes: tuple[int, ...]) -> None:
+    if value.shape not in shapes:
+        allowed = " or ".join(map(str, shapes))
+        raise ValueError(f"{name} must have shape {allowed}, got {value.shape}")
 
 
 def _covariance(name: str, value: Any) -> np.ndarray:
@@ -299,9 +277,7 @@ def _covariance(name: str, value: Any) -> np.ndarray:
 
 
 def _matrix(name: str, value: Any) -> np.ndarray:
-    math_ = numpy_namespace(**{name: value})
-    matrix = convert(math_, name, value)
+    _, (matrix,) = checked(systems="numpy", ranges={name: "(-inf, inf)"}, **{name: value})
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
-    require(math_, name, matrix, lambda v: abs(v) < math_.inf, "finite")
-    return np.asarray(matrix)
+    return matrix

@@ -2,12 +2,13 @@ r"""Loss of multi-step gradient descent over a spectrum, and its lower bound.
 
 The residual polynomials :math:`P = \prod_l (1 - \eta_l \lambda)` and :math:`Q = (1 - P)/\lambda`
 and the loss :math:`\int (P^2 + v \lambda Q^2) d\mu` are those of
-`iclimit.asymptotics.descent.schedules`.  float64 takes the Gauss-Radau rule of the measure, a sum of
-positive terms; exact and multi-precision arithmetic its moments.
+`iclimit.asymptotics.descent.schedules`.  In float64 the loss is computed by the Gauss-Radau rule of
+the measure, a sum of positive terms; in exact and multi-precision arithmetic from its moments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from iclimit.asymptotics.spectra import MarchenkoPastur
 from iclimit.asymptotics.spectra.resolvent import resolvent
 
 
-def quadrature_loss(rates: Any, nodes: Any, weights: Any, noise: Any) -> Any:
+def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) -> Any:
     """Loss by a quadrature rule, all terms positive; infinite where a factor overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         P, Q = np.ones_like(nodes), np.zeros_like(nodes)
-        for step in range(rates.shape[-1]):
-            rate = rates[..., step, None]
+        for each in rates:
+            rate = np.asarray(each)[..., None]
             P, Q = P * (1 - rate * nodes), Q + rate * P
         loss = np.sum(weights * (P**2 + np.asarray(noise)[..., None] * nodes * Q**2), axis=-1)
         return np.where(np.isnan(loss), np.inf, loss)
@@ -61,12 +62,12 @@ def exact_number(math_: Namespace, value: Any) -> Any:
     return value
 
 
-def interval_points(math_: Namespace, c: Any, turns: list[tuple[int, int]]) -> list[Any]:
-    """Points 1 + c + 2 sqrt(c) cos(pi p/q) of the Marchenko-Pastur interval, for pairs (p, q)."""
+def interval_points(math_: Namespace, c: Any, turns: Iterable[int], q: int) -> list[Any]:
+    """Points 1 + c + 2 sqrt(c) cos(pi p/q) of the Marchenko-Pastur interval, p from turns."""
     root = math_.sqrt(c)
     squeeze = ((1 - c) / (1 + root)) ** 2
 
-    def node(p: int, q: int) -> Any:
+    def node(p: int) -> Any:
         # Floating point takes the second form, which does not cancel at the lower edge.
         return math_.stable(
             c < 0,
@@ -74,7 +75,7 @@ def interval_points(math_: Namespace, c: Any, turns: list[tuple[int, int]]) -> l
             lambda: squeeze + 4 * root * math_.cos(math_.pi * p / (2 * q)) ** 2,
         )
 
-    return [node(p, q) for p, q in turns]
+    return [node(p) for p in turns]
 
 
 def lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Any) -> Any:
@@ -98,21 +99,24 @@ def lower_bound(math_: Namespace, steps: int, spectrum: Any, noise: Any) -> Any:
 
 def _noiseless_limit(math_: Namespace, steps: int, c: Any) -> Any:
     """1/sum c^-k, k = 0..L."""
-
-    def geometric(x: Any) -> Any:
-        total = 1
-        for _ in range(steps):
-            total = 1 + x * total
-        return total
-
-    return math_.stable(c > 1, lambda: 1 / geometric(1 / c), lambda: c**steps / geometric(c))
+    return math_.stable(
+        c > 1,
+        lambda: 1 / _geometric_sum(1 / c, steps),
+        lambda: c**steps / _geometric_sum(c, steps),
+    )
 
 
 def _noisy_limit(math_: Namespace, steps: int, c: Any, noise: Any) -> Any:
     """Ridge v M plus g s^L / sum s^k, with the resolvent M, g = 1 - v M and s = c g^2 <= 1."""
     M = resolvent(math_, noise, 1 / c, 1 - c)
     g = 1 / (1 / M + c)
-    s, total = c * g**2, 1
+    s = c * g**2
+    return noise * M + g * s**steps / _geometric_sum(s, steps)
+
+
+def _geometric_sum(x: Any, steps: int) -> Any:
+    """Sum of x^k, k = 0..L."""
+    total = 1
     for _ in range(steps):
-        total = 1 + s * total
-    return noise * M + g * s**steps / total
+        total = 1 + x * total
+    return total

@@ -597,7 +597,7 @@ def test_not_a_number(name: str, value: Any) -> None:
 @EVERY
 def test_out_of_range(name: str) -> None:
     for ratio in (0, -1.0, 1e300, 1e-300, np.nan, np.inf, [0.5, np.nan], [0.5, 0.0]):
-        with pytest.raises(ValueError, match=r"ratio must be in \[1e-100, 1e\+100\], got"):
+        with pytest.raises(ValueError, match=r"ratio must be from 1e-100 to 1e\+100, got"):
             ALL[name](ratio=ratio)
     for noise in (-1e-300, np.nan, np.inf, [0.1, np.nan]):
         with pytest.raises(ValueError, match="noise_ratio must be >= 0 and finite, got"):
@@ -661,14 +661,14 @@ def test_no_closed_form() -> None:
     "rates", ["12", b"1", None, 0.5, True, {}, 1j, sympy.Integer(1)], ids=repr
 )
 def test_rates_are_a_sequence(rates: Any) -> None:
-    with pytest.raises(TypeError, match="rates must be a sequence of learning rates, got"):
+    with pytest.raises(TypeError, match="rates must be a sequence of numbers, got"):
         schedule_loss(rates, ratio=0.5)
 
 
 def test_rates() -> None:
     empty: list[Any] = [[], np.ones((2, 0))]
     for rates in empty:
-        with pytest.raises(ValueError, match="rates must be at least one learning rate, got"):
+        with pytest.raises(ValueError, match="rates must not be empty"):
             schedule_loss(rates, ratio=0.5)
     for value in (np.nan, np.inf, -np.inf, mpmath.nan, mpmath.inf, sympy.oo, sympy.nan, sympy.I):
         with pytest.raises(ValueError, match="rates must be"):
