@@ -38,7 +38,7 @@ from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Number
 
 _ROUNDING = 1e-14
-"""Asymmetries, negative eigenvalues and singular values of this relative size count as rounding."""
+"""Relative size up to which asymmetries, negative eigenvalues and singular values are rounding."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ r"""Loss of multi-step gradient descent over a spectrum, and its lower bound.
 
 The residual polynomials :math:`P = \prod_l (1 - \eta_l \lambda)` and :math:`Q = (1 - P)/\lambda`
 and the loss :math:`\int (P^2 + v \lambda Q^2) d\mu` are those of
-`iclimit.asymptotics.descent.schedules`.  In float64 the loss is computed by the Gauss-Radau rule of
-the measure, a sum of positive terms; in exact and multi-precision arithmetic from its moments.
+`iclimit.asymptotics.descent.schedules`.  In float64 the loss is computed by the Gauss-Radau rule
+of the measure, a sum of positive terms; in exact and multi-precision arithmetic from its moments.
 """
 
 from __future__ import annotations
