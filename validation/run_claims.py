@@ -72,7 +72,7 @@ def validate(
     claims: Sequence[Claim],
     *,
     preset: Preset = "quick",
-    seed: int = 0,
+    rng: int = 0,
     jobs: int = -1,
     backend: str = "numpy",
     store: RunStore | None = None,
@@ -88,7 +88,7 @@ def validate(
         What to validate, see `iclimit.validation.CLAIMS`.
     preset : {"quick", "full"}
         How much to simulate.
-    seed : int
+    rng : int
         Root seed; results depend on it and not on the number of jobs.
     jobs : int
         Worker processes; -1 for all cores, 1 for this process.  With "cupy" one is used.
@@ -127,7 +127,7 @@ def validate(
         raise ValueError(f"claims must be Claim objects, at least one, got {claims!r}")
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    check_run(seed, jobs)
+    check_run(rng, jobs)
     get_backend(backend)
     start = time.perf_counter()
     needed = {claim.name: claim.cells_by_key(preset) for claim in claims}
@@ -150,7 +150,7 @@ def validate(
         judge_finished()
         for outcome in run_cells(
             cells,
-            rng=seed,
+            rng=rng,
             jobs=jobs,
             backend=backend,
             store=store,
@@ -170,7 +170,7 @@ def validate(
     return ValidationRun(
         results=[results[claim.name] for claim in claims if claim.name in results],
         preset=preset,
-        seed=seed,
+        seed=rng,
         backend=backend,
         seconds=time.perf_counter() - start,
         interrupted=interrupted,

@@ -49,7 +49,7 @@ def finite_size_errors(
     *,
     dim: int,
     context: int,
-    tasks: int | float | np.ndarray,
+    tasks: Any,
     prompts: int,
     rho: float,
     ridge: float = 0.0,

@@ -40,10 +40,7 @@ diagram.plot_errors(right)
 
 for point in diagram.simulated[:6]:
     at = ", ".join(f"{name} = {point.parameters[name]:.3g}" for name in ("tau", "kappa"))
-    print(
-        f"{at}: {point.value:.3f} +- {point.standard_error:.3f}, theory {point.theory:.3f}, "
-        f"z = {point.z:.1f}"
-    )
+    print(f"{at}: {point.estimate}, theory {point.theory:.3f}, z = {point.z:.1f}")
 
 # %%
 # All of it as a labelled data set, as ``iclimit phase`` writes it beside a picture:

@@ -82,6 +82,6 @@ claim = Claim(
 )
 
 if __name__ == "__main__":
-    outcome = validate([claim], preset="quick", seed=0, jobs=1)
+    outcome = validate([claim], preset="quick", rng=0, jobs=1)
     print(table(outcome))
     print(write_report(outcome, Path("universality-report")).name)

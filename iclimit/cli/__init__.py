@@ -8,7 +8,23 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
+
+VERBS = (
+    "curve",
+    "phase",
+    "learning_rate",
+    "schedule",
+    "gdpp",
+    "dynamics",
+    "train",
+    "validate",
+    "claims",
+    "figure",
+    "runs",
+)
+"""Modules of the verbs, in the order of the help: theory, simulation, validation, record."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -21,40 +37,18 @@ class OneLineParser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all verbs."""
     import iclimit
-    from iclimit.cli import (
-        claims,
-        curve,
-        dynamics,
-        figure,
-        gdpp,
-        learning_rate,
-        phase,
-        runs,
-        schedule,
-        train,
-        validate,
-    )
+    from iclimit.cli.arguments import HELP_FORMATTER
 
     parser = OneLineParser(
-        prog="iclimit", description="The theory of in-context learning, computed and checked."
+        prog="iclimit",
+        description="The theory of in-context learning, computed and checked.",
+        formatter_class=HELP_FORMATTER,
+        epilog="iclimit VERB --help explains a verb and gives examples.",
     )
     parser.add_argument("--version", action="version", version=f"iclimit {iclimit.__version__}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    verb_modules = (
-        validate,
-        claims,
-        curve,
-        phase,
-        figure,
-        learning_rate,
-        schedule,
-        gdpp,
-        dynamics,
-        train,
-        runs,
-    )
-    for module in verb_modules:
-        module.add_parser(verbs)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
+    for name in VERBS:
+        import_module(f"iclimit.cli.{name}").add_parser(verbs)
     return parser
 
 
@@ -72,16 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, TypeError) as error:
-        print(f"iclimit{verb}: error: {error}", file=sys.stderr)
-        return 2
+        message, status = f"error: {error}", 2
     except MemoryError:
-        print(f"iclimit{verb}: not enough memory for so many points", file=sys.stderr)
-        return 1
+        message, status = "not enough memory for so many points", 1
     except (OSError, ArithmeticError, RuntimeError) as error:
-        print(f"iclimit{verb}: {error}", file=sys.stderr)
-        return 1
+        message, status = str(error), 1
     except KeyboardInterrupt:
         kept = not getattr(options, "no_store", True)
         known = "; finished runs are on record, run again to go on" if kept else ""
-        print(f"iclimit{verb}: interrupted{known}", file=sys.stderr)
-        return 130
+        message, status = f"interrupted{known}", 130
+    print(f"iclimit{verb}: {message}", file=sys.stderr)
+    return status

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.cli.arguments import PICTURES, TABLES, check_output, print_rows, write_rows
+from iclimit.cli.arguments import add_parameter, add_verb
+from iclimit.cli.output import PICTURES, add_output, write_output
 from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
-EXAMPLES = """\
-examples:
-  iclimit dynamics merged --heads 8 --init-scale 1e-6
-  iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
-  iclimit dynamics separate --heads 5 --init-scale 1e-2 --seed 3 -o staircase.png
-  iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3"""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXAMPLES = """
+iclimit dynamics merged --heads 8 --init-scale 1e-6
+iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
+iclimit dynamics separate --heads 5 --init-scale 1e-2 --seed 3 -o staircase.png
+iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3
+"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "dynamics",
-        help="predict plateaus, drops and loss curves of the training of linear attention",
-        description=(
-            "Predict the training of one linear attention layer from small random weights by\n"
-            "gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared errors.\n"
-            "Times are in units of the time constant, for attention scores divided by N: s\n"
-            "steps of gradient descent at the learning rate r are the time 2 r s. Scores that\n"
-            "are not divided by N, as with iclimit train attention --normalization sum, make\n"
-            "initial weights X and times t count as N^(1/2) X and N t for merged, and as\n"
-            "N^(1/3) X and N^(2/3) t for separate."
-        ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "predict plateaus, drops and losses of training",
+        "Predict the training of one linear attention layer from small random weights by "
+        "gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared errors. Times "
+        "are in units of the time constant, for attention scores divided by N: s steps of "
+        "gradient descent at the learning rate r are the time 2 r s. Scores that are not divided "
+        "by N, as with iclimit train attention --normalization sum, make initial weights X and "
+        "times t count as N^(1/2) X and N t for merged, and as N^(1/3) X and N^(2/3) t for "
+        "separate.",
+        EXAMPLES,
     )
     parser.add_argument(
         "model",
@@ -42,17 +44,14 @@ def add_parser(verbs: Any) -> None:
         help="one matrix for key and query, or one for each",
     )
     add_problem(parser)
-    parser.add_argument("--heads", type=int, default=8, metavar="H", help="heads (default 8)")
-    parser.add_argument(
-        "--rank", type=int, default=1, metavar="R", help="rows of key and query (default 1)"
-    )
-    parser.add_argument(
-        "--init-scale",
-        type=float,
-        default=1e-3,
-        metavar="X",
-        help="standard deviation of the initial weights; of keys and queries of separate times "
-        "1 / sqrt(R (D + 1)) (default 1e-3)",
+    add_parameter(parser, "heads", 8)
+    add_parameter(parser, "rank", 1)
+    add_parameter(
+        parser,
+        "init_scale",
+        1e-3,
+        text="standard deviation of the initial weights; of keys and queries of separate times "
+        "1 / sqrt(R (D + 1))",
     )
     parser.add_argument(
         "--seed",
@@ -67,25 +66,15 @@ def add_parser(verbs: Any) -> None:
         metavar="POINTS",
         help="losses at so many times, from 0 to beyond the last drop, instead of a summary",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)",
+    add_output(
+        parser,
+        formats=("text", "csv", "json"),
+        text="write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)",
     )
-    parser.add_argument(
-        "--format",
-        choices=("text", "csv", "json"),
-        default="text",
-        help="format on stdout (default text)",
-    )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Predict, and print or write."""
-    check_output(options.output, (*TABLES, *PICTURES))
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
     check_problem(options)
@@ -95,18 +84,9 @@ def run(options: argparse.Namespace) -> int:
     if picture or options.curve is not None:
         times = np.linspace(0, last, 1000 if options.curve is None else options.curve)
         losses = loss(times)
-        if picture:
-            _draw(times, losses, options.output)
-            return 0
-        rows = [
-            {"time": time, "loss": value}
-            for time, value in zip(times.tolist(), losses.tolist(), strict=True)
-        ]
-    if options.output is None:
-        print_rows(rows, options.format)
-    else:
-        with options.output.open("w", newline="", encoding="utf-8") as file:
-            write_rows(rows, options.output.suffix[1:], file)
+        pairs = zip(times.tolist(), losses.tolist(), strict=True)
+        rows = [{"time": time, "loss": value} for time, value in pairs]
+    write_output(options, lambda: rows, lambda figure: _draw(figure, times, losses))
     return 0
 
 
@@ -197,21 +177,16 @@ def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float,
         }
         for learned in range(len(lam) + 1)
     ]
-    if options.format == "text" and options.output is None:
-        rows = [{k: "" if v is None else v for k, v in row.items()} for row in rows]
     ends = np.maximum(steps.times, steps.drop_times)
     reached = ends[np.isfinite(ends)]
     return rows, 1.3 * float(reached.max()), steps.loss
 
 
-def _draw(times: np.ndarray, losses: np.ndarray, path: Path) -> None:
+def _draw(figure: Figure, times: np.ndarray, losses: np.ndarray) -> None:
     """Draw the curve."""
-    from iclimit.validation.drawing import COLOURS, house_style, new_figure
+    from iclimit.validation.drawing import COLOURS
 
-    with house_style():
-        figure = new_figure()
-        ax = figure.subplots()
-        ax.plot(times, losses, color=COLOURS[0])
-        ax.set_xlabel(r"time $t/\tau$")
-        ax.set_ylabel("loss")
-        figure.savefig(path)
+    ax = figure.subplots()
+    ax.plot(times, losses, color=COLOURS[0])
+    ax.set_xlabel(r"time $t/\tau$")
+    ax.set_ylabel("loss")

@@ -5,26 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import check_output, store_path
+from iclimit.cli.arguments import add_verb, parse_duration, store_path
+from iclimit.cli.output import add_output, cut_to_terminal, print_columns
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore, StoredBatch, StoredRun
 
-EXAMPLES = """\
-examples:
-  iclimit runs list --function simulate_errors --since 7d
-  iclimit runs show 3f2a
-  iclimit runs export --function simulate_errors -o errors.nc
-  iclimit runs prune --obsolete --dry-run
-
-TIME is an age (90m, 12h, 30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time)."""
+EXAMPLES = """
+iclimit runs list --function simulate_errors --since 7d
+iclimit runs show 3f2a
+iclimit runs export --function simulate_errors -o errors.nc
+iclimit runs prune --obsolete --dry-run
+"""
 
 EXPORTS = (".csv", ".nc")
 SHORT = 10
@@ -33,22 +31,12 @@ SHORT = 10
 _MOST_NUMBERS = 4
 """Length of a list that is shown in a line."""
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def parse_age(text: str) -> timedelta:
-    """Parse 90m, 12h, 30d or 4w."""
-    match = re.fullmatch(r"(\d{1,6})([mhdw])", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"must be an age like 90m, 12h, 30d or 4w, got {text!r}")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
-
 
 def parse_time(text: str) -> datetime:
     """Parse an age before now, or a date with or without a time."""
     try:
         if re.fullmatch(r"\d+[mhdw]", text):
-            return datetime.now(UTC) - parse_age(text)
+            return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
@@ -65,12 +53,14 @@ def parse_count(text: str) -> int:
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "runs",
-        help="list, show, export and delete results on record",
-        description="What simulations have put on record, in the store of runs.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        None,
+        "list, show, export and delete results on record",
+        "What simulations have put on record, in the store of runs. TIME is an age (90m, 12h, "
+        "30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time).",
+        EXAMPLES,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -83,13 +73,11 @@ def add_parser(verbs: Any) -> None:
 
     exporting = _action(actions, "export", export_runs, "write the numbers of runs to a file")
     _add_filters(exporting)
-    exporting.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
+    add_output(
+        exporting,
+        EXPORTS,
+        text="a table with a row per run and number (.csv), or a labelled data set (.nc)",
         required=True,
-        help="a table with a row per run and number (.csv), or a labelled data set (.nc)",
     )
 
     pruning = _action(actions, "prune", prune_runs, "delete runs; criteria hold together")
@@ -102,9 +90,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}."
-    )
+    parser = add_verb(actions, name, run, text)
     parser.add_argument(
         "--store",
         type=Path,
@@ -112,7 +98,6 @@ def _action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentPa
         help="the file (default: ICLIMIT_STORE of the environment, else runs.sqlite in the user's "
         "data folder)",
     )
-    parser.set_defaults(run=run)
     return parser
 
 
@@ -129,7 +114,7 @@ def list_runs(options: argparse.Namespace) -> int:
         runs = store.runs(function=options.function, since=options.since)
     shown = runs[: options.limit]
     if shown:
-        _print_columns(
+        print_columns(
             ("run", "finished", "seconds", "repeats", "seed", "what"),
             [
                 (
@@ -212,7 +197,6 @@ def export_runs(options: argparse.Namespace) -> int:
     from iclimit.runs.exports import run_table, write_csv, write_netcdf
     from iclimit.runs.store import joined_numbers
 
-    check_output(options.output, EXPORTS)
     numbers, unread = {}, 0
     with _opened(options) as store:
         for run in store.runs(function=options.function, since=options.since):
@@ -250,7 +234,8 @@ def prune_runs(options: argparse.Namespace) -> int:
             latest = options.older_than.astimezone(UTC).strftime(TIME_FORMAT)
             runs = [run for run in runs if run.finished < latest]
         for run in runs:
-            print(f"{run.identity[:SHORT]}  {_local(run.finished)}  {_cut(_what(run), 36)}")
+            what = cut_to_terminal(_what(run), 36)
+            print(f"{run.identity[:SHORT]}  {_local(run.finished)}  {what}")
         if options.dry_run:
             print(f"{_counted(len(runs), 'run')} would be deleted from {store.path}")
         else:
@@ -305,22 +290,3 @@ def _local(finished: str) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns; the last is cut to the width of a terminal."""
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    used = sum(widths[:-1]) + 2 * (len(widths) - 1)
-    for line in lines:
-        start = "  ".join(
-            f"{text:>{width}}" for text, width in zip(line, widths[:-1], strict=False)
-        )
-        print(f"{start}  {_cut(line[-1], used)}")
-
-
-def _cut(text: str, used: int) -> str:
-    if not sys.stdout.isatty():
-        return text
-    room = max(shutil.get_terminal_size().columns - used, 20)
-    return text if len(text) <= room else f"{text[: room - 3]}..."

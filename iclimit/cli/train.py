@@ -4,49 +4,60 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iclimit.cli import train_attention
-from iclimit.cli.arguments import add_store, check_execution, check_output, open_store, print_rows
+from iclimit.cli.arguments import (
+    add_backend,
+    add_checkpoint,
+    add_parameter,
+    add_store,
+    add_verb,
+    check_execution,
+    open_store,
+)
+from iclimit.cli.output import add_format, add_output, print_json, write_rows
 
-EXAMPLES = """\
-examples:
-  iclimit train linear-transformer --kind diag --layers 3 --noise-law uniform:5
-  iclimit train linear-transformer --kind gd++ --layers 2 --noise-law fixed:0 --starts 32
-  iclimit train linear-transformer --layers 7 --noise-law categorical:1,3 --checkpoint run.npz
-  iclimit train linear-transformer --kind axial --layers 2 --noise-law uniform:5 -o two.npz
-  iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 --initial two.npz"""
+if TYPE_CHECKING:
+    from iclimit.simulate.gdpp import LinearTransformer
+
+EXAMPLES = """
+iclimit train linear-transformer --kind diag --layers 3 --noise-law uniform:5
+iclimit train linear-transformer --kind gd++ --layers 2 --noise-law fixed:0 --starts 32
+iclimit train linear-transformer --layers 7 --noise-law categorical:1,3 --checkpoint run.npz
+iclimit train linear-transformer --kind axial --layers 2 --noise-law uniform:5 -o two.npz
+iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 --initial two.npz
+"""
+SIZES = {"layers": 1, "heads": 1, "context": 20, "dim": 10, "starts": 16}
+"""Integers of a training with their defaults, besides those that need another explanation."""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = verbs.add_parser(
-        "train",
-        help="train a finite-size model and measure it on fresh prompts",
-        description="Train a finite-size model and measure it on fresh prompts.",
+    parser = add_verb(
+        verbs, "train", None, "train a finite-size model and measure it on fresh prompts"
     )
     models = parser.add_subparsers(dest="what", metavar="MODEL", required=True)
     train_attention.add_parser(models)
-    model = models.add_parser(
+    model = add_verb(
+        models,
         "linear-transformer",
-        help="linear transformer on regression with random noise levels",
-        description=(
-            "Train a linear transformer on regression in context with a noise level that differs\n"
-            "between prompts (arXiv:2402.14180). Losses are adjusted: half the squared error\n"
-            "minus half that of ridge regression which is told the noise variance."
-        ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "linear transformer on regression with random noise levels",
+        "Train a linear transformer on regression in context with a noise level that differs "
+        "between prompts (arXiv:2402.14180). Losses are adjusted: half the squared error minus "
+        "half that of ridge regression which knows the noise variance.",
+        EXAMPLES,
     )
-    model.add_argument(
-        "--noise-law",
+    add_parameter(
+        model,
+        "noise_law",
         required=True,
         metavar="LAW",
-        help="fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,...",
+        text="law of the noise level: fixed:SIGMA, uniform:SIGMA_MAX or "
+        "categorical:SIGMA,SIGMA,...",
     )
     model.add_argument(
         "--kind",
@@ -56,19 +67,17 @@ def add_parser(verbs: Any) -> None:
         "about the first axis (axial), one number for all inputs and one for the label (diag), "
         "gradient descent with preconditioning (gd++); default diag",
     )
-    for name, default, text in (
-        ("layers", 1, "number of layers"),
-        ("heads", 1, "heads per layer"),
-        ("context", 20, "number of context pairs"),
-        ("dim", 10, "dimension of the inputs"),
-        ("starts", 16, "random starts"),
-        ("contexts", 2**15, "contexts of the last round of the training"),
-        ("steps", 80, "most steps of a descent in a round"),
-        ("held-out", 100_000, "fresh contexts that the loss is measured on"),
-    ):
-        model.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default {default})"
-        )
+    for name, default in SIZES.items():
+        add_parameter(model, name, default)
+    add_parameter(model, "contexts", 2**15, text="contexts of the last round of the training")
+    add_parameter(model, "steps", 80, text="most steps of a descent in a round")
+    add_parameter(
+        model,
+        "contexts",
+        100_000,
+        flag="--held-out",
+        text="fresh contexts that the loss is measured on",
+    )
     model.add_argument(
         "--initial",
         type=Path,
@@ -79,21 +88,11 @@ def add_parser(verbs: Any) -> None:
         help="start from these weights too (.npz, as -o writes them): of the same depth or less, "
         "of the same kind or one it contains",
     )
-    model.add_argument("--seed", type=int, default=0, help="root seed (default 0)")
-    model.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
-    model.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="keep the state in this file (.npz) instead of the run store, and go on from it "
-        "if it exists",
-    )
-    model.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the weights (.npz)"
-    )
-    model.add_argument("--format", choices=("text", "csv", "json"), default="text")
+    add_backend(model)
+    add_checkpoint(model)
+    add_output(model, (".npz",), text="write the weights (.npz)")
+    add_format(model)
     add_store(model)
-    model.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -105,21 +104,15 @@ def run(options: argparse.Namespace) -> int:
     from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
 
     check_execution(options)
-    check_output(options.output, (".npz",))
-    check_output(options.checkpoint, (".npz",), flag="--checkpoint")
     paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
     if len(paths) > len(set(paths)):
         raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
     check_integers(**{"--held-out": options.held_out})
-    noise_law = str(
-        NoisyRegression(options.noise_law, context=options.context, dim=options.dim).noise_law
-    )
+    problem = NoisyRegression(options.noise_law, context=options.context, dim=options.dim)
+    names = ("kind", *SIZES, "contexts", "steps", "held_out")
+    settings = {name: getattr(options, name) for name in names}
+    settings["noise_law"] = str(problem.noise_law)
     initial = [load_transformer(path) for path in options.initial]
-    settings = {
-        name: getattr(options, name)
-        for name in ("kind", "layers", "heads", "context", "dim", "starts", "contexts", "steps")
-    }
-    settings |= {"noise_law": noise_law, "held_out": options.held_out}
     weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
     with open_store(options) as store:
         found = run_recorded(
@@ -137,24 +130,17 @@ def run(options: argparse.Namespace) -> int:
             store=None if options.checkpoint else store,
             complete=lambda found: not found["interrupted"],
         )
-    model = found["model"]
     if options.output:
-        save_transformer(model, options.output)
-    result = {
-        "kind": options.kind,
-        "layers": options.layers,
-        "noise_law": noise_law,
-        **found["summary"],
-    }
-    omegas = _omega_rows(model) if options.kind in ("diag", "gd++") else []
+        save_transformer(found["model"], options.output)
+    result = {name: settings[name] for name in ("kind", "layers", "noise_law")} | found["summary"]
+    omegas = _omega_rows(found["model"]) if options.kind in ("diag", "gd++") else []
     if options.format == "json":
-        strict = {k: str(v) if v == math.inf else v for k, v in result.items()}
-        print(json.dumps({**strict, "omegas": omegas}, indent=1))
+        print_json({**result, "omegas": omegas})
     else:
-        print_rows([result], options.format)
+        write_rows([result], options.format)
     if omegas and options.format == "text":
         print()
-        print_rows(omegas, "text")
+        write_rows(omegas, "text")
     if found["interrupted"]:
         print("interrupted: the best so far was measured", file=sys.stderr)
         return 130
@@ -196,16 +182,10 @@ def train_and_measure(
     return {"summary": summary, "model": run.model, "interrupted": run.interrupted}
 
 
-def _omega_rows(model: Any) -> list[dict[str, Any]]:
+def _omega_rows(model: LinearTransformer) -> list[dict[str, float]]:
     """Effective scalars of every layer."""
+    names = ("omega_xx", "omega_xy", "omega_yx", "omega_yy")
     return [
-        {
-            "layer": layer,
-            **{
-                f"omega_{to}{source}": float(matrix[i, j])
-                for i, to in enumerate("xy")
-                for j, source in enumerate("xy")
-            },
-        }
+        {"layer": layer, **dict(zip(names, matrix.ravel().tolist(), strict=True))}
         for layer, matrix in enumerate(model.omegas, start=1)
     ]

@@ -5,46 +5,47 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import (
-    PICTURES,
-    TABLES,
+    add_backend,
+    add_checkpoint,
+    add_parameter,
     add_store,
+    add_verb,
     check_execution,
-    check_output,
     open_store,
-    print_rows,
-    write_rows,
 )
+from iclimit.cli.output import add_output, write_file, write_rows
 from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
-EXAMPLES = """\
-examples:
-  iclimit train attention --model merged --heads 8 --init-scale 1e-6 --normalization sum
-  iclimit train attention --model separate --heads 5 --init-scale 1e-2 --learning-rate 0.02 \\
-      --steps 10000 --training-set 80000 --normalization sum -o curves.png
-  iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3 \\
-      --learning-rate 0.02 --steps 20000 --training-set 80000 --normalization sum --repeats 4
-  iclimit train attention --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \\
-      --learning-rate 0.0005 --steps 4000 --normalization sum --tests"""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXAMPLES = """
+iclimit train attention --model merged --heads 8 --init-scale 1e-6 --normalization sum
+iclimit train attention --model separate --heads 5 --init-scale 1e-2 --learning-rate 0.02 \\
+    --steps 10000 --training-set 80000 --normalization sum -o curves.png
+iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3 \\
+    --learning-rate 0.02 --steps 20000 --training-set 80000 --normalization sum --repeats 4
+iclimit train attention --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \\
+    --learning-rate 0.0005 --steps 4000 --normalization sum --tests
+"""
 
 
 def add_parser(models: Any) -> None:
     """Add the model to ``iclimit train``."""
-    parser = models.add_parser(
+    parser = add_verb(
+        models,
         "attention",
-        help="one linear attention layer by gradient descent, to see its dynamics",
-        description=(
-            "Train one linear attention layer by gradient descent on the mean squared error,\n"
-            "from small random weights, as in arXiv:2501.16265. A step on the whole training\n"
-            "set costs the same for any number of sequences. The step of half of the drop is\n"
-            "the first recorded one with a loss below the middle between those of zero weights\n"
-            "and of the limit, both for infinite training sets."
-        ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "one linear attention layer by gradient descent, to see its dynamics",
+        "Train one linear attention layer by gradient descent on the mean squared error, from "
+        "small random weights, as in arXiv:2501.16265. A step on the whole training set costs "
+        "the same for any number of sequences. The step of half of the drop is the first "
+        "recorded one with a loss below the middle between those of zero weights and of the "
+        "limit, both for infinite training sets.",
+        EXAMPLES,
     )
     add_problem(parser)
     parser.add_argument(
@@ -67,87 +68,41 @@ def add_parser(models: Any) -> None:
         default="mean",
         help="divide attention scores by N, or not, like the published script (default mean)",
     )
-    parser.add_argument(
-        "--training-set",
-        type=_size,
-        default=5000,
-        metavar="P",
-        help="training sequences, standardised as by the published script, or inf for their law "
-        "(default 5000)",
+    add_parameter(
+        parser,
+        "training_set",
+        5000,
+        text="training sequences, standardised as by the published script, or inf for their law",
     )
-    parser.add_argument(
-        "--batch", type=int, metavar="B", help="sequences drawn for every step (default: all)"
+    add_parameter(parser, "batch", text="sequences drawn for every step; default: all")
+    add_parameter(parser, "heads", 8, text="heads, or hidden units of cubic")
+    add_parameter(parser, "rank", 1, text="rows of key and query of separate")
+    add_parameter(parser, "steps", 6000)
+    text = "independent runs, each with its own data and initial weights"
+    add_parameter(parser, "repeats", 1, text=text)
+    text = "steps from one recorded loss to the next; default 10, at most --steps"
+    add_parameter(parser, "record", text=text)
+    text = (
+        "standard deviation of the initial weights; of keys and queries of separate times "
+        "1 / sqrt(R (D + 1))"
     )
-    for name, default, text in (
-        ("heads", 8, "heads, or hidden units of cubic"),
-        ("rank", 1, "rows of key and query of separate"),
-        ("steps", 6000, "number of steps"),
-        ("repeats", 1, "independent runs, each with its own data and initial weights"),
-        ("seed", 0, "root seed"),
-    ):
-        parser.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default {default})"
-        )
-    parser.add_argument(
-        "--record",
-        type=int,
-        metavar="N",
-        help="steps between records of the loss (default 10, at most --steps)",
-    )
-    for name, number, text in (
-        (
-            "init-scale",
-            0.01,
-            "standard deviation of the initial weights; of keys and queries of separate times "
-            "1 / sqrt(R (D + 1))",
-        ),
-        ("learning-rate", 0.001, "step length, in units of the gradient"),
-        (
-            "fresh-fraction",
-            1.0,
-            "fraction of sequences with their own tasks; the others share the task (1, ..., 1)",
-        ),
-    ):
-        parser.add_argument(
-            f"--{name}", type=float, default=number, metavar="X", help=f"{text} (default {number})"
-        )
+    add_parameter(parser, "init_scale", 0.01, text=text)
+    add_parameter(parser, "learning_rate", 0.001, text="step length, in units of the gradient")
+    text = "fraction of sequences with their own tasks; the others share the task (1, ..., 1)"
+    add_parameter(parser, "fresh_fraction", 1.0, text=text)
     parser.add_argument(
         "--tests",
         action="store_true",
         help="record the losses on random tasks, and on the shared task with noise as labels",
     )
-    parser.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="keep the state in this file (.npz) instead of the run store, and go on from it "
-        "if it exists",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("text", "csv", "json"),
-        default="text",
-        help="format of the summary on stdout (default text)",
+    add_backend(parser)
+    add_checkpoint(parser)
+    add_output(
+        parser,
+        formats=("text", "csv", "json"),
+        text="write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)",
     )
     add_store(parser)
-    parser.set_defaults(run=run)
-
-
-def _size(text: str) -> float:
-    if text == "inf":
-        return math.inf
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an integer or inf, got {text!r}") from None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -159,8 +114,6 @@ def run(options: argparse.Namespace) -> int:
 
     check_problem(options)
     check_execution(options)
-    check_output(options.output, (*TABLES, *PICTURES))
-    check_output(options.checkpoint, (".npz",), flag="--checkpoint")
     check_positive(**{"--learning-rate": options.learning_rate})
     counts = {"--steps": options.steps, "--repeats": options.repeats}
     optional = {"--record": options.record, "--batch": options.batch}
@@ -208,9 +161,9 @@ def run(options: argparse.Namespace) -> int:
     except UnstableTraining as error:
         unstable, curves = error, error.curves
     if options.output is not None and len(curves.steps):
-        _write(curves, options.output)
+        write_file(options.output, lambda: _rows(curves), lambda figure: _draw(curves, figure))
     if len(curves.steps):
-        print_rows(_summary(curves, lam, options), options.format)
+        write_rows(_summary(curves, lam, options), options.format)
     if unstable is not None:
         reason = str(unstable).replace("init_scale", "--init-scale")
         reason = reason.replace("learning_rate", "--learning-rate")
@@ -270,13 +223,10 @@ def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[st
     return rows
 
 
-def _write(curves: Any, path: Path) -> None:
-    """Write the curves of all repeats."""
-    if path.suffix in PICTURES:
-        _draw(curves, path)
-        return
+def _rows(curves: Any) -> list[dict[str, Any]]:
+    """Losses of all repeats."""
     named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.tests.items()}}
-    rows = [
+    return [
         {
             "repeat": repeat,
             "step": int(step),
@@ -285,29 +235,19 @@ def _write(curves: Any, path: Path) -> None:
         for repeat in range(len(curves.losses))
         for k, step in enumerate(curves.steps)
     ]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        write_rows(rows, path.suffix[1:], file)
 
 
-def _draw(curves: Any, path: Path) -> None:
-    from iclimit.validation.drawing import COLOURS, house_style, new_figure
+def _draw(curves: Any, figure: Figure) -> None:
+    from iclimit.validation.drawing import COLOURS
 
     labels = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
     named = {"training": curves.losses, **{labels[k]: v for k, v in curves.tests.items()}}
-    with house_style():
-        figure = new_figure()
-        ax = figure.subplots()
-        for (name, found), colour in zip(named.items(), COLOURS, strict=False):
-            for repeat, losses in enumerate(found):
-                ax.plot(
-                    curves.steps,
-                    losses,
-                    color=colour,
-                    linewidth=1.2,
-                    label=name if repeat == 0 and len(named) > 1 else None,
-                )
-        ax.set_xlabel("step")
-        ax.set_ylabel("loss")
+    ax = figure.subplots()
+    for (name, found), colour in zip(named.items(), COLOURS, strict=False):
+        lines = ax.plot(curves.steps, found.T, color=colour, linewidth=1.2)
         if len(named) > 1:
-            ax.legend()
-        figure.savefig(path)
+            lines[0].set_label(name)
+    ax.set_xlabel("step")
+    ax.set_ylabel("loss")
+    if len(named) > 1:
+        ax.legend()

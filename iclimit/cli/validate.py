@@ -8,21 +8,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.arguments import add_execution, add_store, check_execution, open_store
+from iclimit.cli.arguments import add_execution, add_store, add_verb, execution, open_store
+
+EXAMPLES = """
+iclimit validate
+iclimit validate ridgeless ridge --preset full
+"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = verbs.add_parser(
+    parser = add_verb(
+        verbs,
         "validate",
-        help="check the theory against simulation and write a report",
-        description=(
-            "Simulate finite-size models, compare them with the theory, print a table and write "
-            "report.html, results.json and the figures. Exit status 0 only if every claim holds; "
-            "1 if one does not or was not finished in time, 130 if interrupted (what was finished "
-            "is written). What was simulated before is taken from the run store."
-        ),
-        epilog="examples: iclimit validate | iclimit validate ridgeless ridge --preset full",
+        run,
+        "check the theory against simulation and write a report",
+        "Simulate finite-size models, compare them with the theory, print a table and write "
+        "report.html, results.json and the figures. What was simulated before is taken from the "
+        "store of runs. The exit status is 0 only if every claim holds; 1 if one does not or was "
+        "not finished in time; 130 if interrupted, when the report has what was finished.",
+        EXAMPLES,
     )
     parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
     parser.add_argument(
@@ -41,7 +46,6 @@ def add_parser(verbs: Any) -> None:
     )
     add_execution(parser)
     add_store(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,8 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from iclimit.validation import select_claims, validate
     from iclimit.validation.report import table, write_report
 
-    claims = select_claims(options.claims)
-    check_execution(options)
+    claims, where = select_claims(options.claims), execution(options)
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out must be a folder, got the file {str(options.out)!r}")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -58,15 +61,7 @@ def run(options: argparse.Namespace) -> int:
         raise PermissionError(f"cannot write into {str(options.out)!r}")
     with open_store(options) as store:
         outcome = validate(
-            claims,
-            preset=options.preset,
-            seed=options.seed,
-            jobs=options.jobs,
-            backend=options.backend,
-            store=store,
-            scheduler=options.scheduler,
-            time_limit=options.time,
-            progress=sys.stderr.isatty(),
+            claims, preset=options.preset, store=store, time_limit=options.time, **where
         )
     path = write_report(outcome, options.out)
     print(table(outcome))

@@ -6,24 +6,21 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from iclimit.diagrams.planning import Plan
-from iclimit.diagrams.quantities import Parameter, Quantity, get_quantity, named_quantity
-from iclimit.diagrams.simulation import (
-    LEAST_SIZES,
-    SimulatedValue,
-    Simulation,
-    can_be_extrapolated,
-    given_simulation,
-    simulate_values,
-)
-from iclimit.diagrams.structure import Spectrum, Structure, given_structure
+from iclimit.diagrams.quantities import Quantity, get_quantity
+from iclimit.diagrams.simulated_cells import can_be_extrapolated
+from iclimit.diagrams.simulated_values import LEAST_SIZES, SimulatedValue
+from iclimit.diagrams.simulation import Simulation, parse_simulation, simulate_values
+from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
 from iclimit.validation.drawing import COLOURS, draw_points, log_scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,8 @@ class Curves:
 
     Attributes
     ----------
-    quantity : str
-        Name of the quantity.
+    quantity : Quantity
+        What is drawn, with its name, axis label and parameters.
     x : str
         Parameter along the curves.
     grid : ndarray (points,)
@@ -44,36 +41,33 @@ class Curves:
         Theory.
     simulated : list of lists of SimulatedValue
         Simulation along each curve, empty if none was asked for.
-    label : str
-        Axis label.
-    structure : Structure, optional
-        Spectra of the data; None: isotropic.
     """
 
-    quantity: str
+    quantity: Quantity
     x: str
     grid: np.ndarray
     family: list[dict[str, float]]
     values: np.ndarray
     simulated: list[list[SimulatedValue]]
-    label: str
-    structure: Structure | None = None
-
-    @property
-    def _known(self) -> dict[str, Parameter]:
-        return named_quantity(self.quantity, self.structure).all_parameters
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
+        structure = self.quantity.structure
+        spectra = structure.described if structure else {}
+        known = self.quantity.all_parameters
+        columns = [name for name in known if name == self.x or name in self.family[0]]
+        extra = ("standard_error", "dim", "repeats") if self.simulated else ()
 
-        def row(source: str, at: Mapping[str, Any], value: float, **run: Any) -> dict[str, Any]:
-            head = {"source": source, "quantity": self.quantity, **spectra}
-            extra = ("standard_error", "dim", "repeats") if self.simulated else ()
-            tail = {name: run.get(name, "") for name in extra}
-            return head | {name: at[name] for name in columns} | {"value": value} | tail
+        def row(source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
+            return {
+                "source": source,
+                "quantity": self.quantity.name,
+                **spectra,
+                **{name: at[name] for name in columns},
+                "value": value,
+                **dict(itertools.zip_longest(extra, more[: len(extra)], fillvalue="")),
+            }
 
-        spectra = self.structure.described if self.structure else {}
-        columns = [name for name in self._known if name == self.x or name in self.family[0]]
         rows = [
             row("theory", parameters | {self.x: x}, value)
             for parameters, line in zip(self.family, self.values, strict=True)
@@ -81,28 +75,23 @@ class Curves:
         ]
         for value in itertools.chain(*self.simulated):
             for run in value.runs:
-                at, dim = run.parameters, run.parameters["dim"]
-                rows.append(row("finite_size", at, run.prediction, dim=dim))
-                error, repeats = run.standard_error, run.repeats
-                rows.append(
-                    row(
-                        "simulation", at, run.value, standard_error=error, dim=dim, repeats=repeats
-                    )
-                )
+                at, dim, found = run.parameters, run.parameters["dim"], run.estimate
+                rows.append(row("finite_size", at, run.prediction.mean, "", dim))
+                numbers = found.mean, found.standard_error, dim, found.repeats
+                rows.append(row("simulation", at, *numbers))
             if len(value.runs) >= LEAST_SIZES:
-                error = value.standard_error
-                rows.append(
-                    row("extrapolation", value.parameters, value.value, standard_error=error)
-                )
+                found = value.estimate
+                at = value.parameters
+                rows.append(row("extrapolation", at, found.mean, found.standard_error))
         return rows
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw theory as lines and simulation as points with error bars; return the axes."""
         if ax is None:
             import matplotlib.pyplot as plt
 
             ax = plt.subplots(layout="constrained")[1]
-        known = self._known
+        known = self.quantity.all_parameters
         varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
         for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
             colour = COLOURS[index % len(COLOURS)]
@@ -117,28 +106,32 @@ class Curves:
         if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
             log_scale(ax, "y")
         ax.set_xlabel(known[self.x].label)
-        ax.set_ylabel(self.label)
+        ax.set_ylabel(self.quantity.label)
         if varied:
             ax.legend()
-        values = list(itertools.chain(*self.simulated))
-        title = [self.structure.title] if self.structure else []
-        if values:
-            sizes = [run.parameters["dim"] for run in values[0].runs]
-            shown = (
-                f"extrapolated from d = {', '.join(map(str, sizes))}"
-                if len(sizes) >= LEAST_SIZES
-                else f"d = {sizes[-1]}; dashes: its prediction"
-            )
-            title.append(f"lines: asymptotic; points: simulation, {shown}")
-        if title:
-            ax.set_title("\n".join(title), fontsize=8)
+        ax.set_title(self._title, fontsize=8)
         return ax
 
-    def _draw_simulated(self, ax: Any, values: Sequence[SimulatedValue], colour: Any) -> None:
+    @property
+    def _title(self) -> str:
+        """Spectra of structured data, and sizes of the simulation."""
+        structure = self.quantity.structure
+        lines = [structure.title] if structure else []
+        for value in itertools.islice(itertools.chain(*self.simulated), 1):
+            shown = (
+                f"extrapolated from d = {', '.join(map(str, value.sizes))}"
+                if len(value.sizes) >= LEAST_SIZES
+                else f"d = {value.sizes[-1]}; dashes: its prediction"
+            )
+            lines.append(f"lines: asymptotic; points: simulation, {shown}")
+        return "\n".join(lines)
+
+    def _draw_simulated(self, ax: Axes, values: Sequence[SimulatedValue], colour: str) -> None:
         extrapolated = values and len(values[0].runs) >= LEAST_SIZES
         at = [(v.parameters if extrapolated else v.runs[-1].parameters)[self.x] for v in values]
-        errors = [v.standard_error if math.isfinite(v.standard_error) else 0 for v in values]
-        draw_points(ax, at, [v.value for v in values], errors, colour)
+        errors = [v.estimate.standard_error for v in values]
+        bars = [error if math.isfinite(error) else 0 for error in errors]
+        draw_points(ax, at, [v.estimate.mean for v in values], bars, colour)
         if not extrapolated:
             known = [v.theory if math.isfinite(v.theory) else np.nan for v in values]
             ax.plot(at, known, linestyle="none", marker="_", markersize=10, color=colour)
@@ -165,15 +158,18 @@ def curve(
     Parameters
     ----------
     quantity : str
-        Name: a key of `iclimit.diagrams.quantities.QUANTITIES`, as listed by ``iclimit phase --list``.
+        Name: a key of `iclimit.diagrams.quantities.QUANTITIES`; ``iclimit phase --list`` lists
+        them.
     task_spectrum, test_spectrum, input_spectrum : str or SpectralMeasure, optional
-        Structured data, as of `iclimit.diagrams.structure.Structure`: for icl_error, idg_error, task_gap,
-        misalignment_error and scalar_error, which then take ``test_alpha`` and ``test_rho`` too.
+        Structured data, as of `iclimit.diagrams.structure.Structure`, for icl_error, idg_error,
+        task_gap, misalignment_error and scalar_error, which then take ``test_alpha`` and
+        ``test_rho`` too.
     simulation : mapping, optional
-        Simulate points of the curves (icl_error, idg_error and task_gap only): ``d``, the
+        Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``
-        (default 10), ``points`` per curve (default 12), ``target_se``, ``target_rel_se`` and
-        ``time_limit`` as in `iclimit.diagrams.simulation.Simulation`.
+        (default 10), ``points`` per curve (default 12), ``target_standard_error``,
+        ``target_relative_error`` and ``time_limit`` as in
+        `iclimit.diagrams.simulation.Simulation`.
     rng : int
         Root seed of the simulation.
     jobs, backend, scheduler, store
@@ -181,7 +177,8 @@ def curve(
     progress : bool
         Show a progress bar for the simulation.
     announce : callable, optional
-        Gets the estimated cost of the simulation as a `iclimit.diagrams.planning.Plan` before it starts.
+        Gets the estimated cost of the simulation, a `iclimit.diagrams.planning.Plan`, before it
+        starts.
     **parameters : number or sequence
         The quantity's parameters.  The longest sequence runs along the curves; every other
         sequence multiplies them.
@@ -206,7 +203,7 @@ def curve(
     >>> curves.x, curves.values.shape
     ('tau', (2, 8))
     """
-    structure = given_structure(
+    structure = parse_structure(
         task_spectrum=task_spectrum, test_spectrum=test_spectrum, input_spectrum=input_spectrum
     )
     chosen = get_quantity(quantity, parameters, structure)
@@ -223,7 +220,7 @@ def curve(
     )
     simulated: list[list[SimulatedValue]] = []
     if simulation is not None:
-        given, points = given_simulation(
+        settings, points = parse_simulation(
             simulation,
             12,
             rng=rng,
@@ -234,8 +231,8 @@ def curve(
             progress=progress,
             announce=announce,
         )
-        simulated = _simulated(chosen, x, values[x], family, given, points)
-    return Curves(quantity, x, values[x], family, theory, simulated, chosen.label, structure)
+        simulated = _simulated(chosen, x, values[x], family, settings, points)
+    return Curves(chosen, x, values[x], family, theory, simulated)
 
 
 def _axis(name: str, value: Any) -> np.ndarray:
@@ -255,7 +252,7 @@ def _simulated(
     points: int,
 ) -> list[list[SimulatedValue]]:
     """Simulated values along each curve, those that the time sufficed for."""
-    if not isinstance(points, Integral) or isinstance(points, bool) or points < 2:
+    if not isinstance(points, int) or isinstance(points, bool) or points < 2:
         raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
     chosen = np.unique(np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int))
     at = [

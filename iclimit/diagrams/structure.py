@@ -17,7 +17,8 @@ from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import SpectralMeasure, spectrum
 from iclimit.asymptotics.spectra.rank_function import RankFunction
 
-_REVERSED = "reversed"
+_SYMBOLS = {"task_spectrum": "$C$", "test_spectrum": "$C'$", "input_spectrum": r"$\Sigma$"}
+"""Spectra, with the symbols of their covariances."""
 
 Spectrum: TypeAlias = str | SpectralMeasure
 
@@ -28,14 +29,14 @@ class Structure:
 
     Attributes
     ----------
-    task : str or SpectralMeasure
+    task_spectrum : str or SpectralMeasure
         Spectrum of training tasks: a description (`iclimit.asymptotics.spectra.spectrum`), or a
         measure.
-    test : str or SpectralMeasure, optional
+    test_spectrum : str or SpectralMeasure, optional
         The same for test tasks, paired with the training tasks in order of the eigenvalues;
         ``reversed:DESCRIPTION`` in the opposite order, ``reversed`` the spectrum of the training
         tasks in the opposite order.  None: test tasks as in training.
-    inputs : str or SpectralMeasure, optional
+    input_spectrum : str or SpectralMeasure, optional
         The same for inputs; a description or ``reversed:DESCRIPTION``.  None: isotropic.
 
     Raises
@@ -48,24 +49,26 @@ class Structure:
     Examples
     --------
     >>> from iclimit.diagrams.structure import Structure
-    >>> structure = Structure("atoms:0.4,1.6", test="reversed")
+    >>> structure = Structure("atoms:0.4,1.6", test_spectrum="reversed")
     >>> structure.joint.task, structure.joint.test
     (array([0.4, 1.6]), array([1.6, 0.4]))
-    >>> structure.covariances(4)
-    {'task': array([0.4, 0.4, 1.6, 1.6]), 'test': array([1.6, 1.6, 0.4, 0.4])}
+    >>> for name, eigenvalues in structure.covariances(4).items():
+    ...     print(name, eigenvalues)
+    task_covariance [0.4 0.4 1.6 1.6]
+    test_covariance [1.6 1.6 0.4 0.4]
     """
 
-    task: Spectrum
-    test: Spectrum | None = None
-    inputs: Spectrum | None = None
+    task_spectrum: Spectrum
+    test_spectrum: Spectrum | None = None
+    input_spectrum: Spectrum | None = None
 
     def __post_init__(self) -> None:
-        self.joint  # noqa: B018  wrong spectra are told here
+        self.joint  # noqa: B018  wrong spectra raise here
 
     @cached_property
     def joint(self) -> JointSpectrum:
         """Joint spectrum in the limit."""
-        task, test, inputs = (self._functions.get(n) for n in ("task", "test", "inputs"))
+        task, test, inputs = (self._functions.get(name) for name in _SYMBOLS)
         assert task is not None
         return JointSpectrum.of_measures(
             task.measure,
@@ -75,49 +78,45 @@ class Structure:
             input_pairing="reversed" if inputs and inputs.descending else "same",
         )
 
-    def covariances(self, d: int) -> dict[str, np.ndarray]:
-        """Eigenvalues (d,) of the covariances that are given, in their common basis."""
-        ends = np.arange(d + 1) / d
-        return {name: f.means(ends) for name, f in self._functions.items()}
+    def covariances(self, dim: int) -> dict[str, np.ndarray]:
+        """Eigenvalues (dim,) of the covariances that are given, in their common basis."""
+        ends = np.arange(dim + 1) / dim
+        return {
+            name.replace("spectrum", "covariance"): function.means(ends)
+            for name, function in self._functions.items()
+        }
 
     @property
     def described(self) -> dict[str, str]:
-        """Descriptions, by the names of the arguments that they are given as."""
-        named = {
-            "task_spectrum": self.task,
-            "test_spectrum": self.test,
-            "input_spectrum": self.inputs,
-        }
-        return {name: str(given) for name, given in named.items() if given is not None}
+        """Descriptions of the spectra that are given."""
+        given = {name: getattr(self, name) for name in _SYMBOLS}
+        return {name: str(spec) for name, spec in given.items() if spec is not None}
 
     @property
     def title(self) -> str:
         """Descriptions in the notation, for a picture."""
-        symbols = ("$C$", "$C'$", r"$\Sigma$")
-        given = (self.task, self.test, self.inputs)
-        return ", ".join(
-            f"{symbol}: {_short(str(spec))}"
-            for symbol, spec in zip(symbols, given, strict=True)
-            if spec is not None
-        )
+        return ", ".join(f"{_SYMBOLS[n]}: {_short(text)}" for n, text in self.described.items())
 
     @cached_property
     def _functions(self) -> dict[str, RankFunction]:
-        task = _parsed("task_spectrum", self.task)
-        functions = {"task": RankFunction(task)}
-        if self.test == _REVERSED:
-            functions["test"] = RankFunction(task, descending=True)
-        elif self.test is not None:
-            functions["test"] = _paired("test_spectrum", self.test)
-        if self.inputs is not None:
-            functions["inputs"] = _paired("input_spectrum", self.inputs)
-            lowest = functions["inputs"].measure.support[0][0]
+        """Eigenvalues as functions of the rank, by the names of the spectra that are given."""
+        functions = {}
+        for name in self.described:
+            spec, descending = getattr(self, name), False
+            if isinstance(spec, str) and name != "task_spectrum":
+                descending = spec.startswith("reversed:")
+                spec = spec.removeprefix("reversed:")
+                if name == "test_spectrum" and spec == "reversed":
+                    spec, descending = self.task_spectrum, True
+            functions[name] = RankFunction(_parse(name, spec), descending=descending)
+        if inputs := functions.get("input_spectrum"):
+            lowest = inputs.measure.support[0][0]
             if lowest <= 0:
                 raise ValueError(f"input_spectrum must have eigenvalues > 0, got {lowest}")
         return functions
 
 
-def given_structure(
+def parse_structure(
     *,
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
@@ -125,7 +124,7 @@ def given_structure(
 ) -> Structure | None:
     """Structure from what a user gives; None if nothing is given.
 
-    Tasks are isotropic where the spectrum of the inputs only is given.
+    Tasks are isotropic where only the spectrum of the inputs is given.
     """
     if task_spectrum is None and test_spectrum is not None:
         raise ValueError(f"test_spectrum needs task_spectrum, got only {test_spectrum!r}")
@@ -136,7 +135,7 @@ def given_structure(
     )
 
 
-def _parsed(name: str, spec: Spectrum) -> SpectralMeasure:
+def _parse(name: str, spec: Spectrum) -> SpectralMeasure:
     if isinstance(spec, SpectralMeasure):
         return spec
     try:
@@ -144,12 +143,6 @@ def _parsed(name: str, spec: Spectrum) -> SpectralMeasure:
     except (ValueError, TypeError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name}: {error}") from None
-
-
-def _paired(name: str, spec: Spectrum) -> RankFunction:
-    if isinstance(spec, str) and spec.startswith(f"{_REVERSED}:"):
-        return RankFunction(_parsed(name, spec.partition(":")[2]), descending=True)
-    return RankFunction(_parsed(name, spec))
 
 
 def _short(text: str) -> str:

@@ -56,8 +56,8 @@ def test_simulated_points_are_those_of_simulate_errors() -> None:
     for value in values:
         [run] = value.runs
         assert run.parameters["kappa"] == run.parameters["tasks"] / 12
-        assert 0 < value.standard_error < value.value
-        assert value.theory == run.prediction > 0
+        assert 0 < value.estimate.standard_error < value.estimate.mean
+        assert value.theory == run.prediction.mean > 0
     assert {row["source"] for row in curves.rows()} == {"theory", "finite_size", "simulation"}
 
 

@@ -56,8 +56,8 @@ def test_a_cell_is_seeded_by_root_and_content_alone() -> None:
 
 
 def test_results_do_not_depend_on_the_company() -> None:
-    alone = validate([GOOD], seed=3, jobs=1).results[0]
-    together = validate([WRONG, GOOD], seed=3, jobs=1).results[1]
+    alone = validate([GOOD], rng=3, jobs=1).results[0]
+    together = validate([WRONG, GOOD], rng=3, jobs=1).results[1]
     assert alone.verdict is not None
     assert together.verdict is not None
     assert alone.verdict.comparisons == together.verdict.comparisons
@@ -95,7 +95,7 @@ def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
     [
         ({"preset": "slow"}, "preset must be one of quick, full, got 'slow'"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
-        ({"seed": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
+        ({"rng": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),
         ({"claims": []}, "claims must be Claim objects, at least one"),
         ({"claims": ["solver"]}, "claims must be Claim objects, at least one"),
@@ -129,7 +129,7 @@ def test_interruption_keeps_what_is_finished(
 
 
 def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
-    run = validate([GOOD, WRONG, BROKEN], jobs=1, seed=5)
+    run = validate([GOOD, WRONG, BROKEN], jobs=1, rng=5)
     path = write_report(run, tmp_path / "new" / "folder")
     page = path.read_text()
     assert {p.name for p in path.parent.iterdir()} == {
@@ -207,7 +207,7 @@ def test_every_claim_asks_for_distinct_seeded_cells(name: str, preset: Any) -> N
 
 @pytest.mark.parametrize("name", ["sampler", "test-error", "dmmse"])
 def test_cheap_claims_hold_and_draw(name: str, tmp_path: Path) -> None:
-    run = validate([CLAIMS[name]], jobs=2, seed=0)
+    run = validate([CLAIMS[name]], jobs=2, rng=0)
     assert run.holds, table(run)
     write_report(run, tmp_path)
     assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
@@ -267,7 +267,7 @@ def test_cells_get_the_backend_if_their_function_takes_one(
         return Verdict((Comparison(preset, 0.0, 0.0, 1.0),), draw_line)
 
     claim = replace(GOOD, cells=lambda _: cells, judge=judge)
-    run = validate([claim], backend=backend, jobs=2, seed=4)
+    run = validate([claim], backend=backend, jobs=2, rng=4)
     assert run.holds, run.results[0].error
     assert [seen[cell][0] for cell in cells] == [backend, backend, "none", "none"]
     assert [seen[cell][1] for cell in cells] == [1, 2, 1, 2]

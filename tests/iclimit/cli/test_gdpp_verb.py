@@ -123,7 +123,7 @@ def test_examples_of_the_help_run(capsys: pytest.CaptureFixture[str]) -> None:
             "--condition-number 2 --steps 100000",
             "steps must be fewer, got 100000: the spectrum shrinks",
         ),
-        ("--condition-number 2 --steps 1 --cap 0.5", "cap must be >= 1, got 0.5"),
+        ("--condition-number 2 --steps 1 --cap 0.5", "cap must be >= 1, or inf, got 0.5"),
         ("--condition-number 2 --steps 1 --margin -1", "margin must be >= 0 and finite, got -1.0"),
         ("--condition-number 2 --steps 1 --method x", "argument --method: invalid choice: 'x'"),
         (

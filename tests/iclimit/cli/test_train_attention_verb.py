@@ -378,10 +378,10 @@ def test_examples_of_the_help_are_valid(capsys: pytest.CaptureFixture[str]) -> N
         ("--white 0", "--white must be an integer >= 1, got 0"),
         ("--context 0", "--context must be an integer >= 1, got 0"),
         ("--noise-variance=-1", "--noise-variance must be a number >= 0 and finite, got -1.0"),
-        ("-o x.txt", "--output must end in .csv, .json, .png, .pdf, .svg, got 'x.txt'"),
-        ("-o /none/x.csv", "--output must be a file in an existing folder, got '/none/x.csv'"),
-        ("--checkpoint x.foo", "--checkpoint must end in .npz, got 'x.foo'"),
-        ("--checkpoint /none/x.npz", "--checkpoint must be a file in an existing folder"),
+        ("-o x.txt", "output: must end in .csv, .json, .png, .pdf, .svg, got 'x.txt'"),
+        ("-o /none/x.csv", "output: must be a file in an existing folder, got '/none/x.csv'"),
+        ("--checkpoint x.foo", "checkpoint: must end in .npz, got 'x.foo'"),
+        ("--checkpoint /none/x.npz", "checkpoint: must be a file in an existing folder"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

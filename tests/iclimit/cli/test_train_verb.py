@@ -364,16 +364,16 @@ def test_help_and_its_examples(
         ("MODEL fixed:1 --seed -1", "(--seed) must be an integer >= 0, got -1"),
         ("MODEL fixed:1 --backend torch", "argument --backend: invalid choice: 'torch'"),
         ("MODEL fixed:1 --format xml", "argument --format: invalid choice: 'xml'"),
-        ("MODEL fixed:1 -o x", "--output must end in .npz, got 'x'"),
-        ("MODEL fixed:1 -o x.csv", "--output must end in .npz, got 'x.csv'"),
+        ("MODEL fixed:1 -o x", "output: must end in .npz, got 'x'"),
+        ("MODEL fixed:1 -o x.csv", "output: must end in .npz, got 'x.csv'"),
         (
             "MODEL fixed:1 -o /none/x.npz",
-            "--output must be a file in an existing folder, got '/none/x.npz'",
+            "output: must be a file in an existing folder, got '/none/x.npz'",
         ),
-        ("MODEL fixed:1 --checkpoint x", "--checkpoint must end in .npz, got 'x'"),
+        ("MODEL fixed:1 --checkpoint x", "checkpoint: must end in .npz, got 'x'"),
         (
             "MODEL fixed:1 --checkpoint /none/x.npz",
-            "--checkpoint must be a file in an existing folder, got '/none/x.npz'",
+            "checkpoint: must be a file in an existing folder, got '/none/x.npz'",
         ),
         (
             "MODEL fixed:1 -o x.npz --checkpoint x.npz",
@@ -409,5 +409,7 @@ def test_a_folder_without_permission_is_no_traceback(
 ) -> None:
     """Asked of the system, which lets an administrator write anywhere."""
     monkeypatch.setattr("os.access", lambda *_: False)
-    assert main([*SMALL, "-o", "x.npz"]) == 1
-    assert capsys.readouterr().err == "iclimit train: cannot write 'x.npz'\n"
+    with pytest.raises(SystemExit, match="2"):
+        main([*SMALL, "-o", "x.npz"])
+    message = "output: must be a file that can be written, got 'x.npz'\n"
+    assert capsys.readouterr().err.endswith(message)

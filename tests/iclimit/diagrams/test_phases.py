@@ -191,19 +191,19 @@ def test_the_list_has_every_quantity(capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     for name, quantity in iclimit.diagrams.quantities.QUANTITIES.items():
         assert f"{name}: {quantity.meaning}" in shown
-    assert "    steps: number of steps (integer)" in shown
-    assert "    ridge: ridge (optional)" in shown
+    assert "    steps: number of steps (an integer >= 1)" in shown
+    assert "of Gamma (>= 0 and finite, optional)" in shown
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--set", "steps"], "must be NAME=VALUE, got 'steps'"),
-        (["--set", "steps=1,2"], "steps must be one number, got 2"),
+        (["--set", "steps"], "must be NAME=VALUES, got 'steps'"),
+        (["--set", "steps=1,2"], "steps must be a number (x is ratio, y is rate)"),
         (["--set", "steps=2", "--set", "steps=3"], "steps must be given once"),
-        (["--set", "rate=2"], "rate must not be given beside the axis rate"),
-        (["--set", "steps=2", "--set", "beta=2"], "takes rate, ratio, steps, noise, got 'beta'"),
-        (["--set", "steps=2", "-o", "x.doc"], "--output must end in .csv, .json, .nc, .png"),
+        (["--set", "rate=2"], "rate must be given once"),
+        (["--set", "steps=2", "--set", "beta=2"], "ratio, steps, noise_ratio, got 'beta'"),
+        (["--set", "steps=2", "-o", "x.doc"], "output: must end in .csv, .json, .nc, .png"),
     ],
 )
 def test_bad_options_are_named(

@@ -11,19 +11,19 @@ COMMANDS = {
     "curve-family": "curve icl_error --tau 0.1:5:200 --alpha 1,10,100 --kappa 0.5 --rho 0.01",
     "curve-simulated": (
         "curve task_gap --kappa 0.25:4:40:log --tau 2 --alpha 1,4 --rho 0.1 --jobs 1 "
-        "--simulate d=10,repeats=4,points=5"
+        "--simulate dim=10,repeats=4,points=5"
     ),
     "curve-extrapolated": (
         "curve icl_error --kappa 0.5:4:30:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 --jobs 1 "
         "--task-spectrum powerlaw:0.5 --test-spectrum reversed "
-        "--simulate d=8:10:12,repeats=6,points=4"
+        "--simulate dim=8:10:12,repeats=6,points=4"
     ),
     "phase-boundaries": (
         "phase icl_error --x alpha=0.1:100:80:log --y kappa=0.1:10:60:log --tau 4 --rho 0.1"
     ),
     "phase-simulated": (
         "phase task_gap --x tau=0.5:4:40:log --y kappa=0.5:2:30 --alpha 2 --rho 0.1 --ridge 0.1 "
-        "--jobs 1 --simulate d=8:10:12,repeats=4,points=3x3"
+        "--jobs 1 --simulate dim=8:10:12,repeats=4,points=3x3"
     ),
     "phase-rates": ("phase learning_rate_loss --x context=2:40:39 --y rate=0.1:2:40 --set dim=10"),
 }

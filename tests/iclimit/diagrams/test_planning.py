@@ -7,7 +7,8 @@ import pytest
 from iclimit.diagrams import planning
 from iclimit.diagrams.planning import plan_cells
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.diagrams.simulation import Simulation, cells_at, simulate_values
+from iclimit.diagrams.simulated_cells import cells_at
+from iclimit.diagrams.simulation import Simulation, simulate_values
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
 from iclimit.simulate.pretraining.cost import cell_memory

@@ -15,7 +15,7 @@ from iclimit.cli import main
 from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.phases import PhaseDiagram
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.diagrams.simulation import can_be_extrapolated
+from iclimit.diagrams.simulated_cells import can_be_extrapolated
 from iclimit.validation.statistics import z_threshold
 
 ICL = QUANTITIES["icl_error"]
@@ -88,7 +88,7 @@ def test_simulated_points_are_in_tables_and_arrays(diagram: PhaseDiagram, tmp_pa
     assert [row["source"] for row in rows[-5:]] == ["theory"] + ["simulation"] * 4
     assert len({tuple(row) for row in rows}) == 1
     last, value = rows[-1], diagram.simulated[-1]
-    assert (last["value"], last["z"], last["dim"]) == (value.value, value.z, "8 10 12")
+    assert (last["value"], last["z"], last["dim"]) == (value.estimate.mean, value.z, "8 10 12")
     assert last["compared_with"] == iclimit.icl_error(tau=4.0, kappa=2.0, **FIXED)
     path = tmp_path / "phase.nc"
     diagram.to_xarray().to_netcdf(path, engine="h5netcdf")

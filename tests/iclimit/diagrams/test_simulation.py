@@ -9,13 +9,8 @@ from scipy import stats
 
 import iclimit
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.diagrams.simulation import (
-    Simulation,
-    can_be_extrapolated,
-    cells_at,
-    given_simulation,
-    simulate_values,
-)
+from iclimit.diagrams.simulated_cells import can_be_extrapolated, cells_at
+from iclimit.diagrams.simulation import Simulation, parse_simulation, simulate_values
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
 from iclimit.simulate.pretraining import simulate_errors
@@ -34,16 +29,16 @@ def test_one_size_is_the_run_itself() -> None:
     integers = {"dim": 12, "context": 12, "tasks": 6, "prompts": 288, "rho": 0.1, "ridge": 0.1}
     cell = Cell.of(simulate_errors, **integers, repeats=5)
     run = simulate_errors(**integers, repeats=5, rng=cell.seed(3))  # type: ignore[arg-type]
-    assert found.value == run.icl.mean
-    assert found.standard_error == run.icl.standard_error
+    assert found.estimate.mean == run.icl.mean
+    assert found.estimate.standard_error == run.icl.standard_error
     predicted = iclimit.finite_size_errors(**integers, draws=600, rng=1)  # type: ignore[arg-type]
     [sized] = found.runs
-    assert sized.prediction == found.theory
+    assert sized.prediction.mean == found.theory
     error = predicted.icl.standard_error
-    assert abs(sized.prediction - predicted.icl.mean) < 4.5 * math.hypot(
-        sized.prediction_error, error
+    assert abs(sized.prediction.mean - predicted.icl.mean) < 4.5 * math.hypot(
+        sized.prediction.standard_error, error
     )
-    assert sized.prediction_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
+    assert sized.prediction.standard_error == pytest.approx(error * math.sqrt(600 / 128), rel=0.3)
 
 
 def test_the_gap_keeps_the_correlation() -> None:
@@ -53,48 +48,51 @@ def test_the_gap_keeps_the_correlation() -> None:
         simulate_errors, dim=12, context=12, tasks=6, prompts=288, rho=0.1, ridge=0.1, repeats=6
     )
     run = cell.run(0)
-    assert found.value == pytest.approx(run.gap.mean, rel=1e-12)
-    assert found.standard_error == pytest.approx(run.gap.standard_error)
+    assert found.estimate.mean == pytest.approx(run.gap.mean, rel=1e-12)
+    assert found.estimate.standard_error == pytest.approx(run.gap.standard_error)
 
 
 def test_three_sizes_are_extrapolated() -> None:
     """The deviations from the prediction, by the normal equations of a straight line in 1/d."""
     [found] = simulate_values(ICL, [POINT], simulation(8, 12, 16, repeats=10))
     assert found is not None
-    assert [run.repeats for run in found.runs] == [29, 16, 10]
+    assert [run.estimate.repeats for run in found.runs] == [29, 16, 10]
     limit = float(iclimit.icl_error(**POINT))
     assert found.theory == pytest.approx(limit, rel=1e-12)
-    deviation = np.array([run.value - run.prediction for run in found.runs])
-    weight = np.array(
-        [1 / (run.standard_error**2 + run.prediction_error**2) for run in found.runs]
-    )
+    deviation = np.array([run.estimate.mean - run.prediction.mean for run in found.runs])
+    errors = [(run.estimate.standard_error, run.prediction.standard_error) for run in found.runs]
+    weight = np.array([1 / (a**2 + b**2) for a, b in errors])
     inverse = 1 / np.array([8.0, 12.0, 16.0])
     sums = [float(np.sum(weight * inverse**k)) for k in range(3)]
     determinant = sums[0] * sums[2] - sums[1] ** 2
     first, second = np.sum(weight * deviation), np.sum(weight * inverse * deviation)
     intercept = (sums[2] * first - sums[1] * second) / determinant
-    assert found.value == pytest.approx(limit + intercept, rel=1e-9)
-    assert found.standard_error == pytest.approx(math.sqrt(sums[2] / determinant), rel=1e-9)
+    assert found.estimate.mean == pytest.approx(limit + intercept, rel=1e-9)
+    assert found.estimate.standard_error == pytest.approx(
+        math.sqrt(sums[2] / determinant), rel=1e-9
+    )
     ratio = intercept / math.sqrt(sums[2] / determinant)
     assert found.z is not None
     assert stats.norm.cdf(found.z) == pytest.approx(stats.t.cdf(ratio, 9), rel=1e-6)
     assert abs(found.z) < 4.5
 
 
-@pytest.mark.parametrize("target", [{"target_se": 0.01}, {"target_rel_se": 0.01}])
+@pytest.mark.parametrize(
+    "target", [{"target_standard_error": 0.01}, {"target_relative_error": 0.01}]
+)
 def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: Path) -> None:
     points = [POINT, POINT | {"kappa": 2.0}]
     with RunStore(tmp_path / "runs.sqlite") as store:
         values = simulate_values(ICL, points, simulation(10, repeats=4, store=store, **target))
         for value in values:
             assert value is not None
-            wanted = 0.01 * (value.value if "target_rel_se" in target else 1)
-            assert value.standard_error <= wanted
-            assert value.runs[0].repeats >= 32
+            wanted = 0.01 * (value.estimate.mean if "target_relative_error" in target else 1)
+            assert value.estimate.standard_error <= wanted
+            assert value.runs[0].estimate.repeats >= 32
             # Not many times more than needed, given how rough early error bars are.
-            assert value.standard_error > 0.25 * wanted
+            assert value.estimate.standard_error > 0.25 * wanted
         repeats = sorted(run.repeats for run in store.runs(function="simulate_errors"))
-        assert repeats == sorted(v.runs[0].repeats for v in values if v)
+        assert repeats == sorted(v.runs[0].estimate.repeats for v in values if v)
         again = simulate_values(ICL, points, simulation(10, repeats=4, store=store, **target))
     assert again == values
 
@@ -112,10 +110,10 @@ def test_a_full_disk_costs_no_result(tmp_path: Path) -> None:
 def test_precision_has_a_limit() -> None:
     with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
         [found] = simulate_values(
-            ICL, [POINT], simulation(6, repeats=8, target_se=1e-6, most_repeats=50)
+            ICL, [POINT], simulation(6, repeats=8, target_standard_error=1e-6, most_repeats=50)
         )
     assert found is not None
-    assert found.runs[0].repeats == 50
+    assert found.runs[0].estimate.repeats == 50
 
 
 def test_what_the_time_does_not_suffice_for_is_missing() -> None:
@@ -158,7 +156,7 @@ def test_a_size_at_the_threshold_is_not_extrapolated(seed: int) -> None:
     [found] = simulate_values(ICL, [point], simulation(10, 14, 20, repeats=8, rng=seed))
     assert found is not None
     last = found.runs[-1]
-    assert (found.value, found.theory) == (last.value, last.prediction)
+    assert (found.estimate.mean, found.theory) == (last.estimate.mean, last.prediction.mean)
     assert found.z is not None
     assert abs(found.z) < 4.5
 
@@ -168,7 +166,7 @@ def test_a_divergent_prediction_has_no_z() -> None:
     [found] = simulate_values(ICL, [POINT | {"tau": 1.1, "ridge": 0.0}], simulation(10, repeats=2))
     assert found is not None
     assert (found.z, found.theory) == (None, math.inf)
-    assert math.isfinite(found.value)
+    assert math.isfinite(found.estimate.mean)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +177,14 @@ def test_a_divergent_prediction_has_no_z() -> None:
         ({"dim": 0}, "dim must be an integer >= 1, got 0"),
         ({"dim": (8, 8)}, "dim must be one size or several different ones, got"),
         ({"dim": 8, "repeats": 0}, "repeats must be an integer >= 1, got 0"),
-        ({"dim": 8, "target_se": 0.0}, "target_se must be positive, got 0.0"),
-        ({"dim": 8, "target_rel_se": math.nan}, "target_rel_se must be positive, got nan"),
-        ({"dim": 8, "time_limit": -1}, "time_limit must be positive, got -1"),
+        ({"dim": 8, "target_standard_error": 0.0}, "_error must be > 0 and finite, got 0.0"),
+        ({"dim": 8, "target_relative_error": math.nan}, "_error must be > 0 and finite, got nan"),
+        ({"dim": 8, "time_limit": -1}, "time_limit must be > 0 and finite, got -1"),
     ],
 )
 def test_bad_settings(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        given_simulation(options, 12)
+        parse_simulation(options, 12)
 
 
 def test_what_cannot_be_simulated() -> None:

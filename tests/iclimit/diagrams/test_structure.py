@@ -13,8 +13,8 @@ from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
 from iclimit.asymptotics.spectra import Atoms, Mixture, Uniform, spectrum
 from iclimit.cli import main
 from iclimit.diagrams.boundaries import BOUNDARIES
-from iclimit.diagrams.simulation import can_be_extrapolated, cells_at
-from iclimit.diagrams.structure import Structure, given_structure
+from iclimit.diagrams.simulated_cells import can_be_extrapolated, cells_at
+from iclimit.diagrams.structure import Structure, parse_structure
 
 SETTING: dict[str, Any] = {"tau": 1.7, "alpha": 1.5, "kappa": 0.8, "rho": 0.1, "ridge": 0.05}
 
@@ -108,9 +108,9 @@ def test_limits_are_those_of_large_matrices(
         return own[::-1] if str(given).startswith("reversed") else own
 
     joint = JointSpectrum(
-        task=eigenvalues(structure.task),
-        test=eigenvalues(structure.test or structure.task),
-        inputs=eigenvalues(structure.inputs),
+        task=eigenvalues(structure.task_spectrum),
+        test=eigenvalues(structure.test_spectrum or structure.task_spectrum),
+        inputs=eigenvalues(structure.input_spectrum),
         weight=np.full(size, 1 / size),
     )
     large = structured_errors(**SETTING, spectrum=joint)
@@ -124,9 +124,11 @@ def test_eigenvalues_at_a_size_are_means_over_cells() -> None:
     d, exponent = 16, 0.9
     ends = (np.arange(d + 1) / d) ** (1 - exponent)
     found = Structure("powerlaw:0.9", "reversed").covariances(d)
-    np.testing.assert_allclose(found["task"], d * np.diff(ends)[::-1], rtol=2e-5)
-    np.testing.assert_allclose(found["test"], found["task"][::-1], rtol=1e-12)
-    assert found["task"].mean() == pytest.approx(1, rel=1e-12)
+    np.testing.assert_allclose(found["task_covariance"], d * np.diff(ends)[::-1], rtol=2e-5)
+    np.testing.assert_allclose(
+        found["test_covariance"], found["task_covariance"][::-1], rtol=1e-12
+    )
+    assert found["task_covariance"].mean() == pytest.approx(1, rel=1e-12)
 
 
 def test_eigenvalues_of_a_file(tmp_path: Path) -> None:
@@ -134,13 +136,18 @@ def test_eigenvalues_of_a_file(tmp_path: Path) -> None:
     values = np.random.default_rng(1).exponential(size=24)
     np.savetxt(tmp_path / "values.txt", values, fmt="%.17g")
     structure = Structure(str(tmp_path / "values.txt"), input_spectrum_of(tmp_path))
-    assert structure.covariances(24)["task"].tolist() == np.sort(values).tolist()
-    assert structure.covariances(24)["test"].tolist() == np.sort(values)[::-1].tolist()
-    assert structure.covariances(48)["task"].tolist() == np.repeat(np.sort(values), 2).tolist()
+    assert structure.covariances(24)["task_covariance"].tolist() == np.sort(values).tolist()
+    assert structure.covariances(24)["test_covariance"].tolist() == np.sort(values)[::-1].tolist()
+    assert (
+        structure.covariances(48)["task_covariance"].tolist()
+        == np.repeat(np.sort(values), 2).tolist()
+    )
     pairs = np.sort(values).reshape(12, 2).mean(axis=1)
-    np.testing.assert_allclose(structure.covariances(12)["task"], pairs, rtol=1e-12)
+    np.testing.assert_allclose(structure.covariances(12)["task_covariance"], pairs, rtol=1e-12)
     for d in (5, 7, 100):
-        assert structure.covariances(d)["task"].mean() == pytest.approx(values.mean(), rel=1e-12)
+        assert structure.covariances(d)["task_covariance"].mean() == pytest.approx(
+            values.mean(), rel=1e-12
+        )
 
 
 def input_spectrum_of(folder: Path) -> str:
@@ -201,7 +208,7 @@ def test_simulation_agrees() -> None:
     for value in values:
         assert value.z is not None
         assert abs(value.z) < 4
-        assert value.standard_error < 0.1 * value.value
+        assert value.estimate.standard_error < 0.1 * value.estimate.mean
         assert value.runs[0].parameters["test_alpha"] == 2
     sources = [row for row in curves.rows() if row["source"] == "simulation"]
     assert {row["test_alpha"] for row in sources} == {2.0}
@@ -346,7 +353,7 @@ def test_runs_show_the_ends_of_long_lists(
 )
 def test_wrong_spectra_are_told(arguments: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        given_structure(**arguments)
+        parse_structure(**arguments)
 
 
 def test_wrong_uses_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,155 @@
+"""Where results go: rows as text, CSV or JSON, pictures, NetCDF."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
+
+TABLES = (".csv", ".json")
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def add_output(
+    parser: argparse.ArgumentParser,
+    endings: Iterable[str] = TABLES + PICTURES,
+    *,
+    formats: Sequence[str] = (),
+    text: str = "write a table (.csv, .json) or a picture (.png, .pdf, .svg)",
+    **more: Any,
+) -> None:
+    """Add -o for files with these endings and, for what is printed, --format."""
+    parser.add_argument(
+        "-o", "--output", type=output_file(endings), metavar="FILE", help=text, **more
+    )
+    if formats:
+        add_format(parser, formats)
+
+
+def add_format(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "csv", "json")
+) -> None:
+    """Add --format, of which the first one is the default."""
+    text = f"format on stdout (default {formats[0]})"
+    parser.add_argument("--format", choices=formats, default=formats[0], help=text)
+
+
+def output_file(endings: Iterable[str]) -> Callable[[str], Path]:
+    """Return a parser of names of files that can be written and have one of these endings."""
+
+    def parse(text: str) -> Path:
+        path = Path(text)
+        if path.suffix not in endings:
+            raise argparse.ArgumentTypeError(f"must end in {', '.join(endings)}, got {text!r}")
+        if not path.parent.is_dir() or path.is_dir():
+            raise argparse.ArgumentTypeError(f"must be a file in an existing folder, got {text!r}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise argparse.ArgumentTypeError(f"must be a file that can be written, got {text!r}")
+        return path
+
+    return parse
+
+
+def write_output(
+    options: argparse.Namespace, rows: Callable[[], Rows], draw: Callable[[Figure], object]
+) -> None:
+    """Write a picture or a table to the file of -o, or print the table."""
+    if options.output is None:
+        write_rows(rows(), options.format)
+    else:
+        write_file(options.output, rows, draw)
+
+
+def write_file(path: Path, rows: Callable[[], Rows], draw: Callable[[Figure], object]) -> None:
+    """Write a picture or a table, as the ending of the file says."""
+    if path.suffix in PICTURES:
+        with picture(path) as figure:
+            draw(figure)
+    else:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            write_rows(rows(), path.suffix[1:], file)
+
+
+@contextmanager
+def picture(path: Path, **size: float) -> Iterator[Figure]:
+    """Figure in the house style, which is saved at the end."""
+    from iclimit.validation.drawing import house_style, new_figure
+
+    with house_style():
+        figure = new_figure(**size)
+        yield figure
+        figure.savefig(path)
+
+
+def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:
+    """Write rows as CSV, JSON or text in columns; infinite values are the string inf."""
+    file = file or sys.stdout
+    if kind == "text":
+        cells = [[_short(value) for value in row.values()] for row in rows]
+        print_columns(list(rows[0]), cells, file)
+    elif kind == "csv":
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        print_json([dict(row) for row in rows], file)
+
+
+def print_json(value: Any, file: IO[str] | None = None) -> None:
+    """Write strict JSON, which has no infinite numbers: they become strings."""
+    print(json.dumps(_strict(value), indent=1), file=file)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _strict(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_strict(each) for each in value]
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
+
+
+def print_columns(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    file: IO[str] | None = None,
+    *,
+    cut: bool = False,
+) -> None:
+    """Print right-aligned columns.
+
+    With ``cut`` the last column is left-aligned, and cut to the width of a terminal.
+    """
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if cut:
+        widths[-1] = 0
+    for line in lines:
+        shown = [f"{text:>{width}}" for text, width in zip(line, widths, strict=True)]
+        if cut:
+            shown[-1] = cut_to_terminal(shown[-1], sum(widths) + 2 * (len(widths) - 1))
+        print("  ".join(shown), file=file)
+
+
+def cut_to_terminal(text: str, used: int) -> str:
+    """Text that fits into the rest of a line of the terminal, of which some is used."""
+    if not sys.stdout.isatty():
+        return text
+    room = max(shutil.get_terminal_size().columns - used, 20)
+    return text if len(text) <= room else f"{text[: room - 3]}..."
+
+
+def _short(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else "" if value is None else str(value)

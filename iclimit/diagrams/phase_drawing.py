@@ -1,0 +1,188 @@
+"""Pictures of phase diagrams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from iclimit.diagrams.curves import is_geometric
+from iclimit.diagrams.simulated_values import LEAST_SIZES
+from iclimit.validation.drawing import log_scale
+from iclimit.validation.statistics import z_threshold
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+    from iclimit.diagrams.phases import PhaseDiagram
+
+_STYLES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.2)),
+    (0, (6, 2, 1, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (9, 3)),
+)
+_BOUNDARY_COLOURS = ("#d55e00", "#000000", "#cc79a7", "#56b4e9", "#e69f00", "#882255")
+"""Line styles and colours of the boundaries, in their order."""
+
+_INFINITE = "#b0b0b0"
+"""Colour of infinite values."""
+
+
+def plot(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
+    """Draw the values with contours, boundaries and simulated points."""
+    from matplotlib.patches import Patch
+
+    for name, grid in ((diagram.x, diagram.x_grid), (diagram.y, diagram.y_grid)):
+        if not np.all(np.isfinite(grid)):
+            raise ValueError(f"{name} must be finite on an axis to be drawn, got {grid}")
+    ax = _axes(ax)
+    mesh = _draw_values(diagram, ax)
+    handles = _draw_boundaries(diagram, ax)
+    if np.any(np.isinf(diagram.values)):
+        handles.append(Patch(color=_INFINITE, label="infinite"))
+    if diagram.simulated:
+        dots = ax.scatter(
+            [v.parameters[diagram.x] for v in diagram.simulated],
+            [v.parameters[diagram.y] for v in diagram.simulated],
+            c=[v.estimate.mean for v in diagram.simulated],
+            norm=mesh.norm,
+            cmap=mesh.cmap,
+            s=34,
+            edgecolors="black",
+            linewidths=0.8,
+            zorder=4,
+            clip_on=False,
+            label=f"simulated, {_sizes(diagram)}",
+        )
+        handles.append(dots)
+    _label(diagram, ax, handles)
+    return ax
+
+
+def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
+    """Draw the z of the simulated points over the boundaries."""
+    compared = [v for v in diagram.simulated if v.z is not None]
+    if not compared:
+        raise ValueError("simulation must be given to draw its errors")
+    ax = _axes(ax)
+    z = np.array([v.z for v in compared], dtype=float)
+    allowed = z_threshold(len(compared))
+    dots = ax.scatter(
+        [v.parameters[diagram.x] for v in compared],
+        [v.parameters[diagram.y] for v in compared],
+        c=z,
+        cmap="RdBu_r",
+        vmin=-allowed,
+        vmax=allowed,
+        s=60,
+        clip_on=False,
+        edgecolors=np.where(np.abs(z) > allowed, "black", "0.6").tolist(),
+        zorder=4,
+    )
+    ax.figure.colorbar(dots, ax=ax, label="$z$ of simulation against theory")
+    _draw_boundaries(diagram, ax)
+    ax.set_xlim(diagram.x_grid[0], diagram.x_grid[-1])
+    ax.set_ylim(diagram.y_grid[0], diagram.y_grid[-1])
+    _label(diagram, ax, [])
+    ax.set_title(
+        f"largest $|z|$ of {len(compared)}: {np.max(np.abs(z)):.1f} "
+        f"(allowed: {allowed:.1f})\n{_sizes(diagram)}",
+        pad=12,
+    )
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(layout="constrained")[1]
+    return ax
+
+
+def _sizes(diagram: PhaseDiagram) -> str:
+    sizes = diagram.simulated[0].sizes
+    text = f"$d = {', '.join(map(str, sizes))}$"
+    return text + (r" extrapolated to $\infty$" if len(sizes) >= LEAST_SIZES else "")
+
+
+def _label(diagram: PhaseDiagram, ax: Axes, handles: list[Artist]) -> None:
+    """Set scales, axis labels, and the legend or title with the parameters that are fixed."""
+    for name, grid in (("x", diagram.x_grid), ("y", diagram.y_grid)):
+        if is_geometric(grid):
+            log_scale(ax, name)
+    parameters, structure = diagram.quantity.all_parameters, diagram.quantity.structure
+    ax.set_xlabel(parameters[diagram.x].label)
+    ax.set_ylabel(parameters[diagram.y].label)
+    ax.grid(visible=False)
+    fixed = ", ".join(f"{parameters[n].symbol} = {v:g}" for n, v in diagram.fixed.items())
+    lines = [f"${fixed}$"] if fixed else []
+    title = "\n".join([*lines, structure.title] if structure else lines)
+    if handles:
+        ax.legend(
+            handles=handles,
+            title=title or None,
+            alignment="left",
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            frameon=False,
+            handlelength=3,
+        )
+    else:
+        ax.set_title(title)
+
+
+def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    axes, shown = (diagram.x_grid, diagram.y_grid), np.ma.masked_invalid(diagram.values)
+    low, high = np.percentile(shown.compressed(), [0, 98]) if shown.count() else (0.0, 1.0)
+    logarithmic = low > 0 and high > 20 * low
+    mesh = ax.pcolormesh(
+        *axes,
+        shown,
+        shading="nearest",
+        rasterized=True,
+        norm=(LogNorm if logarithmic else Normalize)(low, high),
+        cmap=colormaps["viridis"].with_extremes(bad=_INFINITE),
+    )
+    beyond = shown.count() and shown.max() > high
+    short = logarithmic and high < 1e3 * low
+    locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)
+    bar = ax.figure.colorbar(
+        mesh,
+        ax=ax,
+        label=diagram.quantity.label,
+        extend="max" if beyond else "neither",
+        **({"ticks": locator, "format": "%g"} if short else {}),
+    )
+    if short:
+        bar.minorticks_off()
+    levels = [v for v in locator.tick_values(low, high) if low < v < high]
+    if levels and not np.all(shown == np.round(shown)):
+        bar.add_lines(ax.contour(*axes, shown, levels=levels, colors="white", linewidths=0.6))
+    return mesh
+
+
+def _draw_boundaries(diagram: PhaseDiagram, ax: Axes) -> list[Artist]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patheffects import Normal, Stroke
+
+    handles: list[Artist] = []
+    for index, (label, lines) in enumerate(diagram.boundaries.items()):
+        style: dict[str, Any] = {
+            "color": _BOUNDARY_COLOURS[index % len(_BOUNDARY_COLOURS)],
+            "linestyle": _STYLES[index % len(_STYLES)],
+            "linewidth": 1.8,
+        }
+        outline = [Stroke(linewidth=3.2, foreground="white", alpha=0.8), Normal()]
+        for line in lines:
+            ax.plot(*line.T, **style, path_effects=outline)
+        handles.append(Line2D([], [], label=label, **style))
+    return handles

@@ -1,0 +1,105 @@
+"""Functions of the table of quantities that are no public function of the theory as they stand.
+
+Each is named as the quantity, takes its parameters as keyword arguments and broadcasts, except
+over the parameters that the table marks as single.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics import descent, gdpp, pretraining, spectra
+from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.diagrams.structure import Structure
+
+_NEAR = 1 + 1e-6
+"""Factor from a tau at which errors diverge to a tau next to it."""
+
+_ISOTROPIC = Structure("isotropic").joint
+
+
+def structured_value(part: str, spectrum: JointSpectrum, **setting: Any) -> np.ndarray:
+    """Error of structured data, one of its parts, or the gap of the two errors."""
+    errors = pretraining.structured_errors(**setting, spectrum=spectrum)
+    if part != "gap":
+        return getattr(errors, part)
+    both = np.isinf(errors.icl) & np.isinf(errors.idg)
+    if not np.any(both):
+        return errors.icl - errors.idg
+    # Where both errors are infinite so is the gap; its sign is that at a tau next to it.
+    tau = np.where(both, setting["tau"] * _NEAR, setting["tau"])
+    near = pretraining.structured_errors(**setting | {"tau": tau}, spectrum=spectrum)
+    sign = np.where(near.icl >= near.idg, np.inf, -np.inf)
+    return np.where(both, sign, np.where(both, 0, errors.icl) - np.where(both, 0, errors.idg))
+
+
+def misalignment_error(**setting: Any) -> np.ndarray:
+    """Misalignment part of the ICL error of isotropic data."""
+    return structured_value("misalignment", _ISOTROPIC, **setting)
+
+
+def scalar_error(**setting: Any) -> np.ndarray:
+    """Scalar part of the ICL error of isotropic data."""
+    return structured_value("scalar", _ISOTROPIC, **setting)
+
+
+def optimal_idg_ridge(**setting: Any) -> np.ndarray:
+    """Ridge with the least IDG error."""
+    return pretraining.optimal_ridge(**setting, objective="idg").ridge
+
+
+def optimal_idg_error(**setting: Any) -> np.ndarray:
+    """Least IDG error over the ridge."""
+    return pretraining.optimal_ridge(**setting, objective="idg").error
+
+
+def attention_over_dmmse(
+    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, dim: Any = np.inf
+) -> np.ndarray:
+    """ICL error of linear attention over that of dMMSE."""
+    attention = pretraining.icl_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho, ridge=ridge)
+    return attention / pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
+
+
+def constant_rate_loss(rate: Any, steps: int, **setting: Any) -> np.ndarray:
+    """Loss of steps at one rate."""
+    rates = np.repeat(np.asarray(rate)[..., None], steps, axis=-1)
+    return descent.schedule_loss(rates, **setting)
+
+
+def dampened_loss(dampening: Any, ratio: Any, steps: int, noise_ratio: Any = 0.0) -> np.ndarray:
+    """Loss of steps at a multiple of the best rate for one step."""
+    rate = dampening / (1 + ratio + noise_ratio)
+    return constant_rate_loss(rate, steps, ratio=ratio, noise_ratio=noise_ratio)
+
+
+def condition_number_excess(**setting: Any) -> np.ndarray:
+    """Excess of the condition number after the last layer."""
+    return gdpp.condition_number_schedule(**setting).excess[..., -1]
+
+
+def oracle_risk(highest_noise: float, **size: Any) -> float:
+    """Risk with the best penalty at every noise level."""
+    return gdpp.oracle_risk(f"uniform:{highest_noise!r}", **size)
+
+
+def constant_ridge_loss(highest_noise: float, **setting: Any) -> float:
+    """Loss with one penalty."""
+    return gdpp.constant_ridge_loss(f"uniform:{highest_noise!r}", **setting)
+
+
+def adaptive_ridge_loss(highest_noise: float, **setting: Any) -> float:
+    """Loss with a penalty that follows the estimated noise variance."""
+    return gdpp.adaptive_ridge_loss(f"uniform:{highest_noise!r}", **setting)
+
+
+def wishart_density(eigenvalue: Any, **size: Any) -> np.ndarray:
+    """Density of the eigenvalues of a context's covariance."""
+    return spectra.wishart_density(eigenvalue, **size)
+
+
+def largest_eigenvalue_cdf(eigenvalue: Any, **size: Any) -> np.ndarray:
+    """Distribution function of the largest of them."""
+    return spectra.largest_eigenvalue_cdf(eigenvalue, **size)
