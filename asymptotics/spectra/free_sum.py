@@ -6,28 +6,21 @@ are subordination functions :math:`\omega_j(z)` with
 .. math:: F(z) = F_1(\omega_1) = F_2(\omega_2), \qquad \omega_1 + \omega_2 = z + F(z)
 
 (Biane, Math. Z. 227 (1998) 143; Belinschi and Bercovici, J. Anal. Math. 101 (2007) 357), unique
-in the upper half plane.  On the real line outside the support they are real, increasing, and
-outside the supports of the two laws, and F parametrises them:
-:math:`z = F_1^{-1}(F) + F_2^{-1}(F) - F`.  So the real line outside the support consists of the
-images, under this map, of where it increases, for every pair of intervals on which :math:`F_1`
-and :math:`F_2` increase from one end of the support to the next, or to a zero of the transform.
+in the upper half plane.  `iclimit.asymptotics.spectra.free_sum_gaps` finds the support.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.optimize import elementwise
-from scipy.special import expit
 
 from iclimit.asymptotics.checks import check_derivative, check_integers
 from iclimit.asymptotics.spectra.charts import Angle, Chart
 from iclimit.asymptotics.spectra.fixed_points import follow
 from iclimit.asymptotics.spectra.free_cumulants import cumulants_of_moments, moments_of_cumulants
+from iclimit.asymptotics.spectra.free_sum_gaps import find_gaps, reciprocal
 from iclimit.asymptotics.spectra.intervals import Intervals, density_on
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic
 
@@ -37,20 +30,6 @@ changes by the square of it."""
 
 _ROUNDING, _INTEGRATION = 4e-15, 1e-12
 """Relative error of the equation with sums over atoms, and with integrals."""
-
-_POINTS = 129
-"""Points at which the slope of z is looked at along a pair of intervals."""
-
-_FLAT = 1e-13
-"""Slope of z whose sign rounding may decide: it is 0 at infinity and at inverse square roots."""
-
-_REACH, _REACH_INTEGRATED = 33.0, 16.0
-"""How near to the end of an interval that is, as -log of the relative distance: to rounding for
-atoms, less for densities, where edges of the sum do not come from there."""
-
-
-_INVERSIONS = 60
-"""Most steps of Newton's method, or halvings, that invert F between two points."""
 
 
 class FreeSum(SpectralMeasure):
@@ -70,11 +49,11 @@ class FreeSum(SpectralMeasure):
 
     Notes
     -----
-    Gaps of the support are found if the slope of z changes sign on them between two of the points
-    at which it is looked at, 129 for each pair of intervals; there are as many pairs as the
-    product of the numbers of atoms.  Two laws of two atoms each have an exceptional real point,
-    where all of the upper half plane solves the equation and the density is not to be trusted:
-    x = 0 for masses 1/2 at -1 and 1.
+    The slope of z is evaluated at 129 points for each pair of intervals; there are as many pairs
+    as the product of the numbers of atoms.  A gap of the support is found if the slope changes its
+    sign between two of these points.  Two laws of two atoms each have an exceptional real point,
+    x = 0 for masses 1/2 at -1 and 1: there all of the upper half plane solves the equation, and
+    the density is not to be trusted.
 
     Examples
     --------
@@ -110,12 +89,7 @@ class FreeSum(SpectralMeasure):
     @cached_property
     def _bands(self) -> Intervals:
         """Intervals that carry a density, between the gaps that are found."""
-        gaps = sorted(
-            gap
-            for one in _branches(self.first)
-            for other in _branches(self.second)
-            for gap in _gaps(one, other)
-        )
+        gaps = find_gaps(self.first, self.second)
         lower = min(stop for start, stop in gaps if start == -np.inf)
         upper = max(start for start, stop in gaps if stop == np.inf)
         # Gaps meet where a transform vanishes, and at an atom of the sum: nothing is between.
@@ -198,9 +172,9 @@ class FreeSum(SpectralMeasure):
         """F(z) and its derivative in the closed upper half plane, shape (m,)."""
 
         def both(omega: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, ...]:
-            F, slope = _reciprocal(self.first, omega)
+            F, slope = reciprocal(self.first, omega)
             other = z + (F - omega)
-            return F, slope, other, *_reciprocal(self.second, other)
+            return F, slope, other, *reciprocal(self.second, other)
 
         def newton(omega: np.ndarray, z: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, ...]:
             F, slope, other, F_other, slope_other = both(omega, z)
@@ -221,140 +195,3 @@ class FreeSum(SpectralMeasure):
         omega, _ = follow(newton, lambda z: z - means[1], z, height)
         F, slope, _, _, slope_other = both(omega, z)
         return F, slope * slope_other / (slope + slope_other - slope * slope_other)
-
-
-def _reciprocal(law: SpectralMeasure, omega: Any) -> tuple[Any, Any]:
-    """F = -1/m and its derivative."""
-    with np.errstate(all="ignore"):
-        m, slope = law.stieltjes(omega), law.stieltjes(omega, derivative=1)
-        return -1 / m, slope / m**2
-
-
-@dataclass(frozen=True)
-class _Branch:
-    """Real interval on which F = -1/m of a measure increases, and points of it."""
-
-    law: SpectralMeasure
-    start: float
-    stop: float
-    scale: float
-    places: np.ndarray
-    values: np.ndarray
-    slopes: np.ndarray
-    zeros: tuple[float, ...]
-
-    def omega(self, place: Any) -> Any:
-        """Points of the interval from the real line, the ends approached exponentially."""
-        return _point(self.start, self.stop, self.scale, place)
-
-
-def _point(start: float, stop: float, scale: float, place: Any) -> Any:
-    if np.isinf(start):
-        return stop - scale * np.exp(-place)
-    if np.isinf(stop):
-        return start + scale * np.exp(place)
-    near_start, near_stop = (stop - start) * expit(place), (stop - start) * expit(-place)
-    return np.where(place < 0, start + near_start, stop - near_stop)
-
-
-def _within(start: float, stop: float, reach: float) -> float:
-    """Places at which points are still told from the ends of the interval."""
-    if not np.isfinite(stop - start):
-        return reach
-    spacing = 16 * np.spacing(max(abs(start), abs(stop)))
-    return min(reach, float(np.log(max((stop - start) / spacing, 2.0))))
-
-
-def _branches(law: SpectralMeasure) -> list[_Branch]:
-    """Intervals outside the support, cut where the transform vanishes."""
-    support = law.support
-    scale = max(support[-1][1] - support[0][0], 1e-3 * abs(support[0][0]), 1e-300)
-    reach = _REACH if is_atomic(law) else _REACH_INTEGRATED
-    zeros = []
-    ends = [(-np.inf, support[0][0]), (support[-1][1], np.inf)]
-    for (_, start), (stop, _) in pairwise(support):
-        places = _within(start, stop, reach) * np.array([-1.0, 1.0])
-        signs = law.stieltjes(_point(start, stop, scale, places))
-        if signs[0] < 0 < signs[1]:
-            zero = elementwise.find_root(
-                lambda p, start=start, stop=stop: law.stieltjes(_point(start, stop, scale, p)),
-                (places[:1], places[1:]),
-            ).x[0]
-            middle = float(_point(start, stop, scale, zero))
-            zeros.append(middle)
-            ends += [(start, middle), (middle, stop)]
-        else:
-            ends.append((start, stop))
-    branches = []
-    for start, stop in ends:
-        places = np.linspace(-1, 1, _POINTS) * _within(start, stop, reach)
-        omega = _point(start, stop, scale, places)
-        inside = (omega > start) & (omega < stop)
-        places = places[inside]
-        if places.size > 1:
-            values, slopes = _reciprocal(law, omega[inside])
-            fine = np.isfinite(values) & np.isfinite(slopes)
-            branches.append(
-                _Branch(
-                    law, start, stop, scale, places[fine], values[fine], slopes[fine], tuple(zeros)
-                )
-            )
-    return branches
-
-
-def _gaps(one: _Branch, other: _Branch) -> list[tuple[float, float]]:
-    """Intervals of z, images of where z increases in F along two branches."""
-    low = max(one.values[0], other.values[0])
-    high = min(one.values[-1], other.values[-1])
-    if low >= high or 1 / one.slopes.min() + 1 / other.slopes.min() <= 1:
-        return []
-    F = np.unique(np.concatenate([one.values, other.values]))
-    F = F[(low <= F) & (high >= F)]
-
-    def along(F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Points z and a number of the sign of their slope."""
-        (omega, slope), (omega_other, slope_other) = (_inverse(b, F) for b in (one, other))
-        return omega + (omega_other - F), 1 / slope + 1 / slope_other - 1
-
-    z, slope = along(F)
-    clear = abs(slope) > _FLAT
-    if not np.any(clear):
-        return []
-    F, rising = F[clear], slope[clear] > 0
-    change = np.flatnonzero(rising[1:] != rising[:-1])
-    edges = np.empty(0)
-    if change.size:
-        root = elementwise.find_root(lambda F: along(F)[1], (F[change], F[change + 1])).x
-        edges = along(root)[0]
-    first = _limit(one, other, one.start, other.start, z[0])
-    last = _limit(one, other, one.stop, other.stop, z[-1])
-    marks = [*([first] if rising[0] else []), *edges, *([last] if rising[-1] else [])]
-    return [(float(a), float(b)) for a, b in zip(marks[::2], marks[1::2], strict=True)]
-
-
-def _limit(one: _Branch, other: _Branch, end: float, end_other: float, found: float) -> float:
-    """End of z: exact where F is infinite there, omega - F tending to the mean of its law."""
-    if np.isinf(end) and np.isinf(end_other):
-        return end
-    if np.isinf(end) and end_other in other.zeros:
-        return one.law.mean + end_other
-    if np.isinf(end_other) and end in one.zeros:
-        return other.law.mean + end
-    return found
-
-
-def _inverse(branch: _Branch, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Point of a branch with a given F, and the slope of F there."""
-    cell = np.clip(np.searchsorted(branch.values, F), 1, branch.values.size - 1)
-    low, high = branch.omega(branch.places[cell - 1]), branch.omega(branch.places[cell])
-    omega = np.where(abs(branch.values[cell] - F) < abs(branch.values[cell - 1] - F), high, low)
-    for _ in range(_INVERSIONS):
-        value, slope = _reciprocal(branch.law, omega)
-        low, high = np.where(value < F, omega, low), np.where(value > F, omega, high)
-        newton = omega - (value - F) / slope
-        moved = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
-        moved = np.where(abs(newton - omega) <= 4e-16 * abs(omega), omega, moved)
-        if np.all(moved == omega):
-            break
-        omega = moved
-    return omega, slope
