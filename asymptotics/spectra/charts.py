@@ -1,9 +1,8 @@
 r"""Charts: variables in which a spectral density is integrated with Fejer's rule.
 
-A chart maps a variable s in [start, stop] onto an interval of the real line such that what
-densities do at edges becomes harmless, and tells where in the complex s plane a pole z of the
-integrand lies.
-Around that point a second substitution :math:`s = \sigma + \eta \sinh t`,
+A chart maps a variable s in [start, stop] onto an interval of the real line.  In s, the
+singularities of a density at its edges are harmless.  The chart also locates a pole z of the
+integrand in the complex s plane.  Around that point a second substitution :math:`s = \sigma + \eta \sinh t`,
 :math:`s_z = \sigma \pm i \eta`, makes the integrand smooth in t however close the pole is:
 the number of nodes needed grows as the logarithm of its distance (Johnston and Elliott,
 Int. J. Numer. Meth. Engng 62 (2005) 564).
@@ -18,11 +17,12 @@ import numpy as np
 from scipy.fft import dct
 from scipy.special import expit
 
-# Poles are not followed closer than this: nodes would coincide in float64.
 _CLOSEST = 1e-13
-# Half-widths of the doubly exponential variables: exp(-pi sinh 6) = 1e-275, so that even
-# x^(-0.9) at an edge 0 loses less than 1e-27 of its mass.
+"""Poles are not followed closer than this: nodes would coincide in float64."""
+
 _REACH = 6.0
+"""Half-width of the doubly exponential variables.  exp(-pi sinh 6) = 1e-275, so that even x^(-0.9)
+at an edge 0 loses less than 1e-27 of its mass."""
 
 
 class Chart(ABC):

@@ -5,8 +5,8 @@ The transform of a free convolution is a composition with a subordination functi
 equation there (Belinschi and Bercovici, J. Anal. Math. 101 (2007) 357).  By the lemma of Schwarz
 and Pick it moves by no more than z does in the hyperbolic metric: when the height
 :math:`\operatorname{Im} z` shrinks by a constant factor, Newton's method started from the old
-solution is close enough to converge.  Heights are lowered as fast as that works.  On the real
-axis, inside the support, :math:`\omega` has an imaginary part of its own.
+solution is close enough to converge.  Heights are lowered as fast as this allows.  On the real
+axis, inside the support, :math:`\omega` itself has an imaginary part.
 """
 
 from __future__ import annotations
@@ -16,20 +16,27 @@ from collections.abc import Callable
 import numpy as np
 
 MOST_STEPS = 200
-"""Bound on the Newton steps of `follow`: 2.4 times the most that 1e5 random sample covariances
-took in `benchmarks/stress_fixed_points.py`."""
+"""Bound on the Newton steps of `follow`: 2.4 times the largest number that any of 1e5 random
+sample covariances took in `benchmarks/stress_fixed_points.py`."""
 
 MOST_REAL_STEPS = 60
-"""Bound on the steps of `convex_root`: four times the most that those took."""
+"""Bound on the steps of `convex_root`: four times the largest number there."""
 
-_NEAR, _FAR, _CONTRACTION = 0.3, 0.95, 0.6
-"""Hyperbolic lengths of a Newton step: of a solved height, of a hopeless one; least decay."""
+_NEAR = 0.3
+"""A height counts as solved once a Newton step is shorter than this, in the hyperbolic metric."""
+
+_FAR = 0.95
+"""A height is given up for a larger one if the first Newton step there is longer than this."""
+
+_CONTRACTION = 0.6
+"""It is also given up if a step is longer than this part of the one before."""
 
 _FIRST_RATIO = 1 / 16
-"""Ratio of successive heights: squared at every success, and its root taken at a failure."""
+"""First ratio of successive heights: squared at a success, replaced by its root at a failure."""
 
 _DIRECT = 0.3
-"""Estimated hyperbolic length of the rest of the way that is gone at once; halved at a failure."""
+"""If the rest of the way down is estimated to be shorter than this, it is gone in one step.  The
+length is halved at a failure."""
 
 _LOWEST = 1e-40
 """Height, relative to the first one, below which a height 0 is reached in one step."""
@@ -124,8 +131,8 @@ def convex_root(
     Returns
     -------
     root : ndarray
-        Newton's method comes from above, since the function is convex; where it still moves by
-        more than a tenth every third time, the logarithm of the bracket is halved instead.
+        Newton's method comes from above, since the function is convex.  If it still moves by more
+        than a tenth at every third step, the logarithm of the bracket is halved instead.
     steps : ndarray of int
         Evaluations, at most `MOST_REAL_STEPS`.
     """

@@ -74,7 +74,8 @@ def largest_eigenvalue_cdf(x: Any, *, context: int, dim: int) -> Any:
 def largest_eigenvalue_tail(x: float, context: int, dim: int) -> Any:
     """Probability beyond x, an mpmath number accurate far into the tail.
 
-    The digits are doubled until enough are left of the difference from 1; too few below 1e-5000.
+    The probability is a difference from 1.  The digits are doubled until enough of it are left,
+    up to 10,000: below 1e-5000 there are too few.
     """
     import mpmath
 

@@ -346,7 +346,7 @@ class MarchenkoPastur(SpectralMeasure):
         check_derivative(derivative, most=1)
         math_, (x, c) = checked(x=x, ratio=self.ratio)
         root = math_.sqrt(c)
-        # x (sqrt c + c) < 1 and -x (sqrt c - c) < 1, written so that an array checks both.
+        # The upper bound, and the lower one, which there is only for c < 1.
         require(math_, "x", x + 0 * c, lambda v: v * (root + c) < 1, "below 1/(sqrt(c) + c)")
         require(math_, "x", x + 0 * c, lambda v: v * (c - root) < 1, "above 1/(c - sqrt(c))")
         return math_.finish(c / (1 - c * x) ** 2 if derivative else 1 / (1 - c * x))

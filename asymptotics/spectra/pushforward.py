@@ -1,8 +1,8 @@
 r"""Image of a spectral measure under a polynomial.
 
-What one layer of gradient descent or GD++ does to eigenvalues, or :math:`C \mapsto p(C)` in
-general.  A point y has the preimages :math:`x_i`, the roots of :math:`p(x) = y`; the density is
-:math:`\sum_i \rho(x_i)/|p'(x_i)|` over the real ones, and, by partial fractions over all of them,
+One layer of gradient descent or GD++ transforms eigenvalues in this way, as does
+:math:`C \mapsto p(C)` in general.  A point y has the preimages :math:`x_i`, the roots of
+:math:`p(x) = y`; the density is :math:`\sum_i \rho(x_i)/|p'(x_i)|` over the real ones, and, by partial fractions over all of them,
 
 .. math:: \int \frac{d\mu(x)}{p(x) - z} = \sum_i \frac{m(x_i)}{p'(x_i)}, \qquad p(x_i) = z.
 """
@@ -23,8 +23,8 @@ from iclimit.asymptotics.spectra.intervals import Intervals, merged_atoms, merge
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 _REAL = 1e-7
-"""Imaginary part, relative to its size, of a computed root that is real: double roots have errors
-of the square root of rounding."""
+"""Computed roots with a smaller imaginary part, relative to their size, are real: the error of a
+double root is the square root of rounding."""
 
 
 class Pushforward(SpectralMeasure):
@@ -178,8 +178,8 @@ class Pushforward(SpectralMeasure):
 
         Notes
         -----
-        Exact given the transform of the measure; near a critical value of the polynomial outside
-        the support two terms cancel, half the digits at it.
+        Exact, given the transform of the measure.  Near a critical value of the polynomial outside
+        the support two terms cancel; half of the digits are lost at it.
 
         Examples
         --------

@@ -1,9 +1,9 @@
 r"""Eigenvalues of a spectral measure as a function of their rank.
 
-The ranks of two measures pair their eigenvalues.  A matrix of size d has as eigenvalues the means
-of the function over d equal cells.  Means keep the trace, so that finite size differs from the
-limit by O(1/d); quantiles would lose the tail of a power law (a half of the trace at d = 128 for
-the exponent 0.9).
+The ranks of two measures pair their eigenvalues.  The eigenvalues of a matrix of size d are the
+means of the function over d equal cells.  Means keep the trace, so that finite size differs from
+the limit by O(1/d).  Quantiles would lose the tail of a power law: half of the trace at d = 128
+for the exponent 0.9.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 _FINE = 10_000
-"""Nodes per interval of a measure, from which means over cells are taken, to 1e-5."""
+"""Nodes per interval of a measure: means over cells are accurate to 1e-5 with so many."""
 
-_NARROW, _INSIDE = 1e-9, 1e-6
-"""Narrowest cell, whose mean is a quotient of differences, and rounding of its ends over it."""
+_NARROW = 1e-9
+"""Width of the narrowest cell: the mean over a cell is a difference divided by its width."""
+
+_INSIDE = 1e-6
+"""Rounding of the ends of a cell, over its width."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class RankFunction:
         width = np.diff(ends)
         means = np.diff(np.interp(ends, ranks, sums)) / width
         if isinstance(self.measure, Atoms):
-            # The same number wherever there is one eigenvalue: rows of equal inputs are one.
+            # Exactly equal numbers wherever there is one eigenvalue, so that equal rows merge.
             first = np.searchsorted(ranks[1:-1], ends[:-1] + _INSIDE * width)
             last = np.searchsorted(ranks[1:-1], ends[1:] - _INSIDE * width)
             means = np.where(first == last, self.measure.values[first], means)

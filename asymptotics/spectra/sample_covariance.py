@@ -52,7 +52,7 @@ _INTEGRATION = 2e-13
 """Error of an integral over the population, relative to the mean size of its terms."""
 
 _CLOSEST = 1e-7
-"""Distance from a continuous population, over the gap, below which no edge is looked for."""
+"""Edges are not looked for nearer to a continuous population than this part of the gap."""
 
 
 class SampleCovariance(SpectralMeasure):
@@ -119,7 +119,7 @@ class SampleCovariance(SpectralMeasure):
 
     @cached_property
     def _bands(self) -> Intervals:
-        """Intervals that carry a density: what the images of the gaps of the population leave."""
+        """Intervals with a density: the complement of the images of the gaps of the population."""
         pieces = np.array([piece for piece in self.population.support if piece != (0.0, 0.0)])
         lowest, highest = pieces[0, 0], pieces[-1, 1]
         starts, stops = pieces[:-1, 1], pieces[1:, 0]
@@ -156,14 +156,14 @@ class SampleCovariance(SpectralMeasure):
         return self._single_ratio * mean
 
     def _middles(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-        """In every gap of the population the point of largest slope, NaN if that is < 0."""
+        """Point of largest slope in every gap of the population; NaN if the slope is negative."""
         middles = np.full(starts.shape, np.nan)
         masses = dict(self.population.atoms)
         left, right = (
             np.cbrt([self._single_ratio * masses.get(t, 0.0) * t**2 for t in ends.tolist()])
             for ends in (starts, stops)
         )
-        # What the two ends contribute at least, wherever between them.
+        # Least value in the gap of what the atoms at its two ends contribute.
         candidate = (left + right) ** 3 < (stops - starts) ** 2
         start, length = starts[candidate], (stops - starts)[candidate]
         if not start.size:

@@ -90,7 +90,7 @@ def subordination_above(
         length = np.maximum(abs(step) - rounding, 0.0) / omega.imag
         return step, length, rounding, 1 / (abs(rise) * omega.imag)
 
-    # There |omega - z| is at most 1/8 of the height.
+    # At this height |omega - z| is at most 1/8 of it.
     height = abs(z.real) + 8 * c * mean
     return follow(newton, lambda z: z - c * mean, z, height)
 

@@ -156,7 +156,7 @@ def _hooks(a: int, b: int, r: int) -> int:
     if b == 0:
         return factorial(2 * a)
     corner, below = 2 * a + r, 2 * b + r - 1
-    # Boxes of the first row above those of the second, the others, those of the second, below.
+    # In the order of the factors: the first row, the second row, the boxes below.
     rows = factorial(2 * a - 1) // (2 * (a - b) + 1) * factorial(2 * b - 2)
     legs = factorial(r) * factorial(r + 1)
     return corner * (corner + 1) * below * (below + 1) * rows * legs

@@ -39,12 +39,13 @@ _COARSE = 0.25
 """Largest spacing of log x: resolvents are then integrated to exp(-2 pi^2/0.25) = 5e-35."""
 
 _BLEND = 2.0
-"""Nodes over which one spacing turns into the other: costs exp(-2 pi^2 2) = 7e-18."""
+"""Nodes over which one spacing turns into the other: the error is exp(-2 pi^2 2) = 7e-18."""
 
 _LOWEST = -140.0
-"""Least log x kept where the density is singular or hardly vanishes at 0."""
+"""Least log x that is kept if the density is singular, or vanishes slowly, at 0."""
 
 _NEGLIGIBLE = 1e-18
+"""Nodes are dropped whose weight is below this fraction of the largest one."""
 
 
 def wishart_density(x: Any, *, context: int, dim: int) -> Any:
@@ -72,8 +73,8 @@ def wishart_density(x: Any, *, context: int, dim: int) -> Any:
 
     Notes
     -----
-    A recursion of min(N, d) steps, accurate to 1e-12 relative up to N = 100, d = 50, in both
-    tails as well.
+    The cost is a recursion of min(N, d) steps.  The relative error is below 1e-12 up to N = 100,
+    d = 50, in both tails as well.
 
     References
     ----------
