@@ -92,7 +92,7 @@ class FreeSum(SpectralMeasure):
         gaps = find_gaps(self.first, self.second)
         lower = min(stop for start, stop in gaps if start == -np.inf)
         upper = max(start for start, stop in gaps if stop == np.inf)
-        # Gaps meet where a transform vanishes, and at an atom of the sum: there is no band between.
+        # Gaps meet where a transform vanishes, and at an atom of the sum, with no band between.
         least = 1e-9 * (upper - lower)
         bands, reached = [], lower
         for start, stop in [gap for gap in gaps if gap[0] > -np.inf]:

@@ -2,7 +2,8 @@ r"""Image of a spectral measure under a polynomial.
 
 One layer of gradient descent or GD++ transforms eigenvalues in this way, as does
 :math:`C \mapsto p(C)` in general.  A point y has the preimages :math:`x_i`, the roots of
-:math:`p(x) = y`; the density is :math:`\sum_i \rho(x_i)/|p'(x_i)|` over the real ones, and, by partial fractions over all of them,
+:math:`p(x) = y`.  The density is :math:`\sum_i \rho(x_i)/|p'(x_i)|` over the real roots.  By
+partial fractions over all of them,
 
 .. math:: \int \frac{d\mu(x)}{p(x) - z} = \sum_i \frac{m(x_i)}{p'(x_i)}, \qquad p(x_i) = z.
 """

@@ -155,8 +155,8 @@ def _hooks(a: int, b: int, r: int) -> int:
     """Product of h (h + 1) over the hooks h = 2 a_s + l_s + 1 of the partition (a, b, 1^r)."""
     if b == 0:
         return factorial(2 * a)
+    # Hooks of the boxes (1, 1) and (2, 1), then the rest of the two rows, then the boxes below.
     corner, below = 2 * a + r, 2 * b + r - 1
-    # In the order of the factors: the first row, the second row, the boxes below.
     rows = factorial(2 * a - 1) // (2 * (a - b) + 1) * factorial(2 * b - 2)
     legs = factorial(r) * factorial(r + 1)
     return corner * (corner + 1) * below * (below + 1) * rows * legs
