@@ -35,7 +35,7 @@ _STIFF = 1e50
 
 
 def merged_attention_curve(
-    t: Number, *, eigenvalues: Number, context: float, init_scale: float, noise_variance: float = 0
+    t: Number, *, eigenvalues: Number, context: int, init_scale: float, noise_variance: float = 0
 ) -> Any:
     r"""Loss of merged attention during training, for inputs of any covariance.
 
@@ -107,7 +107,7 @@ def merged_curve_drop_time(
     drop_fraction: float = 0.5,
     *,
     eigenvalues: Number,
-    context: float,
+    context: int,
     init_scale: float,
     noise_variance: float = 0,
 ) -> float:

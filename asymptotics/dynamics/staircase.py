@@ -119,7 +119,7 @@ def separate_attention_staircase(
     query: Number,
     *,
     eigenvalues: Number,
-    context: float,
+    context: int,
     noise_variance: float = 0,
 ) -> Staircase:
     r"""Predict plateaus and drops of separate attention from its initial weights.

@@ -49,7 +49,7 @@ def finite_size_errors(
     *,
     dim: int,
     context: int,
-    tasks: Any,
+    tasks: int | float | np.ndarray,
     prompts: int,
     rho: float,
     ridge: float = 0.0,

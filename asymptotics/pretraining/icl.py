@@ -173,7 +173,7 @@ def task_gap(
         )
 
 
-def _errors(**parameters: Number) -> tuple[Any, Any]:
+def _errors(**parameters: Any) -> tuple[Any, Any]:
     """Both errors, from unchecked arguments to finished values."""
     math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
 

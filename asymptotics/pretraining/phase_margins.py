@@ -175,7 +175,7 @@ class _Change(NamedTuple):
     idg: tuple[Any, Any]
 
 
-def _point(objective: str, **parameters: Number) -> tuple[Namespace, _Point]:
+def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
     math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)

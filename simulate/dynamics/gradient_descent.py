@@ -96,7 +96,7 @@ def simulate_gradient_descent(
     rank: int = 1,
     init_scale: float = 0.01,
     initialization: str = "per-head",
-    training_set: float = 5000,
+    training_set: int | float = 5000,
     standardize: bool = True,
     batch: int | None = None,
     learning_rate: float = 0.001,
