@@ -3,9 +3,9 @@ r"""Charts: variables in which a spectral density is integrated with Fejer's rul
 A chart maps a variable s in [start, stop] onto an interval of the real line.  In s, the
 singularities of a density at its edges are harmless.  The chart also locates a pole z of the
 integrand in the complex s plane.  Around that point a second substitution
-:math:`s = \sigma + \eta \sinh t`, :math:`s_z = \sigma \pm i \eta`, makes the integrand smooth in t however close the pole is:
-the number of nodes needed grows as the logarithm of its distance (Johnston and Elliott,
-Int. J. Numer. Meth. Engng 62 (2005) 564).
+:math:`s = \sigma + \eta \sinh t`, :math:`s_z = \sigma \pm i \eta`, makes the integrand smooth in
+t however close the pole is: the number of nodes needed grows as the logarithm of its distance
+(Johnston and Elliott, Int. J. Numer. Meth. Engng 62 (2005) 564).
 """
 
 from __future__ import annotations
