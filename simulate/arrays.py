@@ -32,6 +32,11 @@ class Backend:
             return np.random.default_rng(seed)
         return self.xp.random.default_rng(int(seed.generate_state(1, np.uint64)[0]))
 
+    def generators(self, rng: Any, repeats: int, first_repeat: int = 0) -> list[Any]:
+        """Independent generators of some repeats; that of a repeat depends on rng and it only."""
+        seeds = seed_sequences(rng, first_repeat + repeats)[first_repeat:]
+        return [self.generator(seed) for seed in seeds]
+
     def asarray(self, value: Any) -> Array:
         """Copy host data to this backend."""
         return self.xp.asarray(value)

@@ -92,15 +92,14 @@ def parse_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndar
 given_array = parse_array
 
 
-def parse_tasks(tasks: Any, d: int) -> np.ndarray | None:
-    """Return given task vectors as an array; None for a checked number of tasks."""
+def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:
+    """Number of tasks, and the task vectors as an array if they are given."""
     if np.ndim(tasks) == 0:
-        if tasks != math.inf:
-            check_integers(tasks=tasks)
-        return None
+        check_arguments(tasks=tasks)
+        return tasks, None
     fixed = np.asarray(tasks, dtype=float)
-    if fixed.ndim != 2 or fixed.shape[1] != d or len(fixed) == 0:
-        raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {fixed.shape}")
+    if fixed.ndim != 2 or fixed.shape[1] != dim or len(fixed) == 0:
+        raise ValueError(f"tasks must have shape (k, {dim}) with k >= 1, got shape {fixed.shape}")
     if not np.all(np.isfinite(fixed)):
         raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
-    return fixed
+    return len(fixed), fixed

@@ -1,142 +1,29 @@
-"""One simulated cell: pretrain linear attention at given integers, test it, with error bars."""
+"""One simulated cell: pretrain linear attention at given integers, and test it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
-from iclimit.simulate.blocks import row_blocks
-from iclimit.simulate.checks import (
-    check_choice,
-    check_first_repeat,
-    check_integers,
-    check_nonnegative,
-    parse_tasks,
-)
-from iclimit.simulate.pretraining import risk
-from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.checks import check_arguments, check_choice, given, parse_tasks
 from iclimit.simulate.pretraining.covariances import (
     covariance_rank,
     covariance_root,
     fingerprint,
-    given_covariance,
-    times_root,
+    parse_covariance,
 )
-from iclimit.simulate.pretraining.prompts import (
-    INPUT_LAWS,
-    TASK_LAWS,
-    sample_prompts,
-    sample_tasks,
-)
+from iclimit.simulate.pretraining.errors import SimulatedErrors
+from iclimit.simulate.pretraining.prompt_law import PromptLaw
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS, TASK_LAWS
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
-from iclimit.simulate.pretraining.summaries import (
-    SummaryMoments,
-    fresh_task_moments,
-    sample_summaries,
-    task_set_moments,
-    tasks_of,
-)
 
-SAMPLERS = ("summaries", "tokens")
+SAMPLERS = ("auto", "summaries", "tokens")
+
 TOLERANCE = 1e-6
 """Relative residual of the linear solves.  At tau = 2, d = 80 it moves the errors by less than
 1e-6 relative, far below any standard error, and takes three quarters of the time of 1e-8."""
-
-TOKEN_BLOCK = 2**22
-"""Most input numbers that token-level sampling holds at a time (32 MiB)."""
-
-
-@dataclass(frozen=True)
-class SimulatedErrors:
-    """Errors of repeated finite-size runs at one set of integers.
-
-    Attributes
-    ----------
-    icl, idg : Estimate
-        Test error on fresh and on the pretraining tasks; one sample per repeat.
-    parameters : dict
-        The integers and numbers simulated, with tau, alpha and kappa as they come out.
-    residuals : ndarray (repeats,)
-        Relative residual of the linear solve of each repeat; empty where nothing is solved.
-    iteration_counts : ndarray (repeats,)
-        Iterations of each solve; empty where nothing is solved.
-    """
-
-    icl: Estimate
-    idg: Estimate
-    parameters: dict[str, Any] = field(repr=False)
-    residuals: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
-    iteration_counts: np.ndarray = field(default_factory=lambda: np.empty(0, int), repr=False)
-
-    @property
-    def repeats(self) -> int:
-        """Number of independent runs."""
-        return self.icl.repeats
-
-    @property
-    def residual(self) -> float:
-        """Worst relative residual of the linear solves."""
-        return float(np.max(self.residuals, initial=0.0))
-
-    @property
-    def iterations(self) -> int:
-        """Most iterations of a solve."""
-        return int(np.max(self.iteration_counts, initial=0))
-
-    @property
-    def gap(self) -> Estimate:
-        """ICL minus IDG error, paired within each repeat."""
-        return Estimate.of(self.icl.samples - self.idg.samples)
-
-    @property
-    def correlation(self) -> float:
-        """Correlation of the two errors over repeats (they share Gamma); 0 if undefined."""
-        if self.repeats < 2 or 0 in (self.icl.standard_error, self.idg.standard_error):
-            return 0.0
-        return float(np.corrcoef(self.icl.samples, self.idg.samples)[0, 1])
-
-    def concatenate(self, other: SimulatedErrors) -> SimulatedErrors:
-        """Append the repeats of another run with the same parameters.
-
-        Raises
-        ------
-        ValueError
-            If its parameters differ.
-        """
-        if other.parameters != self.parameters:
-            raise ValueError(
-                f"other must have the parameters {self.parameters}, got {other.parameters}"
-            )
-        pairs = zip(self._columns(), other._columns(), strict=True)
-        return SimulatedErrors._of(self.parameters, *map(np.concatenate, pairs))
-
-    def head(self, count: int) -> SimulatedErrors:
-        """Keep the first ``count`` repeats.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer.
-        """
-        check_integers(count=count)
-        if count > self.repeats:
-            raise ValueError(f"count must be at most the {self.repeats} repeats, got {count}")
-        columns = (column[:count] for column in self._columns())
-        return SimulatedErrors._of(self.parameters, *columns)
-
-    def _columns(self) -> tuple[Any, ...]:
-        return self.icl.samples, self.idg.samples, self.residuals, self.iteration_counts
-
-    @classmethod
-    def _of(
-        cls, parameters: dict[str, Any], icl: Any, idg: Any, residuals: Any, counts: Any
-    ) -> SimulatedErrors:
-        return cls(Estimate.of(icl), Estimate.of(idg), parameters, residuals, counts)
 
 
 def simulate_errors(
@@ -242,40 +129,42 @@ def simulate_errors(
     >>> 1.0 < run.icl.mean < 1.4
     True
     """
-    check_integers(
-        dim=dim, context=context, prompts=prompts, repeats=repeats, test_prompts=test_prompts
+    check_arguments(
+        dim=dim,
+        context=context,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        repeats=repeats,
+        first_repeat=first_repeat,
+        test_prompts=test_prompts,
+        **given(test_context=test_context, test_rho=test_rho),
     )
-    check_nonnegative(rho=rho, ridge=ridge)
-    check_first_repeat(first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
-    check_choice("sampler", sampler, ("auto", *SAMPLERS))
-    fixed = parse_tasks(tasks, dim)
+    check_choice("input_law", input_law, INPUT_LAWS)
+    check_choice("sampler", sampler, SAMPLERS)
+    count, fixed = parse_tasks(tasks, dim)
     if fixed is not None and task_covariance is not None:
         raise ValueError("task_covariance must be None where the task vectors are given")
-    check_integers(**_given(test_context=test_context))
-    check_nonnegative(**_given(test_rho=test_rho))
-    check_choice("input_law", input_law, INPUT_LAWS)
     gaussian = input_law == "gaussian"
     if input_covariance is not None and not gaussian:
         raise ValueError(
             f"input_law must be gaussian where input_covariance is given, got {input_law!r}"
         )
-    covariances = {
-        name: given_covariance(name, value, dim)
-        for name, value in _given(
-            task_covariance=task_covariance,
-            test_covariance=test_covariance,
-            input_covariance=input_covariance,
-        ).items()
-    }
     if sampler == "auto":
         sampler = "summaries" if gaussian else "tokens"
     if sampler == "summaries" and not gaussian:
         raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
-    place = get_backend(backend)
-    roots = {name: place.asarray(covariance_root(each)) for name, each in covariances.items()}
-    train = _PromptLaw(
-        place,
+    matrices = given(
+        task_covariance=task_covariance,
+        test_covariance=test_covariance,
+        input_covariance=input_covariance,
+    )
+    covariances = {name: parse_covariance(name, each, dim) for name, each in matrices.items()}
+    arrays = get_backend(backend)
+    roots = {name: arrays.asarray(covariance_root(each)) for name, each in covariances.items()}
+    train = PromptLaw(
+        arrays,
         dim,
         context,
         rho,
@@ -285,44 +174,24 @@ def simulate_errors(
         roots.get("input_covariance"),
         sampler,
     )
-    test = replace(train, **_given(context=test_context, rho=test_rho))
+    test = replace(train, **given(context=test_context, rho=test_rho))
     if "test_covariance" in roots:
         test = replace(test, task_law="gaussian", task_root=roots["test_covariance"])
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    rank = dim
-    if "input_covariance" in covariances:
-        rank = covariance_rank(covariances["input_covariance"])
+    rank = covariance_rank(covariances.get("input_covariance"), dim)
     method = choose_method(prompts, rank)
     runs = []
-    for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
-        generator = place.generator(seed)
+    for generator in arrays.generators(rng, repeats, first_repeat):
         if fixed is not None:
-            task_set = place.asarray(fixed)
-        elif tasks == math.inf:
-            task_set = None
+            task_set = arrays.asarray(fixed)
         else:
-            task_set = train.fresh_tasks(generator, int(tasks))
+            task_set = None if count == math.inf else train.fresh_tasks(generator, int(count))
         solution = solve_ridge(
             *train.draw(generator, prompts, task_set), ridge, method=method, tolerance=TOLERANCE
         )
-        tested = ((test, None), (train, task_set))
-        if gaussian:
-            gamma = risk.whitened_gamma(solution.gamma, roots.get("input_covariance"))
-            errors = [float(risk.exact_error(gamma, law.moments(given))) for law, given in tested]
-        else:
-            errors = [
-                float(
-                    place.xp.mean(
-                        risk.squared_errors(
-                            solution.gamma, *law.draw(generator, test_prompts, given)
-                        )
-                    )
-                )
-                for law, given in tested
-            ]
-        runs.append((*errors, solution.residual, solution.iterations))
-    icl, idg, residuals, counts = (np.array(column) for column in zip(*runs, strict=True))
-    count = tasks if fixed is None else len(fixed)
+        icl = test.test_error(generator, solution.gamma, test_prompts, None)
+        idg = train.test_error(generator, solution.gamma, test_prompts, task_set)
+        runs.append((icl, idg, solution.residual, solution.iterations))
     parameters = {
         "dim": dim,
         "context": context,
@@ -336,101 +205,8 @@ def simulate_errors(
         "task_law": train.task_law,
         "sampler": sampler,
         "backend": backend,
-        **_given(test_context=test_context, test_rho=test_rho),
+        **given(test_context=test_context, test_rho=test_rho),
         **({} if gaussian else {"input_law": input_law}),
         **{name: fingerprint(covariance) for name, covariance in covariances.items()},
     }
-    return SimulatedErrors._of(parameters, icl, idg, residuals, counts)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """Those that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class _PromptLaw:
-    """Law of tasks and of their prompts, drawn token by token or from the exact law."""
-
-    backend: Backend
-    dim: int
-    context: int
-    rho: float
-    task_law: str
-    task_root: Array | None
-    input_law: str
-    input_root: Array | None
-    sampler: str
-
-    def fresh_tasks(self, generator: Any, count: int) -> Array:
-        """Draw task vectors, shape (count, d)."""
-        return sample_tasks(
-            self.backend, generator, count, self.dim, self.task_law, root=self.task_root
-        )
-
-    def draw(
-        self, generator: Any, count: int, task_set: Array | None
-    ) -> tuple[Array, Array, Array]:
-        """Draw (x_query, summary, y_query) of prompts with fresh tasks, or tasks of a set."""
-        if self.sampler == "summaries":
-            return self._from_law(generator, *self._tasks(generator, count, task_set))
-        block = max(1, TOKEN_BLOCK // (self.dim * (self.context + 1)))
-        parts = [
-            self._from_tokens(
-                generator, *self._tasks(generator, min(block, count - start), task_set)
-            )
-            for start in range(0, count, block)
-        ]
-        x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
-        return x, h, y
-
-    def moments(self, task_set: Array | None) -> SummaryMoments:
-        """Moments of fresh tasks, or tasks of a set, as inputs of covariance I/d see them."""
-        place, sizes = self.backend, (self.context, self.rho)
-        if task_set is not None:
-            return task_set_moments(place, times_root(task_set, self.input_root), *sizes)
-        factor = times_root(times_root(place.xp.eye(self.dim), self.task_root), self.input_root)
-        return fresh_task_moments(
-            place, self.dim, *sizes, self.task_law, covariance=factor.T @ factor
-        )
-
-    def _tasks(
-        self, generator: Any, count: int, task_set: Array | None
-    ) -> tuple[Array, Array | None]:
-        """Tasks, and which of them each prompt has; None if prompt i has task i."""
-        if task_set is None:
-            return self.fresh_tasks(generator, count), None
-        return task_set, generator.integers(0, task_set.shape[0], size=count)
-
-    def _from_law(
-        self, generator: Any, tasks: Array, chosen: Array | None
-    ) -> tuple[Array, Array, Array]:
-        xp, dim, root = self.backend.xp, self.dim, self.input_root
-        seen = times_root(tasks, root)
-        summary = sample_summaries(
-            self.backend, generator, seen, self.context, self.rho, chosen=chosen
-        )
-        n = summary.shape[0]
-        x, y = generator.standard_normal((n, dim)), xp.empty(n)
-        for rows in row_blocks(xp, n, 8 * dim):
-            x[rows, :] /= math.sqrt(dim)
-            y[rows] = xp.vecdot(x[rows, :], tasks_of(seen, chosen, rows))
-            if root is not None:
-                x[rows, :] = times_root(x[rows, :], root)
-                summary[rows, :dim] = times_root(summary[rows, :dim], root)
-        y += math.sqrt(self.rho) * generator.standard_normal(n)
-        return x, summary, y
-
-    def _from_tokens(
-        self, generator: Any, tasks: Array, chosen: Array | None
-    ) -> tuple[Array, Array, Array]:
-        prompts = sample_prompts(
-            self.backend,
-            generator,
-            tasks_of(tasks, chosen, slice(None)),
-            self.context,
-            self.rho,
-            self.input_law,
-            input_root=self.input_root,
-        )
-        return prompts.x_query, context_summary(prompts), prompts.y_query
+    return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))

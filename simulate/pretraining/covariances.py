@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 """Asymmetry and negative eigenvalues relative to the largest entry, times d, that are rounding."""
 
 
-def given_covariance(name: str, value: Any, dim: int) -> np.ndarray:
+def parse_covariance(name: str, value: Any, dim: int) -> np.ndarray:
     """Return a covariance as an array of shape (d,) or (d, d)."""
     try:
         given = np.asarray(value)
@@ -58,8 +58,10 @@ def covariance_root(covariance: np.ndarray) -> np.ndarray:
     return np.asarray((basis * np.sqrt(np.maximum(eigenvalues, 0))) @ basis.T)
 
 
-def covariance_rank(covariance: np.ndarray) -> int:
+def covariance_rank(covariance: np.ndarray | None, dim: int) -> int:
     """Number of eigenvalues that are more than rounding."""
+    if covariance is None:
+        return dim
     matrix = np.diag(covariance) if covariance.ndim == 1 else covariance
     return int(np.linalg.matrix_rank(matrix, hermitian=True))
 

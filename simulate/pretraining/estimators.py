@@ -15,19 +15,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
-from iclimit.simulate.checks import (
-    check_choice,
-    check_first_repeat,
-    check_integers,
-    check_nonnegative,
-    parse_tasks,
-)
-from iclimit.simulate.pretraining.cells import SimulatedErrors
+from iclimit.simulate.arrays import Array, Backend, get_backend
+from iclimit.simulate.checks import check_arguments, check_choice, parse_tasks
+from iclimit.simulate.pretraining.errors import SimulatedErrors
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
 
 ESTIMATORS = ("dmmse", "ridge")
@@ -111,33 +103,35 @@ def simulate_estimator(
     True
     """
     check_choice("estimator", estimator, ESTIMATORS)
-    check_integers(dim=dim, context=context, repeats=repeats, test_prompts=test_prompts)
-    check_nonnegative(rho=rho)
-    check_first_repeat(first_repeat)
+    check_arguments(
+        dim=dim,
+        context=context,
+        rho=rho,
+        repeats=repeats,
+        first_repeat=first_repeat,
+        test_prompts=test_prompts,
+    )
     check_choice("task_law", task_law, TASK_LAWS)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
-    fixed = parse_tasks(tasks, dim)
-    if fixed is None and tasks == math.inf:
+    count, fixed = parse_tasks(tasks, dim)
+    if count == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
-    place = get_backend(backend)
+    arrays = get_backend(backend)
     runs = []
-    for seed in seed_sequences(rng, first_repeat + repeats)[first_repeat:]:
-        generator = place.generator(seed)
+    for generator in arrays.generators(rng, repeats, first_repeat):
         if fixed is None:
-            task_set = sample_tasks(place, generator, int(tasks), dim, task_law)
+            task_set = sample_tasks(arrays, generator, int(tasks), dim, task_law)
         else:
-            task_set = place.asarray(fixed)
-        fresh = sample_tasks(place, generator, test_prompts, dim, task_law)
+            task_set = arrays.asarray(fixed)
+        fresh = sample_tasks(arrays, generator, test_prompts, dim, task_law)
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
         runs.append(
             [
-                _mean_error(place, generator, estimator, truth, task_set, context, rho)
-                for truth in (fresh, place.xp.take(task_set, chosen, axis=0))
+                _mean_error(arrays, generator, estimator, truth, task_set, context, rho)
+                for truth in (fresh, arrays.xp.take(task_set, chosen, axis=0))
             ]
         )
-    icl, idg = np.array(runs).T
-    count = tasks if fixed is None else len(fixed)
     parameters = {
         "dim": dim,
         "context": context,
@@ -150,11 +144,11 @@ def simulate_estimator(
         "task_law": task_law,
         "backend": backend,
     }
-    return SimulatedErrors(Estimate.of(icl), Estimate.of(idg), parameters)
+    return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
 
 
 def _mean_error(
-    place: Backend,
+    backend: Backend,
     generator: Any,
     estimator: str,
     truth: Array,
@@ -168,11 +162,11 @@ def _mean_error(
     total = 0.0
     for start in range(0, truth.shape[0], block):
         target = truth[start : min(start + block, truth.shape[0]), :]
-        prompts = sample_prompts(place, generator, target, context, rho)
+        prompts = sample_prompts(backend, generator, target, context, rho)
         if estimator == "dmmse":
             estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
         else:
             # Inputs have variance 1/d and tasks variance 1 per coordinate, so the ridge is rho.
             estimate = ridge_estimate(prompts.x, prompts.y, rho)
-        total += float(place.xp.sum((estimate - target) ** 2)) / dim
+        total += float(backend.xp.sum((estimate - target) ** 2)) / dim
     return rho + total / truth.shape[0]

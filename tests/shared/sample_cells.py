@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.results import Estimate
-from iclimit.simulate.pretraining.cells import SimulatedErrors
+from iclimit.simulate.pretraining import SimulatedErrors
 
 
 def draws(

@@ -50,9 +50,11 @@ def test_arrays_have_a_shape_and_are_finite():
 
 
 def test_tasks_are_a_number_or_vectors():
-    assert parse_tasks(math.inf, 2) is None
-    assert parse_tasks(3, 2) is None
-    assert parse_tasks([[1, 2]], 2).shape == (1, 2)
+    assert parse_tasks(math.inf, 2) == (math.inf, None)
+    assert parse_tasks(3, 2) == (3, None)
+    count, tasks = parse_tasks([[1, 2]], 2)
+    assert tasks is not None
+    assert (count, tasks.tolist()) == (1, [[1.0, 2.0]])
     for wrong in (0, 1.5, [[1, 2, 3]], [[1, math.nan]]):
         with pytest.raises(ValueError, match="tasks must"):
             parse_tasks(wrong, 2)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.pretraining import cost, simulate_errors
+from iclimit.simulate.pretraining import cost, iterations, simulate_errors
 from iclimit.simulate.pretraining.cost import (
     CellCost,
     cell_memory,
     estimate_cost,
     largest_dimension,
-    solver_iterations,
 )
+from iclimit.simulate.pretraining.iterations import solver_iterations
 
 FACTOR = 2.0  # what is promised
 CASES = [  # d, tau, alpha, kappa, ridge
@@ -93,7 +93,7 @@ def test_edges_are_those_of_explicit_random_features(prompts: int, ridge: float)
     u = generator.standard_normal((prompts, d * (d + 1))) / math.sqrt(prompts)
     gram = u @ u.T * variances[0]
     values = np.linalg.eigvalsh(gram)
-    low, high = cost._dual_edges(variances, prompts, ridge)
+    low, high = iterations._dual_edges(variances, prompts, ridge)
     # Eigenvalues leave the support by a share of order n^(-2/3), far below this.
     allowance = 0.05 * values[-1]
     assert low == pytest.approx(values[0] + ridge, abs=allowance)
@@ -138,8 +138,8 @@ def test_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     ("changes", "message"),
     [
         ({"dim": 0}, "dim must be an integer >= 1, got 0"),
-        ({"ridge": -1.0}, "ridge must be a number >= 0 and finite, got -1.0"),
-        ({"tasks": 2.5}, "tasks must be an integer >= 1, got 2.5"),
+        ({"ridge": -1.0}, "ridge must be >= 0 and finite, got -1.0"),
+        ({"tasks": 2.5}, "tasks must be an integer >= 1, or inf, got 2.5"),
         ({"repeats": 0}, "repeats must be an integer >= 1, got 0"),
         ({"input_covariance": np.ones(4)}, "input_covariance must be eigenvalues of shape"),
         ({"task_covariance": -np.ones(10)}, "task_covariance must have eigenvalues >= 0, got -1"),
@@ -153,9 +153,9 @@ def test_arguments_are_checked(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tau": 0.0}, "tau must be a number > 0"),
-        ({"kappa": -1.0}, "kappa must be > 0, got -1.0"),
-        ({"memory": -1.0}, "memory must be a number > 0"),
+        ({"tau": 0.0}, "tau must be > 0, or inf, got 0.0"),
+        ({"kappa": -1.0}, "kappa must be > 0, or inf, got -1.0"),
+        ({"memory": -1.0}, "memory must be > 0 and finite, got -1.0"),
         ({"memory": 10.0}, "memory must be enough for d = 1, got 10.0"),
     ],
 )

@@ -309,7 +309,7 @@ def test_roots_and_ranks(covariance: np.ndarray) -> None:
     root = covariance_root(covariance)
     np.testing.assert_allclose(root, root.T, rtol=0, atol=ROUNDING)
     np.testing.assert_allclose(root @ root, covariance, rtol=0, atol=ROUNDING)
-    assert covariance_rank(covariance) == np.sum(np.linalg.svd(covariance)[1] > 1e-10)
+    assert covariance_rank(covariance, D) == np.sum(np.linalg.svd(covariance)[1] > 1e-10)
 
 
 def test_inputs_of_low_rank_stay_in_their_subspace() -> None:
@@ -367,7 +367,7 @@ def test_covariances_are_checked(name: str, value: Any, message: str) -> None:
     [
         ({"test_context": 0}, "test_context must be an integer >= 1, got 0"),
         ({"test_context": 2.5}, "test_context must be an integer >= 1, got 2.5"),
-        ({"test_rho": -0.1}, "test_rho must be a number >= 0 and finite, got -0.1"),
+        ({"test_rho": -0.1}, "test_rho must be >= 0 and finite, got -0.1"),
         (
             {"tasks": GIVEN, "task_covariance": SPECTRUM},
             "task_covariance must be None where the task vectors are given",

@@ -1,0 +1,129 @@
+"""Law of tasks and of their prompts, drawn token by token or through the context summaries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.blocks import row_blocks
+from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.covariances import times_root
+from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
+from iclimit.simulate.pretraining.risk import exact_error, squared_errors, whitened_gamma
+from iclimit.simulate.pretraining.summaries import (
+    SummaryMoments,
+    fresh_task_moments,
+    sample_summaries,
+    task_set_moments,
+    tasks_of,
+)
+
+TOKEN_BLOCK = 2**22
+"""Most input numbers that token-level sampling holds at a time (32 MiB)."""
+
+
+@dataclass(frozen=True)
+class PromptLaw:
+    """Law of tasks and of their prompts.
+
+    In all methods ``task_set`` is an array (k, d) of tasks to choose from, or None for a fresh
+    task in every prompt.
+    """
+
+    backend: Backend
+    dim: int
+    context: int
+    rho: float
+    task_law: str
+    task_root: Array | None
+    input_law: str
+    input_root: Array | None
+    sampler: str
+
+    def fresh_tasks(self, generator: Any, count: int) -> Array:
+        """Draw task vectors, shape (count, d)."""
+        return sample_tasks(
+            self.backend, generator, count, self.dim, self.task_law, root=self.task_root
+        )
+
+    def draw(
+        self, generator: Any, count: int, task_set: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Draw (x_query, summary, y_query) of prompts."""
+        if self.sampler == "summaries":
+            return self._from_law(generator, *self._tasks(generator, count, task_set))
+        block = max(1, TOKEN_BLOCK // (self.dim * (self.context + 1)))
+        parts = [
+            self._from_tokens(
+                generator, *self._tasks(generator, min(block, count - start), task_set)
+            )
+            for start in range(0, count, block)
+        ]
+        x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
+        return x, h, y
+
+    def test_error(
+        self, generator: Any, gamma: Array, test_prompts: int, task_set: Array | None
+    ) -> float:
+        """Test error of a reduced matrix Gamma: exact for Gaussian inputs, else sampled."""
+        if self.input_law == "gaussian":
+            whitened = whitened_gamma(gamma, self.input_root)
+            return float(exact_error(whitened, self.moments(task_set)))
+        errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
+        return float(self.backend.xp.mean(errors))
+
+    def moments(self, task_set: Array | None) -> SummaryMoments:
+        """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
+        sizes = self.context, self.rho
+        if task_set is not None:
+            return task_set_moments(self.backend, times_root(task_set, self.input_root), *sizes)
+        factor = times_root(
+            times_root(self.backend.xp.eye(self.dim), self.task_root), self.input_root
+        )
+        return fresh_task_moments(
+            self.backend, self.dim, *sizes, self.task_law, covariance=factor.T @ factor
+        )
+
+    def _tasks(
+        self, generator: Any, count: int, task_set: Array | None
+    ) -> tuple[Array, Array | None]:
+        """Tasks, and which of them each prompt has; None if prompt i has task i."""
+        if task_set is None:
+            return self.fresh_tasks(generator, count), None
+        return task_set, generator.integers(0, task_set.shape[0], size=count)
+
+    def _from_law(
+        self, generator: Any, tasks: Array, chosen: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Draw whitened summaries and queries from their exact law, then apply the root."""
+        xp, root = self.backend.xp, self.input_root
+        seen = times_root(tasks, root)
+        summary = sample_summaries(
+            self.backend, generator, seen, self.context, self.rho, chosen=chosen
+        )
+        n = summary.shape[0]
+        x, y = generator.standard_normal((n, self.dim)), xp.empty(n)
+        for rows in row_blocks(xp, n, 8 * self.dim):
+            x[rows, :] /= math.sqrt(self.dim)
+            y[rows] = xp.vecdot(x[rows, :], tasks_of(seen, chosen, rows))
+            if root is not None:
+                x[rows, :] = times_root(x[rows, :], root)
+                summary[rows, : self.dim] = times_root(summary[rows, : self.dim], root)
+        y += math.sqrt(self.rho) * generator.standard_normal(n)
+        return x, summary, y
+
+    def _from_tokens(
+        self, generator: Any, tasks: Array, chosen: Array | None
+    ) -> tuple[Array, Array, Array]:
+        prompts = sample_prompts(
+            self.backend,
+            generator,
+            tasks_of(tasks, chosen, slice(None)),
+            self.context,
+            self.rho,
+            self.input_law,
+            input_root=self.input_root,
+        )
+        return prompts.x_query, context_summary(prompts), prompts.y_query
