@@ -20,8 +20,8 @@ class Estimate:
         Of the mean; ``inf`` if it is unknown, as for a single or an infinite sample.
     repeats : int
         Number of independent samples.
-    samples : ndarray (repeats,) or None
-        The samples, where they are kept.
+    samples : ndarray (repeats,)
+        The samples; empty where they are not kept.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Estimate:
     mean: float
     standard_error: float
     repeats: int
-    samples: np.ndarray | None = field(default=None, repr=False, compare=False)
+    samples: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     @classmethod
     def of(cls, samples: object, *, keep: bool = True) -> Estimate:
@@ -49,7 +49,7 @@ class Estimate:
             mean = float(np.mean(array))
             known = count > 1 and math.isfinite(mean)
             error = float(np.std(array, ddof=1) / math.sqrt(count)) if known else math.inf
-        return cls(mean, error, count, array if keep else None)
+        return cls(mean, error, count, array if keep else np.empty(0))
 
     def __float__(self) -> float:
         return self.mean

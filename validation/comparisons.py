@@ -105,8 +105,6 @@ def compare_p_value(label: str, p_value: float) -> Comparison:
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
     """Mean of the first minus the second over the same draws, run by run."""
-    assert first.samples is not None
-    assert second.samples is not None
     return Estimate.of(first.samples - second.samples)
 
 

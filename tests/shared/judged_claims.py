@@ -51,12 +51,11 @@ def off(function: Callable[..., Any], factor: float, *fields: str) -> Callable[.
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
     """What was simulated, times a factor."""
-    samples = estimate.samples
     return replace(
         estimate,
         mean=factor * estimate.mean,
         standard_error=factor * estimate.standard_error,
-        samples=None if samples is None else factor * samples,
+        samples=factor * estimate.samples,
     )
 
 

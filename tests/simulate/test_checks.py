@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from iclimit.simulate.checks import check_arguments, given, parse_array, parse_tasks
 
 
-def test_numbers_of_any_kind_pass():
+def test_numbers_of_any_kind_pass() -> None:
     check_arguments(
         tau=1, alpha=math.inf, rho=np.float32(0.1), tasks=math.inf, dim=np.int64(3), rate=-2.0
     )
@@ -32,16 +33,16 @@ def test_numbers_of_any_kind_pass():
         ("first_repeat", -1, "first_repeat must be an integer >= 0, got -1"),
     ],
 )
-def test_messages_give_the_range_of_the_notation(name, value, message):
+def test_messages_give_the_range_of_the_notation(name: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         check_arguments(**{name: value})
 
 
-def test_arguments_that_are_not_given_are_left_out():
+def test_arguments_that_are_not_given_are_left_out() -> None:
     assert given(rho=None, ridge=0.0) == {"ridge": 0.0}
 
 
-def test_arrays_have_a_shape_and_are_finite():
+def test_arrays_have_a_shape_and_are_finite() -> None:
     assert parse_array("mixing", [[1, 2]], (None, 2)).dtype == float
     with pytest.raises(ValueError, match=r"mixing must have shape \(any, 3\), got \(1, 2\)"):
         parse_array("mixing", [[1, 2]], (None, 3))
@@ -49,7 +50,7 @@ def test_arrays_have_a_shape_and_are_finite():
         parse_array("mixing", [[1, math.nan]], (None, 2))
 
 
-def test_tasks_are_a_number_or_vectors():
+def test_tasks_are_a_number_or_vectors() -> None:
     assert parse_tasks(math.inf, 2) == (math.inf, None)
     assert parse_tasks(3, 2) == (3, None)
     count, tasks = parse_tasks([[1, 2]], 2)
