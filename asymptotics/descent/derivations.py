@@ -13,6 +13,7 @@ from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_loss
 from iclimit.asymptotics.descent.optimal_rates import optimal_schedule
+from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.wishart import stein_terms, wishart_moment
 
@@ -137,7 +138,9 @@ def _mean(powers: tuple[int, ...]) -> Any:
     return sympy.Symbol(r"E[" + " ".join(f"p_{{{k}}}" for k in powers) + "]")
 
 
-def derive_schedule(steps: int, *, context: Any = None, dim: Any = None) -> Derivation:
+def derive_schedule(
+    steps: int, *, context: Number | None = None, dim: Number | None = None
+) -> Derivation:
     r"""Derive the optimal noiseless schedule from the moments of the spectrum.
 
     Parameters

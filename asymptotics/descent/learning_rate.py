@@ -188,7 +188,7 @@ def learning_rate_loss(
 
 
 def _parse(
-    input_law: str | tuple[Number, Number], normalization: str, **numbers: Number
+    input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
 ) -> tuple[Namespace, list[Any]]:
     """Numbers, checked and converted, followed by the second and fourth moment of the inputs."""
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
@@ -208,7 +208,7 @@ def _parse(
         ]
     if not (isinstance(input_law, tuple) and len(input_law) == 2):
         raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
-    moments = dict(zip(_MOMENT_RANGES, input_law, strict=True))
+    moments: dict[str, Any] = dict(zip(_MOMENT_RANGES, input_law, strict=True))
     math_, values = checked(**numbers, **moments, ranges=_MOMENT_RANGES)
     second, fourth = values[-2:]
     with math_.quiet():

@@ -29,8 +29,8 @@ def optimal_schedule(
     *,
     steps: int,
     ratio: Number | None = None,
-    context: Any = None,
-    dim: Any = None,
+    context: Number | None = None,
+    dim: Number | None = None,
     noise_ratio: Number = 0.0,
 ) -> Schedule:
     r"""Learning rates that minimise the loss after a given number of steps.

@@ -80,8 +80,8 @@ def schedule_loss(
     rates: Sequence[Number] | np.ndarray,
     *,
     ratio: Number | None = None,
-    context: Any = None,
-    dim: Any = None,
+    context: Number | None = None,
+    dim: Number | None = None,
     noise_ratio: Number = 0.0,
 ) -> Any:
     r"""Loss of multi-step gradient descent with given rates.

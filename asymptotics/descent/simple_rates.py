@@ -25,8 +25,8 @@ def constant_schedule(
     *,
     steps: int,
     ratio: Number | None = None,
-    context: Any = None,
-    dim: Any = None,
+    context: Number | None = None,
+    dim: Number | None = None,
     noise_ratio: Number = 0.0,
 ) -> Schedule:
     r"""Best schedule of one constant rate, as of a recurrent layer.
@@ -86,8 +86,8 @@ def _best_constant_rate(
     rule = [*np.moveaxis(nodes, -1, 0), *np.moveaxis(weights, -1, 0)]
 
     def loss(rate: np.ndarray, v: np.ndarray, *rule: np.ndarray) -> np.ndarray:
-        points = np.stack(rule, axis=-1)
-        return quadrature_loss([rate] * steps, *np.split(points, 2, axis=-1), v)
+        nodes, weights = np.split(np.stack(rule, axis=-1), 2, axis=-1)
+        return quadrature_loss([rate] * steps, nodes, weights, v)
 
     scale = np.sum(weights * nodes, axis=-1) / np.sum(weights * nodes**2, axis=-1)
     # Below 1/(L (theta + v)) for every node the loss decreases.
@@ -108,8 +108,8 @@ def chebyshev_schedule(
     *,
     steps: int,
     ratio: Number | None = None,
-    context: Any = None,
-    dim: Any = None,
+    context: Number | None = None,
+    dim: Number | None = None,
     noise_ratio: Number = 0.0,
 ) -> Schedule:
     r"""Schedule that is best in the worst case over the Marchenko-Pastur interval.

@@ -69,8 +69,8 @@ def gdpp_loss(
     gammas: Any,
     *,
     ratio: Number = None,
-    context: Any = None,
-    dim: Any = None,
+    context: Number | None = None,
+    dim: Number | None = None,
     noise_ratio: Number = 0.0,
 ) -> Any:
     r"""Loss of GD++ with given rates and preconditioning.

@@ -25,7 +25,7 @@ class OneLayer:
     loss: Any
 
 
-def one_layer(mean_noise_variance: Number, *, context: Any, dim: Any) -> OneLayer:
+def one_layer(mean_noise_variance: Number, *, context: Number, dim: Number) -> OneLayer:
     r"""Best single step of gradient descent, :math:`\hat w = \eta X^\top y`.
 
     Parameters
