@@ -2,21 +2,24 @@
 
 Claims are data, one in a file of ``validation/claims/``, and the file reads from top to bottom:
 
-1. Tables: sizes, repeats and points, by preset where they differ.  Published settings come from
-   `iclimit.settings`.  A constant is explained below it in a sentence.
-2. Functions that cells run, only where the simulator has none that fits.
-3. ``cells(preset)``: a dict from keys of your choice, such as ``(law, noise)``, to cells.  (A list
+1. Its docstring is the statement: what is compared with what, in a few sentences.
+2. Tables: sizes, repeats and points, by preset where they differ.  Published settings come from
+   `iclimit.settings`, papers from ``PAPERS`` of `iclimit.published`.  A constant is explained
+   below it in a sentence.
+3. Functions that cells run, only where the simulator has none that fits.
+4. ``cells(preset)``: a dict from keys of your choice, such as ``(law, noise)``, to cells.  (A list
    of cells will do: then each cell is its own key.)
-4. ``judge(preset, results)``: ``results`` has the same keys.  The functions of
+5. ``judge(preset, results)``: ``results`` has the same keys.  The functions of
    `iclimit.validation.comparisons` compare: `compare` numbers and Estimates, `compare_errors` the
    ICL and IDG errors of two results, `compare_limits` an extrapolation, `compare_p_value` a test;
    `difference` pairs two estimates on the same draws.  `extrapolate_runs` fits Estimates or
    samples, and `Extrapolation.summary` describes the fit for the notes.
-5. A function that draws, with the helpers of `iclimit.validation.drawing`: ``panels``,
+6. A function that draws, with the helpers of `iclimit.validation.drawing`: ``panels``,
    ``draw_family`` (theory as a line, Estimates as points), ``draw_estimates``, ``draw_sizes``
    (against 1/d, with the limit), ``draw_ratios`` and ``finish`` (labels by the names of the
    notation, logarithmic scales, legend).
-6. ``claim = Claim(...)``, and a line for the file in ``validation/claims/__init__.py``.
+7. ``claim = Claim(..., statement=__doc__)``, and a line for the file in
+   ``validation/claims/__init__.py``.
 """
 
 from __future__ import annotations
@@ -24,16 +27,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from iclimit.runs.cell import Cell
+from iclimit.validation.drawing import Figure
 from iclimit.validation.statistics import z_score, z_threshold
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Preset = Literal["quick", "full"]
 PRESETS: tuple[Preset, ...] = ("quick", "full")
+Results: TypeAlias = Mapping[Any, Any]
+"""Results of the cells of a claim, by its keys."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,17 @@ class Verdict:
 
     Attributes
     ----------
-    comparisons : tuple of Comparison
+    comparisons : sequence of Comparison
         All of them must hold.
     draw : callable
         Draws the claim's figure into a matplotlib Figure.
-    notes : tuple of str
+    notes : sequence of str
         What a reader should know: fit orders, goodness of fit, limits of the comparison.
     """
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: Sequence[Comparison]
     draw: Callable[[Figure], None]
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
     @property
     def threshold(self) -> float:
@@ -118,7 +121,8 @@ class Claim:
     name : str
         Short name for the command line.
     title, statement : str
-        One line, and a sentence or two saying exactly what is compared.
+        One line, and a few sentences saying exactly what is compared, such as the docstring of
+        the file; line breaks do not count.
     source : str
         Paper and place of the statement.
     cells : callable
@@ -135,8 +139,11 @@ class Claim:
     source: str
     statement: str
     cells: Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
-    judge: Callable[[Preset, Mapping[Any, Any]], Verdict]
+    judge: Callable[[Preset, Results], Verdict]
     figure: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statement", " ".join(self.statement.split()))
 
     def cells_by_key(self, preset: Preset) -> dict[Any, Cell]:
         """Cells of a preset by the keys that ``judge`` knows their results by."""

@@ -13,11 +13,13 @@ from iclimit.notation import LABELS
 from iclimit.results import Estimate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
     from iclimit.validation.claim import Comparison
     from iclimit.validation.statistics import Extrapolation
+else:  # matplotlib is loaded when something is drawn
+    Axes = Figure = Any
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours, distinguishable with any colour vision."""
@@ -139,15 +141,6 @@ def draw_ratios(ax: Axes, comparisons: Sequence[Comparison], colour: str = COLOU
     draw_points(ax, range(len(ratios)), ratios, errors, colour)
     ax.axhline(1, color="0.4")
     finish(ax, "comparison", "simulation / theory")
-
-
-def draw_deviations(ax: Axes, comparisons: Sequence[Comparison]) -> None:
-    """Draw the z of labelled comparisons; the band is one standard error."""
-    rows = range(len(comparisons))
-    ax.plot([each.z for each in comparisons], rows, "o", color=COLOURS[0])
-    ax.axvspan(-1, 1, color="0.9", zorder=0)
-    ax.set_yticks(rows, [each.label for each in comparisons], fontsize=7)
-    ax.set_xlabel("z")
 
 
 def finish(

@@ -7,13 +7,18 @@ import html
 import io
 import json
 import math
+from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from iclimit.runs.versions import versions
 from iclimit.validation.claim import Comparison, Verdict
 from iclimit.validation.drawing import house_style, new_figure
 from iclimit.validation.run_claims import ClaimResult, ValidationRun
+
+_NUMBERS = ("theory", "estimate", "standard_error", "allowance")
+"""Numbers of a comparison that reports give."""
 
 
 def write_report(run: ValidationRun, folder: Path) -> Path:
@@ -32,12 +37,11 @@ def write_report(run: ValidationRun, folder: Path) -> Path:
         Of report.html.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = {}
-    for result in run.results:
-        if result.verdict is not None:
-            pictures[result.claim.name] = save_figure(
-                result.verdict, folder / f"{result.claim.name}.png"
-            )
+    pictures = {
+        result.claim.name: save_figure(result.verdict, folder / f"{result.claim.name}.png")
+        for result in run.results
+        if result.verdict is not None
+    }
     (folder / "results.json").write_text(json.dumps(as_json(run), indent=1) + "\n")
     path = folder / "report.html"
     path.write_text(_html(run, pictures), encoding="utf-8")
@@ -59,15 +63,11 @@ def save_figure(verdict: Verdict, path: Path) -> bytes:
 
 def as_json(run: ValidationRun) -> dict[str, Any]:
     """Machine-readable results; infinite numbers as strings, so that it is strict JSON."""
+    names = ("holds", "interrupted", "missing", "preset", "backend", "cells")
     return {
-        "holds": run.holds,
-        "interrupted": run.interrupted,
-        "missing": run.missing,
-        "preset": run.preset,
-        "seed": run.seed,
-        "backend": run.backend,
+        **{name: getattr(run, name) for name in names},
+        "seed": run.rng,
         "seconds": round(run.seconds, 2),
-        "cells": run.cells,
         "cells_on_record": run.recalled,
         "versions": versions(),
         "claims": [_claim_json(result) for result in run.results],
@@ -75,35 +75,25 @@ def as_json(run: ValidationRun) -> dict[str, Any]:
 
 
 def _claim_json(result: ClaimResult) -> dict[str, Any]:
-    claim, verdict = result.claim, result.verdict
-    entry: dict[str, Any] = {
-        "name": claim.name,
-        "title": claim.title,
-        "source": claim.source,
-        "statement": claim.statement,
-        "holds": result.holds,
-        "cpu_seconds": round(result.seconds, 2),
-    }
-    if verdict is None:
+    names = ("name", "title", "source", "statement")
+    entry = {name: getattr(result.claim, name) for name in names}
+    entry |= {"holds": result.holds, "cpu_seconds": round(result.seconds, 2)}
+    if result.verdict is None:
         return entry | {"error": result.error}
-    comparisons = [
-        {
-            "label": c.label,
-            "theory": _number(c.theory),
-            "estimate": _number(c.estimate),
-            "standard_error": _number(c.standard_error),
-            "allowance": _number(c.allowance),
-            "z": _number(c.z),
-        }
-        for c in verdict.comparisons
-    ]
-    notes = list(verdict.notes)
-    return entry | {"threshold": verdict.threshold, "comparisons": comparisons, "notes": notes}
+    return entry | {
+        "threshold": result.verdict.threshold,
+        "comparisons": [_comparison_json(each) for each in result.verdict.comparisons],
+        "notes": list(result.verdict.notes),
+    }
 
 
-def _number(value: float) -> float | str:
-    value = float(value)
-    return value if math.isfinite(value) else str(value)
+def _comparison_json(comparison: Comparison) -> dict[str, Any]:
+    numbers = {
+        name: float(value) if math.isfinite(value) else str(value)
+        for name in (*_NUMBERS, "degrees", "z")
+        for value in [getattr(comparison, name)]
+    }
+    return {"label": comparison.label, **numbers, "upper_bound": comparison.upper_bound}
 
 
 def table(run: ValidationRun) -> str:
@@ -131,91 +121,58 @@ def table(run: ValidationRun) -> str:
     return "\n".join(lines)
 
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #222; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; font-size: 0.85rem; margin: 0.6rem 0; }
-td, th { padding: 0.15rem 0.7rem; text-align: right; border-bottom: 1px solid #e4e4e4; }
-td:first-child, th:first-child { text-align: left; }
-.yes { color: #00684a; font-weight: 600; } .no { color: #b00020; font-weight: 600; }
-.far { background: #fbe3e6; } img { max-width: 100%; } .small { color: #666; font-size: 0.85rem; }
-summary { cursor: pointer; }
-"""
-
-
 def _html(run: ValidationRun, pictures: dict[str, bytes]) -> str:
+    page = Template((resources.files(__package__) / "report.html").read_text(encoding="utf-8"))
     outcome = "every claim holds" if run.holds else "not every claim holds"
-    if run.interrupted:
-        outcome = "interrupted: " + outcome
-    meta = ", ".join(f"{name} {version}" for name, version in versions().items())
-    parts = [
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        f"<title>iclimit validation</title><style>{_STYLE}</style></head><body>",
-        f"<h1>iclimit validation: {outcome}</h1>",
-        f"<p class='small'>Preset {run.preset}, seed {run.seed}, backend {run.backend}, "
-        f"{run.seconds:.0f} s. {html.escape(meta)}.</p>",
-        "<p>z is the deviation beyond the allowance in standard errors (Student's t, where these "
-        "come from few runs, mapped to the normal deviate of equal probability). "
-        "A claim holds if every "
-        "|z| is at most the threshold that a true claim exceeds with probability 0.001, given the "
-        "number of its comparisons.</p>",
-        _summary(run),
-        *(_section(result, pictures.get(result.claim.name)) for result in run.results),
-        "</body></html>",
-    ]
-    return "\n".join(parts)
+    return page.substitute(
+        outcome=f"interrupted: {outcome}" if run.interrupted else outcome,
+        preset=run.preset,
+        seed=run.rng,
+        backend=run.backend,
+        seconds=f"{run.seconds:.0f}",
+        versions=html.escape(", ".join(f"{name} {value}" for name, value in versions().items())),
+        summary=_summary(run),
+        sections="\n".join(_section(each, pictures.get(each.claim.name)) for each in run.results),
+    )
+
+
+def _row(*entries: object, tag: str = "td", style: str = "") -> str:
+    cells = "".join(f"<{tag}>{entry}</{tag}>" for entry in entries)
+    return f"<tr class='{style}'>{cells}</tr>"
 
 
 def _summary(run: ValidationRun) -> str:
-    rows = [
-        "<table><tr><th>Claim</th><th>holds</th><th>compared</th><th>largest |z|</th>"
-        "<th>allowed |z|</th><th>CPU s</th></tr>"
-    ]
+    heads = ("Claim", "holds", "compared", "largest |z|", "allowed |z|", "CPU s")
+    rows = [_row(*heads, tag="th")]
     for result in run.results:
+        numbers: tuple[object, ...] = ("", "", "")
+        if (verdict := result.verdict) is not None:
+            worst, limit = f"{abs(verdict.worst.z):.2f}", f"{verdict.threshold:.2f}"
+            numbers = len(verdict.comparisons), worst, limit
         link = f"<a href='#{result.claim.name}'>{html.escape(result.claim.title)}</a>"
-        verdict = result.verdict
-        numbers = (
-            f"<td>{len(verdict.comparisons)}</td><td>{abs(verdict.worst.z):.2f}</td>"
-            f"<td>{verdict.threshold:.2f}</td>"
-            if verdict is not None
-            else "<td></td><td></td><td></td>"
-        )
-        rows.append(
-            f"<tr><td>{link}</td>{_flag(result.holds)}{numbers}<td>{result.seconds:.1f}</td></tr>"
-        )
-    rows += [f"<tr><td>{name}</td><td class='no'>not finished</td></tr>" for name in run.missing]
-    return "\n".join([*rows, "</table>"])
-
-
-def _flag(holds: bool) -> str:
-    return f"<td class='{'yes' if holds else 'no'}'>{'yes' if holds else 'no'}</td>"
+        answer = "yes" if result.holds else "no"
+        holds = f"<span class='{answer}'>{answer}</span>"
+        rows.append(_row(link, holds, *numbers, f"{result.seconds:.1f}"))
+    rows += [_row(name, "<span class='no'>not finished</span>") for name in run.missing]
+    return "<table>" + "\n".join(rows) + "</table>"
 
 
 def _section(result: ClaimResult, picture: bytes | None) -> str:
-    claim, verdict = result.claim, result.verdict
+    claim, verdict, text = result.claim, result.verdict, html.escape
     head = (
-        f"<h2 id='{claim.name}'>{html.escape(claim.title)}</h2>"
-        f"<p>{html.escape(claim.statement)}</p>"
-        f"<p class='small'>{html.escape(claim.name)}. {html.escape(claim.source)}.</p>"
+        f"<h2 id='{claim.name}'>{text(claim.title)}</h2><p>{text(claim.statement)}</p>"
+        f"<p class='small'>{text(claim.name)}. {text(claim.source)}.</p>"
     )
     if verdict is None or picture is None:
-        return head + f"<p class='no'>{html.escape(result.error)}</p>"
+        return head + f"<p class='no'>{text(result.error)}</p>"
     encoded = base64.b64encode(picture).decode()
-    image = f"<img alt='{html.escape(claim.title)}' src='data:image/png;base64,{encoded}'>"
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in verdict.notes)
-    rows = "".join(_row(c, verdict.threshold) for c in verdict.comparisons)
-    return (
-        f"{head}{image}<ul class='small'>{notes}</ul>"
-        f"<details><summary>{len(verdict.comparisons)} comparisons</summary><table>"
-        "<tr><th>Quantity</th><th>theory</th><th>estimate</th><th>standard error</th>"
-        f"<th>allowance</th><th>z</th></tr>{rows}</table></details>"
-    )
-
-
-def _row(c: Comparison, threshold: float) -> str:
-    far = "" if abs(c.z) <= threshold else " class='far'"
-    return (
-        f"<tr{far}><td>{html.escape(c.label)}</td><td>{c.theory:.5g}</td><td>{c.estimate:.5g}</td>"
-        f"<td>{c.standard_error:.2g}</td><td>{c.allowance:.2g}</td><td>{c.z:.2f}</td></tr>"
-    )
+    image = f"<img alt='{text(claim.title)}' src='data:image/png;base64,{encoded}'>"
+    notes = "".join(f"<li>{text(note)}</li>" for note in verdict.notes)
+    rows = [_row("Quantity", *(name.replace("_", " ") for name in _NUMBERS), "z", tag="th")]
+    for each in verdict.comparisons:
+        numbers = (f"{getattr(each, name):.5g}" for name in _NUMBERS)
+        far = "" if abs(each.z) <= verdict.threshold else "far"
+        rows.append(_row(text(each.label), *numbers, f"{each.z:.2f}", style=far))
+    summary = f"<summary>{len(verdict.comparisons)} comparisons</summary>"
+    table = f"<table>{''.join(rows)}</table>"
+    return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"

@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from iclimit.runs.cell import Cell
-from iclimit.runs.execution import check_run, run_cells
+from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore, UnwrittenError
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
@@ -40,7 +40,7 @@ class ValidationRun:
     ----------
     results : list of ClaimResult
         Judged claims; those not reached before an interruption are missing.
-    preset, seed, backend : str, int, str
+    preset, rng, backend : str, int, str
         What was asked for.
     seconds : float
         Wall time.
@@ -54,7 +54,7 @@ class ValidationRun:
 
     results: list[ClaimResult]
     preset: Preset
-    seed: int
+    rng: int
     backend: str
     seconds: float
     interrupted: bool = False
@@ -89,7 +89,7 @@ def validate(
     preset : {"quick", "full"}
         How much to simulate.
     rng : int
-        Root seed; results depend on it and not on the number of jobs.
+        Root of the random numbers; results depend on it and not on the number of jobs.
     jobs : int
         Worker processes; -1 for all cores, 1 for this process.  With "cupy" one is used.
     backend : {"numpy", "cupy"}
@@ -129,21 +129,18 @@ def validate(
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     check_run(rng, jobs)
     get_backend(backend)
-    start = time.perf_counter()
+    start, interrupted = time.perf_counter(), False
     needed = {claim.name: claim.cells_by_key(preset) for claim in claims}
     cells = list(dict.fromkeys(cell for keyed in needed.values() for cell in keyed.values()))
-    done: dict[Cell, Any] = {}
-    spent: dict[Cell, float] = {}
+    done: dict[Cell, Outcome] = {}
     results: dict[str, ClaimResult] = {}
-    interrupted, recalled = False, 0
 
     def judge_finished() -> None:
         for claim in claims:
             keyed = needed[claim.name]
             if claim.name not in results and all(cell in done for cell in keyed.values()):
-                seconds = sum(spent[cell] for cell in set(keyed.values()))
                 found = {key: done[cell] for key, cell in keyed.items()}
-                results[claim.name] = _judge(claim, preset, keyed, found, seconds)
+                results[claim.name] = _judge(claim, preset, found)
 
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:
@@ -157,8 +154,7 @@ def validate(
             scheduler=scheduler,
             time_limit=time_limit,
         ):
-            done[outcome.cell], spent[outcome.cell] = outcome.result, outcome.seconds
-            recalled += outcome.stored
+            done[outcome.cell] = outcome
             bar.update()
             judge_finished()
     except KeyboardInterrupt:
@@ -170,27 +166,28 @@ def validate(
     return ValidationRun(
         results=[results[claim.name] for claim in claims if claim.name in results],
         preset=preset,
-        seed=rng,
+        rng=rng,
         backend=backend,
         seconds=time.perf_counter() - start,
         interrupted=interrupted,
         cells=len(cells),
-        recalled=recalled,
+        recalled=sum(outcome.stored for outcome in done.values()),
         missing=[claim.name for claim in claims if claim.name not in results],
     )
 
 
-def _judge(
-    claim: Claim, preset: Preset, cells: dict[Any, Cell], results: dict[Any, Any], seconds: float
-) -> ClaimResult:
-    for key, result in results.items():
-        if isinstance(result, Exception):
-            message = f"{type(result).__name__} in {cells[key].name}: {result}"
-            return ClaimResult(claim, None, message, seconds)
+def _judge(claim: Claim, preset: Preset, outcomes: dict[Any, Outcome]) -> ClaimResult:
     start = time.perf_counter()
-    try:
-        verdict = claim.judge(preset, results)
-    except Exception as error:
-        message = f"{type(error).__name__} in its judgement: {error}"
-        return ClaimResult(claim, None, message, seconds)
-    return ClaimResult(claim, verdict, seconds=seconds + time.perf_counter() - start)
+    verdict, message = None, ""
+    for outcome in outcomes.values():
+        if isinstance(outcome.result, Exception):
+            error = outcome.result
+            message = f"{type(error).__name__} in {outcome.cell.name}: {error}"
+            break
+    else:
+        try:
+            verdict = claim.judge(preset, {key: each.result for key, each in outcomes.items()})
+        except Exception as error:
+            message = f"{type(error).__name__} in its judgement: {error}"
+    spent = sum({each.cell: each.seconds for each in outcomes.values()}.values())
+    return ClaimResult(claim, verdict, message, spent + time.perf_counter() - start)

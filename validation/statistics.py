@@ -155,14 +155,11 @@ def extrapolate(
         raise ValueError(
             f"sizes must be at least {orders[0] + 2} different ones, got {list(sizes)}"
         )
-    fits = (
-        _fit(np.asarray(sizes, float), np.asarray(means), np.asarray(covariances), order)
-        for order in orders
-        if order + 2 <= len(sizes)
-    )
-    for fit in fits:
-        if fit.p_value >= level:
-            break
+    for order in orders:
+        if order + 2 <= len(sizes):
+            fit = _fit(np.array(sizes, float), np.array(means), np.array(covariances), order)
+            if fit.p_value >= level:
+                break
     return fit
 
 
@@ -195,19 +192,15 @@ def _fit(
     """Generalised least squares with a block per size."""
     count, m = means.shape
     powers = np.vander(1 / sizes, order + 1, increasing=True)
-    rows, targets = [], []
-    for row, mean, covariance in zip(powers, means, covariances, strict=True):
-        whiten = np.linalg.inv(np.linalg.cholesky(covariance))
-        rows.append(np.kron(row, whiten))
-        targets.append(whiten @ mean)
-    design, target = np.vstack(rows), np.concatenate(targets)
+    whiten = np.linalg.inv(np.linalg.cholesky(covariances))
+    design = np.einsum("sk,sij->sikj", powers, whiten).reshape(count * m, -1)
+    target = np.einsum("sij,sj->si", whiten, means).ravel()
     solution, *_ = np.linalg.lstsq(design, target, rcond=None)
-    covariance = np.linalg.inv(design.T @ design)[:m, :m]
     residual = target - design @ solution
     coefficients = solution.reshape(order + 1, m)
     return Extrapolation(
         value=coefficients[0],
-        covariance=covariance,
+        covariance=np.linalg.inv(design.T @ design)[:m, :m],
         order=order,
         chi_square=float(residual @ residual),
         degrees=count * m - solution.size,

@@ -1,22 +1,19 @@
-"""Bayes estimators against their limits: dMMSE, and ridge regression on all tasks."""
+"""Simulated errors of the two Bayes estimators equal their limits; that of dMMSE has its leading
+correction in the dimension, which is known to leave up to 3 %.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import Results
-from iclimit.validation.comparisons import compare, compare_errors
-from iclimit.validation.drawing import COLOURS, draw_family, finish
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_errors
+from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
 
 TASK_SETS: dict[Preset, int] = {"quick": 32, "full": 240}
 CASES = (
@@ -68,8 +65,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             comparisons.append(compare(label, limit, both, relative=RIDGE_ALLOWANCE / dim))
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(5.6, 3.6)
-        ax = figure.subplots()
+        (ax,) = panels(figure, 1, width=5.6, height=3.6)
         theta = np.linspace(0, 0.9, 400)
         for case, colour in zip(CASES[:4], COLOURS, strict=False):
             _, dim, tasks, alpha, rho = case
@@ -79,17 +75,14 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             draw_family(ax, (theta, curve.icl), found, colour, label)
         finish(ax, "theta", r"dMMSE $e_{\mathrm{ICL}}$", legend="")
 
-    return Verdict(tuple(comparisons), draw)
+    return Verdict(comparisons, draw)
 
 
 claim = Claim(
     name="dmmse",
     title="Bayes estimators: dMMSE on the pretraining tasks, ridge regression on all tasks",
     source="Estimators: Raventos et al., arXiv:2306.15063; limits derived in the documentation",
-    statement=(
-        "Simulated errors of the two Bayes estimators equal their limits; that of dMMSE has its "
-        "leading correction in the dimension, which is known to leave up to 3 %."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
     figure=False,

@@ -1,64 +1,71 @@
-"""Double descent in the number of prompts."""
+"""Ridgeless, both errors rise towards tau = 1 and fall beyond it, by as much as the finite-size
+prediction says at every simulated tau.  The asymptotic errors diverge there.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
+from iclimit.notation import PARAMETERS
 from iclimit.published import settings
-from iclimit.validation.claim import Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import (
-    Point,
-    Results,
-    compare_predictions,
-    compare_rise,
-)
-from iclimit.validation.claims.pretraining.sweeps import SIZE, Curve, draw_both_errors, sweep_cells
-from iclimit.validation.comparisons import ERRORS, compare
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Comparison, compare
+from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
+from iclimit.validation.drawing import COLOURS, Axes, Figure, finish, panels
 
 SETTING = settings["lu2025-figure-1"]
 TAUS = (0.25, 0.5, 0.75, 0.875, 1.125, 1.25, 1.5, 2.0, 3.0, 4.0)
 CURVES = tuple(Curve(Point(tau=1, alpha=alpha, **SETTING), "tau", TAUS) for alpha in (1.0, 10.0))
+RISES = {
+    f"{words} alpha={curve.base.alpha:g}": (curve.at(low), curve.at(high))
+    for curve in CURVES
+    for words, low, high in (
+        ("rise to the peak", 0.5, 0.875),
+        ("descent from the peak", 1.125, 4.0),
+    )
+}
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare every point, the height of the peak, and the divergence at it."""
-    dim, comparisons = SIZE[preset], compare_predictions(results)
-    for curve in CURVES:
-        start, below, above, end = (curve.at(tau) for tau in (0.5, 0.875, 1.125, 4.0))
-        where = f"alpha={curve.base.alpha:g}"
-        comparisons += [
-            compare_rise(f"rise to the peak {where}", start, below, dim, results),
-            compare_rise(f"descent from the peak {where}", above, end, dim, results),
-        ]
-        at_peak = replace(curve.base, tau=1.0).limit
-        comparisons += [
-            compare(
-                f"1/{name.upper()} at tau=1 {where}, asymptotic", 0.0, 1 / getattr(at_peak, name)
-            )
-            for name in ERRORS
-        ]
-
-    def draw(figure: Figure) -> None:
-        title, limits = r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless", ((0.5, 40), (0.03, 40))
-        axes = draw_both_errors(figure, CURVES, "alpha", dim, results, title=title, limits=limits)
-        for ax in axes:
-            ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
-
-    return Verdict(tuple(comparisons), draw)
+def compare_peaks(_: Found) -> list[Comparison]:
+    """Inverse asymptotic errors at tau = 1."""
+    return [
+        compare(
+            f"1/{name.upper()} at tau=1 alpha={curve.base.alpha:g}, asymptotic",
+            0.0,
+            1 / getattr(curve.at(1.0).limit, name),
+        )
+        for curve in CURVES
+        for name in ("icl", "idg")
+    ]
 
 
-claim = Claim(
+def draw_both_errors(
+    figure: Figure, found: Found, curves: tuple[Curve, ...], parameter: str, title: str, log: str
+) -> list[Axes]:
+    """Draw ICL errors on the left and IDG errors on the right; curves differ in a parameter."""
+    axes = panels(figure, width=8.4, height=3.6)
+    for ax, name in zip(axes, ("icl", "idg"), strict=True):
+        for curve, colour in zip(curves, COLOURS, strict=False):
+            label = f"${PARAMETERS[parameter].symbol} = {getattr(curve.base, parameter):g}$"
+            found.draw_curve(ax, curve, name, colour, label)
+        finish(ax, curves[0].axis, f"{name}_error", log=log)
+    axes[1].legend(title=title)
+    figure.suptitle(LEGEND.format(found.dim), fontsize=8)
+    return axes
+
+
+def draw(figure: Figure, found: Found) -> None:
+    """Draw both errors against tau."""
+    title = r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless"
+    axes = draw_both_errors(figure, found, CURVES, "alpha", title, "xy")
+    for ax, lower in zip(axes, (0.5, 0.03), strict=True):
+        ax.set_ylim(lower, 40)
+        ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
+
+
+claim = Study(CURVES, rises=RISES).claim(
+    draw,
+    compare_peaks,
     name="double-descent",
     title="Double descent in the number of prompts, with a peak at tau = 1",
     source=SETTING.reference,
-    statement=(
-        "Ridgeless, both errors rise towards tau = 1 and fall beyond it, by as much as the "
-        "finite-size prediction says at every simulated tau. The asymptotic errors diverge there."
-    ),
-    cells=lambda preset: sweep_cells(CURVES, preset),
-    judge=judge,
+    statement=__doc__,
 )

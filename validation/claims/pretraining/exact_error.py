@@ -1,8 +1,10 @@
-"""The closed-form test error of a given Gamma against Monte Carlo over tokens."""
+"""The test error of random attention matrices from exact moments equals the mean squared error
+over token-level prompts, for fresh and for training tasks.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +14,8 @@ from iclimit.simulate.pretraining import risk
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import Results
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import draw_ratios
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
 PROMPTS: dict[Preset, int] = {"quick": 25_000, "full": 500_000}
@@ -63,22 +60,18 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     ]
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(5.6, 3.2)
-        ax = figure.subplots()
+        (ax,) = panels(figure, 1, width=5.6, height=3.2)
         draw_ratios(ax, comparisons)
-        ax.set(xlabel="case", ylabel="Monte Carlo / closed form")
+        finish(ax, "case", "Monte Carlo / closed form")
 
-    return Verdict(tuple(comparisons), draw)
+    return Verdict(comparisons, draw)
 
 
 claim = Claim(
     name="test-error",
     title="Closed-form test error of a given Gamma equals Monte Carlo over tokens",
     source="Moments of the context summary at finite context length; derived in the documentation",
-    statement=(
-        "The test error of random attention matrices from exact moments equals the mean squared "
-        "error over token-level prompts, for fresh and for training tasks."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
     figure=False,

@@ -1,32 +1,27 @@
-"""Where the ICL error is nonmonotonic in the context length."""
+"""Inside the region in (kappa, tau) where the ridgeless ICL error is least at a finite context
+length, simulated errors rise with longer contexts.  Outside they fall.  Both changes are as large
+as the finite-size prediction says.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error
 from iclimit.published import PAPERS
-from iclimit.validation.claim import Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import (
-    Point,
-    Results,
-    compare_predictions,
-    compare_rise,
-)
-from iclimit.validation.claims.pretraining.sweeps import SIZE, Curve, draw_sweep, sweep_cells
-from iclimit.validation.drawing import COLOURS, finish, panels
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.claims.pretraining.study import Curve, Found, Study
+from iclimit.validation.drawing import COLOURS, Axes, Figure, finish, panels
 
 RHO = 0.5
 ALPHAS = (2.0, 8.0, 64.0)
 CURVES = {
     "inside": Curve(Point(tau=1.5, alpha=1, kappa=1.5, rho=RHO), "alpha", ALPHAS),
     "outside": Curve(Point(tau=4, alpha=1, kappa=4, rho=RHO), "alpha", ALPHAS),
+}
+RISES = {
+    f"ICL from alpha=8 to 64, {name} the region": (curve.at(8.0), curve.at(64.0))
+    for name, curve in CURVES.items()
 }
 
 
@@ -49,23 +44,14 @@ def optimal_context(tau: np.ndarray, kappa: np.ndarray, rho: float) -> np.ndarra
     return alpha[np.argmin(errors, axis=-1)]
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare every point, and the rise or fall with long contexts."""
-    dim, comparisons = SIZE[preset], compare_predictions(results)
-    for name, curve in CURVES.items():
-        label = f"ICL from alpha=8 to 64, {name} the region"
-        comparisons.append(compare_rise(label, curve.at(8.0), curve.at(64.0), dim, results))
-
-    def draw(figure: Figure) -> None:
-        region, ax = panels(figure)
-        _draw_region(figure, region)
-        for curve, colour in zip(CURVES.values(), COLOURS, strict=False):
-            label = rf"$\kappa = {curve.base.kappa:g}$"
-            draw_sweep(ax, curve, "icl", dim, results, colour, label)
-        legend = rf"$\rho = {RHO},\ d = {dim}$; left: circle, square"
-        finish(ax, "alpha", "icl_error", log="x", legend=legend)
-
-    return Verdict(tuple(comparisons), draw)
+def draw(figure: Figure, found: Found) -> None:
+    """Draw the region, and the errors at a point inside and at one outside."""
+    region, ax = panels(figure)
+    _draw_region(figure, region)
+    for curve, colour in zip(CURVES.values(), COLOURS, strict=False):
+        found.draw_curve(ax, curve, "icl", colour, rf"$\kappa = {curve.base.kappa:g}$")
+    legend = rf"$\rho = {RHO},\ d = {found.dim}$; left: circle, square"
+    finish(ax, "alpha", "icl_error", log="x", legend=legend)
 
 
 def _draw_region(figure: Figure, ax: Axes) -> None:
@@ -84,18 +70,10 @@ def _draw_region(figure: Figure, ax: Axes) -> None:
     ax.grid(visible=False)
 
 
-claim = Claim(
+claim = Study(tuple(CURVES.values()), rises=RISES).claim(
+    draw,
     name="nonmonotonicity",
     title="Where the ICL error is nonmonotonic in the context length",
-    source=(
-        f"{PAPERS['lu2025']}: figure of nonmonotonicity in alpha; boundary derived in the "
-        "documentation"
-    ),
-    statement=(
-        "Inside the region in (kappa, tau) where the ridgeless ICL error is least at a finite "
-        "context length, simulated errors rise with longer contexts. Outside they fall. Both "
-        "changes are as large as the finite-size prediction says."
-    ),
-    cells=lambda preset: sweep_cells(CURVES.values(), preset),
-    judge=judge,
+    source=f"{PAPERS['lu2025']}: figure of nonmonotonicity in alpha; boundary: documentation",
+    statement=__doc__,
 )

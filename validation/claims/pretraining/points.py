@@ -6,22 +6,13 @@ Claims name their cells ("simulated", point, dim) and ("predicted", point, dim).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
-from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.validation.claim import Cell, Comparison
-from iclimit.validation.comparisons import compare, compare_errors
-from iclimit.validation.drawing import draw_sizes
-from iclimit.validation.statistics import Extrapolation
-
-Results = Mapping[Any, Any]
-"""Results of the cells of a claim, by its keys."""
+from iclimit.validation import Cell, Comparison, Results, compare_errors
 
 
 @dataclass(frozen=True)
@@ -88,59 +79,12 @@ class Point:
         return found
 
 
-def cells_of(points: Iterable[Point], repeats: Mapping[int, int]) -> dict[Any, Cell]:
-    """Cells of several points at the same dimensions."""
-    return {key: cell for point in points for key, cell in point.cells(repeats).items()}
-
-
 def compare_predictions(results: Results) -> list[Comparison]:
     """Every simulation against the finite-size prediction, both errors."""
-    return [
-        row
-        for key, run in results.items()
-        if key[0] == "simulated"
-        for row in _compare_prediction(key[1], key[2], results["predicted", *key[1:]], run)
-    ]
-
-
-def _compare_prediction(point: Point, dim: int, predicted: Any, run: Any) -> list[Comparison]:
-    return compare_errors(f"d={dim} {point}", predicted, run, relative=point.allowance(dim))
-
-
-def compare_rise(label: str, low: Point, high: Point, dim: int, results: Results) -> Comparison:
-    """Difference of the ICL errors at two points, simulated against predicted."""
-    before, after = (results["simulated", point, dim].icl for point in (low, high))
-    predicted = [float(results["predicted", point, dim].icl) for point in (low, high)]
-    rise = Estimate(
-        after.mean - before.mean,
-        math.hypot(before.standard_error, after.standard_error),
-        after.repeats,
-    )
-    allowance = low.allowance(dim) * predicted[0] + high.allowance(dim) * predicted[1]
-    return compare(label, predicted[1] - predicted[0], rise, allowance=allowance)
-
-
-def draw_errors(
-    ax: Any,
-    point: Point,
-    name: str,
-    sizes: Iterable[int],
-    results: Results,
-    fit: Extrapolation,
-    colour: str,
-    label: str | None = None,
-) -> None:
-    """Draw one error of a point against 1/d: simulation, prediction (line) and limit (star)."""
-    dims = list(sizes)
-    draw_sizes(
-        ax,
-        dims,
-        [getattr(results["simulated", point, dim], name) for dim in dims],
-        colour,
-        limit=float(getattr(point.limit, name)),
-        fit=fit,
-        quantity=("icl", "idg").index(name),
-        label=label,
-    )
-    predicted = [float(getattr(results["predicted", point, dim], name)) for dim in dims]
-    ax.plot(1 / np.array(dims), predicted, color=colour, linewidth=1.2)
+    rows = []
+    for key, found in results.items():
+        if key[0] == "predicted" and ("simulated", *key[1:]) in results:
+            _, point, dim = key
+            run, allowance = results["simulated", point, dim], point.allowance(dim)
+            rows += compare_errors(f"d={dim} {point}", found, run, relative=allowance)
+    return rows

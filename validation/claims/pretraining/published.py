@@ -1,4 +1,8 @@
-"""Published simulations against the finite-size prediction and against our own simulation."""
+"""Published errors at d = 100 equal the finite-size prediction at the integers simulated, up to
+its documented deviation.  The six ridgeless rows with tau < 1 are known to lie higher than our
+own runs and are allowed 3 % (see the note).  Published task gaps at d = 10 and 32 equal our own
+simulation at the same integers.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,15 @@ import csv
 import math
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from iclimit.published import PAPERS
 from iclimit.results import Estimate
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import Point, Results
-from iclimit.validation.comparisons import ERRORS, compare
-from iclimit.validation.drawing import COLOURS, draw_estimates, draw_points, finish, panels
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+NAMES = ("icl", "idg")
 REPEATS: dict[Preset, int] = {"quick": 20, "full": 200}
 LARGE_REPEATS = 20
 """Repeats of the d = 100 runs (full preset only)."""
@@ -61,22 +59,17 @@ class PublishedGap:
 
 def error_points() -> list[PublishedErrors]:
     """Published ICL and IDG errors at d = 100, at the parameters actually simulated."""
-    return [
-        PublishedErrors(
-            int(row["d"]),
-            Point(row["tau_eff"], row["alpha"], row["kappa_eff"], row["rho"], row["lam"]),
-            *(
-                # Published deviations are those of the runs with ddof = 0.
-                Estimate(
-                    row[f"{name}_mean"],
-                    row[f"{name}_std"] / math.sqrt(row["runs"] - 1),
-                    int(row["runs"]),
-                )
-                for name in ERRORS
-            ),
+    found = []
+    for row in read_published("lu_letey_linear_simulations.csv"):
+        runs = int(row["runs"])
+        point = Point(row["tau_eff"], row["alpha"], row["kappa_eff"], row["rho"], row["lam"])
+        # Published deviations are those of the runs with ddof = 0.
+        errors = (
+            Estimate(row[f"{name}_mean"], row[f"{name}_std"] / math.sqrt(runs - 1), runs)
+            for name in NAMES
         )
-        for row in read_published("lu_letey_linear_simulations.csv")
-    ]
+        found.append(PublishedErrors(int(row["d"]), point, *errors))
+    return found
 
 
 def gap_points() -> list[PublishedGap]:
@@ -84,17 +77,13 @@ def gap_points() -> list[PublishedGap]:
 
     Only rows whose number of tasks is an integer, so that no rounding has to be guessed.
     """
-    return [
-        PublishedGap(
-            dim,
-            Point(row["tau"], row["alpha"], row["kappa"], row["rho"], row["lam"]),
-            row["gtask_mean"],
-            int(row["numavg"]),
-        )
-        for dim in (10, 32)
-        for row in read_published(f"lu_letey_gtask_d{dim}.csv")
-        if abs(row["kappa"] * dim - round(row["kappa"] * dim)) < 1e-9
-    ]
+    found = []
+    for dim in (10, 32):
+        for row in read_published(f"lu_letey_gtask_d{dim}.csv"):
+            if abs(row["kappa"] * dim - round(row["kappa"] * dim)) < 1e-9:
+                point = Point(*(row[name] for name in ("tau", "alpha", "kappa", "rho", "lam")))
+                found.append(PublishedGap(dim, point, row["gtask_mean"], int(row["numavg"])))
+    return found
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
@@ -116,7 +105,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     comparisons = []
     for published in error_points():
         dim, point = published.dim, published.point
-        for name in ERRORS:
+        for name in NAMES:
             value, label = getattr(published, name), f"published {name.upper()}"
             theory = float(getattr(results["predicted", point, dim], name))
             allowed = max(point.allowance(dim), FEW_PROMPTS if point.tau < 1 else 0.0)
@@ -134,18 +123,13 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         label = f"published ICL-IDG against ours d={gap.dim} {gap.point}"
         comparisons.append(compare(label, ours.mean, Estimate(gap.mean, error, ours.repeats)))
 
-    def draw(figure: Figure) -> None:
-        errors, gaps = panels(figure, width=8.4, height=3.6)
-        _draw_errors(errors, results)
-        _draw_gaps(gaps, results)
-
     note = (
         f"Published ridgeless runs with tau < 1 are allowed {FEW_PROMPTS:.0%}: they lie up to "
         "2.6 % above the prediction, our own runs at the same integers 0.6 %. At tau = 0.5, "
         "alpha = 1 the published mean of ten runs is 3.7 standard errors above ours. The "
         "discrepancy is known and not explained, and the bound was chosen after seeing it."
     )
-    return Verdict(tuple(comparisons), draw, (note,))
+    return Verdict(comparisons, lambda figure: _draw(figure, comparisons, results), (note,))
 
 
 def _compare_two_samples(label: str, ours: Estimate, published: Estimate) -> Comparison:
@@ -156,38 +140,18 @@ def _compare_two_samples(label: str, ours: Estimate, published: Estimate) -> Com
     return Comparison(label, ours.mean, published.mean, error)
 
 
-def _draw_errors(ax: Axes, results: Results) -> None:
-    """Draw the excess of published errors over the prediction and over the limit."""
-    for shift, name, colour in zip((0, 0.2), ERRORS, COLOURS, strict=False):
-        points = error_points()
-        rows = np.arange(len(points)) + shift
-        means, bars = (
-            np.array([getattr(getattr(each, name), field) for each in points])
-            for field in ("mean", "standard_error")
-        )
-        predicted = np.array(
-            [float(getattr(results["predicted", p.point, p.dim], name)) for p in points]
-        )
-        limits = np.array([getattr(each.point.limit, name) for each in points])
-        label = f"{name.upper()}, of the finite-size prediction"
-        excess = 100 * (means / predicted - 1)
-        draw_points(ax, rows, excess, 100 * bars / predicted, colour, label=label)
-        label = f"{name.upper()}, of the asymptotic formula"
-        ax.plot(rows, 100 * (means / limits - 1), "x", color=colour, alpha=0.6, label=label)
-    ax.axhline(0, color="0.4")
-    finish(ax, "published point (rows of the table)", "published simulation, excess in %")
-    ax.legend(fontsize=7)
-
-
-def _draw_gaps(ax: Axes, results: Results) -> None:
-    for dim, colour in zip((10, 32), COLOURS[2:], strict=False):
+def _draw(figure: Figure, comparisons: list[Comparison], results: Results) -> None:
+    """Draw published errors over the prediction, and published gaps beside ours."""
+    ratios, gaps = panels(figure, width=8.4, height=3.6)
+    draw_ratios(ratios, [c for c in comparisons if "ours" not in c.label])
+    finish(ratios, "published error (ICL and IDG, by rows)", "published / finite-size prediction")
+    for dim, colour in zip((10, 32), COLOURS, strict=False):
         chosen = [each for each in gap_points() if each.dim == dim]
         kappa, means = [each.point.kappa for each in chosen], [each.mean for each in chosen]
-        ax.plot(kappa, means, "s", color=colour, mfc="none", label=f"published, d = {dim}")
+        gaps.plot(kappa, means, "s", color=colour, mfc="none", label=f"published, d = {dim}")
         ours = [results["simulated", each.point, dim].gap for each in chosen]
-        draw_estimates(ax, kappa, ours, colour, label=f"ours, d = {dim}", markersize=3)
-    finish(ax, "kappa", "task_gap", log="xy")
-    ax.legend(fontsize=7)
+        draw_estimates(gaps, kappa, ours, colour, label=f"ours, d = {dim}", markersize=3)
+    finish(gaps, "kappa", "task_gap", log="xy", legend="")
 
 
 claim = Claim(
@@ -197,12 +161,7 @@ claim = Claim(
         f"{PAPERS['lu2025']}: logs and data of its public repositories "
         "(validation/reference/README.md)"
     ),
-    statement=(
-        "Published errors at d = 100 equal the finite-size prediction at the integers simulated, "
-        "up to its documented deviation. The six ridgeless rows with tau < 1 are known to lie "
-        "higher than our own runs and are allowed 3 % (see the note). Published task gaps at "
-        "d = 10 and 32 equal our own simulation at the same integers."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
     figure=False,

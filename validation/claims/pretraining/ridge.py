@@ -1,8 +1,12 @@
-"""ICL and IDG errors at finite ridge, extrapolated, against the asymptotic formulas."""
+"""Mean test errors of simulated runs with a ridge have the same limits in infinite dimension as
+the asymptotic ICL and IDG errors, and agree with the finite-size prediction at every size, in the
+ways of the claim ``ridgeless``.
+"""
 
 from iclimit.published import PAPERS
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.sizes import limit_claim
+from iclimit.validation.claims.pretraining.ridgeless import REPEATS, compare_gaps, draw
+from iclimit.validation.claims.pretraining.study import Study
 
 POINTS = (
     Point(tau=0.5, alpha=2, kappa=2, rho=0.25, ridge=0.1),
@@ -11,9 +15,12 @@ POINTS = (
     Point(tau=3, alpha=10, kappa=0.5, rho=0.01, ridge=0.001),
 )
 
-claim = limit_claim(
-    "ridge",
-    "ICL and IDG errors at finite ridge",
-    f"{PAPERS['lu2025']}: ICL and IDG error; finite-ridge form derived in the documentation",
-    POINTS,
+claim = Study(limits=POINTS, sizes=REPEATS).claim(
+    draw,
+    compare_gaps,
+    name="ridge",
+    title="ICL and IDG errors at finite ridge",
+    source=f"{PAPERS['lu2025']}: ICL and IDG error; finite-ridge form: documentation",
+    statement=__doc__,
+    figure=False,
 )

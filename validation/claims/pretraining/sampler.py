@@ -1,8 +1,10 @@
-"""Context summaries drawn from their exact law against those computed token by token."""
+"""Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed from
+tokens, and so do the errors of models trained on either.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +13,9 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.summaries import sample_summaries
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import Point, Results
-from iclimit.validation.comparisons import compare, compare_errors
-from iclimit.validation.drawing import draw_deviations
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_errors
+from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
 PROMPTS: dict[Preset, int] = {"quick": 100_000, "full": 2_000_000}
@@ -70,23 +68,18 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     comparisons += compare_errors(f"d={POINT_DIM} {POINT}", tokens, fast)
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(6.4, 3.2)
-        ax = figure.subplots()
-        draw_deviations(ax, comparisons)
-        ax.set_xlim(-4.5, 4.5)
-        ax.set_xlabel("z of the exact law against tokens")
+        (ax,) = panels(figure, 1, width=6.4, height=3.2)
+        draw_ratios(ax, comparisons)
+        finish(ax, "moment, then error", "exact law / tokens")
 
-    return Verdict(tuple(comparisons), draw)
+    return Verdict(comparisons, draw)
 
 
 claim = Claim(
     name="sampler",
     title="Context summaries drawn from their exact law have the law of token-level ones",
     source="Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation",
-    statement=(
-        "Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed "
-        "from tokens, and so do the errors of models trained on either."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
     figure=False,

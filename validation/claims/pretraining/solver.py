@@ -1,9 +1,12 @@
-"""The structured ridge solver against dense least squares."""
+"""The attention matrix found without forming the features, directly and by conjugate gradients,
+equals the solution of the explicit d (d + 1)-dimensional least-squares problem to 1e-6, ridgeless
+and with ridge, below and above threshold.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +14,8 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary, features
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import Results
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, finish
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 DIM = 12
 FEATURES = DIM * (DIM + 1)
@@ -60,14 +58,13 @@ def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare every difference with nothing."""
-    comparisons = tuple(
+    comparisons = [
         compare(f"Gamma at n={prompts} ridge={ridge:g}", 0.0, difference, allowance=TOLERANCE)
         for (prompts, ridge), difference in results.items()
-    )
+    ]
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(5.6, 3.2)
-        ax = figure.subplots()
+        (ax,) = panels(figure, 1, width=5.6, height=3.2)
         for ridge, colour in zip(RIDGES, COLOURS, strict=False):
             differences = [results[prompts, ridge] for prompts in PROMPTS]
             label = rf"$\lambda$ = {ridge:g}"
@@ -84,11 +81,7 @@ claim = Claim(
     name="solver",
     title="Gamma from the structured solver equals dense least squares",
     source="Khatri-Rao structure of the features; see iclimit.simulate.pretraining.ridge",
-    statement=(
-        "The attention matrix found without forming the features, directly and by conjugate "
-        "gradients, equals the solution of the explicit d (d + 1)-dimensional least-squares "
-        f"problem to {TOLERANCE:g}, ridgeless and with ridge, below and above threshold."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
     figure=False,

@@ -1,9 +1,14 @@
-"""Identities of the errors for structured data: isotropic case, and the order of limits."""
+"""For equal eigenvalues the errors are those of isotropic tasks to 1e-12.  Limits of many tasks
+and long contexts, of many tasks and much data, and of much data and no ridge can be exchanged.
+Those of much data and long contexts can be exchanged only with as many tasks as dimensions.  With
+fewer tasks the error diverges in one order, is the test variance outside their span in the other,
+and in between depends on alpha/tau.  Towards tau = 1 without ridge the error grows as 1/|tau -
+1|, at tau = 1 as the inverse root of the ridge.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
@@ -16,14 +21,9 @@ from iclimit.asymptotics.pretraining import (
     trace_ratio,
 )
 from iclimit.published import PAPERS
-from iclimit.validation.claim import Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import Results
+from iclimit.validation import Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.structured_points import LEVELS, covariances
-from iclimit.validation.comparisons import ERRORS, compare
-from iclimit.validation.drawing import COLOURS, finish, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SETTINGS = 3000
 """Random settings at which structured errors of equal eigenvalues are compared."""
@@ -95,7 +95,7 @@ def isotropic_deviations() -> dict[str, float]:
     expected = {"icl": icl_error(**setting), "idg": idg_error(**setting)}
     for name, law in (("one atom", ones), ("five equal atoms", many)):
         errors = structured_errors(spectrum=law, **setting)
-        for error in ERRORS:
+        for error in expected:
             ratio = getattr(errors, error) / expected[error]
             found[f"{error.upper()}, {name}"] = float(np.max(np.abs(ratio - 1)))
     return found
@@ -109,7 +109,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     ]
     for test in TESTS:
         comparisons += _data_and_context(test) + _other_pairs(test) + _near_threshold(test)
-    return Verdict(tuple(comparisons), draw)
+    return Verdict(comparisons, draw)
 
 
 def _expect(label: str, theory: float, estimate: float) -> Comparison:
@@ -188,15 +188,7 @@ claim = Claim(
     name="structured-limits",
     title="Isotropic case of structured errors, and where limits can be exchanged",
     source=f"{PAPERS['letey2025']}; {PAPERS['lu2025']}; limits derived in the documentation",
-    statement=(
-        "For equal eigenvalues the errors are those of isotropic tasks to 1e-12. Limits of many "
-        "tasks and long contexts, of many tasks and much data, and of much data and no ridge can "
-        "be exchanged. Those of much data and long contexts can be exchanged only with as many "
-        "tasks as dimensions. With fewer tasks the error diverges in one order, is the test "
-        "variance outside their span in the other, and in between depends on alpha/tau. Towards "
-        "tau = 1 without ridge the error grows as 1/|tau - 1|, at tau = 1 as the inverse root of "
-        "the ridge."
-    ),
+    statement=__doc__,
     cells=lambda preset: {},  # noqa: ARG005
     judge=judge,
 )

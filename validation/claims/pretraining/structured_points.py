@@ -15,9 +15,9 @@ from iclimit.asymptotics.pretraining import (
 )
 from iclimit.asymptotics.spectra import spectrum
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
-from iclimit.validation.claim import Cell, Preset
+from iclimit.validation import Cell, Preset
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.sweeps import REPEATS
+from iclimit.validation.claims.pretraining.study import REPEATS
 
 LEVELS = 8
 """Different eigenvalues, equally frequent.  At sizes that are multiples of it the joint spectrum

@@ -1,36 +1,19 @@
-"""Errors for structured tasks: training tasks of half the rank."""
+"""Trained on tasks of a covariance of rank d/2, errors on tests inside and outside its span
+follow the prediction on both sides of as many tasks as dimensions of the span, and tend to their
+limits.  With data and context without end nothing is lost inside once kappa exceeds 1/2, and all
+of the task variance outside, however many tasks there are.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from iclimit.asymptotics.pretraining import structured_errors
 from iclimit.published import PAPERS
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.pretraining.points import (
-    Results,
-    cells_of,
-    compare_predictions,
-    compare_rise,
-    draw_errors,
-)
-from iclimit.validation.claims.pretraining.sizes import SizeFit, compare_fits
+from iclimit.validation import Comparison, compare
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.claims.pretraining.sweeps import (
-    LEGEND,
-    SIZE,
-    Curve,
-    draw_sweep,
-    sweep_cells,
-)
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, finish, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
 OUTSIDE = replace(INSIDE, test="reversed")
@@ -42,57 +25,43 @@ CURVES = {
 ENDLESS_KAPPAS = (0.75, 3.0)
 """Task diversities at which data and contexts have no end."""
 ROUNDING = 1e-9
+RISES = {"ICL outside above inside, kappa=1": (INSIDE, OUTSIDE)}
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Both curves at one size, and both base points at all sizes."""
-    return sweep_cells(CURVES.values(), preset) | cells_of([INSIDE, OUTSIDE], SIZES[preset])
-
-
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare every run, the limits, the loss outside the span, and endless data."""
-    dim, sizes = SIZE[preset], SIZES[preset]
-    fits = [SizeFit.of(point, sizes, results) for point in (INSIDE, OUTSIDE)]
-    comparisons = compare_fits(fits) + compare_predictions(results)
-    label = "ICL outside above inside, kappa=1"
-    comparisons.append(compare_rise(label, INSIDE, OUTSIDE, dim, results))
+def compare_endless(_: Found) -> list[Comparison]:
+    """Errors with data and context without end: the noise, and outside the task variance."""
+    rows = []
     for kappa in ENDLESS_KAPPAS:
         for where, point, lost in (("outside", OUTSIDE, 1.0), ("inside", INSIDE, 0.0)):
-            error = structured_errors(
-                tau=np.inf, alpha=np.inf, kappa=kappa, rho=point.rho, spectrum=point.spectrum
-            ).icl
+            error = replace(point, tau=math.inf, alpha=math.inf, kappa=kappa).limit.icl
             label = f"ICL {where} with data and context without end, kappa={kappa:g}"
-            comparisons.append(compare(label, point.rho + lost, error, allowance=ROUNDING))
-
-    def draw(figure: Figure) -> None:
-        icl, extrapolated = panels(figure, height=3.8)
-        for (label, curve), fit, colour in zip(CURVES.items(), fits, COLOURS, strict=False):
-            draw_sweep(icl, curve, "icl", dim, results, colour, label)
-            draw_errors(extrapolated, fit.point, "icl", sizes, results, fit.errors, colour)
-        training = CURVES["tests in the span of training"]
-        draw_sweep(icl, training, "idg", dim, results, COLOURS[3], "training tasks (IDG)")
-        zero = r"prediction of 0, $1 + \rho$"
-        icl.axhline(1 + INSIDE.rho, color="0.4", linestyle=":", label=zero)
-        icl.axvline(0.5, color="0.6", linewidth=0.8, zorder=0)
-        title = r"$C$ of rank $d/2$, $\tau = 2,\ \alpha = 2,\ \rho = 0.1$"
-        finish(icl, "kappa", "test error", title=title, log="x")
-        finish(extrapolated, "$1/d$", "icl_error", title=r"$\kappa = 1$; stars: limit")
-        figure.legend(*icl.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-        figure.suptitle(LEGEND.format(dim), fontsize=8)
-
-    return Verdict(tuple(comparisons), draw, tuple(fit.note for fit in fits))
+            rows.append(compare(label, point.rho + lost, error, allowance=ROUNDING))
+    return rows
 
 
-claim = Claim(
+def draw(figure: Figure, found: Found) -> None:
+    """Draw the errors against kappa, and the extrapolations."""
+    errors, sizes = panels(figure, height=3.8)
+    for (label, curve), fit, colour in zip(CURVES.items(), found.fits, COLOURS, strict=False):
+        found.draw_curve(errors, curve, "icl", colour, label)
+        found.draw_sizes(sizes, fit, "icl", colour)
+    training = CURVES["tests in the span of training"]
+    found.draw_curve(errors, training, "idg", COLOURS[3], "training tasks (IDG)")
+    label = r"prediction of 0, $1 + \rho$"
+    errors.axhline(1 + INSIDE.rho, color="0.4", linestyle=":", label=label)
+    errors.axvline(0.5, color="0.6", linewidth=0.8, zorder=0)
+    title = r"$C$ of rank $d/2$, $\tau = 2,\ \alpha = 2,\ \rho = 0.1$"
+    finish(errors, "kappa", "test error", title=title, log="x")
+    finish(sizes, "$1/d$", "icl_error", title=r"$\kappa = 1$; stars: limit")
+    figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.suptitle(LEGEND.format(found.dim), fontsize=8)
+
+
+claim = Study(tuple(CURVES.values()), (INSIDE, OUTSIDE), SIZES, RISES).claim(
+    draw,
+    compare_endless,
     name="structured-rank",
     title="Training tasks of half the rank: tests inside and outside their span",
     source=f"{PAPERS['letey2025']}; rank-deficient case derived in the documentation",
-    statement=(
-        "Trained on tasks of a covariance of rank d/2, errors on tests inside and outside its "
-        "span follow the prediction on both sides of as many tasks as dimensions of the span, "
-        "and tend to their limits. With data and context without end nothing is lost inside once "
-        "kappa exceeds 1/2, and all of the task variance outside, however many tasks there are."
-    ),
-    cells=cells,
-    judge=judge,
+    statement=__doc__,
 )

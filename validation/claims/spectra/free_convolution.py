@@ -1,21 +1,20 @@
-"""Eigenvalues of sums and products of matrices in random position."""
+"""Eigenvalues of A + U B U^T with a random rotation U extrapolate to the free additive
+convolution: their resolvent, logarithm, distribution function and, with Tracy-Widom means taken
+off, the four edges of its support.  Those of products have the transform whose S-transform is the
+product of the two.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.drawing import COLOURS, finish, panels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from matplotlib.figure import Figure
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}
 """Spectra of the two matrices that are added or multiplied."""
@@ -71,7 +70,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     }
 
 
-def judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the extrapolated statistics of sums and products."""
     law, factors = FreeSum(*_laws("sum")), _laws("product")
     etas: matrices.Statistics = {
@@ -107,7 +106,7 @@ def judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG00
         first, second = MATRICES["product"]
         right.set_title(f"A: {first}, B: {second}", fontsize=9)
 
-    return Verdict(tuple(comparisons), draw, tuple(notes))
+    return Verdict(comparisons, draw, notes)
 
 
 def _laws(operation: str) -> tuple[SpectralMeasure, SpectralMeasure]:
@@ -119,12 +118,7 @@ claim = Claim(
     name="spectra-free",
     title="Sums and products of matrices in random position",
     source="Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143",
-    statement=(
-        "Eigenvalues of A + U B U^T with a random rotation U extrapolate to the free additive "
-        "convolution: their resolvent, logarithm, distribution function and, with Tracy-Widom "
-        "means taken off, the four edges of its support. Those of products have the transform "
-        "whose S-transform is the product of the two."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
-from iclimit.validation.claim import Comparison, Preset
-from iclimit.validation.comparisons import compare_p_value
-from iclimit.validation.drawing import COLOURS, finish
-from iclimit.validation.statistics import extrapolate_runs
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from iclimit.validation import Comparison, Preset, compare_p_value, extrapolate_runs
+from iclimit.validation.drawing import COLOURS, Axes, finish
 
 SIZES = (40, 60, 80, 120, 160)
 EIGENVALUES: dict[Preset, int] = {"quick": 8_000, "full": 160_000}

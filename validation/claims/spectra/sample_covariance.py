@@ -1,21 +1,20 @@
-"""Eigenvalues of sample covariance matrices."""
+"""Means of 1/(1 + x) and log(1 + x) over the eigenvalues of simulated sample covariances, of a
+two-level and of a power-law population, extrapolate to those of the free convolution.  For two
+levels so does their distribution function, and the outermost eigenvalues of both bands
+extrapolate to the four edges of the support, once the Tracy-Widom means are taken off.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.spectra import Atoms, SampleCovariance, SpectralMeasure, spectrum
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.drawing import panels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from matplotlib.figure import Figure
+from iclimit.validation.drawing import Figure, panels
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     }
 
 
-def judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the extrapolated statistics of both populations."""
     comparisons, notes = [], []
     for population in POPULATIONS:
@@ -107,20 +106,14 @@ def judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG00
             ax.set_title(f"{population.name}, d/N = {population.ratio:g}, d = {dim}")
         ax.legend()
 
-    return Verdict(tuple(comparisons), draw, tuple(notes))
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="spectra-samples",
     title="Eigenvalues of sample covariances of structured populations",
     source="Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995)",
-    statement=(
-        "Means of 1/(1 + x) and log(1 + x) over the eigenvalues of simulated sample covariances, "
-        "of a two-level and of a power-law population, extrapolate to those of the free "
-        "convolution. For two levels so does their distribution function, and the outermost "
-        "eigenvalues of both bands extrapolate to the four edges of the support, once the "
-        "Tracy-Widom means are taken off."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )
