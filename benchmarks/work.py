@@ -197,7 +197,10 @@ def transformer(layers: int, seed: int) -> dict[str, float]:
         run = train_linear_transformer(problem, layers=depth, starts=8, initial=before, rng=seed)
         before = [run.model]
     seconds = time.process_time() - start
-    return {"seconds": seconds, "loss": held_out_losses(run.model, problem, rng=seed + 1).mean}
+    return {
+        "seconds": seconds,
+        "loss": held_out_losses(run.model, problem, rng=seed + 1).loss.mean,
+    }
 
 
 def plain_transformer(layers: int, seed: int) -> dict[str, float]:

@@ -52,8 +52,8 @@ for name, (field, colour) in METHODS.items():
     left.plot(maxima, [getattr(best, field) for best in theory], color=colour, label=name)
     left.errorbar(
         maxima,
-        [run.means[name] for run in runs],
-        [run.standard_errors[name] for run in runs],
+        [run.losses[name].mean for run in runs],
+        [run.losses[name].standard_error for run in runs],
         fmt="o",
         color=colour,
         markersize=4,
@@ -87,14 +87,14 @@ for kind, colour in (("gd++", ORANGE), ("diag", BLUE)):
     fresh = held_out_losses(run.model, problem, contexts=30_000, rng=9)
     ax.errorbar(
         2,
-        fresh.mean,
-        fresh.standard_error,
+        fresh.loss.mean,
+        fresh.loss.standard_error,
         fmt="o",
         color=colour,
         capsize=2,
         label=f"{kind}, trained",
     )
-    print(f"{kind}, 2 layers: {fresh.mean:.4f} +- {fresh.standard_error:.4f}")
+    print(f"{kind}, 2 layers: {fresh.loss.mean:.4f} +- {fresh.loss.standard_error:.4f}")
 for name, colour in (("GD++", ORANGE), ("Diag", BLUE)):
     published = [published_table()[name, depth, "uniform:5"] for depth in depths]
     ax.plot(depths, published, "x", color=colour, markersize=8, label=f"{name}, published")

@@ -173,8 +173,8 @@ def train_and_measure(
     )
     summary = {
         "training_loss": run.loss,
-        "held_out_loss": fresh.mean,
-        "standard_error": fresh.standard_error,
+        "held_out_loss": fresh.loss.mean,
+        "standard_error": fresh.loss.standard_error,
         "starts_at_best": int((run.start_losses <= 1.01 * run.start_losses.min()).sum()),
         "steps": run.steps,
         "converged": run.converged,

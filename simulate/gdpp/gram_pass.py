@@ -1,11 +1,11 @@
 r"""Linear transformers on Gram matrices instead of tokens.
 
-Linear attention knows its tokens through :math:`G = \sum_j e_j e_j^\top` only, and maps them all
-by the same matrix,
+Linear attention depends on its tokens through :math:`G = \sum_j e_j e_j^\top` only, and maps them
+all by the same matrix,
 
 .. math:: e \to T e, \qquad T = I + \sum_h P_h G Q_h, \qquad G \to T G T^\top,
 
-so a context of any length is D x D numbers (D = d + 1), and the prediction for a query x is
+so D x D numbers describe a context of any length (D = d + 1), and the prediction for a query x is
 :math:`\langle w, x\rangle` with the implicit weights
 :math:`w = -(e_D^\top T_{L} \cdots T_1)_{1..d}` (arXiv:2402.14180, Theorem 4.1).  No query is
 needed either.  The derivatives are those of :math:`\langle w, v\rangle` for a given vector v per
@@ -21,7 +21,7 @@ from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, ties
 
 
 class GramPass:
-    """Forward pass on Gram matrices (n, D, D), with what the way back needs.
+    """Forward pass on Gram matrices (n, D, D), which keeps what the derivatives need.
 
     Attributes
     ----------

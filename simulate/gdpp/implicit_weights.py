@@ -9,28 +9,21 @@ Sandler and Ge, arXiv:2402.14180, Theorem 4.1).  They start from M = I, u = 0, a
 the prediction is :math:`\langle w^L, x_q\rangle`.  Three recursions lead to them:
 
 * :func:`implicit_weights`, Lemma 4.3, for all transformers;
-* :func:`diagonal_recursion`, Lemma 4.4 (Lemma A.1), where the context enters by
+* :func:`diagonal_recursion`, Lemma 4.4 (Lemma A.1), in which the context enters through
   :math:`\Sigma = X^\top X`, the least squares weights and the squares of their residuals;
-* :func:`gdpp_recursion`, numbers for every eigenvector of :math:`\Sigma`.
-
-Two theorems of the paper go with them.  A linear model cannot follow a quadratic label
-(Theorem 4.2): :func:`alignment_cosine` and its sharp bound :func:`alignment_bound`.  Two layers
-are ridge regression at two noise levels in long contexts (Theorem 5.2):
-:func:`two_level_ridge_transformer`.
+* :func:`gdpp_recursion`, a few numbers for every eigenvector of :math:`\Sigma`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_choice, check_integers, check_positive, given_array
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.simulate.checks import check_choice
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
 from iclimit.simulate.gdpp.noisy_regression import gram_matrices
 from iclimit.simulate.pretraining.prompts import Prompts
 
@@ -90,9 +83,7 @@ def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeig
     --------
     >>> import numpy as np
     >>> from iclimit.simulate.arrays import get_backend
-    >>> from iclimit.simulate.gdpp.implicit_weights import implicit_weights
-    >>> from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
-    >>> from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
+    >>> from iclimit.simulate.gdpp import NoisyRegression, gdpp_transformer, implicit_weights
     >>> problem = NoisyRegression("fixed:0", context=20, dim=3)
     >>> drawn = problem.sample(get_backend("numpy"), np.random.default_rng(0), 1)
     >>> model = gdpp_transformer([0.8, 0.9, 1.0], [0.2, 0.2], context=20, dim=3)
@@ -119,9 +110,9 @@ def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeig
         states.append(
             (
                 M + A @ M - _outer(b, w),
-                u + _times(A, u) + a[:, None] * b,
+                u + times(A, u) + a[:, None] * b,
                 (1 + delta) * a + xp.vecdot(c, u),
-                (1 + delta)[:, None] * w - _times(xp.matrix_transpose(M), c),
+                (1 + delta)[:, None] * w - times(xp.matrix_transpose(M), c),
             )
         )
     return _stacked(states)
@@ -168,24 +159,24 @@ def diagonal_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWe
     xp, _ = _checked(samples, model)
     transposed = xp.matrix_transpose(samples.x)
     sigma = transposed @ samples.x
-    solved = _times(xp.linalg.pinv(samples.x), samples.y)
-    rho = xp.sum((samples.y - _times(samples.x, solved)) ** 2, axis=1)
+    solved = times(xp.linalg.pinv(samples.x), samples.y)
+    rho = xp.sum((samples.y - times(samples.x, solved)) ** 2, axis=1)
     states = [_start(samples)]
     for (xx, xy), (yx, yy) in model.omegas.tolist():
         M, u, a, w = states[-1]
         K = M + _outer(u, solved)
         lag = a[:, None] * solved - w
-        descent = _times(sigma, lag)
+        descent = times(sigma, lag)
         moved = K @ sigma @ xp.matrix_transpose(K) + rho[:, None, None] * _outer(u, u)
-        mixed = _times(K, descent) + (a * rho)[:, None] * u
+        mixed = times(K, descent) + (a * rho)[:, None] * u
         s = yy * (xp.vecdot(lag, descent) + a**2 * rho)
-        growth = (xy * a**2 * rho)[:, None] * u + xx * _times(moved, u)  # -Lambda u
+        growth = (xy * a**2 * rho)[:, None] * u + xx * times(moved, u)  # -Lambda u
         states.append(
             (
                 M + xx * (moved @ M) - xy * _outer(mixed, w),
-                u + growth + (xy * a)[:, None] * _times(K, descent),
+                u + growth + (xy * a)[:, None] * times(K, descent),
                 (1 + s) * a + yx * xp.vecdot(mixed, u),
-                (1 + s)[:, None] * w - yx * _times(xp.matrix_transpose(M), mixed),  # Pi and Phi
+                (1 + s)[:, None] * w - yx * times(xp.matrix_transpose(M), mixed),  # Pi and Phi
             )
         )
     return _stacked(states)
@@ -220,129 +211,13 @@ def gdpp_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWeight
     transposed = xp.matrix_transpose(samples.x)
     e, basis = xp.linalg.eigh(transposed @ samples.x)
     back = xp.matrix_transpose(basis)
-    alpha = _times(back, _times(transposed, samples.y))
+    alpha = times(back, times(transposed, samples.y))
     m, w = xp.ones_like(e), xp.zeros_like(e)
     states = [_start(samples)]
     for (xx, _), (yx, _) in model.omegas.tolist():
         w, m = w - yx * m**2 * (alpha - e * w), m * (1 + xx * m**2 * e)
-        states.append((basis * m[:, None, :] @ back, states[0][1], states[0][2], _times(basis, w)))
+        states.append((basis * m[:, None, :] @ back, states[0][1], states[0][2], times(basis, w)))
     return _stacked(states)
-
-
-def alignment_cosine(samples: Prompts, model: LinearTransformer) -> Array:
-    r"""Cosine of the labels after each layer with the squares of the first input coordinate.
-
-    Theorem 4.2 says that a linear transformer cannot produce this quadratic label: the labels
-    remain in the span of the inputs and the given labels.  :func:`alignment_bound` bounds the
-    cosine for any transformer.
-
-    Parameters
-    ----------
-    samples : Prompts
-        n prompts, with inputs of the transformer's dimension.
-    model : LinearTransformer
-        Of any kind.
-
-    Returns
-    -------
-    array (L + 1, n)
-        Cosines of :math:`(y_i^l)_i` with :math:`(x_{i1}^2)_i`; 0 where the labels vanish.
-
-    Raises
-    ------
-    ValueError
-        If the dimensions differ.
-
-    References
-    ----------
-    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 4.2.
-    """
-    labels = implicit_weights(samples, model).labels(samples)
-    xp, target = array_namespace(labels), samples.x[:, :, 0] ** 2
-    product = xp.sum(labels * target, axis=-1)
-    norms = xp.sqrt(xp.sum(labels**2, axis=-1) * xp.sum(target**2, axis=-1))
-    return product / xp.where(norms > 0, norms, xp.ones_like(norms))
-
-
-def alignment_bound(samples: Prompts) -> Array:
-    r"""Largest absolute value of the alignment cosine over all linear transformers, shape (n,).
-
-    The norm of the projection of the target :math:`(x_{i1}^2)_i` onto the span of the inputs and
-    the labels, over its own.  For noiseless labels and standard normal inputs its mean square is
-    :math:`(d + 4)/N` in leading order for :math:`N \gg d`: the 0.1 of Theorem 4.2 takes N well
-    above 100 (d + 4).
-    """
-    xp, target = array_namespace(samples.x), samples.x[:, :, 0] ** 2
-    tokens = xp.concat([samples.x, samples.y[:, :, None]], axis=2)
-    projected = _times(tokens, _times(xp.linalg.pinv(tokens), target))
-    return xp.sqrt(xp.sum(projected**2, axis=1) / xp.sum(target**2, axis=1))
-
-
-def two_level_ridge_transformer(
-    noise_levels: Any, *, context: int, dim: int, input_variance: float = 1.0
-) -> LinearTransformer:
-    r"""Two layers that become ridge regression at two noise levels in long contexts.
-
-    With N pairs, inputs of covariance v I and noise of level :math:`\sigma`,
-    :math:`X^\top X \to N v I`, and ridge regression is
-    :math:`w = X^\top y/(N v + \sigma^2)`.  The first layer makes one step of gradient descent and
-    leaves labels of squared norm :math:`N \sigma^2`, up to a part of relative order
-    :math:`d v/\sigma^2`; the second rescales by it:
-
-    .. math:: -\omega_{yx} (1 + N \sigma^2 \omega_{yy}) = \frac1{N v + \sigma^2}
-       \quad\text{for}\quad \sigma \in \{\sigma_1, \sigma_2\},
-
-    which is solved by :math:`\omega_{yy} = -1/[N (N v + \sigma_1^2 + \sigma_2^2)]` and
-    :math:`\omega_{yx} = -(N v + \sigma_1^2 + \sigma_2^2)
-    /[(N v + \sigma_1^2)(N v + \sigma_2^2)]`.
-
-    Parameters
-    ----------
-    noise_levels : two numbers >= 0
-        Noise levels.
-    context, dim : int >= 1
-        Number N of pairs and dimension d.
-    input_variance : float > 0
-        Variance v of an input coordinate: 1 as in `NoisyRegression`, where the limit is one of
-        levels that grow as :math:`\sqrt N`, or 1/N with fixed levels as in the paper.
-
-    Returns
-    -------
-    LinearTransformer
-        Of kind "diag" with one head.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-
-    Notes
-    -----
-    The error of the weights is of order :math:`1/\sqrt N`, the adjusted loss of order 1/N.
-
-    References
-    ----------
-    Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 5.2.
-
-    Examples
-    --------
-    >>> from iclimit.simulate.gdpp.implicit_weights import two_level_ridge_transformer
-    >>> model = two_level_ridge_transformer([1, 2], context=4, dim=3, input_variance=1 / 4)
-    >>> model.omegas[:, 1, :].round(4).tolist()
-    [[-0.6, 0.0], [0.0, -0.0417]]
-    """
-    squares = given_array("noise_levels", noise_levels, (2,)) ** 2
-    if np.any(np.asarray(noise_levels) < 0):
-        raise ValueError(f"noise_levels must be >= 0, got {noise_levels!r}")
-    check_integers(context=context, dim=dim)
-    check_positive(input_variance=input_variance)
-    first, second = (context * input_variance + squares).tolist()
-    total = first + squares[1].item()
-    step = math.sqrt(total / first / second)
-    rescaling = math.sqrt(1 / context / total)
-    # Parameters p_x, p_y, q_x, q_y of a head.
-    parameters = np.array([[[0, -step, step, 0]], [[0, -rescaling, 0, rescaling]]])
-    return build("diag", parameters, dim)
 
 
 def _checked(samples: Prompts, model: LinearTransformer) -> tuple[Any, int]:
@@ -365,7 +240,7 @@ def _stacked(states: list[tuple[Array, ...]]) -> ImplicitWeights:
     return ImplicitWeights(*(xp.stack(each) for each in zip(*states, strict=True)))
 
 
-def _times(matrices: Array, vectors: Array) -> Array:
+def times(matrices: Array, vectors: Array) -> Array:
     """Products of n matrices and n vectors."""
     return (matrices @ vectors[:, :, None])[:, :, 0]
 

@@ -1,17 +1,17 @@
 r"""Least squares for linear transformers: the adjusted loss on fixed contexts, minimised.
 
 The adjusted loss :math:`\frac12 \lVert w_\theta - w_{\text{oracle}}\rVert^2` is a sum of squares,
-so the Levenberg-Marquardt method applies, which needs tens of steps where gradient methods need
-thousands: the scales of the parameters differ by many orders of magnitude and so do the
-curvatures.  The gradient is exact.  The Gauss-Newton matrix
+so the Levenberg-Marquardt method applies.  It needs tens of steps where gradient methods need
+thousands, since the scales of the parameters and the curvatures differ by many orders of
+magnitude.  The gradient is exact.  The Gauss-Newton matrix
 :math:`\mathbb E_v\, (\nabla \langle w, v\rangle)(\nabla \langle w, v\rangle)^\top` takes one
 standard normal vector v per context, at the cost of a second gradient.
 
-Deep transformers ruin rare contexts: one in a million with a loss of 1e12 would be all that a mean
-sees.  So the loss f of a context enters as :math:`c \log(1 + f/c)` with c = 5000 d, ten thousand
-times the loss of predicting zero; this is f to a percent up to f = 100 d.  With c = 10 d three
-layers at noise "uniform:5" were one or two per cent better on most contexts, but so bad on a few
-of 400,000 that the mean was up to ten times as large.
+Deep transformers have huge losses on rare contexts: one context in a million with a loss of 1e12
+would determine the mean.  So the loss f of a context enters as :math:`c \log(1 + f/c)` with
+c = 5000 d, ten thousand times the loss of predicting zero.  This equals f to a percent up to
+f = 100 d.  With c = 10 d, three layers at noise "uniform:5" were one or two per cent better on
+most contexts, but so bad on a few of 400,000 that the mean was up to ten times as large.
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ BLOCK = {"numpy": 512, "cupy": 2**15}
 # The constant c of the robust loss, over the dimension.
 ROBUST_SCALE = 5000
 
-_FIRST_DAMPING, _LEAST_DAMPING, _EASE, _TIGHTEN, _TRIES = 1e-2, 1e-10, 5.0, 4.0, 14
+# Damping of the first step, and the least damping.
+_FIRST_DAMPING, _LEAST_DAMPING = 1e-2, 1e-10
+
+# A step that lowers the loss divides the damping by the first number; one that does not
+# multiplies it by the second and is tried again, up to so many times.
+_EASE, _TIGHTEN, _TRIES = 5.0, 4.0, 14
+
 # Least diagonal entry of the damping, relative: some parameters have no effect.
 _FLOOR = 1e-12
 
@@ -96,29 +102,21 @@ class AdjustedLoss:
         return self._mean(self._expand, parameters)
 
     def _mean(self, function: Callable[..., tuple], parameters: np.ndarray) -> Any:
-        place = self.backend.asarray(parameters)
-        parts = list(self.run(lambda block: function(place, *block), self.blocks))
+        there = self.backend.asarray(parameters)
+        parts = list(self.run(lambda block: function(there, block), self.blocks))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, *rest = (to_host(sum(part[k] for part in parts)) for k in range(len(parts[0])))
         mean = float(loss) / self.count
         return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
 
-    def _loss(
-        self,
-        parameters: Array,
-        gram: Array,
-        oracle: Array,
-        weights: Array,
-        probes: Array,  # noqa: ARG002
-    ) -> tuple:
+    def _loss(self, parameters: Array, block: tuple[Array, ...]) -> tuple:
+        gram, oracle, weights, _ = block
         with np.errstate(over="ignore", invalid="ignore"):
             found = GramPass(gram, build(self.kind, parameters, self.dim)).weights
             return (self._robust(weights, self._excess(found - oracle)),)
 
-    def _expand(
-        self, parameters: Array, gram: Array, oracle: Array, weights: Array, probes: Array
-    ) -> tuple:
-        xp = self.backend.xp
+    def _expand(self, parameters: Array, block: tuple[Array, ...]) -> tuple:
+        xp, (gram, oracle, weights, probes) = self.backend.xp, block
         with np.errstate(over="ignore", invalid="ignore"):
             forward = GramPass(gram, build(self.kind, parameters, self.dim))
             residual = forward.weights - oracle

@@ -6,41 +6,46 @@ In-Context Learners" (arXiv:2402.14180): inputs and tasks are standard normal, l
 :math:`[0, \sigma_{\max}]` or one of a few levels.  The oracle is ridge regression that is told
 :math:`\sigma^2`; it is the posterior mean of the task.
 
-A predictor :math:`\hat y = \langle\hat w, x\rangle` that knows the context (X, y) only has the
-adjusted loss, half its squared error minus half that of the oracle,
+The adjusted loss of a predictor is half its squared error minus half that of the oracle.  For a
+predictor :math:`\hat y = \langle\hat w, x\rangle` that depends on the context (X, y) only, it is
 
 .. math:: \tfrac12\mathbb E\lVert\hat w - w_{\text{oracle}}\rVert^2,
 
-because the query is standard normal and, given the context and :math:`\sigma`, the task is
-distributed about the oracle's weights whatever :math:`\hat w` is.  This is exact, needs neither
+because the query is standard normal and, given the context and :math:`\sigma`, the oracle's
+weights are the mean of the task whatever :math:`\hat w` is.  This is exact and needs neither
 queries nor tasks, and its sampling error vanishes with the loss itself.
 
-The loss of L layers is a polynomial of degree :math:`2 \cdot 3^L` in the tokens: one context in a
-million can ruin it, and carry its mean.  Such contexts are met by drawing from a mixture, in which
-a part has larger tasks and noise, or inputs that are wider or narrower along one axis; weights (at
-most 5/3) make means those of the law itself.
+The loss of L layers is a polynomial of degree :math:`2 \cdot 3^L` in the tokens, so one context in
+a million can determine its mean.  To meet such contexts, they are drawn from a mixture: in a part
+of it tasks and noise are larger, or the inputs are wider or narrower along one axis.  Importance
+weights, at most 5/3, turn means over the mixture into means over the law itself.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_integers
+from iclimit.simulate.arrays import Array, Backend, seed_sequences
+from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.pretraining.prompts import Prompts
 
 NOISE_KINDS = ("fixed", "uniform", "categorical")
 
-_LARGEST_LEVEL = 1e100  # its square and sums of such squares are finite
+# Largest noise level: its square and sums of such squares are finite.
+_LARGEST_LEVEL = 1e100
 _FORM = (
     "fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,... "
     f"with levels from 0 to {_LARGEST_LEVEL:g}"
 )
+
+# Contexts of one seed: part of what a seed means.
+_BLOCK = 2**14
 
 # Parts of the law that rare contexts are drawn from: share, scale of task and noise, and scale of
 # the inputs along one axis.
@@ -49,7 +54,7 @@ MIXTURE = ((0.6, 1.0, 1.0), (0.1, 1.4, 1.0), (0.1, 1.7, 1.3), (0.1, 1.0, 1.6), (
 
 @dataclass(frozen=True)
 class NoiseLevels:
-    r"""Law of the noise level :math:`\sigma` of a prompt.
+    r"""Law of the noise level :math:`\sigma` of a prompt, to draw from.
 
     Attributes
     ----------
@@ -188,7 +193,7 @@ class NoisyRegression:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_law", NoiseLevels.parse(self.noise_law))
-        check_integers(context=self.context, dim=self.dim)
+        check_arguments(context=self.context, dim=self.dim)
 
     def sample(self, backend: Backend, generator: Any, count: int) -> NoisyPrompts:
         """Draw prompts, each with its own task and noise level."""
@@ -244,6 +249,30 @@ def _tilt(backend: Backend, generator: Any, x: Array, tasks: Array, noise: Array
 def _log_ratio(squares: Array, scale: float, count: int) -> Array:
     """Density of N(0, scale^2) over N(0, 1) for so many numbers with this sum of squares, log."""
     return squares / 2 * (1 - scale**-2) - count * math.log(scale)
+
+
+def blocks_of_draws(
+    backend: Backend, rng: Any, count: int, block: int
+) -> Iterator[tuple[Any, int]]:
+    """Generators, each with the number of contexts to draw from it, for a number of contexts."""
+    for index, seed in enumerate(seed_sequences(rng, math.ceil(count / block))):
+        yield backend.generator(seed), min(block, count - index * block)
+
+
+def draw_summaries(
+    problem: NoisyRegression, backend: Backend, count: int, rng: Any, *, rare: bool
+) -> Iterator[ContextSummaries]:
+    """Summaries of fresh contexts in blocks, each from a seed of its own."""
+    for generator, size in blocks_of_draws(backend, rng, count, _BLOCK):
+        yield problem.summaries(backend, generator, size, rare=rare)
+
+
+def concatenate_fields(parts: Iterable[Any]) -> Any:
+    """One dataclass of arrays with the concatenated fields of several."""
+    several = list(parts)
+    names = [field.name for field in fields(several[0])]
+    arrays = [np.concatenate([getattr(part, name) for part in several]) for name in names]
+    return type(several[0])(*arrays)
 
 
 def gram_matrices(x: Array, y: Array) -> Array:

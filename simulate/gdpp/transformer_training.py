@@ -1,9 +1,9 @@
 r"""Training of linear transformers on regression with random noise levels.
 
-The loss is the adjusted loss, made robust, on large fixed sets of contexts.  It knows them through
-their Gram matrices (`iclimit.simulate.gdpp.gram_pass`) and is minimised by Levenberg-Marquardt steps
-(`iclimit.simulate.gdpp.least_squares`).  It has many local minima, so several starts compete: all of
-them on few contexts, the best on more, the winner on all.
+The loss is the adjusted loss, made robust, on large fixed sets of contexts.  It depends on them
+through their Gram matrices (`iclimit.simulate.gdpp.gram_pass`) and is minimised by
+Levenberg-Marquardt steps (`iclimit.simulate.gdpp.least_squares`).  It has many local minima, so
+several starts compete: all of them on few contexts, the best on more, the winner on all.
 
 Vladymyrov et al. (arXiv:2402.14180) train for 200,000 steps of Adam at a rate of 1e-4 on fresh
 batches of 2048 prompts, and keep the best of 5 seeds.
@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +24,42 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from iclimit.simulate.arrays import get_backend, seed_sequences, to_host
+from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
-from iclimit.simulate.checks import check_choice, check_integers
-from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.least_squares import BLOCK, AdjustedLoss, Descent
+from iclimit.simulate.checks import check_arguments, check_choice
+from iclimit.simulate.gdpp.least_squares import AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,
     build,
     free_parameters,
     random_parameters,
-    to_backend,
 )
-from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression
+from iclimit.simulate.gdpp.noisy_regression import (
+    NoisyRegression,
+    concatenate_fields,
+    draw_summaries,
+)
 
 # Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
 # relative gain of a step below which a descent ends.
 ROUNDS = ((1 / 32, None, 1e-2), (1 / 8, 4, 1e-3), (1.0, 1, 1e-3))
 
-# The same for the kind "full", relative: with hundreds of parameters descents are slower.
+# For the kind "full" that gain is smaller by this factor: descents in hundreds of parameters are
+# slower.
 _FULL_TOLERANCE = 0.1
 
-# Least number of contexts in a round: with fewer the best start is the one that overfits best.
+# Least number of contexts per parameter in a round: with fewer the best start is the one that
+# overfits best.
 _CONTEXTS_PER_PARAMETER = 10
 
 # Scale of layers inserted into a shallower transformer, relative to random ones.
 _INSERTED = 0.3
 
-# Contexts drawn at a time.
-_SAMPLED = 2**14
-
 
 @dataclass(frozen=True, eq=False)
 class TrainedTransformer:
-    """A trained linear transformer and how it came about.
+    """A trained linear transformer, and how it was found.
 
     Attributes
     ----------
@@ -67,8 +68,8 @@ class TrainedTransformer:
     loss : float
         Its adjusted loss on the contexts of the last round that it took a step in.
     start_losses : ndarray (n,)
-        Losses that the starts reached in the first round, the random ones first: how rugged the
-        landscape is.  Infinite for a start that overflowed or was not reached.
+        Losses that the starts reached in the first round, the random ones first.  Their spread
+        shows how many minima there are.  Infinite for a start that overflowed or was not reached.
     steps : int
         Levenberg-Marquardt steps of all descents.
     converged : bool
@@ -86,40 +87,6 @@ class TrainedTransformer:
     converged: bool
     interrupted: bool
     parameters: dict[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOutLosses:
-    """Adjusted losses of a predictor on fresh contexts.
-
-    Attributes
-    ----------
-    losses, levels : ndarray (n,)
-        Adjusted loss of every context, averaged over query and task, and its noise level.
-    weights : ndarray (n,)
-        Importance weights of the contexts, of mean one: all one but for rare contexts.
-    """
-
-    losses: np.ndarray
-    levels: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def mean(self) -> float:
-        """Mean adjusted loss; ``inf`` where one overflows."""
-        if not np.all(np.isfinite(self.losses)):
-            return math.inf
-        with np.errstate(over="ignore"):
-            return float(np.mean(self.weights * self.losses))
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the mean; ``inf`` for a single context or infinite losses."""
-        if self.losses.size < 2 or not np.all(np.isfinite(self.losses)):
-            return math.inf
-        with np.errstate(over="ignore"):
-            spread = np.std(self.weights * self.losses, ddof=1)
-        return float(spread / math.sqrt(self.losses.size))
 
 
 def train_linear_transformer(
@@ -151,7 +118,7 @@ def train_linear_transformer(
     starts : int >= 1
         Random starts.
     contexts : int >= 1
-        Contexts of the last round; the rounds before have an eighth and a thirty-second of them,
+        Contexts of the last round.  The rounds before have a thirty-second and an eighth of them,
         but at least ten for every parameter.
     steps : int >= 1
         Most steps of a descent in a round.
@@ -159,23 +126,23 @@ def train_linear_transformer(
         Further starts, of the same kind or one it contains, and with the same heads.  A shallower
         one starts once for every place where small random layers can be inserted.
     rare : bool
-        Draw weighted contexts from a mixture with more rare ones.  Without, deep transformers
-        ruin contexts that occur once in 100,000.
+        Draw weighted contexts from a mixture with more rare ones.  Otherwise deep transformers
+        have huge losses on contexts that occur once in 100,000.
     rng : int, SeedSequence or Generator
         Seed of starts and contexts.
     backend : {"numpy", "cupy"}
         Where to compute.
     checkpoint : path, optional
-        File that holds the state after every step.  If it exists the training goes on from there,
-        to the same result as without the interruption.
+        File that holds the state after every step.  If it exists the training continues from
+        there, and its result is the same as without the interruption.
     progress : bool
         Show a progress bar.
 
     Returns
     -------
     TrainedTransformer
-        What Ctrl-C leaves is returned too, marked as interrupted; before any step nothing is left
-        and the KeyboardInterrupt goes on.
+        After Ctrl-C the best transformer so far is returned, marked as interrupted.  If no step
+        has been taken, the KeyboardInterrupt is raised again.
 
     Raises
     ------
@@ -192,9 +159,9 @@ def train_linear_transformer(
 
     Notes
     -----
-    ``converged`` says that the loss stopped falling, not that the minimum is the global one:
-    ``start_losses`` shows how many others there are.  Time: a step with 20,000 contexts takes
-    0.2 s for three layers on two cores.
+    ``converged`` means that the loss stopped falling, not that the minimum is the global one:
+    ``start_losses`` shows how many others there are.  A step with 20,000 contexts takes 0.2 s for
+    three layers on two cores.
 
     Examples
     --------
@@ -207,7 +174,7 @@ def train_linear_transformer(
     if not isinstance(problem, NoisyRegression):
         raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
     check_choice("kind", kind, KINDS)
-    check_integers(layers=layers, heads=heads, starts=starts, contexts=contexts, steps=steps)
+    check_arguments(layers=layers, heads=heads, starts=starts, contexts=contexts, steps=steps)
     if not isinstance(initial, Sequence):
         raise TypeError(f"initial must be a sequence of LinearTransformers, got {initial!r}")
     shallower = [_known_parameters(model, kind, layers, heads, problem.dim) for model in initial]
@@ -227,30 +194,19 @@ def train_linear_transformer(
         "initial": [hashlib.sha256(known.tobytes()).hexdigest() for known in shallower],
         "seed": [str(seeds[0].entropy), list(seeds[0].spawn_key[:-1])],
     }
-    place, generator = get_backend(backend), np.random.default_rng(seeds[0])
-    law = {
-        "kind": kind,
-        "heads": heads,
-        "dim": problem.dim,
-        "context": problem.context,
-        "variance": problem.noise_law.mean_variance,
-    }
-    first = [random_parameters(generator, layers=layers, **law) for _ in range(starts)]
-    for known in shallower:
-        first += _deepened(known, generator, layers, law)
-    state = _State([Descent(parameters) for parameters in first])
+    there = get_backend(backend)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         check_checkpoint(path)
-        if path.exists():
-            state = _load(path, settings)
+    if path is not None and path.exists():
+        state = _load(path, settings)
+    else:
+        state = _State(_starts(problem, shallower, settings, np.random.default_rng(seeds[0])))
     interrupted = False
     with tqdm(disable=not progress, unit="step", desc=f"{kind}, {layers} layers") as bar:
         try:
             while state.round < len(ROUNDS):
-                _run_round(
-                    state, problem, kind, place, seeds, contexts, steps, bar, path, settings
-                )
+                _run_round(state, problem, there, seeds[1 + state.round], bar, path, settings)
         except KeyboardInterrupt:
             interrupted = True
             if not any(math.isfinite(each.loss) for each in state.descents):
@@ -259,82 +215,15 @@ def train_linear_transformer(
     best = min(
         state.descents, key=lambda each: (each.loss == math.inf, each.steps == 0, each.loss)
     )
-    model = build(kind, best.parameters, problem.dim)
-    start_losses = state.start_losses or [each.loss for each in state.descents]
     return TrainedTransformer(
-        model,
+        build(kind, best.parameters, problem.dim),
         best.loss,
-        np.array(start_losses),
+        np.array(state.start_losses or [each.loss for each in state.descents]),
         state.steps,
         best.converged,
         interrupted,
         {**settings, "problem": problem},
     )
-
-
-def held_out_losses(
-    model: LinearTransformer,
-    problem: NoisyRegression,
-    *,
-    contexts: int = 100_000,
-    rare: bool = False,
-    rng: Any,
-    backend: str = "numpy",
-) -> HeldOutLosses:
-    """Adjusted losses of a linear transformer on fresh contexts.
-
-    Parameters
-    ----------
-    model : LinearTransformer
-        On the host.
-    problem : NoisyRegression
-        Law of the prompts.
-    contexts : int >= 1
-        Number of contexts; memory does not grow with it but for the result.
-    rare : bool
-        Draw weighted contexts from a mixture with more rare ones, to see what one context in a
-        million does to the mean; see `iclimit.simulate.gdpp.noisy_regression`.
-    rng : int, SeedSequence or Generator
-        Seed of the contexts.
-    backend : {"numpy", "cupy"}
-        Where to compute.
-
-    Returns
-    -------
-    HeldOutLosses
-        Infinite losses where the prediction overflows.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range, the dimensions differ, or the weights are not of the
-        model's kind.
-    TypeError
-        If model or problem is of another kind.
-    """
-    if not isinstance(model, LinearTransformer):
-        raise TypeError(f"model must be a LinearTransformer, got {model!r}")
-    if not isinstance(problem, NoisyRegression):
-        raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
-    check_integers(contexts=contexts)
-    free_parameters(model, model.kind)  # refuses weights that the passes would not see
-    if model.dim != problem.dim:
-        raise ValueError(f"model must be of dimension {problem.dim}, got {model.dim}")
-    place = get_backend(backend)
-    there = to_backend(model, place)
-    losses, levels, weights = [], [], []
-    size = BLOCK[backend]
-    for summaries in _blocks(problem, place, contexts, rng, rare=rare):
-        for start in range(0, summaries.oracle.shape[0], size):
-            part = slice(start, start + size)
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = GramPass(summaries.gram[part, :, :], there).weights
-                error = place.xp.sum((found - summaries.oracle[part, :]) ** 2, axis=1) / 2
-            # Only overflow gives NaN, as inf - inf.
-            losses.append(to_host(place.xp.where(place.xp.isnan(error), math.inf, error)))
-        levels.append(to_host(summaries.levels))
-        weights.append(to_host(summaries.weights))
-    return HeldOutLosses(*(np.concatenate(each) for each in (losses, levels, weights)))
 
 
 @dataclass
@@ -347,42 +236,69 @@ class _State:
     start_losses: list[float] = field(default_factory=list)
 
 
+def _starts(
+    problem: NoisyRegression,
+    shallower: list[np.ndarray],
+    settings: dict[str, Any],
+    generator: np.random.Generator,
+) -> list[Descent]:
+    """Random starts, and the given ones with random layers inserted."""
+    law = {name: settings[name] for name in ("kind", "heads", "dim", "context")}
+    law["variance"] = problem.noise_law.mean_variance
+    layers = settings["layers"]
+    starts = [
+        random_parameters(generator, layers=layers, **law) for _ in range(settings["starts"])
+    ]
+    for known in shallower:
+        starts += _deepened(known, generator, layers, law)
+    return [Descent(parameters) for parameters in starts]
+
+
 def _run_round(
     state: _State,
     problem: NoisyRegression,
-    kind: str,
-    place: Any,
-    seeds: list[np.random.SeedSequence],
-    contexts: int,
-    steps: int,
+    backend: Backend,
+    seed: np.random.SeedSequence,
     bar: Any,
     path: Path | None,
     settings: dict[str, Any],
 ) -> None:
-    """Let the descents of a round run to their ends."""
+    """Run the descents of a round until each has converged or has taken its steps."""
+    kind, contexts = settings["kind"], settings["contexts"]
     share, _, tolerance = ROUNDS[state.round]
     if kind == "full":
         tolerance *= _FULL_TOLERANCE
     least = _CONTEXTS_PER_PARAMETER * state.descents[0].parameters.size
     count = min(contexts, max(math.ceil(share * contexts), least))
-    sample_seed, probe_seed = seeds[1 + state.round].spawn(2)
-    parts = list(_blocks(problem, get_backend("numpy"), count, sample_seed, rare=settings["rare"]))
-    summaries = ContextSummaries(
-        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(ContextSummaries))
+    sample_seed, probe_seed = seed.spawn(2)
+    host = get_backend("numpy")
+    summaries = concatenate_fields(
+        draw_summaries(problem, host, count, sample_seed, rare=settings["rare"])
     )
     # BLAS leaves the cores to the blocks of contexts.
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        run = pool.map if place.name == "numpy" else map
+        run = pool.map if backend.name == "numpy" else map
         probes = np.random.default_rng(probe_seed)
-        objective = AdjustedLoss(summaries, kind, place, probes, run)
+        objective = AdjustedLoss(summaries, kind, backend, probes, run)
         for descent in state.descents:
-            while descent.steps < steps and not descent.converged:
+            while descent.steps < settings["steps"] and not descent.converged:
                 descent.advance(objective, tolerance)
                 state.steps += 1
                 bar.update()
                 bar.set_postfix(round=state.round + 1, loss=f"{descent.loss:.4g}")
                 if path is not None:
                     _save(path, state, settings)
+    _end_round(state)
+
+
+def _end_round(state: _State) -> None:
+    """Keep the best descents for the next round.
+
+    Raises
+    ------
+    ArithmeticError
+        If all losses are infinite.
+    """
     if not any(math.isfinite(each.loss) for each in state.descents):
         known = f", {min(state.start_losses):.4g} in round 1" if state.start_losses else ""
         raise ArithmeticError(
@@ -395,13 +311,6 @@ def _run_round(
     if state.round < len(ROUNDS):
         kept = sorted(state.descents, key=lambda each: each.loss)[: ROUNDS[state.round][1]]
         state.descents = [Descent(each.parameters, each.loss) for each in kept]
-
-
-def _blocks(problem: NoisyRegression, place: Any, count: int, rng: Any, *, rare: bool) -> Any:
-    """Summaries of fresh contexts, so many at a time."""
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(count / _SAMPLED))):
-        size = min(_SAMPLED, count - index * _SAMPLED)
-        yield problem.summaries(place, place.generator(seed), size, rare=rare)
 
 
 def _known_parameters(model: Any, kind: str, layers: int, heads: int, dim: int) -> np.ndarray:

@@ -91,8 +91,8 @@ def test_json_is_the_training_and_its_losses(
         layers,
         "uniform:1",
         run.loss,
-        fresh.mean,
-        fresh.standard_error,
+        fresh.loss.mean,
+        fresh.loss.standard_error,
         1,
         run.steps,
         run.converged,
@@ -191,7 +191,7 @@ def test_weights_are_written_and_predict_the_same(
     # The adjusted loss of the file is the one that was printed.
     loss = json.loads(printed(*flags, "--format", "json"))["held_out_loss"]
     fresh = held_out_losses(model, PROBLEM, contexts=3000, rng=np.random.SeedSequence([0, 1]))
-    assert fresh.mean == loss
+    assert fresh.loss.mean == loss
 
 
 def test_a_checkpoint_goes_on_to_the_same_result(

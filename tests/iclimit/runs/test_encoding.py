@@ -26,8 +26,8 @@ from iclimit.simulate.descent import (
     simulate_schedule,
 )
 from iclimit.simulate.descent.alignment import Alignment
+from iclimit.simulate.gdpp import SimulatedBaselines
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
-from iclimit.simulate.gdpp.ridge_baselines import SimulatedBaselines
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.descent.training import TrainedLayer
 from iclimit.validation.claims.dynamics.mixtures import MixtureCell
@@ -217,12 +217,10 @@ def test_numbers_with_their_errors() -> None:
         "a.1": (2.5, None),
         "b.3": (4.0, None),
     }
-    baselines = SimulatedBaselines({"A": 1.0, "B": 2.0}, {"A": 0.1, "B": 0.2}, 7, {"dim": 3})
-    assert summary_numbers(baselines) == {
-        "means.A": (1.0, 0.1),
-        "means.B": (2.0, 0.2),
-        "contexts": (7.0, None),
-    }
+    baselines = SimulatedBaselines(
+        {"A": Estimate(1.0, 0.1, 7), "B": Estimate(2.0, 0.2, 7)}, {"dim": 3}
+    )
+    assert summary_numbers(baselines) == {"losses.A": (1.0, 0.1), "losses.B": (2.0, 0.2)}
     mixture = MixtureCell([1, 2], [3.0, 2.0], [1.0, 1.0], [0.0, 0.0], 0.5, 0.25)
     assert summary_numbers(mixture) == {"gap": (0.5, 0.25)}
     quantiles = simulate_critical_dampening(

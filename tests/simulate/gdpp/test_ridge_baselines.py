@@ -11,8 +11,10 @@ import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.gdpp import ridge_baselines as module
+from iclimit.simulate.gdpp import ridge_contexts
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
-from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
+from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines
+from iclimit.simulate.gdpp.ridge_tuning import tune_ridge
 
 ROUNDING = 1e-9  # relative; 1e-12 measured, more where X^T X is close to singular
 Z_LIMIT = 4.0  # 42 comparisons
@@ -63,14 +65,14 @@ def explicit_losses(
 def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> None:
     problem, count = NoisyRegression(noise, context, dim), 40
     run = simulate_ridge_baselines(
-        problem, contexts=count, rng=3, constant=2.5, multiplier=1.4, threshold=3.0
+        problem, contexts=count, rng=3, penalty=2.5, multiplier=1.4, threshold=3.0
     )
     expected = explicit_losses(problem, count, seed_sequences(3, 1)[0], 2.5, 1.4, 3.0)
-    assert set(run.means) == set(run.standard_errors) == set(expected)
+    assert set(run.losses) == set(expected)
     for name, values in expected.items():
-        assert run.means[name] == pytest.approx(np.mean(values), rel=ROUNDING)
+        assert run.losses[name].mean == pytest.approx(np.mean(values), rel=ROUNDING)
         error = np.std(values, ddof=1) / math.sqrt(count)
-        assert run.standard_errors[name] == pytest.approx(error, rel=1e-6)
+        assert run.losses[name].standard_error == pytest.approx(error, rel=1e-6)
 
 
 @pytest.mark.parametrize("noise", ["uniform:5", "categorical:1,3", "fixed:2"])
@@ -82,55 +84,55 @@ def test_conditional_losses_are_those_of_the_definition(
     tuned: dict[str, Any] = {"multiplier": 1.3, "threshold": 6.0}
     exact = simulate_ridge_baselines(problem, contexts=10_000, rng=1, **tuned)
     raw = simulate_ridge_baselines(problem, contexts=20_000, rng=2, queries=True, **tuned)
-    for name, mean in exact.means.items():
-        error = math.hypot(exact.standard_errors[name], raw.standard_errors[name])
-        assert abs(mean - raw.means[name]) <= Z_LIMIT * error
+    for name in exact.losses:
+        error = math.hypot(exact.losses[name].standard_error, raw.losses[name].standard_error)
+        assert abs(exact.losses[name].mean - raw.losses[name].mean) <= Z_LIMIT * error
         if name != "oracle":
-            assert exact.standard_errors[name] <= raw.standard_errors[name]
+            assert exact.losses[name].standard_error <= raw.losses[name].standard_error
 
 
 def test_oracle_parameters_have_no_adjusted_loss() -> None:
     run = simulate_ridge_baselines(NoisyRegression("fixed:2"), contexts=100, rng=0)
-    assert run.means["ConstRR"] == 0 < run.means["AdaRR"]
+    assert run.losses["ConstRR"].mean == 0 < run.losses["AdaRR"].mean
     silent = simulate_ridge_baselines(NoisyRegression("fixed:0"), contexts=100, rng=0)
-    assert silent.means["oracle"] == silent.means["ConstRR"] == 0
-    assert silent.means["AdaRR"] < 1e-25
+    assert silent.losses["oracle"].mean == silent.losses["ConstRR"].mean == 0
+    assert silent.losses["AdaRR"].mean < 1e-25
 
 
 def test_which_parameters_are_reported() -> None:
     problem = NoisyRegression("uniform:3", 8, 3)
     cell: dict[str, Any] = {"contexts": 50, "rng": 0}
     plain = simulate_ridge_baselines(problem, **cell)
-    assert list(plain.means) == ["oracle", "ConstRR", "AdaRR"]
-    assert (plain.contexts, plain.parameters["constant"]) == (50, 3.0)
+    assert list(plain.losses) == ["oracle", "ConstRR", "AdaRR"]
+    assert (plain.losses["AdaRR"].repeats, plain.parameters["penalty"]) == (50, 3.0)
     scaled = simulate_ridge_baselines(problem, multiplier=1.0, **cell)
-    assert scaled.means["TunedRR"] == plain.means["AdaRR"]
+    assert scaled.losses["TunedRR"].mean == plain.losses["AdaRR"].mean
     unbiased = simulate_ridge_baselines(problem, multiplier=5 / 8, **cell)
     biased = simulate_ridge_baselines(problem, noise_estimate="biased", **cell)
-    assert biased.means["AdaRR"] == pytest.approx(unbiased.means["TunedRR"], rel=1e-12)
-    capped = simulate_ridge_baselines(problem, threshold=0.0, constant=0.0, **cell)
-    assert capped.means["TunedRR"] == capped.means["ConstRR"]
+    assert biased.losses["AdaRR"].mean == pytest.approx(unbiased.losses["TunedRR"].mean, rel=1e-12)
+    capped = simulate_ridge_baselines(problem, threshold=0.0, penalty=0.0, **cell)
+    assert capped.losses["TunedRR"].mean == capped.losses["ConstRR"].mean
     single = simulate_ridge_baselines(problem, contexts=1, rng=0)
-    assert single.standard_errors["AdaRR"] == math.inf
+    assert single.losses["AdaRR"].standard_error == math.inf
 
 
 def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BLOCK", 16)
+    monkeypatch.setattr(ridge_contexts, "_BLOCK", 16)
     problem = NoisyRegression("uniform:3", 8, 3)
     run = simulate_ridge_baselines(problem, contexts=40, rng=0)
     parts = [
         explicit_losses(problem, count, seed, 3.0, 1, 1)["AdaRR"]
         for count, seed in zip((16, 16, 8), seed_sequences(0, 3), strict=True)
     ]
-    assert run.means["AdaRR"] == pytest.approx(np.mean(np.concat(parts)), rel=ROUNDING)
+    assert run.losses["AdaRR"].mean == pytest.approx(np.mean(np.concat(parts)), rel=ROUNDING)
 
 
 def test_enormous_noise_overflows_nowhere() -> None:
     problem = NoisyRegression("fixed:1e100", 8, 3)
-    run = simulate_ridge_baselines(problem, contexts=50, rng=0, constant=0.0)
-    assert 1e198 < run.means["ConstRR"] < math.inf
-    assert run.standard_errors["ConstRR"] == math.inf  # squares of losses overflow
-    assert run.means["AdaRR"] < 1e-90
+    run = simulate_ridge_baselines(problem, contexts=50, rng=0, penalty=0.0)
+    assert 1e198 < run.losses["ConstRR"].mean < math.inf
+    assert run.losses["ConstRR"].standard_error == math.inf  # squares of losses overflow
+    assert run.losses["AdaRR"].mean < 1e-90
     assert tune_ridge(problem, contexts=50, rng=0).tuned_loss < 1e-90
 
 
@@ -152,9 +154,11 @@ def test_published_table(noise: str, published: tuple[float, float, float]) -> N
         threshold=best.threshold,
     )
     for name, value in zip(NAMES, published, strict=True):
-        of_table = raw.standard_errors[name] * math.sqrt(5000 / 100_000)
-        allowance = Z_LIMIT * math.hypot(found.standard_errors[name], of_table) + TABLE_DIGITS
-        assert abs(found.means[name] - value) < allowance, name
+        of_table = raw.losses[name].standard_error * math.sqrt(5000 / 100_000)
+        allowance = (
+            Z_LIMIT * math.hypot(found.losses[name].standard_error, of_table) + TABLE_DIGITS
+        )
+        assert abs(found.losses[name].mean - value) < allowance, name
 
 
 def test_only_the_unbiased_estimate_gives_the_table() -> None:
@@ -163,9 +167,9 @@ def test_only_the_unbiased_estimate_gives_the_table() -> None:
         estimate: simulate_ridge_baselines(
             problem, contexts=20_000, rng=5, noise_estimate=estimate
         )
-        for estimate in module.ESTIMATES
+        for estimate in ("unbiased", "biased", "least-error")
     }
-    errors = {name: run.means["AdaRR"] - 0.068 for name, run in found.items()}
+    errors = {name: run.losses["AdaRR"].mean - 0.068 for name, run in found.items()}
     assert abs(errors["unbiased"]) < 0.004
     assert min(errors["biased"], errors["least-error"]) > 0.02
 
@@ -176,27 +180,28 @@ def test_tuned_parameters_are_the_best() -> None:
     best = tune_ridge(problem, contexts=4096, rng=2)
 
     def losses(constant: float, multiplier: float, threshold: float) -> dict[str, float]:
-        return simulate_ridge_baselines(
+        run = simulate_ridge_baselines(
             problem,
             contexts=4096,
             rng=2,
-            constant=constant,
+            penalty=constant,
             multiplier=multiplier,
             threshold=threshold,
-        ).means
+        )
+        return {name: loss.mean for name, loss in run.losses.items()}
 
-    at_best = losses(best.constant, best.multiplier, best.threshold)
+    at_best = losses(best.penalty, best.multiplier, best.threshold)
     assert at_best["ConstRR"] == pytest.approx(best.constant_loss, rel=1e-10)
     assert at_best["TunedRR"] == pytest.approx(best.tuned_loss, rel=1e-10)
     for up in (0.95, 1.05):
-        assert losses(up * best.constant, 1, 1)["ConstRR"] > best.constant_loss
+        assert losses(up * best.penalty, 1, 1)["ConstRR"] > best.constant_loss
         assert losses(1, up * best.multiplier, best.threshold)["TunedRR"] > best.tuned_loss
         assert losses(1, best.multiplier, up * best.threshold)["TunedRR"] > best.tuned_loss
 
 
 def test_tuning_at_one_level() -> None:
     best = tune_ridge(NoisyRegression("fixed:1.5", 9, 3), contexts=2048, rng=0)
-    assert best.constant == pytest.approx(2.25, rel=1e-3)
+    assert best.penalty == pytest.approx(2.25, rel=1e-3)
     assert best.constant_loss < 1e-6
     silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), contexts=10, rng=0)
     assert (silent.constant, silent.tuned_loss, silent.converged) == (0, 0, True)
@@ -229,7 +234,7 @@ PROBLEM = NoisyRegression("uniform:1", 6, 2)
             "threshold must be a number >= 0 and finite, got nan",
         ),
         (
-            lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, constant=math.inf),
+            lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, penalty=math.inf),
             "constant must be a number >= 0 and finite, got inf",
         ),
         (
@@ -258,4 +263,5 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "to_host", np.from_dlpack)
     for queries, run in expected.items():
         found = simulate_ridge_baselines(PROBLEM, queries=queries, **cell)
-        assert found.means == pytest.approx(run.means, rel=1e-9)
+        for name, loss in run.losses.items():
+            assert found.losses[name].mean == pytest.approx(loss.mean, rel=1e-9)

@@ -14,7 +14,8 @@ import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.gdpp import least_squares, transformer_training
+from iclimit.simulate.gdpp import held_out, least_squares, noisy_regression, transformer_training
+from iclimit.simulate.gdpp.held_out import HeldOutLosses, held_out_losses
 from iclimit.simulate.gdpp.least_squares import BLOCK, AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
@@ -24,12 +25,7 @@ from iclimit.simulate.gdpp.linear_transformer import (
     random_parameters,
 )
 from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression, ridge_weights
-from iclimit.simulate.gdpp.transformer_training import (
-    HeldOutLosses,
-    TrainedTransformer,
-    held_out_losses,
-    train_linear_transformer,
-)
+from iclimit.simulate.gdpp.transformer_training import TrainedTransformer, train_linear_transformer
 from iclimit.simulate.transformer import prediction
 
 NUMPY = get_backend("numpy")
@@ -93,9 +89,9 @@ def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None
     oracle = ridge_weights(sample.prompts.x, sample.prompts.y, sample.levels**2)
     gaps = error / 2 - np.sum((sample.tasks - oracle) ** 2, axis=1) / 2
     fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=4)
-    spread = math.hypot(np.std(gaps) / math.sqrt(HELD_OUT), fresh.standard_error)
-    assert abs(fresh.mean - np.mean(gaps)) < Z_MAX * spread
-    assert spread < 0.02 * fresh.mean
+    spread = math.hypot(np.std(gaps) / math.sqrt(HELD_OUT), fresh.loss.standard_error)
+    assert abs(fresh.loss.mean - np.mean(gaps)) < Z_MAX * spread
+    assert spread < 0.02 * fresh.loss.mean
 
 
 @pytest.mark.parametrize("kind", ["gd++", "diag"])
@@ -104,8 +100,8 @@ def test_noiseless_layer_of_the_paper(kind: str) -> None:
     problem = NoisyRegression("fixed:0")
     run = train_linear_transformer(problem, kind=kind, starts=6, contexts=4096, rng=5)
     fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=6)
-    assert abs(fresh.mean - 5 * 11 / 31) < Z_MAX * fresh.standard_error
-    assert fresh.standard_error < 0.02
+    assert abs(fresh.loss.mean - 5 * 11 / 31) < Z_MAX * fresh.loss.standard_error
+    assert fresh.loss.standard_error < 0.02
     assert run.model.omegas[0, 1, 0] == pytest.approx(-1 / 31, rel=RATE_ERROR)
 
 
@@ -134,14 +130,14 @@ def test_two_noiseless_layers_have_two_minima() -> None:
         fresh = held_out_losses(
             build("gd++", descent.parameters, 10), problem, contexts=HELD_OUT, rng=9
         )
-        assert abs(fresh.mean - expected) < Z_MAX * fresh.standard_error
-        assert fresh.standard_error < 0.02
+        assert abs(fresh.loss.mean - expected) < Z_MAX * fresh.loss.standard_error
+        assert fresh.loss.standard_error < 0.02
         for index in ((0, 0, 0), (0, 0, 1), (0, 0, 2), (1, 0, 1), (1, 0, 2)):
             for factor in (0.95, 1.05):
                 moved = descent.parameters.copy()
                 moved[index] *= factor
                 assert objective.loss(moved) > descent.loss
-        found.append((descent.loss, fresh.mean))
+        found.append((descent.loss, fresh.loss.mean))
     assert found[1][0] < 0.9 * found[0][0]
     assert found[1][1] < 0.9 * found[0][1]
 
@@ -154,7 +150,9 @@ def test_starts_end_in_several_minima() -> None:
     assert np.sum(ranked < 1.02 * ranked[0]) >= 2  # the best is found again
     assert np.any((ranked > 1.2 * ranked[0]) & (ranked < 0.5))  # .34157 or .3891 or so
     fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=9)
-    assert abs(fresh.mean - 0.26702) < Z_MAX * fresh.standard_error + 0.01  # fitted to 4096
+    assert (
+        abs(fresh.loss.mean - 0.26702) < Z_MAX * fresh.loss.standard_error + 0.01
+    )  # fitted to 4096
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -249,29 +247,29 @@ def test_held_out_losses_are_those_on_prompts(kind: str) -> None:
     fresh = held_out_losses(model, SMALL, contexts=HELD_OUT, rng=14)
     assert fresh.losses.shape == fresh.levels.shape == fresh.weights.shape == (HELD_OUT,)
     assert np.all((fresh.levels >= 0) & (fresh.levels <= 2))
-    assert fresh.mean == pytest.approx(fresh.weights @ fresh.losses / HELD_OUT, rel=1e-12)
+    assert fresh.loss.mean == pytest.approx(fresh.weights @ fresh.losses / HELD_OUT, rel=1e-12)
     assert np.all(fresh.weights == 1)
     gaps = held_out_by_hand(model, SMALL, HELD_OUT)
-    spread = math.hypot(fresh.standard_error, np.std(gaps) / math.sqrt(HELD_OUT))
-    assert abs(fresh.mean - np.mean(gaps)) < Z_MAX * spread
+    spread = math.hypot(fresh.loss.standard_error, np.std(gaps) / math.sqrt(HELD_OUT))
+    assert abs(fresh.loss.mean - np.mean(gaps)) < Z_MAX * spread
     rare = held_out_losses(model, SMALL, contexts=HELD_OUT, rare=True, rng=14)
     assert np.ptp(rare.weights) > 1
-    spread = math.hypot(rare.standard_error, np.std(gaps) / math.sqrt(HELD_OUT))
-    assert abs(rare.mean - np.mean(gaps)) < Z_MAX * spread
-    assert rare.mean == pytest.approx(rare.weights @ rare.losses / HELD_OUT, rel=1e-12)
+    spread = math.hypot(rare.loss.standard_error, np.std(gaps) / math.sqrt(HELD_OUT))
+    assert abs(rare.loss.mean - np.mean(gaps)) < Z_MAX * spread
+    assert rare.loss.mean == pytest.approx(rare.weights @ rare.losses / HELD_OUT, rel=1e-12)
 
 
 def test_standard_errors_are_honest() -> None:
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
     runs = [held_out_losses(model, SMALL, contexts=400, rng=k) for k in range(150)]
-    means = np.array([run.mean for run in runs])
-    z = (means - np.mean(means)) / np.array([run.standard_error for run in runs])
+    means = np.array([run.loss.mean for run in runs])
+    z = (means - np.mean(means)) / np.array([run.loss.standard_error for run in runs])
     assert abs(np.std(z) - 1) < Z_MAX / math.sqrt(2 * 150) + 0.05  # skewed losses
 
 
 def test_held_out_contexts_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
-    monkeypatch.setattr(transformer_training, "_SAMPLED", 50)
+    monkeypatch.setattr(noisy_regression, "_BLOCK", 50)
     monkeypatch.setitem(BLOCK, "numpy", 16)
     run = held_out_losses(model, SMALL, contexts=120, rng=16)
     again = held_out_losses(model, SMALL, contexts=120, rng=16)
@@ -285,8 +283,8 @@ def test_held_out_contexts_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_context_has_no_standard_error() -> None:
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
     run = held_out_losses(model, SMALL, contexts=1, rng=17)
-    assert math.isfinite(run.mean)
-    assert run.standard_error == math.inf
+    assert math.isfinite(run.loss.mean)
+    assert run.loss.standard_error == math.inf
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -297,16 +295,16 @@ def test_held_out_losses_overflow_to_infinity(kind: str, power: int) -> None:
     )
     run = held_out_losses(build(kind, 10.0**power * parameters, 2), SMALL, contexts=50, rng=19)
     assert not np.any(np.isnan(run.losses))
-    assert run.mean > 1e100
-    assert run.standard_error > 1e100
+    assert run.loss.mean > 1e100
+    assert run.loss.standard_error > 1e100
     if power >= 40:
-        assert run.mean == run.standard_error == math.inf
+        assert run.loss.mean == run.loss.standard_error == math.inf
 
 
 def test_losses_near_the_largest_float() -> None:
     losses = np.array([1.7e308, 1e308, 1.7e308])
     run = HeldOutLosses(losses, np.zeros(3), np.ones(3))
-    assert run.mean == run.standard_error == math.inf
+    assert run.loss.mean == run.loss.standard_error == math.inf
 
 
 class Cut:
@@ -700,14 +698,13 @@ def test_strict_arrays(
     settings = {**CHECKED, "kind": kind, "contexts": 60, "steps": 3}
     expected = train_linear_transformer(SMALL, **settings)
     fresh = held_out_losses(expected.model, SMALL, contexts=30, rng=0)
-    monkeypatch.setattr(
-        transformer_training,
-        "get_backend",
-        lambda name: strict_backend if name == "cupy" else NUMPY,
-    )
+    for module in (transformer_training, held_out):
+        monkeypatch.setattr(
+            module, "get_backend", lambda name: strict_backend if name == "cupy" else NUMPY
+        )
     monkeypatch.setitem(BLOCK, "strict", 16)
     monkeypatch.setitem(BLOCK, "cupy", 10)
-    for module in (transformer_training, least_squares):
+    for module in (held_out, least_squares):
         monkeypatch.setattr(module, "to_host", np.from_dlpack)
     found = train_linear_transformer(SMALL, backend="cupy", **settings)
     np.testing.assert_allclose(found.start_losses, expected.start_losses, rtol=1e-6)

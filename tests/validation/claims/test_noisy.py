@@ -127,7 +127,7 @@ def test_the_published_error_is_near_that_of_sequences(noise: str) -> None:
     run = simulate_ridge_baselines(
         NoisyRegression(noise, **SIZE), contexts=20_000, rng=0, queries=True
     )
-    sequences = run.standard_errors["ConstRR"] * math.sqrt(20_000 / EVALUATED)
+    sequences = run.losses["ConstRR"].standard_error * math.sqrt(20_000 / EVALUATED)
     ratio = published_error(baselines(noise).constant, noise) / sequences
     assert 0.85 < ratio < 1.15  # measured: 1.03 and 0.96
 
@@ -672,11 +672,12 @@ def test_baselines_hold_and_draw(
 def test_every_baseline_can_fail(noise: str, name: str, baseline_results: Results) -> None:
     cell = noisy_baselines._cell("quick", noise)
     run = baseline_results[cell]
-    shift = 7 * run.standard_errors[name]
-    assert shift < 0.3 * run.means[name]
+    loss = run.losses[name]
+    shift = 7 * loss.standard_error
+    assert shift < 0.3 * loss.mean
     for change in (-shift, shift, math.nan):
-        means = run.means | {name: run.means[name] + change}
-        one = baseline_results | {cell: replace(run, means=means)}
+        losses = run.losses | {name: replace(loss, mean=loss.mean + change)}
+        one = baseline_results | {cell: replace(run, losses=losses)}
         assert failed(judge("noisy-baselines", one)) == [f"{name}, {noise}"]
 
 
@@ -747,12 +748,12 @@ def test_every_profile_can_fail(
     for level in noisy_baselines.LEVELS:
         cell = noisy_baselines.profile_cell("quick", level)
         run = profile_results[cell]
-        shift = 7 * run.standard_errors[method]
-        assert shift < 0.35 * run.means[method]
+        loss = run.losses[method]
+        shift = 7 * loss.standard_error
+        assert shift < 0.35 * loss.mean
         for change in (-shift, shift, math.nan):
-            one = profile_results | {
-                cell: replace(run, means=run.means | {method: run.means[method] + change})
-            }
+            losses = run.losses | {method: replace(loss, mean=loss.mean + change)}
+            one = profile_results | {cell: replace(run, losses=losses)}
             assert failed(judge("noisy-profiles", one)) == [
                 f"{method} tuned for uniform:5, at noise level {level:g}"
             ]

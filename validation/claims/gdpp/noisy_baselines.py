@@ -72,7 +72,7 @@ def simulate_profile(
         NoisyRegression(f"fixed:{level}", **SIZE),
         contexts=repeats,
         rng=rng,
-        constant=constant,
+        penalty=constant,
         multiplier=multiplier,
         threshold=threshold,
         backend=backend,
@@ -107,7 +107,9 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             ),
         }
         comparisons += [
-            Comparison(f"{name}, {noise}", loss, run.means[name], run.standard_errors[name])
+            Comparison(
+                f"{name}, {noise}", loss, run.losses[name].mean, run.losses[name].standard_error
+            )
             for name, loss in losses.items()
         ]
         comparisons.append(
@@ -141,8 +143,8 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
             draw_points(
                 ax,
                 range(1, 8),
-                [run.means[name] for run in runs],
-                [run.standard_errors[name] for run in runs],
+                [run.losses[name].mean for run in runs],
+                [run.losses[name].standard_error for run in runs],
                 colour,
             )
             table = [published_table()[name, 0, noise] for noise in UNIFORM[1:]]
@@ -159,9 +161,9 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         f"Published losses: the largest |z| is {abs(worst.z):.1f} ({worst.label}); their standard "
         "errors are estimated for 100,000 sequences.",
         "AdaRR divides the residual sum of squares by N - d.  Divided by N it has the loss "
-        f"{biased.means['AdaRR']:.3f} at {PROFILED}, where the table has "
+        f"{biased.losses['AdaRR'].mean:.3f} at {PROFILED}, where the table has "
         f"{published_table()['AdaRR', 0, PROFILED]:.3f}; TunedRR rescales and has "
-        f"{biased.means['TunedRR']:.4f} either way.",
+        f"{biased.losses['TunedRR'].mean:.4f} either way.",
     )
     return Verdict((*comparisons, *published), draw, notes)
 
@@ -200,8 +202,8 @@ def compare_profiles(preset: Preset, results: Mapping[Cell, Any]) -> list[Compar
         Comparison(
             f"{name} tuned for {PROFILED}, at noise level {level:g}",
             float(getattr(theory, field)[k]),
-            results[profile_cell(preset, level)].means[name],
-            results[profile_cell(preset, level)].standard_errors[name],
+            results[profile_cell(preset, level)].losses[name].mean,
+            results[profile_cell(preset, level)].losses[name].standard_error,
         )
         for name, field in METHODS.items()
         for k, level in enumerate(LEVELS)

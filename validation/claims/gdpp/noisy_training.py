@@ -394,8 +394,8 @@ def _profiles_judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         for (name, field), colour in zip(METHODS.items(), COLOURS, strict=False):
             left.plot(sigma, getattr(curves, field), color=colour, label=name)
             runs = [results[profile_cell(preset, level)] for level in LEVELS]
-            means = [run.means[name] for run in runs]
-            draw_points(left, LEVELS, means, [r.standard_errors[name] for r in runs], colour)
+            means = [run.losses[name].mean for run in runs]
+            draw_points(left, LEVELS, means, [r.losses[name].standard_error for r in runs], colour)
         right.plot(sigma, curves.constant, color="0.6", linewidth=1, label="ConstRR")
         right.plot(sigma, curves.tuned, color="0.6", linewidth=1, linestyle="--", label="TunedRR")
         for runs, fmt, colours in zip(shared, ("s:", "o-"), (COLOURS[4:], COLOURS), strict=True):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.implicit_weights import two_level_ridge_transformer
 from iclimit.simulate.gdpp.noisy_regression import gram_matrices, ridge_weights
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.descent.paired import mean_and_error
