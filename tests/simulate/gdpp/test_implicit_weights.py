@@ -269,7 +269,7 @@ def test_units_of_inputs_and_labels() -> None:
         ),
         (
             lambda: two_level_ridge_transformer([1, 2], context=4, dim=2, input_variance=0),
-            "input_variance must be a number > 0 and finite, got 0",
+            "input_variance must be > 0 and finite, got 0",
         ),
     ],
 )

@@ -204,7 +204,7 @@ def test_tuning_at_one_level() -> None:
     assert best.penalty == pytest.approx(2.25, rel=1e-3)
     assert best.constant_loss < 1e-6
     silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), contexts=10, rng=0)
-    assert (silent.constant, silent.tuned_loss, silent.converged) == (0, 0, True)
+    assert (silent.penalty, silent.tuned_loss, silent.converged) == (0, 0, True)
 
 
 PROBLEM = NoisyRegression("uniform:1", 6, 2)
@@ -227,15 +227,15 @@ PROBLEM = NoisyRegression("uniform:1", 6, 2)
         ),
         (
             lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, multiplier=-1),
-            "multiplier must be a number >= 0 and finite, got -1",
+            "multiplier must be >= 0, or inf, got -1",
         ),
         (
             lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, threshold=math.nan),
-            "threshold must be a number >= 0 and finite, got nan",
+            "threshold must be >= 0, or inf, got nan",
         ),
         (
             lambda: simulate_ridge_baselines(PROBLEM, contexts=2, rng=0, penalty=math.inf),
-            "constant must be a number >= 0 and finite, got inf",
+            "penalty must be >= 0 and finite, got inf",
         ),
         (
             lambda: tune_ridge(NoisyRegression("fixed:1", 3, 4), rng=0),

@@ -30,6 +30,10 @@ from iclimit.simulate.transformer import prediction
 
 NUMPY = get_backend("numpy")
 SMALL = NoisyRegression("uniform:2", context=6, dim=2)
+SOME_KINDS = [
+    "diag",
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "diag"),
+]
 QUICK: dict[str, Any] = {"starts": 3, "contexts": 600, "steps": 12, "rng": 1}
 Z_MAX = 4.0  # about 15 comparisons
 HELD_OUT = 20_000
@@ -189,7 +193,7 @@ def test_cores_do_not_decide(cores: int | None, monkeypatch: pytest.MonkeyPatch)
     assert_same(train_linear_transformer(SMALL, **settings), run)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_deeper_is_not_worse(kind: str) -> None:
     """On the same contexts, and with a shallower one among the starts."""
     settings: dict[str, Any] = {"kind": kind, "starts": 2, "contexts": 500, "steps": 20, "rng": 10}
@@ -203,6 +207,7 @@ def test_deeper_is_not_worse(kind: str) -> None:
         last = run
 
 
+@pytest.mark.slow
 def test_more_freedom_is_not_worse() -> None:
     settings: dict[str, Any] = {"layers": 2, "starts": 2, "contexts": 3000, "rng": 11}
     last = train_linear_transformer(SMALL, kind="gd++", **settings)
@@ -343,7 +348,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
 CHECKED: dict[str, Any] = {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_trainings_that_are_cut_anywhere_end_the_same(kind: str, cut: Cut, tmp_path: Path) -> None:
     path = tmp_path / "run.npz"
     whole = train_linear_transformer(SMALL, kind=kind, **CHECKED)
@@ -691,7 +696,7 @@ def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     assert_same(same, run)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_strict_arrays(
     kind: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
