@@ -37,12 +37,8 @@ class HeldOutLosses:
     @property
     def loss(self) -> Estimate:
         """Mean adjusted loss; infinite, with an infinite error, where one overflows."""
-        if not np.all(np.isfinite(self.losses)):
-            return Estimate(math.inf, math.inf, self.losses.size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            estimate = Estimate.of(self.weights * self.losses)
-        finite = math.isfinite(estimate.mean)
-        return estimate if finite else Estimate(math.inf, math.inf, self.losses.size)
+        with np.errstate(over="ignore"):
+            return Estimate.of(self.weights * self.losses, keep=False)
 
 
 def held_out_losses(

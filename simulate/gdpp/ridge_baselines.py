@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -138,8 +138,6 @@ def simulate_ridge_baselines(
             for name, values in losses(drawn, penalties).items():
                 parts.setdefault(name, []).append(to_host(values))
             bar.update(drawn.levels.shape[0])
-    with np.errstate(over="ignore"):
-        estimates = {name: Estimate.of(np.concat(values)) for name, values in parts.items()}
     parameters = {
         "noise_law": str(problem.noise_law),
         "context": problem.context,
@@ -151,10 +149,8 @@ def simulate_ridge_baselines(
         "queries": queries,
         "backend": backend,
     }
-    # Without the samples: a record of a million numbers would serve nobody.
-    return SimulatedBaselines(
-        {name: replace(each, samples=None) for name, each in estimates.items()}, parameters
-    )
+    estimates = {name: Estimate.of(np.concat(each), keep=False) for name, each in parts.items()}
+    return SimulatedBaselines(estimates, parameters)
 
 
 def _context_losses(drawn: NoisyPrompts, penalties: Penalties) -> dict[str, Array]:
