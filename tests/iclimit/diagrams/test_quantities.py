@@ -16,6 +16,7 @@ VALUES: dict[str, float] = {
     "kappa": 1.5,
     "condition_number": 1.5,
     "penalty": 1,
+    "noise_ratio": 0.2,
     "rho": 0.1,
     "ridge": 1,
     "test_alpha": 2,
