@@ -30,7 +30,6 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import factorial
-from numbers import Integral
 from operator import mul
 from typing import Any
 
@@ -348,9 +347,3 @@ def _check_size(context: Any, dim: Any) -> tuple[Any, Any]:
             check_integers(**{name: value})
             sizes.append(int(value))
     return sizes[0], sizes[1]
-
-
-def check_integer(name: str, value: Any, least: int) -> None:
-    """Raise a ValueError unless value is an integer >= least."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")

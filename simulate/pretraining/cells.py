@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.checks import check_arguments, check_choice, given, parse_tasks
 from iclimit.simulate.pretraining.covariances import (
     covariance_rank,
@@ -30,7 +30,7 @@ def simulate_errors(
     *,
     dim: int,
     context: int,
-    tasks: Any,
+    tasks: int | float | Array,
     prompts: int,
     rho: float,
     ridge: float = 0.0,

@@ -68,7 +68,7 @@ def estimate_cost(
     *,
     dim: int,
     context: int,
-    tasks: Any,
+    tasks: int | float | np.ndarray,
     prompts: int,
     rho: float,
     ridge: float = 0.0,

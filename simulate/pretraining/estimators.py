@@ -53,7 +53,7 @@ def simulate_estimator(
     *,
     dim: int,
     context: int,
-    tasks: Any,
+    tasks: int | float | Array,
     rho: float,
     rng: Any,
     repeats: int = 1,
