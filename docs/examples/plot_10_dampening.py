@@ -12,7 +12,7 @@ import numpy as np
 from iclimit.asymptotics.descent import optimal_learning_rate, schedule_loss
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
 from iclimit.simulate.descent import simulate_critical_dampening
-from iclimit.simulate.descent.steps import largest_eigenvalues, simulate_schedule
+from iclimit.simulate.descent.schedules import largest_eigenvalues, simulate_schedule
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 size = {"context": 10, "dim": 10}
@@ -28,7 +28,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
 x = np.linspace(1.6, 7.6, 61)
 cdf = largest_eigenvalue_cdf(x, **size)
 left.plot(x, 1 - cdf, color=BLUE, label="exact")
-sample = largest_eigenvalues(**size, count=20_000, rng=0)
+sample = largest_eigenvalues(**size, contexts=20_000, rng=0)
 points = np.arange(2, 6.1, 0.5)
 beyond = np.array([np.mean(sample > point) for point in points])
 left.errorbar(

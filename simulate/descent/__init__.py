@@ -7,7 +7,7 @@ from iclimit.simulate.descent.learning_rate import (
     simulate_learning_rate,
 )
 from iclimit.simulate.descent.regression import Regression
-from iclimit.simulate.descent.steps import ScheduleLosses, simulate_schedule
+from iclimit.simulate.descent.schedules import ScheduleLosses, simulate_schedule
 from iclimit.simulate.descent.training import TrainedAttention, train_attention
 
 __all__ = [

@@ -17,7 +17,7 @@ from array_api_compat import array_namespace
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_finite, check_integers, check_nonnegative
+from iclimit.simulate.checks import check_arguments, check_finite
 from iclimit.simulate.descent.gradients import query_gradients
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.descent.steps import descend, query_predictions
@@ -62,12 +62,12 @@ def attention_predictor(layers: Sequence[Layer], *, include_query: bool = False)
 
 
 def descent_predictor(
-    rates: Any, *, start: Array | None = None, preconditioner: Array | None = None
+    rates: Any, *, initial: Array | None = None, preconditioner: Array | None = None
 ) -> Predictor:
     """Gradient descent as in `descend`."""
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
-        weights = descend(prompts, rates, start=start, preconditioner=preconditioner)
+        weights = descend(prompts, rates, initial=initial, preconditioner=preconditioner)
         return query_predictions(prompts, weights), weights
 
     return predictor
@@ -76,10 +76,10 @@ def descent_predictor(
 def ridge_predictor(penalty: float) -> Predictor:
     """Minimiser of the squared error plus penalty times the squared norm of the weights.
 
-    With the variance of the noise over that of a task coordinate as the penalty it is Bayes' predictor
-    for Gaussian tasks.
+    For Gaussian tasks it is Bayes' predictor if the penalty is the variance of the noise over that
+    of a task coordinate.
     """
-    check_nonnegative(penalty=penalty)
+    check_arguments(penalty=penalty)
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
         weights = ridge_estimate(prompts.x, prompts.y, penalty)
@@ -94,7 +94,9 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     Examples
     --------
     >>> import numpy as np
-    >>> from iclimit.simulate.descent.alignment import alignment, attention_predictor, descent_predictor
+    >>> from iclimit.simulate.descent.alignment import (
+    ...     alignment, attention_predictor, descent_predictor
+    ... )
     >>> from iclimit.simulate.arrays import get_backend
     >>> from iclimit.simulate.descent.constructions import descent_layer
     >>> from iclimit.simulate.descent.regression import Regression
@@ -165,8 +167,8 @@ def _from_products(lookup: Array, output: Array) -> Layer:
 def labels_only(layer: Layer) -> Layer:
     """Layer with the same one-step predictions that updates labels and leaves inputs alone.
 
-    A single layer is trained through the last row of P V only; its other rows stay what the random
-    initial weights made of them, without effect until the layer is repeated.
+    Training a single layer changes the last row of P V only.  The other rows keep their random
+    initial values, which have no effect until the layer is repeated.
     """
     xp = array_namespace(layer.projection)
     projection = xp.zeros_like(layer.projection)
@@ -183,8 +185,7 @@ def roll_out(
     -------
     array (steps + 1, n)
     """
-    check_integers(steps=steps)
-    check_finite(dampening=dampening)
+    check_arguments(steps=steps, dampening=dampening)
     found = [-tokens[:, -1, -1]]
     for _ in range(steps):
         tokens = apply_layer(tokens, layer, include_query=include_query, dampening=dampening)

@@ -25,12 +25,12 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.checks import (
+    check_arguments,
     check_choice,
-    check_finite,
     check_integers,
     check_positive,
     check_shape,
-    given_array,
+    parse_array,
 )
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.pretraining.prompts import Prompts
@@ -38,8 +38,8 @@ from iclimit.simulate.transformer import Layer
 
 NORMALIZATIONS = ("mean", "sum")
 SHIFT_TOLERANCE = 1e-10
-"""Largest entry of an encoding minus the image of the one before it.  Measured: 3e-15 for a
-thousand positions on a cycle, .17 and more for encodings that no linear map moves."""
+"""Largest difference allowed between an encoding and the image of the one before it.  Measured:
+3e-15 for a thousand positions on a cycle, .17 and more for encodings that no linear map moves."""
 
 
 def descent_layer(
@@ -47,7 +47,7 @@ def descent_layer(
     *,
     context: int,
     dim: int,
-    start: Any = None,
+    initial: Any = None,
     preconditioner: Any = None,
     normalization: str = "mean",
     backend: str = "numpy",
@@ -60,7 +60,7 @@ def descent_layer(
         Learning rate :math:`\eta`.
     context, dim : int >= 1
         Number N of pairs and dimension of the inputs.
-    start : array (dim,), optional
+    initial : array (dim,), optional
         Weights :math:`w_0` before the first layer, the same in all layers of a stack and in
         `regression_tokens`; zero by default.
     preconditioner : array (dim, dim), optional
@@ -68,7 +68,7 @@ def descent_layer(
     normalization : {"mean", "sum"}
         Whether the gradient is the mean or the sum over the pairs.
     backend : {"numpy", "cupy"}
-        Where the layer's weights lie; start and preconditioner are host arrays.
+        Where the layer's weights lie; initial and preconditioner are host arrays.
 
     Raises
     ------
@@ -90,15 +90,14 @@ def descent_layer(
     >>> [float(prediction(regression_tokens(pair), layers[:k])[0]) for k in range(4)]
     [-0.0, 1.0, 1.5, 1.75]
     """
-    check_finite(rate=rate)
-    check_integers(context=context, dim=dim)
+    check_arguments(rate=rate, context=context, dim=dim)
     check_choice("normalization", normalization, NORMALIZATIONS)
     inputs = np.diag(np.append(np.ones(dim), 0.0))
     key, value = inputs.copy(), np.zeros((dim + 1, dim + 1))
     if preconditioner is not None:
-        key[:dim, :dim] = given_array("preconditioner", preconditioner, (dim, dim))
-    if start is not None:
-        value[dim, :dim] = given_array("start", start, (dim,))
+        key[:dim, :dim] = parse_array("preconditioner", preconditioner, (dim, dim))
+    if initial is not None:
+        value[dim, :dim] = parse_array("initial", initial, (dim,))
     value[dim, dim] = -1.0
     projection = (rate / context if normalization == "mean" else rate) * np.eye(dim + 1)
     return _layer(key, inputs, value, projection, backend)
@@ -140,7 +139,7 @@ def sinusoidal_positions(context: int, pairs: int) -> np.ndarray:
     return np.concat([np.cos(angle), np.sin(angle)], axis=1) / math.sqrt(pairs)
 
 
-def separate_tokens(prompts: Prompts, positions: Array, start: Array | None = None) -> Array:
+def separate_tokens(prompts: Prompts, positions: Array, initial: Array | None = None) -> Array:
     r"""Rows :math:`(x_1, 0, p_0), (0, y_1, p_1), \dots, (x_q, -\langle w_0, x_q\rangle, p_{2N})`.
 
     Parameters
@@ -149,7 +148,7 @@ def separate_tokens(prompts: Prompts, positions: Array, start: Array | None = No
         n prompts of N pairs.
     positions : array (2 N + 1, size)
         Encodings p.
-    start : array (dim,), optional
+    initial : array (dim,), optional
         Weights :math:`w_0`.
 
     Returns
@@ -164,7 +163,7 @@ def separate_tokens(prompts: Prompts, positions: Array, start: Array | None = No
     xp = array_namespace(prompts.x)
     n, length, dim = prompts.x.shape
     check_shape("positions", positions, (2 * length + 1, None))
-    merged = regression_tokens(prompts, start)
+    merged = regression_tokens(prompts, initial)
     pairs = merged[:, :-1, None, :]
     label = xp.concat([xp.zeros(dim, dtype=merged.dtype), xp.ones(1, dtype=merged.dtype)])
     split = xp.concat([pairs * (1 - label), pairs * label], axis=2)
@@ -202,9 +201,9 @@ def copying_layer(
     ValueError
         If an argument is outside its range, or no linear map moves every encoding to the next.
     """
-    check_integers(dim=dim)
+    check_arguments(dim=dim)
     check_positive(sharpness=sharpness)
-    encodings = given_array("positions", positions, (None, None))
+    encodings = parse_array("positions", positions, (None, None))
     following = np.roll(encodings, -1, axis=0)
     shift = np.linalg.lstsq(encodings, following)[0]
     if np.max(np.abs(encodings @ shift - following)) > SHIFT_TOLERANCE:
@@ -221,5 +220,5 @@ def _layer(
     key: np.ndarray, query: np.ndarray, value: np.ndarray, projection: np.ndarray, backend: str
 ) -> Layer:
     """Layer of one head."""
-    place = get_backend(backend)
-    return Layer(*(place.asarray(weight[None]) for weight in (key, query, value, projection)))
+    device = get_backend(backend)
+    return Layer(*(device.asarray(weight[None]) for weight in (key, query, value, projection)))

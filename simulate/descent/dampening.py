@@ -1,9 +1,9 @@
 r"""Critical dampening of a recurrent gradient-descent layer, from simulated contexts.
 
 The layer's update times a factor :math:`\lambda` diverges on a context if
-:math:`\lambda\eta s_{\max} > 2`, with the largest eigenvalue of :math:`X^\top X/N`.  Over T test
-tasks the worst decides, so the critical factor is an extreme value; its quantiles are read off
-the tail of many simulated eigenvalues.
+:math:`\lambda\eta s_{\max} > 2`, with the largest eigenvalue of :math:`X^\top X/N`.  The worst of
+T test tasks decides, so the critical factor is an extreme value.  Its quantiles come from the tail
+of many simulated eigenvalues.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import numpy as np
 from scipy.special import logit
 
 from iclimit.results import Estimate
-from iclimit.simulate.checks import check_integers, check_positive, given_array
-from iclimit.simulate.descent.steps import largest_eigenvalues
+from iclimit.simulate.checks import check_arguments, check_positive, parse_array
+from iclimit.simulate.descent.schedules import largest_eigenvalues
 
 FEWEST = 5
 """Fewest simulated eigenvalues on either side of a quantile."""
 
 WINDOW = 3
-"""Standard errors on either side over which the local slope of the quantiles is taken.  Over one,
-neighbours that lie close by chance make the error too small: with 10 eigenvalues beyond, 1 % of
-deviations were above 4 standard errors and up to 10; over three, 0.1 % are."""
+"""Standard errors on either side of a quantile over which its local slope is taken.  Over only
+one, neighbours that lie close by chance make the error bar too small.  Measured with 10
+eigenvalues beyond the quantile: over one, 1 % of the deviations exceeded 4 standard errors, some
+10; over three, 0.1 % do."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,11 @@ def simulate_critical_dampening(
     >>> print(found.quantiles[0])
     0.8337(51)
     """
+    check_arguments(test_tasks=test_tasks, contexts=contexts)
     check_positive(rate=rate)
-    check_integers(test_tasks=test_tasks, contexts=contexts)
-    points = given_array("probability", np.atleast_1d(probability), (None,))
+    points = parse_array("probability", np.atleast_1d(probability), (None,))
     if not np.all((points > 0) & (points < 1)):
-        raise ValueError(f"probability must be in (0, 1), got {probability!r}")
+        raise ValueError(f"probability must be > 0 and < 1, got {probability!r}")
     beyond = -np.expm1(np.log1p(-points) / test_tasks) * contexts
     fewest = float(np.min(np.minimum(beyond, contexts - beyond)))
     if fewest < FEWEST:
@@ -103,20 +104,20 @@ def simulate_critical_dampening(
             dim=dim,
             input_law=input_law,
             scale=scale,
-            count=contexts,
+            contexts=contexts,
             rng=rng,
             backend=backend,
         )
     )[::-1]
-    place, values = logit((np.arange(1, contexts + 1) - 0.5) / contexts), np.log(top)
+    logits = logit((np.arange(1, contexts + 1) - 0.5) / contexts)
 
     def factor(at: np.ndarray) -> np.ndarray:
-        return 2 / (rate * np.exp(np.interp(at, place, values)))
+        return 2 / (rate * np.exp(np.interp(at, logits, np.log(top))))
 
     # The number of eigenvalues beyond a point is binomial: this is its standard error as a logit.
     spread = 1 / np.sqrt(beyond * (1 - beyond / contexts))
     at = logit(beyond / contexts)
-    lower, upper = (np.clip(at + s * WINDOW * spread, place[0], place[-1]) for s in (-1, 1))
+    lower, upper = (np.clip(at + s * WINDOW * spread, logits[0], logits[-1]) for s in (-1, 1))
     slope = (factor(upper) - factor(lower)) / (upper - lower)
     pairs = zip(factor(at).tolist(), (slope * spread).tolist(), strict=True)
     return CriticalDampening(tuple(Estimate(*pair, contexts) for pair in pairs))

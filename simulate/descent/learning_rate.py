@@ -8,9 +8,9 @@ and its query label :math:`y_k`, the mean of :math:`(y_k - \eta g_k)^2` is least
    {\bigl(\sum_k g_k^2\bigr)^2}
 
 (Rossi, Yuan and Hannagan, ICLR 2024 blog post track; all sums over all tasks).  The standard
-error is the sandwich estimate: the squared residuals vary with :math:`g_k`, and taking them as
-constant would be too small by up to a factor of two (Laplace inputs).  Only sums of products
-:math:`g^i y^j` are kept, so that any number of tasks streams through in batches.
+error is the sandwich estimate, because the squared residuals vary with :math:`g_k`: an error bar
+that took them as constant would be too small by up to a factor of two (Laplace inputs).  Only sums
+of products :math:`g^i y^j` are kept, so that any number of tasks streams through in batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.optimize import minimize_scalar
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.checks import check_choice, check_finite, check_integers, check_positive
+from iclimit.simulate.checks import check_arguments, check_choice, check_positive
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.pretraining.prompts import Prompts
@@ -58,7 +58,7 @@ class LearningRateEstimate:
     def loss(self, rate: float | None = None) -> Estimate:
         """Mean squared error on the query labels at a rate, by default at the estimated rate."""
         if rate is not None:
-            check_finite(rate=rate)
+            check_arguments(rate=rate)
         eta, sums, count = self.rate.mean if rate is None else rate, self._sums, self.rate.repeats
         mean = (sums[0, 2] - 2 * eta * sums[1, 1] + eta**2 * sums[2, 0]) / count
         fourth = sum(math.comb(4, k) * (-eta) ** k * sums[k, 4 - k] for k in range(5)) / count
@@ -138,8 +138,8 @@ def simulate_learning_rate(
     backend : {"numpy", "cupy"}
         Where to compute.
     **problem
-        Arguments of `iclimit.simulate.descent.regression.Regression`: context, dim, input_law, scale,
-        noise_variance, task_variance.
+        Arguments of `iclimit.simulate.descent.regression.Regression`: context, dim, input_law,
+        scale, noise_variance, task_variance.
 
     Returns
     -------
@@ -157,7 +157,7 @@ def simulate_learning_rate(
     >>> abs(found.rate.z(10 / 21)) < 4
     True
     """
-    check_integers(contexts=contexts)
+    check_arguments(contexts=contexts)
     if contexts < 2:
         raise ValueError(f"contexts must be an integer >= 2, got {contexts!r}")
     return estimate_learning_rate(
@@ -166,17 +166,12 @@ def simulate_learning_rate(
 
 
 def _batches(problem: Regression, contexts: int, rng: Any, backend: str) -> Iterator[Prompts]:
-    place = get_backend(backend)
+    device = get_backend(backend)
     block = max(1, BLOCK_NUMBERS // (problem.dim * (problem.context + 1)))
     for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
-        batch = problem.sample(place, place.generator(seed), block)
+        batch = problem.sample(device, device.generator(seed), block)
         kept = slice(0, contexts - index * block)
-        yield Prompts(
-            x=batch.x[kept, :, :],
-            y=batch.y[kept, :],
-            x_query=batch.x_query[kept, :],
-            y_query=batch.y_query[kept],
-        )
+        yield Prompts(**{name: array[kept, ...] for name, array in vars(batch).items()})
 
 
 def search_learning_rate(

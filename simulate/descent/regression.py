@@ -16,14 +16,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import (
-    check_choice,
-    check_integers,
-    check_nonnegative,
-    check_positive,
-    check_shape,
-    given_array,
-)
+from iclimit.simulate.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts, sample_coordinates
 
 
@@ -68,13 +61,12 @@ class Regression:
     task_root: Any = None
 
     def __post_init__(self) -> None:
-        check_integers(context=self.context, dim=self.dim)
         check_choice("input_law", self.input_law, INPUT_LAWS)
-        check_positive(scale=self.scale, task_variance=self.task_variance)
-        check_nonnegative(noise_variance=self.noise_variance)
+        numbers = ("context", "dim", "scale", "noise_variance", "task_variance")
+        check_arguments(**{name: getattr(self, name) for name in numbers})
         for name in ("mixing", "task_root"):
             if getattr(self, name) is not None:
-                given_array(name, getattr(self, name), (self.dim, self.dim))
+                parse_array(name, getattr(self, name), (self.dim, self.dim))
 
     def sample(self, backend: Backend, generator: Any, count: int) -> Prompts:
         """Draw prompts, each with its own task."""
@@ -99,14 +91,14 @@ class Regression:
         return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
 
 
-def regression_tokens(prompts: Prompts, start: Array | None = None) -> Array:
-    """Token rows of shape (n, context + 1, dim + 1); start is the initial weight w_0 (dim,)."""
+def regression_tokens(prompts: Prompts, initial: Array | None = None) -> Array:
+    """Token rows of shape (n, context + 1, dim + 1), for initial weights w_0 of shape (dim,)."""
     xp = array_namespace(prompts.x)
     n, context, dim = prompts.x.shape
-    if start is not None:
-        check_shape("start", start, (dim,))
+    if initial is not None:
+        check_shape("initial", initial, (dim,))
     tokens = xp.empty((n, context + 1, dim + 1), dtype=prompts.x.dtype)
     tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
     tokens[:, -1, :-1] = prompts.x_query
-    tokens[:, -1, -1] = 0.0 if start is None else -(prompts.x_query @ start)
+    tokens[:, -1, -1] = 0.0 if initial is None else -(prompts.x_query @ initial)
     return tokens

@@ -1,56 +1,27 @@
-r"""Gradient descent on regression prompts, and the simulated loss of a schedule of rates.
+r"""Gradient descent on regression prompts.
 
-Gradient descent from :math:`w_0` on :math:`\frac1{2N}\sum_i (y_i - \langle w, x_i\rangle)^2`,
-optionally preconditioned,
+From :math:`w_0` on :math:`\frac1{2N}\sum_i (y_i - \langle w, x_i\rangle)^2`, optionally
+preconditioned,
 
 .. math:: w_{l+1} = w_l + \frac{\eta_l}N\, A X^\top (y - X w_l).
-
-From :math:`w_0 = 0` with A = I the error after the rates :math:`\eta_1, \dots, \eta_L` is
-:math:`w - w_L = P(H) w - Q(H) X^\top \epsilon/N` with :math:`H = X^\top X/N`,
-:math:`P(s) = \prod_l (1 - \eta_l s)` and :math:`Q = (1 - P)/s`.  For tasks of independent
-coordinates of variance :math:`a^2` and label noise of variance :math:`\sigma^2` its mean square
-given the inputs, over :math:`a^2 d`, is therefore known exactly,
-
-.. math:: \frac1d \sum_{i=1}^d \bigl[P(s_i)^2 + v s_i Q(s_i)^2\bigr],
-   \qquad v = \frac{\sigma^2}{a^2 N},
-
-in the eigenvalues :math:`s_i` of H: tasks, labels and queries need no sampling.  The loss on a
-query is :math:`\sigma^2 + a^2 d\, m_2` times this, with :math:`m_2` the variance of an input
-coordinate.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
-from iclimit.simulate.checks import (
-    check_choice,
-    check_integers,
-    check_nonnegative,
-    check_positive,
-    check_shape,
-    given_array,
-)
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts, sample_coordinates
-
-BLOCK_NUMBERS = 2**18
-"""Input numbers drawn from one seed (2 MiB): part of what a seed means, so that runs of any length
-agree where they overlap."""
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_shape, parse_array
+from iclimit.simulate.pretraining.prompts import Prompts
 
 
 def descend(
     prompts: Prompts,
     rates: Any,
     *,
-    start: Array | None = None,
+    initial: Array | None = None,
     preconditioner: Array | None = None,
 ) -> Array:
     r"""Weights after gradient descent on the context of each prompt.
@@ -60,7 +31,7 @@ def descend(
     prompts : Prompts
     rates : sequence of float, length L >= 1
         Learning rates :math:`\eta_l` of the mean-normalised loss, one per step.
-    start : array (dim,), optional
+    initial : array (dim,), optional
         Initial weights :math:`w_0`; zero by default.
     preconditioner : array (dim, dim), optional
         Matrix A; the identity by default.
@@ -76,16 +47,15 @@ def descend(
     """
     xp = array_namespace(prompts.x)
     length, dim = prompts.x.shape[1:]
-    transposed = xp.matrix_transpose(prompts.x)
     weights = xp.zeros_like(prompts.x_query)
-    if start is not None:
-        check_shape("start", start, (dim,))
-        weights = weights + start
+    if initial is not None:
+        check_shape("initial", initial, (dim,))
+        weights = weights + initial
     if preconditioner is not None:
         check_shape("preconditioner", preconditioner, (dim, dim))
-    for rate in given_array("rates", rates, (None,)):
+    for rate in parse_array("rates", rates, (None,)):
         residual = prompts.y[:, :, None] - prompts.x @ weights[:, :, None]
-        step = (transposed @ residual)[:, :, 0]
+        step = (xp.matrix_transpose(prompts.x) @ residual)[:, :, 0]
         if preconditioner is not None:
             step = step @ preconditioner.T
         weights = weights + float(rate) / length * step
@@ -95,188 +65,3 @@ def descend(
 def query_predictions(prompts: Prompts, weights: Array) -> Array:
     """Predictions of linear models, weights (n, dim), for the queries: (n,)."""
     return array_namespace(weights).vecdot(prompts.x_query, weights)
-
-
-@dataclass(frozen=True)
-class ScheduleLosses:
-    """Losses of schedules on simulated contexts.
-
-    Attributes
-    ----------
-    losses : tuple of Estimate
-        Mean loss of each schedule over the contexts.  The samples are the exact losses given each
-        context, ``inf`` beyond the largest float.
-    parameters : dict
-        What was simulated.
-    """
-
-    losses: tuple[Estimate, ...]
-    parameters: dict[str, Any] = field(repr=False)
-
-    @classmethod
-    def of(cls, samples: np.ndarray, parameters: dict[str, Any]) -> ScheduleLosses:
-        """Losses (contexts, m) of m schedules on the same contexts."""
-        return cls(tuple(map(Estimate.of, samples.T)), parameters)
-
-    @property
-    def loss(self) -> Estimate:
-        """Mean loss of the only schedule, or of the first one."""
-        return self.losses[0]
-
-    @property
-    def medians(self) -> np.ndarray:
-        """Median losses.  Rare contexts on which the rates diverge do not affect them."""
-        return np.array([np.median(loss.samples) for loss in self.losses])
-
-
-def simulate_schedule(
-    rates: Any,
-    *,
-    context: int,
-    dim: int,
-    input_law: str = "gaussian",
-    scale: float = 1.0,
-    noise_ratio: float = 0.0,
-    rng: Any,
-    contexts: int = 1000,
-    backend: str = "numpy",
-) -> ScheduleLosses:
-    r"""Losses of gradient descent with given rates on simulated contexts.
-
-    Parameters
-    ----------
-    rates : array (L,) or (m, L)
-        Learning rates of one schedule, or of m schedules to be run on the same contexts.
-    context, dim : int >= 1
-        Number N of pairs and dimension d of the inputs.
-    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
-        Law of the input coordinates, as in `Regression`.
-    scale : float > 0
-        Factor of the inputs.
-    noise_ratio : float >= 0
-        Noise :math:`v`: label noise variance over N times the task variance.  Inputs of variance
-        :math:`m_2` behave as inputs of variance 1 with rates times and noise over :math:`m_2`.
-    rng : int, SeedSequence or Generator
-        Root seed.  Context r depends on (root, r) and the size of a context only.
-    contexts : int >= 1
-        Number of contexts.
-    backend : {"numpy", "cupy"}
-        Where to compute.
-
-    Returns
-    -------
-    ScheduleLosses
-        Mean squared error of the weights over its value at zero weights.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    RuntimeError
-        If the backend is not available.
-
-    Examples
-    --------
-    >>> from iclimit.simulate.descent.steps import simulate_schedule
-    >>> run = simulate_schedule([[20 / 31], [0.5]], context=20, dim=10, rng=0, contexts=4000)
-    >>> len(run.losses), abs(run.loss.z(11 / 31)) < 4
-    (2, True)
-    """
-    check_integers(contexts=contexts)
-    check_nonnegative(noise_ratio=noise_ratio)
-    schedules = given_array("rates", rates, (None, None) if np.ndim(rates) > 1 else (None,))
-    blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
-    rows = np.reshape(schedules, (-1, schedules.shape[-1])).tolist()
-    losses = np.concat(
-        [
-            np.stack([to_host(_loss(values, row, dim, noise_ratio)) for row in rows], axis=1)
-            for values in blocks
-        ]
-    )
-    parameters = {
-        "rates": schedules,
-        "context": context,
-        "dim": dim,
-        "input_law": input_law,
-        "scale": scale,
-        "noise_ratio": noise_ratio,
-        "backend": backend,
-    }
-    return ScheduleLosses.of(losses, parameters)
-
-
-def _loss(eigenvalues: Array, rates: list[float], dim: int, noise: float) -> Array:
-    """Conditional losses of contexts given the eigenvalues (n, k) of H that can be non-zero."""
-    xp = array_namespace(eigenvalues)
-    P, Q = xp.ones_like(eigenvalues), xp.zeros_like(eigenvalues)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rate in rates:
-            Q = Q + rate * P
-            P = P * (1 - rate * eigenvalues)
-        total = xp.sum(P**2 + noise * eigenvalues * Q**2, axis=1)
-    zero = dim - eigenvalues.shape[1]  # P = 1 there
-    # Only overflow gives NaN, as inf - inf.
-    return xp.where(xp.isnan(total), xp.inf, (zero + total) / dim)
-
-
-def largest_eigenvalues(
-    *,
-    context: int,
-    dim: int,
-    input_law: str = "gaussian",
-    scale: float = 1.0,
-    count: int,
-    rng: Any,
-    backend: str = "numpy",
-) -> np.ndarray:
-    """Largest eigenvalues of X^T X/N for many contexts.
-
-    Gradient descent with a constant rate diverges on a context once the rate exceeds two over
-    this eigenvalue.
-
-    Parameters
-    ----------
-    context, dim, input_law, scale, rng, backend
-        As in `simulate_schedule`; the same root gives the same contexts.
-    count : int >= 1
-        Number of contexts; memory does not grow with it but for the result.
-
-    Returns
-    -------
-    ndarray (count,)
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its range.
-    RuntimeError
-        If the backend is not available.
-    """
-    check_integers(count=count)
-    blocks = _eigenvalue_blocks(context, dim, input_law, scale, count, rng, backend)
-    return np.concat([to_host(values[:, -1]) for values in blocks])
-
-
-def _eigenvalue_blocks(
-    context: int, dim: int, input_law: str, scale: float, count: int, rng: Any, backend: str
-) -> Iterator[Array]:
-    """Ascending eigenvalues (block, min(context, dim)) of H, those that can be non-zero."""
-    check_integers(context=context, dim=dim)
-    check_choice("input_law", input_law, INPUT_LAWS)
-    check_positive(scale=scale)
-    for z in context_blocks(context, dim, input_law, count, rng, backend):
-        xp = array_namespace(z)
-        transposed = xp.matrix_transpose(z)
-        gram = transposed @ z if dim <= context else z @ transposed
-        yield scale**2 / context * xp.linalg.eigvalsh(gram)
-
-
-def context_blocks(
-    context: int, dim: int, input_law: str, contexts: int, rng: Any, backend: str
-) -> Iterator[Array]:
-    """Coordinates (block, context, dim) of contexts, so many at a time."""
-    place = get_backend(backend)
-    block = max(1, BLOCK_NUMBERS // (context * dim))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
-        z = sample_coordinates(place, place.generator(seed), (block, context, dim), input_law)
-        yield z[: contexts - index * block, :, :]

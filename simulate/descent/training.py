@@ -3,8 +3,9 @@ r"""Training of linear attention layers from random weights.
 All of key, query, value and projection are trained.  Adam (Kingma and Ba, arXiv:1412.6980) draws
 fresh prompts at every step.  Its learning rate is constant until the loss no longer falls and then
 goes linearly to zero: at a constant rate the weights keep jittering (at 0.01 for N = 50, D = 10,
-two percent above the least loss).  L-BFGS minimises the loss over one fixed batch.  A single layer
-knows that batch by its moments, so that an iteration costs the same for any number of prompts.
+two percent above the least loss).  L-BFGS minimises the loss over one fixed batch.  The loss
+of a single layer depends on that batch through its moments only, so that an iteration costs the
+same for any number of prompts.
 
 Settings of von Oswald et al., arXiv:2212.07677, for comparison: 5000 steps of Adam at a rate of
 1e-3 on batches of 2048 prompts, gradients clipped to a norm of 1e-3, initial standard deviation
@@ -13,36 +14,32 @@ Settings of von Oswald et al., arXiv:2212.07677, for comparison: 5000 steps of A
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 from tqdm import tqdm
 
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
-from iclimit.simulate.blocks import looks_every
-from iclimit.simulate.checks import check_choice, check_integers, check_positive
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
+from iclimit.simulate.checks import check_arguments, check_choice, check_integers
 from iclimit.simulate.descent.gradients import (
     loss_and_gradients,
     moment_loss_and_gradients,
     readout_moments,
 )
+from iclimit.simulate.descent.optimizers import Objective, Run, run_adam, run_lbfgs
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.transformer import Layer
 
-OPTIMIZERS = ("adam", "lbfgs")
 BATCH = {"adam": 2048, "lbfgs": 2**16}
-DECAY = (0.9, 0.98)
-"""Adam's decay rates of the gradient's first and second moments, as in arXiv:2212.07677."""
+"""Prompts by default, for each optimizer."""
 
-TINY = 1e-30
-"""Keeps Adam's quotient finite for weights that have had no gradient yet."""
+NUMBERS = ("layers", "heads", "steps", "batch", "learning_rate", "clip", "patience", "init_scale")
+"""Arguments of `train_attention` that are numbers."""
 
-FALL = 1e-10
-"""L-BFGS has converged when the loss falls by less than this fraction in an iteration."""
+NOT_SETTINGS = ("snapshots", "rng", "progress")
+"""Arguments of `train_attention` that the parameters of a result leave out."""
 
 TOKEN_BLOCK = 2**21
 """Most numbers in the tokens that are held at a time (16 MiB)."""
@@ -179,45 +176,26 @@ def train_attention(
     >>> run.converged, bool(run.losses[-1] < 0.5 * run.losses[0])
     (True, True)
     """
-    check_choice("optimizer", optimizer, OPTIMIZERS)
-    batch = BATCH[optimizer] if batch is None else batch
-    check_integers(layers=layers, heads=heads, steps=steps, batch=batch, patience=patience)
-    check_positive(learning_rate=learning_rate, init_scale=init_scale)
-    if clip != math.inf:
-        check_positive(clip=clip)
+    batch = BATCH.get(optimizer) if batch is None else batch
+    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
+    check_choice("optimizer", optimizer, tuple(BATCH))
+    check_arguments(**{name: parameters[name] for name in NUMBERS})
     if not isinstance(problem, Regression):
         raise TypeError(f"problem must be a Regression, got {problem!r}")
     if not isinstance(snapshots, Sequence):
         raise TypeError(f"snapshots must be a sequence of integers, got {snapshots!r}")
     for step in snapshots:
         check_integers(snapshots=step)
-    place = get_backend(backend)
-    weight_rng, prompt_rng = map(place.generator, seed_sequences(rng, 2))
-    objective = _Objective(place, problem, prompt_rng, layers, shared, include_query, batch)
-    size = problem.dim + 1
-    weights = init_scale * weight_rng.standard_normal(
-        (1 if shared else layers, 4, heads, size, size)
-    )
+    device = get_backend(backend)
+    weight_rng, prompt_rng = map(device.generator, seed_sequences(rng, 2))
+    objective = _Objective(device, problem, prompt_rng, layers, shared, include_query, batch)
+    shape = (1 if shared else layers, 4, heads, problem.dim + 1, problem.dim + 1)
+    run = Run(init_scale * weight_rng.standard_normal(shape), snapshots)
     with tqdm(total=steps, disable=not progress, unit="step", desc="training") as bar:
         if optimizer == "adam":
-            run = _adam(objective, _Run(weights, snapshots), bar, learning_rate, clip, patience)
+            run_adam(objective.on_fresh, run, bar, learning_rate, clip, patience)
         else:
-            run = _lbfgs(objective, _Run(weights, snapshots), bar)
-    parameters = {
-        "problem": problem,
-        "layers": layers,
-        "heads": heads,
-        "shared": shared,
-        "include_query": include_query,
-        "optimizer": optimizer,
-        "steps": steps,
-        "batch": batch,
-        "learning_rate": learning_rate,
-        "clip": clip,
-        "patience": patience,
-        "init_scale": init_scale,
-        "backend": backend,
-    }
+            run_lbfgs(objective.fixed, run, bar, device)
     return TrainedAttention(
         objective.stack(run.weights),
         np.array(run.losses),
@@ -233,7 +211,7 @@ def train_attention(
 class _Objective:
     """Loss of weights (depth, 4, heads, D, D) and its gradient."""
 
-    place: Backend
+    device: Backend
     problem: Regression
     generator: Any
     layers: int
@@ -251,7 +229,7 @@ class _Objective:
 
     def pack(self, gradients: list[Layer]) -> Array:
         """Gradient by the weights from those by the layers."""
-        xp = self.place.xp
+        xp = self.device.xp
         parts = xp.stack([xp.stack([g.key, g.query, g.value, g.projection]) for g in gradients])
         return xp.sum(parts, axis=0, keepdims=True) if self.shared else parts
 
@@ -260,13 +238,18 @@ class _Objective:
         size = max(1, TOKEN_BLOCK // ((self.problem.context + 1) * (self.problem.dim + 1)))
         for start in range(0, self.batch, size):
             count = min(size, self.batch - start)
-            prompts = self.problem.sample(self.place, self.generator, count)
+            prompts = self.problem.sample(self.device, self.generator, count)
             yield regression_tokens(prompts), prompts.y_query
+
+    def on_fresh(self, weights: Array) -> tuple[Any, Array]:
+        """Loss and gradient on fresh prompts."""
+        return self.on_tokens(weights, self.blocks())
 
     def on_tokens(
         self, weights: Array, blocks: Iterable[tuple[Array, Array]]
     ) -> tuple[Any, Array]:
-        stack, total = self.stack(weights), self.place.xp.zeros_like(weights)
+        """Loss and gradient on given prompts, in blocks."""
+        stack, total = self.stack(weights), self.device.xp.zeros_like(weights)
         mean = 0.0
         for tokens, labels in blocks:
             loss, gradients = loss_and_gradients(
@@ -277,7 +260,7 @@ class _Objective:
             total += share * self.pack(gradients)
         return mean, total
 
-    def fixed(self) -> Callable[[Array], tuple[Any, Array]]:
+    def fixed(self) -> Objective:
         """The loss and its gradient on prompts drawn once, by their moments where that pays."""
         size = self.problem.dim + 1
         if self.layers > 1 or size**2 * (size + 1) // 2 > MOMENT_FEATURES:
@@ -290,116 +273,3 @@ class _Objective:
             return loss, self.pack([gradients])
 
         return on_moments
-
-
-@dataclass
-class _Run:
-    """Where an optimiser is."""
-
-    weights: Array
-    snapshots: Sequence[int]
-    kept: dict[int, Array] = field(default_factory=dict)
-    losses: list[float] = field(default_factory=list)
-    steps: int = 0
-    converged: bool = False
-    interrupted: bool = False
-    unread: list[Any] = field(default_factory=list)
-
-    def read(self) -> None:
-        """Copy new losses to the host; refuse a divergent one."""
-        losses, self.unread = [float(loss) for loss in self.unread], []
-        for loss in losses:
-            if not math.isfinite(loss):
-                raise ArithmeticError(
-                    f"training diverged at step {len(self.losses)}: "
-                    "try a smaller init_scale, learning_rate or clip"
-                )
-            self.losses.append(loss)
-
-    def move(self, weights: Array) -> None:
-        """Take a step."""
-        self.weights, self.steps = weights, self.steps + 1
-        if self.steps in self.snapshots:
-            self.kept[self.steps] = weights
-
-
-def _adam(
-    objective: _Objective, run: _Run, bar: Any, learning_rate: float, clip: float, patience: int
-) -> _Run:
-    xp = objective.place.xp
-    first, second = xp.zeros_like(run.weights), xp.zeros_like(run.weights)
-    plateau, end = 2 * bar.total // 3, bar.total
-    # glibc keeps freed memory only up to the size of the largest block ever freed: without this
-    # every step returns its arrays to the system and faults them in again: 6.3 ms instead of 4.2
-    # for the default batch at N = D = 10.
-    np.empty(2**22 - 2**10)
-    try:
-        while run.steps < end:
-            loss, gradient = objective.on_tokens(run.weights, objective.blocks())
-            run.unread.append(loss)
-            if run.steps % looks_every(xp) == 0:
-                run.read()
-            norm = xp.sqrt(xp.sum(gradient**2))
-            steep, one = norm > clip, xp.ones_like(norm)
-            gradient = gradient * xp.where(steep, clip / xp.where(steep, norm, one), one)
-            first = DECAY[0] * first + (1 - DECAY[0]) * gradient
-            second = DECAY[1] * second + (1 - DECAY[1]) * gradient**2
-            rate = learning_rate * min(1.0, (end - run.steps) / (end - plateau))
-            factor = rate * math.sqrt(1 - DECAY[1] ** (run.steps + 1))
-            factor /= 1 - DECAY[0] ** (run.steps + 1)
-            run.move(run.weights - factor * first / (xp.sqrt(second) + TINY))
-            bar.update()
-            if run.steps % patience == 0:
-                run.read()
-                bar.set_postfix(loss=f"{np.mean(run.losses[-patience:]):.4g}", refresh=False)
-                if run.steps < plateau and _stalled(np.array(run.losses), patience):
-                    plateau, end, run.converged = run.steps, 3 * run.steps // 2, True
-    except KeyboardInterrupt:
-        run.interrupted = True
-    run.read()
-    return run
-
-
-def _stalled(losses: np.ndarray, patience: int) -> bool:
-    """Whether the loss fell before, and no longer does."""
-    recent = losses[-patience:]
-
-    def higher(past: np.ndarray) -> bool:
-        error = math.sqrt((np.var(past) + np.var(recent)) / patience)
-        return bool(np.mean(past) - np.mean(recent) > 2 * error)
-
-    return higher(losses[:patience]) and not higher(losses[-2 * patience : -patience])
-
-
-def _lbfgs(objective: _Objective, run: _Run, bar: Any) -> _Run:
-    place, shape = objective.place, run.weights.shape
-
-    def keep(intermediate_result: Any) -> None:
-        run.unread.append(intermediate_result.fun)
-        run.read()
-        # SciPy goes on to change x in place.
-        run.move(place.asarray(intermediate_result.x.reshape(shape).copy()))
-        bar.set_postfix(loss=f"{run.losses[-1]:.4g}", refresh=False)
-        bar.update()
-
-    try:
-        value = objective.fixed()
-        run.unread.append(value(run.weights)[0])
-        run.read()
-
-        def on_host(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            loss, gradient = value(place.asarray(flat.reshape(shape)))
-            return float(loss), to_host(gradient).reshape(-1)
-
-        result = minimize(
-            on_host,
-            to_host(run.weights).reshape(-1),
-            jac=True,
-            method="L-BFGS-B",
-            callback=keep,
-            options={"maxiter": bar.total, "maxfun": math.inf, "ftol": FALL, "gtol": 0.0},
-        )
-        run.converged = bool(result.success)
-    except KeyboardInterrupt:
-        run.interrupted = True
-    return run

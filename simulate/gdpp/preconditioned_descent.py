@@ -32,7 +32,7 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative, given_array
-from iclimit.simulate.descent.steps import ScheduleLosses, context_blocks
+from iclimit.simulate.descent.schedules import ScheduleLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS
 

@@ -53,7 +53,7 @@ PREDICTORS = [
     attention_predictor([descent_layer(0.5, context=N, dim=D)] * 2),
     attention_predictor([random_layer(), random_layer(3, heads=2)]),
     attention_predictor([random_layer(), random_layer(3)], include_query=True),
-    descent_predictor([0.5, 0.2], start=np.arange(D), preconditioner=np.diag([1, 2, 1, 0.5])),
+    descent_predictor([0.5, 0.2], initial=np.arange(D), preconditioner=np.diag([1, 2, 1, 0.5])),
     ridge_predictor(0.3),
 ]
 
@@ -221,7 +221,7 @@ def test_labels_only_of_a_scrambled_step_repeats_as_descent() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ridge_predictor(-1.0), "penalty must be a number >= 0 and finite, got -1.0"),
+        (lambda: ridge_predictor(-1.0), "penalty must be >= 0 and finite, got -1.0"),
         (lambda: rescale(random_layer(heads=2)), "layer must have one head, got 2"),
         (
             lambda: rescale(Layer(*np.zeros((4, 1, 3, 3)))),
@@ -237,7 +237,7 @@ def test_labels_only_of_a_scrambled_step_repeats_as_descent() -> None:
         ),
         (
             lambda: roll_out(regression_tokens(draw()), random_layer(), 2, math.inf),
-            "dampening must be a finite number, got inf",
+            "dampening must be finite, got inf",
         ),
     ],
 )

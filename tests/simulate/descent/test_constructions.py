@@ -61,7 +61,7 @@ def test_layers_are_descent_steps_on_every_token(
 ) -> None:
     prompts = draw()
     start, matrix = start_and_matrix()
-    kwargs: dict[str, Any] = {"start": start} if started else {}
+    kwargs: dict[str, Any] = {"initial": start} if started else {}
     w0 = start if started else np.zeros(D)
     A = matrix if preconditioned else np.eye(D)
     layers = [
@@ -158,7 +158,7 @@ def test_copying_then_descent_equals_merged_tokens(
     prompts, positions = draw(context), encode(context)
     start, matrix = start_and_matrix()
     layers = [
-        descent_layer(rate, context=context, dim=D, start=start, preconditioner=matrix)
+        descent_layer(rate, context=context, dim=D, initial=start, preconditioner=matrix)
         for rate in RATES
     ]
     merged = regression_tokens(prompts, start)
@@ -195,7 +195,7 @@ def test_softmax_copying_error_falls_exponentially_with_sharpness(
     start, _ = start_and_matrix()
     merged = regression_tokens(prompts, start)
     tokens = separate_tokens(prompts, positions, start)
-    layer = descent_layer(0.7, context=N, dim=D, start=start)
+    layer = descent_layer(0.7, context=N, dim=D, initial=start)
     expected = prediction(merged, [layer])
     overlap = positions @ positions.T
     gap = 1 - np.max(overlap - 2 * np.eye(len(overlap)))
@@ -235,15 +235,15 @@ def test_positions_need_a_linear_map_to_the_next() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: descent_layer(np.nan, context=3, dim=2), "rate must be a finite number, got nan"),
+        (lambda: descent_layer(np.nan, context=3, dim=2), "rate must be finite, got nan"),
         (lambda: descent_layer(1, context=0, dim=2), "context must be an integer >= 1, got 0"),
         (
             lambda: descent_layer(1, context=3, dim=2, normalization="none"),
             "normalization must be one of mean, sum, got 'none'",
         ),
         (
-            lambda: descent_layer(1, context=3, dim=2, start=[1.0]),
-            r"start must have shape \(2,\), got \(1,\)",
+            lambda: descent_layer(1, context=3, dim=2, initial=[1.0]),
+            r"initial must have shape \(2,\), got \(1,\)",
         ),
         (
             lambda: descent_layer(1, context=3, dim=2, preconditioner=np.full((2, 2), np.inf)),
@@ -273,7 +273,7 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
     def run(prompts: Prompts, start: Any) -> Any:
         tokens = separate_tokens(prompts, positions, start)
         copying = copying_layer(positions, dim=D, sharpness=9.0)
-        descent = descent_layer(0.7, context=N, dim=D, start=start, preconditioner=matrix)
+        descent = descent_layer(0.7, context=N, dim=D, initial=start, preconditioner=matrix)
         copied = apply_layer(tokens, copying, softmax=True)
         return forward(copied, [widen_layer(descent, tokens.shape[2])])
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from iclimit.simulate.descent import CriticalDampening, dampening, simulate_critical_dampening
-from iclimit.simulate.descent.steps import largest_eigenvalues
+from iclimit.simulate.descent.schedules import largest_eigenvalues
 
 Z_LIMIT = 4.0  # 15 comparisons against draws, 15 of a bias: one beyond in 500 seeds
 QUANTILES = [0.1, 0.25, 0.5, 0.75, 0.9]
@@ -122,7 +122,7 @@ def test_one_task_has_the_quantiles_of_the_eigenvalue() -> None:
     found = simulate_critical_dampening(
         p, rate=0.5, **SIZE, test_tasks=1, input_law="uniform", contexts=4000, rng=4
     )
-    top = largest_eigenvalues(**SIZE, input_law="uniform", count=4000, rng=4)
+    top = largest_eigenvalues(**SIZE, input_law="uniform", contexts=4000, rng=4)
     np.testing.assert_allclose(numbers(found)[0], np.quantile(4 / top, p), rtol=2e-3)
 
 
@@ -131,7 +131,7 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
 
     def spy(**arguments: Any) -> np.ndarray:
         seen.update(arguments)
-        return np.linspace(1.0, 2.0, arguments["count"])
+        return np.linspace(1.0, 2.0, arguments["contexts"])
 
     monkeypatch.setattr(dampening, "largest_eigenvalues", spy)
     found = simulate_critical_dampening(
@@ -148,7 +148,7 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen == SIZE | {
         "input_law": "laplace",
         "scale": 0.3,
-        "count": 1000,
+        "contexts": 1000,
         "rng": 9,
         "backend": "cupy",
     }
@@ -160,8 +160,8 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ({"probability": [[0.5]]}, r"probability must have shape \(any,\), got \(1, 1\)"),
         ({"probability": []}, r"probability must have shape \(any,\), got \(0,\)"),
-        ({"probability": [0.5, 1.0]}, r"probability must be in \(0, 1\), got \[0.5, 1.0\]"),
-        ({"probability": [0.0]}, r"probability must be in \(0, 1\), got \[0.0\]"),
+        ({"probability": [0.5, 1.0]}, r"probability must be > 0 and < 1, got \[0.5, 1.0\]"),
+        ({"probability": [0.0]}, r"probability must be > 0 and < 1, got \[0.0\]"),
         ({"probability": [math.nan]}, "probability must be finite"),
         ({"rate": 0.0}, "rate must be a number > 0 and finite, got 0.0"),
         ({"test_tasks": 0}, "test_tasks must be an integer >= 1, got 0"),
@@ -169,7 +169,7 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
         ({"context": 0}, "context must be an integer >= 1, got 0"),
         ({"dim": 1.5}, "dim must be an integer >= 1, got 1.5"),
         ({"input_law": "cauchy"}, "input_law must be one of gaussian, .*, got 'cauchy'"),
-        ({"scale": -1.0}, "scale must be a number > 0 and finite, got -1.0"),
+        ({"scale": -1.0}, "scale must be > 0 and finite, got -1.0"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
         ({"contexts": 100}, "contexts must be >= 147 for these quantiles, got 100"),
         # Nothing lies on the other side of this quantile: its error would be zero.

@@ -178,22 +178,22 @@ def test_tokens_hold_nothing_of_the_query_label_and_are_a_copy() -> None:
             lambda: Regression(2, 2, input_law="cauchy"),
             "input_law must be one of gaussian, .*, got 'cauchy'",
         ),
-        (lambda: Regression(2, 2, scale=0), "scale must be a number > 0 and finite, got 0"),
+        (lambda: Regression(2, 2, scale=0), "scale must be > 0 and finite, got 0"),
         (
             lambda: Regression(2, 2, scale=math.inf),
-            "scale must be a number > 0 and finite, got inf",
+            "scale must be > 0 and finite, got inf",
         ),
         (
             lambda: Regression(2, 2, task_variance=-1.0),
-            "task_variance must be a number > 0 and finite, got -1.0",
+            "task_variance must be > 0 and finite, got -1.0",
         ),
         (
             lambda: Regression(2, 2, noise_variance=-1e-9),
-            "noise_variance must be a number >= 0 and finite, got -1e-09",
+            "noise_variance must be >= 0 and finite, got -1e-09",
         ),
         (
             lambda: Regression(2, 2, noise_variance=math.nan),
-            "noise_variance must be a number >= 0 and finite, got nan",
+            "noise_variance must be >= 0 and finite, got nan",
         ),
         (
             lambda: Regression(2, 2, mixing=np.eye(3)),
@@ -206,7 +206,7 @@ def test_tokens_hold_nothing_of_the_query_label_and_are_a_copy() -> None:
         (lambda: Regression(2, 2, mixing=np.full((2, 2), math.nan)), "mixing must be finite"),
         (
             lambda: regression_tokens(sample(2)[0], np.ones(2)),
-            r"start must have shape \(3,\), got \(2,\)",
+            r"initial must have shape \(3,\), got \(2,\)",
         ),
     ],
 )

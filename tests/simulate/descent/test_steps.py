@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
-from iclimit.simulate.descent import steps as descent
+from iclimit.simulate.descent import schedules as descent
 from iclimit.simulate.descent.regression import Regression
-from iclimit.simulate.descent.steps import (
+from iclimit.simulate.descent.schedules import (
     ScheduleLosses,
-    descend,
     largest_eigenvalues,
-    query_predictions,
     simulate_schedule,
 )
+from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
 
 ROUNDING = 1e-12  # relative or of numbers of order one to ten
@@ -52,7 +51,7 @@ def test_descent_equals_loops(context: int, dim: int, started: bool, preconditio
     prompts = draw(context, dim)
     start = generator.standard_normal(dim)
     matrix = np.eye(dim) + 0.2 * generator.standard_normal((dim, dim))
-    kwargs: dict[str, Any] = {"start": start} if started else {}
+    kwargs: dict[str, Any] = {"initial": start} if started else {}
     if preconditioned:
         kwargs["preconditioner"] = matrix
     weights = descend(prompts, RATES, **kwargs)
@@ -72,7 +71,7 @@ def test_descent_equals_loops(context: int, dim: int, started: bool, preconditio
 
 def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error() -> None:
     prompts, w, h = draw(6, 3), np.array([0.3, -0.2, 0.5]), 1e-3
-    step = descend(prompts, [1.0], start=w) - w
+    step = descend(prompts, [1.0], initial=w) - w
 
     def loss(w: np.ndarray) -> np.ndarray:
         return np.mean((prompts.y - prompts.x @ w) ** 2, axis=1) / 2
@@ -91,7 +90,7 @@ def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
     monkeypatch.setattr(descent, "BLOCK_NUMBERS", block * context * dim)
     size: dict[str, Any] = {"context": context, "dim": dim, "scale": 0.7}
     run = simulate_schedule(RATES, **size, noise_ratio=noise, rng=3, contexts=block)
-    top = largest_eigenvalues(**size, count=block, rng=3)
+    top = largest_eigenvalues(**size, contexts=block, rng=3)
     for r, z in enumerate(block_inputs(context, dim, block)):
         X = 0.7 * z
         from_labels = np.zeros((dim, context))  # w_L = from_labels @ y
@@ -184,7 +183,7 @@ def test_schedules_share_contexts_and_longer_runs_extend_shorter_ones(
         one = simulate_schedule(rates[k], **size, contexts=11, noise_ratio=0.1)
         np.testing.assert_array_equal(one.loss.samples, both.losses[k].samples[:11])
     np.testing.assert_array_equal(
-        largest_eigenvalues(**size, count=10), largest_eigenvalues(**size, count=25)[:10]
+        largest_eigenvalues(**size, contexts=10), largest_eigenvalues(**size, contexts=25)[:10]
     )
 
 
@@ -199,7 +198,7 @@ def test_summaries_of_the_losses() -> None:
 
 def test_top_eigenvalue_is_where_a_constant_rate_diverges() -> None:
     size: dict[str, Any] = {"context": 6, "dim": 4}
-    top = largest_eigenvalues(**size, count=40, rng=10)
+    top = largest_eigenvalues(**size, contexts=40, rng=10)
     critical = 2 / top
     rates = np.repeat(np.concat([0.97 * critical, 1.03 * critical])[:, None], 200, axis=1)
     run = simulate_schedule(rates, **size, rng=10, contexts=40)
@@ -225,8 +224,8 @@ def test_overflowing_losses_are_infinite(noise: float) -> None:
         (lambda: descend(draw(3, 2), []), r"rates must have shape \(any,\), got \(0,\)"),
         (lambda: descend(draw(3, 2), [math.nan]), "rates must be finite"),
         (
-            lambda: descend(draw(3, 2), [1], start=np.ones(3)),
-            r"start must have shape \(2,\), got \(3,\)",
+            lambda: descend(draw(3, 2), [1], initial=np.ones(3)),
+            r"initial must have shape \(2,\), got \(3,\)",
         ),
         (
             lambda: descend(draw(3, 2), [1], preconditioner=np.ones(2)),
@@ -242,19 +241,19 @@ def test_overflowing_losses_are_infinite(noise: float) -> None:
         ),
         (
             lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, noise_ratio=-1),
-            "noise_ratio must be a number >= 0 and finite, got -1",
+            "noise_ratio must be >= 0 and finite, got -1",
         ),
         (
-            lambda: largest_eigenvalues(context=3, dim=0, rng=0, count=1),
+            lambda: largest_eigenvalues(context=3, dim=0, rng=0, contexts=1),
             "dim must be an integer >= 1, got 0",
         ),
         (
-            lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, input_law="cauchy"),
+            lambda: largest_eigenvalues(context=3, dim=2, rng=0, contexts=1, input_law="cauchy"),
             "input_law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
         ),
         (
-            lambda: largest_eigenvalues(context=3, dim=2, rng=0, count=1, scale=0.0),
-            "scale must be a number > 0 and finite, got 0.0",
+            lambda: largest_eigenvalues(context=3, dim=2, rng=0, contexts=1, scale=0.0),
+            "scale must be > 0 and finite, got 0.0",
         ),
     ],
 )
@@ -271,9 +270,9 @@ def test_strict_arrays(
     prompts = draw(context, dim)
     generator = np.random.default_rng(2)
     start, matrix = generator.standard_normal(dim), generator.standard_normal((dim, dim))
-    expected = descend(prompts, RATES, start=start, preconditioner=matrix)
+    expected = descend(prompts, RATES, initial=start, preconditioner=matrix)
     on_strict = Prompts(**{name: strict(value) for name, value in vars(prompts).items()})
-    found = descend(on_strict, RATES, start=strict(start), preconditioner=strict(matrix))
+    found = descend(on_strict, RATES, initial=strict(start), preconditioner=strict(matrix))
     np.testing.assert_allclose(np.from_dlpack(found), expected, rtol=ROUNDING)
     np.testing.assert_allclose(
         np.from_dlpack(query_predictions(on_strict, found)),
@@ -283,9 +282,9 @@ def test_strict_arrays(
 
     cell: dict[str, Any] = {"context": context, "dim": dim, "input_law": "laplace", "rng": 4}
     losses = samples(simulate_schedule([RATES, RATES[::-1]], **cell, noise_ratio=0.1, contexts=8))
-    top = largest_eigenvalues(**cell, count=8)
+    top = largest_eigenvalues(**cell, contexts=8)
     monkeypatch.setattr(descent, "get_backend", lambda _: strict_backend)
     monkeypatch.setattr(descent, "to_host", np.from_dlpack)
     run = simulate_schedule([RATES, RATES[::-1]], **cell, noise_ratio=0.1, contexts=8)
     np.testing.assert_allclose(samples(run), losses, rtol=1e-10)
-    np.testing.assert_allclose(largest_eigenvalues(**cell, count=8), top, rtol=1e-10)
+    np.testing.assert_allclose(largest_eigenvalues(**cell, contexts=8), top, rtol=1e-10)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
-from iclimit.simulate.descent import steps as descent
+from iclimit.simulate.descent import schedules as descent
 from iclimit.simulate.descent.regression import Regression, regression_tokens
-from iclimit.simulate.descent.steps import simulate_schedule
+from iclimit.simulate.descent.schedules import simulate_schedule
 from iclimit.simulate.gdpp import preconditioned_descent as module
 from iclimit.simulate.gdpp.preconditioned_descent import (
     gdpp_transformer,

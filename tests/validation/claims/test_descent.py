@@ -307,7 +307,7 @@ def test_constructions_hold_and_fail() -> None:
 
 @pytest.mark.parametrize(
     ("name", "label"),
-    [("rate", "after"), ("start", "any initial weights"), ("preconditioner", "preconditioned")],
+    [("rate", "after"), ("initial", "any initial weights"), ("preconditioner", "preconditioned")],
 )
 def test_a_wrong_layer_fails(name: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = constructions.descent_layer

@@ -32,27 +32,27 @@ SHARPNESS = tuple(float(s) for s in np.linspace(5, 80, 16))
 SOFTMAX_FLOOR = 1e-10
 
 
-def construction_errors(*, noise_variance: float, start: bool, rng: Any) -> dict[str, float]:
+def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> dict[str, float]:
     """Largest deviations of constructed layers from gradient descent, relative."""
     generator, place = np.random.default_rng(rng), get_backend("numpy")
     problem = Regression(CONTEXT, DIM, input_law="uniform", noise_variance=noise_variance)
     prompts = problem.sample(place, generator, PROMPTS)
-    first = generator.standard_normal(DIM) if start else None
+    first = generator.standard_normal(DIM) if initial else None
     origin = np.zeros(DIM) if first is None else first
     tokens = regression_tokens(prompts, first)
-    size: dict[str, Any] = {"context": CONTEXT, "dim": DIM, "start": first}
+    size: dict[str, Any] = {"context": CONTEXT, "dim": DIM, "initial": first}
     layers = [descent_layer(rate, **size) for rate in RATES]
     inputs, labels = tokens[:, :, :-1], tokens[:, :, -1]
     errors = {}
     for steps in (1, STEPS):
-        weights = descend(prompts, RATES[:steps], start=first)
+        weights = descend(prompts, RATES[:steps], initial=first)
         expected = labels - np.einsum("ntd,nd->nt", inputs, weights - origin)
         errors[f"every token after {steps} steps"] = _deviation(
             forward(tokens, layers[:steps])[:, :, -1], expected
         )
     mixing = generator.standard_normal((DIM, DIM))
     layer = descent_layer(0.5, **size, preconditioner=mixing)
-    weights = descend(prompts, [0.5], start=first, preconditioner=mixing)
+    weights = descend(prompts, [0.5], initial=first, preconditioner=mixing)
     expected = labels - np.einsum("ntd,nd->nt", inputs, weights - origin)
     errors["a preconditioned step"] = _deviation(apply_layer(tokens, layer)[:, :, -1], expected)
     separate = separate_tokens(prompts, one_hot_positions(CONTEXT), first)
@@ -87,7 +87,7 @@ def _deviation(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 EXACT = tuple(
-    Cell.of(construction_errors, noise_variance=noise, start=start)
+    Cell.of(construction_errors, noise_variance=noise, initial=start)
     for noise in (0.0, 0.3)
     for start in (False, True)
 )
@@ -101,7 +101,7 @@ def _cells(preset: Preset) -> list[Cell]:  # noqa: ARG001
 def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:  # noqa: ARG001
     comparisons = []
     for cell in EXACT:
-        noise, start = (dict(cell.parameters)[key] for key in ("noise_variance", "start"))
+        noise, start = (dict(cell.parameters)[key] for key in ("noise_variance", "initial"))
         where = f"noise {noise:g}, {'any' if start else 'zero'} initial weights"
         comparisons += [
             Comparison(f"{name}, {where}", 0.0, error, 0.0, ROUNDING)

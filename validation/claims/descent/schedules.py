@@ -22,7 +22,8 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.regression import Regression
-from iclimit.simulate.descent.steps import descend, largest_eigenvalues
+from iclimit.simulate.descent.schedules import largest_eigenvalues
+from iclimit.simulate.descent.steps import descend
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 from iclimit.validation.statistics import extrapolate
@@ -255,7 +256,7 @@ def _top(preset: Preset, dim: int) -> Cell:
         largest_eigenvalues,
         context=round(dim / RATIO),
         dim=dim,
-        count=DIVERGENCE_CONTEXTS[preset] // (dim // 10) ** 2,
+        contexts=DIVERGENCE_CONTEXTS[preset] // (dim // 10) ** 2,
     )
 
 

@@ -1,0 +1,209 @@
+r"""Losses of learning-rate schedules on simulated contexts.
+
+Gradient descent from :math:`w_0 = 0` with the rates :math:`\eta_1, \dots, \eta_L` has the error
+:math:`w - w_L = P(H) w - Q(H) X^\top \epsilon/N` with :math:`H = X^\top X/N`,
+:math:`P(s) = \prod_l (1 - \eta_l s)` and :math:`Q = (1 - P)/s`.  Let the tasks have independent
+coordinates of variance :math:`a^2` and the label noise the variance :math:`\sigma^2`.  Given the
+inputs, the mean square of the error over :math:`a^2 d` is then known exactly,
+
+.. math:: \frac1d \sum_{i=1}^d \bigl[P(s_i)^2 + v s_i Q(s_i)^2\bigr],
+   \qquad v = \frac{\sigma^2}{a^2 N},
+
+in the eigenvalues :math:`s_i` of H: tasks, labels and queries need no sampling.  The loss on a
+query is :math:`\sigma^2 + a^2 d\, m_2` times this, with :math:`m_2` the variance of an input
+coordinate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
+from iclimit.simulate.checks import check_arguments, check_choice, parse_array
+from iclimit.simulate.pretraining.prompts import INPUT_LAWS, sample_coordinates
+
+BLOCK_NUMBERS = 2**18
+"""Input numbers drawn from one seed (2 MiB).  Runs of any length agree where they overlap, because
+this number is part of what a seed means."""
+
+
+@dataclass(frozen=True)
+class ScheduleLosses:
+    """Losses of schedules on simulated contexts.
+
+    Attributes
+    ----------
+    losses : tuple of Estimate
+        Mean loss of each schedule over the contexts.  The samples are the exact losses given each
+        context, ``inf`` beyond the largest float.
+    parameters : dict
+        What was simulated.
+    """
+
+    losses: tuple[Estimate, ...]
+    parameters: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, samples: np.ndarray, parameters: dict[str, Any]) -> ScheduleLosses:
+        """Losses (contexts, m) of m schedules on the same contexts."""
+        return cls(tuple(map(Estimate.of, samples.T)), parameters)
+
+    @property
+    def loss(self) -> Estimate:
+        """Mean loss of the only schedule, or of the first one."""
+        return self.losses[0]
+
+    @property
+    def medians(self) -> np.ndarray:
+        """Median losses.  Rare contexts on which the rates diverge do not affect them."""
+        return np.array([np.median(loss.samples) for loss in self.losses])
+
+
+def simulate_schedule(
+    rates: Any,
+    *,
+    context: int,
+    dim: int,
+    input_law: str = "gaussian",
+    scale: float = 1.0,
+    noise_ratio: float = 0.0,
+    rng: Any,
+    contexts: int = 1000,
+    backend: str = "numpy",
+) -> ScheduleLosses:
+    r"""Losses of gradient descent with given rates on simulated contexts.
+
+    Parameters
+    ----------
+    rates : array (L,) or (m, L)
+        Learning rates of one schedule, or of m schedules that are run on the same contexts.
+    context, dim : int >= 1
+        Number N of pairs and dimension d of the inputs.
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
+        Law of the input coordinates, as in `Regression`.
+    scale : float > 0
+        Factor of the inputs.
+    noise_ratio : float >= 0
+        Variance of the label noise over N times that of the tasks, :math:`v`.  Inputs of variance
+        :math:`m_2` behave like inputs of variance 1 with :math:`m_2` times the rates and v over
+        :math:`m_2`.
+    rng : int, SeedSequence or Generator
+        Root seed.  Context r depends on (root, r) and the size of a context only.
+    contexts : int >= 1
+        Number of contexts.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+
+    Returns
+    -------
+    ScheduleLosses
+        Mean squared error of the weights over its value at zero weights.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    RuntimeError
+        If the backend is not available.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.descent import simulate_schedule
+    >>> run = simulate_schedule([[20 / 31], [0.5]], context=20, dim=10, rng=0, contexts=4000)
+    >>> len(run.losses), abs(run.loss.z(11 / 31)) < 4
+    (2, True)
+    """
+    check_arguments(contexts=contexts, noise_ratio=noise_ratio)
+    schedules = parse_array("rates", rates, (None, None) if np.ndim(rates) > 1 else (None,))
+    setting = {"context": context, "dim": dim, "input_law": input_law, "scale": scale}
+    blocks = _eigenvalue_blocks(**setting, contexts=contexts, rng=rng, backend=backend)
+    rows = np.reshape(schedules, (-1, schedules.shape[-1])).tolist()
+    losses = [
+        np.stack([to_host(_loss(values, row, dim, noise_ratio)) for row in rows], axis=1)
+        for values in blocks
+    ]
+    parameters = {"rates": schedules, **setting, "noise_ratio": noise_ratio, "backend": backend}
+    return ScheduleLosses.of(np.concat(losses), parameters)
+
+
+def _loss(eigenvalues: Array, rates: list[float], dim: int, noise: float) -> Array:
+    """Conditional losses of contexts given the eigenvalues (n, k) of H that can be non-zero."""
+    xp = array_namespace(eigenvalues)
+    P, Q = xp.ones_like(eigenvalues), xp.zeros_like(eigenvalues)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rate in rates:
+            Q = Q + rate * P
+            P = P * (1 - rate * eigenvalues)
+        total = xp.sum(P**2 + noise * eigenvalues * Q**2, axis=1)
+    zero = dim - eigenvalues.shape[1]  # P = 1 there
+    # Only overflow gives NaN, as inf - inf.
+    return xp.where(xp.isnan(total), xp.inf, (zero + total) / dim)
+
+
+def largest_eigenvalues(
+    *,
+    context: int,
+    dim: int,
+    input_law: str = "gaussian",
+    scale: float = 1.0,
+    contexts: int,
+    rng: Any,
+    backend: str = "numpy",
+) -> np.ndarray:
+    """Largest eigenvalues of X^T X/N for many contexts.
+
+    Gradient descent with a constant rate diverges on a context once the rate exceeds two over
+    this eigenvalue.
+
+    Parameters
+    ----------
+    context, dim, input_law, scale, rng, backend
+        As in `simulate_schedule`; the same root gives the same contexts.
+    contexts : int >= 1
+        Number of contexts.  Memory does not grow with it, except for the result.
+
+    Returns
+    -------
+    ndarray (count,)
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    RuntimeError
+        If the backend is not available.
+    """
+    check_arguments(contexts=contexts)
+    blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
+    return np.concat([to_host(values[:, -1]) for values in blocks])
+
+
+def _eigenvalue_blocks(
+    context: int, dim: int, input_law: str, scale: float, contexts: int, rng: Any, backend: str
+) -> Iterator[Array]:
+    """Ascending eigenvalues (block, min(context, dim)) of H, those that can be non-zero."""
+    check_arguments(context=context, dim=dim, scale=scale)
+    check_choice("input_law", input_law, INPUT_LAWS)
+    for z in context_blocks(context, dim, input_law, contexts, rng, backend):
+        xp = array_namespace(z)
+        transposed = xp.matrix_transpose(z)
+        gram = transposed @ z if dim <= context else z @ transposed
+        yield scale**2 / context * xp.linalg.eigvalsh(gram)
+
+
+def context_blocks(
+    context: int, dim: int, input_law: str, contexts: int, rng: Any, backend: str
+) -> Iterator[Array]:
+    """Coordinates (block, context, dim) of contexts, one block for each seed."""
+    device = get_backend(backend)
+    block = max(1, BLOCK_NUMBERS // (context * dim))
+    for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
+        z = sample_coordinates(device, device.generator(seed), (block, context, dim), input_law)
+        yield z[: contexts - index * block, :, :]
