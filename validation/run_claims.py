@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from tqdm import tqdm
 
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import Outcome, check_run, run_cells
-from iclimit.runs.store import RunStore, UnwrittenError
+from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
 
@@ -159,8 +158,6 @@ def validate(
             judge_finished()
     except KeyboardInterrupt:
         interrupted = True
-    except UnwrittenError as error:
-        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
     finally:
         bar.close()
     return ValidationRun(

@@ -139,7 +139,7 @@ def list_runs(options: argparse.Namespace) -> int:
 
 def show_run(options: argparse.Namespace) -> int:
     """Print everything about a run."""
-    from iclimit.runs.store import joined_numbers
+    from iclimit.runs.store import concatenated_numbers
 
     with _opened(options) as store:
         run = _the_run(store, options.identity)
@@ -154,7 +154,7 @@ def show_run(options: argparse.Namespace) -> int:
     for batch in batches:
         _print_batch(batch)
     try:
-        numbers = joined_numbers(batches)
+        numbers = concatenated_numbers(batches)
     except ValueError as reason:
         print(f"numbers     not readable: {reason}")
         return 0
@@ -195,13 +195,13 @@ def _is_current(run: StoredRun) -> bool:
 def export_runs(options: argparse.Namespace) -> int:
     """Write the numbers of runs to a file."""
     from iclimit.runs.exports import run_table, write_csv, write_netcdf
-    from iclimit.runs.store import joined_numbers
+    from iclimit.runs.store import concatenated_numbers
 
     numbers, unread = {}, 0
     with _opened(options) as store:
         for run in store.runs(function=options.function, since=options.since):
             try:
-                numbers[run] = joined_numbers(store.find(run.identity))
+                numbers[run] = concatenated_numbers(store.find(run.identity))
             except ValueError:
                 unread += 1
     if unread:

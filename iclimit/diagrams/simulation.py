@@ -19,7 +19,7 @@ from iclimit.diagrams.simulated_cells import cells_at
 from iclimit.diagrams.simulated_values import LEAST_SIZES, SimulatedValue, value_at
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
-from iclimit.runs.store import RunStore, UnwrittenError
+from iclimit.runs.store import RunStore
 from iclimit.runs.workers import dask_client
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.checks import check_arguments, given
@@ -257,20 +257,17 @@ def _announce(cells: Sequence[Cell], simulation: Simulation) -> None:
 def _outcomes(
     cells: Sequence[Cell], simulation: Simulation, seconds: float
 ) -> Iterator[tuple[Cell, Any]]:
-    try:
-        for outcome in run_cells(
-            cells,
-            rng=simulation.rng,
-            jobs=simulation.jobs,
-            backend=simulation.backend,
-            store=simulation.store,
-            scheduler=simulation.scheduler,
-            time_limit=seconds if math.isfinite(seconds) else None,
-            batch_repeats=_batch_repeats,
-        ):
-            yield outcome.cell, outcome.result
-    except UnwrittenError as error:
-        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+    for outcome in run_cells(
+        cells,
+        rng=simulation.rng,
+        jobs=simulation.jobs,
+        backend=simulation.backend,
+        store=simulation.store,
+        scheduler=simulation.scheduler,
+        time_limit=seconds,
+        batch_repeats=_batch_repeats,
+    ):
+        yield outcome.cell, outcome.result
 
 
 def _batch_repeats(cell: Cell) -> int:

@@ -7,43 +7,23 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import dataclass, field
 from functools import reduce
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 
 from iclimit.runs.cell import Cell
 from iclimit.runs.reservations import Reservations
-from iclimit.runs.store import RunStore, StoredBatch, StoreError, UnwrittenError
-from iclimit.runs.workers import (
-    Cluster,
-    Computed,
-    Job,
-    Processes,
-    ThisProcess,
-    WorkerDied,
-    Workers,
-    dask_client,
-)
+from iclimit.runs.store import RunStore, StoredBatch
+from iclimit.runs.workers import Computed, Workers
 
-SUSPECT, GUILTY = 2, 3
-"""Workers that died with a batch until it is tried with nothing beside it, and until it fails."""
-
-LOOK = 5.0
-"""Seconds after which to look whether the workers are still there."""
-
-LOOK_ELSEWHERE = 0.2
-"""Seconds after which to look whether other processes have finished what they had reserved."""
-
-WRITING_SHARE = 0.1
-"""Largest share of the time spent on trying again to write to a store that refuses."""
+LOOK = 0.2
+"""Seconds between looks for what other processes have finished that they had reserved."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +100,11 @@ def run_cells(
     ValueError, TypeError
         If an argument is not allowed.
     RuntimeError
-        If Dask is not available.
+        If a worker process dies, or Dask is not available.  What was finished is on record.
     ConnectionError
         If the Dask scheduler does not answer (any more).
     StoreError
-        If the store cannot be read; an UnwrittenError at the end, if results could not be written.
-        They were yielded, kept and tried again with every later one.
+        If the store cannot be read or written.
 
     Examples
     --------
@@ -143,104 +122,68 @@ def run_cells(
         if not isinstance(cell, Cell):
             raise TypeError(f"cells must be Cell objects, got {cell!r}")
     check_run(rng, jobs)
-    if time_limit is not None and (
-        not isinstance(time_limit, Real) or isinstance(time_limit, bool) or not time_limit > 0
-    ):
-        raise ValueError(f"time_limit must be a number of seconds > 0, got {time_limit!r}")
-    if scheduler is not None and (not isinstance(scheduler, str) or not scheduler):
-        raise ValueError(f"scheduler must be an address, got {scheduler!r}")
-    limit = None if time_limit is None or math.isinf(time_limit) else float(time_limit)
+    limit = math.inf if time_limit is None else time_limit
+    if not isinstance(limit, Real) or isinstance(limit, bool) or not limit > 0:
+        raise ValueError(f"time_limit must be a number of seconds > 0, got {limit!r}")
+    count = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else int(jobs)
+    if count == 1 and limit == math.inf:
+        count = 0  # no process but this one, which could not abandon a cell
     sweep = _Sweep(int(rng), backend, store, batch_repeats)
-
-    def workers() -> Workers:
-        if scheduler is not None:
-            return Cluster.connect(scheduler)
-        client = dask_client()
-        if client is not None:
-            return Cluster(client, ours=False)
-        count = 1 if backend == "cupy" else joblib.cpu_count() if jobs == -1 else int(jobs)
-        return ThisProcess() if count == 1 and limit is None else Processes.get(count)
-
-    return _run(dict.fromkeys(cells), sweep, workers, limit)
+    return _run(dict.fromkeys(cells), sweep, count, scheduler, limit)
 
 
 def _run(
-    cells: Iterable[Cell],
-    sweep: _Sweep,
-    open_workers: Callable[[], Workers],
-    time_limit: float | None,
+    cells: Iterable[Cell], sweep: _Sweep, jobs: int, scheduler: str | None, limit: float
 ) -> Iterator[Outcome]:
-    deadline = None if time_limit is None else time.monotonic() + time_limit
+    deadline = time.monotonic() + limit
     for cell in cells:
         known = sweep.plan(cell)
         if isinstance(known, Outcome):
             yield known
         else:
-            known.asked.append(cell)
-        if _passed(deadline):
+            known.asked.append((cell, None))
+        if time.monotonic() >= deadline:
             return
     if sweep.ready:
-        yield from _compute(sweep, open_workers(), deadline)
-        sweep.check_written()
+        yield from _compute(sweep, Workers(jobs, scheduler), deadline)
 
 
-def _compute(sweep: _Sweep, workers: Workers, deadline: float | None) -> Iterator[Outcome]:
+def _compute(sweep: _Sweep, workers: Workers, deadline: float) -> Iterator[Outcome]:
     """Keep the workers busy until all is computed or the time is up."""
     running: dict[Future, _Batch] = {}
     try:
         while True:
-            room = workers.room()
-            while len(running) < room and (batch := sweep.next_batch(alone=not running)):
-                running[workers.submit(sweep.job(batch))] = batch
-            yield from sweep.told()
-            if not running and not sweep.elsewhere:
+            while len(running) < workers.room and (batch := sweep.next_batch()):
+                running[workers.submit(*sweep.job(batch))] = batch
+            yield from sweep.finished()
+            if not running and not sweep.ready:
                 return
-            left = LOOK_ELSEWHERE if sweep.elsewhere else LOOK
-            if deadline is not None:
-                left = min(left, max(0.0, deadline - time.monotonic()))
+            # What is ready and yet not running is reserved by other processes, or has no room.
+            left = min(LOOK, max(0.0, deadline - time.monotonic()))
             if not running:
                 time.sleep(left)
+            died = None
             for future in wait(running, left, FIRST_COMPLETED).done:
                 try:
                     sweep.accept(running[future], workers.result(future))
-                except WorkerDied as error:
-                    sweep.retry(running[future], error)
-                del running[future]
-            yield from sweep.told()
-            sweep.look_elsewhere()
-            if _passed(deadline):
+                    del running[future]
+                except BrokenExecutor as error:
+                    died = error
+            if died is not None:
+                names = "; ".join(batch.work.cell.name for batch in running.values())
+                raise RuntimeError(
+                    "a worker process died, killed or out of memory, with one of these: "
+                    f"{names} (what was finished before is on record if there is a store)"
+                ) from died
+            yield from sweep.finished()
+            if time.monotonic() >= deadline:
                 return
     finally:
         workers.close(unfinished=bool(running))
-        for future, batch in running.items():
-            if future.done() and not future.cancelled() and future.exception() is None:
-                sweep.salvage(batch, workers.result(future))
         sweep.close()
 
 
-def _passed(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
-
-
-@dataclass(eq=False)
-class _Work:
-    """A piece of work, with the most repeats that any cell asks of it."""
-
-    cell: Cell
-    identity: str
-    asked: list[Cell] = field(default_factory=list)
-    needed_by: list[tuple[_Work, Cell]] = field(default_factory=list)
-    blocked: int = 0
-    results: dict[Cell, Any] = field(default_factory=dict)
-    parts: list[StoredBatch | _Part] = field(default_factory=list)
-    waiting: deque[tuple[int, int]] | None = None
-    running: int = 0
-    stored: bool = True
-    finished: bool = False
-
-
-@dataclass
-class _Part:
+class _Part(NamedTuple):
     """Result of some repeats; the names are those of StoredBatch."""
 
     first: int
@@ -249,53 +192,65 @@ class _Part:
     value: Any
 
 
-@dataclass
-class _Batch:
-    """Some repeats of a work, to be computed in one go."""
+@dataclass(eq=False)
+class _Work:
+    """What there is to do for all cells of one identity."""
+
+    cell: Cell
+    identity: str
+    repeats: int | None
+    asked: list[tuple[Cell, _Work | None]] = field(default_factory=list)
+    """Who gets the outcome: the work that needs it, or None for the caller."""
+    results: dict[Cell, Any] = field(default_factory=dict)
+    """Of the cells that this one needs."""
+    parts: list[StoredBatch | _Part] = field(default_factory=list)
+    batches: deque[_Batch] | None = None
+    """What is yet to be computed, once that is known."""
+    running: int = 0
+    finished: bool = False
+
+    @property
+    def blocked(self) -> bool:
+        return any(need not in self.results for need in self.cell.needs)
+
+
+class _Batch(NamedTuple):
+    """Some repeats of a work, which are computed in one go."""
 
     work: _Work
     first: int
     count: int
-    deaths: int = 0
 
 
 class _Sweep:
-    """What one run has to compute, what it found out and what it has yet to tell and to write."""
+    """What one run has to compute, and what it has found out."""
 
     def __init__(
         self,
-        seed: int,
+        root: int,
         backend: str,
         store: RunStore | None,
         batch_repeats: Callable[[Cell], int] | None,
     ) -> None:
         self.ready: deque[_Work] = deque()
-        self.elsewhere: deque[_Work] = deque()
-        self._seed = seed
+        self._root = root
         self._backend = backend
         self._store = store
         self._reservations = None if store is None else Reservations(store.path)
         self._batch_repeats = batch_repeats
         self._works: dict[str, _Work] = {}
         self._needed: dict[Cell, Outcome | _Work] = {}
-        self._again: deque[_Batch] = deque()
-        self._suspects: deque[_Batch] = deque()
-        self._on_trial = False
         self._outcomes: deque[Outcome] = deque()
-        self._unwritten: deque[StoredBatch] = deque()
-        self._trouble: StoreError | None = None
-        self._next_write = 0.0
-        self._next_look = 0.0
 
     def plan(self, cell: Cell) -> Outcome | _Work:
         """Find the outcome on record, or what there is to do, after what is needed for it."""
-        identity = cell.identity(self._seed, self._backend)
+        identity = cell.identity(self._root, self._backend)
         parts = self._find(identity)
         if not list(_gaps(parts, cell.repeats)):
-            return _outcome(cell, parts, stored=True)
+            return _outcome(cell, parts)
         work = self._works.get(identity)
         if work is None:
-            work = self._works[identity] = _Work(cell, identity)
+            work = self._works[identity] = _Work(cell, identity, cell.repeats)
             for need in dict.fromkeys(cell.needs):
                 if need not in self._needed:
                     self._needed[need] = self.plan(need)
@@ -303,97 +258,66 @@ class _Sweep:
                 if isinstance(known, Outcome):
                     work.results[need] = known.result
                 else:
-                    known.needed_by.append((work, need))
-                    work.blocked += 1
+                    known.asked.append((need, work))
             if not work.blocked:
                 self.ready.append(work)
-        elif (cell.repeats or 0) > (work.cell.repeats or 0):
-            work.cell = cell
+        elif work.repeats is not None and cell.repeats is not None:
+            work.repeats = max(work.repeats, cell.repeats)
         return work
 
-    def next_batch(self, *, alone: bool) -> _Batch | None:
-        """Next batch to compute, if there is one now; a suspect only if nothing else runs."""
-        if self._on_trial:
-            return None
-        if self._suspects:
-            self._on_trial = alone
-            return self._suspects.popleft() if alone else None
-        if self._again:
-            return self._again.popleft()
-        while self.ready:
-            work = self.ready[0]
-            if work.waiting is None and not self._start(work):
-                self.elsewhere.append(self.ready.popleft())
-                continue
-            if work.waiting:
+    def next_batch(self) -> _Batch | None:
+        """Next batch to compute here; what another process has reserved stays ready."""
+        reserved, batch = [], None
+        while batch is None and self.ready:
+            work = self.ready.popleft()
+            if work.batches is None and not self._start(work):
+                reserved.append(work)
+            elif work.batches:
+                batch = work.batches.popleft()
                 work.running += 1
-                return _Batch(work, *work.waiting.popleft())
-            self.ready.remove(work)
-        return None
+                if work.batches:
+                    self.ready.appendleft(work)
+        self.ready.extend(reserved)
+        return batch
 
-    def look_elsewhere(self) -> None:
-        """Have another look, now and then, at what other processes had reserved."""
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + LOOK_ELSEWHERE
-            self.ready.extendleft(self.elsewhere)
-            self.elsewhere.clear()
-
-    def job(self, batch: _Batch) -> Job:
-        """What a worker has to know of a batch."""
+    def job(self, batch: _Batch) -> tuple[Cell, int, dict[Cell, Any], dict[str, Any]]:
+        """Arguments of `iclimit.runs.workers.compute`."""
         cell = batch.work.cell
         extra: dict[str, Any] = {"backend": self._backend} if cell.takes_backend else {}
         if cell.repeats is not None:
             extra |= {"first_repeat": batch.first, "repeats": batch.count}
-        return Job(cell, self._seed, batch.work.results, extra)
+        return cell, self._root, batch.work.results, extra
 
     def accept(self, batch: _Batch, computed: Computed) -> None:
-        """Take the result of a batch: write it down, and tell it with the last of its work."""
+        """Put the result of a batch on record, and finish its work with the last one."""
         work, value = batch.work, computed.value
-        self._on_trial = False
-        if not isinstance(value, Exception):
-            try:
-                self._record(batch, computed)
-            except TypeError as error:
-                value = error
         work.running -= 1
+        if self._store is not None and not isinstance(value, Exception):
+            try:
+                record = StoredBatch.of(
+                    work.cell,
+                    value,
+                    rng=self._root,
+                    backend=self._backend,
+                    seconds=computed.seconds,
+                    host=computed.host,
+                    first=batch.first,
+                    count=batch.count,
+                )
+                self._store.add(record)
+            except TypeError as error:  # not a result that can be written
+                value = error
         work.parts.append(_Part(batch.first, batch.count, computed.seconds, value))
-        work.stored = False
         if isinstance(value, Exception):
             value.add_note(f"in {work.cell.name}")
-            work.waiting = deque()
             self._finish(work, value)
-        elif not work.waiting and not work.running:
+        elif not work.batches and not work.running:
             self._finish(work)
 
-    def retry(self, batch: _Batch, error: WorkerDied) -> None:
-        """Compute a batch again whose worker died, or give it up."""
-        batch.deaths += 1
-        if batch.deaths < GUILTY:
-            self._on_trial = False
-            (self._again if batch.deaths < SUSPECT else self._suspects).append(batch)
-        else:
-            named = WorkerDied(f"{error}, computing {batch.work.cell.name}")
-            self.accept(batch, Computed(named, 0.0, ""))
-
-    def salvage(self, batch: _Batch, computed: Computed) -> None:
-        """Write down what was finished when the run was cut short."""
-        if not isinstance(computed.value, Exception):
-            with suppress(TypeError):
-                self._record(batch, computed)
-
-    def told(self) -> Iterator[Outcome]:
-        """Outcomes since the last time."""
+    def finished(self) -> Iterator[Outcome]:
+        """Outcomes since the last call."""
         while self._outcomes:
             yield self._outcomes.popleft()
-
-    def check_written(self) -> None:
-        """Raise an UnwrittenError if results are still not on record."""
-        self._next_write = 0.0
-        self._write()
-        if self._unwritten:
-            raise UnwrittenError(
-                f"{len(self._unwritten)} results are not stored: {self._trouble}"
-            ) from self._trouble
 
     def close(self) -> None:
         """Leave what was not computed to others."""
@@ -405,22 +329,21 @@ class _Sweep:
 
     def _start(self, work: _Work) -> bool:
         """Cut what is missing by now into batches; False if another process computes it."""
-        if self._reservations and not self._reservations.reserve(work.identity):
-            return False
-        work.waiting = deque()
         failed = next((c for c, r in work.results.items() if isinstance(r, Exception)), None)
         if failed is not None:
             error = work.results[failed]
-            self._finish(
-                work, RuntimeError(f"needs {failed.name}: {type(error).__name__}: {error}")
-            )
+            text = f"needs {failed.name}: {type(error).__name__}: {error}"
+            self._finish(work, RuntimeError(text))
             return True
+        if self._reservations and not self._reservations.reserve(work.identity):
+            return False
         work.parts = list(self._find(work.identity))
-        for first, count in _gaps(work.parts, work.cell.repeats):
+        work.batches = deque()
+        for first, count in _gaps(work.parts, work.repeats):
             most = self._most(work.cell, count)
             for start in range(first, first + count, most):
-                work.waiting.append((start, min(most, first + count - start)))
-        if not work.waiting:
+                work.batches.append(_Batch(work, start, min(most, first + count - start)))
+        if not work.batches:
             self._finish(work)
         return True
 
@@ -434,57 +357,21 @@ class _Sweep:
         return int(most)
 
     def _finish(self, work: _Work, failure: Exception | None = None) -> None:
-        """Tell the outcome to whoever asked, and pass the result to the works that need it."""
+        """Give the outcome to whoever asked for it."""
         if work.finished:
             return
-        work.finished = True
+        work.finished, work.batches = True, deque()
         if self._reservations:
             self._reservations.release(work.identity)
-        work.parts.sort(key=lambda part: part.first)
-
-        def outcome(cell: Cell) -> Outcome:
-            if failure is None:
-                return _outcome(cell, work.parts, stored=work.stored)
-            return Outcome(cell, failure, sum(part.seconds for part in work.parts), stored=False)
-
-        self._outcomes.extend(map(outcome, work.asked))
-        for other, need in work.needed_by:
-            other.results[need] = outcome(need).result
-            other.blocked -= 1
-            if not other.blocked:
-                self.ready.appendleft(other)
+        for cell, other in work.asked:
+            outcome = _outcome(cell, work.parts, failure)
+            if other is None:
+                self._outcomes.append(outcome)
+            else:
+                other.results[cell] = outcome.result
+                if not other.blocked:
+                    self.ready.appendleft(other)
         work.parts, work.results = [], {}
-
-    def _record(self, batch: _Batch, computed: Computed) -> None:
-        if self._store is None:
-            return
-        stored = StoredBatch.of(
-            batch.work.cell,
-            computed.value,
-            rng=self._seed,
-            backend=self._backend,
-            seconds=computed.seconds,
-            first=batch.first,
-            count=batch.count,
-        )
-        self._unwritten.append(replace(stored, host=computed.host))
-        self._write()
-
-    def _write(self) -> None:
-        start = time.monotonic()
-        if self._store is None or start < self._next_write:
-            return
-        try:
-            while self._unwritten:
-                self._store.add(self._unwritten[0])
-                self._unwritten.popleft()
-        except StoreError as error:
-            if self._trouble is None:
-                message = f"{error} (results are kept, and tried again with every later one)"
-                warnings.warn(message, RuntimeWarning, stacklevel=2)
-            self._trouble = error
-            spent = time.monotonic() - start
-            self._next_write = start + spent / WRITING_SHARE
 
 
 def _gaps(parts: Sequence[StoredBatch | _Part], repeats: int | None) -> Iterator[tuple[int, int]]:
@@ -499,10 +386,15 @@ def _gaps(parts: Sequence[StoredBatch | _Part], repeats: int | None) -> Iterator
         yield covered, wanted - covered
 
 
-def _outcome(cell: Cell, parts: Sequence[StoredBatch | _Part], *, stored: bool) -> Outcome:
-    """Join the parts in order and cut them to what the cell asks for."""
+def _outcome(
+    cell: Cell, parts: Sequence[StoredBatch | _Part], failure: Exception | None = None
+) -> Outcome:
+    """Concatenate the parts and cut them to what the cell asks for."""
+    stored = all(isinstance(part, StoredBatch) for part in parts)
+    if failure is not None:
+        return Outcome(cell, failure, sum(part.seconds for part in parts), stored=False)
     wanted = 1 if cell.repeats is None else cell.repeats
-    used = [part for part in parts if part.first < wanted]
+    used = [part for part in sorted(parts, key=lambda part: part.first) if part.first < wanted]
     try:
         value = reduce(lambda left, right: left.concatenate(right), (part.value for part in used))
         if cell.repeats is not None and used[-1].first + used[-1].count > wanted:

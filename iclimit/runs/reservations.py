@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -25,40 +24,32 @@ class Reservations:
 
     def reserve(self, identity: str) -> bool:
         """Reserve a cell; False if another process has it."""
-        if self._file is None:
-            try:
-                self._file = self._path.open("ab")
-            except OSError:  # a full disk
-                return True
-        return _lock(self._file, 1, _byte(identity))
+        self._file = self._file or self._path.open("ab")
+        return not fcntl or self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(identity))
 
     def release(self, identity: str) -> None:
         """Leave a cell to others."""
-        if self._file is not None and fcntl:
-            with suppress(OSError):  # a file system without locks
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(identity))
+        if self._file and fcntl:
+            self._lock(fcntl.LOCK_UN, 1, _byte(identity))
 
     def close(self) -> None:
         """Leave everything to others; the last to leave removes the file."""
-        if self._file is not None:
-            if _lock(self._file, 0, 0):
+        if self._file:
+            if not fcntl or self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB, 0, 0):
                 self._path.unlink(missing_ok=True)
             self._file.close()
             self._file = None
 
+    def _lock(self, kind: int, length: int, start: int) -> bool:
+        """Lock or release bytes, all from the start on for length 0; False if others have any."""
+        try:
+            fcntl.lockf(self._file, kind, length, start)  # type: ignore[arg-type]
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True
+
 
 def _byte(identity: str) -> int:
     return int(identity[:15], 16)
-
-
-def _lock(file: IO[bytes], length: int, start: int) -> bool:
-    """Lock some bytes, or all from the start on for length 0; False if others have any."""
-    if not fcntl:
-        return True
-    try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True

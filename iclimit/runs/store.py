@@ -1,25 +1,22 @@
 """The run store: results of cells on record, in one SQLite file.
 
 A row is a finished batch: a cell's result, or that of some repeats of an extendable cell.  It is
-written in one transaction and flushed to the disk before `RunStore.add` returns, so that a process
-or machine may stop at any moment: a row is there as a whole or not at all.  Several processes of
-one machine can write to one file; on network file systems one machine at a time.
+written by one statement and flushed to the disk before `RunStore.add` returns, so that a process
+or machine may stop at any moment: a row is there as a whole or not at all.  Several processes can
+write to one file.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import platform
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from iclimit.runs.cell import Cell
@@ -44,21 +41,10 @@ _HEADER = 512
 
 _SCHEMA = """
 CREATE TABLE runs (
-    identity TEXT NOT NULL,
-    first INTEGER NOT NULL CHECK (first >= 0),
-    count INTEGER NOT NULL CHECK (count >= 1),
-    function TEXT NOT NULL,
-    parameters TEXT NOT NULL,
-    seed TEXT NOT NULL,
-    backend TEXT NOT NULL,
-    code TEXT NOT NULL,
-    seconds REAL NOT NULL,
-    residual REAL,
-    numbers TEXT NOT NULL,
-    host TEXT NOT NULL,
-    finished TEXT NOT NULL,
-    versions TEXT NOT NULL,
-    result TEXT NOT NULL,
+    identity TEXT NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL,
+    function TEXT NOT NULL, parameters TEXT NOT NULL, seed TEXT NOT NULL, backend TEXT NOT NULL,
+    code TEXT NOT NULL, seconds REAL NOT NULL, residual REAL, numbers TEXT NOT NULL,
+    host TEXT NOT NULL, finished TEXT NOT NULL, versions TEXT NOT NULL, result TEXT NOT NULL,
     PRIMARY KEY (identity, first)
 )
 """
@@ -66,10 +52,6 @@ CREATE TABLE runs (
 
 class StoreError(OSError):
     """A run store cannot be opened, read or written; the message names the file and the remedy."""
-
-
-class UnwrittenError(StoreError):
-    """Results are known but could not be put on record."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +65,11 @@ class StoredBatch:
     first, count : int
         The repeats first, ..., first + count - 1; 0 and 1 for a cell without repeats.
     function, parameters, seed, backend, code : str
-        Module and name, canonical JSON, root seed, place and code version.
+        Module and name, canonical JSON, root seed, backend and code version.
     seconds : float
         Time of the computation.
     residual : float or None
-        Worst residual of a linear solve, if the result tells.
+        Worst residual of a linear solve, if the result has one.
     numbers : str
         JSON of the named numbers with their standard errors.
     host, finished, versions : str
@@ -121,6 +103,7 @@ class StoredBatch:
         rng: int,
         backend: str,
         seconds: float,
+        host: str = platform.node(),
         first: int = 0,
         count: int = 1,
     ) -> StoredBatch:
@@ -143,8 +126,8 @@ class StoredBatch:
             code=cell.version,
             seconds=seconds,
             residual=None if residual is None else float(residual),
-            numbers=_numbers_text(result),
-            host=platform.node(),
+            numbers=json.dumps(summary_numbers(result)),
+            host=host,
             finished=datetime.now(UTC).strftime(TIME_FORMAT),
             versions=json.dumps(versions()),
             result=encode(result),
@@ -154,6 +137,9 @@ class StoredBatch:
     def value(self) -> Any:
         """The result itself; a ValueError if this version of iclimit cannot read it."""
         return decode(self.result)
+
+
+_COLUMNS = ", ".join(column.name for column in fields(StoredBatch))
 
 
 @dataclass(frozen=True)
@@ -190,19 +176,7 @@ class StoredRun:
         return arguments
 
 
-def _numbers_text(result: Any) -> str:
-    numbers = {
-        name: [_strict(number), _strict(error)]
-        for name, (number, error) in summary_numbers(result).items()
-    }
-    return json.dumps(numbers, allow_nan=False)
-
-
-def _strict(number: float | None) -> float | str | None:
-    return number if number is None or math.isfinite(number) else str(number)
-
-
-def joined_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[float, float | None]]:
+def concatenated_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[float, float | None]]:
     """Named numbers of all batches of one cell together, with standard errors.
 
     Raises
@@ -255,18 +229,22 @@ class RunStore:
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
         self.path = Path(path)
         _check_path(self.path, readonly)
-        with _told(self.path):
-            self._connection = _read_only(self.path) if readonly else _writable(self.path)
+        # SQLite needs leave to write even to read, so as to undo what a killed process has begun.
+        uri = f"{self.path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
+        with _explained(self.path):
+            self._connection = sqlite3.connect(
+                uri, uri=True, timeout=TIMEOUT, isolation_level=None
+            )
+            try:
+                self._prepare(readonly)
+            except BaseException:
+                self.close()
+                raise
 
     def __enter__(self) -> RunStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -275,9 +253,8 @@ class RunStore:
 
     def find(self, identity: str) -> list[StoredBatch]:
         """Batches of a cell, in the order of their repeats."""
-        columns = ", ".join(column.name for column in fields(StoredBatch))
-        query = f"SELECT {columns} FROM runs WHERE identity = ? ORDER BY first"
-        return [StoredBatch(*row) for row in self._rows(query, [identity])]
+        query = f"SELECT {_COLUMNS} FROM runs WHERE identity = ? ORDER BY first"
+        return [StoredBatch(*row) for row in self._execute(query, [identity]).fetchall()]
 
     def add(self, batch: StoredBatch) -> bool:
         """Put a batch on record.
@@ -293,18 +270,13 @@ class RunStore:
             If the batch cannot be written, for instance because the disk is full; the store can
             still be used, and the batch added later.
         """
-        marks = ", ".join("?" * len(fields(StoredBatch)))
-        columns = ", ".join(column.name for column in fields(StoredBatch))
-        with self._writing() as connection:
-            known = connection.execute(
-                "SELECT 1 FROM runs WHERE identity = ? AND first < ? AND first + count > ?",
-                (batch.identity, batch.first + batch.count, batch.first),
-            ).fetchone()
-            if known is None:
-                connection.execute(
-                    f"INSERT INTO runs ({columns}) VALUES ({marks})", astuple(batch)
-                )
-        return known is None
+        query = f"""
+            INSERT INTO runs ({_COLUMNS}) SELECT {", ".join("?" * len(fields(batch)))}
+            WHERE NOT EXISTS
+                (SELECT 1 FROM runs WHERE identity = ? AND first < ? AND first + count > ?)
+        """
+        overlap = (batch.identity, batch.first + batch.count, batch.first)
+        return self._execute(query, (*astuple(batch), *overlap)).rowcount == 1
 
     def runs(
         self, *, identity: str = "", function: str = "", since: datetime | None = None
@@ -334,30 +306,52 @@ class RunStore:
             HAVING max(finished) >= ?
             ORDER BY max(finished) DESC, max(rowid) DESC
         """
-        values = [len(identity), identity, function, earliest]
-        return [StoredRun(*row) for row in self._rows(query, values)]
+        rows = self._execute(query, [len(identity), identity, function, earliest])
+        return [StoredRun(*row) for row in rows.fetchall()]
 
     def prune(self, identities: Iterable[str]) -> int:
         """Delete all batches of cells, give their space back, and return how many batches."""
-        deleted = 0
-        with self._writing() as connection:
-            for identity in identities:
-                query = "DELETE FROM runs WHERE identity = ?"
-                deleted += connection.execute(query, [identity]).rowcount
+        query = "DELETE FROM runs WHERE identity IN (SELECT value FROM json_each(?))"
+        deleted = self._execute(query, [json.dumps(list(identities))]).rowcount
         if deleted:
             # Needs room for a second copy, and nobody else in the file: if not now, then later.
             with suppress(sqlite3.OperationalError):
                 self._connection.execute("VACUUM")
         return deleted
 
-    def _rows(self, query: str, values: Iterable[Any]) -> list[Any]:
-        with _told(self.path):
-            return self._connection.execute(query, tuple(values)).fetchall()
+    def _execute(self, query: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
+        with _explained(self.path):
+            return self._connection.execute(query, tuple(values))
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with _told(self.path), _transaction(self._connection):
-            yield self._connection
+    def _prepare(self, readonly: bool) -> None:
+        """Check that the file is a run store, and make it one if it is empty."""
+        execute = self._connection.execute
+        if readonly:
+            execute("PRAGMA query_only = TRUE")
+        else:
+            execute("PRAGMA synchronous = EXTRA")
+        execute("BEGIN DEFERRED" if readonly else "BEGIN IMMEDIATE")
+        (tables,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
+        (application,) = execute("PRAGMA application_id").fetchone()
+        (version,) = execute("PRAGMA user_version").fetchone()
+        if tables == application == version == 0:
+            if readonly:
+                raise StoreError(f"run store {str(self.path)!r} is an empty file")
+            execute(_SCHEMA)
+        elif application != APPLICATION:
+            raise StoreError(
+                f"{str(self.path)!r} is a database of another program; name another file"
+            )
+        elif version > FORMAT:
+            raise StoreError(
+                f"run store {str(self.path)!r} was written by a newer iclimit (format {version}, "
+                f"this one reads {FORMAT}); update iclimit or name another file"
+            )
+        if not readonly:
+            # Fails now where nothing can be written, and not after the first computation.
+            execute(f"PRAGMA application_id = {APPLICATION}")
+            execute(f"PRAGMA user_version = {FORMAT}")
+        execute("COMMIT")
 
 
 def _check_path(path: Path, readonly: bool) -> None:
@@ -373,103 +367,6 @@ def _check_path(path: Path, readonly: bool) -> None:
         raise StoreError(f"run store {str(path)!r} must be in an existing folder")
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?{mode}"
-    return sqlite3.connect(uri, uri=True, timeout=TIMEOUT, isolation_level=None)
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    # A connection that could write, if it is allowed to, leaves no files behind.
-    connection = _connect(path, "mode=rw")
-    try:
-        connection.execute("PRAGMA query_only = TRUE")
-        _check_store(connection, path)
-    except sqlite3.OperationalError as error:
-        connection.close()
-        # In a folder that cannot be written, a file that nobody has open can be read as it is.
-        log = path.with_name(f"{path.name}-wal")
-        if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or (
-            log.exists() and log.stat().st_size
-        ):
-            raise
-        connection = _connect(path, "mode=ro&immutable=1")
-        _check_store(connection, path)
-    return connection
-
-
-def _writable(path: Path) -> sqlite3.Connection:
-    connection = _connect(path, "mode=rwc")
-    try:
-        if not _check_format(connection, path):
-            with _transaction(connection):
-                # Another process may have been faster.
-                if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    connection.execute(_SCHEMA)
-                    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                    connection.execute(f"PRAGMA user_version = {FORMAT}")
-        _use_log(connection)
-        connection.execute("PRAGMA synchronous = FULL")
-        # Told now rather than after the first computation; BEGIN alone says nothing.
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("ROLLBACK")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _use_log(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging; SQLite does not wait for others here by itself."""
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-
-
-def _check_store(connection: sqlite3.Connection, path: Path) -> None:
-    if not _check_format(connection, path):
-        raise StoreError(f"run store {str(path)!r} is an empty file")
-
-
-def _check_format(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a store; False if it is empty, a StoreError if it is something else."""
-    with _transaction(connection, "DEFERRED"):  # another process may be making the file
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application == 0 and version == 0 and tables == 0:
-        return False
-    if application != APPLICATION:
-        raise StoreError(f"{str(path)!r} is a database of another program; name another file")
-    if version > FORMAT:
-        raise StoreError(
-            f"run store {str(path)!r} was written by a newer iclimit (format {version}, this one "
-            f"reads {FORMAT}); update iclimit or name another file"
-        )
-    return True
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    try:
-        connection.execute(f"BEGIN {kind}")
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # A full disk or an I/O error has rolled back already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-_UNWRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-
 _CAUSES = {
     sqlite3.SQLITE_NOTADB: "is no SQLite file; name another file",
     sqlite3.SQLITE_CORRUPT: (
@@ -480,14 +377,13 @@ _CAUSES = {
         f"has been locked by another process for {TIMEOUT:.0f} s; wait for it or stop it"
     ),
     sqlite3.SQLITE_READONLY: "cannot be written; file and folder need write permission",
-    sqlite3.SQLITE_PERM: "cannot be written; file and folder need write permission",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; file and folder need read and write permission",
     sqlite3.SQLITE_TOOBIG: "cannot take a result of a gigabyte or more",
 }
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Errors of SQLite as StoreErrors that name the file and what to do."""
     try:
         yield
