@@ -97,16 +97,6 @@ def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: P
     assert again == values
 
 
-def test_a_full_disk_costs_no_result(tmp_path: Path) -> None:
-    """All values are there, and a warning says what is not on record."""
-    with RunStore(tmp_path / "runs.sqlite") as store:
-        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-        store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.warns(RuntimeWarning, match="not"):
-            found = simulate_values(ICL, [POINT], simulation(8, repeats=200, store=store))
-    assert found == simulate_values(ICL, [POINT], simulation(8, repeats=200))
-
-
 def test_precision_has_a_limit() -> None:
     with pytest.warns(RuntimeWarning, match="1 of 1 points have larger standard errors than"):
         [found] = simulate_values(

@@ -222,11 +222,10 @@ def test_leaving_the_iteration_keeps_what_was_told(tmp_path: Path) -> None:
 def test_a_worker_that_dies_ends_the_run_and_loses_nothing_finished(tmp_path: Path) -> None:
     killer = Cell.of(dies, log=str(tmp_path / "dies"), times=1)
     cells = [*NUMBERS[:6], killer, *NUMBERS[6:]]
-    told = []
+    told: list[Outcome] = []
     with RunStore(tmp_path / "runs.sqlite") as store:
         with pytest.raises(RuntimeError, match=r"a worker process died.*dies\(log=.*, times=1\)"):
-            for outcome in run_cells(cells, rng=0, jobs=2, store=store):
-                told.append(outcome)
+            told.extend(run_cells(cells, rng=0, jobs=2, store=store))
         assert told
         again = {o.cell: o for o in run_cells(cells, rng=0, jobs=2, store=store)}
     assert again[killer].result == 1
