@@ -22,6 +22,11 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
 def trace_ratio(spectrum: JointSpectrum) -> float:
     r"""Trace ratio :math:`\frac1d \operatorname{tr} C' C^{-1}` of test and training covariance.
 
+    Parameters
+    ----------
+    spectrum : JointSpectrum
+        Joint law of training and test tasks.
+
     Returns
     -------
     float
@@ -45,6 +50,11 @@ def trace_ratio(spectrum: JointSpectrum) -> float:
 def cka(spectrum: JointSpectrum) -> float:
     r"""Kernel alignment :math:`\operatorname{tr} CC' / \sqrt{\operatorname{tr} C^2
     \operatorname{tr} C'^2}` of training and test covariance.
+
+    Parameters
+    ----------
+    spectrum : JointSpectrum
+        Joint law of training and test tasks.
 
     Returns
     -------

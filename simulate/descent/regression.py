@@ -77,15 +77,15 @@ class Regression:
         unit = math.sqrt(self.task_variance) * generator.standard_normal((count, self.dim))
         return unit if self.task_root is None else unit @ backend.asarray(self.task_root).T
 
-    def prompts(self, backend: Backend, generator: Any, tasks: Array) -> Prompts:
-        """Draw one prompt for each row of tasks, shape (count, dim)."""
-        shape = (tasks.shape[0], self.context + 1, self.dim)
+    def prompts(self, backend: Backend, generator: Any, task_vectors: Array) -> Prompts:
+        """Draw one prompt for each row of task vectors, shape (count, dim)."""
+        shape = (task_vectors.shape[0], self.context + 1, self.dim)
         x = sample_coordinates(backend, generator, shape, self.input_law)
         if self.scale != 1:
             x *= self.scale
         if self.mixing is not None:
             x = x @ backend.asarray(self.mixing).T
-        y = (x @ tasks[:, :, None])[:, :, 0]
+        y = (x @ task_vectors[:, :, None])[:, :, 0]
         if self.noise_variance:
             y = y + math.sqrt(self.noise_variance) * generator.standard_normal(shape[:2])
         return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
