@@ -26,6 +26,7 @@ from .asymptotics.spectra import MarchenkoPastur as MarchenkoPastur
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
 from .published import settings as settings
+from .results import Estimate as Estimate
 from .simulate.descent import train_attention as train_attention
 from .simulate.pretraining import simulate_errors as simulate_errors
 from .validation import validate as validate

@@ -60,6 +60,7 @@ def add_parameter(
 ) -> None:
     """Add the flag of a parameter of the notation, with its meaning, type and range."""
     parameter = PARAMETERS[name]
+    kind: Callable[[str], Any]
     if parameter.range is None:
         kind, metavar = str, "TEXT"
     elif parameter.integer:
@@ -73,7 +74,12 @@ def add_parameter(
     ]
     note = "; ".join(filter(None, notes))
     text = f"{text or parameter.meaning}{f' ({note})' if note else ''}"
-    settings = {"type": kind, "metavar": metavar, "default": default, "help": text} | more
+    settings: dict[str, Any] = {
+        "type": kind,
+        "metavar": metavar,
+        "default": default,
+        "help": text,
+    } | more
     parser.add_argument(flag or parameter.flag, **settings)
 
 

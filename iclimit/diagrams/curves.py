@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.diagrams.axes import at_least, given_axes, is_geometric
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.diagrams.simulated_cells import can_be_extrapolated
@@ -87,10 +88,7 @@ class Curves:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw theory as lines and simulation as points with error bars; return the axes."""
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.subplots(layout="constrained")[1]
+        ax = given_axes(ax)
         known = self.quantity.all_parameters
         varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
         for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
@@ -252,7 +250,7 @@ def _simulated(
     points: int,
 ) -> list[list[SimulatedValue]]:
     """Simulated values along each curve, those that the time sufficed for."""
-    if not isinstance(points, int) or isinstance(points, bool) or points < 2:
+    if not at_least(2, points):
         raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
     chosen = np.unique(np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int))
     at = [
@@ -268,11 +266,3 @@ def _simulated(
         if value is not None:
             lines[index].append(value)
     return lines
-
-
-def is_geometric(grid: np.ndarray) -> bool:
-    """Whether the grid is spaced evenly in the logarithm rather than in the value."""
-    if grid.size < 3 or np.any(grid <= 0) or np.any(np.isinf(grid)):
-        return False
-    steps = np.diff(np.log(grid))
-    return bool(np.ptp(steps) < 1e-6 * abs(steps).max())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.diagrams.curves import is_geometric
+from iclimit.diagrams.axes import given_axes, is_geometric
 from iclimit.diagrams.simulated_values import LEAST_SIZES
 from iclimit.validation.drawing import log_scale
 from iclimit.validation.statistics import z_threshold
@@ -39,7 +39,7 @@ def plot(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
     for name, grid in ((diagram.x, diagram.x_grid), (diagram.y, diagram.y_grid)):
         if not np.all(np.isfinite(grid)):
             raise ValueError(f"{name} must be finite on an axis to be drawn, got {grid}")
-    ax = _axes(ax)
+    ax = given_axes(ax)
     mesh = _draw_values(diagram, ax)
     handles = _draw_boundaries(diagram, ax)
     if np.any(np.isinf(diagram.values)):
@@ -68,7 +68,7 @@ def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
     compared = [v for v in diagram.simulated if v.z is not None]
     if not compared:
         raise ValueError("simulation must be given to draw its errors")
-    ax = _axes(ax)
+    ax = given_axes(ax)
     z = np.array([v.z for v in compared], dtype=float)
     allowed = z_threshold(len(compared))
     dots = ax.scatter(
@@ -93,14 +93,6 @@ def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
         f"(allowed: {allowed:.1f})\n{_sizes(diagram)}",
         pad=12,
     )
-    return ax
-
-
-def _axes(ax: Axes | None) -> Axes:
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(layout="constrained")[1]
     return ax
 
 
@@ -160,7 +152,8 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
         ax=ax,
         label=diagram.quantity.label,
         extend="max" if beyond else "neither",
-        **({"ticks": locator, "format": "%g"} if short else {}),
+        ticks=locator if short else None,
+        format="%g" if short else None,
     )
     if short:
         bar.minorticks_off()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from iclimit.diagrams.curves import is_geometric
+from iclimit.diagrams.axes import Scale, at_least
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.refinement import refined_points
 
@@ -50,14 +49,14 @@ def points_to_simulate(
         If an argument is not allowed.
     """
     both = (shape, shape) if isinstance(shape, int) else shape
-    if not (isinstance(both, tuple) and len(both) == 2 and all(_at_least(2, n) for n in both)):
+    if not (isinstance(both, tuple) and len(both) == 2 and all(at_least(2, n) for n in both)):
         raise ValueError(f"points of the simulation must be one or two integers >= 2, got {shape}")
-    if not _at_least(0, refine):
+    if not at_least(0, refine):
         raise ValueError(f"refine must be an integer >= 0, got {refine!r}")
     for name, grid in grids.items():
         if not np.all(np.isfinite(grid)):
             raise ValueError(f"{name} must be finite to simulate, got inf")
-    axes = {name: _Axis(grid) for name, grid in grids.items()}
+    axes = {name: Scale(grid) for name, grid in grids.items()}
 
     def parameters(points: np.ndarray) -> dict[str, np.ndarray]:
         pairs = zip(axes.items(), points.T, strict=True)
@@ -77,28 +76,3 @@ def points_to_simulate(
         {**fixed, **dict(zip(axes, place, strict=True))}
         for place in np.column_stack(list(parameters(points).values())).tolist()
     ]
-
-
-def _at_least(least: int, value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """Position along an axis as a share of its length, as it is drawn."""
-
-    grid: np.ndarray
-
-    def value(self, share: np.ndarray) -> np.ndarray:
-        """Parameter at a share of the length."""
-        first, last = self.grid[0], self.grid[-1]
-        if is_geometric(self.grid):
-            return first * (last / first) ** share
-        return first + (last - first) * share
-
-    def share(self, value: np.ndarray) -> np.ndarray:
-        """Share of the length at which a parameter is."""
-        first, last = self.grid[0], self.grid[-1]
-        if is_geometric(self.grid):
-            return np.log(value / first) / np.log(last / first)
-        return (value - first) / (last - first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -92,51 +92,42 @@ def plan_cells(
     if workers is not None and backend == "cupy":
         workers = 1
     runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
-    memory = max(map(_memory, runs))
-    fits = None if workers is None else _largest_that_fits(runs, workers)
-    seconds, recorded = 0.0, 0
-    for cell in cells:
-        arguments = dict(cell.parameters)
-        done = (
-            0 if store is None else sum(b.count for b in store.find(cell.identity(rng, backend)))
-        )
-        missing = max(0, (cell.repeats or 1) - done)
-        recorded += missing == 0
-        if not missing:
-            continue
-        if cell.function is finite_size_errors:
-            seconds += missing * arguments["draws"] * _draw_seconds(_fewer(arguments))
-            continue
-        seconds += estimate_cost(**arguments | {"repeats": missing}).seconds
+    needs = [(cell_memory(dim=run["dim"], prompts=run["prompts"]), run["dim"]) for run in runs]
+    memory, largest = max(needs)
+    fits = None
     if workers is not None:
-        seconds /= workers
-        seconds += _START if workers > 1 and recorded < len(cells) else 0.0
+        free = free_memory() / workers
+        fits = min(
+            largest_dimension(
+                tau=run["prompts"] / run["dim"] ** 2, kappa=run["tasks"] / run["dim"], memory=free
+            )
+            for run in runs
+        )
+        if memory > free:
+            raise ValueError(
+                f"dim must be at most {fits} for {workers} processes in the free memory, got "
+                f"{largest}"
+            )
+    missing = {cell: _missing(cell, rng, backend, store) for cell in cells}
+    seconds = sum(_seconds(cell, count) for cell, count in missing.items() if count)
+    recorded = sum(count == 0 for count in missing.values())
+    if workers is not None:
+        seconds = seconds / workers + (_START if workers > 1 and recorded < len(cells) else 0.0)
     return Plan(len(cells), recorded, seconds, memory, workers, fits)
 
 
-def _largest_that_fits(runs: Sequence[Mapping[str, Any]], workers: int) -> int:
-    free = free_memory() / workers
-    fits = min(
-        largest_dimension(
-            tau=run["prompts"] / run["dim"] ** 2, kappa=run["tasks"] / run["dim"], memory=free
-        )
-        for run in runs
-    )
-    largest = max(runs, key=_memory)
-    if _memory(largest) > free:
-        raise ValueError(
-            f"dim must be at most {fits} for {workers} processes in the free memory, got "
-            f"{largest['dim']}"
-        )
-    return fits
+def _missing(cell: Cell, rng: int, backend: str, store: RunStore | None) -> int:
+    """Repeats of a cell that are not on record."""
+    batches = [] if store is None else store.find(cell.identity(rng, backend))
+    return max(0, (cell.repeats or 1) - sum(batch.count for batch in batches))
 
 
-def _memory(run: Mapping[str, Any]) -> int:
-    return cell_memory(dim=run["dim"], prompts=run["prompts"])
-
-
-def _fewer(arguments: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple({**arguments, "draws": 2}.items())
+def _seconds(cell: Cell, count: int) -> float:
+    """Time of so many repeats of a cell on one core."""
+    arguments = dict(cell.parameters)
+    if cell.function is simulate_errors:
+        return estimate_cost(**arguments | {"repeats": count}).seconds
+    return count * arguments["draws"] * _draw_seconds(tuple((arguments | {"draws": 2}).items()))
 
 
 @cache

@@ -6,7 +6,6 @@ The table ``quantities.csv`` has a row for each, with these columns:
   result that is meant; or, without a dot, a function of `iclimit.diagrams.quantity_functions`.
 * ``parameters``, ``optional``: names of the notation.
 * ``single``: the parameters that the function takes as single numbers only.
-* ``simulated``: the quantity as a combination of the simulated ICL and IDG errors, if it is one.
 * ``structured``: the same quantity for structured data, as a part of the structured errors.
 * ``label``, ``meaning``: its axis label, and in words.
 
@@ -56,11 +55,8 @@ class Quantity:
         Takes the parameters as keyword arguments and broadcasts.
     parameters, optional : dict of str to Parameter
         Parameters that are required, and those that may be left out.
-    simulated : tuple of float, optional
-        The quantity as a combination of the simulated ICL and IDG errors, if it is one.
     part : str
-        The same quantity for structured data, as a part of the structured errors; empty if there
-        is none.
+        Which part of the errors of structured data is the same quantity; empty if there is none.
     structure : Structure, optional
         The data that the function is for; None: isotropic.
     """
@@ -71,7 +67,6 @@ class Quantity:
     function: Callable[..., Any]
     parameters: dict[str, Parameter]
     optional: dict[str, Parameter]
-    simulated: tuple[float, ...] = ()
     part: str = ""
     structure: Structure | None = None
 
@@ -79,6 +74,11 @@ class Quantity:
     def all_parameters(self) -> dict[str, Parameter]:
         """Required and optional parameters by name."""
         return self.parameters | self.optional
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is one of the errors of a simulation, or their gap."""
+        return self.part in ("icl", "idg", "gap")
 
     def of(self, structure: Structure) -> Quantity:
         """Return the quantity for structured data."""
@@ -164,7 +164,6 @@ def _read_table() -> dict[str, Quantity]:
             one_at_a_time(function, single) if single else function,
             required,
             optional,
-            tuple(map(float, row["simulated"].split())),
             row["structured"],
         )
     return quantities

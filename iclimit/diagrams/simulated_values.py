@@ -81,7 +81,7 @@ def value_at(
     results: Sequence[tuple[SimulatedErrors, FiniteSizeErrors]],
 ) -> SimulatedValue:
     """Value at a point from the runs and predictions there, in the order of their sizes."""
-    runs = tuple(_sized(run, predicted, quantity.simulated) for run, predicted in results)
+    runs = tuple(_sized(run, predicted, quantity.part) for run, predicted in results)
     sizes = [run.parameters["dim"] for run in runs]
     deviations = np.array([run.estimate.mean - run.prediction.mean for run in runs])
     errors = np.array(
@@ -105,20 +105,14 @@ def value_at(
     return SimulatedValue(dict(parameters), estimate, theory, z, runs)
 
 
-def _sized(
-    run: SimulatedErrors, predicted: FiniteSizeErrors, weights: tuple[float, ...]
-) -> SizedRun:
-    """Combination of the two errors, in the run and in the prediction."""
-    icl, idg = weights
-    prediction = Estimate(
-        icl * predicted.icl.mean + idg * predicted.idg.mean
-        if math.isfinite(predicted.icl.mean)
-        else math.inf,
-        math.hypot(icl * predicted.icl.standard_error, idg * predicted.idg.standard_error),
-        predicted.icl.repeats,
-    )
+def _sized(run: SimulatedErrors, predicted: FiniteSizeErrors, part: str) -> SizedRun:
+    """One of the errors or their gap, in the run and in the prediction."""
     parameters = dict(run.parameters)
     if "test_context" in parameters:
         parameters["test_alpha"] = parameters["test_context"] / parameters["dim"]
-    found = Estimate.of(icl * run.icl.samples + idg * run.idg.samples)
-    return SizedRun(parameters, found, prediction)
+    if part != "gap":
+        return SizedRun(parameters, getattr(run, part), getattr(predicted, part))
+    icl, idg = predicted.icl, predicted.idg
+    difference = icl.mean - idg.mean if math.isfinite(icl.mean) else math.inf
+    error = math.hypot(icl.standard_error, idg.standard_error)
+    return SizedRun(parameters, run.gap, Estimate(difference, error, icl.repeats))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
+from iclimit.notation import did_you_mean
 from iclimit.validation.claim import Claim
 
 FILES = (
@@ -77,5 +78,8 @@ def select_claims(names: Sequence[str]) -> list[Claim]:
     """
     unknown = [name for name in names if name not in CLAIMS]
     if unknown:
-        raise ValueError(f"claim must be one of {', '.join(CLAIMS)}, got {unknown[0]!r}")
+        raise ValueError(
+            f"claim must be one of {', '.join(CLAIMS)}, "
+            f"got {unknown[0]!r}{did_you_mean(unknown[0], CLAIMS)}"
+        )
     return [CLAIMS[name] for name in dict.fromkeys(names)] if names else list(CLAIMS.values())

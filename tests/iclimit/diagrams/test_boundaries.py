@@ -9,7 +9,8 @@ import pytest
 
 import iclimit
 from iclimit import asymptotics
-from iclimit.diagrams.boundaries import BOUNDARIES, zero_lines
+from iclimit.diagrams.boundaries import BOUNDARIES
+from iclimit.diagrams.zero_lines import zero_lines
 from iclimit.diagrams.phases import PhaseDiagram
 
 PLACE = 1e-10
