@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from iclimit.cli.arguments import add_parameter, add_verb
 from iclimit.cli.output import PICTURES, add_output, write_output
 from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
 EXAMPLES = """
@@ -75,6 +74,8 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Predict, and print or write."""
+    import numpy as np
+
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
     check_problem(options)
@@ -101,6 +102,8 @@ def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarra
 def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
     """Rows, the end of the curve, and the curve."""
     import math
+
+    import numpy as np
 
     from iclimit.asymptotics.dynamics import (
         effective_init_scale,
@@ -145,6 +148,8 @@ def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, A
 
 def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
     """Rows, the end of the curve, and the curve."""
+    import numpy as np
+
     from iclimit.asymptotics.dynamics import separate_attention_staircase
 
     lam = given_eigenvalues(options)

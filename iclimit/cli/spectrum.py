@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from iclimit.cli.arguments import parse_values
+
+if TYPE_CHECKING:
+    import numpy as np
 
 RANGE = 1e-50, 1e50
 """Eigenvalues and initial weights whose powers are numbers."""
@@ -59,7 +61,7 @@ def check_problem(options: argparse.Namespace) -> None:
         if value and not least <= value <= most:
             raise ValueError(f"--eigenvalues must be 0 or from {least} to {most}, got {value!r}")
     lam = given_eigenvalues(options)
-    if not np.any(lam):
+    if not lam.any():
         raise ValueError("--eigenvalues must not all be 0")
     if options.rank > 1 and options.model != "separate":
         raise ValueError(f"--rank must be 1 for {options.model}, got {options.rank!r}")
@@ -69,6 +71,8 @@ def check_problem(options: argparse.Namespace) -> None:
 
 def given_eigenvalues(options: argparse.Namespace) -> np.ndarray:
     """Eigenvalues of the covariance of the inputs."""
+    import numpy as np
+
     if options.eigenvalues is not None:
         return np.asarray(options.eigenvalues)
     if options.white is not None:

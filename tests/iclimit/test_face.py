@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 import iclimit
 from iclimit.diagrams.axes import is_geometric
 
-
 SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "spectra")
 
 
@@ -52,10 +51,10 @@ def test_namespaces_gather_theory_and_simulation(shelf: str) -> None:
 
 
 def test_import_is_cheap() -> None:
-    """A fresh process: seconds of the import, and libraries that wait for their use."""
+    """Processor time of the import, and libraries that wait for their use."""
     code = (
-        "import time; start = time.perf_counter(); import iclimit\n"
-        "print(time.perf_counter() - start)\n"
+        "import time; start = time.process_time(); import iclimit\n"
+        "print(time.process_time() - start)\n"
         "import sys, iclimit.cli\n"
         "try: iclimit.cli.main(['--help'])\n"
         "except SystemExit: pass\n"
@@ -66,8 +65,7 @@ def test_import_is_cheap() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seconds, *_, before, after = done.stdout.splitlines()
-    # Measured: 0.05 s on an idle machine; a test machine may be busy.
-    assert float(seconds) < 1.0
+    assert float(seconds) < 0.2  # measured: 0.01
     assert before == "[]"
     assert after == "[]"
 

@@ -10,8 +10,8 @@ import pytest
 import iclimit
 from iclimit import asymptotics
 from iclimit.diagrams.boundaries import BOUNDARIES
-from iclimit.diagrams.zero_lines import zero_lines
 from iclimit.diagrams.phases import PhaseDiagram
+from iclimit.diagrams.zero_lines import zero_lines
 
 PLACE = 1e-10
 """Relative error of a vertex: roots are found to 1e-14 of an edge, and margins have 1e-13."""
