@@ -56,6 +56,21 @@ class Setting(Mapping[str, Any]):
         return len(self.parameters)
 
 
+_MERGED: dict[str, Any] = {
+    "heads": 8,
+    "init_scale": 1e-6,
+    "training_set": 5000,
+    "normalization": "sum",
+}
+_SEPARATE: dict[str, Any] = {
+    "model": "separate",
+    "initialization": "per-head",
+    "training_set": 80_000,
+    "learning_rate": 0.02,
+    "normalization": "sum",
+}
+_SINGLE_DROP = _MERGED | {"dim": 4, "learning_rate": 0.001, "steps": 6000}
+
 settings = {
     # Errors against tau at alpha = 1, 10 and 100, without a ridge.
     "lu2025-figure-1": Setting(f"{PAPERS['lu2025']}, Figure 1", {"kappa": 0.5, "rho": 0.01}),
@@ -66,6 +81,26 @@ settings = {
     # Losses of linear transformers and of ridge regression for ten laws of the noise level.
     "vladymyrov2024-table-1": Setting(
         f"{PAPERS['vladymyrov2024']}, Table 1", {"context": 20, "dim": 10}
+    ),
+    # Curves of the public training script; inputs with eigenvalues D:...:1 and 31 pairs.
+    "zhang2025-merged": Setting(
+        f"{PAPERS['zhang2025']}, training script", {**_SINGLE_DROP, "model": "merged"}
+    ),
+    "zhang2025-cubic": Setting(
+        f"{PAPERS['zhang2025']}, training script", {**_SINGLE_DROP, "model": "cubic"}
+    ),
+    "zhang2025-rank-1": Setting(
+        f"{PAPERS['zhang2025']}, training script",
+        {**_SEPARATE, "dim": 4, "heads": 5, "init_scale": 1e-2, "steps": 10_000},
+    ),
+    "zhang2025-rank-2": Setting(
+        f"{PAPERS['zhang2025']}, training script",
+        {**_SEPARATE, "dim": 8, "heads": 9, "rank": 2, "init_scale": 5e-3, "steps": 20_000},
+    ),
+    # Mixtures of random and shared tasks for four white inputs.
+    "zhang2025-mixtures": Setting(
+        f"{PAPERS['zhang2025']}, section 6",
+        {**_MERGED, "model": "merged", "learning_rate": 0.0005, "steps": 4000},
     ),
 }
 """All published settings by name."""

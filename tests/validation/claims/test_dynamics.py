@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import drawn, failed, judge
+from judged_claims import Results, drawn, failed, judge
 from scipy import stats
 
 from iclimit.asymptotics.dynamics import (
@@ -24,24 +24,28 @@ from iclimit.asymptotics.dynamics import (
     mixture_predictor,
     plateau_losses,
 )
+from iclimit.published import settings
+from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS
-from iclimit.validation.claims.dynamics import data as dynamics_data
-from iclimit.validation.claims.dynamics import merged as dynamics_merged
-from iclimit.validation.claims.dynamics import mixtures as dynamics_mixtures
-from iclimit.validation.claims.dynamics import separate as dynamics_separate
-from iclimit.validation.claims.dynamics.data import (
-    CURVES,
-    CurvesCell,
-    SetCell,
-    published_curve,
-    summarise,
+from iclimit.validation.claims.dynamics import (
+    cubic,
+    drop_times,
+    merged,
+    mixtures,
+    plateaus,
+    staircase_flows,
+    training_set,
 )
-from iclimit.validation.claims.dynamics.merged import MergedCell, PairedCell
-from iclimit.validation.claims.dynamics.mixtures import MixtureCell, MixtureFlow
-from iclimit.validation.claims.dynamics.separate import FlowCell, eigenvalues
+from iclimit.validation.claims.dynamics import heads as few
+from iclimit.validation.claims.dynamics import published as script
+from iclimit.validation.claims.dynamics.cubic import PairedCell
+from iclimit.validation.claims.dynamics.merged import MergedCell
+from iclimit.validation.claims.dynamics.mixtures import LAW, MixtureCell, MixtureFlow
+from iclimit.validation.claims.dynamics.published import CURVES, CurvesCell
+from iclimit.validation.claims.dynamics.setting import eigenvalues
+from iclimit.validation.claims.dynamics.staircase_flows import FlowCell
 
-Results = dict[Cell, Any]
 SEEDS = 24
 """Drop times of a law, of the sixty or more of the claim."""
 NAMES = (
@@ -59,7 +63,7 @@ NAMES = (
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dynamics_merged, "SEEDS", {"quick": SEEDS, "full": SEEDS + 1})
+        patch.setattr(merged, "SEEDS", {"quick": SEEDS, "full": SEEDS + 1})
         yield
 
 
@@ -73,9 +77,9 @@ def seed(root: int) -> np.random.SeedSequence:
 
 def merged_result(cell: Cell) -> Any:
     setting = dict(cell.parameters)
-    if cell.function is dynamics_merged.merged_flow:
+    if cell.function is merged.merged_flow:
         # Half of what is allowed.
-        error = dynamics_merged.FIRST_ORDER * setting["scale"] / 2
+        error = merged.FIRST_ORDER * setting["scale"] / 2
         return MergedCell(error, [0.0, 1.0, 2.0], [1.0, 0.6, 0.2], [1.0, 0.61, 0.2])
     return chi_times(setting["spectrum"], setting["heads"], setting["seeds"])
 
@@ -83,9 +87,9 @@ def merged_result(cell: Cell) -> Any:
 @cache
 def chi_times(spectrum: str, heads: int, count: int) -> list[float]:
     """Drop times of starts at evenly spread quantiles, each from its own flow."""
-    lam = np.array(dynamics_merged.SPECTRA[spectrum])
+    lam = merged.SPECTRA[spectrum]
     squares = stats.chi2.ppf((np.arange(count) + 0.5) / count, heads)
-    starts = dynamics_merged.SEED_SCALE * np.sqrt(squares / 2)
+    starts = merged.SEED_SCALE * np.sqrt(squares / 2)
     return [
         float(merged_curve_drop_time(eigenvalues=lam, context=31, init_scale=start))
         for start in starts
@@ -97,8 +101,8 @@ def cubic_result(cell: Cell) -> PairedCell:
     size = dict(cell.parameters)["training_set"]
     curves = [0.0, 10.0, 20.0], [1.0, 0.6, 0.2], [1.0, 0.6, 0.2]
     if size == math.inf:
-        return PairedCell(*curves, 1e-14, 0.0, 0.0)
-    return PairedCell(*curves, 0.1, 3 / size, 0.1 / size)
+        return PairedCell(*curves, 1e-14, Estimate(0.0, 0.0, 2))
+    return PairedCell(*curves, 0.1, Estimate(3 / size, 0.1 / size, 24))
 
 
 def staircase_results(cell: Cell) -> tuple[FlowCell, ...]:
@@ -113,7 +117,7 @@ def staircase_results(cell: Cell) -> tuple[FlowCell, ...]:
     runs = []
     for scale in setting["scales"]:
         predicted = 3 * (head + 1) / scale + 40 * place
-        end = 2 * dynamics_separate.MARGIN * float(predicted[-1])
+        end = 2 * staircase_flows.MARGIN * float(predicted[-1])
         times = np.linspace(1.0, end, 50)
         losses = heights[np.searchsorted(predicted, times)].tolist()
         runs.append(
@@ -136,39 +140,39 @@ def heads_result(cell: Cell) -> float:
     return float(heights[min(4, setting["heads"] * setting["rank"])])
 
 
-LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones(4), "context": 31}
-
-
 def mixtures_result(cell: Cell) -> MixtureFlow | MixtureCell:
     """All features are worth 2 % of the loss."""
     icl = dict(cell.parameters)["fresh_fraction"]
-    if cell.function is dynamics_mixtures.mixture_flow:
+    if cell.function is mixtures.mixture_flow:
         least = 0.98 * float(mixture_predictor(icl, **LAW).train_loss)
         return MixtureFlow(float(mixture_growth_rate(icl, **LAW)), least, least)
     size = dict(cell.parameters)["size"]
     curve = [1.0, 0.5, 0.2]
     iwl = [] if icl == 1 else curve
-    return MixtureCell([0, 20, 40], curve, curve, iwl, -2 / size, 0.1 / size)
+    return MixtureCell([0, 20, 40], curve, curve, iwl, Estimate(-2 / size, 0.1 / size, 12))
 
 
 A = 2.5
 """Excess times the size."""
 
 
-def sets_result(cell: Cell) -> SetCell | tuple[float, float]:
-    if cell.function is dynamics_data.sandwich:
-        return A, 0.001
-    size = dict(cell.parameters)["size"]
+def sets_result(cell: Cell) -> np.ndarray | Estimate:
+    """Excesses with a series in 1/size, and errors of 0.03 that are correlated."""
+    if cell.function is training_set.sandwich:
+        return Estimate(A, 0.001, 40)
+    size, repeats = (dict(cell.parameters)[name] for name in ("size", "repeats"))
     means = [-A * (1 + 3 / size), A * (1 + 8 / size + 40 / size**2)]
-    return SetCell(means, [[0.001, 0.0002], [0.0002, 0.001]])
+    spread = stats.norm.ppf((np.arange(repeats) + 0.5) / repeats) * math.sqrt(0.001 * repeats)
+    shuffled = np.random.default_rng(size).permutation(spread)
+    return np.array(means)[:, None] + np.stack([spread, 0.2 * spread + 0.98 * shuffled])
 
 
 def curves_result(cell: Cell) -> CurvesCell:
     """Seeds that spread by one per cent about the published curve."""
     setting = dict(cell.parameters)
     published = CURVES[setting["curve"]]
-    curve = published_curve(published.file)
-    theirs = summarise(curve[:, 0], curve[:, 1], published.settings["dim"], published.learned)
+    curve = published.read()
+    theirs = published.summarise(*curve.T)
     spread = 1 + 0.01 * stats.norm.ppf((np.arange(setting["repeats"]) + 0.5) / setting["repeats"])
     summaries = {name: (spread * value).tolist() for name, value in theirs.items()}
     kept = curve[::20]
@@ -200,12 +204,18 @@ def right(function: Callable[[Cell], Any], cell: Cell) -> Any:
 
 
 @cache
-def _fabricated(name: str) -> tuple[tuple[Cell, Any], ...]:
-    return tuple((cell, right(FABRICATED[name], cell)) for cell in CLAIMS[name].cells("quick"))
+def _fabricated(name: str) -> Results:
+    cells = CLAIMS[name].cells_by_key("quick")
+    return {key: right(FABRICATED[name], cell) for key, cell in cells.items()}
 
 
 def fabricated(name: str) -> Results:
     return dict(_fabricated(name))
+
+
+def shifted(run: Any, shift: float) -> Any:
+    """A training with another gap."""
+    return replace(run, gap=replace(run.gap, mean=run.gap.mean + shift))
 
 
 def labels(name: str) -> list[str]:
@@ -235,7 +245,7 @@ def test_right_results_hold_and_draw(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_are_distinct_and_those_of_both_presets_have_a_verdict(name: str) -> None:
     for preset in ("quick", "full"):
-        cells = CLAIMS[name].cells(preset)
+        cells = CLAIMS[name].cells_by_key(preset).values()
         assert len({cell.seed(0).generate_state(2).tobytes() for cell in cells}) == len(cells)
     assert len(CLAIMS[name].cells("full")) >= len(CLAIMS[name].cells("quick"))
 
@@ -245,12 +255,12 @@ def test_cells_are_distinct_and_those_of_both_presets_have_a_verdict(name: str) 
 
 def test_every_error_of_the_loss_can_fail() -> None:
     results = fabricated("dynamics-merged")
-    flows = [cell for cell, right in results.items() if isinstance(right, MergedCell)]
+    flows = [key for key, right in results.items() if isinstance(right, MergedCell)]
     assert len(flows) == 9
-    for cell, factor in zip(flows, itertools.cycle([2.02, math.nan, 3.0, math.inf])):
-        setting = dict(cell.parameters)
-        label = f"error of the loss, {setting['spectrum']}, initial weights {setting['scale']}"
-        wrong = results | {cell: replace(results[cell], error=factor * results[cell].error)}
+    for key, factor in zip(flows, itertools.cycle([2.02, math.nan, 3.0, math.inf])):
+        spectrum, scale = key
+        label = f"error of the loss, {spectrum}, initial weights {scale}"
+        wrong = results | {key: replace(results[key], error=factor * results[key].error)}
         assert failed(judge("dynamics-merged", wrong)) == [label]
 
 
@@ -268,14 +278,14 @@ def other_times(change: str, times: np.ndarray, rate: float) -> np.ndarray:
 def test_every_law_of_the_drop_times_can_fail(change: str) -> None:
     """Scales off by three fail the sum; a spread that is not the law's only its distribution."""
     results = fabricated("dynamics-merged")
-    laws = [cell for cell, right in results.items() if isinstance(right, list)]
+    laws = [key for key, right in results.items() if isinstance(right, list)]
     assert len(laws) == 4
-    for cell in laws:
-        setting = dict(cell.parameters)
-        rate = float(np.linalg.norm(np.array(dynamics_merged.SPECTRA[setting["spectrum"]]) ** 2))
-        times = other_times(change, np.array(results[cell]), rate)
-        where = f", {setting['spectrum']}, {setting['heads']} heads"
-        found = failed(judge("dynamics-merged", results | {cell: times.tolist()}))
+    for key in laws:
+        spectrum, heads = key
+        rate = float(np.linalg.norm(merged.SPECTRA[spectrum] ** 2))
+        times = other_times(change, np.array(results[key]), rate)
+        where = f", {spectrum}, {heads} heads"
+        found = failed(judge("dynamics-merged", results | {key: times.tolist()}))
         assert all(label.endswith(where) for label in found)
         kind = "Kolmogorov-Smirnov" if change == "alike" else "chi-square"
         assert any(label.startswith(kind) for label in found)
@@ -283,12 +293,12 @@ def test_every_law_of_the_drop_times_can_fail(change: str) -> None:
             assert len(found) == 1
 
 
-@pytest.mark.parametrize("spectrum", dynamics_merged.SPECTRA)
+@pytest.mark.parametrize("spectrum", merged.SPECTRA)
 def test_small_flows_of_merged_attention(spectrum: str) -> None:
-    found = dynamics_merged.merged_flow(spectrum=spectrum, heads=2, scale=1e-2, rng=seed(1))
-    assert 1e-5 < found.error < dynamics_merged.FIRST_ORDER * 1e-2
+    found = merged.merged_flow(spectrum=spectrum, heads=2, scale=1e-2, rng=seed(1))
+    assert 1e-5 < found.error < merged.FIRST_ORDER * 1e-2
     assert len(found.times) == len(found.losses) == len(found.theory)
-    heights = plateau_losses(np.array(dynamics_merged.SPECTRA[spectrum]), context=31)
+    heights = plateau_losses(merged.SPECTRA[spectrum], context=31)
     assert found.losses[0] == pytest.approx(heights[0], rel=1e-2)
     assert found.losses[-1] < 1.2 * heights[-1]
 
@@ -297,10 +307,10 @@ def test_small_samples_of_drop_times() -> None:
     """More seeds extend fewer, and more heads start later drops earlier."""
     setting: dict[str, Any] = {"spectrum": "white", "scale": 1e-4}
     one, several = (
-        np.array(dynamics_merged.merged_drop_times(heads=heads, seeds=4, rng=seed(2), **setting))
+        np.array(merged.merged_drop_times(heads=heads, seeds=4, rng=seed(2), **setting))
         for heads in (1, 30)
     )
-    fewer = dynamics_merged.merged_drop_times(heads=1, seeds=2, rng=seed(2), **setting)
+    fewer = merged.merged_drop_times(heads=1, seeds=2, rng=seed(2), **setting)
     assert fewer == one[:2].tolist()
     assert np.all(np.isfinite(one))
     # The spread over seeds is that of the logarithm of a mean of squares.
@@ -314,28 +324,24 @@ def test_small_samples_of_drop_times() -> None:
 def test_every_comparison_with_the_network_can_fail() -> None:
     results = fabricated("dynamics-cubic")
     curves, gap = labels("dynamics-cubic")
-    (limit,) = (cell for cell in results if dict(cell.parameters)["training_set"] == math.inf)
-    for wrong in (2 * dynamics_merged.ROUNDING, math.nan):
-        one = results | {limit: replace(results[limit], difference=wrong)}
+    for wrong in (2 * cubic.ROUNDING, math.nan):
+        one = results | {math.inf: replace(results[math.inf], difference=wrong)}
         assert failed(judge("dynamics-cubic", one)) == [curves]
     for shift in (0.001, -0.001):
-        one = {
-            cell: right if cell is limit else replace(right, gap=right.gap + shift)
-            for cell, right in results.items()
-        }
+        one = {size: shifted(right, shift) for size, right in results.items()}
         assert failed(judge("dynamics-cubic", one)) == [gap]
 
 
 def test_small_trainings_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dynamics_merged.CUBIC, "steps", 300)
-    limit = dynamics_merged.paired_descent(training_set=math.inf, repeats=2, rng=seed(3))
-    assert limit.difference < dynamics_merged.ROUNDING
+    monkeypatch.setitem(cubic.TRAINING, "steps", 300)
+    limit = cubic.paired_descent(training_set=math.inf, repeats=2, rng=seed(3))
+    assert limit.difference < cubic.ROUNDING
     assert limit.merged[-1] < 0.5 * limit.merged[0]
-    finite = dynamics_merged.paired_descent(training_set=100, repeats=3, rng=seed(3))
+    finite = cubic.paired_descent(training_set=100, repeats=3, rng=seed(3))
     # The same data: at the start only the loss of weights near zero is there.
     assert finite.merged[0] == pytest.approx(finite.cubic[0], rel=1e-4)
     assert finite.difference > 1e-3
-    assert finite.standard_error > 0
+    assert finite.gap.standard_error > 0
 
 
 # Separate attention.
@@ -351,23 +357,22 @@ def altered(run: FlowCell, **changes: tuple[int, Callable[[float], float]]) -> F
     return replace(run, **fields)
 
 
-def plateau_cell(rank: int) -> tuple[Results, Cell, tuple[FlowCell, ...]]:
+def plateau_cell(rank: int) -> tuple[Results, Any, tuple[FlowCell, ...]]:
     results = fabricated("dynamics-plateaus")
-    cell = dynamics_separate._plateau_cell(rank, 0)
-    return results, cell, results[cell]
+    return results, (rank, 0), results[rank, 0]
 
 
-DIM = dynamics_separate.PLATEAU_DIM
+DIM = plateaus.DIM
 
 
-@pytest.mark.parametrize("rank", dynamics_separate.RANKS)
+@pytest.mark.parametrize("rank", plateaus.RANKS)
 def test_plateaus_are_compared_where_a_head_is_needed(rank: int) -> None:
     assert len(containing("dynamics-plateaus", "height", f"rank {rank},")) == (DIM - 1) // rank
     growths = containing("dynamics-plateaus", "growth", f"rank {rank},")
     assert len(growths) == DIM - 1 - (DIM - 1) // rank
 
 
-@pytest.mark.parametrize("rank", dynamics_separate.RANKS)
+@pytest.mark.parametrize("rank", plateaus.RANKS)
 def test_every_height_and_wait_can_fail(rank: int) -> None:
     results, cell, (before, after) = plateau_cell(rank)
     for learned in range(1, DIM):
@@ -377,17 +382,17 @@ def test_every_height_and_wait_can_fail(rank: int) -> None:
             return failed(judge("dynamics-plateaus", results | {cell: (before, run)}))
 
         if learned % rank == 0:
-            allowance = dynamics_separate.HEIGHT_ALLOWANCE
+            allowance = plateaus.HEIGHT_ALLOWANCE
             for factor in (1 + 1.1 * allowance, 1 - 1.1 * allowance, math.nan):
                 run = altered(after, heights=(learned - 1, lambda h, f=factor: f * h))  # type: ignore[misc]
                 assert found(run) == [f"height, {where}"]
             # A time off by more than allowed, or a drop that never comes.
-            for factor in (1 + 2 * dynamics_separate.END_ALLOWANCE, math.inf):
+            for factor in (1 + 2 * plateaus.END_ALLOWANCE, math.inf):
                 run = altered(after, crossings=(learned, lambda t, f=factor: f * t))  # type: ignore[misc]
                 assert f"end of the plateau over the predicted, {where}" in found(run)
         else:
             wait = after.crossings[learned] - after.crossings[learned - 1]
-            growth = dynamics_separate.LOGARITHMIC
+            growth = plateaus.LOGARITHMIC
             for more in (1.1 * (growth - 1) * wait, math.inf):
                 run = altered(after, crossings=(learned, lambda t, m=more: t + m))  # type: ignore[misc]
                 assert f"growth of the wait within a head, {where}" in found(run)
@@ -404,12 +409,12 @@ def test_waits_within_a_head_may_shrink_but_not_grow() -> None:
 
 def test_every_drop_time_can_fail() -> None:
     results = fabricated("dynamics-drop-times")
-    scales, dim = dynamics_separate.DROP_SCALES, dynamics_separate.DROP_DIM
+    scales, dim = drop_times.SCALES, drop_times.DIM
     assert len(labels("dynamics-drop-times")) == dim * len(results)
     # What a relative error at one scale does to the extrapolation.
     large, small = scales
     weights = -small / (large - small), large / (large - small)
-    allowance = 1.5 * dynamics_separate.DROP_ALLOWANCE
+    allowance = 1.5 * drop_times.ALLOWANCE
     for number, (cell, runs) in enumerate(results.items()):
         for drop, which in itertools.product(range(dim), (0, 1)):
             expected = [f"time of drop {drop + 1} over the predicted, seed {number}"]
@@ -439,7 +444,7 @@ def test_drops_predicted_for_after_the_flow_are_not_compared() -> None:
 
 def test_small_flows_of_separate_attention() -> None:
     scales = (0.04, 0.01)
-    before, after = dynamics_separate.separate_flows(
+    before, after = staircase_flows.separate_flows(
         dim=2, heads=3, rank=1, scales=scales, seed=0, rng=seed(4)
     )
     heights = plateau_losses(eigenvalues(2), context=31)
@@ -452,7 +457,9 @@ def test_small_flows_of_separate_attention() -> None:
         np.testing.assert_allclose(run.losses[0], run.theory[0], rtol=1e-2)
     # The weights of both are proportional, and so are the times of the prediction, to first order.
     assert after.predicted[1] == pytest.approx(4 * before.predicted[1], rel=0.1)
-    assert dynamics_separate._limits((before, after), scales) == pytest.approx([1, 1], abs=0.02)
+    assert staircase_flows.extrapolated_times((before, after), scales) == pytest.approx(
+        [1, 1], abs=0.02
+    )
 
 
 def test_limits_are_those_of_lines() -> None:
@@ -461,7 +468,7 @@ def test_limits_are_those_of_lines() -> None:
         replace(run, predicted=[1.0, 2.0, 3.0], crossings=[1 + scale, 2 * (0.9 - scale), math.inf])
         for run, scale in zip(runs, (0.4, 0.1), strict=True)
     )
-    found = dynamics_separate._limits(lines, (0.4, 0.1))
+    found = staircase_flows.extrapolated_times(lines, (0.4, 0.1))
     assert found == pytest.approx([1.0, 0.9, math.inf])
 
 
@@ -473,32 +480,28 @@ def test_every_last_loss_can_fail() -> None:
     heights = plateau_losses(eigenvalues(4), context=31).tolist()
     assert len(labels("dynamics-heads")) == len(results)
     for cell, right in results.items():
-        setting = dict(cell.parameters)
-        label = (
-            f"last loss, {setting['heads']} heads of rank {setting['rank']}, "
-            f"seed {setting['seed']}"
-        )
+        heads, rank, number = cell
+        label = f"last loss, {heads} heads of rank {rank}, seed {number}"
         for wrong in (1.01 * right, 0.99 * right, math.nan, *(h for h in heights if h != right)):
             assert failed(judge("dynamics-heads", results | {cell: wrong})) == [label]
 
 
 def test_a_small_flow_of_few_heads() -> None:
-    found = dynamics_merged.few_heads(heads=1, rank=2, seed=0, rng=seed(0))
+    found = few.few_heads(heads=1, rank=2, seed=0, rng=seed(0))
     assert found == pytest.approx(plateau_losses(eigenvalues(4), context=31)[2], rel=1e-9)
 
 
 # Mixtures.
 
 
-@pytest.mark.parametrize("icl", dynamics_mixtures.FRACTIONS)
+@pytest.mark.parametrize("icl", mixtures.FRACTIONS)
 def test_every_comparison_of_a_mixture_can_fail(icl: float) -> None:
     results = fabricated("dynamics-mixtures")
-    cell = dynamics_mixtures._flow_cell(icl)
-    right = results[cell]
+    right = results[icl]
     rate, bound, least, gap = containing("dynamics-mixtures", f" {icl:g} of the tasks random")
 
     def found(**changes: float) -> list[str]:
-        wrong = results | {cell: replace(right, **changes)}
+        wrong = results | {icl: replace(right, **changes)}
         return failed(judge("dynamics-mixtures", wrong))
 
     for factor in (1.002, 0.998, math.nan):
@@ -508,10 +511,8 @@ def test_every_comparison_of_a_mixture_can_fail(icl: float) -> None:
     assert found(end=1.05 * right.end, least=1.05 * right.end) == [bound]
     assert found(end=0.9 * right.end, least=0.9 * right.end) == []
     for shift in (0.002, -0.002):
-        wrong = results.copy()
-        for size in dynamics_mixtures.SETS:
-            one = dynamics_mixtures._descent_cell("quick", icl, size)
-            wrong[one] = replace(wrong[one], gap=wrong[one].gap + shift)
+        moved = {(icl, size): shifted(results[icl, size], shift) for size in mixtures.SETS}
+        wrong = results | moved
         assert failed(judge("dynamics-mixtures", wrong)) == [gap]
 
 
@@ -519,9 +520,7 @@ def test_wrong_theories_of_mixtures_fail(monkeypatch: pytest.MonkeyPatch) -> Non
     """The fraction exchanged with the rest: right in the middle only, where there is none."""
     results = fabricated("dynamics-mixtures")
     exact = mixture_growth_rate
-    monkeypatch.setattr(
-        dynamics_mixtures, "mixture_growth_rate", lambda icl, **law: exact(1 - icl, **law)
-    )
+    monkeypatch.setattr(mixtures, "mixture_growth_rate", lambda icl, **law: exact(1 - icl, **law))
     assert failed(judge("dynamics-mixtures", results)) == containing("dynamics-mixtures", "rate")
 
 
@@ -529,17 +528,17 @@ def test_wrong_theories_of_mixtures_fail(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_small_flows_and_trainings_of_mixtures(
     icl: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow = dynamics_mixtures.mixture_flow(fresh_fraction=icl, rng=seed(5))
+    flow = mixtures.mixture_flow(fresh_fraction=icl, rng=seed(5))
     assert flow.rate == pytest.approx(float(mixture_growth_rate(icl, **LAW)), rel=1e-3)
-    assert flow.end == pytest.approx(flow.least, rel=dynamics_mixtures.END_ALLOWANCE)
+    assert flow.end == pytest.approx(flow.least, rel=mixtures.END_ALLOWANCE)
     assert flow.least <= (1 + 1e-9) * float(mixture_predictor(icl, **LAW).train_loss)
-    monkeypatch.setitem(dynamics_mixtures.TRAINING, "steps", 100)
-    run = dynamics_mixtures.mixture_descent(fresh_fraction=icl, size=50, repeats=3, rng=seed(6))
+    monkeypatch.setitem(mixtures.TRAINING, "steps", 100)
+    run = mixtures.mixture_descent(fresh_fraction=icl, size=50, repeats=3, rng=seed(6))
     assert len(run.steps) == len(run.training) == len(run.icl) == 6
     assert len(run.iwl) == (0 if icl == 1 else 6)
     # Plain training sets of 50 sequences: the loss at zero weights is the mean of squared labels.
-    assert 0 < abs(run.gap) < 1
-    assert run.standard_error > 0
+    assert 0 < abs(run.gap.mean) < 1
+    assert run.gap.standard_error > 0
 
 
 # Sizes of the training set.
@@ -549,38 +548,35 @@ def test_small_flows_and_trainings_of_mixtures(
 @pytest.mark.parametrize("factor", [0.85, 1.15])
 def test_every_excess_can_fail(side: int, factor: float) -> None:
     results = fabricated("dynamics-training-set")
-    wrong = {}
-    for cell, right in results.items():
-        wrong[cell] = right
-        if isinstance(right, SetCell):
-            means = list(right.means)
-            means[side] *= factor
-            wrong[cell] = replace(right, means=means)
+    wrong = results.copy()
+    for size in training_set.SETS:
+        mean = np.mean(results[size][side])
+        wrong[size] = results[size] + np.eye(2)[side][:, None] * (factor - 1) * mean
     expected = labels("dynamics-training-set")[side]
     assert failed(judge("dynamics-training-set", wrong)) == [expected]
 
 
 def test_a_wrong_prediction_of_the_excess_fails() -> None:
     results = fabricated("dynamics-training-set")
-    cell = dynamics_data._sandwich_cell("quick")
-    wrong = results | {cell: (16 * 0.136, 0.001)}
+    wrong = results | {"predicted": Estimate(16 * 0.136, 0.001, 40)}
     assert failed(judge("dynamics-training-set", wrong)) == labels("dynamics-training-set")
 
 
 def test_small_training_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dynamics_data.SET_TRAINING, "steps", 500)
-    monkeypatch.setitem(dynamics_data.SET_TRAINING, "record", 500)
-    found = dynamics_data.training_set_gaps(size=250, repeats=12, rng=seed(7))
-    below, above = found.means
+    monkeypatch.setitem(training_set.TRAINING, "steps", 500)
+    monkeypatch.setitem(training_set.TRAINING, "record", 500)
+    found = training_set.training_set_gaps(size=250, repeats=12, rng=seed(7))
+    assert found.shape == (2, 12)
+    below, above = np.mean(found, axis=1)
     assert below < 0 < above
-    assert np.all(np.linalg.eigvalsh(found.covariance) > 0)
+    assert np.all(np.linalg.eigvalsh(np.cov(found)) > 0)
 
 
 def test_the_sandwich_of_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features of the definition, with sample moments: an inverse matrix in place of sums."""
-    monkeypatch.setattr(dynamics_data, "SANDWICH_BLOCK", 4000)
-    value, error = dynamics_data.sandwich(blocks=30, rng=seed(8))
-    assert 0 < error < 0.05 * value
+    monkeypatch.setattr(training_set, "BLOCK", 4000)
+    found = training_set.sandwich(blocks=30, rng=seed(8))
+    assert 0 < found.standard_error < 0.05 * found.mean
     generator = np.random.default_rng(9)
     lam, count = eigenvalues(4), 100_000
     x = generator.standard_normal((count, 31, 4)) * np.sqrt(lam)
@@ -594,7 +590,7 @@ def test_the_sandwich_of_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
     weighted = features * (target - features @ best)[:, None]
     expected = np.trace(np.linalg.solve(second / count, weighted.T @ weighted / count))
     # Both are means over heavy tails: the direct one has about the error of 25 blocks.
-    assert value == pytest.approx(expected, abs=5 * error)
+    assert found.mean == pytest.approx(expected, abs=5 * found.standard_error)
 
 
 # The published curves.
@@ -603,7 +599,7 @@ def test_the_sandwich_of_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("index", range(len(CURVES)))
 def test_published_files_are_read_whole(index: int) -> None:
     published = CURVES[index]
-    curve = published_curve(published.file)
+    curve = published.read()
     settings = published.settings
     records = settings["steps"] // settings["record"] + 1
     assert curve.shape == (records, 2)
@@ -629,8 +625,8 @@ def test_published_heights_are_the_plateaus() -> None:
     """For D = 4; training sets of 80 000 shift a plateau by up to 1 %."""
     published = CURVES[2]
     assert published.settings["dim"] == 4
-    curve = published_curve(published.file)
-    found = summarise(curve[:, 0], curve[:, 1], 4, published.learned)
+    curve = published.read()
+    found = published.summarise(*curve.T)
     heights = plateau_losses(eigenvalues(4), context=31)
     for m in (1, 2, 3):
         assert found[f"height with {m} learned"] == pytest.approx(heights[m], rel=1e-2)
@@ -653,7 +649,7 @@ def stairs(drops: Iterable[int]) -> np.ndarray:
 
 
 def test_summaries_of_stairs() -> None:
-    found = summarise(STEPS, stairs([50, 130, 220, 300]), 4, (1, 2, 3))
+    found = CURVES[2].summarise(STEPS, stairs([50, 130, 220, 300]))
     assert list(found) == [
         "first loss",
         *(f"ln(step) of drop {k}" for k in (1, 2, 3, 4)),
@@ -668,32 +664,31 @@ def test_summaries_of_stairs() -> None:
 
 
 def test_summaries_of_plateaus_never_reached() -> None:
-    found = summarise(STEPS, stairs([50, 130]), 4, (1, 2, 3))
+    found = CURVES[2].summarise(STEPS, stairs([50, 130]))
     assert found["height with 1 learned"] == pytest.approx(HEIGHTS[1], abs=1e-6)
     # The second plateau lasts to the end, or so it seems.
     assert found["height with 2 learned"] == pytest.approx(HEIGHTS[2], abs=1e-6)
     for name in ("height with 3 learned", "ln(step) of drop 3", "ln(step) of drop 4"):
         assert math.isnan(found[name])
-    never = summarise(STEPS, np.ones(len(STEPS)), 4, (1, 2, 3))
+    never = CURVES[2].summarise(STEPS, np.ones(len(STEPS)))
     assert never.pop("first loss") == 1
     assert all(math.isnan(value) for value in never.values())
     # A curve that jumps from the start to the end has no plateaus.
     jump = np.where(STEPS < 200, 1.0, HEIGHTS[-1])
-    found = summarise(STEPS, jump, 4, (1, 2, 3))
+    found = CURVES[2].summarise(STEPS, jump)
     assert all(math.isnan(found[f"height with {m} learned"]) for m in (1, 2, 3))
     assert len({found[f"ln(step) of drop {k}"] for k in (1, 2, 3, 4)}) == 1
 
 
 def test_summaries_of_a_single_drop() -> None:
-    found = summarise(STEPS, np.where(STEPS < 200, 1.0, 0.136), 4, ())
+    found = CURVES[0].summarise(STEPS, np.where(STEPS < 200, 1.0, 0.136))
     assert found == {"first loss": 1.0, "ln(step) of drop 1": math.log(200), "last loss": 0.136}
 
 
 @pytest.mark.parametrize("index", range(len(CURVES)))
 def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
     results = fabricated("dynamics-published")
-    cell = dynamics_data._curve_cell("quick", index)
-    right = results[cell]
+    right = results[index]
     label = CURVES[index].label
     reached = {name: v for name, v in right.summaries.items() if math.isfinite(v[0])}
     assert len(containing("dynamics-published", f"{label}: ")) == len(reached)
@@ -702,7 +697,7 @@ def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
 
         def found(changed: list[float], name: str = name) -> list[str]:
             summaries = right.summaries | {name: changed}
-            wrong = results | {cell: replace(right, summaries=summaries)}
+            wrong = results | {index: replace(right, summaries=summaries)}
             return failed(judge("dynamics-published", wrong))
 
         # A tenth off where seeds spread by a hundredth.
@@ -710,14 +705,16 @@ def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
         assert found([0.88 * value for value in values]) == [f"{label}: {name}"]
         missing = [math.nan] * len(values)
         assert found(missing) == [f"{label}: {name}, not reached"]
-        few = dynamics_data.FEWEST
-        assert found(values[: few - 1] + missing[few - 1 :]) == [f"{label}: {name}, not reached"]
+        fewest = script.FEWEST
+        assert found(values[: fewest - 1] + missing[fewest - 1 :]) == [
+            f"{label}: {name}, not reached"
+        ]
         assert found([*values[:-1], math.nan]) == []
 
 
-def test_what_is_not_reached_is_told() -> None:
+def test_notes_say_what_is_not_reached() -> None:
     results = fabricated("dynamics-published")
-    cell = dynamics_data._curve_cell("quick", 2)
+    cell = 2
     name = "ln(step) of drop 3"
     values = [*results[cell].summaries[name][:-1], math.nan]
     summaries = results[cell].summaries | {name: values}
@@ -725,23 +722,21 @@ def test_what_is_not_reached_is_told() -> None:
         "dynamics-published", results | {cell: replace(results[cell], summaries=summaries)}
     )
     count = len(values)
-    told = " ".join(verdict.notes)
-    assert f"{name} ({count - 1} of {count})" in told
+    notes = " ".join(verdict.notes)
+    assert f"{name} ({count - 1} of {count})" in notes
     # Where the published curve ends before, the number is not compared.
-    assert f"ln(step) of drop 4 (0 of {count}; not by the published curve)" in told
+    assert f"ln(step) of drop 4 (0 of {count}; not by the published curve)" in notes
     assert not containing("dynamics-published", "drop 4")
 
 
 @pytest.mark.parametrize("index", range(len(CURVES)))
 def test_small_trainings_like_the_published(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     published = CURVES[index]
-    small = replace(
-        published, settings=published.settings | {"training_set": 200, "steps": 40, "record": 20}
-    )
-    monkeypatch.setattr(dynamics_data, "CURVES", (small,))
-    found = dynamics_data.trained_curves(curve=0, repeats=2, rng=seed(10))
-    curve = published_curve(published.file)
-    theirs = summarise(curve[:, 0], curve[:, 1], published.settings["dim"], published.learned)
+    small = {**settings[published.setting], "training_set": 200, "steps": 40}
+    monkeypatch.setitem(settings, published.setting, small)
+    monkeypatch.setattr(script, "CURVES", (replace(published, record=20),))
+    found = script.trained_curves(curve=0, repeats=2, rng=seed(10))
+    theirs = published.summarise(*published.read().T)
     assert list(found.summaries) == list(theirs)
     assert all(len(values) == 2 for values in found.summaries.values())
     assert set(found.steps) == {0, 20, 40}

@@ -1,0 +1,44 @@
+"""What all claims on training dynamics share: the published law of the data, drawn curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from iclimit.simulate.dynamics import TaskMixture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CONTEXT = 31
+
+TIME = r"time $t/\tau$"
+
+Results = Mapping[Any, Any]
+"""Results of the cells of a claim, by its keys."""
+
+
+def eigenvalues(dim: int) -> np.ndarray:
+    """Eigenvalues of the published simulations, proportional to D, ..., 1, with the sum 1."""
+    return np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
+
+
+def problem(dim: int) -> TaskMixture:
+    """Law of the sequences in the published simulations."""
+    return TaskMixture(eigenvalues(dim), CONTEXT)
+
+
+def draw_prediction(
+    ax: Axes,
+    x: ArrayLike,
+    found: ArrayLike,
+    theory: ArrayLike,
+    colour: str,
+    labels: tuple[str | None, str | None] = (None, None),
+) -> None:
+    """Draw a simulated curve as a broad line, and its prediction as a dashed one on top."""
+    ax.plot(x, found, color=colour, linewidth=3, alpha=0.4, label=labels[0])
+    ax.plot(x, theory, color=colour, linestyle="--", linewidth=1.2, label=labels[1])

@@ -1,0 +1,109 @@
+"""Flows of separate attention from small random weights, beside their predicted staircase."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.dynamics import separate_attention_staircase
+from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
+from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
+
+PATIENCE = 40.0
+"""Duration of the flows in units of 1/(scale lambda^2) for the smallest eigenvalue, the time in
+which one head with weights of this scale escapes."""
+MARGIN = 1.5
+"""Drops are compared if the flow is longer than their predicted time by this factor."""
+
+
+@dataclass(frozen=True)
+class FlowCell:
+    """A flow from small random weights, and what is predicted from these weights.
+
+    Attributes
+    ----------
+    predicted, crossings : list of float
+        Times of half of each drop; infinite if it does not happen.
+    heights : list of float
+        Loss where it falls slowest between two of these times, for 1, ..., D - 1 directions; NaN
+        without the first of them.
+    duration : float
+        End of the flow.
+    times, losses, theory : list of float
+        The curve, thinned, and its prediction.
+    """
+
+    predicted: list[float]
+    crossings: list[float]
+    heights: list[float]
+    duration: float
+    times: list[float]
+    losses: list[float]
+    theory: list[float]
+
+    @property
+    def expected(self) -> np.ndarray:
+        """Which drops are predicted to happen well before the flow ends."""
+        return np.array(self.predicted) < self.duration / MARGIN
+
+
+def separate_flows(
+    *, dim: int, heads: int, rank: int, scales: tuple[float, ...], seed: int, rng: Any
+) -> tuple[FlowCell, ...]:
+    """Flows from random weights of several scales, proportional to each other."""
+    del seed  # cells of different seeds differ
+    model = AttentionModel("separate", dim, heads, rank)
+    unit = model.random_weights(np.random.default_rng(rng), 1.0)
+    return tuple(_flow(model, [scale * each for each in unit], scale) for scale in scales)
+
+
+def _flow(model: AttentionModel, weights: list[np.ndarray], scale: float) -> FlowCell:
+    value, key, query = weights
+    lam = eigenvalues(model.dim)
+    steps = separate_attention_staircase(
+        value[:, -1], key[..., :-1], query, eigenvalues=lam, context=CONTEXT
+    )
+    duration = PATIENCE / (scale * float(lam[-1]) ** 2)
+    flow = simulate_gradient_flow(
+        problem(model.dim),
+        model="separate",
+        heads=model.heads,
+        rank=model.rank,
+        initial=weights,
+        duration=duration,
+    )
+    crossings = flow.crossing_times((steps.losses[1:] + steps.losses[:-1]) / 2)
+    heights = []
+    for before, after in itertools.pairwise(crossings):
+        between = (flow.times >= before) & (flow.times <= after)
+        slowest = np.argmin(np.where(between, flow.speeds, np.inf))
+        heights.append(float(flow.losses[slowest]) if between.any() else np.nan)
+    last = max(crossings[np.isfinite(crossings)], default=duration)
+    kept = np.flatnonzero(flow.times <= 1.3 * last)
+    kept = kept[np.linspace(0, len(kept) - 1, min(600, len(kept))).astype(int)]
+    return FlowCell(
+        steps.drop_times.tolist(),
+        crossings.tolist(),
+        heights,
+        duration,
+        flow.times[kept].tolist(),
+        flow.losses[kept].tolist(),
+        steps.loss(flow.times[kept]).tolist(),
+    )
+
+
+def extrapolated_times(runs: Sequence[FlowCell], scales: tuple[float, ...]) -> list[float]:
+    """Times of the drops over the predicted, extrapolated linearly to small weights.
+
+    A drop that has not happened is infinitely late.
+    """
+    large, small = scales
+    with np.errstate(invalid="ignore"):  # neither predicted nor happened
+        before, after = (np.array(run.crossings) / np.array(run.predicted) for run in runs)
+    happened = np.isfinite(before) & np.isfinite(after)
+    slope = np.subtract(before, after, where=happened, out=np.zeros_like(before))
+    return np.where(happened, after - slope * small / (large - small), np.inf).tolist()
