@@ -230,9 +230,9 @@ def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims(
 def test_published_tables_are_read_with_their_provenance() -> None:
     points = error_points()
     assert len(points) == 23
-    assert points[1].icl.mean == pytest.approx(1.305007919139215)
+    assert points[1].errors["icl"].mean == pytest.approx(1.305007919139215)
     # Ten runs, population standard deviation.
-    assert points[1].icl.standard_error == pytest.approx(0.008524970808670483 / 3)
+    assert points[1].errors["icl"].standard_error == pytest.approx(0.008524970808670483 / 3)
     assert {point.dim for point in gap_points()} == {10, 32}
 
 

@@ -54,7 +54,7 @@ def test_spectra_hold_and_draw(name: str, drawings: dict[str, Results]) -> None:
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        *(("spectra-samples", population) for population in POPULATIONS),
+        *(("spectra-samples", population.name) for population in POPULATIONS),
         *(("spectra-free", operation) for operation in free_convolution.MATRICES),
     ],
 )

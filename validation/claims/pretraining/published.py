@@ -18,7 +18,6 @@ from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 
-NAMES = ("icl", "idg")
 REPEATS: dict[Preset, int] = {"quick": 20, "full": 200}
 LARGE_REPEATS = 20
 """Repeats of the d = 100 runs (full preset only)."""
@@ -38,42 +37,31 @@ def read_published(name: str) -> list[dict[str, float]]:
 
 
 @dataclass(frozen=True)
-class PublishedErrors:
-    """Published ICL and IDG errors at one point."""
+class Published:
+    """Published errors at one point: ICL and IDG, or their difference."""
 
     dim: int
     point: Point
-    icl: Estimate
-    idg: Estimate
+    errors: dict[str, Estimate]
 
 
-@dataclass(frozen=True)
-class PublishedGap:
-    """Published ICL minus IDG error at one point, a mean over runs."""
-
-    dim: int
-    point: Point
-    mean: float
-    runs: int
-
-
-def error_points() -> list[PublishedErrors]:
+def error_points() -> list[Published]:
     """Published ICL and IDG errors at d = 100, at the parameters actually simulated."""
     found = []
     for row in read_published("lu_letey_linear_simulations.csv"):
         runs = int(row["runs"])
         point = Point(row["tau_eff"], row["alpha"], row["kappa_eff"], row["rho"], row["lam"])
-        # Published deviations are those of the runs with ddof = 0.
-        errors = (
-            Estimate(row[f"{name}_mean"], row[f"{name}_std"] / math.sqrt(runs - 1), runs)
-            for name in NAMES
-        )
-        found.append(PublishedErrors(int(row["d"]), point, *errors))
+        errors = {
+            # Published deviations are those of the runs with ddof = 0.
+            name: Estimate(row[f"{name}_mean"], row[f"{name}_std"] / math.sqrt(runs - 1), runs)
+            for name in ("icl", "idg")
+        }
+        found.append(Published(int(row["d"]), point, errors))
     return found
 
 
-def gap_points() -> list[PublishedGap]:
-    """Published ICL minus IDG errors at d = 10 and 32.
+def gap_points() -> list[Published]:
+    """Published ICL minus IDG errors at d = 10 and 32, whose standard error is not known.
 
     Only rows whose number of tasks is an integer, so that no rounding has to be guessed.
     """
@@ -82,7 +70,8 @@ def gap_points() -> list[PublishedGap]:
         for row in read_published(f"lu_letey_gtask_d{dim}.csv"):
             if abs(row["kappa"] * dim - round(row["kappa"] * dim)) < 1e-9:
                 point = Point(*(row[name] for name in ("tau", "alpha", "kappa", "rho", "lam")))
-                found.append(PublishedGap(dim, point, row["gtask_mean"], int(row["numavg"])))
+                gap = Estimate(row["gtask_mean"], math.inf, int(row["numavg"]))
+                found.append(Published(dim, point, {"gap": gap}))
     return found
 
 
@@ -100,29 +89,27 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     return found
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:
     """Compare published errors with the prediction and ours, and gaps with ours."""
     comparisons = []
     for published in error_points():
         dim, point = published.dim, published.point
-        for name in NAMES:
-            value, label = getattr(published, name), f"published {name.upper()}"
-            theory = float(getattr(results["predicted", point, dim], name))
-            allowed = max(point.allowance(dim), FEW_PROMPTS if point.tau < 1 else 0.0)
-            comparisons.append(
-                compare(f"{label} d={dim} {point}", theory, value, relative=allowed)
-            )
-            if ("simulated", point, dim) in results:
+        allowed = max(point.allowance(dim), FEW_PROMPTS if point.tau < 1 else 0.0)
+        for name, value in published.errors.items():
+            theory = getattr(results["predicted", point, dim], name).mean
+            label = f"published {name.upper()} d={dim} {point}"
+            comparisons.append(compare(label, theory, value, relative=allowed))
+            if preset == "full":
                 ours = getattr(results["simulated", point, dim], name)
-                label = f"{label} against ours d={dim} {point}"
+                label = f"published {name.upper()} against ours d={dim} {point}"
                 comparisons.append(_compare_two_samples(label, ours, value))
-    for gap in gap_points():
-        ours = results["simulated", gap.point, gap.dim].gap
+    for published in gap_points():
+        dim, point, gap = published.dim, published.point, published.errors["gap"]
+        ours = results["simulated", point, dim].gap
         # The published spread ignores the correlation of the two errors; ours keeps it.
-        error = ours.standard_error * math.sqrt(1 + ours.repeats / gap.runs)
-        label = f"published ICL-IDG against ours d={gap.dim} {gap.point}"
+        error = ours.standard_error * math.sqrt(1 + ours.repeats / gap.repeats)
+        label = f"published ICL-IDG against ours d={dim} {point}"
         comparisons.append(compare(label, ours.mean, Estimate(gap.mean, error, ours.repeats)))
-
     note = (
         f"Published ridgeless runs with tau < 1 are allowed {FEW_PROMPTS:.0%}: they lie up to "
         "2.6 % above the prediction, our own runs at the same integers 0.6 %. At tau = 0.5, "
@@ -147,7 +134,8 @@ def _draw(figure: Figure, comparisons: list[Comparison], results: Results) -> No
     finish(ratios, "published error (ICL and IDG, by rows)", "published / finite-size prediction")
     for dim, colour in zip((10, 32), COLOURS, strict=False):
         chosen = [each for each in gap_points() if each.dim == dim]
-        kappa, means = [each.point.kappa for each in chosen], [each.mean for each in chosen]
+        kappa = [each.point.kappa for each in chosen]
+        means = [each.errors["gap"].mean for each in chosen]
         gaps.plot(kappa, means, "s", color=colour, mfc="none", label=f"published, d = {dim}")
         ours = [results["simulated", each.point, dim].gap for each in chosen]
         draw_estimates(gaps, kappa, ours, colour, label=f"ours, d = {dim}", markersize=3)

@@ -21,7 +21,7 @@ from iclimit.asymptotics.pretraining import (
     trace_ratio,
 )
 from iclimit.published import PAPERS
-from iclimit.validation import Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.structured_points import LEVELS, covariances
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
@@ -101,6 +101,39 @@ def isotropic_deviations() -> dict[str, float]:
     return found
 
 
+def exchanged_limits(test: str) -> dict[str, tuple[float, float]]:
+    """What limits in some order should give, and what the formula gives far out, by label."""
+    point, rows = {"alpha": 1.0, "kappa": FEW}, {}
+    for kappa in (FEW, MANY):
+        lost, where = lost_variance(kappa, test), f"kappa={kappa:g}, {test}"
+        data_first = icl(test, kappa=kappa, tau=math.inf, alpha=FAR)
+        rows[f"tau, then alpha: {where}"] = RHO + lost, data_first
+        for slope in SLOPES:
+            together = icl(test, kappa=kappa, tau=FAR, alpha=slope * FAR)
+            theory = RHO + lost * (1 + slope * RHO / (1 + RHO))
+            rows[f"alpha = {slope:g} tau: {where}"] = theory, together
+    context_first = icl(test, kappa=MANY, alpha=math.inf, tau=FAR)
+    rows[f"alpha, then tau: kappa={MANY:g}, {test}"] = RHO, context_first
+    data_first = icl(test, tau=math.inf, ridge=1 / FAR, **point)
+    label = f"tau to infinity, then no ridge: kappa={FEW:g}, {test}"
+    rows[label] = icl(test, tau=FAR, **point), data_first
+    limit = RHO * (1 + trace_ratio(spectrum_of(test)) / (2 - 1))
+    for first, second in (("kappa", "alpha"), ("alpha", "kappa")):
+        error = icl(test, tau=2, **{first: math.inf, second: FAR})
+        rows[f"{first}, then {second}: tau=2, {test}"] = limit, error
+    best = trained_on_all(test, 1 + RHO)
+    for first, second in (("tau", "kappa"), ("kappa", "tau")):
+        error = icl(test, alpha=1, **{first: math.inf, second: FAR})
+        rows[f"{first}, then {second}: alpha=1, {test}"] = best, error
+    # Both orders of no ridge and tau = 1 diverge, with other powers of what is left.
+    large, small = (icl(test, tau=1, ridge=ridge, **point) for ridge in (1e-16, 1e-18))
+    rows[f"growth at tau=1 as the ridge falls 100 fold: {test}"] = 10.0, small / large
+    for side, name in ((-1, "below"), (1, "above")):
+        near, nearer = (icl(test, tau=1 + side * x, **point) for x in (2**-24, 2**-30))
+        rows[f"growth without ridge as tau nears 1 from {name}: {test}"] = 64.0, nearer / near
+    return rows
+
+
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the isotropic case, and the orders of limits for both kinds of tests."""
     comparisons = [
@@ -108,62 +141,12 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         for label, deviation in isotropic_deviations().items()
     ]
     for test in TESTS:
-        comparisons += _data_and_context(test) + _other_pairs(test) + _near_threshold(test)
+        rows = exchanged_limits(test).items()
+        comparisons += [compare(label, *pair, relative=REACHED) for label, pair in rows]
+        diverging = icl(test, kappa=FEW, alpha=math.inf, tau=FAR)
+        label = f"1/ICL, alpha, then tau: kappa={FEW:g}, {test}"
+        comparisons.append(compare(label, 0.0, 1 / diverging))
     return Verdict(comparisons, draw)
-
-
-def _expect(label: str, theory: float, estimate: float) -> Comparison:
-    return compare(label, theory, estimate, relative=REACHED)
-
-
-def _data_and_context(test: str) -> list[Comparison]:
-    """Much data and long contexts, in either order and together."""
-    found = []
-    for kappa in (FEW, MANY):
-        lost, where = lost_variance(kappa, test), f"kappa={kappa:g}, {test}"
-        data_first = icl(test, kappa=kappa, tau=math.inf, alpha=FAR)
-        found.append(_expect(f"tau, then alpha: {where}", RHO + lost, data_first))
-        for slope in SLOPES:
-            together = icl(test, kappa=kappa, tau=FAR, alpha=slope * FAR)
-            theory = RHO + lost * (1 + slope * RHO / (1 + RHO))
-            found.append(_expect(f"alpha = {slope:g} tau: {where}", theory, together))
-    few, many = (icl(test, kappa=kappa, alpha=math.inf, tau=FAR) for kappa in (FEW, MANY))
-    return [
-        *found,
-        compare(f"1/ICL, alpha, then tau: kappa={FEW:g}, {test}", 0.0, 1 / few),
-        _expect(f"alpha, then tau: kappa={MANY:g}, {test}", RHO, many),
-    ]
-
-
-def _other_pairs(test: str) -> list[Comparison]:
-    """Limits that can be exchanged: tasks with contexts, tasks with data, data with no ridge."""
-    limit, best = (
-        RHO * (1 + trace_ratio(spectrum_of(test)) / (2 - 1)),
-        trained_on_all(test, 1 + RHO),
-    )
-    point = {"alpha": 1.0, "kappa": FEW}
-    data_first = icl(test, tau=math.inf, ridge=1 / FAR, **point)
-    label = f"tau to infinity, then no ridge: kappa={FEW:g}, {test}"
-    found = [_expect(label, icl(test, tau=FAR, **point), data_first)]
-    for first, second in (("kappa", "alpha"), ("alpha", "kappa")):
-        error = icl(test, tau=2, **{first: math.inf, second: FAR})
-        found.append(_expect(f"{first}, then {second}: tau=2, {test}", limit, error))
-    for first, second in (("tau", "kappa"), ("kappa", "tau")):
-        error = icl(test, alpha=1, **{first: math.inf, second: FAR})
-        found.append(_expect(f"{first}, then {second}: alpha=1, {test}", best, error))
-    return found
-
-
-def _near_threshold(test: str) -> list[Comparison]:
-    """How the error grows towards tau = 1 without a ridge, and at tau = 1 as the ridge falls."""
-    point = {"alpha": 1.0, "kappa": FEW}
-    large, small = (icl(test, tau=1, ridge=ridge, **point) for ridge in (1e-16, 1e-18))
-    found = [_expect(f"growth at tau=1 as the ridge falls 100 fold: {test}", 10.0, small / large)]
-    for side, name in ((-1, "below"), (1, "above")):
-        near, nearer = (icl(test, tau=1 + side * x, **point) for x in (2**-24, 2**-30))
-        label = f"growth without ridge as tau nears 1 from {name}: {test}"
-        found.append(_expect(label, 64.0, nearer / near))
-    return found
 
 
 def draw(figure: Figure) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -75,13 +75,14 @@ def _input_covariance(dim: int, inputs: str, alignment: str) -> np.ndarray | Non
     return values[::-1] if alignment == "reversed" else values
 
 
+Law: TypeAlias = tuple[str, str, str, str]
+"""Arguments of `covariances` but for the dimension."""
+
+
 def structured_run(
     *,
     dim: int,
-    task: str,
-    test: str,
-    inputs: str,
-    alignment: str,
+    law: Law,
     repeats: int,
     first_repeat: int = 0,
     rng: Any,
@@ -89,23 +90,15 @@ def structured_run(
     **parameters: Any,
 ) -> SimulatedErrors:
     """Simulated errors with described covariances."""
-    return simulate_errors(
-        dim=dim,
-        **covariances(dim, task, test, inputs, alignment),
-        **parameters,
-        repeats=repeats,
-        first_repeat=first_repeat,
-        rng=rng,
-        backend=backend,
+    given = (
+        covariances(dim, *law) | parameters | {"repeats": repeats, "first_repeat": first_repeat}
     )
+    return simulate_errors(dim=dim, rng=rng, backend=backend, **given)
 
 
-def structured_prediction(
-    *, dim: int, task: str, test: str, inputs: str, alignment: str, rng: Any, **parameters: Any
-) -> FiniteSizeErrors:
+def structured_prediction(*, dim: int, law: Law, rng: Any, **parameters: Any) -> FiniteSizeErrors:
     """Finite-size prediction with described covariances."""
-    given = covariances(dim, task, test, inputs, alignment)
-    return finite_size_errors(dim=dim, **given, rng=rng, **parameters)
+    return finite_size_errors(dim=dim, **covariances(dim, *law), rng=rng, **parameters)
 
 
 @dataclass(frozen=True)
@@ -130,10 +123,14 @@ class StructuredPoint(Point):
         return " ".join(words)
 
     @property
+    def law(self) -> Law:
+        """Covariances in words."""
+        return self.task, self.test, self.inputs, self.alignment
+
+    @property
     def spectrum(self) -> JointSpectrum:
         """Joint spectrum of the limit."""
-        given = covariances(LEVELS, self.task, self.test, self.inputs, self.alignment)
-        return JointSpectrum.of_matrices(*given.values())
+        return JointSpectrum.of_matrices(*covariances(LEVELS, *self.law).values())
 
     @property
     def limit(self) -> Any:
@@ -143,14 +140,8 @@ class StructuredPoint(Point):
 
     def integers(self, dim: int) -> dict[str, Any]:
         test_context = None if self.test_alpha is None else max(1, round(self.test_alpha * dim))
-        return super().integers(dim) | {
-            "task": self.task,
-            "test": self.test,
-            "inputs": self.inputs,
-            "alignment": self.alignment,
-            "test_context": test_context,
-            "test_rho": self.test_rho,
-        }
+        own = {"law": self.law, "test_context": test_context, "test_rho": self.test_rho}
+        return super().integers(dim) | own
 
     def simulation(self, dim: int, repeats: int, **options: Any) -> Cell:
         return Cell.of(structured_run, **self.integers(dim), repeats=repeats, **options)

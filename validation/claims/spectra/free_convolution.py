@@ -77,16 +77,11 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         f"mean of 1/(1 + {gamma:g} x)": (matrices.mean_eta(gamma), product_eta(*factors, gamma))
         for gamma in PRODUCT_POINTS
     }
-    statistics = {
+    families = {
         "sum": matrices.all_statistics(law, SUM_POINTS, SUM_BANDS),
         "product": dict.fromkeys(matrices.SIZES, etas),
     }
-    comparisons, notes = [], []
-    for operation in MATRICES:
-        drawn = {dim: results[operation, dim] for dim in matrices.SIZES}
-        found, note = matrices.extrapolated_differences(operation, drawn, statistics[operation])
-        comparisons += found
-        notes.append(note)
+    comparisons, notes = matrices.compare_statistics(families, results)
 
     def draw(figure: Figure) -> None:
         left, right = panels(figure, height=3.6)

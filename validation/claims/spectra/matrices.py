@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
-from iclimit.validation import Comparison, Preset, compare_p_value, extrapolate_runs
+from iclimit.validation import Comparison, Preset, Results, compare_p_value, extrapolate_runs
 from iclimit.validation.drawing import COLOURS, Axes, finish
 
 SIZES = (40, 60, 80, 120, 160)
@@ -89,23 +89,33 @@ def all_statistics(
     return found
 
 
-def extrapolated_differences(
-    name: str, drawn: Mapping[int, np.ndarray], statistics: Mapping[int, Statistics]
-) -> tuple[list[Comparison], str]:
-    """Deviations of simulated statistics from their limits: none in infinite dimension."""
-    runs = [
-        np.array([f(eigenvalues) - limit for f, limit in statistics[dim].values()])
-        for dim, eigenvalues in drawn.items()
-    ]
-    fit = extrapolate_runs(list(drawn), runs, orders=ORDERS)
-    comparisons = [
-        Comparison(f"{label}, {name}, d to infinity", limit, limit + float(shift), float(error))
-        for (label, (_, limit)), shift, error in zip(
-            statistics[max(drawn)].items(), fit.value, fit.standard_error, strict=True
-        )
-    ]
-    comparisons.append(compare_p_value(f"chi-square of the fits, {name}", fit.p_value))
-    return comparisons, f"{name}: {fit.summary}"
+def compare_statistics(
+    families: Mapping[str, Mapping[int, Statistics]], results: Results
+) -> tuple[list[Comparison], list[str]]:
+    """Deviations of simulated statistics from their limits: none in infinite dimension.
+
+    Statistics are given by family and size; the eigenvalues of a family are the results (family,
+    size).  The second result describes the fits.
+    """
+    comparisons, notes = [], []
+    for family, statistics in families.items():
+        runs = [
+            np.array([f(results[family, dim]) - limit for f, limit in each.values()])
+            for dim, each in statistics.items()
+        ]
+        fit = extrapolate_runs(list(statistics), runs, orders=ORDERS)
+        comparisons += [
+            Comparison(f"{name}, {family}, d to infinity", limit, limit + shift, error)
+            for (name, (_, limit)), shift, error in zip(
+                statistics[max(SIZES)].items(),
+                fit.value.tolist(),
+                fit.standard_error.tolist(),
+                strict=True,
+            )
+        ]
+        comparisons.append(compare_p_value(f"chi-square of the fits, {family}", fit.p_value))
+        notes.append(f"{family}: {fit.summary}")
+    return comparisons, notes
 
 
 def draw_density(ax: Axes, drawn: np.ndarray, law: SpectralMeasure, *, log: bool = False) -> None:

@@ -75,7 +75,7 @@ def sample_eigenvalues(
 def cells(preset: Preset) -> dict[Any, Cell]:
     """Eigenvalues by population and size."""
     return {
-        (population, dim): Cell.of(
+        (population.name, dim): Cell.of(
             sample_eigenvalues,
             covariance=population.covariance,
             ratio=population.ratio,
@@ -89,19 +89,13 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the extrapolated statistics of both populations."""
-    comparisons, notes = [], []
-    for population in POPULATIONS:
-        drawn = {dim: results[population, dim] for dim in matrices.SIZES}
-        found, note = matrices.extrapolated_differences(
-            population.name, drawn, population.statistics
-        )
-        comparisons += found
-        notes.append(note)
+    families = {population.name: population.statistics for population in POPULATIONS}
+    comparisons, notes = matrices.compare_statistics(families, results)
 
     def draw(figure: Figure) -> None:
         dim = max(matrices.SIZES)
         for ax, population in zip(panels(figure, height=3.6), POPULATIONS, strict=True):
-            drawn, law = results[population, dim], population.law(dim)
+            drawn, law = results[population.name, dim], population.law(dim)
             matrices.draw_density(ax, drawn, law, log=not population.bands)
             ax.set_title(f"{population.name}, d/N = {population.ratio:g}, d = {dim}")
         ax.legend()
