@@ -60,11 +60,14 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
 
 
 def drawn(verdict: Verdict) -> int:
-    """Bytes of the figure; warnings are errors."""
+    """Bytes of the figure.  Warnings are errors, as are empty axes and a figure without labels."""
     with house_style(), warnings.catch_warnings():
         warnings.simplefilter("error")
         figure = new_figure()
         verdict.draw(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png")
+    assert all(ax.has_data() for ax in figure.axes)
+    assert any(ax.get_xlabel() for ax in figure.axes)
+    assert any(ax.get_ylabel() for ax in figure.axes)
     return len(buffer.getvalue())

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from judged_claims import drawn
 
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
@@ -206,11 +207,12 @@ def test_every_claim_asks_for_distinct_seeded_cells(name: str, preset: Any) -> N
 
 
 @pytest.mark.parametrize("name", ["sampler", "test-error", "dmmse"])
-def test_cheap_claims_hold_and_draw(name: str, tmp_path: Path) -> None:
-    run = validate([CLAIMS[name]], jobs=2, rng=0)
+def test_cheap_claims_hold_and_draw(name: str) -> None:
+    run = validate([CLAIMS[name]], jobs=1, rng=0)
     assert run.holds, table(run)
-    write_report(run, tmp_path)
-    assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+    (result,) = run.results
+    assert result.verdict is not None
+    assert drawn(result.verdict) > 10_000
 
 
 @pytest.mark.parametrize("name", ["ridgeless", "ridge"])

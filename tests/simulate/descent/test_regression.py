@@ -179,10 +179,7 @@ def test_tokens_hold_nothing_of_the_query_label_and_are_a_copy() -> None:
             "input_law must be one of gaussian, .*, got 'cauchy'",
         ),
         (lambda: Regression(2, 2, scale=0), "scale must be > 0 and finite, got 0"),
-        (
-            lambda: Regression(2, 2, scale=math.inf),
-            "scale must be > 0 and finite, got inf",
-        ),
+        (lambda: Regression(2, 2, scale=math.inf), "scale must be > 0 and finite, got inf"),
         (
             lambda: Regression(2, 2, task_variance=-1.0),
             "task_variance must be > 0 and finite, got -1.0",
