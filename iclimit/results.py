@@ -52,7 +52,7 @@ class Estimate:
         return cls(mean, error, count, array if keep else np.empty(0))
 
     def __float__(self) -> float:
-        return self.mean
+        return float(self.mean)
 
     def z(self, theory: float) -> float:
         """Deviation from a theoretical value in standard errors."""

@@ -98,8 +98,8 @@ def test_results_read_back_bit_for_bit(result: Any) -> None:
         solver_difference(prompts=40, ridge=0.1, rng=np.random.SeedSequence(0)),
         LinearTransformer("full", *np.arange(64.0).reshape(2, 2, 1, 4, 4)),
         TrainedLayer(
-            (0.1, 0.01),
-            (1.0, math.nan),
+            Estimate(0.1, 0.01, 9),
+            Estimate(1.0, math.nan, 9),
             3,
             np.ones(2),
             {4: Alignment(*(Estimate(x, x + 1, 9) for x in (0.0, 2.0, 4.0)))},

@@ -7,53 +7,29 @@ formula of the theory, and the verdict must turn.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import failed, judge
+from judged_claims import Results, assert_fails, failed, judge, off, run_cells
 
 from iclimit.results import Estimate
-from iclimit.runs import Cell
 from iclimit.simulate.descent import CriticalDampening, ScheduleLosses
 from iclimit.simulate.descent.alignment import Alignment
-from iclimit.validation import CLAIMS, Verdict
+from iclimit.validation import CLAIMS
 from iclimit.validation.claims.descent import (
     constructions,
     dampening,
-    learning_rates,
+    divergence,
+    learning_rate,
     preconditioner,
     schedules,
     training,
     transfer,
 )
 
-Results = dict[Cell, Any]
 MOMENTS = {"gaussian": (1, 3), "uniform": (1 / 3, 1 / 5), "rademacher": (1, 1), "laplace": (2, 24)}
-
-
-def assert_fails(verdict: Verdict, label: str) -> None:
-    """All that fails, and something does, is of this kind."""
-    assert not verdict.holds
-    assert all(label in found for found in failed(verdict)), failed(verdict)
-
-
-def run_cells(name: str) -> Results:
-    return {cell: cell.run(0) for cell in CLAIMS[name].cells("quick")}
-
-
-def off(function: Callable[..., Any], factor: float, *fields: str) -> Callable[..., Any]:
-    """Theory whose result, or some fields of it, is wrong by a factor."""
-
-    def wrong(*args: Any, **kwargs: Any) -> Any:
-        value = function(*args, **kwargs)
-        if not fields:
-            return factor * value
-        return replace(value, **{field: factor * getattr(value, field) for field in fields})
-
-    return wrong
 
 
 # Learning rates.
@@ -84,16 +60,17 @@ RATE_ERROR, LOSS_ERROR = 0.0053, 0.0056
 def learning_rate_results() -> Results:
     generator = np.random.default_rng(0)
     results: Results = {}
-    for cell in CLAIMS["gd-learning-rate"].cells("quick"):
-        p = dict(cell.parameters)
-        if "context" not in p:
-            results[cell] = learning_rates.SearchedRate(0.05 * (1 + 1e-7), 0.05)
+    for key in CLAIMS["gd-learning-rate"].cells_by_key("quick"):
+        kind, law, noise = key
+        if kind == "search":
+            results[key] = (0.05 * (1 + 1e-7), 0.05)
             continue
-        (m2, m4), N, d, a2 = MOMENTS[p["input_law"]], p["context"], p["dim"], p["task_variance"]
-        rate = a2 * m2 / (a2 * (m4 + (N + d - 2) * m2**2) + p["noise_variance"] * m2)
-        loss = p["noise_variance"] + a2 * m2 * d * (1 - rate * N * m2)
+        (m2, m4), sizes = MOMENTS[law], learning_rate.SIZES
+        N, d, a2 = sizes["context"], sizes["dim"], sizes["task_variance"]
+        rate = a2 * m2 / (a2 * (m4 + (N + d - 2) * m2**2) + noise * m2)
+        loss = noise + a2 * m2 * d * (1 - rate * N * m2)
         first, second = generator.standard_normal(2)
-        results[cell] = EstimatedRate(
+        results[key] = EstimatedRate(
             Estimate(rate * (1 + RATE_ERROR * first), RATE_ERROR * rate, 200_000),
             Estimate(loss * (1 + LOSS_ERROR * second), LOSS_ERROR * loss, 200_000),
         )
@@ -104,32 +81,29 @@ def test_learning_rates_hold() -> None:
     assert judge("gd-learning-rate", learning_rate_results()).holds
 
 
-@pytest.mark.parametrize("position", range(8))
+@pytest.mark.parametrize("noise", learning_rate.NOISES)
+@pytest.mark.parametrize("law", learning_rate.LAWS)
 @pytest.mark.parametrize("factor", [0.96, 1.04])
-def test_a_wrong_rate_or_loss_fails(position: int, factor: float) -> None:
-    results = learning_rate_results()
-    cell = [cell for cell in results if "context" in dict(cell.parameters)][position]
-    right = results[cell]
-    law = dict(cell.parameters)["input_law"]
-    results[cell] = replace(right, rate=times(factor, right.rate))
+def test_a_wrong_rate_or_loss_fails(law: str, noise: float, factor: float) -> None:
+    results, key = learning_rate_results(), ("data", law, noise)
+    right = results[key]
+    results[key] = replace(right, rate=times(factor, right.rate))
     assert_fails(judge("gd-learning-rate", results), f"rate from data, {law}")
-    results[cell] = replace(right, least_loss=times(factor, right.least_loss))
+    results[key] = replace(right, least_loss=times(factor, right.least_loss))
     assert_fails(judge("gd-learning-rate", results), f"loss at the optimal rate, {law}")
 
 
-def test_a_line_search_that_misses_fails() -> None:
+@pytest.mark.parametrize("searched", [0.05 * (1 + 2e-4), math.nan])
+def test_a_line_search_that_misses_fails(searched: float) -> None:
     results = learning_rate_results()
-    cell = next(cell for cell in results if "context" not in dict(cell.parameters))
-    results[cell] = learning_rates.SearchedRate(0.05 * (1 + 2e-4), 0.05)
-    assert_fails(judge("gd-learning-rate", results), "line search")
-    results[cell] = learning_rates.SearchedRate(math.nan, 0.05)
+    results["search", "laplace", 0.4] = (searched, 0.05)
     assert_fails(judge("gd-learning-rate", results), "line search")
 
 
 @pytest.mark.parametrize("field", ["rate", "loss"])
 def test_a_wrong_learning_rate_theory_fails(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = off(learning_rates.optimal_learning_rate, 1.03, field)
-    monkeypatch.setattr(learning_rates, "optimal_learning_rate", wrong)
+    wrong = off(learning_rate.optimal_learning_rate, 1.03, field)
+    monkeypatch.setattr(learning_rate, "optimal_learning_rate", wrong)
     label = {"rate": "rate from data", "loss": "loss at the optimal rate"}[field]
     assert_fails(judge("gd-learning-rate", learning_rate_results()), label)
 
@@ -142,8 +116,9 @@ def few_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "CONTEXTS", {"quick": 4000})
     monkeypatch.setattr(schedules, "TOKEN_TASKS", {"quick": 4000})
     monkeypatch.setattr(schedules, "LIMIT_CONTEXTS", {16: 3000, 32: 800, 64: 200, 128: 50})
-    monkeypatch.setattr(schedules, "DIVERGENCE_CONTEXTS", {"quick": 12_000})
-    monkeypatch.setattr(schedules, "DIVERGENCE_SIZES", (10, 20))
+    monkeypatch.setattr(divergence, "LOSS_CONTEXTS", {"quick": 4000})
+    monkeypatch.setattr(divergence, "CONTEXTS", {"quick": 12_000})
+    monkeypatch.setattr(divergence, "DIMS", (10, 20))
 
 
 def samples(run: ScheduleLosses) -> np.ndarray:
@@ -161,7 +136,7 @@ def scaled(run: ScheduleLosses, factor: float, column: Any = slice(None)) -> Sch
 def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     results = run_cells("gd-schedules")
     assert judge("gd-schedules", results).holds
-    one, cell = results.copy(), schedules._finite("quick", 2, 0.05)
+    one, cell = results.copy(), (2, 0.05)
     for column, name in enumerate(("optimal", "constant", "chebyshev", "limit")):
         # 4000 contexts know a loss to 1 %; the full preset and the quick one know it better.
         one[cell] = scaled(results[cell], 1.06, column)
@@ -176,15 +151,13 @@ def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "advantage over constant rates, L=2 v=0.05" in failed(verdict)
     assert_fails(verdict, "advantage over")
     one = results.copy()
-    mean, error = one[schedules._tokens("quick")]
-    one[schedules._tokens("quick")] = (mean + 6 * error, error)
+    tokens = results["tokens"]
+    one["tokens"] = replace(tokens, mean=tokens.mean + 6 * tokens.standard_error)
     assert_fails(judge("gd-schedules", one), "optimal rates on tokens")
     one = results.copy()
     for dim in schedules.LIMIT_CONTEXTS:
         # The extrapolation from these few contexts knows the limit to 10 % only (measured).
-        one[schedules._at_size("quick", dim)] = scaled(
-            results[schedules._at_size("quick", dim)], 1.6
-        )
+        one[dim] = scaled(results[dim], 1.6)
     assert_fails(judge("gd-schedules", one), "d to infinity")
     exact = schedules.schedule_loss
     monkeypatch.setattr(schedules, "schedule_loss", off(exact, 1.05))
@@ -205,20 +178,19 @@ def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_divergence_holds_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     results = run_cells("gd-divergence")
     assert judge("gd-divergence", results).holds
-    for dim in schedules.DIVERGENCE_SIZES:
+    for dim in divergence.DIMS:
         one = results.copy()
-        one[schedules._top("quick", dim)] = 1.03 * results[schedules._top("quick", dim)]
+        one["eigenvalues", dim] = 1.03 * results["eigenvalues", dim]
         verdict = judge("gd-divergence", one)
         assert_fails(verdict, f"d={dim}")
         assert all("fraction diverging" in label for label in failed(verdict))
-    for steps in schedules.MEANS:
+    for steps in divergence.MEANS:
         one = results.copy()
-        cell = schedules._fixed("quick", steps)
-        one[cell] = scaled(results[cell], 1.3)
+        one["losses", steps] = scaled(results["losses", steps], 1.3)
         assert_fails(judge("gd-divergence", one), f"mean loss of {steps} steps")
-    exact = schedules.largest_eigenvalue_cdf
+    exact = divergence.largest_eigenvalue_cdf
     monkeypatch.setattr(
-        schedules,
+        divergence,
         "largest_eigenvalue_cdf",
         lambda x, *, context, dim: exact(x, context=context + 1, dim=dim),
     )
@@ -248,11 +220,11 @@ def dampening_results(monkeypatch: pytest.MonkeyPatch) -> Results:
     # One search for quantiles takes a second.
     monkeypatch.setattr(dampening, "critical_dampening", lambda *_, **__: known)
     replaced = {
-        dampening._uniform("quick"): uniform_quantiles(),
-        dampening._roll_out(): ScheduleLosses.of(np.ones((2, len(dampening.FACTORS))), {}),
+        "uniform": uniform_quantiles(),
+        "roll-out": ScheduleLosses.of(np.ones((2, len(dampening.ROLL_OUT_FACTORS))), {}),
     }
-    cells = CLAIMS["gd-dampening"].cells("quick")
-    return {cell: replaced[cell] if cell in replaced else cell.run(0) for cell in cells}
+    cells = CLAIMS["gd-dampening"].cells_by_key("quick")
+    return {key: replaced[key] if key in replaced else cell.run(0) for key, cell in cells.items()}
 
 
 def test_dampening_holds_and_fails(
@@ -260,22 +232,16 @@ def test_dampening_holds_and_fails(
 ) -> None:
     results = dampening_results
     assert judge("gd-dampening", results).holds
-    gaussian = dampening._gaussian("quick")
     for factor in (0.95, 1.05):
-        one = results | {
-            gaussian: CriticalDampening(
-                tuple(times(factor, quantile) for quantile in results[gaussian].quantiles)
-            )
-        }
+        quantiles = tuple(times(factor, each) for each in results["gaussian"].quantiles)
+        one = results | {"gaussian": CriticalDampening(quantiles)}
         assert_fails(judge("gd-dampening", one), "Gaussian inputs")
     for steps in dampening.REPETITIONS:
-        cell = dampening._repeated("quick", steps)
-        one = results | {cell: scaled(results[cell], 1.1)}
+        one = results | {steps: scaled(results[steps], 1.1)}
         assert_fails(judge("gd-dampening", one), f"loss of {steps} repetitions")
     # A published value out of the law's reach: the quantiles are 11 % apart from 10 to 90 %.
-    uniform = dampening._uniform("quick")
     for factor in (0.75, 1.3):
-        one = results | {uniform: uniform_quantiles(factor)}
+        one = results | {"uniform": uniform_quantiles(factor)}
         assert_fails(judge("gd-dampening", one), "published factor")
     monkeypatch.setattr(dampening, "schedule_loss", off(dampening.schedule_loss, 1.1))
     assert_fails(judge("gd-dampening", results), "repetitions at")
@@ -295,13 +261,12 @@ def test_a_wrong_law_of_the_critical_factor_fails(
 def test_constructions_hold_and_fail() -> None:
     results = run_cells("gd-constructions")
     assert judge("gd-constructions", results).holds
-    for cell in constructions.EXACT:
-        for name in results[cell]:
-            one = results | {cell: results[cell] | {name: 1e-11}}
+    for key in [key for key in results if key != "softmax"]:
+        for name in results[key]:
+            one = results | {key: results[key] | {name: 1e-11}}
             (label,) = failed(judge("gd-constructions", one))
             assert label.startswith(name)
-    softmax = results[constructions.SOFTMAX]
-    one = results | {constructions.SOFTMAX: [error**1.03 for error in softmax]}
+    one = results | {"softmax": [error**1.03 for error in results["softmax"]]}
     assert_fails(judge("gd-constructions", one), "softmax copying")
 
 
@@ -332,8 +297,8 @@ def test_a_wrong_layer_fails(name: str, label: str, monkeypatch: pytest.MonkeyPa
 def training_results(**changes: Any) -> Results:
     """Trained layers as they come out, with their standard errors (measured)."""
     results: Results = {}
-    for cell in CLAIMS["gd-training"].cells("quick"):
-        N, d, m2, m4 = dict(cell.parameters)["context"], 10, 1 / 3, 1 / 5
+    for N in training.CONTEXTS:
+        d, m2, m4 = 10, 1 / 3, 1 / 5
         rate = m2 / (m4 + (N + d - 2) * m2**2)
         best = m2 * d * (1 - rate * N * m2)
         numbers = {
@@ -348,9 +313,9 @@ def training_results(**changes: Any) -> Results:
             Estimate(numbers["gradient"] * 2.0, 0.001, 4000),
             Estimate(numbers["cosine"], 1e-5, 4000),
         )
-        results[cell] = training.TrainedLayer(
-            (numbers["excess"] * best, 0.0003 * best),
-            (numbers["step"] * best, 0.005 * best),
+        results[N] = training.TrainedLayer(
+            Estimate(numbers["excess"] * best, 0.0003 * best, 40_000),
+            Estimate(numbers["step"] * best, 0.005 * best, 40_000),
             900,
             np.ones(900),
             {900: final},
@@ -387,16 +352,14 @@ def test_the_loss_of_training_is_that_of_the_best_step() -> None:
 def preconditioner_results(**changes: Any) -> Results:
     generator = np.random.default_rng(1)
     results: Results = {}
-    for cell in CLAIMS["gd-preconditioner"].cells("quick"):
-        optimum = np.array(dict(cell.parameters)["optimum"])
-        best = preconditioner.optimal_preconditioner(
-            **preconditioner._statistics(dict(cell.parameters)["input_law"])
-        )
+    for law in preconditioner.KURTOSIS:
+        best = preconditioner.optimal_preconditioner(**preconditioner.statistics(law))
+        optimum = best.matrix
         numbers = {"excess": 0.003, "matrix": 0.01, "step": 1.0} | changes
         noise = generator.standard_normal(optimum.shape)
-        results[cell] = preconditioner.TrainedPreconditioner(
-            excess=(numbers["excess"] * best.loss, 0.0005 * best.loss),
-            step=(numbers["step"] * best.loss, 0.011 * best.loss),
+        results[law] = preconditioner.TrainedPreconditioner(
+            excess=Estimate(numbers["excess"] * best.loss, 0.0005 * best.loss, 40_000),
+            step=Estimate(numbers["step"] * best.loss, 0.011 * best.loss, 40_000),
             matrix=optimum + numbers["matrix"] * noise * np.max(np.abs(optimum)),
             losses=np.full(preconditioner.RESTARTS, best.loss),
         )
@@ -431,23 +394,28 @@ def test_a_wrong_preconditioner_theory_fails(monkeypatch: pytest.MonkeyPatch) ->
     assert_fails(judge("gd-preconditioner", results), "loss of the optimal step")
 
 
-def transfer_results(excess: float = 0.01, **changes: Any) -> Results:
-    (cell,) = CLAIMS["gd-transfer"].cells("quick")
-    losses: dict[str, dict[float, tuple[float, float]]] = {}
-    for kind, points in (
-        ("inputs", {s: transfer._exact_loss(s) for s in transfer.SCALES}),
-        ("tasks", {s: transfer._exact_loss(1.0, s) for s in transfer.TASK_SCALES}),
-        ("interpolated", dict.fromkeys(transfer.WEIGHTS, transfer._exact_loss())),
-    ):
-        relative = changes.get(kind, excess)
-        losses[kind] = {s: (relative * loss, 0.0005 * loss) for s, loss in points.items()}
+def transfer_results(**changes: float) -> Results:
+    """A trained layer as it comes out; changes are relative excesses by kind of test."""
+    cases = [
+        *((kind, scale) for kind, scales in transfer.SCALES.items() for scale in scales),
+        *(("interpolated", weight) for weight in transfer.WEIGHTS),
+    ]
+    losses = {case: transfer.exact_loss(*case) for case in cases}
     descended = np.geomspace(1.0, 0.1, transfer.REPETITIONS + 1)
-    rolled = descended * changes.get("rolled", 1.03)
-    factor = changes.get("steps", 1.002)
-    exact = {f"inputs times {s:g}": transfer._exact_loss(s) for s in transfer.SCALES}
-    exact |= {f"tasks times {s:g}": transfer._exact_loss(1.0, s) for s in transfer.TASK_SCALES}
-    steps = {name: (factor * loss, 0.005 * loss) for name, loss in exact.items()}
-    return {cell: transfer.Transfer(**losses, steps=steps, rolled=rolled, descended=descended)}
+    found = transfer.Transfer(
+        excess={
+            case: Estimate(changes.get(case[0], 0.01) * loss, 0.0005 * loss, 40_000)
+            for case, loss in losses.items()
+        },
+        steps={
+            case: Estimate(1.002 * loss, 0.005 * loss, 40_000)
+            for case, loss in losses.items()
+            if case[0] in transfer.SCALES
+        },
+        rolled=descended * changes.get("rolled", 1.03),
+        descended=descended,
+    )
+    return {"layer": found}
 
 
 @pytest.mark.parametrize(
@@ -475,9 +443,11 @@ def test_losses_of_the_step_elsewhere_are_sums_over_a_sample() -> None:
     x = generator.uniform(-1, 1, (40_000, 11, 10))
     w = generator.standard_normal((40_000, 10))
     rate = 15 / (5 * 20 - 1)
-    for scale, task in ((1.0, 1.0), (2.0, 1.0), (0.5, 1.0), (1.0, 5.0)):
+    for kind, factor in (("inputs", 1.0), ("inputs", 2.0), ("inputs", 0.5), ("tasks", 5.0)):
+        scale, task = (factor, 1.0) if kind == "inputs" else (1.0, factor)
+        exact = transfer.exact_loss(kind, factor)
         y = task * np.einsum("nid,nd->ni", scale * x, w)
         step = rate * np.einsum("ni,nid->nd", y[:, :-1], scale * x[:, :-1])
         errors = (y[:, -1] - np.einsum("nd,nd->n", step, scale * x[:, -1])) ** 2
-        deviation = np.mean(errors) - transfer._exact_loss(scale, task)
+        deviation = np.mean(errors) - exact
         assert abs(deviation) < 4 * np.std(errors) / 200

@@ -1,12 +1,16 @@
-"""Attention layers with written-down weights against the algorithms they perform."""
+"""One layer is one gradient-descent step and four layers are four, to 1e-12, with and without
+noise, initial weights or a preconditioner.  A copying layer before them builds their tokens:
+exactly when it is linear, and with softmax up to an error that falls exponentially with the
+sharpness.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from iclimit.published import PAPERS
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import (
     copying_layer,
@@ -19,47 +23,51 @@ from iclimit.simulate.descent.constructions import (
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.transformer import apply_layer, forward
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.descent.learning_rates import VON_OSWALD
-from iclimit.validation.drawing import COLOURS, log_scale
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
 RATES = (0.9, 0.5, 0.7, 0.3)
+NOISES = (0.0, 0.3)
+INITIAL = {False: "zero initial weights", True: "any initial weights"}
 ROUNDING = 1e-12
 """Largest deviation allowed for, relative to the largest number compared."""
 PAIRS = 5
+"""Harmonics of the sinusoidal positions."""
 SHARPNESS = tuple(float(s) for s in np.linspace(5, 80, 16))
-SOFTMAX_FLOOR = 1e-10
+DECAY = (1e-10, 1e-3)
+"""Errors between which the decay is exponential: it ends in rounding."""
 
 
 def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> dict[str, float]:
     """Largest deviations of constructed layers from gradient descent, relative."""
-    generator, place = np.random.default_rng(rng), get_backend("numpy")
+    generator = np.random.default_rng(rng)
     problem = Regression(CONTEXT, DIM, input_law="uniform", noise_variance=noise_variance)
-    prompts = problem.sample(place, generator, PROMPTS)
+    prompts = problem.sample(get_backend("numpy"), generator, PROMPTS)
     first = generator.standard_normal(DIM) if initial else None
-    origin = np.zeros(DIM) if first is None else first
     tokens = regression_tokens(prompts, first)
     size: dict[str, Any] = {"context": CONTEXT, "dim": DIM, "initial": first}
     layers = [descent_layer(rate, **size) for rate in RATES]
-    inputs, labels = tokens[:, :, :-1], tokens[:, :, -1]
+
+    def descended(rates: tuple[float, ...], **more: Any) -> np.ndarray:
+        """Labels of all tokens after gradient descent."""
+        change = descend(prompts, rates, initial=first, **more) - (0 if first is None else first)
+        return tokens[:, :, -1] - np.einsum("ntd,nd->nt", tokens[:, :, :-1], change)
+
     errors = {}
     for steps in (1, STEPS):
-        weights = descend(prompts, RATES[:steps], initial=first)
-        expected = labels - np.einsum("ntd,nd->nt", inputs, weights - origin)
-        errors[f"every token after {steps} steps"] = _deviation(
-            forward(tokens, layers[:steps])[:, :, -1], expected
-        )
+        found = forward(tokens, layers[:steps])[:, :, -1]
+        errors[f"every token after {steps} steps"] = deviation(found, descended(RATES[:steps]))
     mixing = generator.standard_normal((DIM, DIM))
     layer = descent_layer(0.5, **size, preconditioner=mixing)
-    weights = descend(prompts, [0.5], initial=first, preconditioner=mixing)
-    expected = labels - np.einsum("ntd,nd->nt", inputs, weights - origin)
-    errors["a preconditioned step"] = _deviation(apply_layer(tokens, layer)[:, :, -1], expected)
-    separate = separate_tokens(prompts, one_hot_positions(CONTEXT), first)
-    copied = apply_layer(separate, copying_layer(one_hot_positions(CONTEXT), dim=DIM))
-    widened = [widen_layer(layer, separate.shape[-1]) for layer in layers]
-    errors["copying, then gradient descent"] = _deviation(
-        forward(copied, widened)[:, ::2, : DIM + 1], forward(tokens, layers)
+    found = apply_layer(tokens, layer)[:, :, -1]
+    errors["a preconditioned step"] = deviation(found, descended((0.5,), preconditioner=mixing))
+    positions = one_hot_positions(CONTEXT)
+    separate = separate_tokens(prompts, positions, first)
+    copied = apply_layer(separate, copying_layer(positions, dim=DIM))
+    found = forward(copied, [widen_layer(layer, separate.shape[-1]) for layer in layers])
+    errors["copying, then gradient descent"] = deviation(
+        found[:, ::2, : DIM + 1], forward(tokens, layers)
     )
     return errors
 
@@ -72,75 +80,63 @@ def softmax_copying(*, rng: Any) -> list[float]:
     layer = descent_layer(RATES[0], context=CONTEXT, dim=DIM)
     expected = apply_layer(regression_tokens(prompts), layer)
     separate = separate_tokens(prompts, positions)
-    widened = widen_layer(layer, separate.shape[-1])
     errors = []
     for sharpness in SHARPNESS:
         copying = copying_layer(positions, dim=DIM, sharpness=sharpness)
         copied = apply_layer(separate, copying, softmax=True)
-        found = apply_layer(copied, widened)[:, ::2, : DIM + 1]
-        errors.append(_deviation(found, expected))
+        found = apply_layer(copied, widen_layer(layer, separate.shape[-1]))
+        errors.append(deviation(found[:, ::2, : DIM + 1], expected))
     return errors
 
 
-def _deviation(found: np.ndarray, expected: np.ndarray) -> float:
+def deviation(found: np.ndarray, expected: np.ndarray) -> float:
+    """Largest deviation over the largest number."""
     return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
 
 
-EXACT = tuple(
-    Cell.of(construction_errors, noise_variance=noise, initial=start)
-    for noise in (0.0, 0.3)
-    for start in (False, True)
-)
-SOFTMAX = Cell.of(softmax_copying)
+def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
+    """Constructed layers by noise and initial weights, and softmax copying."""
+    found: dict[Any, Cell] = {
+        (noise, initial): Cell.of(construction_errors, noise_variance=noise, initial=initial)
+        for noise in NOISES
+        for initial in INITIAL
+    }
+    return found | {"softmax": Cell.of(softmax_copying)}
 
 
-def _cells(preset: Preset) -> list[Cell]:  # noqa: ARG001
-    return [*EXACT, SOFTMAX]
-
-
-def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:  # noqa: ARG001
-    comparisons = []
-    for cell in EXACT:
-        noise, start = (dict(cell.parameters)[key] for key in ("noise_variance", "initial"))
-        where = f"noise {noise:g}, {'any' if start else 'zero'} initial weights"
-        comparisons += [
-            Comparison(f"{name}, {where}", 0.0, error, 0.0, ROUNDING)
-            for name, error in results[cell].items()
-        ]
-    softmax = results[SOFTMAX]
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare deviations with 0, and the decay of softmax copying with the gap of positions."""
+    comparisons = [
+        compare(f"{name}, noise {noise:g}, {INITIAL[initial]}", 0.0, error, allowance=ROUNDING)
+        for noise in NOISES
+        for initial in INITIAL
+        for name, error in results[noise, initial].items()
+    ]
+    errors, sharpness = np.array(results["softmax"]), np.array(SHARPNESS)
     positions = sinusoidal_positions(CONTEXT, PAIRS)
     gap = 1 - float(np.sort(positions @ positions[0])[-2])
-    straight = [k for k, error in enumerate(softmax) if SOFTMAX_FLOOR < error < 1e-3]
-    slope = np.polyfit(np.array(SHARPNESS)[straight], np.log(np.array(softmax)[straight]), 1)[0]
-    comparisons.append(
-        Comparison(
-            "softmax copying: decay per sharpness over the gap", -1.0, slope / gap, 0.0, 0.01
-        )
-    )
+    straight = (errors > DECAY[0]) & (errors < DECAY[1])
+    slope = np.polyfit(sharpness[straight], np.log(errors[straight]), 1)[0]
+    label = "softmax copying: decay per sharpness over the gap"
+    comparisons.append(compare(label, -1.0, slope / gap, allowance=0.01))
 
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(5.2, 3.4)
-        ax = figure.subplots()
-        ax.plot(SHARPNESS, softmax, "o", color=COLOURS[0], label="softmax copying")
-        line = softmax[straight[0]] * np.exp(-gap * (np.array(SHARPNESS) - SHARPNESS[straight[0]]))
-        ax.plot(SHARPNESS, line, color=COLOURS[1], label=r"$\propto e^{-\beta g}$")
-        ax.set(xlabel=r"sharpness $\beta$", ylabel="relative error", ylim=(1e-16, 10))
-        log_scale(ax, "y")
-        ax.legend()
+    def draw(figure: Figure) -> None:
+        (ax,) = panels(figure, 1, width=5.2, height=3.4)
+        ax.plot(sharpness, errors, "o", color=COLOURS[0], label="softmax copying")
+        first = np.flatnonzero(straight)[0]
+        line = errors[first] * np.exp(-gap * (sharpness - sharpness[first]))
+        ax.plot(sharpness, line, color=COLOURS[1], label=r"$\propto e^{-\beta g}$")
+        ax.set(ylim=(1e-16, 10))
+        finish(ax, r"sharpness $\beta$", "relative error", log="y", legend="")
 
-    return Verdict(tuple(comparisons), draw)
+    return Verdict(comparisons, draw)
 
 
-constructions_claim = Claim(
+claim = Claim(
     name="gd-constructions",
     title="Constructed attention layers perform gradient descent, on every token",
-    source=f"{VON_OSWALD}, Propositions 1 and 2",
-    statement=(
-        "One layer is one gradient-descent step and four layers are four, to 1e-12, with and "
-        "without noise, initial weights or a preconditioner; a copying layer before them builds "
-        "their tokens, exactly when linear, up to an error that falls exponentially with the "
-        "sharpness when softmax."
-    ),
-    cells=_cells,
-    judge=_judge,
+    source=f"{PAPERS['vonoswald2023']}, Propositions 1 and 2",
+    statement=__doc__,
+    cells=cells,
+    judge=judge,
 )

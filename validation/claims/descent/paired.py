@@ -1,19 +1,16 @@
-"""Held-out losses of several predictors on the same prompts."""
+"""Held-out losses of a trained layer and of a constructed one on the same prompts."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
-from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer, prediction
-from iclimit.validation.claim import Preset
+from iclimit.validation import Comparison, Preset, compare
 
 DIM = 10
 BLOCK = 4_000
@@ -29,29 +26,29 @@ def seeds(rng: Any) -> tuple[Any, np.random.Generator]:
 
 
 def paired_losses(
-    problem: Regression,
-    predictors: Mapping[str, Callable[[Prompts], Any]],
-    count: int,
-    generator: np.random.Generator,
-) -> dict[str, np.ndarray]:
-    """Squared errors of several predictors on the same fresh prompts."""
+    problem: Regression, layer: Layer, step: Layer, count: int, generator: np.random.Generator
+) -> tuple[Estimate, Estimate]:
+    """Loss of a layer minus that of a step on the same fresh prompts, and the step's loss."""
     parts = []
     for _ in range(count // BLOCK):
         prompts = problem.sample(get_backend("numpy"), generator, BLOCK)
-        parts.append({k: (p(prompts) - prompts.y_query) ** 2 for k, p in predictors.items()})
-    return {k: np.concatenate([part[k] for part in parts]) for k in predictors}
+        tokens = regression_tokens(prompts)
+        errors = [prediction(tokens, [each]) - prompts.y_query for each in (layer, step)]
+        parts.append(np.square(errors))
+    losses = np.concatenate(parts, axis=1)
+    return Estimate.of(losses[0] - losses[1], keep=False), Estimate.of(losses[1], keep=False)
+
+
+def compare_held_out(label: str, best: float, excess: Estimate, relative: float) -> Comparison:
+    """Compare a trained layer's loss with the least one: theory plus the simulated excess.
+
+    The excess over the constructed step on the same prompts is known much better than the loss.
+    """
+    loss = Estimate(best + excess.mean, excess.standard_error, excess.repeats)
+    return compare(label, best, loss, relative=relative)
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
     """Mean and its standard error."""
-    return float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(len(values)))
-
-
-def layer_predictions(layer: Layer) -> Callable[[Prompts], Any]:
-    """Predictions of one layer as a function of prompts."""
-    return lambda prompts: prediction(regression_tokens(prompts), [layer])
-
-
-def descent_predictions(rate: float, problem: Regression) -> Callable[[Prompts], Any]:
-    """Predictions of the constructed gradient-descent layer as a function of prompts."""
-    return layer_predictions(descent_layer(rate, context=problem.context, dim=problem.dim))
+    found = Estimate.of(values, keep=False)
+    return found.mean, found.standard_error

@@ -1,55 +1,55 @@
-"""A layer trained on anisotropic inputs against the optimal preconditioned step."""
+"""With correlated inputs, Gaussian or not, tasks of another covariance and label noise, a layer
+trained from random weights reaches the loss of the optimal preconditioned step within 1 %.  The
+step read off its weights has that loss too.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
+from iclimit.results import Estimate
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.transformer import Layer
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.descent.paired import (
     HELD_OUT,
     LOSS_ALLOWANCE,
-    layer_predictions,
-    mean_and_error,
+    compare_held_out,
     paired_losses,
     seeds,
 )
-from iclimit.validation.drawing import COLOURS
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
-PRECONDITIONED: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
+SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
 TASK_SPECTRUM = (0.3, 2.0, 0.6, 1.5, 1.0)
+ROTATIONS = np.linalg.qr(np.random.default_rng(5).standard_normal((2, 5, 5)))[0]
+MIXING = (ROTATIONS[0] * np.sqrt(SPECTRUM)) @ ROTATIONS[1]
+TASK_ROOT = ROTATIONS[1] * np.sqrt(TASK_SPECTRUM)
+"""Roots of the covariances of inputs and tasks, which do not commute."""
 KURTOSIS = {"gaussian": 0.0, "uniform": -1.2}
+UNIT_SCALE = {"gaussian": 1.0, "uniform": math.sqrt(3)}
+"""Scales at which coordinates have variance 1, as in the theory."""
 RESTARTS, TRAINING_SET = 12, 40_000
 """Random initialisations and prompts: about half the runs end where the layer reads out the inputs
 instead of the labels, a step of rank one with twice the loss."""
 
 
-def _covariances() -> tuple[np.ndarray, np.ndarray]:
-    """Mixing matrix of the inputs and root of the task covariance; they do not commute."""
-    rotation = np.linalg.qr(np.random.default_rng(5).standard_normal((2, 5, 5)))[0]
-    mixing = (rotation[0] * np.sqrt(SPECTRUM)) @ rotation[1]
-    return mixing, rotation[1] * np.sqrt(TASK_SPECTRUM)
-
-
-def _statistics(law: str) -> dict[str, Any]:
+def statistics(law: str) -> dict[str, Any]:
     """Arguments of the theory."""
-    mixing, root = _covariances()
     return {
-        "input_covariance": mixing @ mixing.T,
-        "task_covariance": root @ root.T,
-        "mixing": mixing,
+        "input_covariance": MIXING @ MIXING.T,
+        "task_covariance": TASK_ROOT @ TASK_ROOT.T,
+        "mixing": MIXING,
         "excess_kurtosis": KURTOSIS[law],
-        **PRECONDITIONED,
+        **SETTING,
     }
 
 
@@ -59,36 +59,33 @@ class TrainedPreconditioner:
 
     Attributes
     ----------
-    excess : (float, float)
-        Held-out loss minus that of the optimal step on the same prompts, with its s.e.
-    step : (float, float)
-        Loss of the optimal step on these prompts, with its s.e.
+    excess : Estimate
+        Held-out loss minus that of the optimal step on the same prompts.
+    step : Estimate
+        Loss of the optimal step on these prompts.
     matrix : ndarray (d, d)
         The layer's own preconditioner.
     losses : ndarray (RESTARTS,)
         Final training losses of all of them.
     """
 
-    excess: tuple[float, float]
-    step: tuple[float, float]
+    excess: Estimate
+    step: Estimate
     matrix: np.ndarray
     losses: np.ndarray
 
 
-def trained_preconditioner(
+def train_preconditioner(
     *, input_law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
 ) -> TrainedPreconditioner:
     """Train layers on anisotropic inputs; compare the best with the optimal step."""
-    mixing, root = _covariances()
-    # The laws of the theory have unit variance.
-    unit = {"gaussian": 1.0, "uniform": math.sqrt(3)}[input_law]
     problem = Regression(
         dim=len(SPECTRUM),
         input_law=input_law,
-        scale=unit,
-        mixing=mixing,
-        task_root=root,
-        **PRECONDITIONED,
+        scale=UNIT_SCALE[input_law],
+        mixing=MIXING,
+        task_root=TASK_ROOT,
+        **SETTING,
     )
     seed, generator = seeds(rng)
     runs = [
@@ -97,89 +94,73 @@ def trained_preconditioner(
     ]
     losses = np.array([run.losses[-1] for run in runs])
     layer = runs[int(np.argmin(losses))].layers[0]
-    constructed = descent_layer(
-        1.0, context=problem.context, dim=problem.dim, preconditioner=optimum
-    )
-    predictors = {"layer": layer_predictions(layer), "step": layer_predictions(constructed)}
-    errors = paired_losses(problem, predictors, held_out, generator)
-    excess = mean_and_error(errors["layer"] - errors["step"])
-    matrix = _preconditioner(layer, problem.context)
-    return TrainedPreconditioner(excess, mean_and_error(errors["step"]), matrix, losses)
+    N, d = problem.context, problem.dim
+    constructed = descent_layer(1.0, context=N, dim=d, preconditioner=optimum)
+    excess, step = paired_losses(problem, layer, constructed, held_out, generator)
+    return TrainedPreconditioner(excess, step, own_preconditioner(layer, N), losses)
 
 
-def _preconditioner(layer: Layer, context: int) -> np.ndarray:
+def own_preconditioner(layer: Layer, context: int) -> np.ndarray:
     """A of the part x_q^T A beta of a one-head layer's prediction."""
     readout, lookup = layer.output[0, -1], layer.lookup[0]
     return -context * (readout[-1] * lookup[:-1, :-1].T + np.outer(lookup[-1, :-1], readout[:-1]))
 
 
-def _preconditioned(preset: Preset, law: str) -> Cell:
-    optimum = optimal_preconditioner(**_statistics(law)).matrix
-    rows = tuple(tuple(row) for row in optimum.tolist())
-    return Cell.of(trained_preconditioner, input_law=law, optimum=rows, held_out=HELD_OUT[preset])
-
-
-def _preconditioner_cells(preset: Preset) -> list[Cell]:
-    return [_preconditioned(preset, law) for law in KURTOSIS]
-
-
-def _judge_preconditioner(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    comparisons, notes = [], []
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Trained layers by law of the inputs."""
+    found: dict[Any, Cell] = {}
     for law in KURTOSIS:
-        run: TrainedPreconditioner = results[_preconditioned(preset, law)]
-        best = optimal_preconditioner(**_statistics(law))
-        excess, error = run.excess
+        rows = optimal_preconditioner(**statistics(law)).matrix.tolist()
+        found[law] = Cell.of(
+            train_preconditioner,
+            input_law=law,
+            optimum=tuple(map(tuple, rows)),
+            held_out=HELD_OUT[preset],
+        )
+    return found
+
+
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare losses, held out and of the layer's own preconditioner."""
+    comparisons, notes = [], []
+    for law, run in results.items():
+        best = optimal_preconditioner(**statistics(law)).loss
+        own = preconditioner_loss(run.matrix, **statistics(law))
+        label = f"loss of the layer's own preconditioner, {law} inputs"
         comparisons += [
-            Comparison(f"loss of the optimal step, {law} inputs", best.loss, *run.step),
-            Comparison(
-                f"held-out loss, {law} inputs",
-                best.loss,
-                best.loss + excess,
-                error,
-                LOSS_ALLOWANCE * best.loss,
-            ),
-            Comparison(
-                f"loss of the layer's own preconditioner, {law} inputs",
-                best.loss,
-                preconditioner_loss(run.matrix, **_statistics(law)),
-                0.0,
-                LOSS_ALLOWANCE * best.loss,
-            ),
+            compare(f"loss of the optimal step, {law} inputs", best, run.step),
+            compare_held_out(f"held-out loss, {law} inputs", best, run.excess, LOSS_ALLOWANCE),
+            compare(label, best, own, relative=LOSS_ALLOWANCE),
         ]
         plain = min(
-            preconditioner_loss(rate * np.eye(len(SPECTRUM)), **_statistics(law))
+            preconditioner_loss(rate * np.eye(len(SPECTRUM)), **statistics(law))
             for rate in np.linspace(0.05, 1.5, 146)
         )
         notes.append(
-            f"{law}: optimum {best.loss:.4f}; the best step without preconditioner {plain:.4f}; "
-            f"{np.sum(run.losses > 1.2 * best.loss)} of {RESTARTS} random initialisations end at "
+            f"{law}: optimum {best:.4f}; the best step without preconditioner {plain:.4f}; "
+            f"{np.sum(run.losses > 1.2 * best)} of {RESTARTS} random initialisations end at "
             "another stationary point, with twice the loss."
         )
 
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(6.4, 3.4)
-        for ax, law in zip(figure.subplots(1, 2), KURTOSIS, strict=True):
-            best = optimal_preconditioner(**_statistics(law)).matrix
-            found = results[_preconditioned(preset, law)].matrix
+    def draw(figure: Figure) -> None:
+        axes = panels(figure, width=6.4, height=3.4)
+        for ax, (law, run) in zip(axes, results.items(), strict=True):
+            best = optimal_preconditioner(**statistics(law)).matrix
             ax.plot([best.min(), best.max()], [best.min(), best.max()], color=COLOURS[0])
-            ax.plot(best.ravel(), found.ravel(), "o", color=COLOURS[1], markersize=4)
-            ax.set(xlabel="entry of $A^*$", ylabel="entry of the trained layer", title=law)
+            ax.plot(best.ravel(), run.matrix.ravel(), "o", color=COLOURS[1], markersize=4)
+            finish(ax, "entry of $A^*$", "entry of the trained layer", title=law)
 
-    return Verdict(tuple(comparisons), draw, tuple(notes))
+    return Verdict(comparisons, draw, tuple(notes))
 
 
-preconditioner_claim = Claim(
+claim = Claim(
     name="gd-preconditioner",
     title="On anisotropic inputs a trained layer finds the optimal preconditioner",
     source=(
         "Ahn et al., NeurIPS 2023, arXiv:2306.00297; Zhang, Frei, Bartlett, JMLR 2024, "
         "arXiv:2306.09927; non-commuting covariances and kurtosis: documentation"
     ),
-    statement=(
-        "With correlated inputs, Gaussian or not, tasks of another covariance and label noise, a "
-        "layer trained from random weights reaches the loss of the optimal preconditioned step "
-        "within 1 %, and the step read off its weights has that loss too."
-    ),
-    cells=_preconditioner_cells,
-    judge=_judge_preconditioner,
+    statement=__doc__,
+    cells=cells,
+    judge=judge,
 )

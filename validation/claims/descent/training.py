@@ -1,38 +1,39 @@
-"""A trained layer against one gradient-descent step."""
+"""One layer trained from random weights on uniform inputs in dimension 10 reaches the loss of a
+gradient-descent step at the optimal rate within 1 % for contexts of 5 to 50 pairs.  Its
+predictions and query gradients become those of the step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
+from iclimit.published import PAPERS
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
     Alignment,
-    Predictor,
     alignment,
     attention_predictor,
     descent_predictor,
 )
+from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.descent.training import train_attention
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.descent.learning_rates import BLOG, VON_OSWALD
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.descent.paired import (
     BLOCK,
     DIM,
     HELD_OUT,
     LOSS_ALLOWANCE,
-    descent_predictions,
-    layer_predictions,
-    mean_and_error,
+    compare_held_out,
     paired_losses,
     seeds,
 )
-from iclimit.validation.drawing import COLOURS
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 CONTEXTS = (5, 10, 20, 50)
 SNAPSHOTS = (1, 20, 40, 60, 80, 100, 150, 200, 300, 400)
@@ -40,6 +41,8 @@ ALIGNMENT_ALLOWANCE = 0.1
 """Of the distances relative to the size of the prediction and of the gradient, about the root of
 the excess loss over the variance of the prediction: 7 % at N = 5, 3 % at N = 50 (measured)."""
 COSINE_ALLOWANCE = 0.01
+WINDOW = 10
+"""Steps that the drawn training loss is averaged over."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,10 @@ class TrainedLayer:
 
     Attributes
     ----------
-    excess : (float, float)
-        Held-out loss minus that of gradient descent on the same prompts, with its s.e.
-    step : (float, float)
-        Loss of gradient descent on these prompts, with its s.e.
+    excess : Estimate
+        Held-out loss minus that of gradient descent on the same prompts.
+    step : Estimate
+        Loss of gradient descent on these prompts.
     steps : int
         Of training.
     losses : ndarray
@@ -62,122 +65,118 @@ class TrainedLayer:
         Mean absolute prediction and norm of the gradient of gradient descent.
     """
 
-    excess: tuple[float, float]
-    step: tuple[float, float]
+    excess: Estimate
+    step: Estimate
     steps: int
     losses: np.ndarray
     alignments: dict[int, Alignment]
     scales: tuple[float, float]
 
 
-def trained_layer(*, context: int, rate: float, held_out: int, rng: Any) -> TrainedLayer:
+def train_layer(*, context: int, rate: float, held_out: int, rng: Any) -> TrainedLayer:
     """Train one layer on uniform inputs and compare it with a gradient-descent step."""
     problem = Regression(context, DIM, input_law="uniform")
     seed, generator = seeds(rng)
     run = train_attention(problem, snapshots=SNAPSHOTS, rng=seed)
-    errors = paired_losses(
-        problem,
-        {"layer": layer_predictions(run.layers[0]), "step": descent_predictions(rate, problem)},
-        held_out,
-        generator,
-    )
+    constructed = descent_layer(rate, context=context, dim=DIM)
+    excess, loss = paired_losses(problem, run.layers[0], constructed, held_out, generator)
     prompts = problem.sample(get_backend("numpy"), generator, BLOCK)
-    step: Predictor = descent_predictor([rate])
-    stages = run.snapshots | {run.steps: run.layers}
+    step = descent_predictor([rate])
     predicted, slope = step(prompts)
     return TrainedLayer(
-        excess=mean_and_error(errors["layer"] - errors["step"]),
-        step=mean_and_error(errors["step"]),
-        steps=run.steps,
-        losses=run.losses,
-        alignments={
+        excess,
+        loss,
+        run.steps,
+        run.losses,
+        {
             count: alignment(attention_predictor(layers), step, prompts)
-            for count, layers in stages.items()
+            for count, layers in (run.snapshots | {run.steps: run.layers}).items()
         },
-        scales=(float(np.mean(np.abs(predicted))), float(np.mean(np.linalg.norm(slope, axis=1)))),
+        (float(np.mean(np.abs(predicted))), float(np.mean(np.linalg.norm(slope, axis=1)))),
     )
 
 
-def _trained(preset: Preset, context: int) -> Cell:
-    rate = float(optimal_learning_rate(context=context, dim=DIM, input_law="uniform").rate)
-    return Cell.of(trained_layer, context=context, rate=rate, held_out=HELD_OUT[preset])
+def best_step(context: int) -> LearningRate:
+    """Optimal rate and loss of one step."""
+    return optimal_learning_rate(context=context, dim=DIM, input_law="uniform")
 
 
-def _training_cells(preset: Preset) -> list[Cell]:
-    return [_trained(preset, context) for context in reversed(CONTEXTS)]
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Trained layers by context, the longest first."""
+    return {
+        context: Cell.of(
+            train_layer,
+            context=context,
+            rate=float(best_step(context).rate),
+            held_out=HELD_OUT[preset],
+        )
+        for context in reversed(CONTEXTS)
+    }
 
 
-def _judge_training(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
+def relative(distance: Estimate, scale: float) -> Estimate:
+    """Distance in units of a scale."""
+    return Estimate(distance.mean / scale, distance.standard_error / scale, distance.repeats)
+
+
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare losses, predictions and query gradients."""
     comparisons = []
     for context in CONTEXTS:
-        run: TrainedLayer = results[_trained(preset, context)]
-        best = float(optimal_learning_rate(context=context, dim=DIM, input_law="uniform").loss)
-        final, where = run.alignments[run.steps], f"N={context}"
-        excess, error = run.excess
+        run, best, where = results[context], float(best_step(context).loss), f"N={context}"
+        final = run.alignments[run.steps]
+        distances = {
+            "predictions": relative(final.prediction_distance, run.scales[0]),
+            "query gradients": relative(final.gradient_distance, run.scales[1]),
+        }
         comparisons += [
-            Comparison(f"loss of the step, {where}", best, *run.step),
-            Comparison(
-                f"held-out loss, {where}", best, best + excess, error, LOSS_ALLOWANCE * best
+            compare(f"loss of the step, {where}", best, run.step),
+            compare_held_out(f"held-out loss, {where}", best, run.excess, LOSS_ALLOWANCE),
+            *(
+                compare(
+                    f"distance of {name}, relative, {where}",
+                    0.0,
+                    distance,
+                    allowance=ALIGNMENT_ALLOWANCE,
+                )
+                for name, distance in distances.items()
             ),
-            Comparison(
-                f"distance of predictions, relative, {where}",
-                0.0,
-                final.prediction_distance.mean / run.scales[0],
-                final.prediction_distance.standard_error / run.scales[0],
-                ALIGNMENT_ALLOWANCE,
-            ),
-            Comparison(
-                f"distance of query gradients, relative, {where}",
-                0.0,
-                final.gradient_distance.mean / run.scales[1],
-                final.gradient_distance.standard_error / run.scales[1],
-                ALIGNMENT_ALLOWANCE,
-            ),
-            Comparison(
+            compare(
                 f"cosine of query gradients, {where}",
                 1.0,
-                final.cosine.mean,
-                final.cosine.standard_error,
-                COSINE_ALLOWANCE,
+                final.cosine,
+                allowance=COSINE_ALLOWANCE,
             ),
         ]
 
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(8.6, 3.6)
-        loss, metrics = figure.subplots(1, 2)
+    def draw(figure: Figure) -> None:
+        loss, metrics = panels(figure, height=3.6)
         for context, colour in zip(CONTEXTS, COLOURS, strict=False):
-            run = results[_trained(preset, context)]
-            best = optimal_learning_rate(context=context, dim=DIM, input_law="uniform").loss
-            window = 10
-            smooth = np.convolve(run.losses, np.ones(window) / window, "valid")
+            run = results[context]
+            smooth = np.convolve(run.losses, np.ones(WINDOW) / WINDOW, "valid")
             loss.plot(np.arange(len(smooth)), smooth, color=colour, label=f"N = {context}")
-            loss.axhline(best, color=colour, linestyle="--", linewidth=1)
-            steps = list(run.alignments)
-            distances = [a.gradient_distance.mean / run.scales[1] for a in run.alignments.values()]
-            cosines = [a.cosine.mean for a in run.alignments.values()]
-            metrics.plot(steps, distances, color=colour)
-            metrics.plot(steps, cosines, color=colour, linestyle=":")
-        loss.set(xlabel="training step", ylabel="training loss")
-        loss.legend(title="dashed: one step at $\\eta^*$")
-        metrics.set(xlabel="training step", ylabel="query gradients, layer against step")
+            loss.axhline(best_step(context).loss, color=colour, linestyle="--", linewidth=1)
+            found = run.alignments.values()
+            distances = [each.gradient_distance.mean / run.scales[1] for each in found]
+            metrics.plot(list(run.alignments), distances, color=colour)
+            cosines = [each.cosine.mean for each in found]
+            metrics.plot(list(run.alignments), cosines, color=colour, linestyle=":")
         metrics.plot([], [], color="0.3", label="relative distance")
         metrics.plot([], [], color="0.3", linestyle=":", label="cosine")
+        finish(loss, "training step", "training loss", legend="dashed: one step at $\\eta^*$")
+        finish(metrics, "training step", "query gradients, layer against step")
         metrics.legend(loc="center right")
 
-    steps = ", ".join(str(results[_trained(preset, context)].steps) for context in CONTEXTS)
+    steps = ", ".join(str(results[context].steps) for context in CONTEXTS)
     notes = (f"Adam on batches of 2048 fresh prompts: {steps} steps for the contexts in order.",)
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
-training_claim = Claim(
+claim = Claim(
     name="gd-training",
     title="A trained linear attention layer becomes one gradient-descent step",
-    source=f"{VON_OSWALD}, Figure 2; {BLOG}, Figures 9, 10 and 12",
-    statement=(
-        "One layer trained from random weights on uniform inputs in dimension 10 reaches the loss "
-        "of a gradient-descent step at the optimal rate within 1 % for contexts of 5 to 50 pairs; "
-        "its predictions and query gradients become those of the step."
-    ),
-    cells=_training_cells,
-    judge=_judge_training,
+    source=f"{PAPERS['vonoswald2023']}, Figure 2; {PAPERS['rossi2024']}, Figures 9, 10 and 12",
+    statement=__doc__,
+    cells=cells,
+    judge=judge,
 )

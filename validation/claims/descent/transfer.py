@@ -1,42 +1,49 @@
-"""A trained layer on other inputs and tasks, interpolated, and repeated."""
+"""Trained on U(-1, 1) inputs, a layer has the loss of the gradient-descent step for inputs of half
+to twice the range and tasks of half to five times the size.  Layers between it and the
+construction have it too.  Its update of the labels, repeated with dampening, follows gradient
+descent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import learning_rate_loss, optimal_learning_rate
+from iclimit.published import PAPERS
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import interpolate, labels_only, roll_out
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
-from iclimit.simulate.transformer import Layer
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.descent.learning_rates import VON_OSWALD
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.descent.paired import (
     BLOCK,
     DIM,
     HELD_OUT,
-    descent_predictions,
-    layer_predictions,
-    mean_and_error,
+    compare_held_out,
     paired_losses,
     seeds,
 )
-from iclimit.validation.drawing import COLOURS, draw_points, log_scale
+from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
-TRANSFER: dict[str, Any] = {"context": 10, "dim": DIM}
-SCALES = (0.5, 0.75, 1.0, 1.5, 2.0)
-TASK_SCALES = (0.5, 1.0, 2.0, 5.0)
+SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
+SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}
+"""Factors of the inputs and of the tasks."""
 WEIGHTS = (0.25, 0.5, 0.75)
+"""Weights of the construction in an interpolated layer."""
 REPETITIONS, DAMPENING = 10, 0.7
 TRANSFER_ALLOWANCE = 0.03
 """Relative; what is left of the layer's part that does not do gradient descent grows with the
 fourth power of the input range."""
+ROLL_OUT_ALLOWANCE = 0.1
+"""Of the median error after 10 repetitions: deviations of the layer from the step add up."""
+
+Case = tuple[str, float]
+"""What is scaled and by how much, or "interpolated" and the weight."""
 
 
 @dataclass(frozen=True)
@@ -45,137 +52,116 @@ class Transfer:
 
     Attributes
     ----------
-    inputs, tasks, interpolated : dict of float to (float, float)
-        Loss minus that of the gradient-descent step on the same prompts, with its s.e., by scale
-        or weight.
-    steps : dict of str to (float, float)
-        Losses of the step itself at the scales of inputs and tasks.
+    excess : dict of Case to Estimate
+        Loss minus that of the gradient-descent step on the same prompts.
+    steps : dict of Case to Estimate
+        Losses of the step itself on these prompts.
     rolled, descended : ndarray
         Median squared errors after 0, 1, ... repetitions of the layer and of the step.
     """
 
-    inputs: dict[float, tuple[float, float]]
-    tasks: dict[float, tuple[float, float]]
-    interpolated: dict[float, tuple[float, float]]
-    steps: dict[str, tuple[float, float]]
+    excess: dict[Case, Estimate]
+    steps: dict[Case, Estimate]
     rolled: np.ndarray
     descended: np.ndarray
 
 
-def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
+def transfer_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
     """Train one layer; test it on other inputs and tasks, interpolated, and repeated."""
-    problem = Regression(input_law="uniform", **TRANSFER)
+    problem = Regression(input_law="uniform", **SIZE)
     seed, generator = seeds(rng)
     layer = train_attention(problem, rng=seed).layers[0]
-    step = descent_predictions(rate, problem)
-
-    steps: dict[str, tuple[float, float]] = {}
-
-    def excess(tested: Layer, case: str = "", **changes: Any) -> tuple[float, float]:
-        law = Regression(input_law="uniform", **TRANSFER, **changes)
-        predictors = {"layer": layer_predictions(tested), "step": step}
-        errors = paired_losses(law, predictors, held_out, generator)
-        if case:
-            steps[case] = mean_and_error(errors["step"])
-        return mean_and_error(errors["layer"] - errors["step"])
-
-    constructed = descent_layer(rate, **TRANSFER)
+    constructed = descent_layer(rate, **SIZE)
     prompts = problem.sample(get_backend("numpy"), generator, BLOCK)
-    rolled = roll_out(regression_tokens(prompts), labels_only(layer), REPETITIONS, DAMPENING)
-    descended = roll_out(regression_tokens(prompts), constructed, REPETITIONS, DAMPENING)
+    rolled, descended = (
+        roll_out(regression_tokens(prompts), each, REPETITIONS, DAMPENING)
+        for each in (labels_only(layer), constructed)
+    )
+    cases: dict[Case, tuple[Regression, Any]] = {}
+    for scale in SCALES["inputs"]:
+        cases["inputs", scale] = Regression(input_law="uniform", **SIZE, scale=scale), layer
+    for scale in SCALES["tasks"]:
+        law = Regression(input_law="uniform", **SIZE, task_variance=scale**2)
+        cases["tasks", scale] = law, layer
+    for weight in WEIGHTS:
+        cases["interpolated", weight] = problem, interpolate(layer, constructed, weight)
+    pairs = {
+        case: paired_losses(law, tested, constructed, held_out, generator)
+        for case, (law, tested) in cases.items()
+    }
     return Transfer(
-        inputs={s: excess(layer, f"inputs times {s:g}", scale=s) for s in SCALES},
-        tasks={s: excess(layer, f"tasks times {s:g}", task_variance=s**2) for s in TASK_SCALES},
-        interpolated={w: excess(interpolate(layer, constructed, w)) for w in WEIGHTS},
-        steps=steps,
-        rolled=np.median((rolled - prompts.y_query) ** 2, axis=1),
-        descended=np.median((descended - prompts.y_query) ** 2, axis=1),
+        {case: excess for case, (excess, _) in pairs.items()},
+        {case: step for case, (_, step) in pairs.items() if case[0] in SCALES},
+        np.median((rolled - prompts.y_query) ** 2, axis=1),
+        np.median((descended - prompts.y_query) ** 2, axis=1),
     )
 
 
-def _transfer(preset: Preset) -> Cell:
-    rate = float(optimal_learning_rate(input_law="uniform", **TRANSFER).rate)
-    return Cell.of(transferred_layer, rate=rate, held_out=HELD_OUT[preset])
+def exact_loss(kind: str, scale: float) -> float:
+    """Loss of the step, trained at scale 1, at another scale."""
+    rate = optimal_learning_rate(input_law="uniform", **SIZE).rate
+    inputs, tasks = (scale if kind == each else 1.0 for each in SCALES)
+    moments = (inputs**2 / 3, inputs**4 / 5)
+    return float(learning_rate_loss(rate, input_law=moments, task_variance=tasks**2, **SIZE))
 
 
-def _exact_loss(scale: float = 1.0, task_scale: float = 1.0) -> float:
-    """Loss of the step, trained at scale 1, at other scales."""
-    rate = optimal_learning_rate(input_law="uniform", **TRANSFER).rate
-    moments = (scale**2 / 3, scale**4 / 5)
-    return float(
-        learning_rate_loss(rate, input_law=moments, task_variance=task_scale**2, **TRANSFER)
-    )
+def label(case: Case) -> str:
+    """Words for a case."""
+    kind, value = case
+    return f"{kind} times {value:g}" if kind in SCALES else f"{kind}, weight {value:g}"
 
 
-def _judge_transfer(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
-    run: Transfer = results[_transfer(preset)]
-    cases = [
-        *((f"inputs times {s:g}", _exact_loss(s), run.inputs[s]) for s in SCALES),
-        *((f"tasks times {s:g}", _exact_loss(1.0, s), run.tasks[s]) for s in TASK_SCALES),
-        *((f"interpolated, weight {w:g}", _exact_loss(), run.interpolated[w]) for w in WEIGHTS),
-    ]
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """The one trained layer."""
+    rate = float(optimal_learning_rate(input_law="uniform", **SIZE).rate)
+    return {"layer": Cell.of(transfer_layer, rate=rate, held_out=HELD_OUT[preset])}
+
+
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare losses of layer and step in all cases, and the repeated layer with descent."""
+    run = results["layer"]
     comparisons = [
-        Comparison(name, loss, loss + excess, error, TRANSFER_ALLOWANCE * loss)
-        for name, loss, (excess, error) in cases
+        compare_held_out(label(case), exact_loss(*case), excess, TRANSFER_ALLOWANCE)
+        for case, excess in run.excess.items()
     ]
     comparisons += [
-        Comparison(f"the step itself, {name}", loss, *run.steps[name])
-        for name, loss, _ in cases
-        if name in run.steps
+        compare(f"the step itself, {label(case)}", exact_loss(*case), step)
+        for case, step in run.steps.items()
     ]
-    comparisons.append(
-        Comparison(
-            f"median error after {REPETITIONS} repetitions, relative",
-            1.0,
-            float(run.rolled[-1] / run.descended[-1]),
-            0.0,
-            ROLL_OUT_ALLOWANCE,
-        )
-    )
+    name = f"median error after {REPETITIONS} repetitions, relative"
+    ratio = float(run.rolled[-1] / run.descended[-1])
+    comparisons.append(compare(name, 1.0, ratio, allowance=ROLL_OUT_ALLOWANCE))
 
-    def draw(figure: Any) -> None:
-        figure.set_size_inches(8.6, 3.2)
-        inputs, tasks, rolled = figure.subplots(1, 3)
-        for ax, kind, found in ((inputs, "input", run.inputs), (tasks, "task", run.tasks)):
-            grid = np.geomspace(min(found), max(found), 50)
-            exact = [_exact_loss(s) if kind == "input" else _exact_loss(1.0, s) for s in grid]
+    def draw(figure: Figure) -> None:
+        *axes, rolled = panels(figure, 3, height=3.2)
+        for ax, (kind, scales) in zip(axes, SCALES.items(), strict=True):
+            grid = np.geomspace(min(scales), max(scales), 50)
+            exact = [exact_loss(kind, scale) for scale in grid]
             ax.plot(grid, exact, color=COLOURS[0], label="gradient descent")
-            here = [_exact_loss(s) if kind == "input" else _exact_loss(1.0, s) for s in found]
-            points = np.array(list(found.values()))
-            draw_points(
-                ax,
-                list(found),
-                np.array(here) + points[:, 0],
-                points[:, 1],
-                COLOURS[1],
-                label="trained layer",
-            )
-            ax.set(xlabel=f"{kind} scale", ylabel="loss")
-            log_scale(ax, "xy")
-        inputs.legend()
+            found = [run.excess[kind, scale] for scale in scales]
+            losses = [
+                exact_loss(kind, scale) + each.mean
+                for scale, each in zip(scales, found, strict=True)
+            ]
+            errors = [each.standard_error for each in found]
+            draw_points(ax, scales, losses, errors, COLOURS[1], label="trained layer")
+            finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
+        axes[0].legend()
         steps = np.arange(REPETITIONS + 1)
         rolled.plot(steps, run.descended, color=COLOURS[0])
         rolled.plot(steps, run.rolled, "o", color=COLOURS[1], markersize=4)
-        rolled.set(xlabel="repetitions", ylabel="median squared error", xticks=steps[::2])
-        rolled.set_title(rf"dampening {DAMPENING:g}")
-        log_scale(rolled, "y")
+        rolled.set_xticks(steps[::2])
+        title = rf"dampening {DAMPENING:g}"
+        finish(rolled, "repetitions", "median squared error", title=title, log="y")
 
-    return Verdict(tuple(comparisons), draw)
+    return Verdict(comparisons, draw)
 
 
-ROLL_OUT_ALLOWANCE = 0.1
-"""Of the median error after 10 repetitions: deviations of the layer from the step add up."""
-
-transfer_claim = Claim(
+claim = Claim(
     name="gd-transfer",
     title="A trained layer is a gradient-descent step away from its training data too",
-    source=f"{VON_OSWALD}, Figures 2 and 3",
-    statement=(
-        "Trained on U(-1, 1) inputs, a layer has the loss of the gradient-descent step for inputs "
-        "of half to twice the range and tasks of half to five times the size; layers between it "
-        "and the construction have it too; its update of the labels, repeated with dampening, "
-        "follows gradient descent."
-    ),
-    cells=lambda preset: [_transfer(preset)],
-    judge=_judge_transfer,
+    source=f"{PAPERS['vonoswald2023']}, Figures 2 and 3",
+    statement=__doc__,
+    cells=cells,
+    judge=judge,
 )
