@@ -24,16 +24,8 @@ from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
 from iclimit.asymptotics.numbers import numpy_namespace
-from iclimit.asymptotics.spectra import free_transforms
+from iclimit.asymptotics.spectra import free_transforms, integration
 from iclimit.asymptotics.spectra.charts import Angle, Chart, DoubleExponential, HalfLine, fejer
-from iclimit.asymptotics.spectra.integration import (
-    AGREEMENT,
-    FAR,
-    FEWEST,
-    MOST,
-    integrate_near,
-    sum_over_atoms,
-)
 from iclimit.asymptotics.spectra.intervals import Intervals, inside
 
 _MASS = 1e-6
@@ -138,7 +130,7 @@ class SpectralMeasure:
         """Relative change of the mass of an interval when the nodes are doubled."""
         fine = self._interval_mass(chart, 256)
         change = abs(fine - self._interval_mass(chart, 128))
-        return max(change / (abs(fine) or 1.0), AGREEMENT)
+        return max(change / (abs(fine) or 1.0), integration.AGREEMENT)
 
     def _weighted(self, x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Turn weights for dx into weights of the measure."""
@@ -196,7 +188,7 @@ class SpectralMeasure:
             If the function is not finite on the support, or the integral over an unbounded one
             diverges.
         """
-        count = FEWEST // 4
+        count = integration.FEWEST // 4
         history: list[Any] = []
         value, error = None, np.inf
         while True:
@@ -214,7 +206,7 @@ class SpectralMeasure:
                 last = last + 1e-15 * np.sqrt(count) * size
                 value = np.asarray(np.where(last < error, history[-1], value))[()]
                 error = np.minimum(last, error)
-            if count >= MOST:
+            if count >= integration.MOST:
                 return value, error
             count *= 2
 
@@ -245,9 +237,9 @@ class SpectralMeasure:
         shape, flat = pole.shape, [np.ravel(v) for v in (pole, *rest)]
         if not pole.size:
             return np.zeros(shape)
-        total = sum_over_atoms(kernel, flat, *self._atom_arrays)
+        total = integration.sum_over_atoms(kernel, flat, *self._atom_arrays)
         for chart in self._charts:
-            total = total + integrate_near(kernel, flat, chart, self._weighted, self)
+            total = total + integration.integrate_near(kernel, flat, chart, self._weighted, self)
         return np.reshape(total, shape)[()]
 
     # Moments and distribution
@@ -359,7 +351,7 @@ class SpectralMeasure:
         z = self._outside("z", z)
         infinite = np.isinf(z)
         factor = (1.0, 1.0, 2.0)[derivative]
-        point = np.where(infinite, FAR, z)
+        point = np.where(infinite, integration.FAR, z)
         value = self.expect(lambda x, z: factor * (1 / (x - z)) ** (derivative + 1), point, point)
         return np.where(infinite, 0.0, value)[()]
 
@@ -439,7 +431,7 @@ class SpectralMeasure:
         with np.errstate(divide="ignore", over="ignore"):
             pole = np.where(snr == 0, -np.inf, -1 / snr)
         self._outside("-1/snr", pole)
-        return snr, np.where(np.isinf(pole), FAR, pole)
+        return snr, np.where(np.isinf(pole), integration.FAR, pole)
 
     def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
         r"""R-transform, the solution of :math:`G(R(x) + 1/x) = x`, or its derivative.

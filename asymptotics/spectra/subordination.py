@@ -54,7 +54,7 @@ def slope(t: np.ndarray, omega: Any, c: Any, excess: Any) -> np.ndarray:
     return np.where(c > _LARGE, 1 - c * r**2, excess - c * small)
 
 
-def subordination_above(
+def above(
     average: Average,
     z: np.ndarray,
     c: np.ndarray,
@@ -95,7 +95,7 @@ def subordination_above(
     return follow(newton, lambda z: z - c * mean, z, height)
 
 
-def subordination_below(
+def below(
     average: Average,
     depth: np.ndarray,
     c: np.ndarray,
@@ -109,7 +109,7 @@ def subordination_below(
     Parameters
     ----------
     average, c, excess, mean, error
-        As for `subordination_above`.
+        As for `above`.
     depth : ndarray, shape (m,)
         Minus the points.
     second : ndarray, shape (m,)

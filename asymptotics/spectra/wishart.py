@@ -216,7 +216,7 @@ class Wishart:
         check_integers(order=order)
         polynomials, norms = _orthogonal([self.moment(k) for k in range(2 * order + 1)])
         total = sum(p[0] ** 2 / h for p, h in zip(polynomials, norms, strict=True))
-        return self._simplify(1 / total)
+        return _simplify(1 / total)
 
     def polynomial(self, order: int) -> list[Any]:
         r"""Coefficients, constant first, of the monic orthogonal polynomial of :math:`x\,d\mu`.
@@ -227,7 +227,7 @@ class Wishart:
         if order == 0:
             return [1]
         polynomials, _ = _orthogonal([self.moment(k) for k in range(1, 2 * order + 1)])
-        return [self._simplify(c) for c in polynomials[order]]
+        return [_simplify(c) for c in polynomials[order]]
 
     def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
         """Gauss-Radau rule with fixed node 0: exact for polynomials of degree 2 * order.
@@ -272,8 +272,9 @@ class Wishart:
                 return finer
             rule = finer
 
-    def _simplify(self, value: Any) -> Any:
-        return value.cancel() if hasattr(value, "cancel") else value
+
+def _simplify(value: Any) -> Any:
+    return value.cancel() if hasattr(value, "cancel") else value
 
 
 def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
@@ -284,8 +285,7 @@ def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
     """
 
     def inner(polynomial: list[Any], power: int) -> Any:
-        total = sum(c * moments[i + power] for i, c in enumerate(polynomial))
-        return total.cancel() if hasattr(total, "cancel") else total
+        return _simplify(sum(c * moments[i + power] for i, c in enumerate(polynomial)))
 
     polynomials, norms, sums = [[1]], [inner([1], 0)], [0]
     while len(moments) >= 2 * len(polynomials):
