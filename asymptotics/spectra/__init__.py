@@ -10,8 +10,9 @@ from iclimit.asymptotics.spectra.pushforward import Pushforward
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.sample_covariance import SampleCovariance
 from iclimit.asymptotics.spectra.specification import spectrum
-from iclimit.asymptotics.spectra.wishart import Wishart, wishart_moment
+from iclimit.asymptotics.spectra.wishart import Wishart
 from iclimit.asymptotics.spectra.wishart_density import wishart_density
+from iclimit.asymptotics.spectra.wishart_moments import wishart_moment
 
 __all__ = [
     "Atoms",
