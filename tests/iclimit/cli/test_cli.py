@@ -35,15 +35,21 @@ def test_curve_prints_strict_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[1]["value"] == "inf"
 
 
-@pytest.mark.parametrize("ending", ["csv", "json", "png", "pdf", "svg"])
+STARTS = {
+    "csv": b"source,quantity,tau",
+    "json": b'[\n {\n  "source": "theory"',
+    "png": b"\x89PNG",
+    "pdf": b"%PDF",
+    "svg": b"<?xml",
+}
+
+
+@pytest.mark.parametrize("ending", STARTS)
 def test_files(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"out.{ending}"
     assert main(["curve", "icl_error", "--tau", "1.5:3:5", *SETTING, "-o", str(path)]) == 0
-    assert path.stat().st_size > 100
-    axes = ["--x", "alpha=0.1:10:12:log", "--y", "kappa=0.1:10:9:log"]
-    other = tmp_path / f"phase.{ending}"
-    assert main(["phase", "task_gap", *axes, "--tau", "4", "--rho", "0.1", "-o", str(other)]) == 0
-    assert other.stat().st_size > 100
+    assert path.read_bytes().startswith(STARTS[ending])
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_curve_simulates(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,8 +248,8 @@ def test_examples_of_the_help_run(verb: str, capsys: pytest.CaptureFixture[str])
         assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_offered(
+@pytest.mark.parametrize("name", [FIGURES[0], FIGURES[-1]])
+def test_figures_are_those_of_the_claims(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Names reach the claims; what is simulated is not at stake."""
@@ -262,7 +268,7 @@ def test_every_figure_is_offered(
     monkeypatch.chdir(tmp_path)
     assert main(["figure", name, "--preset", "full"]) == 0
     assert capsys.readouterr().out == f"{name}.png\n"
-    assert (tmp_path / f"{name}.png").stat().st_size > 1000
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(STARTS["png"])
 
 
 def test_every_figure_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

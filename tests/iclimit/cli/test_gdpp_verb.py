@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference_pictures import assert_looks_as_before
 
 from iclimit.asymptotics.gdpp import condition_number_schedule
 from iclimit.cli import main
@@ -71,7 +72,11 @@ def test_plot(flags: str, ending: str, tmp_path: Path, capsys: pytest.CaptureFix
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out.split()[: len(COLUMNS)] == COLUMNS
-    assert path.stat().st_size > 1000
+    if ending == "png":
+        name = "gdpp-excess" if "--tol" in flags else "gdpp-no-excess"
+        assert_looks_as_before(path, name, tmp_path)
+    if ending == "pdf":
+        assert path.read_bytes().startswith(b"%PDF")
     if ending == "svg":
         picture = path.read_text()
         for label in ("optimal", "monotone (published)", "layers of GD++", "minus one"):

@@ -21,6 +21,10 @@ COMMANDS = {
     "phase-boundaries": (
         "phase icl_error --x alpha=0.1:100:80:log --y kappa=0.1:10:60:log --tau 4 --rho 0.1"
     ),
+    "phase-structured": (
+        "phase icl_error --x alpha=0.5:5:20 --y kappa=0.5:2:20 --tau 2 --rho 0.1 --ridge 0.1 "
+        "--task-spectrum exponential:3 --test-spectrum reversed --test-alpha 2"
+    ),
     "phase-simulated": (
         "phase task_gap --x tau=0.5:4:40:log --y kappa=0.5:2:30 --alpha 2 --rho 0.1 --ridge 0.1 "
         "--jobs 1 --simulate dim=8:10:12,repeats=4,points=3x3"

@@ -1,6 +1,7 @@
 """Structured data: against isotropic formulas, matrices, cell means by hand and simulation."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +309,9 @@ def test_both_verbs_take_spectra(
     for ending in ("png", "json"):
         path = tmp_path / f"phase.{ending}"
         assert main(["phase", "task_gap", *axes, *fixed, *spectra, "-o", str(path)]) == 0
-        assert path.stat().st_size > 1000
+    rows = json.loads((tmp_path / "phase.json").read_text())
+    assert {row["test_spectrum"] for row in rows} == {"reversed"}
+    assert (tmp_path / "phase.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "phase.nc").exists()
     assert main([*curve, *fixed, *spectra, "-o", str(tmp_path / "curve.png")]) == 0
     with pytest.raises(SystemExit):
