@@ -1,4 +1,4 @@
-"""Shared by tests: one BLAS thread, the same hypothesis examples, strict arrays, own run stores."""
+"""Shared by tests: one BLAS thread, one set of hypothesis examples, strict arrays, run stores."""
 
 import os
 from pathlib import Path

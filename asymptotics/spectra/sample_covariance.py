@@ -169,16 +169,10 @@ class SampleCovariance(SpectralMeasure):
                 lambda t, w, length: (t / (t - w)) ** 2 * (length / (t - w)), at, at, length
             )
 
-        s = np.full(start.shape, _CLOSEST)
-        falling = rise(s, start, length) < 0
-        rising = rise(1 - s, start, length) > 0
-        both = falling & rising
-        if np.any(both):
-            s[both] = elementwise.find_root(
-                rise, (s[both], 1 - s[both]), args=(start[both], length[both])
-            ).x
-        s[falling & ~rising] = 1 - _CLOSEST
-        at = start + s * length
+        ends = np.full(start.shape, _CLOSEST), np.full(start.shape, 1 - _CLOSEST)
+        falling, rising = rise(ends[0], start, length) < 0, rise(ends[1], start, length) > 0
+        root = elementwise.find_root(rise, ends, args=(start, length)).x
+        at = start + length * np.where(falling, np.where(rising, root, ends[1]), ends[0])
         middles[candidate] = np.where(self._descent(at) < 1, at, np.nan)
         return middles
 
@@ -196,12 +190,9 @@ class SampleCovariance(SpectralMeasure):
             if not np.any(below & (near > _CLOSEST)):
                 break
             near = np.where(below, near / 8, near)
-        s = near.copy()
-        found = ~below
-        if np.any(found):
-            bracket = near[found], np.minimum(8 * near[found], 1.0)
-            s[found] = elementwise.find_root(excess, bracket, args=(inside[found], end[found])).x
-        return self._image(end + s * (inside - end)).tolist()
+        bracket = near, np.minimum(8 * near, 1.0)
+        root = elementwise.find_root(excess, bracket, args=(inside, end)).x
+        return self._image(end + np.where(below, near, root) * (inside - end)).tolist()
 
     def _image(self, omega: np.ndarray) -> np.ndarray:
         c, excess = self._single_ratio, float(self._excess)

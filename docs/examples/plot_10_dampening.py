@@ -71,9 +71,10 @@ right.set(xlim=(0.53, 1.02), ylim=(0, 1), title="over T test tasks")
 right.legend()
 
 # %%
-# `iclimit.asymptotics.descent.critical_dampening` inverts these curves.  The factors of the literature,
-# 0.75 and 0.70, were found for uniform inputs, N = d = 10 and T = 10,000.  Simulation puts the
-# critical factor there between 0.68 and 0.78 in nine of ten test sets, with the median at 0.74:
+# `iclimit.asymptotics.descent.critical_dampening` inverts these curves.  The factors of the
+# literature, 0.75 and 0.70, were found for uniform inputs, N = d = 10 and T = 10,000.  Simulation
+# puts the critical factor there between 0.68 and 0.78 in nine of ten test sets, with the median at
+# 0.74:
 # both are typical draws.  (That takes a million matrices; here is a tenth of the tasks.)
 
 uniform = {**size, "input_law": "uniform"}

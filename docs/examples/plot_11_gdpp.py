@@ -94,9 +94,8 @@ for layers, colour in ((2, ORANGE), (3, BLUE)):
     left.plot(x, P, color=colour, label=f"L = {layers}: {best.loss:.3f}")
     for sign in (-1, 1):
         left.axhline(sign * best.lower_bound, color=colour, linestyle="--", linewidth=0.8)
-    print(
-        f"L = {layers}: largest residual {worst_case_residual(best.rates, best.gammas, condition_number=100)}"
-    )
+    worst = worst_case_residual(best.rates, best.gammas, condition_number=100)
+    print(f"L = {layers}: largest residual {worst}")
 left.set(xscale="log", xlabel=r"$\lambda$", ylabel=r"$P(\lambda)$", title=r"$\kappa = 100$")
 left.legend()
 
