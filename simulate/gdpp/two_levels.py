@@ -12,7 +12,11 @@ from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 
 
 def two_level_ridge_transformer(
-    noise_levels: Sequence[float], *, context: int, dim: int, input_variance: float = 1.0
+    noise_levels: Sequence[float] | np.ndarray,
+    *,
+    context: int,
+    dim: int,
+    input_variance: float = 1.0,
 ) -> LinearTransformer:
     r"""Two layers that become ridge regression at two noise levels in long contexts.
 

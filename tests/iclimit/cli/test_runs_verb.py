@@ -16,7 +16,7 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.descent import simulate_critical_dampening, simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.validation.claims.gdpp.noisy_regression import train_model
+from iclimit.validation.claims.gdpp.trained import train_model
 
 SMALL: dict[str, Any] = {"dim": 4, "context": 4, "prompts": 30, "rho": 0.1, "ridge": 0.1}
 ERRORS = Cell.of(simulate_errors, tasks=float("inf"), repeats=4, **SMALL)

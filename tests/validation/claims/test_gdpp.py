@@ -9,38 +9,37 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import drawn, failed, judge
+from judged_claims import Results, drawn, failed, judge, run_cells
 
-from iclimit.runs import Cell
 from iclimit.simulate.descent import ScheduleLosses
 from iclimit.simulate.gdpp import layer_spectra
-from iclimit.validation import CLAIMS
-from iclimit.validation.claims.gdpp import gdpp
-from iclimit.validation.claims.gdpp.gdpp import ReachedLayers, SpectralMoments
+from iclimit.validation.claims.gdpp import error, layers, reached, spectrum
+from iclimit.validation.claims.gdpp.reached import METHODS, TARGETS, ReachedLayers
+from iclimit.validation.claims.gdpp.spectrum import SpectralMoments
 
-Results = dict[Cell, Any]
+# Two condition numbers of those of the claims.
+STARTS = (10.0, 1e3)
 
-KAPPAS = (10.0, 1e3)
-"""Two of those of the claims."""
+OTHER = {"optimal": "monotone", "monotone": "optimal"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gdpp, "KAPPAS", KAPPAS)
-        patch.setattr(gdpp, "EIGENVALUES", {"quick": 3000})
-        patch.setattr(gdpp, "ERROR_REPEATS", {"quick": 2000})
+        patch.setattr(reached, "STARTS", STARTS)
+        patch.setattr(spectrum, "EIGENVALUES", {"quick": 3000})
+        patch.setattr(error, "CONTEXTS", {"quick": 2000})
         yield
 
 
 @pytest.fixture(scope="module")
 def spectra(small: None) -> Results:  # noqa: ARG001
-    return {cell: cell.run(0) for cell in CLAIMS["gdpp-spectrum"].cells("quick")}
+    return run_cells("gdpp-spectrum")
 
 
 @pytest.fixture(scope="module")
 def losses(small: None) -> Results:  # noqa: ARG001
-    return {cell: cell.run(0) for cell in CLAIMS["gdpp-error"].cells("quick")}
+    return run_cells("gdpp-error")
 
 
 # Spectra layer by layer.
@@ -51,39 +50,39 @@ def test_spectra_hold_and_draw(spectra: Results) -> None:
     assert verdict.holds, failed(verdict)
     labels = [c.label for c in verdict.comparisons]
     assert len(set(labels)) == len(labels)
-    assert sum("mean eigenvalue" in label for label in labels) == 2 * (gdpp.LAYERS + 1)
+    assert sum("mean eigenvalue" in label for label in labels) == 2 * (spectrum.LAYERS + 1)
     assert drawn(verdict) > 10_000
 
 
-@pytest.mark.parametrize("method", gdpp.METHODS)
-@pytest.mark.parametrize("layer", range(gdpp.LAYERS + 1))
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("layer", range(spectrum.LAYERS + 1))
 def test_every_mean_eigenvalue_can_fail(method: str, layer: int, spectra: Results) -> None:
     """Off by eight standard errors at all sizes, the extrapolated mean is."""
     label = f"mean eigenvalue after {layer} layers, {method}, d to infinity"
     (right,) = (c for c in judge("gdpp-spectrum", spectra).comparisons if c.label == label)
     one = spectra.copy()
-    for dim in gdpp.SIZES:
-        cell = gdpp._moments_cell("quick", method, dim)
-        means = spectra[cell].means.copy()
+    for dim in spectrum.SIZES:
+        key = "moments", method, dim
+        means = spectra[key].means.copy()
         means[layer] += 8 * right.standard_error
-        one[cell] = replace(spectra[cell], means=means)
+        one[key] = replace(spectra[key], means=means)
     found = failed(judge("gdpp-spectrum", one))
     assert label in found
     # The means of the layers are correlated, and so is what is extrapolated from them.
     assert all(f"layers, {method}, d to" in other for other in found)
 
 
-@pytest.mark.parametrize("method", gdpp.METHODS)
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kappa", STARTS)
 def test_every_condition_number_can_fail(method: str, kappa: float, spectra: Results) -> None:
-    cell = gdpp._reached_cell(method, kappa)
-    right = spectra[cell].condition_numbers
+    key = "reached", method, kappa
+    right = spectra[key].condition_numbers
     assert len(right) > 5
     for layer, value in enumerate(right):
         # Beyond the allowance either way, or NaN; near 1 an absolute accuracy is left.
         for wrong in (1 + 0.97 * (value - 1) - 2e-9, 1 + 1.04 * (value - 1) + 2e-9, math.nan):
             numbers = [*right[:layer], wrong, *right[layer + 1 :]]
-            one = spectra | {cell: replace(spectra[cell], condition_numbers=numbers)}
+            one = spectra | {key: replace(spectra[key], condition_numbers=numbers)}
             expected = f"condition number after {layer} layers, {method}, from {kappa:g}"
             assert failed(judge("gdpp-spectrum", one)) == [expected]
 
@@ -91,24 +90,21 @@ def test_every_condition_number_can_fail(method: str, kappa: float, spectra: Res
 def test_wrong_theories_of_the_spectrum_fail(
     spectra: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact, schedule = gdpp.eigenvalues_after, gdpp.condition_number_schedule
+    exact, schedule = spectrum.eigenvalues_after, spectrum.condition_number_schedule
     with monkeypatch.context() as patch:
         # Strengths off by 2 %; by 0.1 % they show where the optimal layers compress the noise.
-        patch.setattr(gdpp, "eigenvalues_after", lambda e, g: exact(e, 1.02 * np.array(g)))
+        patch.setattr(spectrum, "eigenvalues_after", lambda e, g: exact(e, 1.02 * np.array(g)))
         found = failed(judge("gdpp-spectrum", spectra))
-        assert {label.split(", ")[1] for label in found} == set(gdpp.METHODS)
+        assert {label.split(", ")[1] for label in found} == set(METHODS)
         assert all("mean eigenvalue" in label for label in found)
     with monkeypatch.context() as patch:
         # The methods exchanged, for the condition numbers only.
-        other = dict(zip(gdpp.METHODS, gdpp.METHODS[::-1], strict=True))
-        gammas = {method: gdpp._gammas(method) for method in gdpp.METHODS}
-        cells = {(m, k): gdpp._reached_cell(m, k) for m in gdpp.METHODS for k in KAPPAS}
-        patch.setattr(gdpp, "_gammas", gammas.__getitem__)
-        patch.setattr(gdpp, "_reached_cell", lambda method, kappa: cells[method, kappa])
+        gammas = {method: spectrum.gammas_of(method) for method in METHODS}
+        patch.setattr(spectrum, "gammas_of", gammas.__getitem__)
         patch.setattr(
-            gdpp,
+            spectrum,
             "condition_number_schedule",
-            lambda kappa, *, method, **options: schedule(kappa, method=other[method], **options),
+            lambda kappa, *, method, **options: schedule(kappa, method=OTHER[method], **options),
         )
         found = failed(judge("gdpp-spectrum", spectra))
         assert len(found) > 20
@@ -116,7 +112,7 @@ def test_wrong_theories_of_the_spectrum_fail(
 
 
 def test_moments_are_means_over_eigenvalues_by_hand() -> None:
-    found = gdpp.spectral_moments(gammas=(0.3, 0.4), dim=3, contexts=7, rng=5)
+    found = spectrum.spectral_moments(gammas=(0.3, 0.4), dim=3, contexts=7, rng=5)
     x = np.random.default_rng(5).standard_normal((7, 12, 3))
     traces = np.empty((7, 3))
     for k, z in enumerate(x):
@@ -132,7 +128,7 @@ def test_moments_are_means_over_eigenvalues_by_hand() -> None:
 
 def test_contexts_of_a_condition_number_have_it() -> None:
     """And the last step alone leaves (kappa - 1)/(kappa + 1)."""
-    found = gdpp.reached_layers(kappa=30.0, gammas=(0.2,), rates=(60 / 31,), rng=0)
+    found = reached.reached_layers(condition_number=30.0, gammas=(0.2,), rates=(60 / 31,), rng=0)
     assert found.condition_numbers[0] == pytest.approx(30, rel=1e-9)
     assert found.errors == [pytest.approx(29 / 31, rel=1e-9)]
     # One layer maps the eigenvalues from 1/30 to 1 by e (1 - e/5)^2, which increases.
@@ -148,7 +144,7 @@ def test_contexts_of_a_condition_number_have_it() -> None:
 def test_layers_hold_and_draw(spectra: Results) -> None:
     verdict = judge("gdpp-layers", spectra)
     assert verdict.holds, failed(verdict)
-    assert len(verdict.comparisons) == 2 * len(KAPPAS) * len(gdpp.TARGETS) + 4
+    assert len(verdict.comparisons) == 2 * len(STARTS) * len(TARGETS) + 4
     assert drawn(verdict) > 10_000
 
 
@@ -165,28 +161,28 @@ def never(errors: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("change", [later, sooner, never])
-@pytest.mark.parametrize("method", gdpp.METHODS)
-@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kappa", STARTS)
 def test_one_layer_more_or_less_fails(
     method: str, kappa: float, change: Callable[[list[float]], list[float]], spectra: Results
 ) -> None:
-    cell = gdpp._reached_cell(method, kappa)
-    right: ReachedLayers = spectra[cell]
-    one = spectra | {cell: replace(right, errors=change(right.errors))}
+    key = "reached", method, kappa
+    right: ReachedLayers = spectra[key]
+    one = spectra | {key: replace(right, errors=change(right.errors))}
     assert failed(judge("gdpp-layers", one)) == [
-        f"layers from {kappa:g} to an error of {target:g}, {method}" for target in gdpp.TARGETS
+        f"layers from {kappa:g} to an error of {target:g}, {method}" for target in TARGETS
     ]
 
 
 def test_wrong_numbers_of_layers_fail(spectra: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer more everywhere changes no growth."""
-    exact = gdpp.steps_needed
-    monkeypatch.setattr(gdpp, "steps_needed", lambda *a, **k: exact(*a, **k) + 1)
+    exact = layers.steps_needed
+    monkeypatch.setattr(layers, "steps_needed", lambda *a, **k: exact(*a, **k) + 1)
     assert failed(judge("gdpp-layers", spectra)) == [
         f"layers from {kappa:g} to an error of {target:g}, {method}"
-        for method in gdpp.METHODS
-        for kappa in KAPPAS
-        for target in gdpp.TARGETS
+        for method in METHODS
+        for kappa in STARTS
+        for target in TARGETS
     ]
 
 
@@ -203,12 +199,12 @@ LIMITS = {
 """Layers for 36 powers of ten, and for sixteen times the digits."""
 
 
-@pytest.mark.parametrize("method", gdpp.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", GROWTHS)
 def test_every_growth_of_the_layers_can_fail(
     name: str, method: str, spectra: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact = gdpp.steps_needed
+    exact = layers.steps_needed
 
     def judged(
         factor: float = 1.0, more: float = 0.0, difference: float | None = None
@@ -222,7 +218,7 @@ def test_every_growth_of_the_layers_can_fail(
                 return counts[0] + np.array([0, difference])
             return factor * counts + more
 
-        monkeypatch.setattr(gdpp, "steps_needed", wrong)
+        monkeypatch.setattr(layers, "steps_needed", wrong)
         return failed(judge("gdpp-layers", spectra))
 
     chosen = method
@@ -240,16 +236,16 @@ def test_every_growth_of_the_layers_can_fail(
 
 def test_exchanged_growths_fail(spectra: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of kappa only: log log 1/eps has the same factor for both methods."""
-    exact, other = gdpp.steps_needed, dict(zip(gdpp.METHODS, gdpp.METHODS[::-1], strict=True))
+    exact = layers.steps_needed
     monkeypatch.setattr(
-        gdpp,
+        layers,
         "steps_needed",
         lambda *a, method: exact(
-            *a, method=other[method] if np.ndim(a[0]) or np.ndim(a[1]) else method
+            *a, method=OTHER[method] if np.ndim(a[0]) or np.ndim(a[1]) else method
         ),
     )
     assert failed(judge("gdpp-layers", spectra)) == [
-        f"{GROWTHS['kappa']}, {method}" for method in gdpp.METHODS
+        f"{GROWTHS['kappa']}, {method}" for method in METHODS
     ]
 
 
@@ -259,13 +255,13 @@ def test_exchanged_growths_fail(spectra: Results, monkeypatch: pytest.MonkeyPatc
 def test_errors_hold(losses: Results) -> None:
     verdict = judge("gdpp-error", losses)
     assert verdict.holds, failed(verdict)
-    assert len(verdict.comparisons) == 2 * (len(gdpp.ERROR_SIZES) + 1)
+    assert len(verdict.comparisons) == 2 * (len(error.SIZES) + 1)
 
 
 def test_the_figure_of_errors(losses: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """With two layers for more: the search for the best four takes seconds."""
-    exact = gdpp.optimal_gdpp
-    monkeypatch.setattr(gdpp, "optimal_gdpp", lambda n, **k: exact(min(n, 2), **k))
+    exact = error.optimal_gdpp
+    monkeypatch.setattr(error, "optimal_gdpp", lambda n, **k: exact(min(n, 2), **k))
     assert drawn(judge("gdpp-error", losses)) > 10_000
 
 
@@ -274,35 +270,35 @@ def moved(run: ScheduleLosses, shift: float) -> ScheduleLosses:
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-@pytest.mark.parametrize("layers", [2, 3])
-def test_every_error_can_fail(layers: int, sign: int, losses: Results) -> None:
-    for dim in gdpp.ERROR_SIZES:
-        cell = gdpp._error_cell("quick", layers, dim)
-        run = losses[cell]
-        one = losses | {cell: moved(run, 7 * sign * run.loss.standard_error)}
+@pytest.mark.parametrize("count", [2, 3])
+def test_every_error_can_fail(count: int, sign: int, losses: Results) -> None:
+    for dim in error.SIZES:
+        key = count, dim
+        run = losses[key]
+        one = losses | {key: moved(run, 7 * sign * run.loss.standard_error)}
         # The extrapolation meets a power series no more, and may fail too.
         found = failed(judge("gdpp-error", one))
-        assert f"{layers} layers, d = {dim}, exact" in found
-        assert all(label.startswith(f"{layers} layers") for label in found)
-    limit = f"{layers} layers, d to infinity"
+        assert f"{count} layers, d = {dim}, exact" in found
+        assert all(label.startswith(f"{count} layers") for label in found)
+    limit = f"{count} layers, d to infinity"
     (right,) = (c for c in judge("gdpp-error", losses).comparisons if c.label == limit)
     one = losses.copy()
-    for dim in gdpp.ERROR_SIZES:
-        cell = gdpp._error_cell("quick", layers, dim)
-        one[cell] = moved(losses[cell], 8 * sign * right.standard_error)
+    for dim in error.SIZES:
+        key = count, dim
+        one[key] = moved(losses[key], 8 * sign * right.standard_error)
     assert limit in failed(judge("gdpp-error", one))
 
 
 def test_wrong_theories_of_the_error_fail(
     losses: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact = gdpp.gdpp_loss
-    finite = {f"{n} layers, d = {dim}, exact" for n in (2, 3) for dim in gdpp.ERROR_SIZES}
+    exact = error.gdpp_loss
+    finite = {f"{n} layers, d = {dim}, exact" for n in (2, 3) for dim in error.SIZES}
     limits = {f"{n} layers, d to infinity" for n in (2, 3)}
 
     def judged(theory: Callable[..., Any]) -> set[str]:
         with monkeypatch.context() as patch:
-            patch.setattr(gdpp, "gdpp_loss", theory)
+            patch.setattr(error, "gdpp_loss", theory)
             return set(failed(judge("gdpp-error", losses)))
 
     # Without noise, and with half its variance.

@@ -1,0 +1,9 @@
+"""Diagonal linear transformers trained by least squares on Gram matrices are, on fresh contexts,
+at or below the published losses within the standard errors of both.
+"""
+
+from iclimit.validation.claims.gdpp.tables import DIAG, table_claim
+
+claim = table_claim(
+    DIAG, "Diagonal linear transformers with random noise levels: the published table", __doc__
+)

@@ -1,0 +1,192 @@
+"""One trained linear transformer, measured as the published ones are."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.gdpp import (
+    HeldOutLosses,
+    LinearTransformer,
+    NoisyRegression,
+    held_out_losses,
+    train_linear_transformer,
+)
+from iclimit.validation.claim import Comparison
+from iclimit.validation.claims.gdpp.published_table import (
+    EVALUATED,
+    SIZE,
+    published_error,
+    published_table,
+)
+
+# Names of the kinds in the published table.
+NAMES = {"gd++": "GD++", "diag": "Diag", "axial": "Full"}
+
+# Standard error of the median of many normal variables, over that of their mean.
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
+
+# Intervals of the noise level in a profile.
+BINS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """One trained model, measured on fresh contexts.
+
+    Attributes
+    ----------
+    noise_law : str
+        Law of the noise level.
+    model : LinearTransformer
+        What was trained.
+    training_loss : float
+        Adjusted loss on the contexts of the training.
+    held_out : Estimate
+        Adjusted loss on all fresh contexts.
+    evaluation : Estimate
+        The same as the published losses are measured: the evaluation on 100,000 contexts that has
+        the median mean of several.
+    spread : float
+        Standard deviation between the contexts of that evaluation.
+    ruined : float
+        Share of contexts with a larger loss than that of predicting zero without noise, d/2.
+    seconds : float
+        CPU time of the training.
+    at_best, starts : int
+        Starts of the first round within a percent of the best, and all of them.
+    levels, profile : list
+        Noise levels, and the adjusted loss at each as an Estimate.
+    """
+
+    noise_law: str
+    model: LinearTransformer
+    training_loss: float
+    held_out: Estimate
+    evaluation: Estimate
+    spread: float
+    ruined: float
+    seconds: float
+    at_best: int
+    starts: int
+    levels: list[float]
+    profile: list[Estimate]
+
+    @property
+    def kind(self) -> str:
+        """Name in the published table."""
+        return NAMES[self.model.kind]
+
+    @property
+    def label(self) -> str:
+        """Number of layers and noise law in words."""
+        return f"{layer_count(self.model.depth)}, {self.noise_law}"
+
+    @property
+    def published(self) -> float:
+        """Published adjusted loss."""
+        return published_table()[self.kind, self.model.depth, self.noise_law]
+
+
+def train_model(
+    *,
+    noise_law: str,
+    kind: str,
+    layers: int,
+    starts: int,
+    contexts: int,
+    evaluations: int,
+    warm: Sequence[Trained] = (),
+    rare: bool = True,
+    rng: Any,
+    backend: str = "numpy",
+) -> Trained:
+    """Train one model, from random weights and those of other models, and measure it."""
+    train_seed, fresh_seed, rare_seed = seed_sequences(rng, 3)
+    problem = NoisyRegression(noise_law, **SIZE)
+    start = time.process_time()
+    run = train_linear_transformer(
+        problem,
+        kind=kind,
+        layers=layers,
+        starts=starts,
+        contexts=contexts,
+        initial=[each.model for each in warm],
+        rare=rare,
+        rng=train_seed,
+        backend=backend,
+    )
+    seconds = time.process_time() - start
+    fresh, weighted = (
+        held_out_losses(run.model, problem, contexts=count, rare=law, rng=seed, backend=backend)
+        for count, law, seed in (
+            (evaluations * EVALUATED, False, fresh_seed),
+            (EVALUATED, True, rare_seed),
+        )
+    )
+    evaluation = median_evaluation(fresh.losses)
+    return Trained(
+        noise_law=noise_law,
+        model=run.model,
+        training_loss=run.loss,
+        held_out=fresh.loss,
+        evaluation=Estimate.of(evaluation, keep=False),
+        spread=float(np.std(evaluation)),
+        ruined=float(np.mean(weighted.weights * (weighted.losses > SIZE["dim"] / 2))),
+        seconds=seconds,
+        at_best=int(np.sum(run.start_losses < 1.01 * run.start_losses.min())),
+        starts=run.start_losses.size,
+        **profile_of(fresh),
+    )
+
+
+def median_evaluation(losses: np.ndarray) -> np.ndarray:
+    """Losses of the evaluation with the (lower) median mean."""
+    evaluations = losses.reshape(-1, EVALUATED)
+    order = np.argsort(np.mean(evaluations, axis=1))
+    return evaluations[order[(len(order) - 1) // 2]]
+
+
+def profile_of(fresh: HeldOutLosses) -> dict[str, Any]:
+    """Mean loss in intervals of the noise level, or at each of a few levels."""
+    levels = np.unique(fresh.levels)
+    if levels.size <= BINS:
+        index = np.searchsorted(levels, fresh.levels)
+    else:
+        edges = np.linspace(0, levels[-1], BINS + 1)
+        index = np.clip(np.searchsorted(edges, fresh.levels) - 1, 0, BINS - 1)
+        levels = (edges[1:] + edges[:-1]) / 2
+    groups = [fresh.losses[index == k] for k in range(levels.size)]
+    profile = [Estimate.of(group, keep=False) for group in groups]
+    return {"levels": levels.tolist(), "profile": profile}
+
+
+def compare_published(model: Trained) -> Comparison:
+    """Compare a trained model with the published loss, which it must not exceed.
+
+    Both are evaluations on 100,000 sequences, ours the median of several.  Its error is that of
+    such a median, or of one evaluation where few contexts determine the mean.  The losses of
+    contexts of the published model are taken to have the spread of ours, relative to their mean.
+    """
+    ours, bound = model.evaluation, model.published
+    error = min(ours.standard_error, MEDIAN_ERROR * model.held_out.standard_error)
+    spread = model.spread * bound / max(ours.mean, bound)
+    return Comparison(
+        f"{model.kind}, {model.label}: at most the published",
+        bound,
+        ours.mean,
+        math.hypot(error, published_error(bound, model.noise_law, spread)),
+        upper_bound=True,
+    )
+
+
+def layer_count(layers: int) -> str:
+    """Number of layers in words."""
+    return "1 layer" if layers == 1 else f"{layers} layers"
