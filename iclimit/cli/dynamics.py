@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_parameter, add_verb
 from iclimit.cli.output import PICTURES, add_output, write_output
-from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
+from iclimit.cli.spectrum import add_problem, parse_problem
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
+
+Prediction = tuple[list[dict[str, Any]], float, "Callable[[np.ndarray], np.ndarray]"]
+"""Rows of the summary, the end of the curve, and the curve."""
 
 EXAMPLES = """
 iclimit dynamics merged --heads 8 --init-scale 1e-6
@@ -78,9 +83,13 @@ def run(options: argparse.Namespace) -> int:
 
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
-    check_problem(options)
+    setting = {
+        "eigenvalues": parse_problem(options),
+        "context": options.context,
+        "noise_variance": options.noise_variance,
+    }
     predict = _merged if options.model == "merged" else _separate
-    rows, last, loss = predict(options)
+    rows, last, loss = predict(options, setting)
     picture = options.output is not None and options.output.suffix in PICTURES
     if picture or options.curve is not None:
         times = np.linspace(0, last, 1000 if options.curve is None else options.curve)
@@ -93,98 +102,69 @@ def run(options: argparse.Namespace) -> int:
 
 def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarray]:
     """Initial weights of the first repeat of a training with this seed."""
-    from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
+    from iclimit.simulate.dynamics import AttentionModel, initial_weights
 
     model = AttentionModel(options.model, dim, options.heads, options.rank)
     return initial_weights(model, options.init_scale, rng=seed)
 
 
-def _merged(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
-    """Rows, the end of the curve, and the curve."""
-    import math
-
+def _merged(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
     import numpy as np
 
-    from iclimit.asymptotics.dynamics import (
-        effective_init_scale,
-        effective_init_scale_moments,
-        merged_attention_curve,
-        merged_curve_drop_time,
-        plateau_losses,
-    )
+    from iclimit.asymptotics import dynamics
 
-    lam = given_eigenvalues(options)
-    setting: dict[str, Any] = {
-        "eigenvalues": lam,
-        "context": options.context,
-        "noise_variance": options.noise_variance,
-    }
-    losses = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
+    lam = setting["eigenvalues"]
+    losses = dynamics.plateau_losses(**setting)
+    spread = {}
     if options.seed is None:
-        law = effective_init_scale_moments(options.heads)
-        scale = options.init_scale * math.exp(float(law.mean))
+        law = dynamics.effective_init_scale_moments(options.heads)
+        scale = options.init_scale * math.exp(law.mean)
         spread = {"std_over_seeds": float(law.std / np.linalg.norm(lam**2))}
     else:
         value, lookup = _weights(options, len(lam), options.seed)
-        scale = float(effective_init_scale(value[:, -1], lookup[:, :-1, :], eigenvalues=lam))
-        spread = {}
+        weights = value[:, -1], lookup[:, :-1, :]
+        scale = float(dynamics.effective_init_scale(*weights, eigenvalues=lam))
+
+    def loss(times: np.ndarray) -> np.ndarray:
+        return dynamics.merged_attention_curve(times, init_scale=scale, **setting)
+
     with np.errstate(over="ignore"):
-        start = float(merged_attention_curve(0.0, init_scale=scale, **setting))
+        start = float(loss(np.array(0.0)))
     if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
         raise ValueError(
-            f"--init-scale must be so small that the loss at the start is near {losses[0]:.6g}, "
+            f"init_scale must be so small that the loss at the start is near {losses[0]:.6g}, "
             f"got {options.init_scale!r}"
         )
-    half = float(merged_curve_drop_time(init_scale=scale, **setting))
-    row = {
-        "effective_scale": scale,
-        "initial_loss": float(losses[0]),
-        "half_drop_time": half,
-        **spread,
-        "final_loss": float(losses[-1]),
-    }
-    return [row], 4 * half, lambda t: merged_attention_curve(t, init_scale=scale, **setting)
+    half = dynamics.merged_curve_drop_time(init_scale=scale, **setting)
+    first, last = float(losses[0]), float(losses[-1])
+    row = {"effective_scale": scale, "initial_loss": first, "half_drop_time": half}
+    return [row | spread | {"final_loss": last}], 4 * half, loss
 
 
-def _separate(options: argparse.Namespace) -> tuple[list[dict[str, Any]], float, Any]:
-    """Rows, the end of the curve, and the curve."""
+def _separate(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
     import numpy as np
 
     from iclimit.asymptotics.dynamics import separate_attention_staircase
 
-    lam = given_eigenvalues(options)
-    if not np.all(lam):
-        raise ValueError("--eigenvalues must be > 0 for separate, got 0.0")
+    lam = setting["eigenvalues"]
     value, key, query = _weights(options, len(lam), options.seed or 0)
-    steps = separate_attention_staircase(
-        value[:, -1],
-        key[..., :-1],
-        query,
-        eigenvalues=lam,
-        context=options.context,
-        noise_variance=options.noise_variance,
-    )
+    steps = separate_attention_staircase(value[:, -1], key[..., :-1], query, **setting)
     if np.any(steps.drop_times < steps.times / 2):
         raise ValueError(
-            "--init-scale must be so small that heads wait for longer than they learn, "
+            "init_scale must be so small that heads wait for longer than they learn, "
             f"got {options.init_scale!r}"
         )
-    order = np.sort(lam)[::-1]
-    heads = [None, *(int(head) if head >= 0 else None for head in steps.heads)]
-    rows: list[dict[str, Any]] = [
-        {
-            "learned": learned,
-            "loss": float(steps.losses[learned]),
-            "eigenvalue": float(order[learned - 1]) if learned else None,
-            "head": heads[learned],
-            "escape_time": float(steps.times[learned - 1]) if learned else None,
-            "half_drop_time": float(steps.drop_times[learned - 1]) if learned else None,
-        }
-        for learned in range(len(lam) + 1)
-    ]
+    columns = {
+        "learned": range(len(lam) + 1),
+        "loss": steps.losses.tolist(),
+        "eigenvalue": [None, *np.sort(lam)[::-1].tolist()],
+        "head": [None, *(head if head >= 0 else None for head in steps.heads.tolist())],
+        "escape_time": [None, *steps.times.tolist()],
+        "half_drop_time": [None, *steps.drop_times.tolist()],
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     ends = np.maximum(steps.times, steps.drop_times)
-    reached = ends[np.isfinite(ends)]
-    return rows, 1.3 * float(reached.max()), steps.loss
+    return rows, 1.3 * float(ends[np.isfinite(ends)].max()), steps.loss
 
 
 def _draw(figure: Figure, times: np.ndarray, losses: np.ndarray) -> None:

@@ -17,10 +17,13 @@ from iclimit.cli.arguments import (
     open_store,
 )
 from iclimit.cli.output import add_output, write_file, write_rows
-from iclimit.cli.spectrum import add_problem, check_problem, given_eigenvalues
+from iclimit.cli.spectrum import add_problem, parse_problem
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
+
+    from iclimit.simulate.dynamics import TrainingCurves
 
 EXAMPLES = """
 iclimit train attention --model merged --heads 8 --init-scale 1e-6 --normalization sum
@@ -31,6 +34,51 @@ iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init-scale
 iclimit train attention --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \\
     --learning-rate 0.0005 --steps 4000 --normalization sum --tests
 """
+
+
+CHOICES = {
+    "model": (
+        ("merged", "separate", "cubic"),
+        "one matrix for key and query, one for each, or a two-layer network on cubic features",
+    ),
+    "initialization": (
+        ("per-head", "per-layer"),
+        "for separate: --init-scale as below, or over the root of the number of weights in the "
+        "layer",
+    ),
+    "normalization": (
+        ("mean", "sum"),
+        "divide attention scores by N, or not, like the published script",
+    ),
+}
+"""Choices, of which the first is the default, and what they mean."""
+
+NUMBERS = {
+    "training_set": (
+        5000,
+        "training sequences, standardised as by the published script, or inf for their law",
+    ),
+    "batch": (None, "sequences drawn for every step; default: all"),
+    "heads": (8, "heads, or hidden units of cubic"),
+    "rank": (1, "rows of key and query of separate"),
+    "steps": (6000, ""),
+    "repeats": (1, "independent runs, each with its own data and initial weights"),
+    "record": (None, "steps from one recorded loss to the next; default 10, at most --steps"),
+    "init_scale": (
+        0.01,
+        "standard deviation of the initial weights; of keys and queries of separate times "
+        "1 / sqrt(R (D + 1))",
+    ),
+    "learning_rate": (0.001, "step length, in units of the gradient"),
+    "fresh_fraction": (
+        1.0,
+        "fraction of sequences with their own tasks; the others share the task (1, ..., 1)",
+    ),
+}
+"""Parameters of the notation: their defaults and meanings."""
+
+NAMES = (*CHOICES, *NUMBERS, "context", "noise_variance", "tests")
+"""Options that identify a training, with the eigenvalues."""
 
 
 def add_parser(models: Any) -> None:
@@ -48,48 +96,11 @@ def add_parser(models: Any) -> None:
         EXAMPLES,
     )
     add_problem(parser)
-    parser.add_argument(
-        "--model",
-        choices=("merged", "separate", "cubic"),
-        default="merged",
-        help="one matrix for key and query, one for each, or a two-layer network on cubic "
-        "features (default merged)",
-    )
-    parser.add_argument(
-        "--initialization",
-        choices=("per-head", "per-layer"),
-        default="per-head",
-        help="for separate: --init-scale as below, or over the root of the number of weights in "
-        "the layer (default per-head)",
-    )
-    parser.add_argument(
-        "--normalization",
-        choices=("mean", "sum"),
-        default="mean",
-        help="divide attention scores by N, or not, like the published script (default mean)",
-    )
-    add_parameter(
-        parser,
-        "training_set",
-        5000,
-        text="training sequences, standardised as by the published script, or inf for their law",
-    )
-    add_parameter(parser, "batch", text="sequences drawn for every step; default: all")
-    add_parameter(parser, "heads", 8, text="heads, or hidden units of cubic")
-    add_parameter(parser, "rank", 1, text="rows of key and query of separate")
-    add_parameter(parser, "steps", 6000)
-    text = "independent runs, each with its own data and initial weights"
-    add_parameter(parser, "repeats", 1, text=text)
-    text = "steps from one recorded loss to the next; default 10, at most --steps"
-    add_parameter(parser, "record", text=text)
-    text = (
-        "standard deviation of the initial weights; of keys and queries of separate times "
-        "1 / sqrt(R (D + 1))"
-    )
-    add_parameter(parser, "init_scale", 0.01, text=text)
-    add_parameter(parser, "learning_rate", 0.001, text="step length, in units of the gradient")
-    text = "fraction of sequences with their own tasks; the others share the task (1, ..., 1)"
-    add_parameter(parser, "fresh_fraction", 1.0, text=text)
+    for name, (choices, meaning) in CHOICES.items():
+        text = f"{meaning} (default {choices[0]})"
+        parser.add_argument(f"--{name}", choices=choices, default=choices[0], help=text)
+    for name, (default, text) in NUMBERS.items():
+        add_parameter(parser, name, default, text=text)
     parser.add_argument(
         "--tests",
         action="store_true",
@@ -109,37 +120,13 @@ def run(options: argparse.Namespace) -> int:
     """Train, print a summary and write the curves."""
     from iclimit.runs.cell import Cell
     from iclimit.runs.recorded import run_recorded
-    from iclimit.simulate.checks import check_integers, check_positive
     from iclimit.simulate.dynamics import UnstableTraining
 
-    check_problem(options)
+    lam = parse_problem(options)
     check_execution(options)
-    check_positive(**{"--learning-rate": options.learning_rate})
-    counts = {"--steps": options.steps, "--repeats": options.repeats}
-    optional = {"--record": options.record, "--batch": options.batch}
-    check_integers(**counts, **{k: v for k, v in optional.items() if v is not None})
-    lam = given_eigenvalues(options)
-    settings = {
-        name: getattr(options, name)
-        for name in (
-            "model",
-            "heads",
-            "rank",
-            "context",
-            "noise_variance",
-            "fresh_fraction",
-            "initialization",
-            "training_set",
-            "batch",
-            "learning_rate",
-            "steps",
-            "normalization",
-            "tests",
-            "repeats",
-        )
-    }
-    settings["init_scale"] = options.init_scale
-    settings["record"] = min(10, options.steps) if options.record is None else options.record
+    if options.record is None:
+        options.record = min(10, options.steps)
+    settings = {name: getattr(options, name) for name in NAMES}
     unstable = None
     try:
         with open_store(options) as store:
@@ -160,15 +147,12 @@ def run(options: argparse.Namespace) -> int:
             )
     except UnstableTraining as error:
         unstable, curves = error, error.curves
-    if options.output is not None and len(curves.steps):
-        write_file(options.output, lambda: _rows(curves), lambda figure: _draw(curves, figure))
     if len(curves.steps):
+        if options.output is not None:
+            write_file(options.output, lambda: _rows(curves), lambda figure: _draw(curves, figure))
         write_rows(_summary(curves, lam, options), options.format)
     if unstable is not None:
-        reason = str(unstable).replace("init_scale", "--init-scale")
-        reason = reason.replace("learning_rate", "--learning-rate")
-        print(f"iclimit train: {reason}", file=sys.stderr)
-        return 1
+        raise unstable
     if curves.interrupted:
         print("interrupted: the curves end where the training did", file=sys.stderr)
         return 130
@@ -184,7 +168,7 @@ def train_mixture(
     rng: int,
     backend: str = "numpy",
     **settings: Any,
-) -> Any:
+) -> TrainingCurves:
     """Training curves on random tasks and, for fresh_fraction < 1, a shared task of ones."""
     import numpy as np
 
@@ -200,30 +184,28 @@ def train_mixture(
     return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
 
 
-def _summary(curves: Any, lam: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
+def _summary(
+    curves: TrainingCurves, lam: np.ndarray, options: argparse.Namespace
+) -> list[dict[str, Any]]:
     """Losses and the step of half of the drop for every repeat."""
-    import numpy as np
-
     from iclimit.asymptotics.dynamics import plateau_losses
 
     plateaus = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
     middle = (plateaus[0] + plateaus[-1]) / 2
     rows = []
     for repeat, losses in enumerate(curves.losses):
-        row: dict[str, Any] = {"repeat": repeat, "first_loss": float(losses[0])}
-        if options.fresh_fraction == 1:
-            below = np.flatnonzero(losses < middle)
-            row["half_drop_step"] = int(curves.steps[below[0]]) if len(below) else math.inf
+        below = curves.steps[losses < middle]
+        half = {"half_drop_step": int(below[0]) if len(below) else math.inf}
+        row = {"repeat": repeat, "first_loss": float(losses[0])}
+        row |= half if options.fresh_fraction == 1 else {}
         row |= {"last_step": int(curves.steps[-1]), "last_loss": float(losses[-1])}
-        for name, found in curves.tests.items():
-            row[f"last_{name}_loss"] = float(found[repeat, -1])
-        if options.fresh_fraction == 1:
-            row["limit_loss"] = float(plateaus[-1])
+        row |= {f"last_{k}_loss": float(found[repeat, -1]) for k, found in curves.tests.items()}
+        row |= {"limit_loss": float(plateaus[-1])} if options.fresh_fraction == 1 else {}
         rows.append(row)
     return rows
 
 
-def _rows(curves: Any) -> list[dict[str, Any]]:
+def _rows(curves: TrainingCurves) -> list[dict[str, Any]]:
     """Losses of all repeats."""
     named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.tests.items()}}
     return [
@@ -237,7 +219,7 @@ def _rows(curves: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _draw(curves: Any, figure: Figure) -> None:
+def _draw(curves: TrainingCurves, figure: Figure) -> None:
     from iclimit.validation.drawing import COLOURS
 
     labels = {"icl": "random tasks", "iwl": "shared task, noise as labels"}

@@ -196,7 +196,7 @@ def test_too_large_a_rate_leaves_what_was_recorded(
     large = ["--init-scale", "0.5", "--learning-rate", "2", "--record", "1", "-o", "x.csv", *flags]
     assert main([*SMALL, *large]) == 1
     captured = capsys.readouterr()
-    assert captured.err.startswith("iclimit train: --learning-rate = 2.0 is too large: the loss")
+    assert captured.err.startswith("iclimit train: learning_rate = 2.0 is too large: the loss")
     assert captured.err.count("\n") == 1
     assert captured.out.split()[: len(COLUMNS)] == COLUMNS
     table = list(csv.DictReader(Path("x.csv").read_text().splitlines()))
@@ -210,7 +210,7 @@ def test_too_large_a_start_records_nothing(
     path = tmp_path / "x.csv"
     assert main([*SMALL, "--init-scale", "1e4", "-o", str(path)]) == 1
     captured = capsys.readouterr()
-    assert captured.err.startswith("iclimit train: --init-scale = 10000.0 is too large: the loss")
+    assert captured.err.startswith("iclimit train: init_scale = 10000.0 is too large: the loss")
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert not path.exists()
@@ -342,21 +342,21 @@ def test_examples_of_the_help_are_valid(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--learning-rate nan", "--learning-rate must be a number > 0 and finite, got nan"),
-        ("--learning-rate 0", "--learning-rate must be a number > 0 and finite, got 0.0"),
-        ("--learning-rate=-1", "--learning-rate must be a number > 0 and finite, got -1.0"),
-        ("--init-scale 0", "--init-scale must be a number > 0 and finite, got 0.0"),
-        ("--init-scale nan", "--init-scale must be a number > 0 and finite, got nan"),
-        ("--heads 0", "--heads must be an integer >= 1, got 0"),
-        ("--rank 2", "--rank must be 1 for merged, got 2"),
-        ("--rank 2 --model cubic", "--rank must be 1 for cubic, got 2"),
-        ("--rank 5 --model separate", "--rank must be at most the dimension 4, got 5"),
-        ("--rank 0 --model separate", "--rank must be an integer >= 1, got 0"),
-        ("--steps 0", "--steps must be an integer >= 1, got 0"),
+        ("--learning-rate nan", "learning_rate must be > 0 and finite, got nan"),
+        ("--learning-rate 0", "learning_rate must be > 0 and finite, got 0.0"),
+        ("--learning-rate=-1", "learning_rate must be > 0 and finite, got -1.0"),
+        ("--init-scale 0", "init_scale must be > 0 and finite, got 0.0"),
+        ("--init-scale nan", "init_scale must be > 0 and finite, got nan"),
+        ("--heads 0", "heads must be an integer >= 1, got 0"),
+        ("--rank 2", "rank must be 1 for model 'merged', got 2"),
+        ("--rank 2 --model cubic", "rank must be 1 for model 'cubic', got 2"),
+        ("--rank 5 --model separate", "rank must be at most the dimension 4, got 5"),
+        ("--rank 0 --model separate", "rank must be an integer >= 1, got 0"),
+        ("--steps 0", "steps must be an integer >= 1, got 0"),
         ("--steps x", "argument --steps: invalid int value: 'x'"),
-        ("--record 0", "--record must be an integer >= 1, got 0"),
+        ("--record 0", "record must be an integer >= 1, got 0"),
         ("--record 61", "record must be at most steps = 60, got 61"),
-        ("--repeats 0", "--repeats must be an integer >= 1, got 0"),
+        ("--repeats 0", "repeats must be an integer >= 1, got 0"),
         ("--seed=-1", "--seed must be an integer >= 0, got -1"),
         ("--training-set 0", "training_set must be an integer >= 1, or inf, got 0"),
         ("--training-set=-5", "training_set must be an integer >= 1, or inf, got -5"),
@@ -364,7 +364,7 @@ def test_examples_of_the_help_are_valid(capsys: pytest.CaptureFixture[str]) -> N
         ("--training-set abc", "argument --training-set: must be an integer or inf, got 'abc'"),
         ("--training-set 1.5", "argument --training-set: must be an integer or inf, got '1.5'"),
         ("--training-set nan", "argument --training-set: must be an integer or inf, got 'nan'"),
-        ("--batch 0", "--batch must be an integer >= 1, got 0"),
+        ("--batch 0", "batch must be an integer >= 1, got 0"),
         ("--batch 61", "batch must be at most a finite training_set, got 61 of 60"),
         ("--batch 5 --training-set inf", "batch must be at most a finite training_set, got 5 of"),
         ("--fresh-fraction 2", "fresh_fraction must be from 0 to 1, got 2.0"),
@@ -373,11 +373,11 @@ def test_examples_of_the_help_are_valid(capsys: pytest.CaptureFixture[str]) -> N
         ("--model mlp", "argument --model: invalid choice: 'mlp'"),
         ("--initialization x", "argument --initialization: invalid choice: 'x'"),
         ("--normalization x", "argument --normalization: invalid choice: 'x'"),
-        ("--eigenvalues=-1,1", "--eigenvalues must be 0 or from 1e-50 to 1e+50, got -1.0"),
-        ("--dim 0", "--dim must be an integer >= 1, got 0"),
+        ("--eigenvalues=-1,1", "eigenvalues must be 0 or from 1e-50 to 1e+50, got -1.0"),
+        ("--dim 0", "dim must be an integer >= 1, got 0"),
         ("--white 0", "--white must be an integer >= 1, got 0"),
-        ("--context 0", "--context must be an integer >= 1, got 0"),
-        ("--noise-variance=-1", "--noise-variance must be a number >= 0 and finite, got -1.0"),
+        ("--context 0", "context must be an integer >= 1, got 0"),
+        ("--noise-variance=-1", "noise_variance must be >= 0 and finite, got -1.0"),
         ("-o x.txt", "output: must end in .csv, .json, .png, .pdf, .svg, got 'x.txt'"),
         ("-o /none/x.csv", "output: must be a file in an existing folder, got '/none/x.csv'"),
         ("--checkpoint x.foo", "checkpoint: must end in .npz, got 'x.foo'"),

@@ -76,7 +76,7 @@ def paired_descent(
 
 def cells(preset: Preset) -> dict[Any, Cell]:
     """Trainings by the size of the training set."""
-    repeats = {**dict.fromkeys(SETS, REPEATS[preset]), math.inf: 2}
+    repeats: dict[float, int] = dict.fromkeys(SETS, REPEATS[preset]) | {math.inf: 2}
     return {
         size: Cell.of(paired_descent, training_set=size, repeats=count)
         for size, count in repeats.items()

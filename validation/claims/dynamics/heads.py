@@ -68,9 +68,9 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         ax.plot(range(DIM + 1), heights, "_", color="0.3", markersize=22, label="plateaus")
         for k, rank in enumerate(sorted({rank for _, rank in HEADS})):
             ends = [(h * r, loss) for (h, r, _), loss in results.items() if r == rank]
-            style = {"color": COLOURS[k], "markersize": 9 - 2 * k, "label": f"rank {rank}"}
-            ax.plot(*zip(*ends, strict=True), "o", **style)
-        ax.xaxis.get_major_locator().set_params(integer=True)
+            label, size = f"rank {rank}", 9 - 2 * k
+            ax.plot(*zip(*ends, strict=True), "o", color=COLOURS[k], markersize=size, label=label)
+        ax.locator_params("x", integer=True)
         finish(ax, "heads times rank", "loss at the end, D = 4", legend="")
 
     return Verdict(comparisons, draw, notes)

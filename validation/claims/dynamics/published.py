@@ -174,7 +174,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         for index, (ax, published) in enumerate(zip(axes, CURVES, strict=True)):
             run = results[index]
             for seed, losses in enumerate(run.losses):
-                style = {"color": COLOURS[index], "linewidth": 0.8, "alpha": 0.5}
+                style: dict[str, Any] = {"color": COLOURS[index], "linewidth": 0.8, "alpha": 0.5}
                 ax.plot(run.steps, losses, label="" if seed else "our seeds", **style)
             ax.plot(
                 *published.read().T, color="0", linestyle="--", linewidth=1.4, label="published"
