@@ -17,7 +17,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.spectra.atoms import Atoms
-from iclimit.asymptotics.spectra.measure import SpectralMeasure
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 from iclimit.asymptotics.spectra.rank_function import RankFunction, common_cells, inner_rule
 
 ORDER, ORDER_WITH_INPUTS = 100, 40
@@ -196,12 +196,9 @@ class JointSpectrum:
         for name, measure in zip(names, measures.values(), strict=True):
             if measure is None and name != "task_spectrum":
                 continue
-            if not isinstance(measure, SpectralMeasure):
-                raise TypeError(f"{name} must be a SpectralMeasure, got {measure!r}")
-            if measure.edges[0] < 0:
-                raise ValueError(
-                    f"{name} must have eigenvalues >= 0, got the support {measure.support}"
-                )
+            support = parse_measure(name, measure).support
+            if support[0][0] < 0:
+                raise ValueError(f"{name} must have eigenvalues >= 0, got the support {support}")
         functions = {
             name: RankFunction(measure, descending=chosen == "reversed")
             for (name, measure), chosen in zip(

@@ -22,7 +22,7 @@ from iclimit.asymptotics.spectra.fixed_points import follow
 from iclimit.asymptotics.spectra.free_cumulants import cumulants_of_moments, moments_of_cumulants
 from iclimit.asymptotics.spectra.free_sum_gaps import find_gaps, reciprocal
 from iclimit.asymptotics.spectra.intervals import Intervals, density_on
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
 _LIFT = 1e-9
 """Height at which real points are solved, over their distance from the support: the transform
@@ -65,10 +65,7 @@ class FreeSum(SpectralMeasure):
 
     def __init__(self, first: SpectralMeasure, second: SpectralMeasure) -> None:
         for name, measure in (("first", first), ("second", second)):
-            if not isinstance(measure, SpectralMeasure):
-                raise TypeError(f"{name} must be a SpectralMeasure, got {measure!r}")
-            if not np.all(np.isfinite(measure.support)):
-                raise ValueError(f"{name} must have a bounded support, got {measure.support}")
+            parse_measure(name, measure, bounded=True)
             if measure.edges[0] == measure.edges[1]:
                 raise ValueError(f"{name} must not be a point mass: shift the other measure")
         self.first, self.second = first, second

@@ -489,3 +489,12 @@ class SpectralMeasure:
 def is_atomic(measure: SpectralMeasure) -> bool:
     """Whether a measure consists of atoms."""
     return all(lower == upper for lower, upper in measure.support)
+
+
+def parse_measure(name: str, value: Any, bounded: bool = False) -> SpectralMeasure:
+    """Return an argument that is a measure, of bounded support where that is needed."""
+    if not isinstance(value, SpectralMeasure):
+        raise TypeError(f"{name} must be a SpectralMeasure, got {value!r}")
+    if bounded and not np.all(np.isfinite(value.support)):
+        raise ValueError(f"{name} must have a bounded support, got {value.support}")
+    return value

@@ -21,7 +21,7 @@ from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
 from iclimit.asymptotics.spectra.intervals import Intervals, merged_atoms, merged_intervals
-from iclimit.asymptotics.spectra.measure import SpectralMeasure
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 
 _REAL = 1e-7
 """Computed roots with a smaller imaginary part, relative to their size, are real: the error of a
@@ -54,15 +54,12 @@ class Pushforward(SpectralMeasure):
     """
 
     def __init__(self, measure: SpectralMeasure, polynomial: Any) -> None:
-        if not isinstance(measure, SpectralMeasure):
-            raise TypeError(f"measure must be a SpectralMeasure, got {measure!r}")
-        if not np.all(np.isfinite(measure.support)):
-            raise ValueError(f"measure must have a bounded support, got {measure.support}")
         given = np.atleast_1d(real_array("polynomial", polynomial, "(-inf, inf)"))
         coefficients = np.trim_zeros(given, "b") if given.ndim == 1 else given
         if coefficients.ndim != 1 or coefficients.size < 2:
             raise ValueError(f"polynomial must be of degree >= 1, got {polynomial}")
-        self.measure, self.polynomial = measure, Polynomial(coefficients)
+        self.measure = parse_measure("measure", measure, bounded=True)
+        self.polynomial = Polynomial(coefficients)
         self._slope = self.polynomial.deriv()
 
     def __repr__(self) -> str:

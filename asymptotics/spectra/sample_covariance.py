@@ -36,7 +36,7 @@ from iclimit.asymptotics.spectra import subordination
 from iclimit.asymptotics.spectra.charts import Angle, Chart, HalfLine
 from iclimit.asymptotics.spectra.free_cumulants import moments_of_cumulants
 from iclimit.asymptotics.spectra.intervals import Intervals, density_on, inside
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
 _LIFT = 1e-9
 """Height at which real points are solved, over their distance from the support: the transform
@@ -80,9 +80,8 @@ class SampleCovariance(SpectralMeasure):
     """
 
     def __init__(self, population: SpectralMeasure, ratio: Number) -> None:
-        if not isinstance(population, SpectralMeasure):
-            raise TypeError(f"population must be a SpectralMeasure, got {population!r}")
-        self.ratio, self.population = real_array("ratio", ratio), population
+        self.ratio = real_array("ratio", ratio)
+        self.population = parse_measure("population", population)
         (lower, upper), mean = population._ends, population.mean
         if not (lower >= 0 and upper > 0 and mean < np.inf):
             raise ValueError(
