@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.style
 from threadpoolctl import threadpool_limits
 
 import iclimit
@@ -80,7 +81,8 @@ mathjax3_config = {
 def reset_style(gallery_conf, name):  # noqa: ARG001
     """Give every example the style of the library's own figures."""
     mpl.rcdefaults()
-    mpl.rcParams.update(STYLE | {"savefig.dpi": 110, "figure.constrained_layout.use": True})
+    matplotlib.style.use(STYLE)
+    mpl.rcParams.update({"savefig.dpi": 110, "figure.constrained_layout.use": True})
 
 
 sphinx_gallery_conf = {

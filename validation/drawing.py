@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,23 +25,8 @@ else:  # matplotlib is loaded when something is drawn
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's colours, distinguishable with any colour vision."""
 
-STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.labelsize": 11,
-    "axes.titlesize": 10,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "savefig.dpi": 200,
-    "savefig.bbox": "tight",
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-}
+STYLE = str(resources.files(__package__) / "house.mplstyle")
+"""Style sheet of all figures."""
 
 
 @contextmanager
@@ -48,7 +34,7 @@ def house_style() -> Iterator[None]:
     """Draw and save within the house style, leaving the user's settings alone."""
     import matplotlib as mpl
 
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=STYLE):
         yield
 
 

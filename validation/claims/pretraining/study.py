@@ -149,7 +149,7 @@ class Found:
         self, ax: Axes, curve: Curve, name: str, colour: str, label: str | None = None
     ) -> None:
         """Draw one error along a curve: limit (line), prediction (dashes), simulation (points)."""
-        fine = np.geomspace(min(curve.values), max(curve.values), 300)
+        fine = np.geomspace(min(curve.values), max(curve.values), 400)
         ax.plot(fine, getattr(curve.at(fine).limit, name), color=colour, label=label)
         predicted, simulated = (
             [getattr(self.results[kind, point, self.dim], name) for point in curve.points]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,8 +24,10 @@ passes the chi-square test for sample covariances and sums, the second order for
 TRACY_WIDOM_MEAN = -1.2065335745820
 """Of the Tracy-Widom law of real matrices (Bornemann, Markov Process. Relat. Fields 16, 803)."""
 
-Statistics = dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]]
-"""Functions from (matrices, d) eigenvalues to (matrices,), and their limits."""
+Statistic: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Function from (matrices, d) eigenvalues to (matrices,)."""
+Statistics: TypeAlias = dict[str, tuple[Statistic, float]]
+"""Statistics with their limits, by label."""
 
 
 def edge_shifts(law: SpectralMeasure) -> np.ndarray:
@@ -43,48 +47,38 @@ def edge_shifts(law: SpectralMeasure) -> np.ndarray:
 
 def linear_statistics(law: SpectralMeasure, points: Sequence[float]) -> Statistics:
     """Means over eigenvalues, and shares of them below some points."""
-    statistics: Statistics = {
+    logarithm = float(law.shannon_transform(1))
+    return {
         "mean of 1/(1 + x)": (mean_eta(1.0), float(law.eta_transform(1))),
-        "mean of log(1 + x)": (
-            lambda x: np.mean(np.log1p(x), axis=1),
-            float(law.shannon_transform(1)),
-        ),
+        "mean of log(1 + x)": (lambda x: np.mean(np.log1p(x), axis=1), logarithm),
+        **{f"share below {x:g}": (_share_below(x), float(law.cdf(x))) for x in points},
     }
-    for point in points:
-        statistics[f"share below {point:g}"] = _share_below(point), float(law.cdf(point))
-    return statistics
 
 
-def mean_eta(gamma: float) -> Callable[[np.ndarray], np.ndarray]:
+def mean_eta(gamma: float) -> Statistic:
     """Function that averages 1/(1 + gamma x) over the eigenvalues."""
     return lambda x: np.mean(1 / (1 + gamma * x), axis=1)
 
 
-def _share_below(point: float) -> Callable[[np.ndarray], np.ndarray]:
+def _share_below(point: float) -> Statistic:
     return lambda x: np.mean(x < point, axis=1)
 
 
-def _at(rank: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda x: x[:, rank]
+def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, Statistics]:
+    """Means and outermost eigenvalues at all sizes, of a law of two bands of half the eigenvalues.
 
-
-def all_statistics(
-    law: SpectralMeasure, points: Sequence[float], bands: Sequence[float]
-) -> dict[int, Statistics]:
-    """Means and outermost eigenvalues of bands at all sizes, of one law.
-
-    Bands are given by their upper ends, as shares of the eigenvalues.  The outermost eigenvalues
-    tend to the edges of the support, once Tracy-Widom means are added to these.
+    The outermost eigenvalues tend to the edges of the support, once Tracy-Widom means are added to
+    these.
     """
     linear = linear_statistics(law, points)
     ends, shifts = np.ravel(law.support), edge_shifts(law)
     found = {}
     for dim in SIZES:
-        inner = [round(share * dim) - side for share in bands[:-1] for side in (1, 0)]
+        ranks = (0, dim // 2 - 1, dim // 2, dim - 1)
         limits = ends + shifts * dim ** (-2 / 3)
         found[dim] = linear | {
-            f"edge at {end:.3f}": (_at(rank), float(limit))
-            for end, rank, limit in zip(ends, (0, *inner, dim - 1), limits, strict=True)
+            f"edge at {end:.3f}": (itemgetter((slice(None), rank)), float(limit))
+            for end, rank, limit in zip(ends, ranks, limits, strict=True)
         }
     return found
 

@@ -28,18 +28,15 @@ class Population:
         In the words of `iclimit.asymptotics.spectra.spectrum`; at size d its quantiles.
     ratio : float
         Dimension over number of samples.
-    bands : tuple of float
-        Upper ends, as shares of the eigenvalues, of the bands whose edges are compared, for two
-        levels; none for a population that depends on the size.
     points : tuple of float
-        Where the share of eigenvalues below is compared; it takes seconds for a law of many atoms.
+        Where the share of eigenvalues below is compared, for two levels, whose law does not depend
+        on the size; for a law of many atoms this would take seconds.
     """
 
     name: str
     covariance: str
     ratio: float
-    bands: tuple[float, ...]
-    points: tuple[float, ...]
+    points: tuple[float, ...] = ()
 
     def law(self, dim: int) -> SpectralMeasure:
         """Limiting law of sample covariances of the population of size d."""
@@ -48,14 +45,14 @@ class Population:
     @property
     def statistics(self) -> dict[int, matrices.Statistics]:
         """What is compared at each size."""
-        if self.bands:
-            return matrices.all_statistics(self.law(2), self.points, self.bands)
+        if self.points:
+            return matrices.all_statistics(self.law(2), self.points)
         return {dim: matrices.linear_statistics(self.law(dim), ()) for dim in matrices.SIZES}
 
 
 POPULATIONS = (
-    Population("two levels", "atoms:1,8", 0.2, (0.5, 1.0), (1.0, 7.0)),
-    Population("power law", "powerlaw:0.9", 0.5, (), ()),
+    Population("two levels", "atoms:1,8", 0.2, (1.0, 7.0)),
+    Population("power law", "powerlaw:0.9", 0.5),
 )
 
 
@@ -96,7 +93,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         dim = max(matrices.SIZES)
         for ax, population in zip(panels(figure, height=3.6), POPULATIONS, strict=True):
             drawn, law = results[population.name, dim], population.law(dim)
-            matrices.draw_density(ax, drawn, law, log=not population.bands)
+            matrices.draw_density(ax, drawn, law, log=not population.points)
             ax.set_title(f"{population.name}, d/N = {population.ratio:g}, d = {dim}")
         ax.legend()
 
