@@ -11,6 +11,7 @@ import hashlib
 import importlib
 from collections.abc import Callable, Iterator
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 _PACKAGE = __name__.partition(".")[0]
@@ -53,20 +54,16 @@ def _version(module: str, name: str) -> str:
     waiting = [(module, name)]
     while waiting:
         place = waiting.pop()
-        if place in seen:
-            continue
-        nodes = _definitions(place[0]).get(place[1])
-        if nodes is None:
-            if not seen:
-                raise ValueError(f"function must be defined in a module's file, got {place}")
-            continue
-        imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-        others = [node for node in nodes if not isinstance(node, ast.ImportFrom)]
-        seen[place] = "\n".join(ast.unparse(node) for node in others)
-        for imported in imports:
-            waiting.extend(_imported(imported, place[1], set()))
-        for other in others:
-            waiting.extend(_used(place[0], other))
+        if place not in seen and (nodes := _definitions(place[0]).get(place[1])):
+            imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+            others = [node for node in nodes if not isinstance(node, ast.ImportFrom)]
+            seen[place] = "\n".join(map(ast.unparse, others))
+            for source in imports:
+                waiting.extend(_imported(source, place[1], set()))
+            for other in others:
+                waiting.extend(_used(place[0], other))
+    if not seen:
+        raise ValueError(f"function must be defined in a module's file, got {(module, name)}")
     text = "\n".join(f"{place}: {source}" for place, source in sorted(seen.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -107,39 +104,29 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
 
 def _used(module: str, statement: ast.stmt) -> Iterator[tuple[str, str]]:
     """Places (module, name) of the definitions that a statement names."""
-    local = {
-        alias.asname or alias.name: node
-        for node in ast.walk(statement)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    attributes: dict[str, set[str]] = {}
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            attributes.setdefault(node.value.id, set()).add(node.attr)
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            name = node.id
-            source = local.get(name)
-            if source is None:
-                statements = _definitions(module).get(name, [])
-                imports = [each for each in statements if isinstance(each, ast.ImportFrom)]
-                source = imports[0] if imports else None
-            if source is None:
-                yield module, name
-            else:
-                yield from _imported(source, name, attributes.get(name, set()))
+    nodes = list(ast.walk(statement))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    for name in names:
+        yield module, name
+        for node in [*nodes, *_definitions(module).get(name, ())]:
+            if isinstance(node, ast.ImportFrom):
+                yield from _imported(node, name, attributes)
 
 
 def _imported(
     source: ast.ImportFrom, name: str, attributes: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Places behind a name that is imported; of a module those of its attributes in use."""
+    """Places behind a name, if it is imported there; of a module those of the attributes."""
     origin = source.module or ""
-    if origin.partition(".")[0] != _PACKAGE:
+    originals = [alias.name for alias in source.names if (alias.asname or alias.name) == name]
+    if origin.partition(".")[0] != _PACKAGE or not originals:
         return
-    original = next(alias.name for alias in source.names if (alias.asname or alias.name) == name)
-    if original in _definitions(origin):
-        yield origin, original
-    else:
-        yield from ((f"{origin}.{original}", attribute) for attribute in attributes)
+    if originals[0] in _definitions(origin):
+        yield origin, originals[0]
+        return
+    found = getattr(importlib.import_module(origin), originals[0], None)
+    if isinstance(found, ModuleType):
+        yield from ((found.__name__, attribute) for attribute in attributes)
+    elif hasattr(found, "__qualname__"):  # a package that loads its names when they are used
+        yield found.__module__, found.__qualname__

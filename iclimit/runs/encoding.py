@@ -77,15 +77,7 @@ def decode(text: str) -> Any:
     """
     try:
         return _decoded(json.loads(text))
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        ImportError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except Exception as error:  # whatever is wrong with the text
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"text must be a result encoded by iclimit, got {reason}") from error
 

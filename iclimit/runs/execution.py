@@ -129,23 +129,20 @@ def run_cells(
     if count == 1 and limit == math.inf:
         count = 0  # no process but this one, which could not abandon a cell
     sweep = _Sweep(int(rng), backend, store, batch_repeats)
-    return _run(dict.fromkeys(cells), sweep, count, scheduler, limit)
+    return _run(dict.fromkeys(cells), sweep, lambda: Workers(count, scheduler), float(limit))
 
 
 def _run(
-    cells: Iterable[Cell], sweep: _Sweep, jobs: int, scheduler: str | None, limit: float
+    cells: Iterable[Cell], sweep: _Sweep, open_workers: Callable[[], Workers], limit: float
 ) -> Iterator[Outcome]:
     deadline = time.monotonic() + limit
     for cell in cells:
-        known = sweep.plan(cell)
-        if isinstance(known, Outcome):
-            yield known
-        else:
-            known.asked.append((cell, None))
+        sweep.ask(cell)
+        yield from sweep.outcomes()
         if time.monotonic() >= deadline:
             return
     if sweep.ready:
-        yield from _compute(sweep, Workers(jobs, scheduler), deadline)
+        yield from _compute(sweep, open_workers(), deadline)
 
 
 def _compute(sweep: _Sweep, workers: Workers, deadline: float) -> Iterator[Outcome]:
@@ -155,27 +152,27 @@ def _compute(sweep: _Sweep, workers: Workers, deadline: float) -> Iterator[Outco
         while True:
             while len(running) < workers.room and (batch := sweep.next_batch()):
                 running[workers.submit(*sweep.job(batch))] = batch
-            yield from sweep.finished()
+            yield from sweep.outcomes()
             if not running and not sweep.ready:
                 return
-            # What is ready and yet not running is reserved by other processes, or has no room.
+            # What is ready and yet not running has no room, or other processes have reserved it.
             left = min(LOOK, max(0.0, deadline - time.monotonic()))
             if not running:
                 time.sleep(left)
-            died = None
+            broken = None
             for future in wait(running, left, FIRST_COMPLETED).done:
                 try:
                     sweep.accept(running[future], workers.result(future))
                     del running[future]
                 except BrokenExecutor as error:
-                    died = error
-            if died is not None:
+                    broken = error
+            if broken is not None:
                 names = "; ".join(batch.work.cell.name for batch in running.values())
                 raise RuntimeError(
                     "a worker process died, killed or out of memory, with one of these: "
                     f"{names} (what was finished before is on record if there is a store)"
-                ) from died
-            yield from sweep.finished()
+                ) from broken
+            yield from sweep.outcomes()
             if time.monotonic() >= deadline:
                 return
     finally:
@@ -200,7 +197,7 @@ class _Work:
     identity: str
     repeats: int | None
     asked: list[tuple[Cell, _Work | None]] = field(default_factory=list)
-    """Who gets the outcome: the work that needs it, or None for the caller."""
+    """Each cell with the work that needs it, or None if the caller wants its outcome."""
     results: dict[Cell, Any] = field(default_factory=dict)
     """Of the cells that this one needs."""
     parts: list[StoredBatch | _Part] = field(default_factory=list)
@@ -208,10 +205,6 @@ class _Work:
     """What is yet to be computed, once that is known."""
     running: int = 0
     finished: bool = False
-
-    @property
-    def blocked(self) -> bool:
-        return any(need not in self.results for need in self.cell.needs)
 
 
 class _Batch(NamedTuple):
@@ -239,31 +232,25 @@ class _Sweep:
         self._reservations = None if store is None else Reservations(store.path)
         self._batch_repeats = batch_repeats
         self._works: dict[str, _Work] = {}
-        self._needed: dict[Cell, Outcome | _Work] = {}
         self._outcomes: deque[Outcome] = deque()
 
-    def plan(self, cell: Cell) -> Outcome | _Work:
-        """Find the outcome on record, or what there is to do, after what is needed for it."""
+    def ask(self, cell: Cell, by: _Work | None = None) -> None:
+        """Find the outcome on record, or plan what there is to do, what is needed first."""
         identity = cell.identity(self._root, self._backend)
         parts = self._find(identity)
         if not list(_gaps(parts, cell.repeats)):
-            return _outcome(cell, parts)
+            self._tell(cell, by, parts)
+            return
         work = self._works.get(identity)
         if work is None:
             work = self._works[identity] = _Work(cell, identity, cell.repeats)
             for need in dict.fromkeys(cell.needs):
-                if need not in self._needed:
-                    self._needed[need] = self.plan(need)
-                known = self._needed[need]
-                if isinstance(known, Outcome):
-                    work.results[need] = known.result
-                else:
-                    known.asked.append((need, work))
-            if not work.blocked:
+                self.ask(need, work)
+            if not cell.needs:
                 self.ready.append(work)
         elif work.repeats is not None and cell.repeats is not None:
             work.repeats = max(work.repeats, cell.repeats)
-        return work
+        work.asked.append((cell, by))
 
     def next_batch(self) -> _Batch | None:
         """Next batch to compute here; what another process has reserved stays ready."""
@@ -290,31 +277,25 @@ class _Sweep:
 
     def accept(self, batch: _Batch, computed: Computed) -> None:
         """Put the result of a batch on record, and finish its work with the last one."""
-        work, value = batch.work, computed.value
+        work, first, count = batch
+        value, seconds, host = computed
         work.running -= 1
         if self._store is not None and not isinstance(value, Exception):
+            root, backend = self._root, self._backend
+            facts = {"seconds": seconds, "host": host, "first": first, "count": count}
             try:
-                record = StoredBatch.of(
-                    work.cell,
-                    value,
-                    rng=self._root,
-                    backend=self._backend,
-                    seconds=computed.seconds,
-                    host=computed.host,
-                    first=batch.first,
-                    count=batch.count,
-                )
+                record = StoredBatch.of(work.cell, value, rng=root, backend=backend, **facts)
                 self._store.add(record)
             except TypeError as error:  # not a result that can be written
                 value = error
-        work.parts.append(_Part(batch.first, batch.count, computed.seconds, value))
+        work.parts.append(_Part(first, count, seconds, value))
         if isinstance(value, Exception):
             value.add_note(f"in {work.cell.name}")
             self._finish(work, value)
         elif not work.batches and not work.running:
             self._finish(work)
 
-    def finished(self) -> Iterator[Outcome]:
+    def outcomes(self) -> Iterator[Outcome]:
         """Outcomes since the last call."""
         while self._outcomes:
             yield self._outcomes.popleft()
@@ -329,32 +310,24 @@ class _Sweep:
 
     def _start(self, work: _Work) -> bool:
         """Cut what is missing by now into batches; False if another process computes it."""
-        failed = next((c for c, r in work.results.items() if isinstance(r, Exception)), None)
-        if failed is not None:
-            error = work.results[failed]
-            text = f"needs {failed.name}: {type(error).__name__}: {error}"
-            self._finish(work, RuntimeError(text))
-            return True
+        for need, result in work.results.items():
+            if isinstance(result, Exception):
+                text = f"needs {need.name}: {type(result).__name__}: {result}"
+                self._finish(work, RuntimeError(text))
+                return True
         if self._reservations and not self._reservations.reserve(work.identity):
             return False
         work.parts = list(self._find(work.identity))
         work.batches = deque()
         for first, count in _gaps(work.parts, work.repeats):
-            most = self._most(work.cell, count)
-            for start in range(first, first + count, most):
+            most = max(1, count)
+            if self._batch_repeats is not None and work.repeats is not None:
+                most = max(1, self._batch_repeats(work.cell))
+            for start in range(first, first + max(1, count), most):
                 work.batches.append(_Batch(work, start, min(most, first + count - start)))
         if not work.batches:
             self._finish(work)
         return True
-
-    def _most(self, cell: Cell, count: int) -> int:
-        """Repeats in one batch."""
-        if self._batch_repeats is None or cell.repeats is None:
-            return max(1, count)
-        most = self._batch_repeats(cell)
-        if not isinstance(most, Integral) or most < 1:
-            raise ValueError(f"batch_repeats must give an integer >= 1, got {most!r}")
-        return int(most)
 
     def _finish(self, work: _Work, failure: Exception | None = None) -> None:
         """Give the outcome to whoever asked for it."""
@@ -363,15 +336,24 @@ class _Sweep:
         work.finished, work.batches = True, deque()
         if self._reservations:
             self._reservations.release(work.identity)
-        for cell, other in work.asked:
-            outcome = _outcome(cell, work.parts, failure)
-            if other is None:
-                self._outcomes.append(outcome)
-            else:
-                other.results[cell] = outcome.result
-                if not other.blocked:
-                    self.ready.appendleft(other)
+        for cell, by in work.asked:
+            self._tell(cell, by, work.parts, failure)
         work.parts, work.results = [], {}
+
+    def _tell(
+        self,
+        cell: Cell,
+        by: _Work | None,
+        parts: Sequence[StoredBatch | _Part],
+        failure: Exception | None = None,
+    ) -> None:
+        outcome = _outcome(cell, parts, failure)
+        if by is None:
+            self._outcomes.append(outcome)
+        else:
+            by.results[cell] = outcome.result
+            if all(need in by.results for need in by.cell.needs):
+                self.ready.appendleft(by)
 
 
 def _gaps(parts: Sequence[StoredBatch | _Part], repeats: int | None) -> Iterator[tuple[int, int]]:

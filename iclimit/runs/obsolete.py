@@ -19,26 +19,18 @@ def obsolete(runs: Iterable[StoredRun]) -> list[StoredRun]:
     these are not obsolete.  A run that needed the results of others is obsolete with any of them
     that is among ``runs``.
     """
-    known = list(runs)
+    ours = [run for run in runs if run.function.partition(".")[0] == _PACKAGE]
     outdated = {
-        version
-        for run in known
-        if _is_ours(run) and "-" not in run.code and run.code != current_version(run.function)
-        for version in [run.code]
+        run.code
+        for run in ours
+        if "-" not in run.code and run.code != current_version(run.function)
     }
     return [
         run
-        for run in known
-        if _is_ours(run)
-        and (
-            current_version(run.function) not in run.code.split("-")
-            or not outdated.isdisjoint(run.code.split("-"))
-        )
+        for run in ours
+        if current_version(run.function) not in run.code.split("-")
+        or not outdated.isdisjoint(run.code.split("-"))
     ]
-
-
-def _is_ours(run: StoredRun) -> bool:
-    return run.function.partition(".")[0] == _PACKAGE
 
 
 @cache

@@ -356,15 +356,15 @@ class RunStore:
 
 def _check_path(path: Path, readonly: bool) -> None:
     """Raise a StoreError unless there can be a store."""
-    if path.exists() and not path.is_file():
-        raise StoreError(f"run store {str(path)!r} must be a file")
-    if path.exists() and 0 < path.stat().st_size < _HEADER:
-        # SQLite would take it for an empty file.
-        raise StoreError(f"run store {str(path)!r} {_CAUSES[sqlite3.SQLITE_NOTADB]}")
-    if readonly and not path.exists():
-        raise StoreError(f"run store {str(path)!r} does not exist")
-    if not path.parent.is_dir():
-        raise StoreError(f"run store {str(path)!r} must be in an existing folder")
+    problem = ""
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        problem = "must be a file in an existing folder"
+    elif readonly and not path.exists():
+        problem = "does not exist"
+    elif path.exists() and 0 < path.stat().st_size < _HEADER:
+        problem = _CAUSES[sqlite3.SQLITE_NOTADB]  # SQLite would take it for an empty file
+    if problem:
+        raise StoreError(f"run store {str(path)!r} {problem}")
 
 
 _CAUSES = {
@@ -378,7 +378,6 @@ _CAUSES = {
     ),
     sqlite3.SQLITE_READONLY: "cannot be written; file and folder need write permission",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; file and folder need read and write permission",
-    sqlite3.SQLITE_TOOBIG: "cannot take a result of a gigabyte or more",
 }
 
 

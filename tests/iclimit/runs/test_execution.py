@@ -201,11 +201,9 @@ def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
         run_cells(NUMBERS, **({"rng": 0, "jobs": 1} | changes))
 
 
-def test_bad_cells_and_batches() -> None:
+def test_bad_cells() -> None:
     with pytest.raises(TypeError, match="cells must be Cell objects, got 3"):
         run_cells([3], rng=0)  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="batch_repeats must give an integer >= 1, got 0"):
-        list(run_cells(DRAWS, rng=0, jobs=1, batch_repeats=lambda _: 0))
     check_run(0, -1)
 
 
