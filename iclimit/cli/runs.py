@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from iclimit.cli.arguments import add_verb, parse_duration, store_path
 from iclimit.cli.output import add_output, cut_to_terminal, print_columns
 
 if TYPE_CHECKING:
-    from iclimit.runs.store import RunStore, StoredBatch, StoredRun
+    from iclimit.runs.store import RunStore, StoredRun
 
 EXAMPLES = """
 iclimit runs list --function simulate_errors --since 7d
@@ -24,7 +23,6 @@ iclimit runs export --function simulate_errors -o errors.nc
 iclimit runs prune --obsolete --dry-run
 """
 
-EXPORTS = (".csv", ".nc")
 SHORT = 10
 """Digits of an identity that are shown."""
 
@@ -46,7 +44,7 @@ def parse_time(text: str) -> datetime:
 
 def parse_count(text: str) -> int:
     """Parse a number of lines."""
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
     return int(text)
 
@@ -75,7 +73,7 @@ def add_parser(verbs: Any) -> None:
     _add_filters(exporting)
     add_output(
         exporting,
-        EXPORTS,
+        (".csv", ".nc"),
         text="a table with a row per run and number (.csv), or a labelled data set (.nc)",
         required=True,
     )
@@ -114,20 +112,19 @@ def list_runs(options: argparse.Namespace) -> int:
         runs = store.runs(function=options.function, since=options.since)
     shown = runs[: options.limit]
     if shown:
-        print_columns(
-            ("run", "finished", "seconds", "repeats", "seed", "what"),
-            [
-                (
-                    run.identity[:SHORT],
-                    _local(run.finished),
-                    f"{run.seconds:.4g}",
-                    str(run.arguments.get("repeats", run.repeats)),
-                    run.seed,
-                    _what(run),
-                )
-                for run in shown
-            ],
-        )
+        lines = [
+            (
+                run.identity[:SHORT],
+                _local(run.finished),
+                f"{run.seconds:.4g}",
+                str(run.arguments.get("repeats", run.repeats)),
+                run.seed,
+                _what(run),
+            )
+            for run in shown
+        ]
+        header = ("run", "finished", "seconds", "repeats", "seed", "what")
+        print_columns(header, lines, cut=True)
     functions = len({run.function for run in runs})
     hidden = "" if len(shown) == len(runs) else f" ({len(shown)} shown)"
     print(
@@ -139,6 +136,7 @@ def list_runs(options: argparse.Namespace) -> int:
 
 def show_run(options: argparse.Namespace) -> int:
     """Print everything about a run."""
+    from iclimit.runs.obsolete import obsolete
     from iclimit.runs.store import concatenated_numbers
 
     with _opened(options) as store:
@@ -150,9 +148,14 @@ def show_run(options: argparse.Namespace) -> int:
         print(f"  {name} = {_text(value)}")
     print(f"seed        {run.seed}")
     print(f"backend     {run.backend or 'no choice'}")
-    print(f"code        {run.code}{'' if _is_current(run) else ' (has changed since)'}")
+    print(f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}")
     for batch in batches:
-        _print_batch(batch)
+        libraries = ", ".join(map(" ".join, json.loads(batch.versions).items()))
+        print(f"repeats     {batch.first} to {batch.first + batch.count - 1}")
+        print(f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s")
+        if batch.residual is not None:
+            print(f"  worst residual {batch.residual:.3g}")
+        print(f"  {libraries}; {len(batch.result)} bytes")
     try:
         numbers = concatenated_numbers(batches)
     except ValueError as reason:
@@ -162,16 +165,6 @@ def show_run(options: argparse.Namespace) -> int:
     for name, (value, error) in numbers.items():
         print(f"  {name} = {value:.10g}" + ("" if error is None else f" +- {error:.3g}"))
     return 0
-
-
-def _print_batch(batch: StoredBatch) -> None:
-    last = batch.first + batch.count - 1
-    libraries = ", ".join(f"{name} {text}" for name, text in json.loads(batch.versions).items())
-    print(f"repeats     {batch.first} to {last}")
-    print(f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s")
-    if batch.residual is not None:
-        print(f"  worst residual {batch.residual:.3g}")
-    print(f"  {libraries}; {len(batch.result)} bytes")
 
 
 def _the_run(store: RunStore, beginning: str) -> StoredRun:
@@ -186,15 +179,9 @@ def _the_run(store: RunStore, beginning: str) -> StoredRun:
     return found[0]
 
 
-def _is_current(run: StoredRun) -> bool:
-    from iclimit.runs.obsolete import obsolete
-
-    return not obsolete([run])
-
-
 def export_runs(options: argparse.Namespace) -> int:
     """Write the numbers of runs to a file."""
-    from iclimit.runs.exports import run_table, write_csv, write_netcdf
+    from iclimit.runs.exports import write_csv, write_netcdf
     from iclimit.runs.store import concatenated_numbers
 
     numbers, unread = {}, 0
@@ -205,14 +192,12 @@ def export_runs(options: argparse.Namespace) -> int:
             except ValueError:
                 unread += 1
     if unread:
-        print(
-            f"left out {_counted(unread, 'run')} of several parts whose code has changed since",
-            file=sys.stderr,
-        )
+        text = f"left out {_counted(unread, 'run')} of several parts whose code has changed since"
+        print(text, file=sys.stderr)
     if not numbers:
         raise ValueError(f"there must be runs to export, got none from {str(store.path)!r}")
     write = write_csv if options.output.suffix == ".csv" else write_netcdf
-    write(run_table(numbers), options.output)
+    write(numbers, options.output)
     print(f"{_counted(len(numbers), 'run')} written to {options.output}")
     return 0
 
@@ -225,22 +210,20 @@ def prune_runs(options: argparse.Namespace) -> int:
     if not (options.obsolete or options.older_than or options.function):
         raise ValueError("at least one of --obsolete, --older-than and --function must be given")
     with _opened(options, write=not options.dry_run) as store:
-        runs = store.runs()
+        runs = store.runs(function=options.function or "")
         if options.obsolete:
-            runs = obsolete(runs)
-        if options.function:
-            runs = [run for run in runs if options.function in run.function]
+            # Runs of other functions count too: these may have needed their results.
+            runs = [run for run in obsolete(store.runs()) if run in runs]
         if options.older_than:
             latest = options.older_than.astimezone(UTC).strftime(TIME_FORMAT)
             runs = [run for run in runs if run.finished < latest]
         for run in runs:
             what = cut_to_terminal(_what(run), 36)
             print(f"{run.identity[:SHORT]}  {_local(run.finished)}  {what}")
-        if options.dry_run:
-            print(f"{_counted(len(runs), 'run')} would be deleted from {store.path}")
-        else:
+        if not options.dry_run:
             store.prune(run.identity for run in runs)
-            print(f"{_counted(len(runs), 'run')} deleted from {store.path}")
+        done = "would be deleted" if options.dry_run else "deleted"
+        print(f"{_counted(len(runs), 'run')} {done} from {store.path}")
     return 0
 
 
@@ -255,33 +238,21 @@ def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
 
 def _what(run: StoredRun) -> str:
     """Function and parameters in a line."""
-    parameters = ", ".join(f"{name}={_brief(value)}" for name, value in run.arguments.items())
-    return f"{run.function.rpartition('.')[2]}({parameters})"
+    arguments = (f"{name}={_text(value, brief=True)}" for name, value in run.arguments.items())
+    return f"{run.function.rpartition('.')[2]}({', '.join(arguments)})"
 
 
-def _brief(value: Any) -> str:
-    """The same, of many numbers the first and the last."""
-    if isinstance(value, list) and len(value) > _MOST_NUMBERS and not isinstance(value[0], dict):
-        ends = [
-            f"{end:.4g}" if isinstance(end, float) else _text(end)
-            for end in value[:: len(value) - 1]
-        ]
-        return f"[{', ..., '.join(ends)}] ({len(value)})"
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    """Value of a parameter, without quotes where it can do without."""
-    if isinstance(value, str) and re.fullmatch(r"[\w.+-]+", value):
-        return value
-    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        return f"[{', '.join(map(_text, value))}]"
-    if isinstance(value, Mapping):
-        inner = value["arguments"]
-        plain = {name: v for name, v in inner.items() if "cell" not in json.dumps(v)}
-        shown = [f"{name}={_text(v)}" for name, v in plain.items()]
-        return f"{value['cell']}({', '.join(shown + ['...'] * (len(plain) < len(inner)))})"
-    return json.dumps(value).replace("Infinity", "inf").replace("NaN", "nan")
+def _text(value: Any, *, brief: bool = False) -> str:
+    """Value of a parameter; in brief, long lists and the arguments of cells are cut."""
+    if isinstance(value, dict):
+        given = (f"{name}={_text(each)}" for name, each in value["arguments"].items())
+        return f"{value['cell']}({'...' if brief else ', '.join(given)})"
+    if isinstance(value, list):
+        shown = [_text(each, brief=brief) for each in value]
+        if brief and len(value) > _MOST_NUMBERS:
+            return f"[{shown[0]}, ..., {shown[-1]}] ({len(value)})"
+        return f"[{', '.join(shown)}]"
+    return f"{value:.4g}" if brief and isinstance(value, float) else str(value)
 
 
 def _local(finished: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 import xarray
 
 from iclimit.cli import main
+from iclimit.notation import PARAMETERS
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.descent import simulate_critical_dampening, simulate_learning_rate
@@ -75,9 +76,11 @@ def test_list_shows_what_a_run_needed(path: Path, capsys: pytest.CaptureFixture[
     third = Cell.of(train_model, layers=3, warm=(second,))
     with RunStore(path) as store:
         store.add(StoredBatch.of(third, 0.5, rng=0, backend="numpy", seconds=1.0))
+    assert main(["runs", "show", third.identity(0, "numpy")]) == 0
+    assert "  warm = [train_model(layers=2, warm=[train_model(" in capsys.readouterr().out
     assert main(["runs", "list", "--limit", "1"]) == 0
     told = capsys.readouterr().out.splitlines()[1]
-    assert told.endswith("train_model(layers=3, warm=[train_model(layers=2, ...)])")
+    assert told.endswith("train_model(layers=3, warm=[train_model(...)])")
 
 
 @pytest.mark.parametrize(
@@ -153,11 +156,14 @@ def test_export_netcdf(tmp_path: Path) -> None:
     data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
     run = data.sel(run=identity(ERRORS))
     whole = ERRORS.run(5)
-    assert (float(run.icl), float(run.icl_se)) == (whole.icl.mean, whole.icl.standard_error)
+    assert (float(run.icl), float(run.icl_standard_error)) == (whole.icl.mean, whole.icl.standard_error)
     assert float(run.tasks) == np.inf
     assert np.isnan(float(run.rate))
     assert data.input_law.values.tolist() == ["uniform", ""]
     assert data.repeats.dtype == np.int64
+    assert data.rho.attrs["symbol"] == r"\rho"
+    assert data.rho.attrs["long_name"] == PARAMETERS["rho"].meaning
+    assert data.seconds.attrs["units"] == "s"
     assert float(data.sel(run=identity(RATE)).rate) == RATE.run(5).rate.mean
 
 
