@@ -75,7 +75,7 @@ def plan_cells(
     cells : sequence of Cell
         Of `simulate_errors` and `finite_size_errors`, at least one of the former.
     rng, backend, store
-        As of `iclimit.validation.run_cells`.
+        As of `iclimit.runs.run_cells`.
     jobs : int or None
         The same; None for a cluster.
 

@@ -30,7 +30,7 @@ def run_recorded(
     compute : callable
         Computes it, with what does not change it, such as checkpoints and progress bars.
     rng, backend, store
-        As of `iclimit.validation.run_cells`.
+        As of `iclimit.runs.run_cells`.
     complete : callable
         Whether a result is to be kept: not what an interruption has left.
 

@@ -221,9 +221,9 @@ class RunStore:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with RunStore(Path(folder) / "runs.sqlite") as store:
     ...         store.add(batch), store.add(batch)
-    ...         [found.value.tasks for found in store.find(batch.identity)]
+    ...         [found.value == batch.value for found in store.find(batch.identity)]
     (True, False)
-    [100]
+    [True]
     """
 
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
