@@ -125,7 +125,7 @@ def _imported(
     if originals[0] in _definitions(origin):
         yield origin, originals[0]
         return
-    found = getattr(importlib.import_module(origin), originals[0], None)
+    found: Any = getattr(importlib.import_module(origin), originals[0], None)
     if isinstance(found, ModuleType):
         yield from ((found.__name__, attribute) for attribute in attributes)
     elif hasattr(found, "__qualname__"):  # a package that loads its names when they are used

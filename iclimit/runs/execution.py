@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
 from functools import reduce
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 
@@ -180,7 +180,8 @@ def _compute(sweep: _Sweep, workers: Workers, deadline: float) -> Iterator[Outco
         sweep.close()
 
 
-class _Part(NamedTuple):
+@dataclass(frozen=True)
+class _Part:
     """Result of some repeats; the names are those of StoredBatch."""
 
     first: int
@@ -207,7 +208,8 @@ class _Work:
     finished: bool = False
 
 
-class _Batch(NamedTuple):
+@dataclass(frozen=True)
+class _Batch:
     """Some repeats of a work, which are computed in one go."""
 
     work: _Work
@@ -277,18 +279,24 @@ class _Sweep:
 
     def accept(self, batch: _Batch, computed: Computed) -> None:
         """Put the result of a batch on record, and finish its work with the last one."""
-        work, first, count = batch
-        value, seconds, host = computed
+        work, value = batch.work, computed.value
         work.running -= 1
         if self._store is not None and not isinstance(value, Exception):
-            root, backend = self._root, self._backend
-            facts = {"seconds": seconds, "host": host, "first": first, "count": count}
             try:
-                record = StoredBatch.of(work.cell, value, rng=root, backend=backend, **facts)
+                record = StoredBatch.of(
+                    work.cell,
+                    value,
+                    rng=self._root,
+                    backend=self._backend,
+                    seconds=computed.seconds,
+                    host=computed.host,
+                    first=batch.first,
+                    count=batch.count,
+                )
                 self._store.add(record)
             except TypeError as error:  # not a result that can be written
                 value = error
-        work.parts.append(_Part(first, count, seconds, value))
+        work.parts.append(_Part(batch.first, batch.count, computed.seconds, value))
         if isinstance(value, Exception):
             value.add_note(f"in {work.cell.name}")
             self._finish(work, value)
