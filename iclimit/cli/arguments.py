@@ -32,16 +32,22 @@ def add_verb(
     verbs: Any,
     name: str,
     run: Callable[[argparse.Namespace], int] | None,
-    summary: str,
+    text: str | None,
     description: str = "",
     examples: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a verb: its line in the list of verbs, its help and the function that runs it."""
+    """Add a verb: its line in the list of verbs, its help and the function that runs it.
+
+    The text is the docstring of the verb's module: a line, a description and examples.
+    """
+    summary, _, rest = (text or name).strip().partition("\n\n")
+    described, _, shown = rest.partition("\n\nExamples\n--------\n")
+    examples = shown or textwrap.indent(examples.strip(), "  ")
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
-        help=summary,
-        description=textwrap.fill(description or f"{summary[0].upper()}{summary[1:]}.", 78),
-        epilog=f"examples:\n{textwrap.indent(examples.strip(), '  ')}" if examples else None,
+        help=f"{summary[0].lower()}{summary[1:].rstrip('.')}",
+        description=described or textwrap.fill(description or summary, 78),
+        epilog=f"examples:\n{examples}" if examples else None,
         formatter_class=HELP_FORMATTER,
     )
     if run is not None:
@@ -159,7 +165,7 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add --seed, --backend, --jobs, --scheduler and --time."""
+    """Add --seed, --backend, --jobs, --scheduler, --time, --store and --no-store."""
     add_backend(parser)
     parser.add_argument(
         "--jobs", type=int, default=-1, metavar="N", help="worker processes (default: all cores)"
@@ -173,6 +179,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)",
     )
+    add_store(parser)
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.arguments import (
     add_execution,
     add_parameter,
-    add_store,
     execution,
     parse_setting,
     parse_share,
@@ -75,7 +74,6 @@ def add_diagram(parser: argparse.ArgumentParser, points: str) -> None:
         type=parse_share,
     )
     add_execution(parser)
-    add_store(parser)
 
 
 def diagram_options(

@@ -1,17 +1,21 @@
-"""``iclimit figure``: regenerate a figure of a paper with our simulation."""
+"""Draw a figure of a paper from theory and simulation.
+
+Regenerate a figure of a paper, or one that belongs beside it. The simulated
+points are those of the claim of the same name.
+
+Examples
+--------
+  iclimit figure --list
+  iclimit figure double-descent --preset full -o double-descent.pdf
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from iclimit.cli.arguments import add_execution, add_store, add_verb, execution, open_store
+from iclimit.cli.arguments import add_execution, add_verb, execution, open_store
 from iclimit.cli.output import PICTURES, add_output, output_file, picture
-
-EXAMPLES = """
-iclimit figure --list
-iclimit figure double-descent --preset full -o double-descent.pdf
-"""
 
 
 class ListFigures(argparse.Action):
@@ -26,21 +30,12 @@ class ListFigures(argparse.Action):
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "figure",
-        run,
-        "draw a figure of a paper from theory and simulation",
-        "Regenerate a figure of a paper, or one that belongs beside it. The simulated points "
-        "are those of the claim of the same name.",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "figure", run, __doc__)
     parser.add_argument("name", metavar="NAME", help="name of the figure")
     parser.add_argument("--list", action=ListFigures, nargs=0, help="list all figures")
     parser.add_argument("--preset", choices=("quick", "full"), default="quick")
     add_output(parser, PICTURES, text="default NAME.png; .png, .pdf or .svg")
     add_execution(parser)
-    add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:

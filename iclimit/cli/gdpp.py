@@ -1,4 +1,17 @@
-"""``iclimit gdpp``: how fast layers of GD++ improve the condition number."""
+"""Compute schedules of GD++ and their condition numbers.
+
+Compute the gamma of every layer of GD++, which takes an eigenvalue x of the
+context to x (1 - gamma x)^2, for a spectrum with the largest eigenvalue 1.
+The table has the condition number after each layer, the same minus one
+(excess), the worst residual of one final gradient-descent step, and its rate.
+
+Examples
+--------
+  iclimit gdpp --condition-number 1e4 --tol 1e-10
+  iclimit gdpp --condition-number 100 --steps 4 --method monotone --format csv
+  iclimit gdpp --excess 1e-3 --steps 5
+  iclimit gdpp --condition-number 1e6 --tol 1e-10 --cap 100 --margin 0.02
+"""
 
 from __future__ import annotations
 
@@ -14,27 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = {"optimal": "optimal", "monotone": "monotone (published)"}
-EXAMPLES = """
-iclimit gdpp --condition-number 1e4 --tol 1e-10
-iclimit gdpp --condition-number 100 --steps 4 --method monotone --format csv
-iclimit gdpp --excess 1e-3 --steps 5
-iclimit gdpp --condition-number 1e6 --tol 1e-10 --cap 100 --margin 0.02
-"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "gdpp",
-        run,
-        "compute schedules of GD++ and their condition numbers",
-        "Compute the gamma of every layer of GD++, which takes an eigenvalue x of the context to "
-        "x (1 - gamma x)^2, for a spectrum with the largest eigenvalue 1. The table has the "
-        "condition number after each layer, the same minus one (excess), the worst residual of "
-        "one final gradient-descent step, and its rate.",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "gdpp", run, __doc__)
     add_parameter(parser, "condition_number", text="condition number at the start")
     add_parameter(parser, "excess", text="the same minus one, instead")
     add_parameter(parser, "steps", text="number of layers")

@@ -1,4 +1,16 @@
-"""``iclimit learning-rate``: the optimal learning rate of one step, and its loss."""
+"""Compute the best learning rate of one step in context.
+
+Compute the learning rate of one gradient-descent step in context with the
+least expected loss, and that loss: the mean squared error on a noisy query
+label. VALUES are a number, a list a,b,c or a range start:stop:points[:log].
+
+Examples
+--------
+  iclimit learning-rate --context 10 --dim 10 --input-law uniform
+  iclimit learning-rate --context 5,10,20,50 --dim 10 --noise-variance 0.1 --format csv
+  iclimit learning-rate --context 20 --dim 10 --moments 0.0833333,0.0125 --normalization sum
+  iclimit learning-rate --input-law uniform --latex
+"""
 
 from __future__ import annotations
 
@@ -9,13 +21,6 @@ from iclimit.cli.arguments import add_parameter, add_verb, parse_values
 from iclimit.cli.output import add_format, write_rows
 
 AXES = ("context", "dim", "noise_variance", "task_variance")
-
-EXAMPLES = """
-iclimit learning-rate --context 10 --dim 10 --input-law uniform
-iclimit learning-rate --context 5,10,20,50 --dim 10 --noise-variance 0.1 --format csv
-iclimit learning-rate --context 20 --dim 10 --moments 0.0833333,0.0125 --normalization sum
-iclimit learning-rate --input-law uniform --latex
-"""
 
 
 def parse_moments(text: str) -> tuple[float, float]:
@@ -29,16 +34,7 @@ def parse_moments(text: str) -> tuple[float, float]:
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "learning-rate",
-        run,
-        "compute the best learning rate of one step in context",
-        "Compute the learning rate of one gradient-descent step in context with the least "
-        "expected loss, and that loss: the mean squared error on a noisy query label. VALUES "
-        "are a number, a list a,b,c or a range start:stop:points[:log].",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "learning-rate", run, __doc__)
     for name, default in zip(AXES, (None, None, "0", "1"), strict=True):
         add_parameter(parser, name, default, type=parse_values, metavar="VALUES")
     law = parser.add_mutually_exclusive_group()

@@ -1,4 +1,20 @@
-"""``iclimit phase``: a phase diagram over two parameters, as a table or a figure."""
+r"""Compute a phase diagram over two parameters.
+
+Compute a quantity over two of its parameters; the others are single numbers.
+A picture shows the boundaries of the quantity (where it diverges, where a
+longer context begins to hurt, ...) and gets its data beside it in NetCDF:
+phase.png and phase.nc.
+
+Examples
+--------
+  iclimit phase icl_error --x alpha=0.1:100:1000:log --y kappa=0.1:10:1000:log \
+      --tau 4 --rho 0.1 -o phase.png
+  iclimit phase optimal_ridge --x tau=0.1:10:100:log --y rho=0:1:100 --alpha 1 --kappa 0.5
+  iclimit phase constant_rate_loss --x ratio=0.1:10:200:log --y rate=0.1:4:200:log \
+      --set steps=20 -o steps.pdf
+  iclimit phase icl_error --x tau=0.1:4:200:log --y kappa=0.1:10:200:log --alpha 2 --rho 0.1 \
+      --task-spectrum powerlaw:0.9 --test-spectrum reversed -o misaligned.png
+"""
 
 from __future__ import annotations
 
@@ -15,16 +31,6 @@ if TYPE_CHECKING:
 
 _LEGEND_ROW = 0.18
 """Height in inches that a boundary adds to the legend above a picture."""
-
-EXAMPLES = """
-iclimit phase icl_error --x alpha=0.1:100:1000:log --y kappa=0.1:10:1000:log \\
-    --tau 4 --rho 0.1 -o phase.png
-iclimit phase optimal_ridge --x tau=0.1:10:100:log --y rho=0:1:100 --alpha 1 --kappa 0.5
-iclimit phase constant_rate_loss --x ratio=0.1:10:200:log --y rate=0.1:4:200:log \\
-    --set steps=20 -o steps.pdf
-iclimit phase icl_error --x tau=0.1:4:200:log --y kappa=0.1:10:200:log --alpha 2 --rho 0.1 \\
-    --task-spectrum powerlaw:0.9 --test-spectrum reversed -o misaligned.png
-"""
 
 
 class ListQuantities(argparse.Action):
@@ -47,17 +53,7 @@ class ListQuantities(argparse.Action):
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "phase",
-        run,
-        "compute a phase diagram over two parameters",
-        "Compute a quantity over two of its parameters; the others are single numbers. A "
-        "picture shows the boundaries of the quantity (where it diverges, where a longer "
-        "context begins to hurt, ...) and gets its data beside it in NetCDF: phase.png and "
-        "phase.nc.",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "phase", run, __doc__)
     parser.add_argument(
         "--list", action=ListQuantities, nargs=0, help="list all quantities with their parameters"
     )

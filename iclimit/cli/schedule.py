@@ -1,4 +1,18 @@
-"""``iclimit schedule``: learning rates of multi-step gradient descent, and their loss."""
+"""Compute learning rates of several steps in context.
+
+Compute the learning rates of several gradient-descent steps in context with
+the least expected loss, in the limit (--ratio) or exactly at finite size
+(--context and --dim, Gaussian inputs). The loss is that of a noiseless query
+relative to predicting 0; lower_bound is that of any polynomial method.
+
+Examples
+--------
+  iclimit schedule --steps 4 --ratio 0.5
+  iclimit schedule --steps 4 --context 20 --dim 10 --noise-ratio 0.05
+  iclimit schedule --steps 10 --ratio 0.5 --method constant --format json
+  iclimit schedule --rates 0.5,1 --context 20 --dim 10
+  iclimit schedule --steps 3 --latex
+"""
 
 from __future__ import annotations
 
@@ -8,28 +22,10 @@ from typing import Any
 from iclimit.cli.arguments import add_parameter, add_verb, parse_values
 from iclimit.cli.output import add_format, print_json
 
-EXAMPLES = """
-iclimit schedule --steps 4 --ratio 0.5
-iclimit schedule --steps 4 --context 20 --dim 10 --noise-ratio 0.05
-iclimit schedule --steps 10 --ratio 0.5 --method constant --format json
-iclimit schedule --rates 0.5,1 --context 20 --dim 10
-iclimit schedule --steps 3 --latex
-"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "schedule",
-        run,
-        "compute learning rates of several steps in context",
-        "Compute the learning rates of several gradient-descent steps in context with the least "
-        "expected loss, in the limit (--ratio) or exactly at finite size (--context and --dim, "
-        "Gaussian inputs). The loss is that of a noiseless query relative to predicting 0; "
-        "lower_bound is that of any polynomial method.",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "schedule", run, __doc__)
     for name in ("steps", "ratio", "context", "dim"):
         add_parameter(parser, name)
     add_parameter(parser, "noise_ratio", 0.0)

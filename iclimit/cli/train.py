@@ -1,4 +1,18 @@
-"""``iclimit train``: train a finite-size model and measure it on fresh prompts."""
+"""Linear transformer on regression with random noise levels.
+
+Train a linear transformer on regression in context with a noise level that
+differs between prompts (arXiv:2402.14180). Losses are adjusted: half the
+squared error minus half that of ridge regression which knows the noise
+variance.
+
+Examples
+--------
+  iclimit train linear-transformer --kind diag --layers 3 --noise-law uniform:5
+  iclimit train linear-transformer --kind gd++ --layers 2 --noise-law fixed:0 --starts 32
+  iclimit train linear-transformer --layers 7 --noise-law categorical:1,3 --checkpoint run.npz
+  iclimit train linear-transformer --kind axial --layers 2 --noise-law uniform:5 -o two.npz
+  iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 --initial two.npz
+"""
 
 from __future__ import annotations
 
@@ -23,13 +37,6 @@ from iclimit.cli.output import add_format, add_output, print_json, write_rows
 if TYPE_CHECKING:
     from iclimit.simulate.gdpp import LinearTransformer
 
-EXAMPLES = """
-iclimit train linear-transformer --kind diag --layers 3 --noise-law uniform:5
-iclimit train linear-transformer --kind gd++ --layers 2 --noise-law fixed:0 --starts 32
-iclimit train linear-transformer --layers 7 --noise-law categorical:1,3 --checkpoint run.npz
-iclimit train linear-transformer --kind axial --layers 2 --noise-law uniform:5 -o two.npz
-iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 --initial two.npz
-"""
 SIZES = {"layers": 1, "heads": 1, "context": 20, "dim": 10, "starts": 16}
 """Integers of a training with their defaults, besides those that need another explanation."""
 
@@ -41,16 +48,7 @@ def add_parser(verbs: Any) -> None:
     )
     models = parser.add_subparsers(dest="what", metavar="MODEL", required=True)
     train_attention.add_parser(models)
-    model = add_verb(
-        models,
-        "linear-transformer",
-        run,
-        "linear transformer on regression with random noise levels",
-        "Train a linear transformer on regression in context with a noise level that differs "
-        "between prompts (arXiv:2402.14180). Losses are adjusted: half the squared error minus "
-        "half that of ridge regression which knows the noise variance.",
-        EXAMPLES,
-    )
+    model = add_verb(models, "linear-transformer", run, __doc__)
     add_parameter(
         model,
         "noise_law",

@@ -1,4 +1,16 @@
-"""``iclimit validate``: check the theory against simulation and write a report."""
+"""Check the theory against simulation and write a report.
+
+Simulate finite-size models, compare them with the theory, print a table and
+write report.html, results.json and the figures. What was simulated before is
+taken from the store of runs. The exit status is 0 only if every claim holds;
+1 if one does not or was not finished in time; 130 if interrupted, when the
+report has what was finished.
+
+Examples
+--------
+  iclimit validate
+  iclimit validate ridgeless ridge --preset full
+"""
 
 from __future__ import annotations
 
@@ -8,27 +20,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.arguments import add_execution, add_store, add_verb, execution, open_store
-
-EXAMPLES = """
-iclimit validate
-iclimit validate ridgeless ridge --preset full
-"""
+from iclimit.cli.arguments import add_execution, add_verb, execution, open_store
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "validate",
-        run,
-        "check the theory against simulation and write a report",
-        "Simulate finite-size models, compare them with the theory, print a table and write "
-        "report.html, results.json and the figures. What was simulated before is taken from the "
-        "store of runs. The exit status is 0 only if every claim holds; 1 if one does not or was "
-        "not finished in time; 130 if interrupted, when the report has what was finished.",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "validate", run, __doc__)
     parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
     parser.add_argument(
         "--preset",
@@ -45,7 +42,6 @@ def add_parser(verbs: Any) -> None:
         help="folder of the report (default iclimit-report)",
     )
     add_execution(parser)
-    add_store(parser)
 
 
 def run(options: argparse.Namespace) -> int:
