@@ -16,12 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
+from iclimit.asymptotics.checks import check_choice
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, coupled
 from iclimit.asymptotics.pretraining.structured import errors_of
-from iclimit.asymptotics.pretraining.structured_fixed_point import Settings, check_settings
+from iclimit.asymptotics.pretraining.structured_fixed_point import (
+    Settings,
+    check_settings,
+    finite_context,
+)
 from iclimit.asymptotics.pretraining.structured_slopes import (
-    direction_slopes,
     require_point,
+    slopes_at,
     task_gradient,
 )
 
@@ -82,18 +87,9 @@ def best_test_covariance(
     >>> best.spectrum.task, best.spectrum.test
     (array([0.4, 1.6]), array([0., 2.]))
     """
-    if fixed not in ("trace", "spectrum"):
-        raise ValueError(f"fixed must be 'trace' or 'spectrum', got {fixed!r}")
-    settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, test_rho)
-    slopes = direction_slopes(
-        tau=tau,
-        alpha=alpha,
-        kappa=kappa,
-        rho=rho,
-        ridge=ridge,
-        spectrum=spectrum,
-        test_alpha=test_alpha,
-    )
+    check_choice("fixed", fixed, ("trace", "spectrum"))
+    settings = check_settings(tau, finite_context(alpha), kappa, rho, ridge, test_alpha, test_rho)
+    slopes = slopes_at(spectrum, settings)
     if not np.all(np.isfinite(slopes)):
         raise ArithmeticError("no test covariance is best: the error is infinite for all")
     if fixed == "trace":

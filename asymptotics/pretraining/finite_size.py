@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_choice, check_integers, checked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import Inputs, equivalent_errors
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.summary_law import (
@@ -148,8 +148,7 @@ def finite_size_errors(
     check_integers(test_context=test_context)
     _, numbers = checked(systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho)
     rho, ridge, test_rho = map(float, numbers)
-    if task_law not in TASK_LAWS:
-        raise ValueError(f"task_law must be one of {', '.join(TASK_LAWS)}, got {task_law!r}")
+    check_choice("task_law", task_law, TASK_LAWS)
     C, C_test, Sigma = (
         None if value is None else covariance_matrix(name, value, dim)
         for name, value in {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.checks import check_choice, check_integers, real_array
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 from iclimit.asymptotics.spectra.rank_function import RankFunction, common_cells, inner_rule
@@ -25,6 +25,8 @@ ORDER, ORDER_WITH_INPUTS = 100, 40
 
 PAIRINGS = ("same", "reversed", "independent")
 INPUT_PAIRINGS = PAIRINGS[:2]
+
+_RANGES = {"task": "[0, inf)", "test": "[0, inf)", "inputs": "(0, inf)", "weight": "(0, inf)"}
 
 _COMMUTING = 1e-9
 """Largest commutator, relative to the product of the norms, that passes for rounding."""
@@ -66,20 +68,16 @@ class JointSpectrum:
     weight: np.ndarray
 
     def __post_init__(self) -> None:
-        for name in ("task", "test", "inputs", "weight"):
-            array = np.array(getattr(self, name), dtype=float)
+        for name, allowed in _RANGES.items():
+            array = real_array(name, getattr(self, name), allowed).copy()
             array.flags.writeable = False
             object.__setattr__(self, name, array)
-        shapes = {array.shape for array in (self.task, self.test, self.inputs, self.weight)}
+        shapes = {getattr(self, name).shape for name in _RANGES}
         if len(shapes) != 1 or self.task.ndim != 1 or self.task.size == 0:
             raise ValueError(
-                "task, test, inputs and weight must be one-dimensional of equal length >= 1, "
+                f"{', '.join(_RANGES)} must be one-dimensional of equal length >= 1, "
                 f"got shapes {sorted(shapes)}"
             )
-        _require("task", self.task, self.task >= 0, ">= 0 and finite")
-        _require("test", self.test, self.test >= 0, ">= 0 and finite")
-        _require("inputs", self.inputs, self.inputs > 0, "> 0 and finite")
-        _require("weight", self.weight, self.weight > 0, "> 0 and finite")
         if not np.any(self.task):
             raise ValueError("task must have a positive eigenvalue, got only zeros")
         if abs(math.fsum(self.weight) - 1) > 1e-9:
@@ -182,35 +180,34 @@ class JointSpectrum:
         >>> round(float(spectrum.weight @ spectrum.task), 12)
         1.0
         """
-        for name, value, allowed in (
-            ("pairing", pairing, PAIRINGS),
-            ("input_pairing", input_pairing, INPUT_PAIRINGS),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        check_choice("pairing", pairing, PAIRINGS)
+        check_choice("input_pairing", input_pairing, INPUT_PAIRINGS)
         if order is None:
             order = ORDER if input_spectrum is None else ORDER_WITH_INPUTS
         check_integers(least=1, order=order)
-        measures = {"task": task_spectrum, "test": test_spectrum, "inputs": input_spectrum}
-        names = "task_spectrum", "test_spectrum", "input_spectrum"
-        for name, measure in zip(names, measures.values(), strict=True):
+        functions = {}
+        for name, measure, chosen in (
+            ("task_spectrum", task_spectrum, "same"),
+            ("test_spectrum", test_spectrum, pairing),
+            ("input_spectrum", input_spectrum, input_pairing),
+        ):
             if measure is None and name != "task_spectrum":
                 continue
             support = parse_measure(name, measure).support
             if support[0][0] < 0:
                 raise ValueError(f"{name} must have eigenvalues >= 0, got the support {support}")
-        functions = {
-            name: RankFunction(measure, descending=chosen == "reversed")
-            for (name, measure), chosen in zip(
-                measures.items(), ("same", pairing, input_pairing), strict=True
-            )
-            if measure is not None
-        }
-        if test_spectrum is not None and pairing == "independent":
-            functions["test"] = RankFunction(Atoms([test_spectrum.mean]))
+            if chosen == "independent":
+                measure = Atoms([measure.mean])
+            functions[name] = RankFunction(measure, descending=chosen == "reversed")
         columns, weight = _paired(functions, order)
-        columns = {"test": columns["task"], "inputs": np.ones(len(weight))} | columns
-        return _merged(columns["task"], columns["test"], columns["inputs"], weight)
+        task = columns["task_spectrum"]
+        isotropic = np.ones(len(weight))
+        return _merged(
+            task,
+            columns.get("test_spectrum", task),
+            columns.get("input_spectrum", isotropic),
+            weight,
+        )
 
 
 def _paired(
@@ -228,29 +225,23 @@ def _paired(
     return {name: f.means(ends) for name, f in functions.items()}, np.diff(ends)
 
 
-def covariance_matrix(name: str, value: Any, d: int | None = None) -> np.ndarray:
+def covariance_matrix(name: str, value: Any, dim: int | None = None) -> np.ndarray:
     """Convert a covariance to a (d, d) matrix; eigenvalues of shape (d,) make it diagonal.
 
     Raises
     ------
+    TypeError
+        If it is not an array of real numbers.
     ValueError
         If it is not symmetric, not finite, of another size or has a negative eigenvalue.
     """
-    try:
-        given = np.asarray(value)
-        matrix = given.real.astype(float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
-    if np.iscomplexobj(given):
-        raise ValueError(f"{name} must be real, got complex numbers")
+    matrix = real_array(name, value, "(-inf, inf)")
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
-    size = "d" if d is None else str(d)
-    if not (square or matrix.ndim == 1) or len(matrix) == 0 or d not in (None, len(matrix)):
+    size = "d" if dim is None else str(dim)
+    if not (square or matrix.ndim == 1) or len(matrix) == 0 or dim not in (None, len(matrix)):
         raise ValueError(
             f"{name} must have shape ({size}, {size}) or ({size},), got shape {matrix.shape}"
         )
-    if not np.all(np.isfinite(matrix)):
-        raise ValueError(f"{name} must be finite, got NaN or inf")
     if matrix.ndim == 1:
         matrix = np.diag(matrix)
     scale = np.max(np.abs(matrix))
@@ -260,12 +251,6 @@ def covariance_matrix(name: str, value: Any, d: int | None = None) -> np.ndarray
     if lowest < -_NEGATIVE * len(matrix) * scale:
         raise ValueError(f"{name} must have eigenvalues >= 0, got {lowest}")
     return (matrix + matrix.T) / 2
-
-
-def _require(name: str, array: np.ndarray, allowed: np.ndarray, description: str) -> None:
-    wrong = ~(allowed & np.isfinite(array))
-    if np.any(wrong):
-        raise ValueError(f"{name} must be {description}, got {array[wrong][0]}")
 
 
 def _common_basis(C: np.ndarray, S: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import check_choice, checked
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.pretraining.effective_ridge import context_noise, ridgeless_point
 from iclimit.asymptotics.pretraining.icl import errors_at, icl_error, idg_error
@@ -71,8 +71,7 @@ def optimal_ridge(
     >>> round(float(best.ridge), 3), round(float(best.error), 3)
     (4.205, 0.997)
     """
-    if objective not in ("icl", "idg"):
-        raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
+    check_choice("objective", objective, ("icl", "idg"))
     math_, values = checked(systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
     arrays = np.broadcast_arrays(*values)
     shape = arrays[0].shape

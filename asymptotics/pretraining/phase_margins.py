@@ -19,13 +19,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import check_choice, checked
 from iclimit.asymptotics.numbers import Namespace, Number
 from iclimit.asymptotics.pretraining.effective_ridge import context_noise, solve_fixed_point
 from iclimit.asymptotics.spectra import MarchenkoPastur
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
-
-OBJECTIVES = ("icl", "idg")
 
 
 def context_slope(
@@ -176,8 +174,7 @@ class _Change(NamedTuple):
 
 
 def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be 'icl' or 'idg', got {objective!r}")
+    check_choice("objective", objective, ("icl", "idg"))
     math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
     with math_.quiet():
         q = context_noise(math_, alpha, rho)

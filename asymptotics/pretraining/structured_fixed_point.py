@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,12 @@ _LARGE = 1e300
 """Stands for infinite kappa: its square root is beyond the rounding error of everything else."""
 
 TINY = ArrayMath.tiny
+
+NAMES = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
+"""Parameters of structured errors."""
+
+_Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(x, flat places) -> Newton step in log x."""
 
 
 @dataclass(frozen=True)
@@ -79,30 +86,16 @@ class Settings:
         return (variance + self.test_rho) * self.per_test_context
 
 
-def check_settings(
-    tau: Number,
-    alpha: Number,
-    kappa: Number,
-    rho: Number,
-    ridge: Number,
-    test_alpha: Number | None = None,
-    test_rho: Number | None = None,
-) -> Settings:
-    """Convert and check the parameters of the setting and broadcast them."""
-    _, values = checked(
-        systems="numpy",
-        optional=("test_alpha", "test_rho"),
-        tau=tau,
-        alpha=alpha,
-        kappa=kappa,
-        rho=rho,
-        ridge=ridge,
-        test_alpha=test_alpha,
-        test_rho=test_rho,
-    )
-    values[5] = values[1] if test_alpha is None else values[5]
-    values[6] = values[3] if test_rho is None else values[6]
-    arrays = np.broadcast_arrays(*values)
+def check_settings(*values: Number | None) -> Settings:
+    """Check the parameters, given in the order of `NAMES`, and broadcast them.
+
+    Tests that are None are as in training.
+    """
+    named: dict[str, Any] = dict.fromkeys(NAMES) | dict(zip(NAMES, values, strict=False))
+    _, numbers = checked(systems="numpy", optional=NAMES[5:], **named)
+    numbers[5] = numbers[1] if numbers[5] is None else numbers[5]
+    numbers[6] = numbers[3] if numbers[6] is None else numbers[6]
+    arrays = np.broadcast_arrays(*numbers)
     tau, alpha, kappa, rho, ridge, test_alpha, test_rho = (array.ravel() for array in arrays)
     # Infinite context is the limit from below, with as many context pairs in training as in tests.
     endless, endless_tests = np.isinf(alpha), np.isinf(test_alpha)
@@ -188,15 +181,9 @@ class Point:
     s: np.ndarray
 
 
-def solve(
-    atoms: Atoms,
-    tau: np.ndarray,
-    kappa: np.ndarray,
-    rho: np.ndarray,
-    ridge: np.ndarray,
-    per_context: np.ndarray,
-) -> Point:
-    """Solve the fixed point for flat arrays of equal length."""
+def solve(atoms: Atoms, training: tuple[np.ndarray, ...]) -> Point:
+    """Solve the fixed point at what training depends on, see `Settings`."""
+    tau, kappa, rho, ridge, per_context = training
     q = (atoms.mean(atoms.T) + rho) * per_context
     xi = np.where(np.isinf(tau), ridge, 0.0)
     eta = np.where(xi > 0, 1.0, np.maximum(excess(ArrayMath(np), tau, 1), 0.0))
@@ -216,16 +203,11 @@ def solve_settings(
 ) -> tuple[np.ndarray, ...]:
     """Solve the fixed point chunk by chunk, and return what a function makes of the solutions."""
     with np.errstate(all="ignore"):
-        parts = [evaluate(solve(atoms, *part)) for part in atoms.chunks(settings.training)]
+        parts = [evaluate(solve(atoms, part)) for part in atoms.chunks(settings.training)]
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def _newton(
-    step: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    lower: np.ndarray,
-    upper: np.ndarray,
-    start: np.ndarray,
-) -> np.ndarray:
+def _newton(step: _Step, lower: np.ndarray, upper: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Roots of monotone equations by Newton's method in the logarithm, kept within bounds.
 
     ``step(x, index)`` is the Newton step in log x at the flat places ``index``; it points to the

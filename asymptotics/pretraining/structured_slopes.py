@@ -68,6 +68,11 @@ def direction_slopes(
     (array([0.4, 1.6]), array([1.24, 0.68]))
     """
     settings = check_settings(tau, finite_context(alpha), kappa, rho, ridge, test_alpha)
+    return slopes_at(spectrum, settings)
+
+
+def slopes_at(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
+    """Slopes along each atom at one checked setting."""
     require_point(settings)
     response = training_response(spectrum, settings)
     noise = response.per_context_noise * settings.per_test_context
@@ -131,7 +136,7 @@ def task_gradient(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
     """Derivatives of the ICL error at one setting in the task eigenvalues, (m,)."""
     atoms = Atoms.of(spectrum)
     with np.errstate(all="ignore"):
-        point = solve(atoms, *settings.training)
+        point = solve(atoms, settings.training)
         rows = Rows.at(atoms, point.kappa, point.q, point.xi, point.s)
         F, s = rows.F[0], point.s[0][:, None]
         delta = point.xi[0] * atoms.inverse_inputs

@@ -78,7 +78,7 @@ def test_broadcasts_over_the_parameters() -> None:
 
 @pytest.mark.parametrize("objective", ["gap", "ICL", None])
 def test_objective_is_named(objective: Any) -> None:
-    with pytest.raises(ValueError, match="objective must be 'icl' or 'idg', got"):
+    with pytest.raises(ValueError, match="objective must be one of icl, idg, got"):
         optimal_ridge(**POINTS[0], objective=objective)
 
 

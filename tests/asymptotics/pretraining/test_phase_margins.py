@@ -79,5 +79,5 @@ def test_slopes_take_multiprecision_numbers() -> None:
 
 
 def test_bad_objective_is_named() -> None:
-    with pytest.raises(ValueError, match="objective must be 'icl' or 'idg', got 'ood'"):
+    with pytest.raises(ValueError, match="objective must be one of icl, idg, got 'ood'"):
         ridge_slope(tau=1, alpha=1, kappa=1, rho=0, objective="ood")

@@ -204,7 +204,7 @@ def test_where_more_tasks_hurt() -> None:
     [
         (diversity_slope, {"alpha": np.inf}, "alpha must be finite"),
         (diversity_slope, {"tau": 1.0}, "tau must not be 1 with ridge = 0"),
-        (best_test_covariance, {"fixed": "rank"}, "fixed must be 'trace' or 'spectrum'"),
+        (best_test_covariance, {"fixed": "rank"}, "fixed must be one of trace, spectrum"),
         (best_test_covariance, {"tau": [1.0, 2.0]}, "must be single numbers, got shape"),
         (best_training_covariance, {"kappa": 0.0}, "kappa must be > 0"),
         (direction_slopes, {"test_alpha": -1.0}, "test_alpha must be > 0"),
