@@ -19,7 +19,7 @@ import psutil
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.blocks import HOST_BLOCK
-from iclimit.simulate.checks import check_arguments, parse_tasks
+from iclimit.simulate.checks import check_arguments, given, parse_tasks
 from iclimit.simulate.pretraining.cells import simulate_errors
 from iclimit.simulate.pretraining.covariances import covariance_rank, parse_covariance
 from iclimit.simulate.pretraining.iterations import solver_iterations
@@ -113,20 +113,11 @@ def estimate_cost(
         dim=dim, context=context, prompts=prompts, rho=rho, ridge=ridge, repeats=repeats
     )
     count, _ = parse_tasks(tasks, dim)
-    if input_covariance is not None:
-        input_covariance = parse_covariance("input_covariance", input_covariance, dim)
-    if task_covariance is not None:
-        task_covariance = parse_covariance("task_covariance", task_covariance, dim)
-    method = choose_method(prompts, covariance_rank(input_covariance, dim))
+    matrices = given(input_covariance=input_covariance, task_covariance=task_covariance)
+    covariances = {name: parse_covariance(name, each, dim) for name, each in matrices.items()}
+    method = choose_method(prompts, covariance_rank(covariances.get("input_covariance"), dim))
     iterations = solver_iterations(
-        dim=dim,
-        context=context,
-        tasks=count,
-        prompts=prompts,
-        rho=rho,
-        ridge=ridge,
-        input_covariance=input_covariance,
-        task_covariance=task_covariance,
+        dim=dim, context=context, tasks=count, prompts=prompts, rho=rho, ridge=ridge, **covariances
     )
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
     if method == "dual-dense":
@@ -185,7 +176,7 @@ def largest_dimension(
         tasks = 0.0 if kappa == math.inf else 24 * kappa * dim**2
         return cell_memory(dim=dim, prompts=math.ceil(tau * dim**2)) + tasks > memory
 
-    if too_large(1):
+    if math.isinf(tau) or too_large(1):
         raise ValueError(f"memory must be enough for d = 1, got {memory}")
     return bisect_left(range(1, LARGEST), True, key=too_large)
 

@@ -27,6 +27,7 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.blocks import looks_every, row_blocks
+from iclimit.simulate.checks import check_choice
 
 DENSE_GRAM = 2048
 """Largest dual system solved directly (32 MiB); above, iterating is faster at moderate alpha."""
@@ -106,13 +107,16 @@ def solve_ridge(
     """
     n, d = x.shape
     size = d * (d + 1)
+    solvers: dict[str, Any] = {
+        "primal-cg": _primal_cg,
+        "dual-dense": _dual_dense,
+        "dual-cg": _dual_cg,
+    }
+    check_choice("method", method, ("auto", *solvers))
     if method == "auto":
         method = choose_method(n, d)
-    solve = {"primal-cg": _primal_cg, "dual-cg": _dual_cg, "dual-dense": _dual_dense}.get(method)
-    if solve is None:
-        raise ValueError(f"method must be auto, primal-cg, dual-dense or dual-cg, got {method!r}")
     limit = 20 * size if max_iterations is None else max_iterations
-    solution = solve(x, h, y, n / d * ridge, tolerance, limit)
+    solution = solvers[method](x, h, y, n / d * ridge, tolerance, limit)
     if not solution.residual <= 10 * tolerance:
         raise ArithmeticError(
             f"{method} stopped at relative residual {solution.residual:.1e} after "
@@ -222,25 +226,15 @@ def _dual_cg(
     return RidgeSolution(_adjoint(x, h, weights), "dual-cg", iterations, residual)
 
 
-def _dual_dense(
-    x: Array,
-    h: Array,
-    y: Array,
-    penalty: float,
-    tolerance: float,  # noqa: ARG001
-    limit: int,  # noqa: ARG001
-) -> RidgeSolution:
+def _dual_dense(x: Array, h: Array, y: Array, penalty: float, *_: float) -> RidgeSolution:
     xp = array_namespace(x)
     gram = (x @ x.T) * (h @ h.T) + penalty * xp.eye(x.shape[0], dtype=x.dtype)
     try:
         weights = xp.linalg.solve(gram, y[:, None])[:, 0]
     except np.linalg.LinAlgError:  # that of every backend
         return RidgeSolution(0 * x.T @ h, "dual-dense", 0, math.inf)
-    residual = float(xp.linalg.vector_norm(gram @ weights - y))
-    scale = float(xp.linalg.vector_norm(y))
-    return RidgeSolution(
-        _adjoint(x, h, weights), "dual-dense", 0, residual / scale if scale > 0 else residual
-    )
+    residual, scale = (float(xp.linalg.vector_norm(v)) for v in (gram @ weights - y, y))
+    return RidgeSolution(_adjoint(x, h, weights), "dual-dense", 0, residual / (scale or 1.0))
 
 
 def refined_solve(
@@ -294,7 +288,7 @@ def refined_solve(
 
 
 FLOAT32_GAIN = 1e-4
-"""Reduction of the residual asked of one float32 correction."""
+"""Factor by which one float32 correction is to reduce the residual."""
 
 
 def conjugate_gradients(

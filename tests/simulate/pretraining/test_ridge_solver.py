@@ -295,7 +295,7 @@ def test_nan_is_not_silent() -> None:
 
 def test_unknown_method() -> None:
     with pytest.raises(
-        ValueError, match="method must be auto, primal-cg, dual-dense or dual-cg, got 'svd'"
+        ValueError, match="method must be one of auto, primal-cg, dual-dense, dual-cg, got 'svd'"
     ):
         solve_ridge(*draw(10), 0.1, method="svd")
 
