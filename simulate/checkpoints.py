@@ -12,7 +12,7 @@ import numpy as np
 
 
 def check_checkpoint(path: Path) -> None:
-    """Raise an OSError if no checkpoint can be written there, before a training is spent on it."""
+    """Raise an OSError if no checkpoint can be written there, before the training begins."""
     partial = _partial(path)
     try:
         partial.open("wb").close()
@@ -24,7 +24,7 @@ def check_checkpoint(path: Path) -> None:
 def save_checkpoint(
     path: Path, settings: Mapping[str, Any], record: Mapping[str, Any], **arrays: Any
 ) -> None:
-    """Write a checkpoint; an interruption leaves the old one.
+    """Write a checkpoint; if it is interrupted, the old one stays.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def load_checkpoint(
             described = json.loads(str(file["described"]))
             arrays = {name: file[name] for name in file.files if name != "described"}
         found, record = dict(described["settings"]), dict(described["record"])
-    except Exception as error:  # there is no end of ways in which a file can be broken
+    except Exception as error:  # a file can be broken in any way
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error
     wanted = json.loads(_json(settings))
     differing = [key for key in wanted if found.get(key) != wanted[key]]

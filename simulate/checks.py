@@ -1,9 +1,13 @@
-"""Argument checks of the public simulation functions; ranges and wording are the notation's."""
+"""Argument checks of the simulation functions.
+
+`check_arguments` reads ranges and wording from the notation.  The other checks are for values that
+are no rows of it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -35,31 +39,25 @@ def check_integers(**values: Any) -> None:
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
-def check_first_repeat(first_repeat: Any) -> None:
-    """Raise a ValueError unless it is an integer >= 0."""
-    if not isinstance(first_repeat, Integral) or first_repeat < 0:
-        raise ValueError(f"first_repeat must be an integer >= 0, got {first_repeat!r}")
-
-
 def check_nonnegative(**values: Any) -> None:
     """Raise a ValueError unless every value is a finite number >= 0."""
-    for name, value in values.items():
-        if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be a number >= 0 and finite, got {value!r}")
+    _check_numbers(values, lambda value: 0 <= value < math.inf, "a number >= 0 and finite")
 
 
 def check_positive(**values: Any) -> None:
     """Raise a ValueError unless every value is a finite number > 0."""
-    for name, value in values.items():
-        if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a number > 0 and finite, got {value!r}")
+    _check_numbers(values, lambda value: 0 < value < math.inf, "a number > 0 and finite")
 
 
 def check_finite(**values: Any) -> None:
     """Raise a ValueError unless every value is a finite number."""
+    _check_numbers(values, math.isfinite, "a finite number")
+
+
+def _check_numbers(values: dict[str, Any], fits: Callable[[Any], bool], allowed: str) -> None:
     for name, value in values.items():
-        if not isinstance(value, (int, float, np.number)) or not math.isfinite(value):
-            raise ValueError(f"{name} must be a finite number, got {value!r}")
+        if not isinstance(value, (int, float, np.number)) or not fits(value):
+            raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -87,9 +85,6 @@ def parse_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndar
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
     return array
-
-
-given_array = parse_array
 
 
 def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:

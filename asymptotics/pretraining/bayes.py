@@ -114,7 +114,7 @@ def dmmse_errors(
     rho : number or array, rho > 0
         Variance of the label noise.
     dim : number or array, dim >= 1
-        Dimension of the leading finite-size correction to the ICL error; ``inf`` is the limit.
+        Dimension, for the largest finite-size correction to the ICL error; ``inf`` is the limit.
 
     Returns
     -------

@@ -6,7 +6,7 @@ by 1 to 15 %.  Nearly all of that is predictable, from two sources.
 **Exact moments.**  Given the training tasks, the context summary h has exact moments
 :math:`G = E\,hh^\top` and :math:`A = E\,hw^\top` at finite context length
 (`iclimit.asymptotics.pretraining.summary_law`).  The features :math:`x_q h^\top` have covariance
-:math:`\frac1d I \otimes G`; ridge regression on them behaves as its population version
+:math:`\frac1d I \otimes G`.  Ridge regression on them behaves as its population version
 :math:`\Gamma = A^\top (G + \xi)^{-1}` at an effective ridge :math:`\xi`, plus a variance V.
 
 **Fluctuating feature norms.**  The features are products of vectors in d dimensions, so the
@@ -21,18 +21,18 @@ analysis of ridge regression with features of random norm :math:`\sqrt u` gives,
    V = \tfrac dn\, \mathrm{df}_2\, f^{-2}\;
        E\,\frac{u\,(\rho + m |x_q|^2) + u^2 (b + V)}{(t + u)^2},
 
-with the irreducible misfit :math:`\rho + m` of the best :math:`\Gamma` and the bias b due to
-:math:`\xi`: their sum is the risk :math:`R(\Gamma)` on training tasks.  The errors are
+where :math:`\rho + m` is the irreducible misfit of the best :math:`\Gamma` and b the bias due to
+:math:`\xi`.  Their sum is the risk :math:`R(\Gamma)` on training tasks.  The errors are
 
 .. math:: e_{IDG} = R(\Gamma) + V, \qquad e_{ICL} = R_f(\Gamma)
    + V\, \operatorname{tr}[G_f (G+\xi)^{-1} G (G+\xi)^{-1}] / \mathrm{df}_2,
 
-index f for fresh tasks.  Ridgeless, :math:`\xi = 0` for n > d (d + 1) and :math:`t = 0` for fewer
-prompts.  :math:`|x_q|^2` is chi-square; the quadratic form is taken as a Gamma variable of its
-exact variance.  At u = 1 this is the usual equivalent of ridge regression; as d grows it tends to
-the asymptotic errors as 1/d.
+where the index f denotes fresh tasks.  Without a ridge, :math:`\xi = 0` for n > d (d + 1), and
+:math:`t = 0` for fewer prompts.  :math:`|x_q|^2` is chi-square, and the quadratic form is replaced
+by a Gamma variable of its exact variance.  At u = 1 this is the usual equivalent of ridge
+regression.  It tends to the asymptotic errors as 1/d.
 
-The second correction is derived by leave-one-out heuristics, not proved, and is checked against
+The second correction is derived by leave-one-out heuristics and not proved.  It is checked against
 simulation (`iclimit validate ridgeless ridge published`).
 
 **Input covariance.**  Inputs of covariance :math:`\Sigma/d` give features of covariance
@@ -42,11 +42,12 @@ solution has the entries
 .. math:: \Gamma_{ia} = \frac{\sigma_i (A^\top)_{ia}}{\sigma_i g_a + \xi}
 
 in the eigenbases of :math:`\Sigma` and G, which need not be related to each other.  Traces run
-over all pairs (i, a).  The leverage is then no product of a query and a summary factor, and is
+over all pairs (i, a).  The leverage is then not a product of a query and a summary factor.  It is
 replaced by the product of Gamma variables with the variances of its two main effects,
 :math:`\sum_i x_i^2 \sum_a g_a/(\sigma_i g_a + \xi)` and :math:`h^\top \bigl[\sum_i \sigma_i
-(\sigma_i G + \xi)^{-1}\bigr] h`: their interaction has a variance of O(1/d^2).  The misfit is
-taken to vary with the first of them, which is exact for isotropic inputs only.
+(\sigma_i G + \xi)^{-1}\bigr] h`; their interaction has a variance of O(1/d^2).  The misfit is
+assumed to vary with the first of them, which is exact for isotropic inputs only.  Isotropic inputs
+are the case of one eigenvalue :math:`\sigma = 1` that stands for all d directions.
 """
 
 from __future__ import annotations

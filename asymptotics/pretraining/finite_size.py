@@ -115,20 +115,22 @@ def finite_size_errors(
 
     Notes
     -----
-    Measured against simulations with kappa and alpha of order one: within about 3.5 % at d = 16,
-    2 % at d = 32 and 1 % at d = 64, mostly much less, where the asymptotic formula misses by up to
-    50, 20 and 10 %.  What is left decreases as 1/d.  The worst cases are the ICL error ridgeless
-    with n < d (d + 1) and the IDG error at a ridge near 1.  The prediction assumes that the
-    leverage of a prompt varies little, which fails for d below about 10 and for contexts of a few
-    pairs.
+    For kappa and alpha of order one simulations are within about 3.5 % of the prediction at
+    d = 16, 2 % at d = 32 and 1 % at d = 64, mostly much closer.  The asymptotic formula misses
+    them by up to 50, 20 and 10 %.  The remaining error decreases as 1/d.  It is largest for the
+    ICL error without a ridge at n < d (d + 1) and for the IDG error at a ridge near 1.  The
+    prediction assumes that the leverage of a prompt varies little.  That fails for d below about
+    10 and for contexts of a few pairs.
 
-    With input covariances it is less accurate.  Covariances of tasks, tests and inputs that do not
-    commute, input eigenvalues from 0.3 to 2.5: within 2.5 % at d = 16 and at d = 32 with ridge
-    0.05 to 0.2; ridgeless with half as many prompts as features 4 to 9 % too high at d = 16 and 1
-    to 2 % at d = 32.  Input eigenvalues from 0.2 to 1.8 in the order of those of the tasks, tau =
-    0.5, ridge 0.05: the ICL error is 5.8(5) % too high at d = 16, 3.0(5) % at d = 32, below 1 % at
-    d = 64.  With heavy-tailed task spectra (a power law of exponent 0.9) and misaligned tests it
-    is about 10 % too high ridgeless at d = 32, tau = 2.
+    With input covariances the prediction is less accurate:
+
+    - Covariances of tasks, tests and inputs that do not commute, input eigenvalues from 0.3 to
+      2.5: within 2.5 % at d = 16 and 32 with ridge 0.05 to 0.2.  Without a ridge and with half as
+      many prompts as features it is 4 to 9 % too high at d = 16 and 1 to 2 % at d = 32.
+    - Input eigenvalues from 0.2 to 1.8 in the order of those of the tasks, tau = 0.5, ridge 0.05:
+      the ICL error is 5.8(5) % too high at d = 16, 3.0(5) % at d = 32, below 1 % at d = 64.
+    - Heavy-tailed task spectra (a power law of exponent 0.9) and misaligned tests: about 10 % too
+      high without a ridge at d = 32, tau = 2.
 
     References
     ----------

@@ -54,8 +54,8 @@ def optimal_ridge(
     -------
     OptimalRidge
         With fields ``ridge`` (0 where no positive ridge is better) and ``error``, NumPy floats or
-        arrays.  The error is accurate to 1e-12 relative, the ridge, being the place of a
-        minimum, to about 1e-6.
+        arrays.  The error is accurate to 1e-12 relative.  The ridge is accurate to about 1e-6
+        only, since the error is flat at its minimum.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def optimal_ridge(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
         value = np.asarray(ridgeless).copy()
-        # At the upper end of the scan only rounding decides; the scanned error is as good as any.
+        # At the upper end of the scan the error is constant up to rounding: no refinement.
         last = np.argmin(scanned, axis=0) == len(_SCAN) - 1
         last &= scanned[-1] < value * _BETTER
         xi, eta = point(_SCAN[-1], *arguments[:4])

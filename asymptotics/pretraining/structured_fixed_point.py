@@ -45,7 +45,7 @@ MAX_ITERATIONS = 100
 (`benchmarks/stress_structured.py`)."""
 
 _CLOSE = 1e-8
-"""Newton's method converges quadratically: after a step of this size only rounding is left."""
+"""A smaller step ends Newton's method: it converges quadratically, so only rounding is left."""
 
 _CHUNK = 2**15
 """Numbers in an array at a time, so that they stay in the cache."""
@@ -97,7 +97,7 @@ def check_settings(*values: Number | None) -> Settings:
     numbers[6] = numbers[3] if numbers[6] is None else numbers[6]
     arrays = np.broadcast_arrays(*numbers)
     tau, alpha, kappa, rho, ridge, test_alpha, test_rho = (array.ravel() for array in arrays)
-    # Infinite context is the limit from below, with as many context pairs in training as in tests.
+    # Infinite context is a limit, with as many context pairs in tests as in training.
     endless, endless_tests = np.isinf(alpha), np.isinf(test_alpha)
     per_context = np.where(endless, TINY, 1 / alpha)
     per_test_context = np.where(endless & endless_tests, TINY, 1 / test_alpha)
@@ -210,9 +210,9 @@ def solve_settings(
 def _newton(step: _Step, lower: np.ndarray, upper: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Roots of monotone equations by Newton's method in the logarithm, kept within bounds.
 
-    ``step(x, index)`` is the Newton step in log x at the flat places ``index``; it points to the
-    root.  Where a step leaves the bracket or is not half the one before the last, the bracket
-    is halved in the logarithm.
+    ``step(x, index)`` is the Newton step in log x of the equations ``index``; it points to the
+    root.  The bracket is halved in the logarithm where a step would leave it, or is longer than
+    half the last step but one.
     """
     shape = np.shape(start)
     x, lower, upper = (np.array(v, dtype=float).ravel() for v in (start, lower, upper))

@@ -31,7 +31,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, to_host
-from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative, given_array
+from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative, parse_array
 from iclimit.simulate.descent.schedules import ScheduleLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS
@@ -163,7 +163,7 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
     """
     xp = array_namespace(x)
     spectra = []
-    for gamma in [*given_array("gammas", gammas, (None,)).tolist(), 0.0]:
+    for gamma in [*parse_array("gammas", gammas, (None,)).tolist(), 0.0]:
         covariance = _covariance(x)
         spectra.append(xp.linalg.eigvalsh(covariance))
         x = x - gamma * (x @ covariance)
@@ -171,8 +171,8 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
 
 
 def _given_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
-    etas = given_array("rates", rates, (None,))
-    return etas, given_array("gammas", gammas, (len(etas) - 1,))
+    etas = parse_array("rates", rates, (None,))
+    return etas, parse_array("gammas", gammas, (len(etas) - 1,))
 
 
 def _covariance(x: Array) -> Array:
