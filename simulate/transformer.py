@@ -77,22 +77,17 @@ def apply_layer(
     source = tokens if include_query else tokens[:, :-1, :]
     transposed = xp.matrix_transpose(source)
     update = xp.zeros_like(tokens)
-    for lookup, output in _heads(layer):
-        looked_up = tokens @ lookup.T
+    lookup, output = layer.lookup, layer.output
+    for head in range(lookup.shape[0]):
+        looked_up = tokens @ lookup[head, :, :].T
         if softmax:
             score = looked_up @ transposed
             weight = xp.exp(score - xp.max(score, axis=-1, keepdims=True))
             mixed = weight @ source / xp.sum(weight, axis=-1, keepdims=True)
         else:
             mixed = looked_up @ (transposed @ source)
-        update = update + mixed @ output.T
+        update = update + mixed @ output[head, :, :].T
     return tokens + dampening * update
-
-
-def _heads(layer: Layer) -> list[tuple[Array, Array]]:
-    """Pairs (K_h^T Q_h, P_h V_h)."""
-    lookup, output = layer.lookup, layer.output
-    return [(lookup[h, :, :], output[h, :, :]) for h in range(lookup.shape[0])]
 
 
 def forward(

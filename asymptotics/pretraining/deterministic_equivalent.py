@@ -141,13 +141,14 @@ def _equivalent(
     # Columns of `pushed` are the eigenvectors of G, seen from whitened summaries.
     pushed = inputs.colour(basis)
     resolved = 1 / (feature + xi)
-    leverage = _Leverage.product(
-        2
-        * np.sum(np.sum(feature * resolved, axis=1) ** 2)
-        / (inputs.multiplicity * np.sum(feature * resolved) ** 2),
-        quadratic_form_variance(train, (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T),
-    )
-    t, xi = _norm_corrected(leverage, feature, samples, ridge, xi)
+    share = feature * resolved
+    query_variance = 2 * np.sum(np.sum(share, axis=1) ** 2) / np.sum(share) ** 2
+    F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
+    # The leverage is u, its query factor |x_q|^2; both have mean 1.
+    query, query_weight = _gamma_rule(query_variance / inputs.multiplicity)
+    summary, summary_weight = _gamma_rule(quadratic_form_variance(train, F))
+    u, weight = np.outer(query, summary), np.outer(query_weight, summary_weight)
+    t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
 
     resolved = 1 / (feature + xi)
     target = train.cross.T @ pushed
@@ -160,25 +161,15 @@ def _equivalent(
     bias = _risk(gamma, train) - misfit - train.rho
 
     df2 = np.sum((feature * resolved) ** 2)
-    V = _variance(leverage, t, df2 / samples, train.rho, misfit, bias)
-    if not math.isfinite(V):
+    factor = df2 / samples / np.sum(weight * u / (t + u)) ** 2
+    noise = np.sum(weight * u * (train.rho + misfit * query[:, None]) / (t + u) ** 2)
+    inflation = factor * np.sum(weight * (u / (t + u)) ** 2)
+    if inflation >= 1:  # no positive variance solves the equation
         return math.inf, math.inf
+    V = (factor * noise + inflation * bias) / (1 - inflation)
     test_feature = sigma * np.einsum("ia,ij,ja->a", pushed, fresh.second, pushed, optimize=True)
     transfer = np.sum(test_feature * feature * resolved**2) / df2
     return float(_risk(gamma, fresh) + V * transfer), float(_risk(gamma, train) + V)
-
-
-def _variance(
-    leverage: _Leverage, t: float, df2: float, rho: float, misfit: float, bias: float
-) -> float:
-    """Variance V of the module docstring, df2 per prompt; inf where it has no positive value."""
-    u, weight = leverage.value, leverage.probability
-    variance_factor = df2 / leverage.average(u / (t + u)) ** 2
-    noise = np.sum(weight * u * (rho + misfit * leverage.query) / (t + u) ** 2)
-    inflation = variance_factor * np.sum(weight * (u / (t + u)) ** 2)
-    if inflation >= 1:
-        return math.inf
-    return (variance_factor * noise + inflation * bias) / (1 - inflation)
 
 
 def _risk(gamma: np.ndarray, law: SummaryLaw) -> float:
@@ -207,29 +198,6 @@ def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
     return math.exp(brentq(residual, lower - 1e-9, upper + 1e-9))
 
 
-@dataclass(frozen=True)
-class _Leverage:
-    """Discrete law of the leverage u of a prompt and of its factor |x_q|^2, both of mean 1."""
-
-    value: np.ndarray
-    query: np.ndarray
-    probability: np.ndarray
-
-    @classmethod
-    def product(cls, query_variance: float, summary_variance: float) -> _Leverage:
-        query, query_weight = _gamma_rule(query_variance)
-        summary, summary_weight = _gamma_rule(summary_variance)
-        return cls(
-            np.outer(query, summary).ravel(),
-            np.repeat(query, len(summary)),
-            np.outer(query_weight, summary_weight).ravel(),
-        )
-
-    def average(self, values: np.ndarray) -> float:
-        """Expectation of a function given by its values at the nodes."""
-        return float(self.probability @ values)
-
-
 @lru_cache
 def _gamma_rule(variance: float, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
     """Gauss rule (Golub-Welsch) of the Gamma law of mean 1 and this variance."""
@@ -239,14 +207,14 @@ def _gamma_rule(variance: float, order: int = 16) -> tuple[np.ndarray, np.ndarra
 
 
 def _norm_corrected(
-    leverage: _Leverage, g: np.ndarray, samples: float, ridge: float, xi: float
+    u: np.ndarray, weight: np.ndarray, g: np.ndarray, samples: float, ridge: float, xi: float
 ) -> tuple[float, float]:
     """Solve f(t) = df1(xi)/samples with ridge = xi t f(t), from the solution xi at u = 1."""
     if ridge == 0 and samples < g.size:
         return 0.0, xi
 
     def fraction(t: float) -> float:
-        return leverage.average(leverage.value / (t + leverage.value))
+        return float(weight @ (u / (t + u)))
 
     def residual(log_t: float) -> float:
         t = math.exp(log_t)

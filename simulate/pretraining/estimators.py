@@ -17,7 +17,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend, get_backend
+from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.checks import check_arguments, check_choice, parse_tasks
 from iclimit.simulate.pretraining.errors import SimulatedErrors
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
@@ -118,6 +118,22 @@ def simulate_estimator(
     if count == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
     arrays = get_backend(backend)
+
+    def mean_error(generator: Any, truth: Array, task_set: Array) -> float:
+        """Mean over prompts of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
+        block = max(1, BLOCK_NUMBERS // (context * max(dim, task_set.shape[0])))
+        total = 0.0
+        for start in range(0, test_prompts, block):
+            target = truth[start : min(start + block, test_prompts), :]
+            prompts = sample_prompts(arrays, generator, target, context, rho)
+            if estimator == "dmmse":
+                estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+            else:
+                # Inputs have variance 1/d and task coordinates variance 1: the ridge is rho.
+                estimate = ridge_estimate(prompts.x, prompts.y, rho)
+            total += float(arrays.xp.sum((estimate - target) ** 2)) / dim
+        return rho + total / test_prompts
+
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
         if fixed is None:
@@ -126,12 +142,8 @@ def simulate_estimator(
             task_set = arrays.asarray(fixed)
         fresh = sample_tasks(arrays, generator, test_prompts, dim, task_law)
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
-        runs.append(
-            [
-                _mean_error(arrays, generator, estimator, truth, task_set, context, rho)
-                for truth in (fresh, arrays.xp.take(task_set, chosen, axis=0))
-            ]
-        )
+        drawn = arrays.xp.take(task_set, chosen, axis=0)
+        runs.append([mean_error(generator, truth, task_set) for truth in (fresh, drawn)])
     parameters = {
         "dim": dim,
         "context": context,
@@ -145,28 +157,3 @@ def simulate_estimator(
         "backend": backend,
     }
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
-
-
-def _mean_error(
-    backend: Backend,
-    generator: Any,
-    estimator: str,
-    truth: Array,
-    task_set: Array,
-    context: int,
-    rho: float,
-) -> float:
-    """Mean over prompts of rho + |w_hat - w|^2/d, in blocks of bounded memory."""
-    dim = truth.shape[1]
-    block = max(1, BLOCK_NUMBERS // (context * max(dim, task_set.shape[0])))
-    total = 0.0
-    for start in range(0, truth.shape[0], block):
-        target = truth[start : min(start + block, truth.shape[0]), :]
-        prompts = sample_prompts(backend, generator, target, context, rho)
-        if estimator == "dmmse":
-            estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
-        else:
-            # Inputs have variance 1/d and tasks variance 1 per coordinate, so the ridge is rho.
-            estimate = ridge_estimate(prompts.x, prompts.y, rho)
-        total += float(backend.xp.sum((estimate - target) ** 2)) / dim
-    return rho + total / truth.shape[0]

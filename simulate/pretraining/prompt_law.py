@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.blocks import row_blocks
@@ -19,6 +19,9 @@ from iclimit.simulate.pretraining.summaries import (
     task_set_moments,
     tasks_of,
 )
+
+Drawn: TypeAlias = tuple[Array, Array, Array]
+"""Queries (n, d), context summaries (n, d + 1) and noisy query labels (n,)."""
 
 TOKEN_BLOCK = 2**22
 """Most input numbers that token-level sampling holds at a time (32 MiB)."""
@@ -48,19 +51,21 @@ class PromptLaw:
             self.backend, generator, count, self.dim, self.task_law, root=self.task_root
         )
 
-    def draw(
-        self, generator: Any, count: int, task_set: Array | None
-    ) -> tuple[Array, Array, Array]:
+    def draw(self, generator: Any, count: int, task_set: Array | None) -> Drawn:
         """Draw (x_query, summary, y_query) of prompts."""
-        if self.sampler == "summaries":
-            return self._from_law(generator, *self._tasks(generator, count, task_set))
-        block = max(1, TOKEN_BLOCK // (self.dim * (self.context + 1)))
-        parts = [
-            self._from_tokens(
-                generator, *self._tasks(generator, min(block, count - start), task_set)
-            )
-            for start in range(0, count, block)
-        ]
+        whole = self.sampler == "summaries"
+        block = count if whole else max(1, TOKEN_BLOCK // (self.dim * (self.context + 1)))
+        sample = self._from_law if whole else self._from_tokens
+        parts = []
+        for start in range(0, count, block):
+            size, tasks, chosen = min(block, count - start), task_set, None
+            if tasks is None:
+                tasks = self.fresh_tasks(generator, size)
+            else:
+                chosen = generator.integers(0, tasks.shape[0], size=size)
+            parts.append(sample(generator, tasks, chosen))
+        if len(parts) == 1:
+            return parts[0]
         x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
         return x, h, y
 
@@ -86,18 +91,11 @@ class PromptLaw:
             self.backend, self.dim, *sizes, self.task_law, covariance=factor.T @ factor
         )
 
-    def _tasks(
-        self, generator: Any, count: int, task_set: Array | None
-    ) -> tuple[Array, Array | None]:
-        """Tasks, and which of them each prompt has; None if prompt i has task i."""
-        if task_set is None:
-            return self.fresh_tasks(generator, count), None
-        return task_set, generator.integers(0, task_set.shape[0], size=count)
+    def _from_law(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
+        """Draw whitened summaries and queries from their exact law, then apply the root.
 
-    def _from_law(
-        self, generator: Any, tasks: Array, chosen: Array | None
-    ) -> tuple[Array, Array, Array]:
-        """Draw whitened summaries and queries from their exact law, then apply the root."""
+        Prompt i has the task in row ``chosen[i]`` of tasks, or in row i.
+        """
         xp, root = self.backend.xp, self.input_root
         seen = times_root(tasks, root)
         summary = sample_summaries(
@@ -114,9 +112,7 @@ class PromptLaw:
         y += math.sqrt(self.rho) * generator.standard_normal(n)
         return x, summary, y
 
-    def _from_tokens(
-        self, generator: Any, tasks: Array, chosen: Array | None
-    ) -> tuple[Array, Array, Array]:
+    def _from_tokens(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
         prompts = sample_prompts(
             self.backend,
             generator,

@@ -94,22 +94,8 @@ def task_set_moments(backend: Backend, tasks: Array, context: int, rho: float) -
     xp = backend.xp
     k, d = tasks.shape
     variance = xp.sum(tasks**2, axis=1) / d + rho
-    weighted = variance[None, :] @ tasks / k
-    scatter = tasks.T @ tasks / k
-    head = (1 + 1 / context) * scatter + (d / context) * xp.mean(variance) * xp.eye(d)
-    side = (1 + 2 / context) * weighted
-    tail = (1 + 2 / context) * xp.mean(variance**2)
-    return SummaryMoments(
-        second=xp.concat(
-            [
-                xp.concat([head, side.T], axis=1),
-                xp.concat([side, xp.reshape(tail, (1, 1))], axis=1),
-            ],
-            axis=0,
-        ),
-        cross=xp.concat([scatter, weighted], axis=0),
-        label=xp.mean(variance),
-    )
+    scatter, side = tasks.T @ tasks / k, variance[None, :] @ tasks / k
+    return _moments(xp, scatter, side, xp.mean(variance), xp.mean(variance**2), context)
 
 
 def fresh_task_moments(
@@ -131,9 +117,16 @@ def fresh_task_moments(
     label = trace / d + rho
     # Fourth moments of the sphere are d/(d + 2) times those of a normal vector.
     spread = 2 * square if task_law == "gaussian" else 2 * (d * square - trace**2) / (d + 2)
+    return _moments(xp, scatter, xp.zeros((1, d)), label, label**2 + spread / d**2, context)
+
+
+def _moments(
+    xp: Any, scatter: Array, side: Array, label: Any, label_square: Any, context: int
+) -> SummaryMoments:
+    """Moments from E w w^T, E v w^T as a row, E v and E v^2, where v is the label variance."""
+    d, corner = scatter.shape[0], 1 + 2 / context
     second = xp.zeros((d + 1, d + 1))
     second[:d, :d] = (1 + 1 / context) * scatter + d / context * label * xp.eye(d)
-    second[d, d] = (1 + 2 / context) * (label**2 + spread / d**2)
-    return SummaryMoments(
-        second=second, cross=xp.concat([scatter, xp.zeros((1, d))], axis=0), label=label
-    )
+    second[d, :d] = second[:d, d] = corner * side[0, :]
+    second[d, d] = corner * label_square
+    return SummaryMoments(second, xp.concat([scatter, side], axis=0), label)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampled_means import ALLOWANCE
 from scipy.special import logsumexp
 
 from iclimit.simulate.arrays import get_backend
@@ -15,7 +16,6 @@ from iclimit.simulate.pretraining import estimators, simulate_estimator
 from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_estimate
 from iclimit.simulate.pretraining.prompts import Prompts, sample_prompts, sample_tasks
 
-ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
 BACKEND = get_backend("numpy")
 SMALL: dict[str, Any] = {"dim": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
 

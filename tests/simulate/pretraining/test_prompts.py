@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
+from sampled_means import P_VALUE, assert_mean
 from scipy import stats
 
 from iclimit.simulate.arrays import get_backend
@@ -21,18 +21,9 @@ from iclimit.simulate.pretraining.prompts import (
     token_matrix,
 )
 
-ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
-P_VALUE = 1e-5  # about the same allowance for goodness-of-fit tests
 SAMPLES = 40_000
 BACKEND = get_backend("numpy")
 KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "rademacher": 1.0, "laplace": 6.0}
-
-
-def assert_mean(samples: np.ndarray, expected: Any) -> None:
-    """Mean over the first axis within ALLOWANCE standard errors (plus rounding) of expected."""
-    error = np.std(samples, axis=0, ddof=1) / math.sqrt(len(samples))
-    deviation = np.abs(np.mean(samples, axis=0) - expected)
-    assert np.all(deviation <= ALLOWANCE * error + 1e-12), deviation / (error + 1e-300)
 
 
 @pytest.mark.parametrize("d", [1, 2, 7])

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from sampled_means import assert_mean
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary, predict, weights_from_gamma
@@ -18,7 +19,6 @@ from iclimit.simulate.pretraining.prompts import (
 from iclimit.simulate.pretraining.risk import exact_error, squared_errors
 from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
 
-ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
 TEST_PROMPTS = 100_000
 BACKEND = get_backend("numpy")
 # (d, context, rho): one pair, no noise, one dimension, a long context.
@@ -31,12 +31,6 @@ def random_gamma(d: int, seed: int) -> np.ndarray:
     return np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
 
 
-def assert_error(samples: np.ndarray, exact: float) -> None:
-    """Mean of the samples within ALLOWANCE standard errors."""
-    error = np.std(samples) / math.sqrt(len(samples))
-    assert abs(np.mean(samples) - exact) < ALLOWANCE * error, (np.mean(samples), error, exact)
-
-
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 @pytest.mark.parametrize(("d", "context", "rho"), SIZES)
 def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -> None:
@@ -46,7 +40,7 @@ def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -
     prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
     samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
     moments = fresh_task_moments(BACKEND, d, context, rho, task_law)
-    assert_error(samples, float(exact_error(gamma, moments)))
+    assert_mean(samples, float(exact_error(gamma, moments)))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -59,7 +53,7 @@ def test_error_on_training_tasks(d: int, context: int, rho: float, count: int) -
     prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
     samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
     moments = task_set_moments(BACKEND, task_set, context, rho)
-    assert_error(samples, float(exact_error(gamma, moments)))
+    assert_mean(samples, float(exact_error(gamma, moments)))
 
 
 def test_error_of_the_attention_layer_itself() -> None:
@@ -71,7 +65,7 @@ def test_error_of_the_attention_layer_itself() -> None:
     prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
     predicted = predict(token_matrix(prompts), *weights_from_gamma(gamma))
     moments = fresh_task_moments(BACKEND, d, context, rho, "sphere")
-    assert_error((prompts.y_query - predicted) ** 2, float(exact_error(gamma, moments)))
+    assert_mean((prompts.y_query - predicted) ** 2, float(exact_error(gamma, moments)))
 
 
 def test_zero_gamma_has_the_variance_of_the_label() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
 from iclimit.results import Estimate
@@ -23,24 +24,12 @@ from iclimit.simulate.pretraining import (
 from iclimit.simulate.pretraining.attention import context_summary, features
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
 
-ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
-P_VALUE = 1e-5  # about the same allowance for two-sample tests
 SMALL: dict[str, Any] = {"dim": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
 
 
 def run(**changes: Any) -> SimulatedErrors:
     """The small cell with changes."""
     return simulate_errors(**(SMALL | changes))
-
-
-def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
-    """Means agree within ALLOWANCE standard errors of their difference."""
-    error = math.sqrt(np.var(first, ddof=1) / len(first) + np.var(second, ddof=1) / len(second))
-    assert abs(np.mean(first) - np.mean(second)) < ALLOWANCE * error, (
-        np.mean(first),
-        np.mean(second),
-        error,
-    )
 
 
 # Seeds.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
 from iclimit.simulate.arrays import get_backend
@@ -17,8 +18,6 @@ from iclimit.simulate.pretraining.prompts import sample_inputs
 from iclimit.simulate.pretraining.risk import exact_error, whitened_gamma
 from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
 
-ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
-P_VALUE = 1e-5  # about the same allowance for two-sample tests
 ROUNDING = 1e-12
 SOLVED = 1e-4  # relative; the solves stop at a residual of 1e-6
 BACKEND = get_backend("numpy")
@@ -134,16 +133,6 @@ def definition(seed: int, cell: dict[str, Any], test_prompts: int = 400) -> tupl
     tests = (draw(target, context, rho), draw(training_tasks(test_prompts), *sizes))
     icl, idg = (float(np.mean((labels - test @ gamma) ** 2)) for test, labels in tests)
     return icl, idg
-
-
-def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
-    """Means agree within ALLOWANCE standard errors of their difference."""
-    error = math.sqrt(np.var(first, ddof=1) / len(first) + np.var(second, ddof=1) / len(second))
-    assert abs(np.mean(first) - np.mean(second)) < ALLOWANCE * error, (
-        np.mean(first),
-        np.mean(second),
-        error,
-    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from sampled_means import P_VALUE, assert_mean, assert_same_mean
 from scipy import stats
 
 from iclimit.simulate.arrays import get_backend
@@ -19,8 +20,6 @@ from iclimit.simulate.pretraining.summaries import (
     task_set_moments,
 )
 
-ALLOWANCE = 4.5  # standard errors; exceeded by chance once in 1.5e5 comparisons
-P_VALUE = 1e-5  # about the same allowance for two-sample tests
 SAMPLES = 40_000
 ROUNDING = 1e-12
 BACKEND = get_backend("numpy")
@@ -57,20 +56,6 @@ def both(case: Case, n: int = SAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarr
     law = sample_summaries(BACKEND, generator, tasks, case.context, case.rho)
     assert law.shape == tokens.shape == (n, case.d + 1)
     return task[0], tokens, law
-
-
-def assert_same_mean(first: np.ndarray, second: np.ndarray) -> None:
-    """Means over the first axis agree within ALLOWANCE standard errors."""
-    variance = np.var(first, axis=0) / len(first) + np.var(second, axis=0) / len(second)
-    deviation = np.abs(np.mean(first, axis=0) - np.mean(second, axis=0))
-    assert np.all(deviation <= ALLOWANCE * np.sqrt(variance) + ROUNDING)
-
-
-def assert_mean(samples: np.ndarray, expected: np.ndarray | float) -> None:
-    """Mean over the first axis within ALLOWANCE standard errors (plus rounding) of expected."""
-    error = np.std(samples, axis=0, ddof=1) / math.sqrt(len(samples))
-    deviation = np.abs(np.mean(samples, axis=0) - expected)
-    assert np.all(deviation <= ALLOWANCE * error + ROUNDING), deviation / (error + 1e-300)
 
 
 @pytest.mark.parametrize("case", CASES)
