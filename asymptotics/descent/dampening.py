@@ -41,12 +41,12 @@ def critical_dampening(
     test_tasks : int >= 1
         Number T of test tasks.
     noise_ratio : number >= 0
-        Noise variance over (task variance times N), which lowers :math:`\eta^*`.
+        Variance of the label noise over N times that of the tasks.  Noise lowers :math:`\eta^*`.
 
     Returns
     -------
     float or ndarray
-        The factor below which the critical factor of T tasks lies with probability p.
+        The critical factor of T tasks is smaller than this with probability p.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def critical_dampening(
 def optimal_dampening(*, steps: int, context: int, dim: int, noise_ratio: float = 0.0) -> float:
     r"""Dampening factor with the least mean loss after a number of repetitions.
 
-    The best constant rate for L steps over the best rate for one step; it decreases with L
-    because of rare contexts with a large eigenvalue.
+    This is the best constant rate for L steps over the best rate for one step.  It decreases with
+    L because of rare contexts with a large eigenvalue.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise_ratio: float 
     context, dim : int >= 1
         Number N of context pairs and dimension d, Gaussian inputs.
     noise_ratio : number >= 0
-        Noise variance over (task variance times N).
+        Variance of the label noise over N times that of the tasks.
 
     Returns
     -------

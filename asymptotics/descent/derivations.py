@@ -1,8 +1,8 @@
 """Derivations as SymPy equations, step by step, with LaTeX for papers.
 
-Each step is computed from the one before, not copied from a book: the optimal rate by setting the
-derivative of the loss to zero, Wishart moments by Stein's recursion, schedules by
-orthogonal polynomials.
+Each step is computed from the one before, not copied from a book: the optimal rate is where the
+derivative of the loss vanishes, Wishart moments follow from Stein's recursion, and schedules from
+the least value of a quadratic form in moments.
 """
 
 from __future__ import annotations
@@ -68,17 +68,13 @@ def derive_learning_rate(
     (rate,) = (sympy.factor(root) for root in sympy.solve(slope, eta))
     least = sigma**2 + sympy.factor(loss.subs(eta, rate) - sigma**2)
     L = sympy.Function(r"\mathcal{L}")
-    return Derivation(
-        (
-            (
-                "Loss on a noisy query label, in moments of the inputs:",
-                sympy.Eq(L(eta), quadratic),
-            ),
-            ("It is least where its derivative vanishes:", sympy.Eq(slope, 0)),
-            (f"The optimal rate of the {normalization} over the context:", sympy.Eq(eta, rate)),
-            ("The least loss:", sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least)),
-        )
-    )
+    steps = {
+        "Loss on a noisy query label, in moments of the inputs:": sympy.Eq(L(eta), quadratic),
+        "It is least where its derivative vanishes:": sympy.Eq(slope, 0),
+        f"The optimal rate of the {normalization} over the context:": sympy.Eq(eta, rate),
+        "The least loss:": sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least),
+    }
+    return Derivation(tuple(steps.items()))
 
 
 def derive_wishart_moment(order: int) -> Derivation:
@@ -189,16 +185,14 @@ def derive_schedule(
     least = sympy.factor(sympy.cancel(loss.subs(solution)))
     L, R = sympy.Symbol(r"\mathcal{L}"), sympy.Function("R")
     name = "Marchenko-Pastur" if limit else "Wishart"
-    equations = [
-        (
-            f"Loss of a residual polynomial with R(0) = 1, in {name} moments:",
-            sympy.Eq(L, sympy.collect(sympy.expand(loss), unknown)),
-        ),
-        ("It is least at", sympy.Eq(R(x), sympy.collect(sympy.factor(polynomial), x))),
-    ]
+    collected = sympy.collect(sympy.expand(loss), unknown)
+    equations = {
+        f"Loss of a residual polynomial with R(0) = 1, in {name} moments:": sympy.Eq(L, collected),
+        "It is least at": sympy.Eq(R(x), sympy.collect(sympy.factor(polynomial), x)),
+    }
     if limit:
         rates = optimal_schedule(steps=steps, ratio=c).rates
         product = sympy.prod([1 - rate * x for rate in rates])
-        equations.append(("whose zeros are the reciprocal rates:", sympy.Eq(R(x), product)))
-    equations.append(("The least loss:", sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least)))
-    return Derivation(tuple(equations))
+        equations["whose zeros are the reciprocal rates:"] = sympy.Eq(R(x), product)
+    equations["The least loss:"] = sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), least)
+    return Derivation(tuple(equations.items()))

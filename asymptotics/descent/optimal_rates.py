@@ -56,12 +56,15 @@ def optimal_schedule(
 
     Notes
     -----
-    Without noise the optimum is in closed form, exact also at finite size.  With noise the rates
-    are the reciprocal zeros of the optimal residual polynomial while these are real (few steps
-    or little noise).  Where they are not, the best real rates are searched numerically, from many
-    starts since there are local minima: rates merge into multiple ones, and the loss lies above
-    the lower bound, which tells how much could be missed.  mpmath and SymPy
-    numbers: without noise, or for one step; symbolic context and dim: up to two steps.
+    Without noise the optimum has a closed form, which is exact at finite size too.  With noise the
+    rates are the reciprocal zeros of the optimal residual polynomial as long as these are real,
+    that is for few steps or little noise.  Otherwise some of the best real rates are equal, and
+    the loss lies above the lower bound.  They are searched for numerically, from many starts
+    because there are local minima; the lower bound says by how much the result could be improved
+    at most.
+
+    mpmath and SymPy numbers are taken without noise, or for one step; symbolic context and dim up
+    to two steps.
 
     The search takes 30 ms for each such point at 8 steps and many seconds at 60.
 

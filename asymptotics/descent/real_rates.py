@@ -1,8 +1,8 @@
 """Search for the best real learning rates where the optimal residual polynomial has complex zeros.
 
-With much noise the zeros of the best residual polynomial are complex, and no real rates reach it.
-The best real rates are then found by Newton's method from many starts, for all points of a grid at
-once.  The theory is in `iclimit.asymptotics.descent.schedules`.
+With much noise the zeros of the best residual polynomial are complex, and no real rates have this
+polynomial.  The best real rates are then found by Newton's method from many starts, for all points
+of a grid at once.  The theory is in `iclimit.asymptotics.descent.schedules`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ from typing import Any
 
 import numpy as np
 
-_NEWTON_STEPS, _LEAST_DAMPING, _MOST_DAMPING = 200, 1e-9, 1e6
+_STARTS = 96
+"""Starts of the search.  With complex zeros the loss has many local minima: from the real parts of
+the zeros alone the result was up to 3.3 times the optimum."""
 
-_STARTS, _FIRST_STEPS, _KEPT, _BATCH = 96, 12, 8, 2_000_000
-"""Starts of the search for real rates, steps after which the worse ones are dropped, how many are
-kept, and matrix elements held at a time.  With complex zeros the loss has many local minima: from
-the real parts of the zeros alone the result was up to 3.3 times the optimum."""
+_FIRST_STEPS, _KEPT = 12, 8
+"""Newton steps from every start, and how many of the best points go on after them."""
+
+_NEWTON_STEPS = 200
+"""Most Newton steps of those that go on."""
+
+_DAMPING = (1e-9, 1e6)
+"""Least damping of Newton's method, relative to the Hessian, and the damping at which it stops."""
+
+_BATCH = 2_000_000
+"""Most elements of the Hessians that are held at a time."""
 
 
 def residual_zeros_matrix(theta: Any, noise: Any) -> np.ndarray:
@@ -60,8 +69,8 @@ def best_real_rates(
 def _starts(roots: np.ndarray, nodes: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Rates to start from, (B, starts, L): the real parts of the roots and random clusters.
 
-    The clusters are the same for every point, in units of its spectrum and noise: results do not
-    depend on what is computed beside them.
+    The clusters are the same for every point, in units of its spectrum and noise.  So the result
+    at a point does not depend on the other points of the grid.
     """
     steps, rng = roots.shape[-1], np.random.default_rng(0)
     top, v = nodes.max(axis=-1)[:, None, None], noise[:, None, None]
@@ -93,7 +102,7 @@ def _descend(
         value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
         damping = np.full(len(rates), 1e-3)
         for _ in range(newton_steps):
-            active = np.flatnonzero(damping < _MOST_DAMPING)
+            active = np.flatnonzero(damping < _DAMPING[1])
             if not active.size:
                 break
             scale = np.abs(hessian[active]).max(axis=(-2, -1)) * damping[active]
@@ -106,7 +115,7 @@ def _descend(
             for old, new in zip((value, gradient, hessian), fresh, strict=True):
                 old[moved] = new[better]
             factor = np.where(better, 0.1, 10.0)
-            damping[active] = np.maximum(damping[active] * factor, _LEAST_DAMPING)
+            damping[active] = np.maximum(damping[active] * factor, _DAMPING[0])
         return rates, value
 
 

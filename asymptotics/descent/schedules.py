@@ -96,7 +96,7 @@ def schedule_loss(
         Exact at finite N and d, for Gaussian inputs.  Exact arithmetic takes a fraction of a
         second for 20 steps, half a minute for 60.
     noise_ratio : number or array >= 0
-        Noise variance over (task variance times N), :math:`v = \sigma^2/(N a^2)`.
+        Variance of the label noise over N times that of the tasks, :math:`v = \sigma^2/(N a^2)`.
 
     Returns
     -------
@@ -113,10 +113,12 @@ def schedule_loss(
 
     Notes
     -----
-    float64 uses the exact Gauss-Radau rule: a sum of positive terms.  Multi-precision and
-    symbolic rates use the moments of the measure, whose alternating sum would lose a digit per
-    step in float64.  At finite size the mean loss of every constant rate diverges as L grows,
-    because of rare contexts; the limit diverges beyond `divergence_rate` only.
+    In float64 the loss is computed by the exact Gauss-Radau rule, a sum of positive terms.
+    Multi-precision and symbolic rates use the moments of the measure; their alternating sum would
+    lose a digit per step in float64.
+
+    At finite size the mean loss of every constant rate diverges as L grows, because of rare
+    contexts.  The limit diverges beyond `divergence_rate` only.
 
     References
     ----------

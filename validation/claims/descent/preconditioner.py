@@ -75,7 +75,7 @@ class TrainedPreconditioner:
     losses: np.ndarray
 
 
-def train_preconditioner(
+def trained_preconditioner(
     *, input_law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
 ) -> TrainedPreconditioner:
     """Train layers on anisotropic inputs; compare the best with the optimal step."""
@@ -112,7 +112,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     for law in KURTOSIS:
         rows = optimal_preconditioner(**statistics(law)).matrix.tolist()
         found[law] = Cell.of(
-            train_preconditioner,
+            trained_preconditioner,
             input_law=law,
             optimum=tuple(map(tuple, rows)),
             held_out=HELD_OUT[preset],

@@ -73,7 +73,7 @@ class TrainedLayer:
     scales: tuple[float, float]
 
 
-def train_layer(*, context: int, rate: float, held_out: int, rng: Any) -> TrainedLayer:
+def trained_layer(*, context: int, rate: float, held_out: int, rng: Any) -> TrainedLayer:
     """Train one layer on uniform inputs and compare it with a gradient-descent step."""
     problem = Regression(context, DIM, input_law="uniform")
     seed, generator = seeds(rng)
@@ -105,7 +105,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     """Trained layers by context, the longest first."""
     return {
         context: Cell.of(
-            train_layer,
+            trained_layer,
             context=context,
             rate=float(best_step(context).rate),
             held_out=HELD_OUT[preset],

@@ -66,7 +66,7 @@ class Transfer:
     descended: np.ndarray
 
 
-def transfer_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
+def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
     """Train one layer; test it on other inputs and tasks, interpolated, and repeated."""
     problem = Regression(input_law="uniform", **SIZE)
     seed, generator = seeds(rng)
@@ -114,7 +114,7 @@ def label(case: Case) -> str:
 def cells(preset: Preset) -> dict[Any, Cell]:
     """The one trained layer."""
     rate = float(optimal_learning_rate(input_law="uniform", **SIZE).rate)
-    return {"layer": Cell.of(transfer_layer, rate=rate, held_out=HELD_OUT[preset])}
+    return {"layer": Cell.of(transferred_layer, rate=rate, held_out=HELD_OUT[preset])}
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
