@@ -186,15 +186,15 @@ class JointSpectrum:
             order = ORDER if input_spectrum is None else ORDER_WITH_INPUTS
         check_integers(least=1, order=order)
         functions = {}
-        for name, measure, chosen in (
+        for name, given, chosen in (
             ("task_spectrum", task_spectrum, "same"),
             ("test_spectrum", test_spectrum, pairing),
             ("input_spectrum", input_spectrum, input_pairing),
         ):
-            if measure is None and name != "task_spectrum":
+            if given is None and name != "task_spectrum":
                 continue
-            support = parse_measure(name, measure).support
-            if support[0][0] < 0:
+            measure = parse_measure(name, given)
+            if (support := measure.support)[0][0] < 0:
                 raise ValueError(f"{name} must have eigenvalues >= 0, got the support {support}")
             if chosen == "independent":
                 measure = Atoms([measure.mean])

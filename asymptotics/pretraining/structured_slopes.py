@@ -126,9 +126,11 @@ def diversity_slope(
     def slopes(point: Point) -> tuple[np.ndarray, np.ndarray]:
         rows = Rows.at(atoms, point.kappa, point.q, point.xi, point.s)
         still = np.zeros_like(point.tau)
-        return _test_slopes(atoms, _moved(atoms, point, rows, point.s - 1, still, dkappa=1.0))
+        moved = _moved(atoms, point, rows, point.s - 1, still, dkappa=1.0)
+        return _test_slopes(spectrum, atoms, moved)
 
-    slope = _icl_slope(spectrum, settings, *solve_settings(atoms, settings, slopes))
+    noise, misalignment = solve_settings(atoms, settings, slopes)
+    slope = noise * settings.test_noise(spectrum) + misalignment
     return ArrayMath(np).finish(slope.reshape(settings.shape))
 
 
@@ -149,7 +151,8 @@ def task_gradient(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
         point, rows = (_repeated(each, len(spectrum.task)) for each in (point, rows))
         moved = _moved(atoms, point, rows, explicit, lost, dq=dq)
         shifted = dataclasses.replace(atoms, T=(atoms.T + 1j * _STEP * dT)[:, None, :])
-        return _icl_slope(spectrum, settings, *_test_slopes(shifted, moved))
+        noise, misalignment = _test_slopes(spectrum, shifted, moved)
+    return noise * settings.test_noise(spectrum) + misalignment
 
 
 def _repeated(values: Any, count: int) -> Any:
@@ -158,17 +161,12 @@ def _repeated(values: Any, count: int) -> Any:
     return type(values)(*(np.repeat(getattr(values, name), count, axis=0) for name in names))
 
 
-def _test_slopes(atoms: Atoms, moved: Point) -> tuple[np.ndarray, np.ndarray]:
-    """Derivatives of the response to test tasks along an imaginary step."""
+def _test_slopes(
+    spectrum: JointSpectrum, atoms: Atoms, moved: Point
+) -> tuple[np.ndarray, np.ndarray]:
+    """Derivatives along an imaginary step: of the response to test noise, of the misalignment."""
     _, noise, cost = (value.imag / _STEP for value in response_at(atoms, moved))
-    return noise, cost
-
-
-def _icl_slope(
-    spectrum: JointSpectrum, settings: Settings, noise: np.ndarray, cost: np.ndarray
-) -> np.ndarray:
-    carried = spectrum.weight * spectrum.inputs * spectrum.test
-    return noise * settings.test_noise(spectrum) + cost @ carried
+    return noise, cost @ (spectrum.weight * spectrum.inputs * spectrum.test)
 
 
 def require_point(settings: Settings) -> None:
