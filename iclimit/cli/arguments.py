@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,24 +28,18 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def add_verb(
-    verbs: Any,
-    name: str,
-    run: Callable[[argparse.Namespace], int] | None,
-    text: str | None,
-    description: str = "",
-    examples: str = "",
+    verbs: Any, name: str, run: Callable[[argparse.Namespace], int] | None, text: str | None
 ) -> argparse.ArgumentParser:
     """Add a verb: its line in the list of verbs, its help and the function that runs it.
 
     The text is the docstring of the verb's module: a line, a description and examples.
     """
     summary, _, rest = (text or name).strip().partition("\n\n")
-    described, _, shown = rest.partition("\n\nExamples\n--------\n")
-    examples = shown or textwrap.indent(examples.strip(), "  ")
+    description, _, examples = rest.partition("\n\nExamples\n--------\n")
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
         help=f"{summary[0].lower()}{summary[1:].rstrip('.')}",
-        description=described or textwrap.fill(description or summary, 78),
+        description=description or f"{summary[0].upper()}{summary[1:].rstrip('.')}.",
         epilog=f"examples:\n{examples}" if examples else None,
         formatter_class=HELP_FORMATTER,
     )

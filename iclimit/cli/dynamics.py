@@ -1,4 +1,20 @@
-"""``iclimit dynamics``: plateaus, drops and loss curves of training, predicted."""
+"""Predict plateaus, drops and losses of training.
+
+Predict the training of one linear attention layer from small random weights
+by gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared
+errors. Times are in units of the time constant, for attention scores divided
+by N: s steps of gradient descent at the learning rate r are the time 2 r s.
+Scores that are not divided by N, as with iclimit train attention
+--normalization sum, make initial weights X and times t count as N^(1/2) X and
+N t for merged, and as N^(1/3) X and N^(2/3) t for separate.
+
+Examples
+--------
+  iclimit dynamics merged --heads 8 --init-scale 1e-6
+  iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
+  iclimit dynamics separate --heads 5 --init-scale 1e-2 --seed 3 -o staircase.png
+  iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3
+"""
 
 from __future__ import annotations
 
@@ -18,30 +34,10 @@ if TYPE_CHECKING:
 Prediction = tuple[list[dict[str, Any]], float, "Callable[[np.ndarray], np.ndarray]"]
 """Rows of the summary, the end of the curve, and the curve."""
 
-EXAMPLES = """
-iclimit dynamics merged --heads 8 --init-scale 1e-6
-iclimit dynamics merged --white 8 --seed 0 --curve 200 -o curve.csv
-iclimit dynamics separate --heads 5 --init-scale 1e-2 --seed 3 -o staircase.png
-iclimit dynamics separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3
-"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "dynamics",
-        run,
-        "predict plateaus, drops and losses of training",
-        "Predict the training of one linear attention layer from small random weights by "
-        "gradient flow on fresh data (arXiv:2501.16265). Losses are mean squared errors. Times "
-        "are in units of the time constant, for attention scores divided by N: s steps of "
-        "gradient descent at the learning rate r are the time 2 r s. Scores that are not divided "
-        "by N, as with iclimit train attention --normalization sum, make initial weights X and "
-        "times t count as N^(1/2) X and N t for merged, and as N^(1/3) X and N^(2/3) t for "
-        "separate.",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "dynamics", run, __doc__)
     parser.add_argument(
         "model",
         choices=("merged", "separate"),

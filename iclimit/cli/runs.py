@@ -1,4 +1,15 @@
-"""``iclimit runs``: list, show, export and delete what is on record."""
+"""List, show, export and delete results on record.
+
+What simulations have put on record, in the store of runs. TIME is an age
+(90m, 12h, 30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time).
+
+Examples
+--------
+  iclimit runs list --function simulate_errors --since 7d
+  iclimit runs show 3f2a
+  iclimit runs export --function simulate_errors -o errors.nc
+  iclimit runs prune --obsolete --dry-run
+"""
 
 from __future__ import annotations
 
@@ -15,13 +26,6 @@ from iclimit.cli.output import add_output, cut_to_terminal, print_columns
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore, StoredRun
-
-EXAMPLES = """
-iclimit runs list --function simulate_errors --since 7d
-iclimit runs show 3f2a
-iclimit runs export --function simulate_errors -o errors.nc
-iclimit runs prune --obsolete --dry-run
-"""
 
 SHORT = 10
 """Digits of an identity that are shown."""
@@ -51,15 +55,7 @@ def parse_count(text: str) -> int:
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "runs",
-        None,
-        "list, show, export and delete results on record",
-        "What simulations have put on record, in the store of runs. TIME is an age (90m, 12h, "
-        "30d, 4w) or a date (2026-01-31, 2026-01-31T18:00; local time).",
-        EXAMPLES,
-    )
+    parser = add_verb(verbs, "runs", None, __doc__)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     listing = _action(actions, "list", list_runs, "one line per run, newest first")

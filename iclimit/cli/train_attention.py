@@ -1,4 +1,21 @@
-"""``iclimit train attention``: gradient descent of one linear attention layer."""
+r"""One linear attention layer by gradient descent, to see its dynamics.
+
+Train one linear attention layer by gradient descent on the mean squared
+error, from small random weights, as in arXiv:2501.16265. A step on the whole
+training set costs the same for any number of sequences. The step of half of
+the drop is the first recorded one with a loss below the middle between those
+of zero weights and of the limit, both for infinite training sets.
+
+Examples
+--------
+  iclimit train attention --model merged --heads 8 --init-scale 1e-6 --normalization sum
+  iclimit train attention --model separate --heads 5 --init-scale 1e-2 --learning-rate 0.02 \
+      --steps 10000 --training-set 80000 --normalization sum -o curves.png
+  iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3 \
+      --learning-rate 0.02 --steps 20000 --training-set 80000 --normalization sum --repeats 4
+  iclimit train attention --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \
+      --learning-rate 0.0005 --steps 4000 --normalization sum --tests
+"""
 
 from __future__ import annotations
 
@@ -24,16 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from iclimit.simulate.dynamics import TrainingCurves
-
-EXAMPLES = """
-iclimit train attention --model merged --heads 8 --init-scale 1e-6 --normalization sum
-iclimit train attention --model separate --heads 5 --init-scale 1e-2 --learning-rate 0.02 \\
-    --steps 10000 --training-set 80000 --normalization sum -o curves.png
-iclimit train attention --model separate --dim 8 --heads 9 --rank 2 --init-scale 5e-3 \\
-    --learning-rate 0.02 --steps 20000 --training-set 80000 --normalization sum --repeats 4
-iclimit train attention --white 4 --fresh-fraction 0.4 --init-scale 1e-6 \\
-    --learning-rate 0.0005 --steps 4000 --normalization sum --tests
-"""
 
 
 CHOICES = {
@@ -83,18 +90,7 @@ NAMES = (*CHOICES, *NUMBERS, "context", "noise_variance", "tests")
 
 def add_parser(models: Any) -> None:
     """Add the model to ``iclimit train``."""
-    parser = add_verb(
-        models,
-        "attention",
-        run,
-        "one linear attention layer by gradient descent, to see its dynamics",
-        "Train one linear attention layer by gradient descent on the mean squared error, from "
-        "small random weights, as in arXiv:2501.16265. A step on the whole training set costs "
-        "the same for any number of sequences. The step of half of the drop is the first "
-        "recorded one with a loss below the middle between those of zero weights and of the "
-        "limit, both for infinite training sets.",
-        EXAMPLES,
-    )
+    parser = add_verb(models, "attention", run, __doc__)
     add_problem(parser)
     for name, (choices, meaning) in CHOICES.items():
         text = f"{meaning} (default {choices[0]})"

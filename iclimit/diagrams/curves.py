@@ -201,9 +201,7 @@ def curve(
     >>> curves.x, curves.values.shape
     ('tau', (2, 8))
     """
-    structure = parse_structure(
-        task_spectrum=task_spectrum, test_spectrum=test_spectrum, input_spectrum=input_spectrum
-    )
+    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
     chosen = get_quantity(quantity, parameters, structure)
     values = {name: _axis(name, value) for name, value in parameters.items()}
     x = max(values, key=lambda name: values[name].size)

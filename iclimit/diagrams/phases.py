@@ -269,9 +269,7 @@ def phase_diagram(
     """
     if x == y:
         raise ValueError(f"x and y must be different parameters, got {x!r} for both")
-    structure = parse_structure(
-        task_spectrum=task_spectrum, test_spectrum=test_spectrum, input_spectrum=input_spectrum
-    )
+    structure = parse_structure(task_spectrum, test_spectrum, input_spectrum)
     chosen = get_quantity(quantity, parameters, structure)
     for axis, name in (("x", x), ("y", y)):
         if name not in parameters:

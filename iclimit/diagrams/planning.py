@@ -1,4 +1,4 @@
-"""What a simulation will cost, told before it starts."""
+"""Estimated cost of a simulation, before it starts."""
 
 from __future__ import annotations
 

@@ -140,16 +140,10 @@ def parse_simulation(
     **execution
         The other fields of Simulation.
     """
-    optional = (
-        "points",
-        "repeats",
-        "target_standard_error",
-        "target_relative_error",
-        "time_limit",
-    )
-    if "dim" not in options or not set(options) <= {"dim", *optional}:
+    more = ("points", "repeats", "target_standard_error", "target_relative_error", "time_limit")
+    if "dim" not in options or not set(options) <= {"dim", *more}:
         raise ValueError(
-            f"simulation takes dim and optionally {', '.join(optional)}, "
+            f"simulation takes dim and optionally {', '.join(more)}, "
             f"got {', '.join(options) or 'nothing'}"
         )
     rest = {name: value for name, value in options.items() if name not in ("dim", "points")}

@@ -117,7 +117,6 @@ class Structure:
 
 
 def parse_structure(
-    *,
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
     input_spectrum: Spectrum | None = None,
