@@ -55,16 +55,10 @@ FILES = (
     "pretraining.exact_error",
 )
 """Files of the claims, in the order of the report: the theory first, then the simulator's own
-references.  Their claim is called ``claim``, or as stated after a colon."""
+references."""
 
-
-def _claim(file: str) -> Claim:
-    module, _, name = file.partition(":")
-    found: Claim = getattr(import_module(f"{__name__}.{module}"), name or "claim")
-    return found
-
-
-CLAIMS = {claim.name: claim for claim in map(_claim, FILES)}
+_CLAIMS: list[Claim] = [import_module(f"{__name__}.{file}").claim for file in FILES]
+CLAIMS = {claim.name: claim for claim in _CLAIMS}
 """All claims by name."""
 
 

@@ -145,40 +145,39 @@ class Found:
         allowance = low.allowance(self.dim) * first + high.allowance(self.dim) * last
         return compare(label, last - first, rise, allowance=allowance)
 
+    def errors(self, kind: str, name: str, keys: Iterable[tuple[Point, int]]) -> list[Estimate]:
+        """One error, simulated or predicted, at points and dimensions."""
+        return [getattr(self.results[kind, point, dim], name) for point, dim in keys]
+
     def draw_curve(
         self, ax: Axes, curve: Curve, name: str, colour: str, label: str | None = None
     ) -> None:
         """Draw one error along a curve: limit (line), prediction (dashes), simulation (points)."""
         fine = np.geomspace(min(curve.values), max(curve.values), 400)
         ax.plot(fine, getattr(curve.at(fine).limit, name), color=colour, label=label)
-        predicted, simulated = (
-            [getattr(self.results[kind, point, self.dim], name) for point in curve.points]
-            for kind in ("predicted", "simulated")
-        )
-        means = [each.mean for each in predicted]
-        ax.plot(curve.values, means, "_", color=colour, markersize=9)
+        keys = [(point, self.dim) for point in curve.points]
+        predicted = [each.mean for each in self.errors("predicted", name, keys)]
+        ax.plot(curve.values, predicted, "_", color=colour, markersize=9)
+        simulated = self.errors("simulated", name, keys)
         draw_estimates(ax, curve.values, simulated, colour, markersize=3.5)
 
     def draw_sizes(
         self, ax: Axes, fit: SizeFit, name: str, colour: str, label: str | None = None
     ) -> None:
         """Draw one error against 1/d: simulation (points), prediction (line), limit (star)."""
-        predicted, simulated = (
-            [getattr(self.results[kind, fit.point, dim], name) for dim in self.sizes]
-            for kind in ("predicted", "simulated")
-        )
+        keys = [(fit.point, dim) for dim in self.sizes]
         draw_sizes(
             ax,
             self.sizes,
-            simulated,
+            self.errors("simulated", name, keys),
             colour,
             limit=float(getattr(fit.point.limit, name)),
             fit=fit.errors,
             quantity=("icl", "idg").index(name),
             label=label,
         )
-        means = [each.mean for each in predicted]
-        ax.plot(1 / np.array(self.sizes), means, color=colour, linewidth=1.2)
+        predicted = [each.mean for each in self.errors("predicted", name, keys)]
+        ax.plot(1 / np.array(self.sizes), predicted, color=colour, linewidth=1.2)
 
 
 @dataclass(frozen=True)
