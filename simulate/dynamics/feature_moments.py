@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -70,12 +70,13 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
     xp = array_namespace(prompts.x)
     count, context, dim = prompts.x.shape
     size = max(1, BLOCK // feature_count(dim))
+    blocks = (slice(start, min(start + size, count)) for start in range(0, count, size))
+    parts = (
+        Prompts(*(getattr(prompts, each.name)[block, ...] for each in fields(prompts)))
+        for block in blocks
+    )
     found = readout_moments(
-        (
-            _tokens(prompts, slice(start, min(start + size, count)))
-            for start in range(0, count, size)
-        ),
-        include_query=True,
+        ((regression_tokens(part), part.y_query) for part in parts), include_query=True
     )
     # The last entry of the query's token is zero, so that it makes no features.
     pairs = (dim + 1) * (dim + 2) // 2
@@ -84,16 +85,6 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
     second = xp.take(xp.take(found.second, kept, axis=0), kept, axis=1)
     scale = context if normalization == "mean" else 1
     return FeatureMoments(found.label, cross / scale, second / scale**2)
-
-
-def _tokens(prompts: Prompts, chosen: slice) -> tuple[Array, Array]:
-    part = Prompts(
-        prompts.x[chosen, :, :],
-        prompts.y[chosen, :],
-        prompts.x_query[chosen, :],
-        prompts.y_query[chosen],
-    )
-    return regression_tokens(part), part.y_query
 
 
 def population_moments(

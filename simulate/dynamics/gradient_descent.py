@@ -259,18 +259,7 @@ def simulate_gradient_descent(
     )
     training = _training_loss(device, layer, problem, sequences, seeds, batch, normalization)
     state, unbounded, interrupted = _descend(
-        state,
-        training,
-        list(laws.values()),
-        steps=steps,
-        record=record,
-        rate=2 * float(learning_rate),
-        bound=UNSTABLE * problem.label_square,
-        save=None if path is None else lambda state: _save(path, settings, state),
-        bar=tqdm(
-            initial=state.step, total=steps, disable=not progress, unit="step", desc="training"
-        ),
-        device=device,
+        state, training, list(laws.values()), problem, settings, steps, path, progress
     )
     rows = state.records.rows
     curves = TrainingCurves(
@@ -298,27 +287,23 @@ def _descend(
     state: _State,
     training: Callable[[int, list[Array]], LossAndHalves],
     laws: list[MomentLoss],
-    *,
+    problem: TaskMixture,
+    settings: dict[str, Any],
     steps: int,
-    record: int,
-    rate: float,
-    bound: float,
-    save: Callable[[_State], None] | None,
-    bar: tqdm,
-    device: Backend,
+    path: Path | None,
+    progress: bool,
 ) -> tuple[_State, np.ndarray | None, bool]:
-    """Take the steps; return the last state, unbounded losses, and whether Ctrl-C ended it.
-
-    ``rate`` is that of the halves of the gradients.
-    """
-    saved = time.monotonic()
+    """Take the steps; return the last state, unbounded losses, and whether Ctrl-C ended it."""
+    rate, bound = 2 * float(settings["learning_rate"]), UNSTABLE * problem.label_square
+    xp, record, saved = array_namespace(state.weights[0]), settings["record"], time.monotonic()
+    bar = tqdm(initial=state.step, total=steps, disable=not progress, unit="step", desc="training")
     try:
         while True:
             with np.errstate(over="ignore", invalid="ignore"):
                 losses, halves = training(state.step, state.weights)
             ends, due = state.step == steps, state.step % record == 0
-            looks = ends or due or state.step % looks_every(device.xp) == 0
-            if looks and not bool(device.xp.all(losses <= bound)):
+            looks = ends or due or state.step % looks_every(xp) == 0
+            if looks and not bool(xp.all(losses <= bound)):
                 return state, to_host(losses), False
             if due and state.step == record * state.records.count:
                 found = [losses, _squared_norm(halves), *(law(state.weights)[0] for law in laws)]
@@ -329,16 +314,16 @@ def _descend(
             weights = [old - rate * half for old, half in zip(state.weights, halves, strict=True)]
             state = replace(state, step=state.step + 1, weights=weights)
             bar.update()
-            if save is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                save(state)
+            if path is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                _save(path, settings, state)
                 saved = time.monotonic()
         interrupted = False
     except KeyboardInterrupt:
         interrupted = True
     finally:
         bar.close()
-    if save is not None:
-        save(state)
+    if path is not None:
+        _save(path, settings, state)
     return state, None, interrupted
 
 
@@ -425,17 +410,13 @@ def _test_losses(
     device: Backend, layer: AttentionModel, problem: TaskMixture, normalization: str
 ) -> dict[str, MomentLoss]:
     """Losses on random tasks, and on the shared one with noise for the labels in the context."""
-    laws = {"icl": (replace(problem, fresh_fraction=1.0, shared_task=None), False)}
+    fresh = replace(problem, fresh_fraction=1.0, shared_task=None)
+    moments = {"icl": population_moments(fresh, normalization=normalization)}
     if problem.shared_task is not None:
-        laws["iwl"] = (replace(problem, fresh_fraction=0.0), True)
+        shared = replace(problem, fresh_fraction=0.0)
+        moments["iwl"] = population_moments(shared, normalization=normalization, noise_labels=True)
     return {
-        name: MomentLoss(
-            layer,
-            stack_moments(
-                device, [population_moments(law, normalization=normalization, noise_labels=noise)]
-            ),
-        )
-        for name, (law, noise) in laws.items()
+        name: MomentLoss(layer, stack_moments(device, [each])) for name, each in moments.items()
     }
 
 
