@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-# Noise levels other than 0: their squares stay within the eigenvalue rule, their fourth powers
-# within float64.
+# Smallest and largest noise level other than 0: their squares stay within the eigenvalue rule, and
+# their fourth powers within float64.
 LEVELS = (1e-15, 1e15)
 
 _ALLOWED = (
@@ -65,10 +65,10 @@ class NoiseLaw:
         return mean / 3 if self.kind == "uniform" else mean
 
     def quadrature(self, step: float = STEP) -> tuple[np.ndarray, np.ndarray]:
-        """Levels and weights of a quadrature rule, exact but for a uniform law.
+        """Levels and weights of a quadrature rule, exact except for a uniform law.
 
-        There it is the double-exponential rule, accurate to rounding for functions of the level
-        that are analytic but at 0, on whatever scale they change.
+        For a uniform law it is the double-exponential rule, which is accurate to rounding for
+        functions of the level that are analytic except at 0, on whatever scale they change.
 
         Parameters
         ----------

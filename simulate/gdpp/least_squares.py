@@ -156,7 +156,7 @@ class Descent:
         At these parameters; before the first step that on other contexts, infinite without any.
     damping : float
     steps, calm : int
-        Steps taken, and how many of the last gained little.
+        Steps taken, and the number of last steps in a row that gained little.
     stuck : bool
         Whether no damping made the loss fall.
     """

@@ -9,9 +9,9 @@ with tokens :math:`e = (x, y)` of D = d + 1 numbers; the query is never a key.  
 what is free:
 
 * full: all entries of :math:`P_h` and :math:`Q_h`;
-* axial: those full ones that commute with all orthogonal maps of the inputs that keep the first
-  axis, diagonal but for the entries that connect :math:`x_1` and y.  From three layers on descents
-  with full weights end near them: one direction of the inputs is given up to hold what the layer
+* axial: the full ones that commute with all orthogonal maps of the inputs that keep the first
+  axis.  They are diagonal except for the entries that connect :math:`x_1` and y.  From three layers
+  on, descents with full weights end near them: one direction of the inputs then holds what the layer
   learnt of the labels.  Not in the paper;
 * diag: :math:`P_h = \mathrm{diag}(p_x I, p_y)` and :math:`Q_h = \mathrm{diag}(q_x I, q_y)`, which
   act by the four numbers :math:`\omega_{ab} = \sum_h p_{ha} q_{hb}` (with one head
@@ -31,7 +31,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend, to_host
-from iclimit.simulate.checks import check_choice, check_integers, check_shape
+from iclimit.simulate.checks import check_arguments, check_choice, check_shape
 from iclimit.simulate.transformer import Layer
 
 KINDS = ("full", "axial", "diag", "gd++")
@@ -176,10 +176,11 @@ def random_parameters(
 
     Scalars are normal, in units of :math:`1/\sqrt{N + d + 1 + \sigma^2}`, about the root of the
     best rate of one step; :math:`q_y` also of the mean square of a label.  Full weights are
-    diagonal with independent entries, but for a small part.  In the other kinds
-    :math:`\omega_{yx}` is negative, a step of descent: half of the starts would end at zero else.
+    diagonal with independent entries, except for a small part.  In the other kinds
+    :math:`\omega_{yx}` is negative, a step of descent: otherwise half of the starts would end at
+    zero.
     """
-    check_integers(layers=layers, heads=heads)
+    check_arguments(layers=layers, heads=heads)
     size = dim + 1
     unit = 1 / math.sqrt((context + dim + 1 + variance) * math.sqrt(heads))
     if kind in ("full", "axial"):
@@ -224,5 +225,5 @@ def load_transformer(path: str | os.PathLike) -> LinearTransformer:
     try:
         with open(path, "rb") as stream, np.load(stream) as file:
             return LinearTransformer(str(file["kind"]), file["projection"], file["lookup"])
-    except Exception as error:  # there is no end of ways in which a file can be broken
+    except Exception as error:  # a file can be broken in any number of ways
         raise ValueError(f"path must be a file of save_transformer, got {path}") from error

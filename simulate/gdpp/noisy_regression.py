@@ -35,8 +35,6 @@ from iclimit.simulate.arrays import Array, Backend, seed_sequences
 from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.pretraining.prompts import Prompts
 
-NOISE_KINDS = ("fixed", "uniform", "categorical")
-
 # Largest noise level: its square and sums of such squares are finite.
 _LARGEST_LEVEL = 1e100
 _FORM = (
@@ -81,9 +79,9 @@ class NoiseLevels:
     levels: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        count, known = len(self.levels), self.kind in NOISE_KINDS
-        valid = all(0 <= level <= _LARGEST_LEVEL for level in self.levels)
-        if not known or not valid or not (count if self.kind == "categorical" else count == 1):
+        known = self.kind in ("fixed", "uniform", "categorical")
+        counted = len(self.levels) == 1 or (self.kind == "categorical" and self.levels)
+        if not (known and counted and all(0 <= v <= _LARGEST_LEVEL for v in self.levels)):
             raise ValueError(f"noise_law must be {_FORM}, got {self.kind!r} of {self.levels!r}")
 
     @classmethod
@@ -123,7 +121,7 @@ class NoiseLevels:
 
 @dataclass(frozen=True, eq=False)
 class NoisyPrompts:
-    """Prompts with what only the oracle and the experimenter know.
+    """Prompts with their noise levels and tasks, which a predictor does not see.
 
     Attributes
     ----------
@@ -142,7 +140,7 @@ class NoisyPrompts:
 
 @dataclass(frozen=True, eq=False)
 class ContextSummaries:
-    """All that linear attention and the oracle know of weighted contexts.
+    """Weighted contexts as far as linear attention and the oracle depend on them.
 
     Attributes
     ----------

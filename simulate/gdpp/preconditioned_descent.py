@@ -4,7 +4,7 @@ A layer turns inputs Z and residuals r, from Z = X and r = y, into
 
 .. math:: r' = r - \frac\eta N Z Z^\top r, \qquad Z' = Z - \gamma Z\, \frac{Z^\top Z}N,
 
-both from the old ones, and the query's alike (von Oswald et al., arXiv:2212.07677; Vladymyrov et
+both from the old ones, and likewise for the query (von Oswald et al., arXiv:2212.07677; Vladymyrov et
 al., arXiv:2402.14180, equation 11).  The last :math:`\gamma` has no effect, so L layers have L
 rates and L - 1 of the others.
 
@@ -31,7 +31,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, to_host
-from iclimit.simulate.checks import check_choice, check_integers, check_nonnegative, parse_array
+from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.descent.schedules import ScheduleLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS
@@ -92,9 +92,8 @@ def simulate_gdpp(
     >>> simulate_gdpp([0.42, 3.5], [0.4], **size).loss.mean < plain / 2
     True
     """
-    etas, strengths = _given_layers(rates, gammas)
-    check_integers(context=context, dim=dim, contexts=contexts)
-    check_nonnegative(noise_ratio=noise_ratio)
+    etas, strengths = _parse_layers(rates, gammas)
+    check_arguments(context=context, dim=dim, contexts=contexts, noise_ratio=noise_ratio)
     check_choice("input_law", input_law, INPUT_LAWS)
     losses = [
         to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
@@ -134,8 +133,8 @@ def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> Line
     ValueError
         If an argument is outside its range.
     """
-    etas, strengths = _given_layers(rates, gammas)
-    check_integers(context=context, dim=dim)
+    etas, strengths = _parse_layers(rates, gammas)
+    check_arguments(context=context, dim=dim)
     # Parameters p_x, p_y, q_x of a head.
     columns = [-np.append(strengths, 0.0) / context, -etas / context, np.ones_like(etas)]
     return build("gd++", np.stack(columns, axis=1)[:, None, :], dim)
@@ -170,7 +169,7 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
     return xp.stack(spectra)
 
 
-def _given_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
+def _parse_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
     etas = parse_array("rates", rates, (None,))
     return etas, parse_array("gammas", gammas, (len(etas) - 1,))
 

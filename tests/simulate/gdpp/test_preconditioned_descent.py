@@ -191,7 +191,7 @@ def test_preconditioning_flattens_the_spectrum() -> None:
         ),
         (
             lambda: simulate_gdpp([0.1], [], context=3, dim=2, rng=0, noise_ratio=-1),
-            "noise_ratio must be a number >= 0 and finite, got -1",
+            "noise_ratio must be >= 0 and finite, got -1",
         ),
         (
             lambda: simulate_gdpp([0.1], [], context=0, dim=2, rng=0),

@@ -81,7 +81,7 @@ def _draw(results: Mapping[tuple[int, int], Any], figure: Any) -> None:
     left.legend(title="exact, to the limit at 0")
     depths = range(1, 4)
     for noise_ratio, colour in zip((0.0, 0.01, NOISE_RATIO, 0.2), COLOURS, strict=False):
-        setting = {"ratio": 0.5, "noise_ratio": noise_ratio}
+        setting: dict[str, Any] = {"ratio": 0.5, "noise_ratio": noise_ratio}
         found = [optimal_gdpp(depth, **setting) for depth in depths]
         plain = [optimal_schedule(steps=depth, **setting).loss for depth in depths]
         label = rf"$v = {noise_ratio:g}$"
