@@ -10,9 +10,9 @@ what is free:
 
 * full: all entries of :math:`P_h` and :math:`Q_h`;
 * axial: the full ones that commute with all orthogonal maps of the inputs that keep the first
-  axis.  They are diagonal except for the entries that connect :math:`x_1` and y.  From three layers
-  on, descents with full weights end near them: one direction of the inputs then holds what the layer
-  learnt of the labels.  Not in the paper;
+  axis.  They are diagonal except for the entries that connect :math:`x_1` and y.  From three
+  layers on, descents with full weights end near them: one direction of the inputs then holds what
+  the layer learnt of the labels.  Not in the paper;
 * diag: :math:`P_h = \mathrm{diag}(p_x I, p_y)` and :math:`Q_h = \mathrm{diag}(q_x I, q_y)`, which
   act by the four numbers :math:`\omega_{ab} = \sum_h p_{ha} q_{hb}` (with one head
   :math:`\omega_{xx}\omega_{yy} = \omega_{xy}\omega_{yx}`);

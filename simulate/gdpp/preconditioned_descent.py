@@ -4,9 +4,9 @@ A layer turns inputs Z and residuals r, from Z = X and r = y, into
 
 .. math:: r' = r - \frac\eta N Z Z^\top r, \qquad Z' = Z - \gamma Z\, \frac{Z^\top Z}N,
 
-both from the old ones, and likewise for the query (von Oswald et al., arXiv:2212.07677; Vladymyrov et
-al., arXiv:2402.14180, equation 11).  The last :math:`\gamma` has no effect, so L layers have L
-rates and L - 1 of the others.
+both from the old ones, and likewise for the query (von Oswald et al., arXiv:2212.07677; Vladymyrov
+et al., arXiv:2402.14180, equation 11).  The last :math:`\gamma` has no effect, so L layers have L
+rates and L - 1 of the :math:`\gamma`.
 
 With :math:`Z = X M` and weights :math:`w = B X^\top y/N` this is, in :math:`H = X^\top X/N`,
 
