@@ -150,8 +150,8 @@ class StoredRun:
     ----------
     identity, function, parameters, seed, backend, code : str
         See `StoredBatch`.
-    batches, repeats : int
-        Number of batches and of repeats in them.
+    repeats : int
+        Number of repeats in all batches; 1 for a cell without repeats.
     seconds : float
         Time of all batches.
     finished : str
@@ -164,7 +164,6 @@ class StoredRun:
     seed: str
     backend: str
     code: str
-    batches: int
     repeats: int
     seconds: float
     finished: str
@@ -298,8 +297,8 @@ class RunStore:
         """
         earliest = "" if since is None else since.astimezone(UTC).strftime(TIME_FORMAT)
         query = """
-            SELECT identity, function, parameters, seed, backend, code, count(*), sum(count),
-                   sum(seconds), max(finished)
+            SELECT identity, function, parameters, seed, backend, code, sum(count), sum(seconds),
+                   max(finished)
             FROM runs
             WHERE substr(identity, 1, ?) = ? AND instr(function, ?) > 0
             GROUP BY identity

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from sample_cells import draws, number, total
@@ -18,8 +19,7 @@ from iclimit.runs.encoding import encode
 from iclimit.runs.execution import run_cells
 from iclimit.runs.store import RunStore
 
-KILLS = 24
-POOL_KILLS = 1
+KILLS = 12
 LONGEST = 0.5
 """Seconds that a run lives at most; all cells take several times as long."""
 
@@ -43,9 +43,13 @@ def table(cells: list[Cell], store: RunStore | None, jobs: int, told: Path | Non
     return [found[cell] for cell in cells]
 
 
+CHILDREN: list[int] = []
+
+
 def in_child(action: Callable[[], object]) -> int:
     """Begin something in a process group of its own."""
     child = os.fork()
+    CHILDREN.append(child)
     if child == 0:
         os.setsid()
         code = 1
@@ -105,14 +109,12 @@ def kill_pools(folder: Path) -> None:
     path, told, log = folder / "runs.sqlite", folder / "told", folder / "log"
     cells = all_cells(log)
     reference = table(cells, None, 1, None)
-    for _ in range(POOL_KILLS):
-        before = check_store(path, cells, told)
-        child = in_child(lambda: run_with_store(path, cells, 2, told, None))
-        while check_store(path, cells, told) < before + 8:
-            time.sleep(0.01)
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        check_store(path, cells, told)
+    child = in_child(lambda: run_with_store(path, cells, 2, told, None))
+    while check_store(path, cells, told) < 8:
+        time.sleep(0.01)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    check_store(path, cells, told)
     with RunStore(path) as store:
         assert table(cells, store, 1, told) == reference
     check_store(path, cells, told, complete=True)
@@ -143,6 +145,11 @@ def together(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"kill": kill_and_resume, "pools": kill_pools, "together": together}[sys.argv[1]](
-        Path(sys.argv[2])
-    )
+    try:
+        {"kill": kill_and_resume, "pools": kill_pools, "together": together}[sys.argv[1]](
+            Path(sys.argv[2])
+        )
+    finally:
+        for each in CHILDREN:
+            with suppress(ProcessLookupError):
+                os.killpg(each, signal.SIGKILL)

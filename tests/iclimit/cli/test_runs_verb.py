@@ -156,7 +156,10 @@ def test_export_netcdf(tmp_path: Path) -> None:
     data = xarray.load_dataset(tmp_path / "runs.nc", engine="h5netcdf")
     run = data.sel(run=identity(ERRORS))
     whole = ERRORS.run(5)
-    assert (float(run.icl), float(run.icl_standard_error)) == (whole.icl.mean, whole.icl.standard_error)
+    assert (float(run.icl), float(run.icl_standard_error)) == (
+        whole.icl.mean,
+        whole.icl.standard_error,
+    )
     assert float(run.tasks) == np.inf
     assert np.isnan(float(run.rate))
     assert data.input_law.values.tolist() == ["uniform", ""]

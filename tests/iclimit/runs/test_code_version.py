@@ -24,7 +24,7 @@ MAIN = '''
 """Module."""
 import math
 from tinypackage.helpers import SCALE, double as twice
-from tinypackage import other
+from tinypackage import fetched, other
 
 LIMIT = 3
 
@@ -32,7 +32,8 @@ def simulate(*, size, rng):
     """Docstring."""
     from tinypackage.late import late
     # comment
-    return inner(size) * SCALE + twice(size) + other.used(size) + late(size) + math.pi
+    total = inner(size) * SCALE + twice(size) + other.used(size) + late(size) + math.pi
+    return total + fetched(size)
 
 def inner(size):
     return Shape(size).area() + LIMIT
@@ -48,7 +49,14 @@ def unused():
     return 5
 '''
 FILES = {
-    "__init__": "",
+    "__init__": """
+def __getattr__(name):
+    if name != "fetched":
+        raise AttributeError(name)
+    from tinypackage.fetching import fetched
+    return fetched
+""",
+    "fetching": "def fetched(x):\n    return x + 9\n",
     "main": MAIN,
     "helpers": """
 BASE = 2
@@ -96,7 +104,7 @@ def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("main", "Docstring.", "Another text."),
         ("main", "# comment", "# another comment\n\n"),
         ("main", "return 5", "return 6"),
-        ("main", "return inner(size) *", "return (inner(size)) *"),
+        ("main", "total = inner(size) *", "total = (inner(size)) *"),
         ("helpers", "return 1", "return 2"),
         ("other", "def idle(x):\n    return x + 1", "def idle(x):\n    return x - 1"),
     ],
@@ -118,6 +126,7 @@ def test_edits_without_effect_leave_the_version(
         ("helpers", "return 2 * x", "return 3 * x"),
         ("other", "return x + 1", "return x + 2"),
         ("late", "x + 7", "x + 8"),
+        ("fetching", "x + 9", "x + 8"),
     ],
 )
 def test_edits_of_what_is_used_change_the_version(

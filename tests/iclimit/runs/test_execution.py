@@ -14,15 +14,13 @@ from typing import Any
 
 import joblib
 import pytest
+from sample_cells import blas_threads, dies, draws, fails, number, total
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from iclimit.runs.cell import Cell
 from iclimit.runs.encoding import encode
 from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore, StoreError
-
-sys.path.insert(0, str(Path(__file__).parent))  # where workers find the cells, too
-from sample_cells import blas_threads, dies, draws, fails, number, total
 
 DRAWS = [Cell.of(draws, size=i, repeats=5) for i in range(4)]
 NUMBERS = [Cell.of(number, of=i) for i in range(8)]
