@@ -34,9 +34,10 @@ class Plan:
     cells, recorded : int
         Cells needed, and how many of them are on record.
     seconds : float
-        Time for the others on the workers of this machine; for a cluster, on one core like its.
+        Time of the other cells on the workers of this machine; for a cluster, on a single core that
+        is as fast as those of this machine.
     memory_bytes : int
-        Of the largest cell; each worker runs one at a time.
+        Memory of the largest cell; each worker runs one cell at a time.
     workers : int or None
         Processes; None for a cluster.
     largest_dimension : int or None

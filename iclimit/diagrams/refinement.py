@@ -1,4 +1,4 @@
-"""Points of a plane that lie denser where the picture changes."""
+"""Points of a plane, denser where the picture changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 _STEEP = 2.0
-"""Change across a rectangle, over the mean of all, from which it is split."""
+"""A rectangle is split if the change across it exceeds the mean over all by this factor."""
 
 
 def refined_points(

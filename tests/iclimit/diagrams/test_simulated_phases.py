@@ -108,8 +108,10 @@ def test_simulation_agrees_with_the_limit(diagram: PhaseDiagram) -> None:
 def test_pictures(diagram: PhaseDiagram) -> None:
     left, right = Figure().subplots(1, 2)
     assert diagram.plot(left) is left
-    assert len(left.collections[-1].get_offsets()) == 4
-    assert any("8, 10, 12" in text.get_text() for text in left.get_legend().get_texts())
+    assert np.shape(left.collections[-1].get_offsets()) == (4, 2)
+    legend = left.get_legend()
+    assert legend is not None
+    assert any("8, 10, 12" in text.get_text() for text in legend.get_texts())
     assert diagram.plot_errors(right) is right
     largest = max(abs(v.z) for v in diagram.simulated if v.z is not None)
     assert f"largest $|z|$ of 4: {largest:.1f}" in right.get_title()
