@@ -34,8 +34,8 @@ class Plan:
     cells, recorded : int
         Cells needed, and how many of them are on record.
     seconds : float
-        Time of the other cells on the workers of this machine; for a cluster, on a single core that
-        is as fast as those of this machine.
+        Time of the other cells on the workers of this machine; for a cluster, on a single core
+        that is as fast as those of this machine.
     memory_bytes : int
         Memory of the largest cell; each worker runs one cell at a time.
     workers : int or None
@@ -76,9 +76,9 @@ def plan_cells(
     cells : sequence of Cell
         Of `simulate_errors` and `finite_size_errors`, at least one of the former.
     rng, backend, store
-        As of `iclimit.runs.run_cells`.
+        As in `iclimit.runs.run_cells`.
     jobs : int or None
-        The same; None for a cluster.
+        Worker processes; -1 for all cores, None for a cluster.
 
     Returns
     -------

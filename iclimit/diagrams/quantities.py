@@ -9,8 +9,8 @@ The table ``quantities.csv`` has a row for each, with these columns:
 * ``structured``: the same quantity for structured data, as a part of the structured errors.
 * ``label``, ``meaning``: its axis label, and in words.
 
-Functions of vectors or matrices (preconditioners, plateaus, mixtures of tasks, given schedules) are
-left out, and so are predictions that need random task sets (`iclimit.finite_size_errors`).
+Functions of vectors or matrices (preconditioners, plateaus, mixtures of tasks, given schedules)
+are left out, and so are predictions that need random task sets (`iclimit.finite_size_errors`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Spectra of training tasks, test tasks and inputs, in the limit and at size d.
 
-Eigenvalues of two spectra are paired by their ranks, in the same or in the opposite order.  A run of
-dimension d needs d eigenvalues.  They are the means of a spectrum, as a function of the rank, over d
-equal cells.  For a file that has d eigenvalues these are its eigenvalues themselves; at any other d
-the file is resampled.
+Eigenvalues of two spectra are paired by their ranks, in the same or in the opposite order.  A run
+of dimension d needs d eigenvalues.  They are the means of a spectrum, as a function of the rank,
+over d equal cells.  For a file that has d eigenvalues these are its eigenvalues themselves; at any
+other d the file is resampled.
 """
 
 from __future__ import annotations
