@@ -66,7 +66,7 @@ def test_differences_on_the_same_draws_keep_their_correlation() -> None:
 
 
 def test_limits_in_the_order_of_the_fit() -> None:
-    d = np.array([16, 24, 32, 48])
+    d = [16, 24, 32, 48]
     samples = [
         np.stack([3 + 2 / dim + z, 1 - 1 / dim + 2 * z])
         for dim in d

@@ -99,8 +99,9 @@ def main() -> None:
             rows += [("density", *size, x, mpmath.nstr(density(x, *size), 20)) for x in POINTS]
     _pairing.cache_clear()
     with mpmath.workdps(25):
-        for *size, shift in SHIFTS:
-            rows.append(("resolvent", *size, shift, mpmath.nstr(resolvent(shift, *size), 15)))
+        for context, dim, shift in SHIFTS:
+            value = mpmath.nstr(resolvent(shift, context, dim), 15)
+            rows.append(("resolvent", context, dim, shift, value))
     with open(Path(__file__).with_name("wishart.csv"), "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([("kind", "context", "dim", "point", "value"), *rows])
