@@ -116,14 +116,7 @@ def optimal_learning_rate(
     >>> optimal_learning_rate(context=N, dim=d, normalization="sum").rate
     1/(N + d + 1)
     """
-    math_, (N, d, sigma2, a2, m2, m4) = _parse(
-        input_law,
-        normalization,
-        context=context,
-        dim=dim,
-        noise_variance=noise_variance,
-        task_variance=task_variance,
-    )
+    math_, (N, d, sigma2, a2, m2, m4) = _parse(**locals())
     with math_.quiet():
         # m4 - m2^2 first: the remaining terms are positive.
         rest = a2 * ((m4 - m2**2) + (d - 1) * m2**2) + sigma2 * m2
@@ -170,15 +163,7 @@ def learning_rate_loss(
     >>> float(learning_rate_loss(0.0, context=10, dim=10))
     10.0
     """
-    math_, (eta, N, d, sigma2, a2, m2, m4) = _parse(
-        input_law,
-        normalization,
-        rate=rate,
-        context=context,
-        dim=dim,
-        noise_variance=noise_variance,
-        task_variance=task_variance,
-    )
+    math_, (eta, N, d, sigma2, a2, m2, m4) = _parse(**locals())
     with math_.quiet():
         step = eta / N if normalization == "mean" else eta
         # The square of 1 - step N m2 is the error of the mean, the rest that of the fluctuation.
@@ -190,7 +175,7 @@ def learning_rate_loss(
 def _parse(
     input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
 ) -> tuple[Namespace, list[Any]]:
-    """Numbers, checked and converted, followed by the second and fourth moment of the inputs."""
+    """The numbers, checked and converted, then the second and fourth moment of the inputs."""
     if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
         raise ValueError(
             f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"

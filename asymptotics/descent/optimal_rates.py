@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.descent.real_rates import best_real_rates, residual_zeros_matrix
 from iclimit.asymptotics.descent.schedule_losses import (
     exact_number,
@@ -83,10 +82,7 @@ def optimal_schedule(
     >>> round(float(optimal_schedule(steps=3, context=20, dim=10).loss), 5)
     0.09128
     """
-    check_integers(steps=steps)
-    math_, spectrum, (noise,) = parse_setting(
-        ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio
-    )
+    math_, spectrum, noise = parse_setting(steps, ratio, context, dim, noise_ratio)
     if not isinstance(math_, ArrayMath):
         return _exact_optimum(math_, steps, spectrum, noise)
     nodes, weights = spectrum.quadrature(steps)

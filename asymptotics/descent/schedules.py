@@ -44,15 +44,15 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.checks import check_integers, check_range, checked
 from iclimit.asymptotics.descent.schedule_losses import lower_bound, moment_loss, quadrature_loss
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, convert
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 
 Spectrum = MarchenkoPastur | Wishart
 
-_RATIOS = "[1e-100, 1e100]"
-"""Range of the ratio in which squares and products of the nodes stay within float64."""
+_RANGES = {"ratio": "[1e-100, 1e100]", "rates": "(-inf, inf)"}
+"""Within this range of the ratio squares and products of the nodes stay within float64."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def schedule_loss(
     >>> round(float(schedule_loss([0.5, 1.0], context=20, dim=10)), 12)
     0.1865625
     """
-    math_, spectrum, (noise, steps) = parse_setting(
-        ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio, rates=rates
+    math_, spectrum, (noise, steps) = _parse(
+        ratio, context, dim, noise_ratio=noise_ratio, rates=rates
     )
     return _loss(math_, steps, spectrum, noise)
 
@@ -149,21 +149,22 @@ def make_schedule(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise:
 
 
 def parse_setting(
-    *, ratio: Any, context: Any, dim: Any, noise_ratio: Any, **rates: Any
+    steps: int, ratio: Any, context: Any, dim: Any, noise_ratio: Any
+) -> tuple[Namespace, Spectrum, Any]:
+    """Number system, spectrum and noise ratio of a schedule, checked and converted."""
+    check_integers(steps=steps)
+    math_, spectrum, (noise,) = _parse(ratio, context, dim, noise_ratio=noise_ratio)
+    return math_, spectrum, noise
+
+
+def _parse(
+    ratio: Any, context: Any, dim: Any, **more: Any
 ) -> tuple[Namespace, Spectrum, list[Any]]:
-    """Number system, spectrum, and the noise ratio and the rates, checked and converted."""
     spectrum = Wishart(context=context, dim=dim) if _is_finite(ratio, context, dim) else None
-    math_, (ratio, _, _, *values) = checked(
-        systems="host",
-        optional=("ratio", "context", "dim"),
-        sequences=tuple(rates),
-        ranges={"ratio": _RATIOS, "rates": "(-inf, inf)"},
-        ratio=ratio,
-        context=context,
-        dim=dim,
-        noise_ratio=noise_ratio,
-        **rates,
-    )
+    where = {"ratio": ratio, "context": context, "dim": dim}
+    options: dict[str, Any] = {"optional": tuple(where), "ranges": _RANGES, "systems": "host"}
+    lists = tuple(name for name in more if name == "rates")
+    math_, (ratio, _, _, *values) = checked(**where, **more, sequences=lists, **options)
     return math_, spectrum or MarchenkoPastur(ratio), values
 
 
@@ -172,7 +173,7 @@ def parse_spectrum(math_: Namespace, ratio: Any, context: Any, dim: Any) -> Spec
     if _is_finite(ratio, context, dim):
         return Wishart(context=context, dim=dim)
     ratio = convert(math_, "ratio", ratio)
-    check_range(math_, "ratio", ratio, _RATIOS)
+    check_range(math_, "ratio", ratio, _RANGES["ratio"])
     return MarchenkoPastur(ratio)
 
 

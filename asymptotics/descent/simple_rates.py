@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.descent.schedule_losses import interval_points, quadrature_loss
 from iclimit.asymptotics.descent.schedules import Schedule, make_schedule, parse_setting
 from iclimit.asymptotics.numbers import ArrayMath, Number
@@ -60,10 +59,7 @@ def constant_schedule(
     >>> round(float(best.rates[0]), 6), round(float(best.loss), 6)
     (0.666667, 0.060001)
     """
-    check_integers(steps=steps)
-    math_, spectrum, (noise,) = parse_setting(
-        ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio
-    )
+    math_, spectrum, noise = parse_setting(steps, ratio, context, dim, noise_ratio)
     in_limit = isinstance(spectrum, MarchenkoPastur)
     if isinstance(math_, ArrayMath):
         rate = _best_constant_rate(steps, *spectrum.quadrature(steps), noise, in_limit)
@@ -145,10 +141,7 @@ def chebyshev_schedule(
     >>> round(float(chebyshev_schedule(steps=2, ratio=0.5).loss), 6)
     0.28
     """
-    check_integers(steps=steps)
-    math_, spectrum, (noise,) = parse_setting(
-        ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio
-    )
+    math_, spectrum, noise = parse_setting(steps, ratio, context, dim, noise_ratio)
     if not isinstance(math_, ArrayMath) and not isinstance(spectrum, MarchenkoPastur):
         raise ValueError("chebyshev_schedule takes mpmath and SymPy numbers in the limit only")
     points = interval_points(math_, spectrum.ratio, range(1, 2 * steps, 2), 2 * steps)

@@ -34,6 +34,10 @@ BLOCK_NUMBERS = 2**18
 this number is part of what a seed means."""
 
 
+NOT_SETTINGS = ("rng", "contexts")
+"""Arguments of `simulate_schedule` that the parameters of a result leave out."""
+
+
 @dataclass(frozen=True)
 class ScheduleLosses:
     """Losses of schedules on simulated contexts.
@@ -120,16 +124,15 @@ def simulate_schedule(
     >>> len(run.losses), abs(run.loss.z(11 / 31)) < 4
     (2, True)
     """
+    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_arguments(contexts=contexts, noise_ratio=noise_ratio)
     schedules = parse_array("rates", rates, (None, None) if np.ndim(rates) > 1 else (None,))
-    setting = {"context": context, "dim": dim, "input_law": input_law, "scale": scale}
-    blocks = _eigenvalue_blocks(**setting, contexts=contexts, rng=rng, backend=backend)
+    blocks = _eigenvalue_blocks(context, dim, input_law, scale, contexts, rng, backend)
     rows = np.reshape(schedules, (-1, schedules.shape[-1])).tolist()
     losses = [
         np.stack([to_host(_loss(values, row, dim, noise_ratio)) for row in rows], axis=1)
         for values in blocks
     ]
-    parameters = {"rates": schedules, **setting, "noise_ratio": noise_ratio, "backend": backend}
     return ScheduleLosses.of(np.concat(losses), parameters)
 
 

@@ -176,9 +176,9 @@ def train_attention(
     >>> run.converged, bool(run.losses[-1] < 0.5 * run.losses[0])
     (True, True)
     """
-    batch = BATCH.get(optimizer) if batch is None else batch
-    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_choice("optimizer", optimizer, tuple(BATCH))
+    batch = BATCH[optimizer] if batch is None else batch
+    parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     check_arguments(**{name: parameters[name] for name in NUMBERS})
     if not isinstance(problem, Regression):
         raise TypeError(f"problem must be a Regression, got {problem!r}")
