@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, drawn, failed, judge, off, scaled
+from judged_claims import Results, drawn, failed, judge, off
+from made_up_errors import larger, made_up
 
-from iclimit.asymptotics.pretraining import FiniteSizeErrors
-from iclimit.results import Estimate
-from iclimit.simulate.pretraining import SimulatedErrors
-from iclimit.validation import CLAIMS
 from iclimit.validation.claims.pretraining import (
     structured_context,
     structured_limits,
@@ -26,32 +23,9 @@ from iclimit.validation.claims.pretraining.structured_points import (
 )
 
 ERROR_CLAIMS = ("structured-tests", "structured-context", "structured-rank", "structured-inputs")
-NOISE, REPEATS = 0.01, 40
 
 
 # Errors.
-
-
-def made_up(name: str) -> Results:
-    """Runs and predictions as the theory has them, with 1/d corrections and noise of 1 %.
-
-    In rotated position, where no limit exists, as if inputs were isotropic.
-    """
-    rng = np.random.default_rng(1)
-    results: Results = {}
-    for kind, point, dim in CLAIMS[name].cells_by_key("quick"):
-        here = point
-        if point.alignment == "rotated":
-            here = replace(point, inputs="isotropic", alignment="same")
-        means = [(1 + 3 / dim) * float(error) for error in (here.limit.icl, here.limit.idg)]
-        if kind == "predicted":
-            results[kind, point, dim] = FiniteSizeErrors(*(Estimate(x, 0.0, 1) for x in means))
-        else:
-            noise = rng.standard_normal((2, REPEATS))
-            noise = (noise - noise.mean(axis=1, keepdims=True)) * NOISE + 1
-            runs = [Estimate.of(mean * each) for mean, each in zip(means, noise, strict=True)]
-            results[kind, point, dim] = SimulatedErrors(*runs, {})
-    return results
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +40,6 @@ def test_errors_hold_and_draw(name: str, errors: dict[str, Results]) -> None:
     labels = [c.label for c in verdict.comparisons]
     assert len(set(labels)) == len(labels)
     assert drawn(verdict) > 10_000
-
-
-def larger(results: Results, error: str, *kinds: str) -> Results:
-    """One error of some kinds larger by 15 %."""
-    return {
-        key: replace(found, **{error: scaled(getattr(found, error), 1.15)})
-        if key[0] in kinds
-        else found
-        for key, found in results.items()
-    }
 
 
 @pytest.mark.parametrize("name", ERROR_CLAIMS)
