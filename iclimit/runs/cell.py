@@ -15,14 +15,14 @@ import numpy as np
 from iclimit.runs.code_version import code_version
 
 SHOWN = 6
-"""Entries of a tuple that messages show."""
+"""Number of entries of a tuple that messages show."""
 
 _REPEATS, _FIRST = "repeats", "first_repeat"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of simulation: a function and its arguments, but for the seed.
+    """One piece of simulation: a function and its arguments, except the seed.
 
     The function is defined at module level (workers import it) and takes ``rng``, and ``backend``
     if it can choose one.  Arguments are numbers, strings, None, tuples of these, or other cells,
@@ -72,7 +72,7 @@ class Cell:
 
     @cached_property
     def arguments(self) -> str:
-        """Canonical arguments, as JSON: all but defaults and the repeats of an extendable cell."""
+        """Canonical arguments, as JSON, without defaults and the repeats of an extendable cell."""
         known = inspect.signature(self.function).parameters
         return json.dumps(
             {
@@ -99,8 +99,8 @@ class Cell:
     def identity(self, root: int, backend: str) -> str:
         """Key of the result: function, arguments, seed, backend and code version, hashed."""
         function = f"{self.function.__module__}.{self.function.__qualname__}"
-        place = backend if self.depends_on_backend else ""
-        text = json.dumps([function, self.arguments, int(root), place, self.version])
+        chosen = backend if self.depends_on_backend else ""
+        text = json.dumps([function, self.arguments, int(root), chosen, self.version])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def run(self, root: int, *, results: Mapping[Cell, Any] | None = None, **extra: Any) -> Any:
@@ -116,7 +116,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _is(value: Any, default: Any) -> bool:
-    """Whether an argument is the default; a truth value is no number."""
+    """Whether an argument is the default; True is not 1 here."""
     return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
 
 

@@ -32,7 +32,7 @@ def run_recorded(
     rng, backend, store
         As of `iclimit.runs.run_cells`.
     complete : callable
-        Whether a result is to be kept: not what an interruption has left.
+        Whether a result is to be kept; what an interruption has left is not.
 
     Returns
     -------

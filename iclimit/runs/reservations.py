@@ -12,7 +12,7 @@ except ImportError:  # Windows: everything is free
 
 
 class Reservations:
-    """What this process computes for a run store, such that other processes of the machine know.
+    """What this process computes for a run store, so that others of the machine leave it alone.
 
     A reservation is a lock on one byte of a file beside the store.  The system releases it when
     the process ends, however it does.  Where files cannot be locked, everything is free.
