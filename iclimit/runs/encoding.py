@@ -3,7 +3,7 @@
 The text is strict JSON.  What JSON lacks is written as an object with a ``type``: tuples, dicts
 with any keys, numbers that are not finite, complex numbers, NumPy scalars and arrays (base64 of
 little-endian bytes), and dataclasses of this package by module and name.  Reading imports modules
-of this package only and calls nothing from them, so that a file from somebody else cannot run code.
+of this package only and calls nothing in them, so that a file from elsewhere cannot run code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where jobs run: in this process, in worker processes, or on a Dask cluster.
 
 All three are executors of `concurrent.futures` (the processes are those of joblib), so that one
-loop serves them.  `joblib.Parallel` would serve them too, but with Dask it waits for ever for a task
-whose worker has died (joblib 1.6), and it takes tasks in threads that must not use the store.
+loop serves them.  `joblib.Parallel` would serve them too, but with Dask it waits forever for a
+task whose worker has died (joblib 1.6), and it takes tasks in threads that must not use the store.
 
 A job computes with one BLAS thread wherever it runs, because rounding depends on their number.
 """
