@@ -183,10 +183,9 @@ def random_parameters(
     check_arguments(layers=layers, heads=heads)
     size = dim + 1
     unit = 1 / math.sqrt((context + dim + 1 + variance) * math.sqrt(heads))
-    if kind in ("full", "axial"):
-        unit *= _FULL_SCALE
     column = np.append(np.ones(dim), 1 / (dim + variance))
     if kind in ("full", "axial"):
+        unit *= _FULL_SCALE
         spread = _SPREAD if kind == "full" else _AXIAL_SPREAD
         apart = spread * (1 - np.eye(size)) * column
         filled = np.stack([np.eye(size) + apart, np.diag(column) + apart]).ravel()
