@@ -51,11 +51,9 @@ def test_namespaces_gather_theory_and_simulation(shelf: str) -> None:
 
 
 def test_import_is_cheap() -> None:
-    """Processor time of the import, and libraries that wait for their use."""
+    """Libraries wait for their use: none for the import and the help, few for a closed form."""
     code = (
-        "import time; start = time.process_time(); import iclimit\n"
-        "print(time.process_time() - start)\n"
-        "import sys, iclimit.cli\n"
+        "import sys, iclimit, iclimit.cli\n"
         "try: iclimit.cli.main(['--help'])\n"
         "except SystemExit: pass\n"
         "slow = ('scipy', 'sympy', 'matplotlib', 'xarray', 'numpy', 'joblib')\n"
@@ -64,10 +62,7 @@ def test_import_is_cheap() -> None:
         "print([name for name in slow[1:4] if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, *_, before, after = done.stdout.splitlines()
-    assert float(seconds) < 0.2  # measured: 0.01
-    assert before == "[]"
-    assert after == "[]"
+    assert done.stdout.splitlines()[-2:] == ["[]", "[]"]
 
 
 def test_curves_are_the_quantity_on_every_combination() -> None:
