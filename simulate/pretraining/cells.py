@@ -142,7 +142,6 @@ def simulate_errors(
     )
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("input_law", input_law, INPUT_LAWS)
-    check_choice("sampler", sampler, SAMPLERS)
     count, fixed = parse_tasks(tasks, dim)
     if fixed is not None and task_covariance is not None:
         raise ValueError("task_covariance must be None where the task vectors are given")
@@ -151,10 +150,7 @@ def simulate_errors(
         raise ValueError(
             f"input_law must be gaussian where input_covariance is given, got {input_law!r}"
         )
-    if sampler == "auto":
-        sampler = "summaries" if gaussian else "tokens"
-    if sampler == "summaries" and not gaussian:
-        raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
+    sampler = _choose_sampler(sampler, gaussian)
     matrices = given(
         task_covariance=task_covariance,
         test_covariance=test_covariance,
@@ -210,3 +206,13 @@ def simulate_errors(
         **{name: fingerprint(covariance) for name, covariance in covariances.items()},
     }
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
+
+
+def _choose_sampler(sampler: str, gaussian: bool) -> str:
+    """Return the sampler to use: the law of summaries is known for Gaussian inputs only."""
+    check_choice("sampler", sampler, SAMPLERS)
+    if sampler == "auto":
+        return "summaries" if gaussian else "tokens"
+    if sampler == "summaries" and not gaussian:
+        raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
+    return sampler
