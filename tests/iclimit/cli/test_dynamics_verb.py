@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference_pictures import assert_looks_as_before
 
 from iclimit.asymptotics.dynamics import (
     effective_init_scale,
@@ -158,8 +159,10 @@ def test_files(
         table = list(csv.DictReader(path.read_text().splitlines()))
         rows = [{k: float(v) for k, v in row.items()} for row in table]
         assert rows == printed(capsys, *flags)
-    else:
-        assert path.stat().st_size > 1000
+    if ending == "png":
+        assert_looks_as_before(path, f"dynamics-{model}", tmp_path)
+    if ending == "pdf":
+        assert path.read_bytes().startswith(b"%PDF-")
     if ending == "svg":
         assert "time" in path.read_text()
         assert "loss" in path.read_text()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference_pictures import assert_looks_as_before
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.cli import build_parser, dynamics, main
@@ -173,8 +174,10 @@ def test_files(ending: str, tmp_path: Path, printed: Printed) -> None:
             assert row["last_loss"] == last["loss"]
             assert row["last_icl_loss"] == last["icl_loss"]
             assert row["last_iwl_loss"] == last["iwl_loss"]
-    else:
-        assert path.stat().st_size > 1000
+    if ending == "png":
+        assert_looks_as_before(path, "train-attention", tmp_path)
+    if ending == "pdf":
+        assert path.read_bytes().startswith(b"%PDF-")
     if ending == "svg":
         for label in ("step", "loss", "training", "random tasks", "shared task, noise as labels"):
             assert label in path.read_text()
