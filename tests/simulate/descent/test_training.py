@@ -17,6 +17,7 @@ from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer, prediction
 
 BACKEND = get_backend("numpy")
+SLOW_ADAM = pytest.param("adam", marks=pytest.mark.slow)
 UNIFORM = Regression(context=6, dim=2, input_law="uniform")
 EXCESS = 0.01  # of Adam over the least loss; .002 to .006 measured for N = 5 to 50, D = 10
 HELD_OUT = 20_000
@@ -58,7 +59,7 @@ def weights(run: TrainedAttention) -> np.ndarray:
     return np.stack([np.stack([w.key, w.query, w.value, w.projection]) for w in run.layers])
 
 
-@pytest.mark.parametrize("context", [5, 50])
+@pytest.mark.parametrize("context", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_one_layer_learns_one_step_of_gradient_descent(context: int) -> None:
     problem = Regression(context, 10, input_law="uniform")
     run = train_attention(problem, rng=context)
@@ -90,7 +91,7 @@ def anisotropic_reference() -> tuple[Prompts, np.ndarray]:
     return prompts, best
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize("optimizer", [SLOW_ADAM, "lbfgs"])
 def test_anisotropic_noisy_inputs_teach_preconditioned_descent(optimizer: str) -> None:
     run = train_attention(ANISOTROPIC, optimizer=optimizer, rng=1)
     assert run.converged

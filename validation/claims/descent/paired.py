@@ -46,9 +46,3 @@ def compare_held_out(label: str, best: float, excess: Estimate, relative: float)
     """
     loss = Estimate(best + excess.mean, excess.standard_error, excess.repeats)
     return compare(label, best, loss, relative=relative)
-
-
-def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean and its standard error."""
-    found = Estimate.of(values, keep=False)
-    return found.mean, found.standard_error
