@@ -46,17 +46,17 @@ def test_cells_are_counted_once(tmp_path: Path) -> None:
 
 
 def test_it_is_announced_before_anything_runs() -> None:
-    told = []
+    announced = []
 
     def stop(plan: planning.Plan) -> None:
-        told.append(plan)
+        announced.append(plan)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         simulate_values(
             QUANTITIES["icl_error"], [POINT], Simulation((300,), jobs=1, announce=stop)
         )
-    [plan] = told
+    [plan] = announced
     assert plan.memory_bytes > 2**28
 
 
