@@ -11,8 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import minimize
 
-from iclimit.simulate.arrays import Array, Backend, to_host
-from iclimit.simulate.blocks import looks_every
+from iclimit.simulate.arrays import Array, Backend, looks_every, to_host
 
 Objective = Callable[[Array], tuple[Any, Array]]
 """From weights to the loss and its gradient."""

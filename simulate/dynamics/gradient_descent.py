@@ -21,8 +21,14 @@ import numpy as np
 from array_api_compat import array_namespace
 from tqdm import tqdm
 
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
-from iclimit.simulate.blocks import looks_every
+from iclimit.simulate.arrays import (
+    Array,
+    Backend,
+    get_backend,
+    looks_every,
+    seed_sequences,
+    to_host,
+)
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.checks import check_arguments, check_choice, given
 from iclimit.simulate.descent.constructions import NORMALIZATIONS

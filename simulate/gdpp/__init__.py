@@ -1,18 +1,21 @@
 """Linear transformers and GD++ on regression with random noise levels."""
 
-from iclimit.simulate.gdpp.held_out import HeldOutLosses, held_out_losses
+from iclimit.simulate.gdpp.adjusted_loss import HeldOutLosses, held_out_losses
 from iclimit.simulate.gdpp.implicit_weights import ImplicitWeights, implicit_weights
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
+from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, two_level_ridge_transformer
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
 from iclimit.simulate.gdpp.preconditioned_descent import (
     gdpp_transformer,
     layer_spectra,
     simulate_gdpp,
 )
-from iclimit.simulate.gdpp.ridge_baselines import SimulatedBaselines, simulate_ridge_baselines
-from iclimit.simulate.gdpp.ridge_tuning import RidgeTuning, tune_ridge
+from iclimit.simulate.gdpp.ridge_baselines import (
+    RidgeTuning,
+    SimulatedBaselines,
+    simulate_ridge_baselines,
+    tune_ridge,
+)
 from iclimit.simulate.gdpp.transformer_training import TrainedTransformer, train_linear_transformer
-from iclimit.simulate.gdpp.two_levels import two_level_ridge_transformer
 
 __all__ = [
     "HeldOutLosses",

@@ -6,29 +6,112 @@ of Vladymyrov, von Oswald, Sandler and Ge (arXiv:2402.14180, section 6) take ano
 * ConstRR, one number for all prompts: :math:`E \sigma^2` or a tuned one;
 * AdaRR, the estimate :math:`\hat\sigma^2` from the residuals of least squares, RSS/(N - d);
 * TunedRR, :math:`\min(m \hat\sigma^2, \tau)` with m and :math:`\tau` tuned.
+
+With the eigenvalues e of :math:`X^\top X` and the coordinates z of :math:`X^\top y` in its
+eigenbasis, the adjusted loss of ridge regression given the context is
+
+.. math:: \tfrac12 \lVert\hat w - w_{\text{oracle}}\rVert^2 = \tfrac12 \sum_i
+   \Bigl[\frac{(\sigma^2 - \lambda)\, z_i}{(e_i + \lambda)(e_i + \sigma^2)}\Bigr]^2 .
+
+This takes one decomposition for all :math:`\lambda`, and no difference of nearby numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from scipy.optimize import minimize, minimize_scalar
 from tqdm import tqdm
 
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, get_backend, to_host
+from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, given
-from iclimit.simulate.gdpp.noisy_regression import NoisyPrompts, NoisyRegression, ridge_weights
-from iclimit.simulate.gdpp.ridge_contexts import (
-    SpectralContexts,
-    check_problem,
-    draw_prompts,
-    noise_denominators,
+from iclimit.simulate.gdpp.noisy_regression import (
+    NoisyPrompts,
+    NoisyRegression,
+    blocks_of_draws,
+    concatenate_fields,
+    ridge_weights,
 )
+
+# Prompts of one seed: part of what a seed means.
+_BLOCK = 2**12
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralContexts:
+    """Contexts in the eigenbases of X^T X.
+
+    Attributes
+    ----------
+    eigenvalues, coordinates : array (n, d)
+        Eigenvalues, and coordinates of X^T y.
+    variance, rss : array (n,)
+        Noise variance, and residual sum of squares of least squares.
+    """
+
+    eigenvalues: Array
+    coordinates: Array
+    variance: Array
+    rss: Array
+
+    @classmethod
+    def of(cls, drawn: NoisyPrompts) -> SpectralContexts:
+        """Decompose the contexts of prompts."""
+        x, y = drawn.prompts.x, drawn.prompts.y[:, :, None]
+        xp = array_namespace(x)
+        transposed = xp.matrix_transpose(x)
+        eigenvalues, basis = xp.linalg.eigh(transposed @ x)
+        coordinates = xp.matrix_transpose(basis) @ (transposed @ y)
+        residuals = y - x @ (basis @ (coordinates / eigenvalues[:, :, None]))
+        rss = xp.sum(residuals[:, :, 0] ** 2, axis=1)
+        return cls(eigenvalues, coordinates[:, :, 0], drawn.levels**2, rss)
+
+    def adjusted_loss(self, penalty: Array) -> Array:
+        """Adjusted losses of ridge regression with one penalty for each context."""
+        xp, e = array_namespace(self.rss), self.eigenvalues
+        variance, penalty = self.variance[:, None], penalty[:, None]
+        difference = (variance - penalty) / (e + variance) * self.coordinates / (e + penalty)
+        return xp.sum(difference**2, axis=1) / 2
+
+    def oracle_loss(self) -> Array:
+        """Half the oracle's squared error, averaged over query and task given the context."""
+        xp, variance = array_namespace(self.rss), self.variance[:, None]
+        return xp.sum(variance / (self.eigenvalues + variance), axis=1) / 2
+
+
+def check_problem(problem: NoisyRegression) -> None:
+    """Raise an error unless the noise of the problem can be estimated from residuals."""
+    if not isinstance(problem, NoisyRegression):
+        raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
+    if problem.context <= problem.dim:
+        raise ValueError(
+            f"problem must have context > dim, got {problem.context} and {problem.dim}"
+        )
+
+
+def noise_denominators(problem: NoisyRegression) -> dict[str, int]:
+    """Denominators of the estimates of the noise variance from the residual sum of squares.
+
+    "unbiased": N - d; "biased", of maximum likelihood: N; "least-error", of least mean squared
+    error: N - d + 2.
+    """
+    context, residual = problem.context, problem.context - problem.dim
+    return {"unbiased": residual, "biased": context, "least-error": residual + 2}
+
+
+def draw_prompts(
+    problem: NoisyRegression, count: int, rng: Any, backend: Backend
+) -> Iterator[NoisyPrompts]:
+    """Fresh prompts in blocks, each from a seed of its own."""
+    for generator, size in blocks_of_draws(backend, rng, count, _BLOCK):
+        yield problem.sample(backend, generator, size)
+
 
 Penalties = Callable[[Array], dict[str, Array]]
 
@@ -174,3 +257,112 @@ def _query_losses(drawn: NoisyPrompts, penalties: Penalties) -> dict[str, Array]
     oracle = loss(drawn.levels**2)
     adjusted = {name: loss(penalty) - oracle for name, penalty in penalties(rss).items()}
     return {"oracle": oracle, **adjusted}
+
+
+# Relative accuracy of the tuned parameters; what a sample determines is far coarser.
+_TOLERANCE = 1e-4
+
+# Multipliers and thresholds of the grid from which tuning starts; the thresholds are relative to
+# the largest noise variance.
+_MULTIPLIERS, _THRESHOLDS = (0.7, 1.2, 2.0, 5.0), (0.3, 0.6, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class RidgeTuning:
+    """Parameters of least adjusted loss on a sample of contexts.
+
+    Attributes
+    ----------
+    penalty : float
+        Of ConstRR.
+    multiplier, threshold : float
+        Of TunedRR.
+    constant_loss, tuned_loss : float
+        Adjusted losses on the sample.
+    converged : bool
+        Whether both searches ended by their tolerance.
+    """
+
+    penalty: float
+    multiplier: float
+    threshold: float
+    constant_loss: float
+    tuned_loss: float
+    converged: bool
+
+
+def tune_ridge(
+    problem: NoisyRegression, *, contexts: int = 2**16, rng: Any, noise_estimate: str = "unbiased"
+) -> RidgeTuning:
+    r"""Tune ConstRR and TunedRR on a sample of contexts.
+
+    Parameters
+    ----------
+    problem : NoisyRegression
+        Law of the prompts, with context > dim.
+    contexts : int >= 1
+        Number of contexts, kept in memory.
+    rng : int, SeedSequence or Generator
+        Root seed.
+    noise_estimate : {"unbiased", "biased", "least-error"}
+        As in `simulate_ridge_baselines`.
+
+    Returns
+    -------
+    RidgeTuning
+        The losses are those of the tuned parameters on their own sample.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If problem is not a NoisyRegression.
+
+    Notes
+    -----
+    With a single noise level the best :math:`\lambda` is a constant, so the multiplier is large
+    and its value means nothing.  Without noise all losses vanish: penalty and threshold are 0, and
+    the multiplier is 1.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.gdpp import NoisyRegression, tune_ridge
+    >>> best = tune_ridge(NoisyRegression("uniform:3"), contexts=8192, rng=0)
+    >>> best.converged, abs(best.penalty - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
+    (True, True, True)
+    """
+    check_problem(problem)
+    check_arguments(contexts=contexts)
+    denominators = noise_denominators(problem)
+    check_choice("noise_estimate", noise_estimate, tuple(denominators))
+    largest = max(problem.noise_law.levels) ** 2
+    if largest == 0:
+        return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, True)
+    drawn = draw_prompts(problem, contexts, rng, get_backend("numpy"))
+    sample = concatenate_fields(map(SpectralContexts.of, drawn))
+    estimated = sample.rss / denominators[noise_estimate]
+
+    def constant_loss(penalty: float) -> float:
+        return float(np.mean(sample.adjusted_loss(np.full_like(sample.rss, penalty))))
+
+    def tuned_loss(logarithms: np.ndarray) -> float:
+        multiplier, threshold = np.exp(logarithms)
+        return float(np.mean(sample.adjusted_loss(np.minimum(multiplier * estimated, threshold))))
+
+    fixed = minimize_scalar(
+        constant_loss,
+        bounds=(0, largest),
+        method="bounded",
+        options={"xatol": _TOLERANCE * largest},
+    )
+    starts = [np.log([m, largest * t]) for m in _MULTIPLIERS for t in _THRESHOLDS]
+    tuned = minimize(
+        tuned_loss,
+        min(starts, key=tuned_loss),
+        method="Nelder-Mead",
+        options={"xatol": _TOLERANCE, "fatol": 1e-9},
+    )
+    multiplier, threshold = np.exp(tuned.x).tolist()
+    losses, converged = (float(fixed.fun), float(tuned.fun)), bool(fixed.success and tuned.success)
+    return RidgeTuning(float(fixed.x), multiplier, threshold, *losses, converged)

@@ -2,7 +2,7 @@ r"""Training of linear transformers on regression with random noise levels.
 
 The loss is the adjusted loss, made robust, on large fixed sets of contexts.  It depends on them
 through their Gram matrices (`iclimit.simulate.gdpp.gram_pass`) and is minimised by
-Levenberg-Marquardt steps (`iclimit.simulate.gdpp.least_squares`).  It has many local minima, so
+Levenberg-Marquardt steps (`iclimit.simulate.gdpp.adjusted_loss`).  It has many local minima, so
 several starts compete: all of them on few contexts, the best on more, the winner on all.
 
 Vladymyrov et al. (arXiv:2402.14180) train for 200,000 steps of Adam at a rate of 1e-4 on fresh
@@ -27,7 +27,7 @@ from tqdm import tqdm
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.checks import check_arguments, check_choice
-from iclimit.simulate.gdpp.least_squares import AdjustedLoss, Descent
+from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,

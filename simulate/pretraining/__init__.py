@@ -1,8 +1,7 @@
 """Pretrained linear attention at finite size, and the Bayes estimators beside it."""
 
-from iclimit.simulate.pretraining.cells import simulate_errors
+from iclimit.simulate.pretraining.cells import SimulatedErrors, simulate_errors
 from iclimit.simulate.pretraining.cost import CellCost, estimate_cost, largest_dimension
-from iclimit.simulate.pretraining.errors import SimulatedErrors
 from iclimit.simulate.pretraining.estimators import simulate_estimator
 
 __all__ = [

@@ -6,18 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.blocks import row_blocks
+from iclimit.simulate.arrays import Array, Backend, row_blocks
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.covariances import times_root
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
-from iclimit.simulate.pretraining.risk import exact_error, squared_errors, whitened_gamma
 from iclimit.simulate.pretraining.summaries import (
     SummaryMoments,
+    exact_error,
     fresh_task_moments,
     sample_summaries,
+    squared_errors,
     task_set_moments,
     tasks_of,
+    whitened_gamma,
 )
 
 Drawn: TypeAlias = tuple[Array, Array, Array]

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array
-from iclimit.simulate.blocks import looks_every, row_blocks
+from iclimit.simulate.arrays import Array, looks_every, row_blocks
 from iclimit.simulate.checks import check_choice
 
 DENSE_GRAM = 2048

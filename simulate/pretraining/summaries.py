@@ -1,13 +1,23 @@
-r"""Context summaries drawn from their exact law, in O(d) per prompt.
+r"""Context summaries drawn from their exact law, and the test error from their moments.
 
 For Gaussian inputs the summary
-:math:`h = (\frac d\ell\sum_i y_i x_i, \frac1\ell\sum_i y_i^2)` needs no tokens.  With
-:math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
+:math:`h = (\frac d\ell\sum_i y_i x_i, \frac1\ell\sum_i y_i^2)` needs no tokens: it is drawn in
+O(d).  With :math:`x_i = z_i/\sqrt d` split :math:`z_i` along the task,
 :math:`a_i = \langle z_i, w\rangle/|w|`, and across.  The labels depend on :math:`a` and the noise
 :math:`\epsilon = \sqrt\rho\, b` only, and given the labels the transverse part of
 :math:`\sum_i y_i z_i` is Gaussian with variance :math:`|y|^2`.  All that is needed of
 :math:`(a, b) \in R^{\ell \times 2}` is its Gram matrix, a :math:`2 \times 2` Wishart matrix with
 :math:`\ell` degrees of freedom (Bartlett decomposition).
+
+The test error of a reduced matrix Gamma follows from the moments of the summary, exactly at
+finite context length: with query inputs of covariance I/d it is
+:math:`E y^2 - \frac2d \operatorname{tr}\Gamma\, E[h w^\top]
++ \frac1d\operatorname{tr}\Gamma\, E[h h^\top]\, \Gamma^\top`.
+Monte Carlo over prompts is its check, and the only way for inputs that are not Gaussian.
+
+Inputs of covariance :math:`\Sigma/d` are :math:`\Sigma^{1/2} x` with x of covariance I/d.  Their
+labels for a task w are those of x for the task :math:`\Sigma^{1/2} w`, so that the error is that
+of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those tasks.
 """
 
 from __future__ import annotations
@@ -18,8 +28,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.blocks import row_blocks
+from iclimit.simulate.arrays import Array, Backend, row_blocks
+from iclimit.simulate.pretraining.covariances import times_root
 
 
 def sample_summaries(
@@ -130,3 +140,27 @@ def _moments(
     second[d, :d] = second[:d, d] = corner * side[0, :]
     second[d, d] = corner * label_square
     return SummaryMoments(second, xp.concat([scatter, side], axis=0), label)
+
+
+def exact_error(gamma: Array, moments: SummaryMoments) -> Any:
+    """Mean squared error on noisy query labels, Gaussian inputs of covariance I/d."""
+    xp = array_namespace(gamma)
+    d = gamma.shape[0]
+    linear = xp.sum(gamma.T * moments.cross)
+    quadratic = xp.sum((gamma @ moments.second) * gamma)
+    return moments.label + (quadratic - 2 * linear) / d
+
+
+def whitened_gamma(gamma: Array, root: Array | None) -> Array:
+    """Gamma on inputs of covariance I/d that equals gamma on those times the root."""
+    if root is None:
+        return gamma
+    d = gamma.shape[0]
+    left = times_root(gamma.T, root).T
+    return array_namespace(gamma).concat([times_root(left[:, :d], root), left[:, d:]], axis=1)
+
+
+def squared_errors(gamma: Array, x_query: Array, summary: Array, y_query: Array) -> Array:
+    """Squared error of each prompt, shape (n,)."""
+    xp = array_namespace(gamma)
+    return (y_query - xp.sum((x_query @ gamma) * summary, axis=1)) ** 2

@@ -9,7 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from iclimit.simulate import blocks
+from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.pretraining import (
     cells,
@@ -33,10 +33,11 @@ from iclimit.simulate.pretraining.prompts import (
     token_matrix,
 )
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.pretraining.risk import exact_error, squared_errors
 from iclimit.simulate.pretraining.summaries import (
+    exact_error,
     fresh_task_moments,
     sample_summaries,
+    squared_errors,
     task_set_moments,
 )
 
@@ -159,7 +160,7 @@ def test_attention_and_squared_errors() -> None:
     ],
 )
 def test_ridge(method: str, n: int, ridge_value: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "HOST_BLOCK", 16 * 8 * 5)  # the last block is smaller
+    monkeypatch.setattr(arrays, "HOST_BLOCK", 16 * 8 * 5)  # the last block is smaller
     generator = np.random.default_rng(5)
     data = (
         generator.standard_normal((n, 4)),
@@ -214,11 +215,11 @@ def test_whole_cells(
     arguments: dict[str, Any] = cell | {"repeats": 2, "test_prompts": 20} | changes
     monkeypatch.setattr(prompt_law, "TOKEN_BLOCK", 7 * 4 * 6)
     if not as_on_gpu:
-        monkeypatch.setattr(blocks, "HOST_BLOCK", 7 * 8 * 4)
+        monkeypatch.setattr(arrays, "HOST_BLOCK", 7 * 8 * 4)
     expected = simulate_errors(**arguments)
     monkeypatch.setattr(cells, "get_backend", lambda _: STRICT)
     if as_on_gpu:  # large blocks, rare looks at convergence
-        monkeypatch.setattr(blocks, "is_cupy_namespace", lambda _: True)
+        monkeypatch.setattr(arrays, "is_cupy_namespace", lambda _: True)
     found = simulate_errors(**arguments)
     # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
     np.testing.assert_allclose(found.icl.samples, expected.icl.samples, rtol=1e-7)

@@ -23,7 +23,7 @@ from iclimit.simulate.gdpp import (
     held_out_losses,
     train_linear_transformer,
 )
-from iclimit.simulate.gdpp.least_squares import Descent
+from iclimit.simulate.gdpp.adjusted_loss import Descent
 from iclimit.simulate.gdpp.linear_transformer import KINDS, load_transformer
 from iclimit.simulate.transformer import prediction
 

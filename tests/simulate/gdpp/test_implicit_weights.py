@@ -15,15 +15,20 @@ from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.implicit_weights import (
     ImplicitWeights,
+    alignment_bound,
+    alignment_cosine,
     diagonal_recursion,
     gdpp_recursion,
     implicit_weights,
 )
-from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build, random_parameters
+from iclimit.simulate.gdpp.linear_transformer import (
+    LinearTransformer,
+    build,
+    random_parameters,
+    two_level_ridge_transformer,
+)
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices, ridge_weights
 from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
-from iclimit.simulate.gdpp.quadratic_labels import alignment_bound, alignment_cosine
-from iclimit.simulate.gdpp.two_levels import two_level_ridge_transformer
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import forward, prediction
 

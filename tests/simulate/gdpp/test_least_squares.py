@@ -14,9 +14,9 @@ import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.gdpp import least_squares
+from iclimit.simulate.gdpp import adjusted_loss
+from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.least_squares import BLOCK, AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
 from iclimit.simulate.gdpp.noisy_regression import (
     ContextSummaries,
@@ -316,7 +316,7 @@ def test_strict_arrays(
     value, expansion = expected.loss(parameters), expected.expand(parameters)
     here.advance(expected, 1e-4)
     monkeypatch.setitem(BLOCK, "strict", 8)
-    monkeypatch.setattr(least_squares, "to_host", np.from_dlpack)
+    monkeypatch.setattr(adjusted_loss, "to_host", np.from_dlpack)
     found = AdjustedLoss(summaries, kind, strict_backend, np.random.default_rng(2))
     assert found.loss(parameters) == pytest.approx(value, rel=1e-11)
     assert_close(found.expand(parameters), expansion)

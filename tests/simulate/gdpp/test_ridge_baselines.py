@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
+from iclimit.simulate.gdpp import ridge_baselines
 from iclimit.simulate.gdpp import ridge_baselines as module
-from iclimit.simulate.gdpp import ridge_contexts
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
-from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines
-from iclimit.simulate.gdpp.ridge_tuning import tune_ridge
+from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
 
 ROUNDING = 1e-9  # relative; 1e-12 measured, more where X^T X is close to singular
 Z_LIMIT = 4.0  # 42 comparisons
@@ -117,7 +116,7 @@ def test_which_parameters_are_reported() -> None:
 
 
 def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge_contexts, "_BLOCK", 16)
+    monkeypatch.setattr(ridge_baselines, "_BLOCK", 16)
     problem = NoisyRegression("uniform:3", 8, 3)
     run = simulate_ridge_baselines(problem, contexts=40, rng=0)
     parts = [

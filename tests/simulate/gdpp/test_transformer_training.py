@@ -14,9 +14,14 @@ import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.gdpp import held_out, least_squares, noisy_regression, transformer_training
-from iclimit.simulate.gdpp.held_out import HeldOutLosses, held_out_losses
-from iclimit.simulate.gdpp.least_squares import BLOCK, AdjustedLoss, Descent
+from iclimit.simulate.gdpp import adjusted_loss, noisy_regression, transformer_training
+from iclimit.simulate.gdpp.adjusted_loss import (
+    BLOCK,
+    AdjustedLoss,
+    Descent,
+    HeldOutLosses,
+    held_out_losses,
+)
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,
@@ -703,14 +708,13 @@ def test_strict_arrays(
     settings = {**CHECKED, "kind": kind, "contexts": 60, "steps": 3}
     expected = train_linear_transformer(SMALL, **settings)
     fresh = held_out_losses(expected.model, SMALL, contexts=30, rng=0)
-    for module in (transformer_training, held_out):
+    for module in (transformer_training, adjusted_loss):
         monkeypatch.setattr(
             module, "get_backend", lambda name: strict_backend if name == "cupy" else NUMPY
         )
     monkeypatch.setitem(BLOCK, "strict", 16)
     monkeypatch.setitem(BLOCK, "cupy", 10)
-    for module in (held_out, least_squares):
-        monkeypatch.setattr(module, "to_host", np.from_dlpack)
+    monkeypatch.setattr(adjusted_loss, "to_host", np.from_dlpack)
     found = train_linear_transformer(SMALL, backend="cupy", **settings)
     np.testing.assert_allclose(found.start_losses, expected.start_losses, rtol=1e-6)
     assert found.loss == pytest.approx(expected.loss, rel=1e-6)

@@ -19,7 +19,7 @@ from iclimit.simulate.pretraining.prompts import (
     sample_tasks,
     token_matrix,
 )
-from iclimit.simulate.pretraining.risk import squared_errors
+from iclimit.simulate.pretraining.summaries import squared_errors
 
 ROUNDING = 1e-12  # relative; sums of at most a few hundred products of order one
 BACKEND = get_backend("numpy")

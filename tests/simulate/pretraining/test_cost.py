@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.pretraining import cost, iterations, simulate_errors
+from iclimit.simulate.pretraining import cost, simulate_errors
 from iclimit.simulate.pretraining.cost import (
     CellCost,
     cell_memory,
     estimate_cost,
     largest_dimension,
+    solver_iterations,
 )
-from iclimit.simulate.pretraining.iterations import solver_iterations
 
 FACTOR = 2.0  # what is promised
 CASES = [  # d, tau, alpha, kappa, ridge
@@ -93,7 +93,7 @@ def test_edges_are_those_of_explicit_random_features(prompts: int, ridge: float)
     u = generator.standard_normal((prompts, d * (d + 1))) / math.sqrt(prompts)
     gram = u @ u.T * variances[0]
     values = np.linalg.eigvalsh(gram)
-    low, high = iterations._dual_edges(variances, prompts, ridge)
+    low, high = cost._dual_edges(variances, prompts, ridge)
     # Eigenvalues leave the support by a share of order n^(-2/3), far below this.
     allowance = 0.05 * values[-1]
     assert low == pytest.approx(values[0] + ridge, abs=allowance)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iclimit.simulate import blocks
+from iclimit.simulate import arrays
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import ridge as ridge_module
 from iclimit.simulate.pretraining.attention import features
@@ -195,7 +195,7 @@ def test_auto_method(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     x, h, y = draw(101)
     whole = solve_ridge(x, h, y, 0.01, method="primal-cg", tolerance=TIGHT).gamma
-    monkeypatch.setattr(blocks, "HOST_BLOCK", 10 * 8 * (D + 1))
+    monkeypatch.setattr(arrays, "HOST_BLOCK", 10 * 8 * (D + 1))
     parts = solve_ridge(x, h, y, 0.01, method="primal-cg", tolerance=TIGHT).gamma
     assert relative(parts, whole) < 1e-10
 
@@ -386,7 +386,7 @@ def test_looking_at_convergence_rarely_changes_nothing(
     """As on a GPU: iterations beyond convergence leave the solution as it is."""
     x, h, y = draw(COUNTS[place])
     expected = solve_ridge(x, h, y, ridge, method=method, tolerance=1e-9)
-    monkeypatch.setattr(blocks, "is_cupy_namespace", lambda _: True)
+    monkeypatch.setattr(arrays, "is_cupy_namespace", lambda _: True)
     looks: list[Any] = []
 
     def look(value: Any) -> bool:
@@ -397,12 +397,12 @@ def test_looking_at_convergence_rarely_changes_nothing(
     found = solve_ridge(x, h, y, ridge, method=method, tolerance=1e-9)
     np.testing.assert_array_equal(found.gamma, expected.gamma)
     assert (found.iterations, found.residual) == (expected.iterations, expected.residual)
-    assert len(looks) <= found.iterations / blocks.SYNC_EVERY + 6  # two for each correction
+    assert len(looks) <= found.iterations / arrays.SYNC_EVERY + 6  # two for each correction
 
 
 def test_exact_solution_between_looks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The residual vanishes exactly after one iteration; seven idle ones divide zero by zero."""
-    monkeypatch.setattr(blocks, "is_cupy_namespace", lambda _: True)
+    monkeypatch.setattr(arrays, "is_cupy_namespace", lambda _: True)
     right = np.array([1.0, -2.0, 4.0])
     with np.errstate(invalid="ignore"):  # arrays on a GPU do not warn
         solution, iterations = conjugate_gradients(lambda v: 2 * v, right, 0.0, 16)

@@ -16,8 +16,12 @@ from iclimit.simulate.pretraining.prompts import (
     sample_tasks,
     token_matrix,
 )
-from iclimit.simulate.pretraining.risk import exact_error, squared_errors
-from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
+from iclimit.simulate.pretraining.summaries import (
+    exact_error,
+    fresh_task_moments,
+    squared_errors,
+    task_set_moments,
+)
 
 TEST_PROMPTS = 100_000
 BACKEND = get_backend("numpy")

@@ -15,8 +15,12 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.simulate.pretraining.covariances import covariance_rank, covariance_root
 from iclimit.simulate.pretraining.prompts import sample_inputs
-from iclimit.simulate.pretraining.risk import exact_error, whitened_gamma
-from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
+from iclimit.simulate.pretraining.summaries import (
+    exact_error,
+    fresh_task_moments,
+    task_set_moments,
+    whitened_gamma,
+)
 
 ROUNDING = 1e-12
 SOLVED = 1e-4  # relative; the solves stop at a residual of 1e-6
