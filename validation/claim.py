@@ -2,10 +2,11 @@
 
 Claims are data, one in a file of ``validation/claims/``, and the file reads from top to bottom:
 
-1. Its docstring is the statement: what is compared with what, in a few sentences.
+1. Its docstring has three parts, separated by blank lines: the title of the claim; the statement,
+   which says what is compared with what in a few sentences; and ``Source:``, where it comes from.
+   ``{lu2025}`` there stands for a paper of ``PAPERS`` of `iclimit.published`.
 2. Tables: sizes, repeats and points, by preset where they differ.  Published settings come from
-   `iclimit.settings`, papers from ``PAPERS`` of `iclimit.published`.  A constant is explained
-   below it in a sentence.
+   `iclimit.settings`.  A constant is explained below it in a sentence.
 3. Functions that cells run, only where the simulator has none that fits.
 4. ``cells(preset)``: a dict from keys of your choice, such as ``(law, noise)``, to cells.  (A list
    of cells will do: then each cell is its own key.)
@@ -18,7 +19,7 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
    ``draw_family`` (theory as a line, Estimates as points), ``draw_estimates``, ``draw_sizes``
    (against 1/d, with the limit), ``draw_ratios`` and ``finish`` (labels by the names of the
    notation, logarithmic scales, legend).
-7. ``claim = Claim(..., statement=__doc__)``, and a line for the file in
+7. ``claim = Claim.of(name, __doc__, cells, judge)``, and the name of the file in
    ``validation/claims/__init__.py``.
 """
 
@@ -29,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell
 from iclimit.validation.drawing import Figure
 from iclimit.validation.statistics import z_score, z_threshold
@@ -121,8 +123,7 @@ class Claim:
     name : str
         Short name for the command line.
     title, statement : str
-        One line, and a few sentences saying exactly what is compared, such as the docstring of
-        the file; line breaks do not count.
+        One line, and a few sentences saying exactly what is compared.
     source : str
         Paper and place of the statement.
     cells : callable
@@ -142,8 +143,21 @@ class Claim:
     judge: Callable[[Preset, Results], Verdict]
     figure: bool = True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "statement", " ".join(self.statement.split()))
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        words: str,
+        cells: Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]],
+        judge: Callable[[Preset, Results], Verdict],
+        *,
+        figure: bool = True,
+    ) -> Claim:
+        """Build a claim from a docstring of three parts: title, statement and source."""
+        parts = [" ".join(part.split()).removesuffix(".") for part in words.split("\n\n")]
+        title, statement, source = parts
+        source = source.removeprefix("Source: ").format(**PAPERS)
+        return cls(name, title, source, f"{statement}.", cells, judge, figure)
 
     def cells_by_key(self, preset: Preset) -> dict[Any, Cell]:
         """Cells of a preset by the keys that ``judge`` knows their results by."""

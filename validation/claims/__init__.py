@@ -9,55 +9,26 @@ from iclimit.notation import did_you_mean
 from iclimit.validation.claim import Claim
 
 FILES = (
-    "pretraining.ridgeless",
-    "pretraining.ridge",
-    "pretraining.double_descent",
-    "pretraining.context_length",
-    "pretraining.nonmonotonicity",
-    "pretraining.task_diversity",
-    "pretraining.dmmse",
-    "pretraining.published",
-    "descent.learning_rate",
-    "descent.training",
-    "descent.preconditioner",
-    "descent.transfer",
-    "descent.schedules",
-    "descent.divergence",
-    "descent.dampening",
-    "descent.constructions",
-    "gdpp.spectrum",
-    "gdpp.layers",
-    "gdpp.error",
-    "gdpp.baselines",
-    "gdpp.gdpp_table",
-    "gdpp.diagonal_table",
-    "gdpp.full_table",
-    "gdpp.profiles",
-    "gdpp.weights",
-    "gdpp.two_levels",
-    "dynamics.merged",
-    "dynamics.cubic",
-    "dynamics.plateaus",
-    "dynamics.drop_times",
-    "dynamics.heads",
-    "dynamics.mixtures",
-    "dynamics.training_set",
-    "dynamics.published",
-    "pretraining.structured_tests",
-    "pretraining.structured_context",
-    "pretraining.structured_rank",
-    "pretraining.structured_inputs",
-    "pretraining.structured_limits",
-    "spectra.sample_covariance",
-    "spectra.free_convolution",
-    "pretraining.solver",
-    "pretraining.sampler",
-    "pretraining.exact_error",
+    ("pretraining", "ridgeless ridge double_descent context_length nonmonotonicity"),
+    ("pretraining", "task_diversity dmmse published"),
+    ("descent", "learning_rate training preconditioner transfer schedules divergence dampening"),
+    ("descent", "constructions"),
+    ("gdpp", "spectrum layers error baselines gdpp_table diagonal_table full_table profiles"),
+    ("gdpp", "weights two_levels"),
+    ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
+    ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
+    ("pretraining", "structured_limits"),
+    ("spectra", "sample_covariance free_convolution"),
+    ("pretraining", "solver sampler exact_error"),
 )
-"""Files of the claims, in the order of the report: the theory first, then the simulator's own
-references."""
+"""Shelves and files of the claims, in the order of the report: the theory first, then the
+simulator's own references."""
 
-_CLAIMS: list[Claim] = [import_module(f"{__name__}.{file}").claim for file in FILES]
+_CLAIMS: list[Claim] = [
+    import_module(f"{__name__}.{shelf}.{file}").claim
+    for shelf, files in FILES
+    for file in files.split()
+]
 CLAIMS = {claim.name: claim for claim in _CLAIMS}
 """All claims by name."""
 

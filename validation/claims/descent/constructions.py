@@ -1,7 +1,11 @@
-"""One layer is one gradient-descent step and four layers are four, to 1e-12, with and without
+"""Constructed attention layers perform gradient descent, on every token.
+
+One layer is one gradient-descent step and four layers are four, to 1e-12, with and without
 noise, initial weights or a preconditioner.  A copying layer before them builds their tokens:
 exactly when it is linear, and with softmax up to an error that falls exponentially with the
 sharpness.
+
+Source: {vonoswald2023}, Propositions 1 and 2.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.published import PAPERS
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import (
     copying_layer,
@@ -132,11 +135,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim(
-    name="gd-constructions",
-    title="Constructed attention layers perform gradient descent, on every token",
-    source=f"{PAPERS['vonoswald2023']}, Propositions 1 and 2",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-constructions", __doc__, cells, judge)

@@ -1,7 +1,11 @@
-"""Quantiles of the critical dampening factor of a set of Gaussian test tasks equal those of the
+"""Dampening of a recurrent layer: the critical factor is an extreme value.
+
+Quantiles of the critical dampening factor of a set of Gaussian test tasks equal those of the
 exact law.  In the papers' setting both published factors, one in use and one found to be the
 largest that works, lie within the spread of the critical factor.  Losses of repeated layers at and
 around the best factor equal the exact ones.
+
+Source: {vonoswald2023} (0.75); {rossi2024}, Figure 13 (0.70); law derived in the documentation.
 """
 
 from __future__ import annotations
@@ -17,7 +21,6 @@ from iclimit.asymptotics.descent import (
     optimal_learning_rate,
     schedule_loss,
 )
-from iclimit.published import PAPERS
 from iclimit.simulate.descent import simulate_critical_dampening, simulate_schedule
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish, panels
@@ -149,14 +152,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="gd-dampening",
-    title="Dampening of a recurrent layer: the critical factor is an extreme value",
-    source=(
-        f"{PAPERS['vonoswald2023']} (0.75); {PAPERS['rossi2024']}, Figure 13 (0.70); law derived "
-        "in the documentation"
-    ),
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-dampening", __doc__, cells, judge)

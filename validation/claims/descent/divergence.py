@@ -1,6 +1,10 @@
-"""The fraction of contexts on which a constant rate diverges is that of the exact law of the
+"""Where gradient descent with a constant rate diverges.
+
+The fraction of contexts on which a constant rate diverges is that of the exact law of the
 largest Wishart eigenvalue: a step at the limit's threshold, smeared by the finite dimension.  Mean
 losses of few steps equal the exact ones.
+
+Source: Largest Wishart eigenvalue: Chiani, J. Multivariate Anal. 129 (2014); documentation.
 """
 
 from __future__ import annotations
@@ -111,11 +115,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="gd-divergence",
-    title="Where gradient descent with a constant rate diverges",
-    source="Largest Wishart eigenvalue: Chiani, J. Multivariate Anal. 129 (2014); documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-divergence", __doc__, cells, judge)

@@ -1,6 +1,10 @@
-"""For Gaussian, uniform, sign and Laplace inputs, with and without label noise, the learning rate
+"""The optimal learning rate of one step: closed form, data and line search.
+
+For Gaussian, uniform, sign and Laplace inputs, with and without label noise, the learning rate
 and the loss that simulated tasks give equal the closed forms.  A line search over the constructed
 attention layer finds the rate of the data-based formula.
+
+Source: {rossi2024}; {vonoswald2023}, Proposition 1; closed form for any moments: documentation.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import learning_rate_loss, optimal_learning_rate
-from iclimit.published import PAPERS
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import Regression, estimate_learning_rate, simulate_learning_rate
 from iclimit.simulate.descent.learning_rate import search_learning_rate
@@ -103,14 +106,4 @@ def judge(preset: Preset, results: Results) -> Verdict:
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="gd-learning-rate",
-    title="The optimal learning rate of one step: closed form, data and line search",
-    source=(
-        f"{PAPERS['rossi2024']}; {PAPERS['vonoswald2023']}, Proposition 1; closed form for any "
-        "moments: documentation"
-    ),
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-learning-rate", __doc__, cells, judge)

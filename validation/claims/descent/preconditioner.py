@@ -1,6 +1,11 @@
-"""With correlated inputs, Gaussian or not, tasks of another covariance and label noise, a layer
+"""On anisotropic inputs a trained layer finds the optimal preconditioner.
+
+With correlated inputs, Gaussian or not, tasks of another covariance and label noise, a layer
 trained from random weights reaches the loss of the optimal preconditioned step within 1 %.  The
 step read off its weights has that loss too.
+
+Source: Ahn et al., NeurIPS 2023, arXiv:2306.00297; Zhang, Frei, Bartlett, JMLR 2024,
+arXiv:2306.09927; non-commuting covariances and kurtosis: documentation.
 """
 
 from __future__ import annotations
@@ -153,14 +158,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, tuple(notes))
 
 
-claim = Claim(
-    name="gd-preconditioner",
-    title="On anisotropic inputs a trained layer finds the optimal preconditioner",
-    source=(
-        "Ahn et al., NeurIPS 2023, arXiv:2306.00297; Zhang, Frei, Bartlett, JMLR 2024, "
-        "arXiv:2306.09927; non-commuting covariances and kurtosis: documentation"
-    ),
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-preconditioner", __doc__, cells, judge)

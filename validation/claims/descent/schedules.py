@@ -1,6 +1,11 @@
-"""At N = 20, d = 10 simulated losses of optimal, best constant and Chebyshev rates equal the exact
+"""Multi-step gradient descent: losses and optimal learning-rate schedules.
+
+At N = 20, d = 10 simulated losses of optimal, best constant and Chebyshev rates equal the exact
 ones for one to three steps, with and without noise.  The optimal rates win by as much as
 predicted.  Losses extrapolated to infinite size equal the limit.
+
+Source: Exact Wishart moments and Marchenko-Pastur limit, derived in the documentation; limit
+without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
 from __future__ import annotations
@@ -183,14 +188,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="gd-schedules",
-    title="Multi-step gradient descent: losses and optimal learning-rate schedules",
-    source=(
-        "Exact Wishart moments and Marchenko-Pastur limit, derived in the documentation; limit "
-        "without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756"
-    ),
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-schedules", __doc__, cells, judge)

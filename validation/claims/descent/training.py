@@ -1,6 +1,10 @@
-"""One layer trained from random weights on uniform inputs in dimension 10 reaches the loss of a
+"""A trained linear attention layer becomes one gradient-descent step.
+
+One layer trained from random weights on uniform inputs in dimension 10 reaches the loss of a
 gradient-descent step at the optimal rate within 1 % for contexts of 5 to 50 pairs.  Its
 predictions and query gradients become those of the step.
+
+Source: {vonoswald2023}, Figure 2; {rossi2024}, Figures 9, 10 and 12.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate
-from iclimit.published import PAPERS
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
@@ -172,11 +175,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="gd-training",
-    title="A trained linear attention layer becomes one gradient-descent step",
-    source=f"{PAPERS['vonoswald2023']}, Figure 2; {PAPERS['rossi2024']}, Figures 9, 10 and 12",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-training", __doc__, cells, judge)

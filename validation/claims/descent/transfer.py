@@ -1,7 +1,11 @@
-"""Trained on U(-1, 1) inputs, a layer has the loss of the gradient-descent step for inputs of half
+"""A trained layer is a gradient-descent step away from its training data too.
+
+Trained on U(-1, 1) inputs, a layer has the loss of the gradient-descent step for inputs of half
 to twice the range and tasks of half to five times the size.  Layers between it and the
 construction have it too.  Its update of the labels, repeated with dampening, follows gradient
 descent.
+
+Source: {vonoswald2023}, Figures 2 and 3.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import learning_rate_loss, optimal_learning_rate
-from iclimit.published import PAPERS
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import interpolate, labels_only, roll_out
@@ -157,11 +160,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim(
-    name="gd-transfer",
-    title="A trained layer is a gradient-descent step away from its training data too",
-    source=f"{PAPERS['vonoswald2023']}, Figures 2 and 3",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("gd-transfer", __doc__, cells, judge)

@@ -1,5 +1,9 @@
-"""The losses of ConstRR, AdaRR and TunedRR are integrals over the exact law of the eigenvalues
+"""Ridge regression without knowing the noise level.
+
+The losses of ConstRR, AdaRR and TunedRR are integrals over the exact law of the eigenvalues
 and of the residual sum of squares; simulated prompts and the published table agree with them.
+
+Source: {vladymyrov2024}, Table 1 and section 6; integrals over the exact spectrum: documentation.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from iclimit.simulate.gdpp import (
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.gdpp.published_table import (
     NOISES,
-    PAPER,
     SIZE,
     UNIFORM,
     baselines,
@@ -130,11 +133,4 @@ def _draw(results: Mapping[str, Any], figure: Any) -> None:
     ax.legend()
 
 
-claim = Claim(
-    name="noisy-baselines",
-    title="Ridge regression without knowing the noise level",
-    source=f"{PAPER}, Table 1 and section 6; integrals over the exact spectrum: documentation",
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("noisy-baselines", __doc__, _cells, _judge)

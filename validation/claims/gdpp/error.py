@@ -1,5 +1,9 @@
-"""The loss of simulated GD++ with label noise equals its integral over the exact mean spectrum at
+"""Test error of GD++: exact at finite size, Marchenko-Pastur in the limit.
+
+The loss of simulated GD++ with label noise equals its integral over the exact mean spectrum at
 every size and extrapolates to the Marchenko-Pastur integral.
+
+Source: {vonoswald2023} (GD++); integrals: documentation.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from typing import Any
 
 from iclimit.asymptotics.descent import optimal_schedule
 from iclimit.asymptotics.gdpp import gdpp_loss, optimal_gdpp
-from iclimit.published import PAPERS
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation.claim import Cell, Claim, Preset, Verdict
 from iclimit.validation.comparisons import compare, compare_limits
@@ -97,11 +100,4 @@ def _draw(results: Mapping[tuple[int, int], Any], figure: Any) -> None:
     right.legend(title="GD++, best found")
 
 
-claim = Claim(
-    name="gdpp-error",
-    title="Test error of GD++: exact at finite size, Marchenko-Pastur in the limit",
-    source=f"{PAPERS['vonoswald2023']} (GD++); integrals: documentation",
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("gdpp-error", __doc__, _cells, _judge)

@@ -1,6 +1,10 @@
-"""GD++ trained from random starts reaches the least loss found over the exact spectrum and is at
+"""GD++ with random noise levels: the table, its local minimum and its floor.
+
+GD++ trained from random starts reaches the least loss found over the exact spectrum and is at
 or below the published one; without noise the published loss of two layers is the second local
 minimum; no depth is below ridge regression with the mean noise variance.
+
+Source: {vladymyrov2024}, Table 1; exact loss at finite size: documentation.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from typing import Any
 from iclimit.asymptotics.gdpp import gdpp_minima
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
 from iclimit.validation.claims.gdpp.published_table import (
-    PAPER,
     SIZE,
     baselines,
     published_error,
@@ -110,11 +113,4 @@ def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
     return comparisons
 
 
-claim = Claim(
-    name="noisy-gdpp",
-    title="GD++ with random noise levels: the table, its local minimum and its floor",
-    source=f"{PAPER}, Table 1; exact loss at finite size: documentation",
-    statement=__doc__,
-    cells=GDPP.cells,
-    judge=_judge,
-)
+claim = Claim.of("noisy-gdpp", __doc__, GDPP.cells, _judge)

@@ -1,6 +1,10 @@
-"""Token-level GD++ reaches a relative error after exactly the predicted number of layers; to
+"""How many layers of GD++ an accuracy takes.
+
+Token-level GD++ reaches a relative error after exactly the predicted number of layers; to
 within one layer the numbers grow by 1/log(9/4) (published) or 1/log(27/4) (optimal) per unit of
 the logarithm of the condition number, and by one per doubling of the digits.
+
+Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3.
 """
 
 from __future__ import annotations
@@ -14,13 +18,7 @@ import numpy as np
 
 from iclimit.asymptotics.gdpp import steps_needed
 from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.gdpp.reached import (
-    METHODS,
-    PAPER,
-    TARGETS,
-    ReachedLayers,
-    reached_cells,
-)
+from iclimit.validation.claims.gdpp.reached import METHODS, TARGETS, ReachedLayers, reached_cells
 from iclimit.validation.comparisons import compare
 from iclimit.validation.drawing import COLOURS, log_scale
 
@@ -111,11 +109,4 @@ def _draw(results: Mapping[Any, Any], figure: Any) -> None:
     right.legend()
 
 
-claim = Claim(
-    name="gdpp-layers",
-    title="How many layers of GD++ an accuracy takes",
-    source=PAPER,
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("gdpp-layers", __doc__, _cells, _judge)

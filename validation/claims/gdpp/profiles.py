@@ -1,5 +1,9 @@
-"""At every single noise level the losses of the ridge baselines tuned for a uniform level equal
+"""Loss by noise level of the prompt: which predictors adapt.
+
+At every single noise level the losses of the ridge baselines tuned for a uniform level equal
 their integrals; beside them the profiles of trained linear transformers.
+
+Source: {vladymyrov2024}, Figures 2 and 3.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from iclimit.asymptotics.gdpp import baseline_profiles
 from iclimit.simulate.gdpp import NoisyRegression, SimulatedBaselines, simulate_ridge_baselines
 from iclimit.validation.claim import Cell, Claim, Preset, Verdict
 from iclimit.validation.claims.gdpp.baselines import METHODS
-from iclimit.validation.claims.gdpp.published_table import PAPER, SIZE, baselines
+from iclimit.validation.claims.gdpp.published_table import SIZE, baselines
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import layer_count
 from iclimit.validation.comparisons import compare
@@ -96,11 +100,4 @@ def _draw(results: Mapping[Any, Any], figure: Any) -> None:
     figure.suptitle(rf"tuned and trained for $\sigma$ uniform on $[0, {HIGHEST_NOISE}]$")
 
 
-claim = Claim(
-    name="noisy-profiles",
-    title="Loss by noise level of the prompt: which predictors adapt",
-    source=f"{PAPER}, Figures 2 and 3",
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("noisy-profiles", __doc__, _cells, _judge)

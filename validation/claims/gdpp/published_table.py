@@ -9,9 +9,8 @@ from importlib import resources
 from typing import Any
 
 from iclimit.asymptotics.gdpp import RidgeBaselines, ridge_baselines
-from iclimit.published import PAPERS, settings
+from iclimit.published import settings
 
-PAPER = PAPERS["vladymyrov2024"]
 SIZE: dict[str, Any] = dict(settings["vladymyrov2024-table-1"])
 
 # Sequences over which the published losses are means.

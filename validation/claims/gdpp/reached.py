@@ -15,8 +15,6 @@ from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import prediction
 from iclimit.validation.claim import Cell
 
-PAPER = "Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3"
-
 # Schedules, with the line and the marker of each in figures.
 METHODS = {"optimal": ("-", "o"), "monotone": ("--", "s")}
 

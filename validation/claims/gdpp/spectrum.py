@@ -1,6 +1,11 @@
-"""Layer by layer, the mean eigenvalue of preconditioned Gaussian contexts tends to its
+"""Condition-number schedules against the eigenvalues of simulated layers.
+
+Layer by layer, the mean eigenvalue of preconditioned Gaussian contexts tends to its
 Marchenko-Pastur integral, and contexts of a given condition number reach the predicted ones, for
 the published and for the optimal schedule.
+
+Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3; optimal
+schedule: Amsel, Persson, Musco, Gower, arXiv:2505.16932, Theorem 4.1.
 """
 
 from __future__ import annotations
@@ -16,12 +21,11 @@ from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_afte
 from iclimit.asymptotics.spectra import MarchenkoPastur
 from iclimit.simulate.gdpp import layer_spectra
 from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.gdpp.reached import METHODS, PAPER, reached_cells
+from iclimit.validation.claims.gdpp.reached import METHODS, reached_cells
 from iclimit.validation.comparisons import compare, compare_limits
 from iclimit.validation.drawing import COLOURS
 from iclimit.validation.statistics import extrapolate
 
-POLAR = "Amsel, Persson, Musco, Gower, arXiv:2505.16932"
 RATIO, LAYERS = 0.25, 4
 SIZES = (40, 60, 80, 120, 160)
 
@@ -123,11 +127,4 @@ def _draw(results: Mapping[Any, Any], figure: Any) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-claim = Claim(
-    name="gdpp-spectrum",
-    title="Condition-number schedules against the eigenvalues of simulated layers",
-    source=f"{PAPER}; optimal schedule: {POLAR}, Theorem 4.1",
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("gdpp-spectrum", __doc__, _cells, _judge)

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.gdpp.published_table import (
-    NOISES,
-    PAPER,
-    SIZE,
-    baselines,
-    published_table,
-)
+from iclimit.validation.claims.gdpp.published_table import NOISES, SIZE, baselines, published_table
 from iclimit.validation.claims.gdpp.trained import NAMES, Trained, compare_published, train_model
 from iclimit.validation.drawing import draw_estimates, log_scale
 
@@ -118,7 +112,7 @@ DENSE = Table(
 )
 
 
-def table_claim(table: Table, title: str, statement: str | None, *remarks: str) -> Claim:
+def table_claim(table: Table, words: str, *remarks: str) -> Claim:
     """Claim that the models of a table are at or below the published losses."""
 
     def judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
@@ -130,14 +124,7 @@ def table_claim(table: Table, title: str, statement: str | None, *remarks: str) 
         drawing = partial(draw_table, table, preset, results)
         return Verdict(comparisons, drawing, (*notes, power + _weak(trained, comparisons) + "."))
 
-    return Claim(
-        name=f"noisy-{NAMES[table.kind].lower()}",
-        title=title,
-        source=f"{PAPER}, Table 1 and Figure 1",
-        statement=statement or "",
-        cells=table.cells,
-        judge=judge,
-    )
+    return Claim.of(f"noisy-{NAMES[table.kind].lower()}", words, table.cells, judge)
 
 
 def _notes(trained: Sequence[Trained]) -> list[str]:

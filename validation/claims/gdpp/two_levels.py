@@ -1,5 +1,9 @@
-"""The adjusted loss of two layers that are constructed for two noise levels, with inputs N(0, I/N)
+"""Two layers perform ridge regression for either of two noise levels.
+
+The adjusted loss of two layers that are constructed for two noise levels, with inputs N(0, I/N)
 and either noise level, vanishes in the limit of long contexts.
+
+Source: {vladymyrov2024}, Theorem 5.2.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.noisy_regression import gram_matrices, ridge_weights
 from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.gdpp.published_table import PAPER
 from iclimit.validation.comparisons import compare_limits
 from iclimit.validation.drawing import COLOURS, draw_estimates, log_scale
 from iclimit.validation.statistics import extrapolate_runs
@@ -82,11 +85,4 @@ def _draw(results: Mapping[tuple[float, int], Any], figure: Any) -> None:
     ax.legend(title=rf"one model, $d = {DIM}$")
 
 
-claim = Claim(
-    name="noisy-two-levels",
-    title="Two layers perform ridge regression for either of two noise levels",
-    source=f"{PAPER}, Theorem 5.2",
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("noisy-two-levels", __doc__, _cells, _judge)

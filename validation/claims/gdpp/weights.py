@@ -1,5 +1,9 @@
-"""The predictions of trained linear transformers are those of the implicit weights that the
+"""Implicit weights of linear transformers: the lemmas' recursions.
+
+The predictions of trained linear transformers are those of the implicit weights that the
 lemmas' recursions give, to rounding; the figure has the trained scalars.
+
+Source: {vladymyrov2024}, Theorem 4.1, Lemmas 4.3 and 4.4, Figure 4.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from iclimit.simulate.gdpp.implicit_weights import diagonal_recursion
 from iclimit.simulate.transformer import prediction
 from iclimit.validation.claim import Cell, Claim, Preset, Verdict
 from iclimit.validation.claims.gdpp.profiles import PROFILED
-from iclimit.validation.claims.gdpp.published_table import PAPER, SIZE
+from iclimit.validation.claims.gdpp.published_table import SIZE
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
 from iclimit.validation.comparisons import compare
 
@@ -101,11 +105,4 @@ def _draw(models: Mapping[str, Any], figure: Any) -> None:
     axes[0, 1].legend(title="noise", loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-claim = Claim(
-    name="noisy-weights",
-    title="Implicit weights of linear transformers: the lemmas' recursions",
-    source=f"{PAPER}, Theorem 4.1, Lemmas 4.3 and 4.4, Figure 4",
-    statement=__doc__,
-    cells=_cells,
-    judge=_judge,
-)
+claim = Claim.of("noisy-weights", __doc__, _cells, _judge)

@@ -1,10 +1,13 @@
-"""At fixed pretraining size and few tasks the ridgeless ICL error has a minimum in the context
+"""Longer contexts: IDG error falls, ICL error with few tasks rises again.
+
+At fixed pretraining size and few tasks the ridgeless ICL error has a minimum in the context
 length and grows beyond it.  Simulation follows the finite-size prediction along the whole curve.
+
+Source: {lu2025}: figure of the errors against context length.
 """
 
 from __future__ import annotations
 
-from iclimit.published import PAPERS
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study
@@ -24,10 +27,4 @@ def draw(figure: Figure, found: Found) -> None:
     draw_both_errors(figure, found, CURVES, "kappa", title, "x")
 
 
-claim = Study(CURVES, rises=RISES).claim(
-    draw,
-    name="context-length",
-    title="Longer contexts: IDG error falls, ICL error with few tasks rises again",
-    source=f"{PAPERS['lu2025']}: figure of the errors against context length",
-    statement=__doc__,
-)
+claim = Study(CURVES, rises=RISES).claim("context-length", __doc__, draw)

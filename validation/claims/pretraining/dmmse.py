@@ -1,5 +1,9 @@
-"""Simulated errors of the two Bayes estimators equal their limits; that of dMMSE has its leading
+"""Bayes estimators: dMMSE on the pretraining tasks, ridge regression on all tasks.
+
+Simulated errors of the two Bayes estimators equal their limits; that of dMMSE has its leading
 correction in the dimension, which is known to leave up to 3 %.
+
+Source: Estimators: Raventos et al., arXiv:2306.15063; limits derived in the documentation.
 """
 
 from __future__ import annotations
@@ -78,12 +82,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim(
-    name="dmmse",
-    title="Bayes estimators: dMMSE on the pretraining tasks, ridge regression on all tasks",
-    source="Estimators: Raventos et al., arXiv:2306.15063; limits derived in the documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-    figure=False,
-)
+claim = Claim.of("dmmse", __doc__, cells, judge, figure=False)

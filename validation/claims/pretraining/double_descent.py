@@ -1,5 +1,9 @@
-"""Ridgeless, both errors rise towards tau = 1 and fall beyond it, by as much as the finite-size
+"""Double descent in the number of prompts, with a peak at tau = 1.
+
+Ridgeless, both errors rise towards tau = 1 and fall beyond it, by as much as the finite-size
 prediction says at every simulated tau.  The asymptotic errors diverge there.
+
+Source: {lu2025}, Figure 1.
 """
 
 from __future__ import annotations
@@ -61,11 +65,4 @@ def draw(figure: Figure, found: Found) -> None:
         ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
 
 
-claim = Study(CURVES, rises=RISES).claim(
-    draw,
-    compare_peaks,
-    name="double-descent",
-    title="Double descent in the number of prompts, with a peak at tau = 1",
-    source=SETTING.reference,
-    statement=__doc__,
-)
+claim = Study(CURVES, rises=RISES).claim("double-descent", __doc__, draw, compare_peaks)

@@ -1,5 +1,9 @@
-"""The test error of random attention matrices from exact moments equals the mean squared error
+"""Closed-form test error of a given Gamma equals Monte Carlo over tokens.
+
+The test error of random attention matrices from exact moments equals the mean squared error
 over token-level prompts, for fresh and for training tasks.
+
+Source: Moments of the context summary at finite context length; derived in the documentation.
 """
 
 from __future__ import annotations
@@ -67,12 +71,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim(
-    name="test-error",
-    title="Closed-form test error of a given Gamma equals Monte Carlo over tokens",
-    source="Moments of the context summary at finite context length; derived in the documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-    figure=False,
-)
+claim = Claim.of("test-error", __doc__, cells, judge, figure=False)

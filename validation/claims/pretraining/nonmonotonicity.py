@@ -1,6 +1,10 @@
-"""Inside the region in (kappa, tau) where the ridgeless ICL error is least at a finite context
+"""Where the ICL error is nonmonotonic in the context length.
+
+Inside the region in (kappa, tau) where the ridgeless ICL error is least at a finite context
 length, simulated errors rise with longer contexts.  Outside they fall.  Both changes are as large
 as the finite-size prediction says.
+
+Source: {lu2025}: figure of nonmonotonicity in alpha; boundary: documentation.
 """
 
 from __future__ import annotations
@@ -8,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error
-from iclimit.published import PAPERS
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study
 from iclimit.validation.drawing import COLOURS, Axes, Figure, finish, panels
@@ -70,10 +73,4 @@ def _draw_region(figure: Figure, ax: Axes) -> None:
     ax.grid(visible=False)
 
 
-claim = Study(tuple(CURVES.values()), rises=RISES).claim(
-    draw,
-    name="nonmonotonicity",
-    title="Where the ICL error is nonmonotonic in the context length",
-    source=f"{PAPERS['lu2025']}: figure of nonmonotonicity in alpha; boundary: documentation",
-    statement=__doc__,
-)
+claim = Study(tuple(CURVES.values()), rises=RISES).claim("nonmonotonicity", __doc__, draw)

@@ -1,9 +1,12 @@
-"""Mean test errors of simulated runs with a ridge have the same limits in infinite dimension as
+"""ICL and IDG errors at finite ridge.
+
+Mean test errors of simulated runs with a ridge have the same limits in infinite dimension as
 the asymptotic ICL and IDG errors, and agree with the finite-size prediction at every size, in the
 ways of the claim ``ridgeless``.
+
+Source: {lu2025}: ICL and IDG error; finite-ridge form: documentation.
 """
 
-from iclimit.published import PAPERS
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.ridgeless import REPEATS, compare_gaps, draw
 from iclimit.validation.claims.pretraining.study import Study
@@ -16,11 +19,5 @@ POINTS = (
 )
 
 claim = Study(limits=POINTS, sizes=REPEATS).claim(
-    draw,
-    compare_gaps,
-    name="ridge",
-    title="ICL and IDG errors at finite ridge",
-    source=f"{PAPERS['lu2025']}: ICL and IDG error; finite-ridge form: documentation",
-    statement=__doc__,
-    figure=False,
+    "ridge", __doc__, draw, compare_gaps, figure=False
 )

@@ -1,8 +1,12 @@
-"""Mean test errors of simulated runs without a ridge, extrapolated to infinite dimension by a
+"""Ridgeless ICL and IDG errors, both sides of tau = 1.
+
+Mean test errors of simulated runs without a ridge, extrapolated to infinite dimension by a
 polynomial in 1/d, equal the asymptotic ICL and IDG errors and their difference.  So do, with
 smaller error bars, the errors over their finite-size prediction, which has the same limit.  The
 fits pass their chi-square tests.  At every simulated size errors and prediction agree up to the
 documented deviation of the prediction.
+
+Source: {lu2025}: ICL and IDG error in the ridgeless limit.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ import math
 
 import numpy as np
 
-from iclimit.published import PAPERS
 from iclimit.results import Estimate
 from iclimit.validation import Comparison, Preset, compare, compare_p_value
 from iclimit.validation.claims.pretraining.points import Point
@@ -58,11 +61,5 @@ def draw(figure: Figure, found: Found) -> None:
 
 
 claim = Study(limits=POINTS, sizes=REPEATS).claim(
-    draw,
-    compare_gaps,
-    name="ridgeless",
-    title="Ridgeless ICL and IDG errors, both sides of tau = 1",
-    source=f"{PAPERS['lu2025']}: ICL and IDG error in the ridgeless limit",
-    statement=__doc__,
-    figure=False,
+    "ridgeless", __doc__, draw, compare_gaps, figure=False
 )

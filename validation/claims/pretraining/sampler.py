@@ -1,5 +1,9 @@
-"""Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed from
+"""Context summaries drawn from their exact law have the law of token-level ones.
+
+Moments up to the fourth of summaries drawn in O(d) equal those of summaries computed from
 tokens, and so do the errors of models trained on either.
+
+Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
 
 from __future__ import annotations
@@ -75,12 +79,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim(
-    name="sampler",
-    title="Context summaries drawn from their exact law have the law of token-level ones",
-    source="Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-    figure=False,
-)
+claim = Claim.of("sampler", __doc__, cells, judge, figure=False)

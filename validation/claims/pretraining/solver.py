@@ -1,6 +1,10 @@
-"""The attention matrix found without forming the features, directly and by conjugate gradients,
+"""Gamma from the structured solver equals dense least squares.
+
+The attention matrix found without forming the features, directly and by conjugate gradients,
 equals the solution of the explicit d (d + 1)-dimensional least-squares problem to 1e-6, ridgeless
 and with ridge, below and above threshold.
+
+Source: Khatri-Rao structure of the features; see iclimit.simulate.pretraining.ridge.
 """
 
 from __future__ import annotations
@@ -77,12 +81,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim(
-    name="solver",
-    title="Gamma from the structured solver equals dense least squares",
-    source="Khatri-Rao structure of the features; see iclimit.simulate.pretraining.ridge",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-    figure=False,
-)
+claim = Claim.of("solver", __doc__, cells, judge, figure=False)

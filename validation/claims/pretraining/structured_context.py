@@ -1,7 +1,11 @@
-"""The ICL error falls with the context length of the tests and grows with their noise as
+"""Contexts and label noise of tests that differ from training.
+
+The ICL error falls with the context length of the tests and grows with their noise as
 predicted, at training contexts shorter and longer than those of the tests.  For given tests the
 best training context is not theirs: with few tasks it is shorter, with many longer, by as much as
 predicted.  Extrapolated, the errors equal their limit.
+
+Source: {letey2025}: test-time context; general form derived in the documentation.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from iclimit.published import PAPERS
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
@@ -74,10 +77,5 @@ def draw(figure: Figure, found: Found) -> None:
 
 
 claim = Study((*TESTED.values(), *TRAINED.values()), (NOISY,), SIZES, RISES).claim(
-    draw,
-    notes=describe_best,
-    name="structured-context",
-    title="Contexts and label noise of tests that differ from training",
-    source=f"{PAPERS['letey2025']}: test-time context; general form derived in the documentation",
-    statement=__doc__,
+    "structured-context", __doc__, draw, notes=describe_best
 )

@@ -1,6 +1,10 @@
-"""With input eigenvalues spread ninefold, in the order of those of the tasks and in the opposite
+"""Inputs of any covariance, commuting with that of the tasks and not.
+
+With input eigenvalues spread ninefold, in the order of those of the tasks and in the opposite
 one, simulated errors extrapolate to the asymptotic ones and follow the finite-size prediction at
 every size.  With the input covariance in random position they follow the prediction too.
+
+Source: Heuristic deterministic equivalent, derived in the documentation.
 """
 
 from __future__ import annotations
@@ -46,10 +50,4 @@ def draw(figure: Figure, found: Found) -> None:
     )
 
 
-claim = Study(ROTATED, COMMUTING, SIZES).claim(
-    draw,
-    name="structured-inputs",
-    title="Inputs of any covariance, commuting with that of the tasks and not",
-    source="Heuristic deterministic equivalent, derived in the documentation",
-    statement=__doc__,
-)
+claim = Study(ROTATED, COMMUTING, SIZES).claim("structured-inputs", __doc__, draw)

@@ -1,9 +1,13 @@
-"""For equal eigenvalues the errors are those of isotropic tasks to 1e-12.  Limits of many tasks
+"""Isotropic case of structured errors, and where limits can be exchanged.
+
+For equal eigenvalues the errors are those of isotropic tasks to 1e-12.  Limits of many tasks
 and long contexts, of many tasks and much data, and of much data and no ridge can be exchanged.
 Those of much data and long contexts can be exchanged only with as many tasks as dimensions.  With
 fewer tasks the error diverges in one order, is the test variance outside their span in the other,
 and in between depends on alpha/tau.  Towards tau = 1 without ridge the error grows as 1/|tau -
 1|, at tau = 1 as the inverse root of the ridge.
+
+Source: {letey2025}; {lu2025}; limits derived in the documentation.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from iclimit.asymptotics.pretraining import (
     structured_errors,
     trace_ratio,
 )
-from iclimit.published import PAPERS
 from iclimit.validation import Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.structured_points import LEVELS, covariances
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
@@ -167,11 +170,4 @@ def draw(figure: Figure) -> None:
     ax.legend()
 
 
-claim = Claim(
-    name="structured-limits",
-    title="Isotropic case of structured errors, and where limits can be exchanged",
-    source=f"{PAPERS['letey2025']}; {PAPERS['lu2025']}; limits derived in the documentation",
-    statement=__doc__,
-    cells=lambda preset: {},  # noqa: ARG005
-    judge=judge,
-)
+claim = Claim.of("structured-limits", __doc__, lambda _: {}, judge)

@@ -1,7 +1,11 @@
-"""Trained on tasks of a covariance of rank d/2, errors on tests inside and outside its span
+"""Training tasks of half the rank: tests inside and outside their span.
+
+Trained on tasks of a covariance of rank d/2, errors on tests inside and outside its span
 follow the prediction on both sides of as many tasks as dimensions of the span, and tend to their
 limits.  With data and context without end nothing is lost inside once kappa exceeds 1/2, and all
 of the task variance outside, however many tasks there are.
+
+Source: {letey2025}; rank-deficient case derived in the documentation.
 """
 
 from __future__ import annotations
@@ -9,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from iclimit.published import PAPERS
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
@@ -58,10 +61,5 @@ def draw(figure: Figure, found: Found) -> None:
 
 
 claim = Study(tuple(CURVES.values()), (INSIDE, OUTSIDE), SIZES, RISES).claim(
-    draw,
-    compare_endless,
-    name="structured-rank",
-    title="Training tasks of half the rank: tests inside and outside their span",
-    source=f"{PAPERS['letey2025']}; rank-deficient case derived in the documentation",
-    statement=__doc__,
+    "structured-rank", __doc__, draw, compare_endless
 )

@@ -1,14 +1,17 @@
-"""For training tasks of a power-law covariance both errors follow the finite-size prediction at
+"""Error against task diversity for aligned, misaligned and one-directional tests.
+
+For training tasks of a power-law covariance both errors follow the finite-size prediction at
 every kappa, whether tests are as in training, have its eigenvalues reversed, or lie in its
 strongest direction.  So do the differences between these tests.  Extrapolated to infinite
 dimension the errors equal the asymptotic ones.
+
+Source: {letey2025}: figures of error against kappa, power-law and spiked tests.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from iclimit.published import PAPERS
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
@@ -46,9 +49,5 @@ def draw(figure: Figure, found: Found) -> None:
 
 
 claim = Study(tuple(CURVES.values()), LIMITS, SIZES, RISES).claim(
-    draw,
-    name="structured-tests",
-    title="Error against task diversity for aligned, misaligned and one-directional tests",
-    source=f"{PAPERS['letey2025']}: figures of error against kappa, power-law and spiked tests",
-    statement=__doc__,
+    "structured-tests", __doc__, draw
 )

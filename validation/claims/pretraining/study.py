@@ -213,12 +213,15 @@ class Study:
 
     def claim(
         self,
+        name: str,
+        words: str,
         draw: Callable[[Figure, Found], None],
         extra: Callable[[Found], list[Comparison]] = lambda _: [],
+        *,
         notes: Callable[[], list[str]] = list,
-        **words: Any,
+        figure: bool = True,
     ) -> Claim:
-        """Build the claim, given its figure, further comparisons and notes, and its words."""
+        """Build the claim, given its words, its figure, further comparisons and notes."""
 
         def judge(preset: Preset, results: Results) -> Verdict:
             sizes = list(self.sizes[preset]) if self.sizes else []
@@ -230,4 +233,4 @@ class Study:
             remarks = [fit.note for fit in fits] + notes()
             return Verdict(comparisons + extra(found), lambda figure: draw(figure, found), remarks)
 
-        return Claim(cells=self.cells, judge=judge, **words)
+        return Claim.of(name, words, self.cells, judge, figure=figure)

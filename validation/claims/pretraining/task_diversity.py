@@ -1,6 +1,10 @@
-"""With long pretraining the gap between ICL and IDG error closes as the number of tasks grows
+"""From memorisation to in-context learning as tasks get more diverse.
+
+With long pretraining the gap between ICL and IDG error closes as the number of tasks grows
 past the dimension, by as much as the finite-size prediction says at every kappa.  The Bayes
 estimator on the pretraining tasks keeps memorising: its IDG error stays at the noise.
+
+Source: {lu2025}, task diversity: figure of g_task against kappa, with the dMMSE estimator.
 """
 
 from __future__ import annotations
@@ -98,11 +102,4 @@ def _draw_gaps(ax: Axes, alpha: float, results: Results) -> None:
     finish(ax, "kappa", "task_gap", title=title, log="xy")
 
 
-claim = Claim(
-    name="task-diversity",
-    title="From memorisation to in-context learning as tasks get more diverse",
-    source=f"{SETTING.reference}: figure of g_task against kappa, with the dMMSE estimator",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("task-diversity", __doc__, cells, judge)

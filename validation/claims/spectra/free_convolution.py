@@ -1,7 +1,11 @@
-"""Eigenvalues of A + U B U^T with a random rotation U extrapolate to the free additive
+"""Sums and products of matrices in random position.
+
+Eigenvalues of A + U B U^T with a random rotation U extrapolate to the free additive
 convolution: their resolvent, logarithm, distribution function and, with Tracy-Widom means taken
 off, the four edges of its support.  Those of products have the transform whose S-transform is the
 product of the two.
+
+Source: Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143.
 """
 
 from __future__ import annotations
@@ -110,11 +114,4 @@ def _laws(operation: str) -> tuple[SpectralMeasure, SpectralMeasure]:
     return spectrum(first), spectrum(second)
 
 
-claim = Claim(
-    name="spectra-free",
-    title="Sums and products of matrices in random position",
-    source="Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("spectra-free", __doc__, cells, judge)

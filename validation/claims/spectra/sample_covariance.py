@@ -1,7 +1,11 @@
-"""Means of 1/(1 + x) and log(1 + x) over the eigenvalues of simulated sample covariances, of a
+"""Eigenvalues of sample covariances of structured populations.
+
+Means of 1/(1 + x) and log(1 + x) over the eigenvalues of simulated sample covariances, of a
 two-level and of a power-law population, extrapolate to those of the free convolution.  For two
 levels so does their distribution function, and the outermost eigenvalues of both bands
 extrapolate to the four edges of the support, once the Tracy-Widom means are taken off.
+
+Source: Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995).
 """
 
 from __future__ import annotations
@@ -100,11 +104,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="spectra-samples",
-    title="Eigenvalues of sample covariances of structured populations",
-    source="Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995)",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("spectra-samples", __doc__, cells, judge)
