@@ -14,10 +14,14 @@ import numpy as np
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining import risk
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
-from iclimit.simulate.pretraining.summaries import fresh_task_moments, task_set_moments
+from iclimit.simulate.pretraining.summaries import (
+    exact_error,
+    fresh_task_moments,
+    squared_errors,
+    task_set_moments,
+)
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
@@ -45,8 +49,8 @@ def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
     found = {}
     for name, (moments, truth) in cases.items():
         drawn = sample_prompts(backend, generator, truth, CONTEXT, RHO)
-        squared = risk.squared_errors(gamma, drawn.x_query, context_summary(drawn), drawn.y_query)
-        found[name] = float(risk.exact_error(gamma, moments)), Estimate.of(squared, keep=False)
+        squared = squared_errors(gamma, drawn.x_query, context_summary(drawn), drawn.y_query)
+        found[name] = float(exact_error(gamma, moments)), Estimate.of(squared, keep=False)
     return found
 
 
