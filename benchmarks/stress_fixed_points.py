@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.spectra import subordination
+from iclimit.asymptotics.spectra import fixed_points
 
 ATOMS = 8
 """Per measure; most have small weights, and half of them are nearly equal or zero now and then."""
@@ -63,9 +63,9 @@ def stress(measures: int, seed: int) -> dict[str, float]:
     x = near * (1 + np.sqrt(c) * rng.uniform(-1, 1, measures)) ** 2
     x = np.where(rng.random(measures) < 0.1, -x, x)
     z = x + 1j * abs(x) * 10 ** rng.uniform(-14, 1, measures)
-    omega, steps = subordination.above(average, z, c, excess, mean)
+    omega, steps = fixed_points.above(average, z, c, excess, mean)
     depth = near * 10 ** rng.uniform(-14, 3, measures)
-    y, real_steps = subordination.below(average, depth, c, excess, mean, second)
+    y, real_steps = fixed_points.below(average, depth, c, excess, mean, second)
     return {
         "most steps above the axis": float(steps.max()),
         "mean steps above the axis": float(steps.mean()),

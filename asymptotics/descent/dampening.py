@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
 from iclimit.asymptotics.descent.simple_rates import constant_schedule
-from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_tail
+from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
 
 def critical_dampening(

@@ -15,7 +15,7 @@ from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_los
 from iclimit.asymptotics.descent.optimal_rates import optimal_schedule
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
-from iclimit.asymptotics.spectra.wishart_moments import stein_terms, wishart_moment
+from iclimit.asymptotics.spectra.wishart import stein_terms, wishart_moment
 
 
 def derive_learning_rate(

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import expit, gammaincc, gammaln
 
-from iclimit.asymptotics.spectra.wishart_density import eigenvalue_rule
+from iclimit.asymptotics.spectra.wishart_eigenvalues import eigenvalue_rule
 
 # Spacing in log of the rule over the chi-square variable, and the same times the root of its
 # degrees of freedom, since its logarithm has the standard deviation sqrt(2/freedom).

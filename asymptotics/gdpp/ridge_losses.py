@@ -29,7 +29,7 @@ takes :math:`\lambda = \hat\sigma^2`.  TunedRR takes :math:`\lambda = \min(m \ha
 with the multiplier m and the threshold :math:`\tau` that are best for the noise law.
 
 Averages over eigenvalues use their exact density at finite N and d
-(`iclimit.asymptotics.spectra.wishart_density`) and a rule that is accurate down to
+(`iclimit.asymptotics.spectra.wishart_eigenvalues`) and a rule that is accurate down to
 :math:`\sigma = 0`.
 """
 

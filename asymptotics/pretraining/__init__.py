@@ -1,12 +1,6 @@
 """ICL and IDG errors of pretrained linear attention: isotropic, structured and finite-size."""
 
-from iclimit.asymptotics.pretraining.alignment import cka, resolvent_alignment, trace_ratio
 from iclimit.asymptotics.pretraining.bayes import DMMSEErrors, bayes_error, dmmse_errors
-from iclimit.asymptotics.pretraining.best_covariances import (
-    BestCovariance,
-    best_test_covariance,
-    best_training_covariance,
-)
 from iclimit.asymptotics.pretraining.finite_size import FiniteSizeErrors, finite_size_errors
 from iclimit.asymptotics.pretraining.fixed_point_derivations import (
     derive_effective_ridge,
@@ -16,9 +10,21 @@ from iclimit.asymptotics.pretraining.fixed_point_derivations import (
 )
 from iclimit.asymptotics.pretraining.icl import icl_error, idg_error, task_gap
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
-from iclimit.asymptotics.pretraining.optimal_ridge import OptimalRidge, optimal_ridge
-from iclimit.asymptotics.pretraining.structured import StructuredErrors, structured_errors
-from iclimit.asymptotics.pretraining.structured_slopes import direction_slopes, diversity_slope
+from iclimit.asymptotics.pretraining.phase_margins import OptimalRidge, optimal_ridge
+from iclimit.asymptotics.pretraining.structured import (
+    StructuredErrors,
+    cka,
+    resolvent_alignment,
+    structured_errors,
+    trace_ratio,
+)
+from iclimit.asymptotics.pretraining.structured_slopes import (
+    BestCovariance,
+    best_test_covariance,
+    best_training_covariance,
+    direction_slopes,
+    diversity_slope,
+)
 
 __all__ = [
     "BestCovariance",

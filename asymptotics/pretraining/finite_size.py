@@ -2,8 +2,8 @@ r"""What a run of finite size should show.
 
 The asymptotic errors are approached as 1/d with a large constant, so a run at d = 100 misses them
 by 1 to 15 %.  Nearly all of that is predictable: from the exact moments of the context summaries
-given the training tasks (`iclimit.asymptotics.pretraining.summary_law`), and from fluctuations of
-the feature norms (`iclimit.asymptotics.pretraining.deterministic_equivalent`).
+given the training tasks, and from fluctuations of the feature norms
+(`iclimit.asymptotics.pretraining.deterministic_equivalent`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_choice, check_integers, checked
-from iclimit.asymptotics.pretraining.deterministic_equivalent import Inputs, equivalent_errors
-from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
-from iclimit.asymptotics.pretraining.summary_law import (
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    Inputs,
     SummaryLaw,
+    equivalent_errors,
     fresh_task_law,
     gaussian_task_law,
     matrix_root,
     sphere_task_law,
     task_set_law,
 )
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.results import Estimate
 
 TASK_LAWS = ("sphere", "gaussian")

@@ -1,10 +1,10 @@
-r"""Signed functions whose zeros divide phase diagrams.
+r"""Signed functions whose zeros divide phase diagrams, and the ridge of least error.
 
-The errors of `iclimit.asymptotics.pretraining.icl` depend on the context length through
-:math:`q = (1 + \rho)/\alpha` and on the ridge through the effective ridge :math:`\xi` and
-:math:`\eta = \lambda/\xi`.  With :math:`\nu = q + \xi`, :math:`M' = -Mw^2/r` and
-:math:`A = M + \xi M' = M (1 + qw^2)/r`, the fixed point
-:math:`\tau (1 - \eta) = 1 - \xi M_\kappa(\nu)` moves with q at fixed ridge as
+**Slopes.**  The errors of `iclimit.asymptotics.pretraining.icl` depend on the context length
+through :math:`q = (1 + \rho)/\alpha` and on the ridge through the effective ridge :math:`\xi` and
+:math:`\eta = \lambda/\xi`.  With :math:`\nu = q + \xi`, :math:`M' = -Mw^2/r` and :math:`A = M +
+\xi M' = M (1 + qw^2)/r`, the fixed point :math:`\tau (1 - \eta) = 1 - \xi M_\kappa(\nu)` moves
+with q at fixed ridge as
 
 .. math:: \frac{d \log \xi}{d \log q} = \frac{q M w^2/r}{\tau\eta/\xi + A},
 
@@ -13,16 +13,33 @@ and with the ridge at fixed q such that :math:`d\eta/d\xi = A/\tau`,
 are fractions with the denominator :math:`D = \eta + \xi A/\tau`, which vanishes at the ridgeless
 interpolation threshold.  The slopes are given times a power of D, which has no effect on their
 sign and keeps them finite and continuous there.
+
+**Optimal ridge.**  The effective ridge :math:`\xi` parametrises the ridge explicitly,
+:math:`\lambda = \eta\xi` with
+:math:`\eta = 1 - (1 - \xi M_\kappa(q + \xi))/\tau`, so the error along the path of ridges
+needs no root finding.  The path is scanned from the ridgeless point on, and the best bracket is
+minimised; the error may have several local minima in the ridge.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_choice, checked
 from iclimit.asymptotics.numbers import Namespace, Number
-from iclimit.asymptotics.pretraining.effective_ridge import context_noise, solve_fixed_point
-from iclimit.asymptotics.spectra import MarchenkoPastur
+from iclimit.asymptotics.pretraining.icl import (
+    context_noise,
+    errors_at,
+    icl_error,
+    idg_error,
+    ridgeless_point,
+    solve_fixed_point,
+)
+from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
 
@@ -211,3 +228,97 @@ def _change(at: _Point, dq: Any, dxi: Any) -> _Change:
     own = dcontext * spread + context * dspread + dshrinkage
     icl = (D * own + dfactor * noise + factor * dnoise, factor * noise)
     return _Change(dA, icl, (dnoise, noise))
+
+
+_SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)
+"""Scanned values of log(xi - xi_ridgeless), in units of 1 + q; the optimum can be as large as
+(1 + rho)(1 + q)/tau."""
+
+_BETTER = 1 - 1e-13
+"""A positive ridge must gain more than rounding, or noise would pass for an optimum."""
+
+
+@dataclass(frozen=True)
+class OptimalRidge:
+    """Optimal ridge and the error reached with it."""
+
+    ridge: Any
+    error: Any
+
+
+def optimal_ridge(
+    *, tau: Number, alpha: Number, kappa: Number, rho: Number, objective: str = "icl"
+) -> OptimalRidge:
+    """Find the ridge with the least asymptotic error.
+
+    Parameters
+    ----------
+    tau, alpha, kappa, rho : number or array
+        As in `icl_error`.
+    objective : {"icl", "idg"}
+        Error to minimise: on fresh tasks or on the pretraining tasks.
+
+    Returns
+    -------
+    OptimalRidge
+        With fields ``ridge`` (0 where no positive ridge is better) and ``error``, NumPy floats or
+        arrays.  The error is accurate to 1e-12 relative.  The ridge is accurate to about 1e-6
+        only, since the error is flat at its minimum.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number or a NumPy array.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import optimal_ridge
+    >>> best = optimal_ridge(tau=1.0, alpha=1.0, kappa=0.5, rho=0.1)
+    >>> round(float(best.ridge), 3), round(float(best.error), 3)
+    (4.205, 0.997)
+    """
+    check_choice("objective", objective, ("icl", "idg"))
+    math_, values = checked(systems="numpy", tau=tau, alpha=alpha, kappa=kappa, rho=rho)
+    arrays = np.broadcast_arrays(*values)
+    shape = arrays[0].shape
+    tau, alpha, kappa, rho = (array.ravel() for array in arrays)
+    with math_.quiet():
+        q = np.asarray(context_noise(math_, alpha, rho))
+        start = np.asarray(ridgeless_point(math_, tau < 1, tau, q, kappa)[0])
+
+        def point(step: Any, tau: Any, q: Any, kappa: Any, start: Any) -> tuple[Any, Any]:
+            xi = start + (1 + q) * np.exp(step)
+            eta = excess(math_, tau, 1) + xi * wishart_resolvent(q + xi, kappa) / tau
+            # Rounding can put the first scanned points below the ridgeless point, where eta = 0.
+            return xi, np.maximum(eta, 0.0)
+
+        def error(step: Any, tau: Any, q: Any, kappa: Any, start: Any, rho: Any) -> Any:
+            pair = errors_at(math_, tau, kappa, rho, q, *point(step, tau, q, kappa, start))
+            return pair[0 if objective == "icl" else 1]
+
+        arguments = (tau, q, kappa, start, rho)
+        scanned = np.stack([error(step, *arguments) for step in _SCAN])
+        best = np.clip(np.argmin(scanned, axis=0), 1, len(_SCAN) - 2)
+        bracket = tuple(_SCAN[best + shift] for shift in (-1, 0, 1))
+        inside = np.take_along_axis(scanned, best[None], 0)[0] <= np.minimum(
+            *(np.take_along_axis(scanned, best[None] + shift, 0)[0] for shift in (-1, 1))
+        )
+        ridgeless = {"icl": icl_error, "idg": idg_error}[objective](
+            tau=tau, alpha=alpha, kappa=kappa, rho=rho
+        )
+        value = np.asarray(ridgeless).copy()
+        # At the upper end of the scan the error is constant up to rounding: no refinement.
+        last = np.argmin(scanned, axis=0) == len(_SCAN) - 1
+        last &= scanned[-1] < value * _BETTER
+        xi, eta = point(_SCAN[-1], *arguments[:4])
+        ridge = np.where(last, xi * eta, 0.0)
+        value[last] = scanned[-1][last]
+        chosen = tuple(v[inside] for v in arguments)
+        found = elementwise.find_minimum(error, tuple(v[inside] for v in bracket), args=chosen)
+        xi, eta = point(found.x, *chosen[:4])
+        better = found.f_x < value[inside] * _BETTER
+        ridge[inside] = np.where(better, xi * eta, ridge[inside])
+        value[inside] = np.where(better, found.f_x, value[inside])
+    return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])

@@ -36,7 +36,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import ArrayMath, Number
-from iclimit.asymptotics.pretraining.effective_ridge import ridge_bracket
+from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.spectra.resolvent import excess
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array
-from iclimit.asymptotics.spectra.intervals import Intervals, merged_atoms, merged_intervals
+from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 
 _WEIGHT_SUM = 1e-9

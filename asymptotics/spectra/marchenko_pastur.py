@@ -22,7 +22,7 @@ from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
 from iclimit.asymptotics.numbers import Namespace, Number, require
-from iclimit.asymptotics.spectra.intervals import Intervals
+from iclimit.asymptotics.spectra.integration import Intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 

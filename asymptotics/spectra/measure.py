@@ -25,8 +25,15 @@ from scipy.optimize import elementwise
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
 from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.spectra import free_transforms, integration
-from iclimit.asymptotics.spectra.charts import Angle, Chart, DoubleExponential, HalfLine, fejer
-from iclimit.asymptotics.spectra.intervals import Intervals, inside
+from iclimit.asymptotics.spectra.integration import (
+    Angle,
+    Chart,
+    DoubleExponential,
+    HalfLine,
+    Intervals,
+    fejer,
+    inside,
+)
 
 _MASS = 1e-6
 """How far from 1 the total mass of a density may be: above the errors of quadrature, below those
@@ -475,13 +482,13 @@ class SpectralMeasure:
 
     def scaled(self, factor: float) -> SpectralMeasure:
         """Law of factor * x, for factor > 0."""
-        from iclimit.asymptotics.spectra.affine import Affine
+        from iclimit.asymptotics.spectra.pushforward import Affine
 
         return Affine(self, factor, 0.0)
 
     def shifted(self, shift: float) -> SpectralMeasure:
         """Law of x + shift."""
-        from iclimit.asymptotics.spectra.affine import Affine
+        from iclimit.asymptotics.spectra.pushforward import Affine
 
         return Affine(self, 1.0, shift)
 

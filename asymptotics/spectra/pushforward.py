@@ -1,4 +1,4 @@
-r"""Image of a spectral measure under a polynomial.
+r"""Images of spectral measures under polynomials and affine maps.
 
 One layer of gradient descent or GD++ transforms eigenvalues in this way, as does
 :math:`C \mapsto p(C)` in general.  A point y has the preimages :math:`x_i`, the roots of
@@ -6,6 +6,8 @@ One layer of gradient descent or GD++ transforms eigenvalues in this way, as doe
 partial fractions over all of them,
 
 .. math:: \int \frac{d\mu(x)}{p(x) - z} = \sum_i \frac{m(x_i)}{p'(x_i)}, \qquad p(x_i) = z.
+
+An affine map also has an unbounded support and keeps every closed form of its measure.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.optimize import elementwise
 
-from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
-from iclimit.asymptotics.spectra.intervals import Intervals, merged_atoms, merged_intervals
+from iclimit.asymptotics.checks import check_derivative, check_integers, real_array, real_number
+from iclimit.asymptotics.spectra.integration import Intervals, merged_atoms, merged_intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
 
 _REAL = 1e-7
@@ -196,3 +198,59 @@ class Pushforward(SpectralMeasure):
             value = value / slope
         total = (value / slope).sum(axis=-1)
         return (total if np.iscomplexobj(z) else total.real)[()]
+
+
+class Affine(SpectralMeasure):
+    """Law of factor * x + shift, where x has a given law.
+
+    Parameters
+    ----------
+    measure : SpectralMeasure
+        Law of x.
+    factor : float > 0
+    shift : float
+
+    Raises
+    ------
+    ValueError
+        If factor is not positive and finite, or shift not finite.
+    """
+
+    def __init__(self, measure: SpectralMeasure, factor: float, shift: float) -> None:
+        self.measure = measure
+        self.factor, self.shift = real_number("factor", factor), real_number("shift", shift)
+        self.support = tuple((self._image(a), self._image(b)) for a, b in measure.support)
+        self.atoms = tuple((self._image(x), mass) for x, mass in measure.atoms)
+
+    def _image(self, x: Any) -> Any:
+        return self.factor * x + self.shift
+
+    def _origin(self, x: Any) -> Any:
+        return (x - self.shift) / self.factor
+
+    def density(self, x: Any) -> Any:
+        return self.measure.density(self._origin(real_array("x", x))) / self.factor
+
+    def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        nodes, weights = self.measure._rule(order)
+        return self._image(nodes), weights
+
+    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Any:
+        def at_image(x: np.ndarray, *rest: np.ndarray) -> Any:
+            return kernel(self._image(x), *rest)
+
+        return self.measure.expect(at_image, self._origin(np.asarray(pole)), *arguments)
+
+    def cdf(self, x: Any) -> Any:
+        return self.measure.cdf(self._origin(real_array("x", x)))
+
+    def quantile(self, probability: Any) -> Any:
+        return self._image(self.measure.quantile(probability))
+
+    def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
+        value = self.measure.stieltjes(self._origin(self._outside("z", z)), derivative=derivative)
+        return value / self.factor ** (derivative + 1)
+
+    def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
+        value = self.measure.r_transform(self.factor * real_array("x", x), derivative=derivative)
+        return value * self.factor ** (derivative + 1) + (0.0 if derivative else self.shift)

@@ -32,10 +32,16 @@ from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
 from iclimit.asymptotics.numbers import Number
-from iclimit.asymptotics.spectra import subordination
-from iclimit.asymptotics.spectra.charts import Angle, Chart, HalfLine
-from iclimit.asymptotics.spectra.free_cumulants import moments_of_cumulants
-from iclimit.asymptotics.spectra.intervals import Intervals, density_on, inside
+from iclimit.asymptotics.spectra import fixed_points
+from iclimit.asymptotics.spectra.free_transforms import moments_of_cumulants
+from iclimit.asymptotics.spectra.integration import (
+    Angle,
+    Chart,
+    HalfLine,
+    Intervals,
+    density_on,
+    inside,
+)
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
 _LIFT = 1e-9
@@ -89,7 +95,7 @@ class SampleCovariance(SpectralMeasure):
                 f"{population} on {population.support} of mean {mean}"
             )
         self._mean, self._second = float(mean), float(population.moment(2))
-        self._error = subordination.ROUNDING if is_atomic(population) else _INTEGRATION
+        self._error = fixed_points.ROUNDING if is_atomic(population) else _INTEGRATION
         self._at_zero = float(population._mass_of_atoms(np.zeros(())))
         self._excess = 1 - self.ratio * (1 - self._at_zero)
 
@@ -196,7 +202,7 @@ class SampleCovariance(SpectralMeasure):
     def _image(self, omega: np.ndarray) -> np.ndarray:
         c, excess = self._single_ratio, float(self._excess)
         return omega * self.population.expect(
-            lambda t, w: subordination.shrinkage(t, w, c, excess), omega, omega
+            lambda t, w: fixed_points.shrinkage(t, w, c, excess), omega, omega
         )
 
     def density(self, x: Any) -> Any:
@@ -329,7 +335,7 @@ class SampleCovariance(SpectralMeasure):
         if np.any(negative):
             given = -z[negative].real, c[negative], excess[negative]
             mean, second = (np.full(given[0].shape, m) for m in (self._mean, self._second))
-            below, _ = subordination.below(self._average, *given, mean, second, self._error)
+            below, _ = fixed_points.below(self._average, *given, mean, second, self._error)
             omega[negative] = -below
         if not np.all(negative):
             rest = z[~negative] + 0j
@@ -341,7 +347,7 @@ class SampleCovariance(SpectralMeasure):
         omega = omega.real if is_real else omega
         with np.errstate(all="ignore"):
             shrunk = np.where(z == 0, excess, z / omega)
-        speed = 1 / self.population.expect(subordination.slope, omega, omega, c, excess)
+        speed = 1 / self.population.expect(fixed_points.slope, omega, omega, c, excess)
         return omega.reshape(shape), shrunk.reshape(shape), speed.reshape(shape)
 
     def _distance(self, x: np.ndarray) -> np.ndarray:
@@ -360,4 +366,4 @@ class SampleCovariance(SpectralMeasure):
     def _solve(self, z: np.ndarray, c: np.ndarray) -> np.ndarray:
         excess = 1 - c * (1 - self._at_zero)
         mean = np.full(c.shape, self._mean)
-        return subordination.above(self._average, z, c, excess, mean, self._error)[0]
+        return fixed_points.above(self._average, z, c, excess, mean, self._error)[0]

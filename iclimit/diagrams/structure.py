@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.asymptotics.pretraining.joint_spectrum import RankFunction
 from iclimit.asymptotics.spectra import SpectralMeasure, spectrum
-from iclimit.asymptotics.spectra.rank_function import RankFunction
 
 _SYMBOLS = {"task_spectrum": "$C$", "test_spectrum": "$C'$", "input_spectrum": r"$\Sigma$"}
 """Spectra, with the symbols of their covariances."""

@@ -10,13 +10,13 @@ import pytest
 import sympy
 
 from iclimit.asymptotics.pretraining import icl_error
-from iclimit.asymptotics.pretraining.effective_ridge import effective_ridge_mp
 from iclimit.asymptotics.pretraining.fixed_point_derivations import (
     derive_effective_ridge,
     derive_many_tasks,
     derive_resolvent,
     derive_threshold,
 )
+from iclimit.asymptotics.pretraining.icl import effective_ridge_mp
 from iclimit.asymptotics.spectra import wishart_resolvent
 
 HALF = sympy.Rational(1, 2)

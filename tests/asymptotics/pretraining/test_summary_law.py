@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iclimit.asymptotics.pretraining.summary_law import (
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     SummaryLaw,
     fresh_task_law,
     gaussian_task_law,

@@ -12,7 +12,7 @@ from scipy.integrate import dblquad
 from scipy.stats import chi2, kstest
 
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
-from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_tail
+from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
 # Both are accurate to rounding of 1 - tail; measured worst 3e-15.
 FLOAT64 = 1e-14

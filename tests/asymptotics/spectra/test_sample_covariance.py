@@ -18,7 +18,7 @@ from iclimit.asymptotics.spectra import (
     Uniform,
 )
 from iclimit.asymptotics.spectra.fixed_points import MOST_REAL_STEPS, MOST_STEPS
-from iclimit.asymptotics.spectra.free_cumulants import cumulants_of_moments, moments_of_cumulants
+from iclimit.asymptotics.spectra.free_transforms import cumulants_of_moments, moments_of_cumulants
 
 # Sums over atoms in float64. Measured worst 3e-15.
 ROUNDING = 1e-12

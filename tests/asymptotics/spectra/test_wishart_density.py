@@ -10,8 +10,11 @@ import pytest
 from scipy import stats
 
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
-from iclimit.asymptotics.spectra.largest_eigenvalue import largest_eigenvalue_tail
-from iclimit.asymptotics.spectra.wishart_density import eigenvalue_rule, wishart_density
+from iclimit.asymptotics.spectra.wishart_eigenvalues import (
+    eigenvalue_rule,
+    largest_eigenvalue_tail,
+    wishart_density,
+)
 
 # Recursions of ten to sixteen steps; measured worst 2e-14.
 DENSITY = 1e-12
