@@ -63,18 +63,15 @@ def derive_resolvent(spectrum: Mapping[Any, Any] | None = None) -> Derivation:
         for factor, power in sympy.factor_list(numerator)[1]
         if z in factor.free_symbols and factor != z
     )
-    lead = sympy.LC(sympy.expand(edges), z)
-    return Derivation(
-        (
-            ("The inflation s of the covariance:", sympy.Eq(s, 1 - (1 - image) / kappa)),
-            ("Without denominators:", sympy.Eq(in_s, 0)),
-            ("The resolvent M:", sympy.Eq(in_M, 0)),
-            (
-                "Edges of the spectrum are zeros of the discriminant:",
-                sympy.Eq(sympy.Function("Delta")(z), sympy.collect(sympy.expand(edges / lead), z)),
-            ),
-        )
-    )
+    edges = sympy.expand(edges / sympy.LC(sympy.expand(edges), z))
+    delta = sympy.Function("Delta")(z)
+    steps = {
+        "The inflation s of the covariance:": (s, 1 - (1 - image) / kappa),
+        "Without denominators:": (in_s, 0),
+        "The resolvent M:": (in_M, 0),
+        "Edges of the spectrum are zeros of the discriminant:": (delta, sympy.collect(edges, z)),
+    }
+    return _derivation(steps)
 
 
 def derive_effective_ridge(spectrum: Mapping[Any, Any] | None = None) -> Derivation:
@@ -114,18 +111,14 @@ def derive_effective_ridge(spectrum: Mapping[Any, Any] | None = None) -> Derivat
     nu = q + xi
     inflation = 1 - (1 - nu * resolvent) / kappa
     difference = resolvent - sum(p / (nu + c * inflation) for c, p in atoms)
-    polynomial = _polynomial(difference, xi)
-    return Derivation(
-        (
-            (
-                "The effective ridge of ridge regression on n prompts:",
-                sympy.Eq(xi * M(nu) - tau * ridge / xi, 1 - tau),
-            ),
-            ("So the resolvent is", sympy.Eq(M(nu), resolvent)),
-            ("and the inflation", sympy.Eq(s, inflation)),
-            ("In the equation of the resolvent:", sympy.Eq(sympy.Integer(0), polynomial)),
-        )
-    )
+    ridge_regression = xi * M(nu) - tau * ridge / xi, 1 - tau
+    steps = {
+        "The effective ridge of ridge regression on n prompts:": ridge_regression,
+        "So the resolvent is": (M(nu), resolvent),
+        "and the inflation": (s, inflation),
+        "In the equation of the resolvent:": (sympy.Integer(0), _polynomial(difference, xi)),
+    }
+    return _derivation(steps)
 
 
 def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int = 2) -> Derivation:
@@ -193,13 +186,12 @@ def derive_many_tasks(spectrum: Mapping[Any, Any] | None = None, *, order: int =
         / kappa**k
         for k in range(order + 1)
     )
-    return Derivation(
-        (
-            ("The inflation s:", sympy.Eq(sympy.Symbol("s"), s.subs(e, 1 / kappa))),
-            ("The resolvent M:", sympy.Eq(sympy.Symbol("M"), M.subs(e, 1 / kappa))),
-            ("The ICL error:", sympy.Eq(sympy.Symbol("e_{ICL}"), series)),
-        )
-    )
+    steps = {
+        "The inflation s:": (sympy.Symbol("s"), s.subs(e, 1 / kappa)),
+        "The resolvent M:": (sympy.Symbol("M"), M.subs(e, 1 / kappa)),
+        "The ICL error:": (sympy.Symbol("e_{ICL}"), series),
+    }
+    return _derivation(steps)
 
 
 def derive_threshold() -> Derivation:
@@ -246,13 +238,19 @@ def derive_threshold() -> Derivation:
         q * (m + xi * slope) + t + xi * t_slope
     )
     terms = [sympy.factor(sympy.diff(error, delta, k).subs(delta, 0)) for k in range(2)]
-    return Derivation(
-        (
-            ("More prompts than parameters:", sympy.Eq(name, above)),
-            (r"Fewer, at tau = 1 - delta: the effective ridge:", sympy.Eq(sympy.Symbol("xi"), xi)),
-            ("The ICL error:", sympy.Eq(name, terms[0] / delta + terms[1])),
-        )
-    )
+    steps = {
+        "More prompts than parameters:": (name, above),
+        "Fewer, at tau = 1 - delta: the effective ridge:": (sympy.Symbol("xi"), xi),
+        "The ICL error:": (name, terms[0] / delta + terms[1]),
+    }
+    return _derivation(steps)
+
+
+def _derivation(steps: Mapping[str, tuple[Any, Any]]) -> Derivation:
+    """Derivation of the two sides of each equation."""
+    import sympy
+
+    return Derivation(tuple((text, sympy.Eq(*sides)) for text, sides in steps.items()))
 
 
 def _polynomial(difference: Any, variable: Any) -> Any:

@@ -217,16 +217,21 @@ def errors_at(
     math_: Namespace, tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, eta: Any
 ) -> tuple[Any, Any]:
     """ICL and IDG errors at a solution (xi, eta) of the fixed point (module docstring)."""
+    M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
+    A, noise, own, factor = error_parts(tau, kappa, rho, q, xi, M)
+    idg = math_.divide(noise, eta + xi * A / tau)
+    return own + factor * idg, idg
+
+
+def error_parts(tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, M: Any) -> tuple[Any, ...]:
+    """A, the numerator of the IDG error, and own and factor of ICL = own + factor * IDG."""
     nu = q + xi
-    M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
     w = 1 + M / kappa
     r = 1 + nu * w**2
     A = M * (1 + q * w**2) / r
     noise = rho + q * M / w + xi * M * (nu / r)
-    idg = math_.divide(noise, eta + xi * A / tau)
-    shrinkage = (1 + nu * w * M / kappa) / r
-    icl = rho + q * M / w * shrinkage + nu * M * (nu * w**2 / r) + (1 + q) * A / tau * idg
-    return icl, idg
+    own = rho + q * M / w * ((1 + nu * w * M / kappa) / r) + nu * M * (nu * w**2 / r)
+    return A, noise, own, (1 + q) * A / tau
 
 
 def context_noise(math_: Namespace, alpha: Any, rho: Any) -> Any:

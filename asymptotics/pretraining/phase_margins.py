@@ -8,11 +8,11 @@ with q at fixed ridge as
 
 .. math:: \frac{d \log \xi}{d \log q} = \frac{q M w^2/r}{\tau\eta/\xi + A},
 
-and with the ridge at fixed q such that :math:`d\eta/d\xi = A/\tau`,
-:math:`d\lambda = (\eta + \xi A/\tau)\, d\xi`.  Everything else is the product rule.  Both errors
-are fractions with the denominator :math:`D = \eta + \xi A/\tau`, which vanishes at the ridgeless
-interpolation threshold.  The slopes are given times a power of D, which has no effect on their
-sign and keeps them finite and continuous there.
+and with the ridge at fixed q such that :math:`d\eta/d\xi = A/\tau`, :math:`d\lambda = (\eta + \xi
+A/\tau)\, d\xi`.  Everything else is differentiated by a complex step.  Both errors are fractions
+with the denominator :math:`D = \eta + \xi A/\tau`, which vanishes at the ridgeless interpolation
+threshold.  The slopes are given times a power of D, which has no effect on their sign and keeps
+them finite and continuous there.
 
 **Optimal ridge.**  The effective ridge :math:`\xi` parametrises the ridge explicitly,
 :math:`\lambda = \eta\xi` with
@@ -33,6 +33,7 @@ from iclimit.asymptotics.checks import check_choice, checked
 from iclimit.asymptotics.numbers import Namespace, Number
 from iclimit.asymptotics.pretraining.icl import (
     context_noise,
+    error_parts,
     errors_at,
     icl_error,
     idg_error,
@@ -83,12 +84,11 @@ def context_slope(
     math_, at = _point(objective, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=ridge)
     with math_.quiet():
         curvature = math_.where(at.xi > 0, lambda: at.tau * at.eta / at.xi, lambda: 0)
-        log_xi = at.q * at.M * at.w**2 / at.r / (curvature + at.A)
+        log_xi = -at.q * at.M_slope / (curvature + at.A)
         moving = math_.where(at.xi > 0, lambda: log_xi, lambda: 0)
-        change = _change(at, at.q, at.xi * moving)
-        fall = -at.eta * moving + at.xi * (moving * at.A + change.A) / at.tau
-        relative = math_.where(at.xi > 0, lambda: fall / at.D, lambda: 0)
-        numerator, weight = change.icl if objective == "icl" else change.idg
+        D, dA, numerator, weight = _change(math_, objective, at, at.q, at.xi * moving)
+        fall = -at.eta * moving + at.xi * (moving * at.A + dA) / at.tau
+        relative = math_.where(at.xi > 0, lambda: fall / D, lambda: 0)
         return math_.finish(weight * relative - numerator)
 
 
@@ -124,10 +124,9 @@ def ridge_slope(
     """
     math_, at = _point(objective, tau=tau, alpha=alpha, kappa=kappa, rho=rho, ridge=0.0)
     with math_.quiet():
-        change = _change(at, 0, 1)
-        fall = (2 * at.A + at.xi * change.A) / at.tau
-        numerator, weight = change.icl if objective == "icl" else change.idg
-        return math_.finish(numerator * at.D - weight * fall)
+        D, dA, numerator, weight = _change(math_, objective, at, 0, 1)
+        fall = (2 * at.A + at.xi * dA) / at.tau
+        return math_.finish(numerator * D - weight * fall)
 
 
 def context_information(*, alpha: Number, rho: Number) -> Any:
@@ -167,7 +166,7 @@ def context_information(*, alpha: Number, rho: Number) -> Any:
 
 
 class _Point(NamedTuple):
-    """Solution of the fixed point, in the symbols of the module."""
+    """Solution of the fixed point, in the symbols of the module; ``M_slope`` is M'."""
 
     tau: Any
     kappa: Any
@@ -176,18 +175,8 @@ class _Point(NamedTuple):
     xi: Any
     eta: Any
     M: Any
-    w: Any
-    r: Any
+    M_slope: Any
     A: Any
-    D: Any
-
-
-class _Change(NamedTuple):
-    """Changes along a direction: of A, and of each error e as (n, m), D de = n - m dD/D."""
-
-    A: Any
-    icl: tuple[Any, Any]
-    idg: tuple[Any, Any]
 
 
 def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
@@ -196,38 +185,27 @@ def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
     with math_.quiet():
         q = context_noise(math_, alpha, rho)
         xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
-        nu = q + xi
-        M = resolvent(math_, nu, kappa, excess(math_, kappa, 1))
-        w = 1 + M / kappa
-        r = 1 + nu * w**2
-        A = M * (1 + q * w**2) / r
-        return math_, _Point(tau, kappa, rho, q, xi, eta, M, w, r, A, eta + xi * A / tau)
+        M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
+        M_slope = -M / (1 / (1 + M / kappa) ** 2 + q + xi)
+        A = error_parts(tau, kappa, rho, q, xi, M)[0]
+        return math_, _Point(tau, kappa, rho, q, xi, eta, M, M_slope, A)
 
 
-def _change(at: _Point, dq: Any, dxi: Any) -> _Change:
-    """Change of the errors with q and xi but for that of their denominator D."""
-    tau, kappa, rho, q, xi, _, M, w, r, A, D = at
-    nu, dnu = q + xi, dq + dxi
-    dM = -M * w**2 / r * dnu
-    dw = dM / kappa
-    dr = dnu * w**2 + 2 * nu * w * dw
-    in_M, in_w, in_r, in_nu = dM / M, dw / w, dr / r, dnu / nu
-    dA = A * (in_M + (dq * w**2 + 2 * q * w * dw) / (1 + q * w**2) - in_r)
-    # IDG error: noise / D.
-    context, bias = q * M / w, M * nu / r
-    noise = rho + context + xi * bias
-    dcontext = (dq + q * (in_M - in_w)) * M / w
-    dnoise = dcontext + dxi * bias + xi * bias * (in_M + in_nu - in_r)
-    # ICL error: rho + spread + shrinkage + (1 + q) A / tau noise / D.
-    overlap = nu * w * M / kappa
-    spread = (1 + overlap) / r
-    dspread = overlap * (in_nu + in_w + in_M) / r - spread * in_r
-    shrinkage = nu**2 * M * w**2 / r
-    dshrinkage = shrinkage * (2 * in_nu + in_M + 2 * in_w - in_r)
-    factor, dfactor = (1 + q) * A / tau, (dq * A + (1 + q) * dA) / tau
-    own = dcontext * spread + context * dspread + dshrinkage
-    icl = (D * own + dfactor * noise + factor * dnoise, factor * noise)
-    return _Change(dA, icl, (dnoise, noise))
+def _change(math_: Namespace, objective: str, at: _Point, dq: Any, dxi: Any) -> tuple[Any, ...]:
+    """D, and along a change of q and xi that of A, n and m of the error e: D de = n - m dD/D.
+
+    By an imaginary step whose square is far below rounding error.
+    """
+    tau, kappa, rho, q, xi, eta, M, M_slope, A = at
+    step = 1j * math_.tiny
+    moved = q + step * dq, xi + step * dxi, M + step * (M_slope * (dq + dxi))
+    parts = error_parts(tau, kappa, rho, *moved)
+    _, noise, _, factor = (part.real for part in parts)
+    dA, dnoise, down, dfactor = (part.imag / math_.tiny for part in parts)
+    D = eta + xi * A / tau
+    if objective == "idg":
+        return D, dA, dnoise, noise
+    return D, dA, D * down + dfactor * noise + factor * dnoise, factor * noise
 
 
 _SCAN = np.linspace(np.log(1e-14), np.log(1e16), 181)

@@ -150,43 +150,24 @@ def structured_errors(
     return errors_of(spectrum, settings)
 
 
-@dataclass(frozen=True)
-class Response:
-    """What a trained predictor makes of test tasks.
-
-    Attributes
-    ----------
-    idg : ndarray (n,)
-        Error on the training tasks.
-    per_context_noise : ndarray (n,)
-        Increase of the test error with q', the noise of a test context.
-    cost : ndarray (n, m)
-        Increase with the (whitened) variance of the test tasks along each atom.
-    """
-
-    idg: np.ndarray
-    per_context_noise: np.ndarray
-    cost: np.ndarray
-
-
-def training_response(spectrum: JointSpectrum, settings: Settings) -> Response:
-    """Solve the fixed point, and return the response to test tasks."""
+def training_response(spectrum: JointSpectrum, settings: Settings) -> tuple[np.ndarray, ...]:
+    """Solve the fixed point, and return the response to test tasks, see `response_at`."""
     if not isinstance(spectrum, JointSpectrum):
         raise TypeError(f"spectrum must be a JointSpectrum, got {type(spectrum).__name__}")
     atoms = Atoms.of(spectrum)
-    return Response(*solve_settings(atoms, settings, lambda point: response_at(atoms, point)))
+    return solve_settings(atoms, settings, lambda point: response_at(atoms, point))
 
 
 def errors_of(spectrum: JointSpectrum, settings: Settings) -> StructuredErrors:
     """Errors at checked parameters."""
-    response = training_response(spectrum, settings)
+    idg, per_context_noise, cost = training_response(spectrum, settings)
     carried, test_q = spectrum.inputs * spectrum.test, settings.test_noise(spectrum)
     with np.errstate(all="ignore"):
-        noise = np.where(test_q > 0, test_q * response.per_context_noise, 0.0)
+        noise = np.where(test_q > 0, test_q * per_context_noise, 0.0)
         scalar = _settled(settings.test_rho + noise, settings)
-        costs = np.where(carried > 0, response.cost, 0.0) @ (spectrum.weight * carried)
+        costs = np.where(carried > 0, cost, 0.0) @ (spectrum.weight * carried)
         misalignment = _settled(costs, settings)
-        fields = (scalar + misalignment, _settled(response.idg, settings), scalar, misalignment)
+        fields = (scalar + misalignment, _settled(idg, settings), scalar, misalignment)
     return StructuredErrors(*(ArrayMath(np).finish(v.reshape(settings.shape)) for v in fields))
 
 
@@ -198,7 +179,12 @@ def _settled(error: np.ndarray, settings: Settings) -> np.ndarray:
 
 
 def response_at(atoms: Atoms, point: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The three arrays of `Response` at a solution of the fixed point; also for complex ones."""
+    """Response to test tasks at a solution of the fixed point, also for complex ones.
+
+    The error on the training tasks, (n,), and the increase of the test error: with q', the noise
+    of a test context, (n,), and with the (whitened) variance of the test tasks along each atom,
+    (n, m).
+    """
     q = point.q
     rows = Rows.at(atoms, point.kappa, q, point.xi, point.s)
     u, signal, D = atoms.own(rows.u), atoms.own(rows.signal), atoms.own(rows.D)

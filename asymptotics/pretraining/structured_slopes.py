@@ -83,9 +83,8 @@ def direction_slopes(
 def slopes_at(spectrum: JointSpectrum, settings: Settings) -> np.ndarray:
     """Slopes along each atom at one checked setting."""
     require_point(settings)
-    response = training_response(spectrum, settings)
-    noise = response.per_context_noise * settings.per_test_context
-    return spectrum.inputs * (response.cost[0] + noise)
+    _, noise, cost = training_response(spectrum, settings)
+    return spectrum.inputs * (cost[0] + noise * settings.per_test_context)
 
 
 def diversity_slope(

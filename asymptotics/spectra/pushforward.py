@@ -65,7 +65,7 @@ class Pushforward(SpectralMeasure):
         self._slope = self.polynomial.deriv()
 
     def __repr__(self) -> str:
-        return f"Pushforward({self.measure}, {self.polynomial.coef.tolist()})"
+        return f"{type(self).__name__}({self.measure}, {self.polynomial.coef.tolist()})"
 
     @cached_property
     def _pieces(self) -> list[tuple[float, float]]:
@@ -120,8 +120,9 @@ class Pushforward(SpectralMeasure):
         nodes, weights = self.measure.quadrature(order)
         return self.polynomial(nodes), weights
 
-    def integrate(self, function: Callable[[np.ndarray], Any]) -> tuple[Any, Any]:
-        return self.measure.integrate(lambda x: function(self.polynomial(x)))
+    def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        nodes, weights = self.measure._rule(order)
+        return self.polynomial(nodes), weights
 
     def moment(self, order: int) -> Any:
         """Moment, from those of the measure."""
@@ -200,7 +201,7 @@ class Pushforward(SpectralMeasure):
         return (total if np.iscomplexobj(z) else total.real)[()]
 
 
-class Affine(SpectralMeasure):
+class Affine(Pushforward):
     """Law of factor * x + shift, where x has a given law.
 
     Parameters
@@ -217,38 +218,26 @@ class Affine(SpectralMeasure):
     """
 
     def __init__(self, measure: SpectralMeasure, factor: float, shift: float) -> None:
-        self.measure = measure
         self.factor, self.shift = real_number("factor", factor), real_number("shift", shift)
-        self.support = tuple((self._image(a), self._image(b)) for a, b in measure.support)
-        self.atoms = tuple((self._image(x), mass) for x, mass in measure.atoms)
+        self.measure, self.polynomial = measure, Polynomial([self.shift, self.factor])
+        self._slope = self.polynomial.deriv()
+        ends = ([self.factor * end + self.shift for end in pair] for pair in measure.support)
+        self.support = tuple((lower, upper) for lower, upper in ends)
 
-    def _image(self, x: Any) -> Any:
-        return self.factor * x + self.shift
+    moment = SpectralMeasure.moment
 
-    def _origin(self, x: Any) -> Any:
-        return (x - self.shift) / self.factor
-
-    def density(self, x: Any) -> Any:
-        return self.measure.density(self._origin(real_array("x", x))) / self.factor
-
-    def _rule(self, order: int) -> tuple[np.ndarray, np.ndarray]:
-        nodes, weights = self.measure._rule(order)
-        return self._image(nodes), weights
-
-    def expect(self, kernel: Callable[..., Any], pole: Any, *arguments: Any) -> Any:
-        def at_image(x: np.ndarray, *rest: np.ndarray) -> Any:
-            return kernel(self._image(x), *rest)
-
-        return self.measure.expect(at_image, self._origin(np.asarray(pole)), *arguments)
+    def _preimages(self, y: np.ndarray) -> np.ndarray:
+        return ((y - self.shift) / self.factor)[..., None]
 
     def cdf(self, x: Any) -> Any:
-        return self.measure.cdf(self._origin(real_array("x", x)))
+        return self.measure.cdf(self._preimages(real_array("x", x))[..., 0])
 
     def quantile(self, probability: Any) -> Any:
-        return self._image(self.measure.quantile(probability))
+        return self.factor * self.measure.quantile(probability) + self.shift
 
     def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
-        value = self.measure.stieltjes(self._origin(self._outside("z", z)), derivative=derivative)
+        origin = self._preimages(self._outside("z", z))[..., 0]
+        value = self.measure.stieltjes(origin, derivative=derivative)
         return value / self.factor ** (derivative + 1)
 
     def r_transform(self, x: Any, *, derivative: int = 0) -> Any:
