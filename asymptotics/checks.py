@@ -160,7 +160,7 @@ def check_integers(least: int | None = None, **arguments: Any) -> None:
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise a ValueError unless the value is one of the choices."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 

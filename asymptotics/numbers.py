@@ -48,7 +48,8 @@ class ArrayMath:
     def __init__(self, xp: Any) -> None:
         self._xp = xp
         self.sqrt, self.hypot, self.isinf = xp.sqrt, xp.hypot, xp.isinf
-        self.log, self.log1p = xp.log, xp.log1p
+        self.log, self.log1p, self.exp, self.expm1 = xp.log, xp.log1p, xp.exp, xp.expm1
+        self.atan = xp.atan
 
     def convert(self, value: Number) -> Any:
         return self._xp.asarray(value, dtype=self._xp.float64)
@@ -105,7 +106,8 @@ class MpMath:
         self.inf = mpmath.mp.inf
         self.sqrt, self.hypot = mpmath.mp.sqrt, mpmath.mp.hypot
         self.log, self.log1p, self.isinf = mpmath.mp.log, mpmath.mp.log1p, mpmath.mp.isinf
-        self.cos, self.pi = mpmath.mp.cos, mpmath.mp.pi
+        self.cos, self.atan, self.pi = mpmath.mp.cos, mpmath.mp.atan, mpmath.mp.pi
+        self.exp, self.expm1 = mpmath.mp.exp, mpmath.mp.expm1
 
     @property
     def tiny(self) -> Any:
@@ -149,7 +151,8 @@ class SymPyMath:
         self._sympy = sympy
         self.inf = sympy.oo
         self.pi = sympy.pi
-        self.sqrt, self.log, self.cos = sympy.sqrt, sympy.log, sympy.cos
+        self.sqrt, self.log, self.exp = sympy.sqrt, sympy.log, sympy.exp
+        self.cos, self.atan = sympy.cos, sympy.atan
 
     def convert(self, value: Number) -> Any:
         if isinstance(value, float) and value.is_integer():
@@ -164,6 +167,9 @@ class SymPyMath:
 
     def log1p(self, value: Any) -> Any:
         return self._sympy.log(1 + value)
+
+    def expm1(self, value: Any) -> Any:
+        return self._sympy.exp(value) - 1
 
     def isinf(self, value: Any) -> bool:
         return value.is_infinite is True

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
 from iclimit.asymptotics.descent.simple_rates import constant_schedule
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
@@ -68,9 +68,7 @@ def critical_dampening(
     """
     check_integers(test_tasks=test_tasks)
     rate = _one_step_rate(context, dim, noise_ratio)
-    _, (points,) = checked(
-        systems="numpy", ranges={"probability": "(0, 1)"}, probability=probability
-    )
+    points = real_array("probability", probability, "(0, 1)")
     # All T eigenvalues stay below x with probability 1 - p.
     tails = -np.expm1(np.log1p(-points) / test_tasks)
     largest = [_eigenvalue_exceeded_by(float(tail), context, dim) for tail in tails.ravel()]
@@ -118,8 +116,7 @@ def optimal_dampening(*, steps: int, context: int, dim: int, noise_ratio: float 
 
 def _one_step_rate(context: int, dim: int, noise_ratio: float) -> float:
     check_integers(context=context, dim=dim)
-    _, (v,) = checked(systems="numpy", single=True, noise_ratio=noise_ratio)
-    variance = float(v) * context
+    variance = real_number("noise_ratio", noise_ratio) * context
     return float(optimal_learning_rate(context=context, dim=dim, noise_variance=variance).rate)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.checks import check_choice, check_integers
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_loss
 from iclimit.asymptotics.descent.optimal_rates import optimal_schedule
@@ -51,8 +51,7 @@ def derive_learning_rate(
 
     N, d, eta, a, sigma, m2, m4 = sympy.symbols("N d eta a sigma m_2 m_4", positive=True)
     if input_law is not None:
-        if not isinstance(input_law, str) or input_law not in MOMENTS:
-            raise ValueError(f"input_law must be one of {', '.join(MOMENTS)}, got {input_law!r}")
+        check_choice("input_law", input_law, tuple(MOMENTS))
         m2, m4 = (sympy.Rational(*moment) for moment in MOMENTS[input_law])
     loss = learning_rate_loss(
         eta,

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.checks import check_choice, check_range, checked
 from iclimit.asymptotics.numbers import Namespace, Number
 
 MOMENTS = {
@@ -37,10 +37,9 @@ MOMENTS = {
 """Second and fourth moments, as fractions, of N(0, 1), U(-1, 1), random signs and exp(-|x|)/2."""
 
 NORMALIZATIONS = ("mean", "sum")
-_MOMENT_RANGES = {
-    "second moment of input_law": "(0, inf)",
-    "fourth moment of input_law": "(0, inf)",
-}
+_MOMENT_RANGES = dict.fromkeys(
+    ("second moment of input_law", "fourth moment of input_law"), "(0, inf)"
+)
 
 
 @dataclass(frozen=True)
@@ -176,10 +175,7 @@ def _parse(
     input_law: str | tuple[Number, Number], normalization: str, **numbers: Any
 ) -> tuple[Namespace, list[Any]]:
     """The numbers, checked and converted, then the second and fourth moment of the inputs."""
-    if not isinstance(normalization, str) or normalization not in NORMALIZATIONS:
-        raise ValueError(
-            f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"
-        )
+    check_choice("normalization", normalization, NORMALIZATIONS)
     if isinstance(input_law, str):
         if input_law not in MOMENTS:
             names = ", ".join(MOMENTS)
@@ -187,10 +183,8 @@ def _parse(
                 f"input_law must be one of {names} or a pair of moments, got {input_law!r}"
             )
         math_, values = checked(**numbers)
-        return math_, [
-            *values,
-            *(math_.convert(top) / bottom for top, bottom in MOMENTS[input_law]),
-        ]
+        fixed = [math_.convert(top) / bottom for top, bottom in MOMENTS[input_law]]
+        return math_, values + fixed
     if not (isinstance(input_law, tuple) and len(input_law) == 2):
         raise TypeError(f"input_law must be a name or a pair (second, fourth), got {input_law!r}")
     moments: dict[str, Any] = dict(zip(_MOMENT_RANGES, input_law, strict=True))

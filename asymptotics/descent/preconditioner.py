@@ -34,11 +34,12 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import checked
+from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 
 _ROUNDING = 1e-14
-"""Relative size up to which asymmetries, negative eigenvalues and singular values are rounding."""
+"""Relative size up to which singular values are rounding."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ def optimal_preconditioner(
     Parameters
     ----------
     input_covariance : array (d, d) or SymPy matrix
-        :math:`\Lambda`, symmetric positive semidefinite.
+        :math:`\Lambda`, symmetric positive semidefinite; as an array (d,) the diagonal of a
+        diagonal one.
     task_covariance : array (d, d) or SymPy matrix, optional
-        W, symmetric positive semidefinite; the identity by default.  It need not commute with
-        :math:`\Lambda`.
+        W, likewise; the identity by default.  It need not commute with :math:`\Lambda`.
     context : number >= 1
         Number N of context pairs.
     noise_variance : number >= 0
@@ -243,11 +244,11 @@ def _arrays(
     input_covariance: Any, task_covariance: Any, excess_kurtosis: Any, mixing: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mixing matrix, task covariance and excess kurtosis per coordinate, checked."""
-    Lambda = _covariance("input_covariance", input_covariance)
+    Lambda = covariance_matrix("input_covariance", input_covariance)
     d = len(Lambda)
-    W = np.eye(d) if task_covariance is None else _covariance("task_covariance", task_covariance)
-    _, (kurtosis,) = checked(systems="numpy", excess_kurtosis=excess_kurtosis)
-    _check_shape("task_covariance", W, (d, d))
+    given = np.ones(d) if task_covariance is None else task_covariance
+    W = covariance_matrix("task_covariance", given, d)
+    kurtosis = real_array("excess_kurtosis", excess_kurtosis)
     _check_shape("excess_kurtosis", kurtosis, (), (d,))
     if mixing is None:
         values, vectors = np.linalg.eigh(Lambda)
@@ -264,20 +265,8 @@ def _check_shape(name: str, value: Any, *shapes: tuple[int, ...]) -> None:
         raise ValueError(f"{name} must have shape {allowed}, got {value.shape}")
 
 
-def _covariance(name: str, value: Any) -> np.ndarray:
-    """A symmetric positive semidefinite matrix."""
-    matrix = _matrix(name, value)
-    size = np.max(np.abs(matrix))
-    if np.max(np.abs(matrix - matrix.T)) > _ROUNDING * size:
-        raise ValueError(f"{name} must be symmetric, got {matrix.tolist()}")
-    lowest = float(np.linalg.eigvalsh(matrix)[0])
-    if lowest < -_ROUNDING * size * len(matrix):
-        raise ValueError(f"{name} must be positive semidefinite, got the eigenvalue {lowest:g}")
-    return matrix
-
-
 def _matrix(name: str, value: Any) -> np.ndarray:
-    _, (matrix,) = checked(systems="numpy", ranges={name: "(-inf, inf)"}, **{name: value})
+    matrix = real_array(name, value, "(-inf, inf)")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
     return matrix

@@ -1,15 +1,14 @@
-"""What all predictions of training share: eigenvalues of the inputs, elementary functions."""
+"""What all predictions of training share: eigenvalues of the inputs, and what they add up to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, SymPyMath
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, SymPyMath
 
 
 def parse_eigenvalues(
@@ -43,19 +42,6 @@ def collected(math_: Namespace, values: Sequence[Any]) -> Any:
 def excess(lam: Any, trace: Any, context: Any, noise_variance: Any) -> Any:
     r"""What the fluctuations of the context add to :math:`\lambda`: :math:`\lambda (c - 1)`."""
     return (lam + trace + noise_variance) / context
-
-
-def elementary(math_: Namespace, name: str, value: Any) -> Any:
-    """Apply the function exp, expm1 or atan of the number system to a converted value."""
-    if isinstance(math_, ArrayMath):
-        return getattr(array_api_compat.array_namespace(value), name)(value)
-    if isinstance(math_, MpMath):
-        import mpmath
-
-        return getattr(mpmath.mp, name)(value)
-    import sympy
-
-    return sympy.exp(value) - 1 if name == "expm1" else getattr(sympy, name)(value)
 
 
 def cube_root(math_: Namespace, value: Any) -> Any:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.dynamics.common import cube_root, elementary, excess
+from iclimit.asymptotics.dynamics.common import cube_root, excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, require
 
 _ROUNDING = 4e-15
@@ -310,6 +310,6 @@ def _integral(math_: Namespace, u: Any, u0: Any, step: Any, left: Any = None) ->
         left = math_.stable(u < 1, lambda: 1 - u, lambda: 0 * u)
     third = math_.convert(1) / 3
     root3 = math_.sqrt(math_.convert(3))
-    angle = elementary(math_, "atan", root3 * step / (2 + u + u0 + 2 * u * u0))
+    angle = math_.atan(root3 * step / (2 + u + u0 + 2 * u * u0))
     square = math_.log1p(step * (1 + u + u0) / (1 + u0 + u0**2))
     return third * (math_.log1p(math_.divide(step, left)) + square / 2 - root3 * angle)

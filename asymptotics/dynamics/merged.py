@@ -49,7 +49,7 @@ import array_api_compat
 from scipy import special
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.dynamics.common import elementary, excess
+from iclimit.asymptotics.dynamics.common import excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Number, convert, namespace, require
 
 BEFORE_THE_DROP = (
@@ -133,8 +133,8 @@ def merged_attention_loss(
         # Root of the ratio of the weights at the start to those at the end: the ratio itself may
         # underflow.
         root = scale * math_.sqrt((lam + fluctuation) / math_.sqrt(D))
-        grown = (root * elementary(math_, "exp", exponent / 2)) ** 2
-        grown = -grown * elementary(math_, "expm1", -exponent)
+        grown = (root * math_.exp(exponent / 2)) ** 2
+        grown = -grown * math_.expm1(-exponent)
         missing = (1 - root**2) / (1 + grown)
         return math_.finish(final + (math_.sqrt(gap) * missing) ** 2)
 

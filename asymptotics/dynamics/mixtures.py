@@ -50,11 +50,9 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.numbers import Namespace, Number, convert, numpy_namespace
-
-_ASYMMETRY = 1e-12
-"""A covariance may be asymmetric by this relative amount, by rounding."""
+from iclimit.asymptotics.checks import check_range, checked, real_array
+from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +98,9 @@ def mixture_predictor(
     ----------
     fresh_fraction : number or array in [0, 1]
         Fraction c of sequences with random tasks.
-    input_covariance : array (D, D)
-        Covariance :math:`\Lambda` of the inputs, symmetric and positive definite.
+    input_covariance : array (D, D) or (D,)
+        Covariance :math:`\Lambda` of the inputs, symmetric and positive definite, or the diagonal
+        of a diagonal one.
     shared_task : array (D,)
         Task vector :math:`w_*` of all other sequences, not zero.
     context : number or array >= 1
@@ -248,22 +247,13 @@ def _mixture(
     input_covariance: Number, shared_task: Number, *numbers: Number
 ) -> tuple[Namespace, np.ndarray, np.ndarray, list[np.ndarray]]:
     """Convert and check; fresh_fraction, context and noise_variance are broadcast to one shape."""
-    given = {"input_covariance": input_covariance, "shared_task": shared_task}
-    math_ = numpy_namespace(**given)
-    matrix, vector = (convert(math_, name, value) for name, value in given.items())
+    vector = real_array("shared_task", shared_task, "(-inf, inf)")
     names = ("fresh_fraction", "context", "noise_variance")
     arguments: dict[str, Any] = dict(zip(names, numbers, strict=True))
-    _, values = checked(systems="numpy", **arguments)
-    if vector.ndim != 1 or not vector.size or matrix.shape != vector.shape * 2:
-        raise ValueError(
-            "input_covariance and shared_task must have shapes (D, D) and (D,), got "
-            f"{matrix.shape} and {vector.shape}"
-        )
-    check_range(math_, "input_covariance", matrix, "(-inf, inf)")
-    check_range(math_, "shared_task", vector, "(-inf, inf)")
-    if np.max(np.abs(matrix - matrix.T)) > _ASYMMETRY * np.max(np.abs(matrix)):
-        raise ValueError(f"input_covariance must be symmetric, got {input_covariance!r}")
-    matrix = (matrix + matrix.T) / 2
+    math_, values = checked(systems="numpy", **arguments)
+    if vector.ndim != 1 or not vector.size:
+        raise ValueError(f"shared_task must have shape (D,), got {vector.shape}")
+    matrix = covariance_matrix("input_covariance", input_covariance, len(vector))
     smallest = np.min(np.linalg.eigvalsh(matrix))
     check_range(math_, "smallest eigenvalue of input_covariance", smallest, "(0, inf)")
     check_range(math_, "norm of shared_task", np.max(np.abs(vector)), "(0, inf)")

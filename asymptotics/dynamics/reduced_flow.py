@@ -97,7 +97,7 @@ def merged_attention_curve(
     late = ~early & (distinct < np.inf)
     if np.any(late):
         at = distinct[late]
-        solution = flow.solve(at[-1], t_eval=at, events=flow.converged())
+        solution = flow.solve(at[-1], t_eval=at, events=flow.converged)
         if count := len(solution.t):  # none if the loss is the final one before
             missing[np.flatnonzero(late)[:count]] = flow.missing(solution.y)
     return math_.finish((flow.final + missing)[places].reshape(times.shape))
@@ -216,14 +216,11 @@ class _ReducedFlow:
         part = self.shares(y).T
         return np.sum((self.weights * part) * (2 - part), axis=-1)
 
-    def converged(self) -> Any:
+    def converged(self, _: float, y: np.ndarray) -> float:
         """Event at which the loss is final; solvers stall beyond it."""
+        return float(self.missing(y)) - _CONVERGED * self.final
 
-        def event(_: float, y: np.ndarray) -> float:
-            return float(self.missing(y)) - _CONVERGED * self.final
-
-        event.terminal = True  # type: ignore[attr-defined]
-        return event
+    converged.terminal = True  # type: ignore[attr-defined]
 
     def derivative(self, _: float, y: np.ndarray) -> np.ndarray:
         w, b = y[0], y[1:]

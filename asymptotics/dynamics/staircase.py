@@ -44,10 +44,10 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.special import expit, logit
 
-from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.dynamics.growth import head_growth, time_from_pole
 from iclimit.asymptotics.dynamics.plateaus import plateau_head_values, plateau_losses
-from iclimit.asymptotics.numbers import Number, convert, numpy_namespace
+from iclimit.asymptotics.numbers import Number
 
 ESCAPED = 1e6
 """A head has escaped when its value has grown by this factor."""
@@ -196,8 +196,7 @@ def separate_attention_staircase(
     values, losses = plateau_head_values(lam, **sizes), plateau_losses(lam, **sizes)
     with np.errstate(all="ignore"):
         rates = lam**2
-    normal = np.finfo(float).tiny
-    check_range(numpy_namespace(), "squares of eigenvalues", rates, f"[{normal}, inf)")
+    real_array("squares of eigenvalues", rates, f"[{np.finfo(float).tiny}, inf)")
     settings = {"eigenvalue": lam, "trace": float(np.sum(lam)), **sizes}
     times, heads, amplitudes = _escapes(v, k, q, rates)
     drop_times = times + time_from_pole(HALF ** (1 / 3) * values, **settings)
@@ -214,13 +213,11 @@ def separate_attention_staircase(
 
 def _parse_array(name: str, value: Number, shape: tuple[int | None, ...]) -> np.ndarray:
     """Return an array of finite floats of that shape; None stands for any size."""
-    math_ = numpy_namespace(**{name: value})
-    array = np.asarray(convert(math_, name, value))
+    array = real_array(name, value, "(-inf, inf)")
     fits = array.ndim == len(shape) and array.size
     if not fits or any(w not in (None, n) for w, n in zip(shape, array.shape, strict=True)):
         wanted = str(shape).replace("None", "any")
         raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
-    check_range(math_, name, array, "(-inf, inf)")
     return array
 
 

@@ -45,8 +45,11 @@ from iclimit.simulate.pretraining.prompts import Prompts
 CHECKPOINT_SECONDS = 10.0
 """Seconds between checkpoints."""
 
-FIRST_ROWS = 64
-"""Rows that the table of records has room for at first."""
+NUMBERS = ("training_set", "record", "repeats", "init_scale", "learning_rate")
+"""Arguments of `simulate_gradient_descent` that are numbers, besides steps and batch."""
+
+NOT_SETTINGS = ("problem", "steps", "rng", "checkpoint", "progress")
+"""Arguments of `simulate_gradient_descent` that do not identify a training."""
 
 LossAndHalves = tuple[Array, list[Array]]
 """Losses of all repeats and halves of their gradients."""
@@ -214,20 +217,12 @@ def simulate_gradient_descent(
     >>> run.losses.shape, bool(run.losses[:, -1].max() < 0.3)
     ((3, 101), True)
     """
-    settings = dict(locals())
-    for name in ("problem", "steps", "rng", "checkpoint", "progress"):
-        del settings[name]
+    settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     if not isinstance(problem, TaskMixture):
         raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_arguments(
-        training_set=training_set,
-        steps=steps,
-        record=record,
-        repeats=repeats,
-        init_scale=init_scale,
-        learning_rate=learning_rate,
-        **given(batch=batch),
+        steps=steps, **{name: settings[name] for name in NUMBERS}, **given(batch=batch)
     )
     check_choice("normalization", normalization, NORMALIZATIONS)
     if record > steps:
@@ -238,20 +233,15 @@ def simulate_gradient_descent(
         )
     device = get_backend(backend)
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
-    for name in ("input_covariance", "context", "noise_variance", "fresh_fraction", "shared_task"):
-        value = getattr(problem, name)
-        settings[name] = value.tolist() if isinstance(value, np.ndarray) else value
+    settings |= {name: np.asarray(value).tolist() for name, value in vars(problem).items()}
     settings["seed"] = [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])]
     laws = _test_losses(device, layer, problem, normalization) if tests else {}
     weights = [
         layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
         for _, seed, _ in seeds
     ]
-    state = _State(
-        0,
-        [device.asarray(np.stack(each)) for each in zip(*weights, strict=True)],
-        _Records(np.empty((0, 2 + len(laws), repeats))),
-    )
+    stacked = [device.asarray(np.stack(each)) for each in zip(*weights, strict=True)]
+    state = _State(0, stacked, [])
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         check_checkpoint(path)
@@ -267,7 +257,7 @@ def simulate_gradient_descent(
     state, unbounded, interrupted = _descend(
         state, training, list(laws.values()), problem, settings, steps, path, progress
     )
-    rows = state.records.rows
+    rows = np.reshape(state.records, (-1, 2 + len(laws), repeats))
     curves = TrainingCurves(
         record * np.arange(len(rows)),
         rows[:, 0].T,
@@ -311,7 +301,7 @@ def _descend(
             looks = ends or due or state.step % looks_every(xp) == 0
             if looks and not bool(xp.all(losses <= bound)):
                 return state, to_host(losses), False
-            if due and state.step == record * state.records.count:
+            if due and state.step == record * len(state.records):
                 found = [losses, _squared_norm(halves), *(law(state.weights)[0] for law in laws)]
                 state.records.append(np.stack([to_host(each) for each in found]))
             if ends:
@@ -355,33 +345,16 @@ def _squared_norm(arrays: list[Array]) -> Array:
     return sum(xp.sum(xp.reshape(each * each, (each.shape[0], -1)), axis=1) for each in arrays)
 
 
-class _Records:
-    """Rows of recorded numbers, in a table that doubles when it is full."""
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self._table, self.count = rows, len(rows)
-
-    @property
-    def rows(self) -> np.ndarray:
-        """All rows."""
-        return self._table[: self.count]
-
-    def append(self, row: np.ndarray) -> None:
-        """Add a row; an interruption leaves the rows that there were."""
-        if self.count == len(self._table):
-            room = np.empty((max(FIRST_ROWS, self.count), *row.shape))
-            self._table = np.concatenate([self._table, room])
-        self._table[self.count] = row
-        self.count += 1
-
-
 @dataclass(frozen=True)
 class _State:
-    """Where a training stands; record k holds the losses after k times ``record`` steps."""
+    """Where a training stands; record k holds numbers after k times ``record`` steps.
+
+    These are the losses, squared gradients and test losses, each of all repeats.
+    """
 
     step: int
     weights: list[Array]
-    records: _Records
+    records: list[np.ndarray]
 
 
 def _training_loss(
@@ -428,11 +401,11 @@ def _test_losses(
 
 def _save(path: Path, settings: dict[str, Any], state: _State) -> None:
     weights = {f"weights{i}": to_host(each) for i, each in enumerate(state.weights)}
-    save_checkpoint(path, settings, {"step": state.step}, losses=state.records.rows, **weights)
+    save_checkpoint(path, settings, {"step": state.step}, losses=state.records, **weights)
 
 
 def _load(path: Path, settings: dict[str, Any], device: Backend) -> _State:
     record, arrays = load_checkpoint(path, settings)
-    records = _Records(arrays.pop("losses"))
+    records = [*arrays.pop("losses")]
     weights = [device.asarray(arrays[f"weights{i}"]) for i in range(len(arrays))]
     return _State(record["step"], weights, records)

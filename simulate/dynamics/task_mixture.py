@@ -17,10 +17,8 @@ import numpy as np
 
 from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.checks import check_arguments, parse_array
+from iclimit.simulate.pretraining.covariances import covariance_root, parse_covariance
 from iclimit.simulate.pretraining.prompts import Prompts
-
-ASYMMETRY = 1e-10
-"""A covariance may be asymmetric by this part of its largest entry, by rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +65,12 @@ class TaskMixture:
             noise_variance=self.noise_variance,
             fresh_fraction=self.fresh_fraction,
         )
-        object.__setattr__(self, "input_covariance", _parse_covariance(self.input_covariance))
+        dim = max(1, len(np.atleast_1d(self.input_covariance)))
+        given = parse_covariance("input_covariance", self.input_covariance, dim)
+        if not given.any():
+            raise ValueError("input_covariance must not be zero, got zeros only")
+        covariance = np.diag(given) if given.ndim == 1 else (given + given.T) / 2
+        object.__setattr__(self, "input_covariance", covariance)
         if (self.fresh_fraction < 1) != (self.shared_task is not None):
             raise ValueError(
                 "shared_task must be given for fresh_fraction below 1, and only then, "
@@ -135,32 +138,11 @@ class TaskMixture:
             fresh = round(tasks.shape[0] * self.fresh_fraction)
             tasks[fresh:, :] = backend.asarray(self.shared_task)
         shape = (tasks.shape[0], self.context + 1, self.dim)
-        eigenvalues, axes = np.linalg.eigh(self.input_covariance)
-        root = (axes * np.sqrt(np.maximum(eigenvalues, 0))) @ axes.T
-        x = generator.standard_normal(shape) @ backend.asarray(root)
+        root = backend.asarray(covariance_root(self.input_covariance))
+        x = generator.standard_normal(shape) @ root
         if centre:
             x = x - backend.xp.mean(x, axis=0)
         y = (x @ tasks[:, :, None])[:, :, 0]
         if self.noise_variance:
             y = y + math.sqrt(self.noise_variance) * generator.standard_normal(shape[:2])
         return Prompts(x=x[:, :-1, :], y=y[:, :-1], x_query=x[:, -1, :], y_query=y[:, -1])
-
-
-def _parse_covariance(value: Any) -> np.ndarray:
-    """Return a covariance matrix from a matrix or from eigenvalues."""
-    ndim = np.ndim(value)
-    if ndim not in (1, 2):
-        raise ValueError(f"input_covariance must have shape (D,) or (D, D), got {np.shape(value)}")
-    given = parse_array("input_covariance", value, (None,) * ndim)
-    matrix = np.diag(given) if ndim == 1 else given
-    rounding = ASYMMETRY * np.abs(matrix).max()
-    if matrix.shape[0] != matrix.shape[1] or np.abs(matrix - matrix.T).max() > rounding:
-        raise ValueError("input_covariance must be a symmetric matrix, or its eigenvalues")
-    matrix = (matrix + matrix.T) / 2
-    eigenvalues = np.linalg.eigvalsh(matrix)
-    if eigenvalues[0] < -1e-12 * abs(eigenvalues[-1]) or eigenvalues[-1] <= 0:
-        raise ValueError(
-            "input_covariance must be positive semidefinite and not zero, "
-            f"got eigenvalues from {eigenvalues[0]:.3g} to {eigenvalues[-1]:.3g}"
-        )
-    return matrix

@@ -205,7 +205,8 @@ def test_broadcasting() -> None:
         ("context", 0, "context must be >= 1"),
         ("noise_variance", -1, "noise_variance must be >= 0"),
         ("shared_task", np.zeros(3), "norm of shared_task must be > 0"),
-        ("shared_task", np.ones(2), "must have shapes"),
+        ("shared_task", np.ones(2), r"input_covariance must have shape \(2, 2\) or \(2,\), got"),
+        ("shared_task", 1.0, r"shared_task must have shape \(D,\), got \(\)"),
         (
             "input_covariance",
             np.diag([1.0, 1.0, 0.0]),

@@ -58,33 +58,20 @@ def rates(steps: int) -> tuple[tuple[float, ...], ...]:
 
 def cells(preset: Preset) -> dict[Any, Cell]:
     """Quantiles for both laws, a long roll-out, and losses by the number of repetitions."""
-    contexts = CONTEXTS[preset]
-    quantiles = {"probability": QUANTILES, **SIZE}
+    contexts, more = CONTEXTS[preset], LOSS_CONTEXTS[preset]
     rolled = tuple((factor * UNIFORM_RATE,) * ROLL_OUT for factor in ROLL_OUT_FACTORS)
-    return {
-        "uniform": Cell.of(
-            simulate_critical_dampening,
-            **quantiles,
-            **UNIFORM,
-            rate=UNIFORM_RATE,
-            test_tasks=MANY,
-            contexts=contexts,
-        ),
-        "gaussian": Cell.of(
-            simulate_critical_dampening,
-            **quantiles,
-            rate=GAUSSIAN_RATE,
-            test_tasks=FEW,
-            contexts=contexts // 5,
-        ),
-        "roll-out": Cell.of(simulate_schedule, rates=rolled, **SIZE, **UNIFORM, contexts=MANY),
-        **{
-            steps: Cell.of(
-                simulate_schedule, rates=rates(steps), **SIZE, contexts=LOSS_CONTEXTS[preset]
-            )
-            for steps in REPETITIONS
-        },
+    laws: dict[str, dict[str, Any]] = {
+        "uniform": {"rate": UNIFORM_RATE, "test_tasks": MANY, "contexts": contexts, **UNIFORM},
+        "gaussian": {"rate": GAUSSIAN_RATE, "test_tasks": FEW, "contexts": contexts // 5},
     }
+    found: dict[Any, Cell] = {
+        law: Cell.of(simulate_critical_dampening, probability=QUANTILES, **SIZE, **setting)
+        for law, setting in laws.items()
+    }
+    found["roll-out"] = Cell.of(simulate_schedule, rates=rolled, **SIZE, **UNIFORM, contexts=MANY)
+    for steps in REPETITIONS:
+        found[steps] = Cell.of(simulate_schedule, rates=rates(steps), **SIZE, contexts=more)
+    return found
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
@@ -122,13 +109,8 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             (uniform, COLOURS[3], "s", f"uniform, {MANY:,} tasks"),
         ):
             means, errors = np.array([(q.mean, q.standard_error) for q in found]).T
-            style: dict[str, Any] = {
-                "markersize": 4,
-                "capsize": 2,
-                "color": colour,
-                "label": label,
-            }
-            law.errorbar(means, QUANTILES, xerr=errors, fmt=marker, **style)
+            style: dict[str, Any] = {"fmt": marker, "markersize": 4, "capsize": 2}
+            law.errorbar(means, QUANTILES, xerr=errors, color=colour, label=label, **style)
         loss.plot(ROLL_OUT_FACTORS, rolled.medians, color=COLOURS[0], label="median")
         draw_estimates(loss, ROLL_OUT_FACTORS, rolled.losses, COLOURS[1], label="mean")
         for ax in (law, loss):

@@ -67,17 +67,11 @@ def judge(preset: Preset, results: Results) -> Verdict:
             data, name = results["data", law, noise], f"{law}, noise {noise:g}"
             searched, estimated = results["search", law, noise]
             misses.append(math.fabs(searched / estimated - 1))
+            loss, line_search = data.loss(float(best.rate)), f"line search against data, {name}"
             comparisons += [
                 compare(f"rate from data, {name}", best.rate, data.rate),
-                compare(
-                    f"loss at the optimal rate, {name}", best.loss, data.loss(float(best.rate))
-                ),
-                compare(
-                    f"line search against data, {name}",
-                    estimated,
-                    searched,
-                    relative=SEARCH_TOLERANCE,
-                ),
+                compare(f"loss at the optimal rate, {name}", best.loss, loss),
+                compare(line_search, estimated, searched, relative=SEARCH_TOLERANCE),
             ]
 
     def draw(figure: Figure) -> None:

@@ -39,10 +39,14 @@ def paired_losses(
     return Estimate.of(losses[0] - losses[1], keep=False), Estimate.of(losses[1], keep=False)
 
 
-def compare_held_out(label: str, best: float, excess: Estimate, relative: float) -> Comparison:
-    """Compare a trained layer's loss with the least one: theory plus the simulated excess.
+def held_out_loss(best: float, excess: Estimate) -> Estimate:
+    """Loss of a trained layer: that of the step in theory plus the simulated excess.
 
     The excess over the constructed step on the same prompts is known much better than the loss.
     """
-    loss = Estimate(best + excess.mean, excess.standard_error, excess.repeats)
-    return compare(label, best, loss, relative=relative)
+    return Estimate(best + excess.mean, excess.standard_error, excess.repeats)
+
+
+def compare_held_out(label: str, best: float, excess: Estimate, relative: float) -> Comparison:
+    """Compare a trained layer's loss with the least one."""
+    return compare(label, best, held_out_loss(best, excess), relative=relative)

@@ -128,27 +128,19 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     for context in CONTEXTS:
         run, best, where = results[context], float(best_step(context).loss), f"N={context}"
         final = run.alignments[run.steps]
-        distances = {
-            "predictions": relative(final.prediction_distance, run.scales[0]),
-            "query gradients": relative(final.gradient_distance, run.scales[1]),
+        predictions = relative(final.prediction_distance, run.scales[0])
+        gradients = relative(final.gradient_distance, run.scales[1])
+        measures = {
+            "distance of predictions, relative": (0.0, predictions, ALIGNMENT_ALLOWANCE),
+            "distance of query gradients, relative": (0.0, gradients, ALIGNMENT_ALLOWANCE),
+            "cosine of query gradients": (1.0, final.cosine, COSINE_ALLOWANCE),
         }
         comparisons += [
             compare(f"loss of the step, {where}", best, run.step),
             compare_held_out(f"held-out loss, {where}", best, run.excess, LOSS_ALLOWANCE),
             *(
-                compare(
-                    f"distance of {name}, relative, {where}",
-                    0.0,
-                    distance,
-                    allowance=ALIGNMENT_ALLOWANCE,
-                )
-                for name, distance in distances.items()
-            ),
-            compare(
-                f"cosine of query gradients, {where}",
-                1.0,
-                final.cosine,
-                allowance=COSINE_ALLOWANCE,
+                compare(f"{name}, {where}", theory, found, allowance=allowance)
+                for name, (theory, found, allowance) in measures.items()
             ),
         ]
 

@@ -10,7 +10,7 @@ Source: {vonoswald2023}, Figures 2 and 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,11 @@ from iclimit.validation.claims.descent.paired import (
     DIM,
     HELD_OUT,
     compare_held_out,
+    held_out_loss,
     paired_losses,
     seeds,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish, panels
 
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}
@@ -82,10 +83,9 @@ def transferred_layer(*, rate: float, held_out: int, rng: Any) -> Transfer:
     )
     cases: dict[Case, tuple[Regression, Any]] = {}
     for scale in SCALES["inputs"]:
-        cases["inputs", scale] = Regression(input_law="uniform", **SIZE, scale=scale), layer
+        cases["inputs", scale] = replace(problem, scale=scale), layer
     for scale in SCALES["tasks"]:
-        law = Regression(input_law="uniform", **SIZE, task_variance=scale**2)
-        cases["tasks", scale] = law, layer
+        cases["tasks", scale] = replace(problem, task_variance=scale**2), layer
     for weight in WEIGHTS:
         cases["interpolated", weight] = problem, interpolate(layer, constructed, weight)
     pairs = {
@@ -141,13 +141,8 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             grid = np.geomspace(min(scales), max(scales), 50)
             exact = [exact_loss(kind, scale) for scale in grid]
             ax.plot(grid, exact, color=COLOURS[0], label="gradient descent")
-            found = [run.excess[kind, scale] for scale in scales]
-            losses = [
-                exact_loss(kind, scale) + each.mean
-                for scale, each in zip(scales, found, strict=True)
-            ]
-            errors = [each.standard_error for each in found]
-            draw_points(ax, scales, losses, errors, COLOURS[1], label="trained layer")
+            losses = [held_out_loss(exact_loss(kind, s), run.excess[kind, s]) for s in scales]
+            draw_estimates(ax, scales, losses, COLOURS[1], label="trained layer")
             finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
         axes[0].legend()
         steps = np.arange(REPETITIONS + 1)

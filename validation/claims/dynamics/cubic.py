@@ -1,24 +1,31 @@
-"""Merged attention beside the two-layer network on cubic features."""
+"""From the same weights, on the law of the data, merged attention and the two-layer network on
+cubic features have the same loss at every step.  On finite training sets the difference
+vanishes as their size grows.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.published import PAPERS
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import simulate_gradient_descent
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import Results, draw_prediction, problem
-from iclimit.validation.comparisons import compare, compare_limits
-from iclimit.validation.drawing import COLOURS, draw_sizes, finish, panels
-from iclimit.validation.statistics import extrapolate_runs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Preset,
+    Results,
+    Verdict,
+    compare,
+    compare_limits,
+    extrapolate_runs,
+)
+from iclimit.validation.claims.dynamics.setting import draw_prediction, problem
+from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 SETS = (1000, 2000, 4000, 8000)
 """Sizes of the training set."""
@@ -119,10 +126,7 @@ claim = Claim(
     name="dynamics-cubic",
     title="Merged attention is a two-layer network on cubic features",
     source=f"{PAPERS['zhang2025']}, section 3",
-    statement=(
-        "From the same weights, on the law of the data, both have the same loss at every step. "
-        "On finite training sets the difference vanishes as their size grows."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

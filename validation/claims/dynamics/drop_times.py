@@ -1,20 +1,18 @@
-"""Times of the drops of separate attention, predicted from its initial weights."""
+"""The times of all drops of gradient flow from small random weights are those at which heads
+escape one after the other: the ratio of both, extrapolated to small weights, is one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.published import PAPERS
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import TIME, Results, draw_prediction
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claims.dynamics.setting import TIME, draw_prediction
 from iclimit.validation.claims.dynamics.staircase_flows import extrapolated_times, separate_flows
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, finish
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation.drawing import COLOURS, Figure, finish
 
 DIM, HEADS = 4, 5
 SCALES = (0.005, 0.00125)
@@ -68,18 +66,14 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         ax.set_xlim(left=300)
         finish(ax, TIME, "loss", legend="")
 
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="dynamics-drop-times",
     title="The staircase of separate attention, predicted from its initial weights",
     source=f"{PAPERS['zhang2025']}, section 4; times for general weights: documentation",
-    statement=(
-        "The times of all drops of gradient flow from small random weights are those at which "
-        "heads escape one after the other: the ratio of both, extrapolated to small weights, is "
-        "one."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

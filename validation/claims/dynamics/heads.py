@@ -1,21 +1,19 @@
-"""How many heads separate attention needs."""
+"""Separate attention with H heads of rank R ends where the min(H R, D) largest directions are
+learned; more heads change nothing but the times.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import PAPERS
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import CONTEXT, Results, eigenvalues, problem
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, finish
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
+from iclimit.validation.drawing import COLOURS, Figure, finish
 
 DIM, SCALE = 4, 0.02
 HEADS = ((1, 1), (2, 1), (3, 1), (6, 1), (1, 2), (2, 2), (1, 4))
@@ -80,10 +78,7 @@ claim = Claim(
     name="dynamics-heads",
     title="How many heads separate attention needs",
     source=f"{PAPERS['zhang2025']}, sections 4 and 5",
-    statement=(
-        "Separate attention with H heads of rank R ends where the min(H R, D) largest directions "
-        "are learned; more heads change nothing but the times."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

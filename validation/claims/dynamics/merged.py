@@ -1,10 +1,13 @@
-"""Training of merged attention: its single drop, and the law of the drop times over seeds."""
+"""Gradient flow of merged attention from small random weights follows the sigmoid for white
+inputs and the reduced equations for others, up to first order in the initial weights.  The drop
+times over seeds have the law of the effective scale.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc, chdtri, ndtri
@@ -19,19 +22,9 @@ from iclimit.asymptotics.dynamics import (
 )
 from iclimit.published import PAPERS
 from iclimit.simulate.dynamics import AttentionModel, TaskMixture, simulate_gradient_flow
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import (
-    CONTEXT,
-    TIME,
-    Results,
-    draw_prediction,
-    eigenvalues,
-)
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, finish, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 SCALES = (1e-2, 1e-3, 1e-4)
@@ -198,18 +191,14 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             right.plot(law, share, color=colour)
         finish(right, f"half-drop {TIME}", "fraction of seeds", legend="")
 
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="dynamics-merged",
     title="The single drop of merged attention",
     source=f"{PAPERS['zhang2025']}, eq. (10); any covariance, law over seeds: documentation",
-    statement=(
-        "Gradient flow of merged attention from small random weights follows the sigmoid for "
-        "white inputs and the reduced equations for others, up to first order in the initial "
-        "weights. The drop times over seeds have the law of the effective scale."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

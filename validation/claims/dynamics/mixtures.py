@@ -1,10 +1,13 @@
-"""In-context against in-weight learning: training on mixtures of random and shared tasks."""
+"""On mixtures of random and shared tasks the loss of merged attention begins to fall at the
+predicted rate.  It ends between the least loss of all features and that of the best predictor
+linear in the labels; finite training sets approach the law of the data.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +20,17 @@ from iclimit.simulate.dynamics import (
     simulate_gradient_flow,
 )
 from iclimit.simulate.dynamics.feature_moments import population_moments
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import Results
-from iclimit.validation.comparisons import compare, compare_limits
-from iclimit.validation.drawing import COLOURS, draw_estimates, finish, panels
-from iclimit.validation.statistics import extrapolate_runs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Preset,
+    Results,
+    Verdict,
+    compare,
+    compare_limits,
+    extrapolate_runs,
+)
+from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish, panels
 
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Fractions of sequences with random tasks, as published."""
@@ -186,18 +192,14 @@ def judge(preset: Preset, results: Results) -> Verdict:
         finish(curves[0], "step", "test loss, random tasks", legend="random tasks")
         finish(curves[1], "step", "test loss, shared task, noise labels")
 
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="dynamics-mixtures",
     title="In-context against in-weight learning",
     source=f"{PAPERS['zhang2025']}, section 6; growth rate and bounds: documentation",
-    statement=(
-        "On mixtures of random and shared tasks the loss of merged attention begins to fall at "
-        "the predicted rate. It ends between the least loss of all features and that of the best "
-        "predictor linear in the labels; finite training sets approach the law of the data."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

@@ -1,21 +1,20 @@
-"""Plateaus of separate attention: their heights, and how long they last."""
+"""Gradient flow of separate attention of rank R waits where the R, 2R, ...  largest directions
+are learned, at the loss of principal component regression in context.  The waits in between
+stay short when the initial weights get smaller.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import PAPERS
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, Results, eigenvalues
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
 from iclimit.validation.claims.dynamics.staircase_flows import extrapolated_times, separate_flows
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation.drawing import COLOURS, Figure, panels
 
 DIM, HEADS, RANKS = 8, 9, (1, 2, 4, 8)
 SCALES = (0.004, 0.001)
@@ -88,18 +87,14 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             ax.label_outer()
         figure.suptitle("separate key and query, D = 8; dashed: plateaus, dark: multiples of R")
 
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="dynamics-plateaus",
     title="Plateaus of separate attention of rank 1, 2, 4 and 8",
     source=f"{PAPERS['zhang2025']}, sections 4 and 5",
-    statement=(
-        "Gradient flow of separate attention of rank R waits where the R, 2R, ... largest "
-        "directions are learned, at the loss of principal component regression in context. The "
-        "waits in between stay short when the initial weights get smaller."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

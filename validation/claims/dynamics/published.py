@@ -1,4 +1,6 @@
-"""Loss curves made with the public training script, beside seeds of the same settings."""
+"""First and last loss, plateau heights and the steps of the drops of curves made with the
+public script lie within the spread over seeds of runs on moments.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,16 @@ import itertools
 import math
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import PAPERS, settings
 from iclimit.simulate.dynamics import simulate_gradient_descent
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import CONTEXT, Results, eigenvalues, problem
-from iclimit.validation.drawing import COLOURS, finish, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
+from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,9 @@ class Curve:
         plateaus = plateau_losses(eigenvalues(self.dim), context=CONTEXT)
 
         def middle(above: int, below: int) -> int:
-            return _first_below(losses, (plateaus[above] + plateaus[below]) / 2)
+            """Index of the first loss below the middle of two plateaus; their number if none."""
+            passed = losses < (plateaus[above] + plateaus[below]) / 2
+            return int(np.argmax(np.append(passed, True)))
 
         found = {"first loss": float(losses[0])}
         for k, pair in enumerate(itertools.pairwise((0, *self.learned, self.dim)), start=1):
@@ -79,12 +80,6 @@ class Curve:
         if not self.learned:
             found["last loss"] = float(losses[-1])
         return found
-
-
-def _first_below(losses: np.ndarray, level: float) -> int:
-    """Index of the first loss below a level; their number if there is none."""
-    below = np.flatnonzero(losses < level)
-    return int(below[0]) if len(below) else len(losses)
 
 
 CURVES = (
@@ -185,17 +180,14 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             legend = None if index else ""
             finish(ax, "step", "training loss", title=published.label, legend=legend)
 
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="dynamics-published",
     title="Loss curves of the published training script",
     source=f"{PAPERS['zhang2025']}; public script, see shared reference data",
-    statement=(
-        "First and last loss, plateau heights and the steps of the drops of curves made with the "
-        "public script lie within the spread over seeds of runs on moments."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.simulate.dynamics import TaskMixture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from iclimit.validation.drawing import Axes
 
 CONTEXT = 31
 
 TIME = r"time $t/\tau$"
-
-Results = Mapping[Any, Any]
-"""Results of the cells of a claim, by its keys."""
 
 
 def eigenvalues(dim: int) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Training on finite data: the gap to the law of the data falls with the size of the set."""
+"""The network on cubic features trained to its end on P sequences has a training loss below and
+a loss on fresh sequences above the least one, by the same a/P for large P.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +14,17 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.claims.dynamics.setting import CONTEXT, Results, eigenvalues, problem
-from iclimit.validation.comparisons import compare_limits
-from iclimit.validation.drawing import COLOURS, draw_estimates, finish
-from iclimit.validation.statistics import extrapolate_runs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Preset,
+    Results,
+    Verdict,
+    compare_limits,
+    extrapolate_runs,
+)
+from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
+from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish
 
 SETS = (250, 500, 1000, 2000, 4000)
 REPEATS: dict[Preset, int] = {"quick": 200, "full": 4000}
@@ -130,17 +135,14 @@ def judge(preset: Preset, results: Results) -> Verdict:
         ax.set_xlim(left=0)
         finish(ax, "1 / training set", "size times (loss - least loss)", legend="")
 
-    return Verdict(tuple(comparisons), draw, notes)
+    return Verdict(comparisons, draw, notes)
 
 
 claim = Claim(
     name="dynamics-training-set",
     title="Finite training sets: the gap to the law of the data falls as 1/P",
     source=f"{PAPERS['zhang2025']}, setup; asymptotics of least squares (sandwich)",
-    statement=(
-        "The network on cubic features trained to its end on P sequences has a training loss "
-        "below and a loss on fresh sequences above the least one, by the same a/P for large P."
-    ),
+    statement=__doc__,
     cells=cells,
     judge=judge,
 )
