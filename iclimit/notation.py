@@ -118,8 +118,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _read_table() -> dict[str, Parameter]:
-    text = resources.files("iclimit").joinpath("notation.csv").read_text(encoding="utf-8")
+def read_table(file: str) -> Iterable[dict[str, str]]:
+    """Rows of a table (CSV) in this package."""
+    text = resources.files("iclimit").joinpath(file).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
+
+
+def _parameters() -> dict[str, Parameter]:
     return {
         row["name"]: Parameter(
             row["name"],
@@ -130,11 +135,11 @@ def _read_table() -> dict[str, Parameter]:
             row["number"] == "integer",
             row["definition"],
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_table("notation.csv")
     }
 
 
-PARAMETERS = _read_table()
+PARAMETERS = _parameters()
 """The table ``notation.csv``, by name."""
 
 ERRORS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from iclimit.runs.versions import versions
+from iclimit.runs.code_version import versions
 from iclimit.validation.claim import Comparison, Verdict
 from iclimit.validation.drawing import house_style, new_figure
 from iclimit.validation.run_claims import ClaimResult, ValidationRun

@@ -20,7 +20,6 @@ VERBS = (
     "dynamics",
     "train",
     "validate",
-    "claims",
     "figure",
     "runs",
 )
@@ -37,12 +36,12 @@ class OneLineParser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all verbs."""
     import iclimit
-    from iclimit.cli.arguments import HELP_FORMATTER
+    from iclimit.cli.arguments import HelpFormatter
 
     parser = OneLineParser(
         prog="iclimit",
         description="The theory of in-context learning, computed and checked.",
-        formatter_class=HELP_FORMATTER,
+        formatter_class=HelpFormatter,
         epilog="iclimit VERB --help explains a verb and gives examples.",
     )
     parser.add_argument("--version", action="version", version=f"iclimit {iclimit.__version__}")

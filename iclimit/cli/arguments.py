@@ -6,11 +6,11 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from iclimit.cli.output import output_file
 from iclimit.notation import PARAMETERS
@@ -20,11 +20,31 @@ if TYPE_CHECKING:
 
     from iclimit.runs.store import RunStore
 
-HELP_FORMATTER: Any = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
-"""Descriptions and examples as they are, and help beside the flags where there is room."""
+Parsed = TypeVar("Parsed")
 
-BACKENDS = ("numpy", "cupy")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Descriptions and examples as they are, and help beside flags and verbs if there is room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add an argument; argparse forgets that the verbs below it are indented once more."""
+        super().add_argument(action)
+        for verb in self._iter_indented_subactions(action):
+            length = len(self._format_action_invocation(verb)) + self._current_indent
+            self._action_max_length = max(self._action_max_length, length)
+
+
+class PrintAndExit(argparse.Action):
+    """Call the function ``const``, which prints something, and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        self.const()
+        parser.exit()
 
 
 def add_verb(
@@ -41,7 +61,7 @@ def add_verb(
         help=f"{summary[0].lower()}{summary[1:].rstrip('.')}",
         description=description or f"{summary[0].upper()}{summary[1:].rstrip('.')}.",
         epilog=f"examples:\n{examples}" if examples else None,
-        formatter_class=HELP_FORMATTER,
+        formatter_class=HelpFormatter,
     )
     if run is not None:
         parser.set_defaults(run=run)
@@ -67,45 +87,51 @@ def add_parameter(
     else:
         kind, metavar = float, "X"
     shown = f"{default:g}" if isinstance(default, float) else default
-    notes = [
-        parameter.allowed.removesuffix(" and finite"),
-        "" if default is None else f"default {shown}",
-    ]
+    notes = parameter.allowed.removesuffix(" and finite"), f"default {shown}" if shown else ""
     note = "; ".join(filter(None, notes))
     text = f"{text or parameter.meaning}{f' ({note})' if note else ''}"
-    settings: dict[str, Any] = {
-        "type": kind,
-        "metavar": metavar,
-        "default": default,
-        "help": text,
-    } | more
+    settings = {"type": kind, "metavar": metavar, "default": default, "help": text} | more
     parser.add_argument(flag or parameter.flag, **settings)
 
 
-def parse_values(text: str) -> np.ndarray:
-    """Parse a number, a list a,b,c or a range start:stop:points[:log].
+def add_choice(
+    parser: argparse._ActionsContainer, flag: str, choices: Sequence[str], text: str
+) -> None:
+    """Add a flag with choices, of which the first is the default."""
+    text = f"{text} (default {choices[0]})"
+    parser.add_argument(flag, choices=choices, default=choices[0], help=text)
 
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        If the text is none of these.
-    """
+
+def expects(form: str) -> Callable[[Callable[[str], Parsed]], Callable[[str], Parsed]]:
+    """Decorate a parser of text, which then says ``must {form}`` of what it cannot parse."""
+
+    def decorate(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+        @wraps(parse)
+        def parse_or_explain(text: str) -> Parsed:
+            try:
+                return parse(text)
+            except (ValueError, OverflowError):
+                raise argparse.ArgumentTypeError(f"must {form}, got {text!r}") from None
+
+        return parse_or_explain
+
+    return decorate
+
+
+@expects("be a number, a list a,b,c or a range start:stop:points[:log]")
+def parse_values(text: str) -> np.ndarray:
+    """Parse a number, a list a,b,c or a range start:stop:points[:log]."""
     import numpy as np
 
-    try:
-        if ":" not in text:
-            values = np.array([float(part) for part in text.split(",")])
-            if np.any(np.isnan(values)):
-                raise argparse.ArgumentTypeError(f"must not be NaN, got {text!r}")
-            return values
-        first, last, number, *log = text.split(":")
-        if log not in ([], ["log"]):
-            raise ValueError
-        start, stop, points = float(first), float(last), int(number)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must be a number, a list a,b,c or a range start:stop:points[:log], got {text!r}"
-        ) from None
+    if ":" not in text:
+        values = np.array([float(part) for part in text.split(",")])
+        if np.any(np.isnan(values)):
+            raise argparse.ArgumentTypeError(f"must not be NaN, got {text!r}")
+        return values
+    first, last, number, *log = text.split(":")
+    if log not in ([], ["log"]):
+        raise ValueError
+    start, stop, points = float(first), float(last), int(number)
     if not (points >= 2 and -math.inf < start < stop < math.inf):
         raise argparse.ArgumentTypeError(f"must have start < stop and points >= 2, got {text!r}")
     if log and start <= 0:
@@ -113,48 +139,41 @@ def parse_values(text: str) -> np.ndarray:
     return np.geomspace(start, stop, points) if log else np.linspace(start, stop, points)
 
 
+@expects("be an integer or inf")
 def parse_count(text: str) -> float:
     """Parse an integer or inf."""
-    try:
-        return math.inf if text == "inf" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an integer or inf, got {text!r}") from None
+    return math.inf if text == "inf" else int(text)
 
 
+@expects("be NAME=VALUES")
 def parse_setting(text: str) -> tuple[str, np.ndarray]:
     """Parse NAME=VALUES."""
     name, separator, values = text.partition("=")
     if not separator or not name:
-        raise argparse.ArgumentTypeError(f"must be NAME=VALUES, got {text!r}")
+        raise ValueError
     return name, parse_values(values)
 
 
+@expects("look like 0.01 or 1%")
 def parse_share(text: str) -> float:
     """Parse 0.01 or 1%."""
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must look like 0.01 or 1%, got {text!r}") from None
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
+@expects("look like 90s, 10m, 1.5h or 30d")
 def parse_duration(text: str) -> float:
     """Parse 90, 90s, 10m, 1.5h, 2d or 4w to seconds."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    try:
-        seconds = float(number) * _UNITS[unit]
-    except ValueError:
-        seconds = math.nan
+    seconds = float(number) * _UNITS[unit]
     if not (math.isfinite(seconds) and seconds > 0):
-        raise argparse.ArgumentTypeError(f"must look like 90s, 10m, 1.5h or 30d, got {text!r}")
+        raise ValueError
     return seconds
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
     """Add --seed and --backend."""
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="root seed (default 0)")
-    parser.add_argument(
-        "--backend", choices=BACKENDS, default="numpy", help="where to compute (default numpy)"
-    )
+    add_choice(parser, "--backend", ("numpy", "cupy"), "where to compute")
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
@@ -175,8 +194,9 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """Add --checkpoint."""
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Add --seed, --backend, --checkpoint, --store and --no-store."""
+    add_backend(parser)
     parser.add_argument(
         "--checkpoint",
         type=output_file((".npz",)),
@@ -184,6 +204,7 @@ def add_checkpoint(parser: argparse.ArgumentParser) -> None:
         help="keep the state in this file (.npz) instead of the store of runs, and go on from it "
         "if it exists",
     )
+    add_store(parser)
 
 
 def check_execution(options: argparse.Namespace) -> None:
@@ -246,3 +267,30 @@ def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
         path.parent.mkdir(parents=True, exist_ok=True)
     with RunStore(path) as store:
         yield store
+
+
+def recorded_training(
+    options: argparse.Namespace,
+    train: Callable[..., Parsed],
+    settings: dict[str, Any],
+    *,
+    complete: Callable[[Parsed], bool],
+    **arguments: Any,
+) -> Parsed:
+    """Result of a training with the options of `add_training`, put on record if it is complete.
+
+    The settings identify it; ``train`` gets ``arguments`` in place of those of the same name.
+    """
+    from iclimit.runs.cell import Cell
+    from iclimit.runs.execution import run_recorded
+
+    place = {"rng": options.seed, "backend": options.backend}
+    shown = {"checkpoint": options.checkpoint, "progress": sys.stderr.isatty()}
+    with open_store(options) as store:
+        return run_recorded(
+            Cell.of(train, **settings),
+            lambda: train(**settings | arguments, **place, **shown),
+            store=None if options.checkpoint else store,
+            complete=complete,
+            **place,
+        )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import (
     add_execution,
     add_parameter,
     execution,
+    expects,
     parse_setting,
     parse_share,
     parse_values,
@@ -18,8 +20,6 @@ from iclimit.cli.arguments import (
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from iclimit.diagrams.planning import Plan
 
 PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho", "theta")
 """Parameters with a flag of their own; the others are given by --set."""
@@ -90,26 +90,19 @@ def diagram_options(
         **execution(options),
         **{name: getattr(options, name) for name in SPECTRA},
         "simulation": _simulation(options),
-        "announce": _print_plan,
+        "announce": partial(print, file=sys.stderr),
         **given,
     }
 
 
+@expects("look like dim=80,repeats=10,points=12 or dim=16:24:32")
 def parse_simulation(text: str) -> dict[str, Any]:
     """Parse dim=80,repeats=10,points=12, several sizes as dim=16:24:32, and points as 6x5 too."""
     separators = {"dim": ":", "points": "x"}
-    try:
-        pairs = [item.split("=") for item in text.split(",")]
-        numbers = {
-            name: tuple(int(part) for part in value.split(separators.get(name)))
-            for name, value in pairs
-        }
-        if len(numbers) < len(pairs):
-            raise ValueError
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"must look like dim=80,repeats=10,points=12 or dim=16:24:32, got {text!r}"
-        ) from None
+    pairs = [item.split("=") for item in text.split(",")]
+    numbers = {n: tuple(map(int, value.split(separators.get(n)))) for n, value in pairs}
+    if len(numbers) < len(pairs):
+        raise ValueError
     return {name: found if len(found) > 1 else found[0] for name, found in numbers.items()}
 
 
@@ -121,9 +114,4 @@ def _simulation(options: argparse.Namespace) -> dict[str, Any] | None:
         for name in given:
             raise ValueError(f"--{name.replace('_', '-')} needs --simulate")
         return None
-    limit = {} if options.time is None else {"time_limit": options.time}
-    return options.simulate | given | limit
-
-
-def _print_plan(plan: Plan) -> None:
-    print(plan, file=sys.stderr)
+    return options.simulate | given | ({"time_limit": options.time} if options.time else {})

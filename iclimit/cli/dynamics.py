@@ -23,9 +23,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import add_parameter, add_verb
-from iclimit.cli.output import PICTURES, add_output, write_output
-from iclimit.cli.spectrum import add_problem, parse_problem
+from iclimit.cli.arguments import add_parameter, add_verb, parse_values
+from iclimit.cli.output import FORMATS, PICTURES, add_output, write_output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 
 Prediction = tuple[list[dict[str, Any]], float, "Callable[[np.ndarray], np.ndarray]"]
 """Rows of the summary, the end of the curve, and the curve."""
+
+RANGE = 1e-50, 1e50
+"""Eigenvalues and initial weights whose powers are numbers."""
 
 
 def add_parser(verbs: Any) -> None:
@@ -66,11 +68,8 @@ def add_parser(verbs: Any) -> None:
         metavar="POINTS",
         help="losses at so many times, from 0 to beyond the last drop, instead of a summary",
     )
-    add_output(
-        parser,
-        formats=("text", "csv", "json"),
-        text="write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)",
-    )
+    text = "write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)"
+    add_output(parser, formats=FORMATS, text=text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,21 +78,67 @@ def run(options: argparse.Namespace) -> int:
 
     if options.curve is not None and options.curve < 2:
         raise ValueError(f"--curve must be an integer >= 2, got {options.curve!r}")
-    setting = {
-        "eigenvalues": parse_problem(options),
-        "context": options.context,
-        "noise_variance": options.noise_variance,
-    }
+    setting = {name: getattr(options, name) for name in ("context", "noise_variance")}
+    setting["eigenvalues"] = parse_problem(options)
     predict = _merged if options.model == "merged" else _separate
     rows, last, loss = predict(options, setting)
     picture = options.output is not None and options.output.suffix in PICTURES
     if picture or options.curve is not None:
-        times = np.linspace(0, last, 1000 if options.curve is None else options.curve)
+        times = np.linspace(0, last, options.curve or 1000)
         losses = loss(times)
         pairs = zip(times.tolist(), losses.tolist(), strict=True)
         rows = [{"time": time, "loss": value} for time, value in pairs]
     write_output(options, lambda: rows, lambda figure: _draw(figure, times, losses))
     return 0
+
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """Add --dim, --white, --eigenvalues, --context and --noise-variance."""
+    spectrum = parser.add_mutually_exclusive_group()
+    text = "dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1; default 4"
+    add_parameter(spectrum, "dim", text=text)
+    spectrum.add_argument(
+        "--white", type=int, metavar="N", help="dimension; all eigenvalues 1/N instead"
+    )
+    spectrum.add_argument(
+        "--eigenvalues", type=parse_values, metavar="LIST", help="eigenvalues a,b,c instead"
+    )
+    add_parameter(parser, "context", 31)
+    add_parameter(parser, "noise_variance", 0.0)
+
+
+def parse_problem(options: argparse.Namespace) -> np.ndarray:
+    """Return the eigenvalues of the inputs, once all that `add_problem` added is checked.
+
+    The model, its size and its initial weights are checked too.
+    """
+    import numpy as np
+
+    from iclimit.simulate.checks import check_arguments, check_integers, given
+    from iclimit.simulate.dynamics import AttentionModel
+
+    names = ("context", "noise_variance", "init_scale")
+    check_arguments(**{name: getattr(options, name) for name in names}, **given(dim=options.dim))
+    check_integers(**given(**{"--white": options.white}))
+    if options.seed is not None and options.seed < 0:
+        raise ValueError(f"--seed must be an integer >= 0, got {options.seed!r}")
+    least, most = RANGE
+    if not least <= options.init_scale <= most:
+        raise ValueError(f"init_scale must be from {least} to {most}, got {options.init_scale!r}")
+    if options.eigenvalues is not None:
+        lam = np.asarray(options.eigenvalues)
+    elif options.white is not None:
+        lam = np.full(options.white, 1 / options.white)
+    else:
+        lam = np.arange(options.dim or 4, 0, -1.0)
+        lam /= lam.sum()
+    for value in lam.tolist():
+        if value and not least <= value <= most:
+            raise ValueError(f"eigenvalues must be 0 or from {least} to {most}, got {value!r}")
+    if not np.any(lam):
+        raise ValueError("eigenvalues must not all be 0")
+    AttentionModel(options.model, len(lam), options.heads, options.rank)
+    return lam
 
 
 def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarray]:
@@ -111,7 +156,7 @@ def _merged(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
 
     lam = setting["eigenvalues"]
     losses = dynamics.plateau_losses(**setting)
-    spread = {}
+    spread: dict[str, float] = {}
     if options.seed is None:
         law = dynamics.effective_init_scale_moments(options.heads)
         scale = options.init_scale * math.exp(law.mean)
@@ -169,5 +214,4 @@ def _draw(figure: Figure, times: np.ndarray, losses: np.ndarray) -> None:
 
     ax = figure.subplots()
     ax.plot(times, losses, color=COLOURS[0])
-    ax.set_xlabel(r"time $t/\tau$")
-    ax.set_ylabel("loss")
+    ax.set(xlabel=r"time $t/\tau$", ylabel="loss")

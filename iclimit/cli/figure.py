@@ -12,28 +12,30 @@ Examples
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
-from iclimit.cli.arguments import add_execution, add_verb, execution, open_store
+from iclimit.cli.arguments import (
+    PrintAndExit,
+    add_choice,
+    add_execution,
+    add_verb,
+    execution,
+    open_store,
+)
 from iclimit.cli.output import PICTURES, add_output, output_file, picture
-
-
-class ListFigures(argparse.Action):
-    """Print the names and titles of all figures, and exit."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from iclimit.cli.claims import print_claims
-
-        print_claims(_figures())
-        parser.exit()
+from iclimit.cli.validate import print_claims
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "figure", run, __doc__)
     parser.add_argument("name", metavar="NAME", help="name of the figure")
-    parser.add_argument("--list", action=ListFigures, nargs=0, help="list all figures")
-    parser.add_argument("--preset", choices=("quick", "full"), default="quick")
+    show = partial(print_claims, figures=True)
+    parser.add_argument(
+        "--list", action=PrintAndExit, nargs=0, const=show, help="list all figures"
+    )
+    add_choice(parser, "--preset", ("quick", "full"), "sizes and repeats")
     add_output(parser, PICTURES, text="default NAME.png; .png, .pdf or .svg")
     add_execution(parser)
 
@@ -41,9 +43,10 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulate and draw."""
     from iclimit.notation import did_you_mean
-    from iclimit.validation import validate
+    from iclimit.validation import CLAIMS, validate
 
-    figures, name = _figures(), options.name
+    figures = [name for name, claim in CLAIMS.items() if claim.figure]
+    name = options.name
     if name not in figures:
         raise ValueError(
             f"NAME must be one of {', '.join(figures)}, got {name!r}{did_you_mean(name, figures)}"
@@ -51,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     path = options.output or output_file(PICTURES)(f"{name}.png")
     with open_store(options) as store:
         outcome = validate(
-            [figures[name]],
+            [CLAIMS[name]],
             preset=options.preset,
             store=store,
             time_limit=options.time,
@@ -68,10 +71,3 @@ def run(options: argparse.Namespace) -> int:
         result.verdict.draw(figure)
     print(path)
     return 0
-
-
-def _figures() -> dict[str, Any]:
-    """Claims that have such a figure, by name."""
-    from iclimit.validation import CLAIMS
-
-    return {name: claim for name, claim in CLAIMS.items() if claim.figure}

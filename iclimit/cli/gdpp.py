@@ -19,8 +19,8 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import add_parameter, add_verb
-from iclimit.cli.output import PICTURES, add_format, output_file, picture, write_rows
+from iclimit.cli.arguments import add_choice, add_parameter, add_verb
+from iclimit.cli.output import PICTURES, add_format, output_file, picture, write_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,12 +36,8 @@ def add_parser(verbs: Any) -> None:
     add_parameter(parser, "excess", text="the same minus one, instead")
     add_parameter(parser, "steps", text="number of layers")
     add_parameter(parser, "tol", text="excess to reach, instead of --steps")
-    parser.add_argument(
-        "--method",
-        choices=tuple(METHODS),
-        default="optimal",
-        help="least condition number, or the published schedule (default optimal)",
-    )
+    text = "least condition number, or the published schedule"
+    add_choice(parser, "--method", tuple(METHODS), text)
     add_parameter(
         parser, "cap", math.inf, text="make no layer for a larger condition number than this"
     )
@@ -70,16 +66,13 @@ def run(options: argparse.Namespace) -> int:
             excess = {METHODS[method]: found.excess for method, found in schedules.items()}
             draw(figure, excess, options.tol)
     schedule = schedules[options.method]
+    shown = ("condition_number", "excess", "residual", "final_rate")
     columns = {
         "step": range(len(schedule.excess)),
         "gamma": [None, *schedule.gammas.tolist()],  # no layer has made the start
-        "condition_number": schedule.condition_number.tolist(),
-        "excess": schedule.excess.tolist(),
-        "residual": schedule.residual.tolist(),
-        "final_rate": schedule.final_rate.tolist(),
+        **{name: getattr(schedule, name).tolist() for name in shown},
     }
-    lines = zip(*columns.values(), strict=True)
-    write_rows([dict(zip(columns, line, strict=True)) for line in lines], options.format)
+    write_columns(columns, options.format)
     return 0
 
 
@@ -95,8 +88,7 @@ def draw(figure: Figure, excess: dict[str, np.ndarray], tol: float | None) -> No
         ax.plot(drawn.nonzero()[0], values[drawn], "o-", color=colour, markersize=4, label=label)
     if tol is not None:
         ax.axhline(tol, color="0.4", linestyle="--", linewidth=1, label="tolerance")
-    ax.set_xlabel("layers of GD++")
-    ax.set_ylabel(r"condition number minus one, $\nu/\mu - 1$")
+    ax.set(xlabel="layers of GD++", ylabel=r"condition number minus one, $\nu/\mu - 1$")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     log_scale(ax, "y")
     ax.legend()

@@ -17,18 +17,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from iclimit.cli.arguments import add_parameter, add_verb, parse_values
-from iclimit.cli.output import add_format, write_rows
+from iclimit.cli.arguments import add_choice, add_parameter, add_verb, expects, parse_values
+from iclimit.cli.output import add_format, write_columns
 
 AXES = ("context", "dim", "noise_variance", "task_variance")
 
 
+@expects("be two numbers m2,m4")
 def parse_moments(text: str) -> tuple[float, float]:
     """Parse two numbers a,b."""
-    try:
-        second, fourth = (float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be two numbers m2,m4, got {text!r}") from None
+    second, fourth = map(float, text.split(","))
     return second, fourth
 
 
@@ -38,21 +36,13 @@ def add_parser(verbs: Any) -> None:
     for name, default in zip(AXES, (None, None, "0", "1"), strict=True):
         add_parameter(parser, name, default, type=parse_values, metavar="VALUES")
     law = parser.add_mutually_exclusive_group()
-    law.add_argument(
-        "--input-law",
-        choices=("gaussian", "uniform", "rademacher", "laplace"),
-        default="gaussian",
-        help="law of the input coordinates: N(0, 1), U(-1, 1), random signs, exp(-|x|)/2",
-    )
+    text = "law of the input coordinates: N(0, 1), U(-1, 1), random signs, exp(-|x|)/2"
+    add_choice(law, "--input-law", ("gaussian", "uniform", "rademacher", "laplace"), text)
     law.add_argument(
         "--moments", type=parse_moments, metavar="M2,M4", help="moments of any other law"
     )
-    parser.add_argument(
-        "--normalization",
-        choices=("mean", "sum"),
-        default="mean",
-        help="whether the gradient is the mean or the sum over the context (default mean)",
-    )
+    text = "whether the gradient is the mean or the sum over the context"
+    add_choice(parser, "--normalization", ("mean", "sum"), text)
     parser.add_argument(
         "--latex",
         action="store_true",
@@ -87,7 +77,6 @@ def run(options: argparse.Namespace) -> int:
         **grid, input_law=options.moments or options.input_law, normalization=options.normalization
     )
     grid |= {name: grid[name].astype(int) for name in sizes}
-    columns = {**grid, "rate": best.rate, "loss": best.loss}
-    lines = zip(*(column.tolist() for column in columns.values()), strict=True)
-    write_rows([dict(zip(columns, line, strict=True)) for line in lines], options.format)
+    columns = grid | {"rate": best.rate, "loss": best.loss}
+    write_columns({name: values.tolist() for name, values in columns.items()}, options.format)
     return 0

@@ -21,6 +21,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 TABLES = (".csv", ".json")
 PICTURES = (".png", ".pdf", ".svg")
+FORMATS = ("text", "csv", "json")
 
 
 def add_output(
@@ -39,9 +40,7 @@ def add_output(
         add_format(parser, formats)
 
 
-def add_format(
-    parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "csv", "json")
-) -> None:
+def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Add --format, of which the first one is the default."""
     text = f"format on stdout (default {formats[0]})"
     parser.add_argument("--format", choices=formats, default=formats[0], help=text)
@@ -106,6 +105,12 @@ def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:
         writer.writerows(rows)
     else:
         print_json([dict(row) for row in rows], file)
+
+
+def write_columns(columns: Mapping[str, Iterable[Any]], kind: str) -> None:
+    """Write columns of equal length in the same formats."""
+    rows = zip(*columns.values(), strict=True)
+    write_rows([dict(zip(columns, row, strict=True)) for row in rows], kind)
 
 
 def print_json(value: Any, file: IO[str] | None = None) -> None:

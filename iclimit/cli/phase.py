@@ -19,10 +19,9 @@ Examples
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import add_verb, open_store, parse_setting
+from iclimit.cli.arguments import PrintAndExit, add_verb, open_store, parse_setting
 from iclimit.cli.diagram import add_diagram, diagram_options
 from iclimit.cli.output import PICTURES, TABLES, add_output, output_file, write_output
 
@@ -33,30 +32,26 @@ _LEGEND_ROW = 0.18
 """Height in inches that a boundary adds to the legend above a picture."""
 
 
-class ListQuantities(argparse.Action):
-    """Print all quantities with their parameters, and exit."""
+def print_quantities() -> None:
+    """Print all quantities with their parameters."""
+    from iclimit.diagrams.quantities import QUANTITIES, TESTS
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from iclimit.diagrams.quantities import QUANTITIES, TESTS
-
-        for name, quantity in QUANTITIES.items():
-            print(f"{name}: {quantity.meaning}")
-            for parameter, described in quantity.all_parameters.items():
-                optional = ", optional" if parameter in quantity.optional else ""
-                print(f"    {parameter}: {described.meaning} ({described.allowed}{optional})")
-            if quantity.part:
-                more = [name for name in TESTS if name not in quantity.optional]
-                also = f"; then also {', '.join(more)} (optional)" if more else ""
-                print(f"    takes --task-spectrum, --test-spectrum, --input-spectrum{also}")
-        parser.exit()
+    for name, quantity in QUANTITIES.items():
+        print(f"{name}: {quantity.meaning}")
+        for parameter, described in quantity.all_parameters.items():
+            optional = ", optional" if parameter in quantity.optional else ""
+            print(f"    {parameter}: {described.meaning} ({described.allowed}{optional})")
+        if quantity.part:
+            more = [name for name in TESTS if name not in quantity.optional]
+            also = f"; then also {', '.join(more)} (optional)" if more else ""
+            print(f"    takes --task-spectrum, --test-spectrum, --input-spectrum{also}")
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "phase", run, __doc__)
-    parser.add_argument(
-        "--list", action=ListQuantities, nargs=0, help="list all quantities with their parameters"
-    )
+    text = "list all quantities with their parameters"
+    parser.add_argument("--list", action=PrintAndExit, nargs=0, const=print_quantities, help=text)
     for axis in ("--x", "--y"):
         parser.add_argument(
             axis,
@@ -86,8 +81,7 @@ def run(options: argparse.Namespace) -> int:
     """Compute and write."""
     from iclimit.diagrams.phases import phase_diagram
 
-    path: Path | None = options.output
-    data = None
+    path, data = options.output, None
     if path is not None and path.suffix not in TABLES:
         data = output_file((".nc",))(str(path.with_suffix(".nc")))
     if options.refine and options.simulate is None:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import add_verb, parse_duration, store_path
+from iclimit.cli.arguments import add_verb, expects, parse_duration, store_path
 from iclimit.cli.output import add_output, cut_to_terminal, print_columns
 
 if TYPE_CHECKING:
@@ -34,22 +34,19 @@ _MOST_NUMBERS = 4
 """Length of a list that is shown in a line."""
 
 
+@expects("be an age like 30d or a date like 2026-01-31")
 def parse_time(text: str) -> datetime:
     """Parse an age before now, or a date with or without a time."""
-    try:
-        if re.fullmatch(r"\d+[mhdw]", text):
-            return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"must be an age like 30d or a date like 2026-01-31, got {text!r}"
-        ) from None
+    if re.fullmatch(r"\d+[mhdw]", text):
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
+    return datetime.fromisoformat(text).astimezone()
 
 
+@expects("be an integer >= 1")
 def parse_count(text: str) -> int:
     """Parse a number of lines."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer >= 1, got {text!r}")
+    if int(text) < 1:
+        raise ValueError
     return int(text)
 
 
@@ -67,19 +64,14 @@ def add_parser(verbs: Any) -> None:
 
     exporting = _action(actions, "export", export_runs, "write the numbers of runs to a file")
     _add_filters(exporting)
-    add_output(
-        exporting,
-        (".csv", ".nc"),
-        text="a table with a row per run and number (.csv), or a labelled data set (.nc)",
-        required=True,
-    )
+    text = "a table with a row per run and number (.csv), or a labelled data set (.nc)"
+    add_output(exporting, (".csv", ".nc"), text=text, required=True)
 
     pruning = _action(actions, "prune", prune_runs, "delete runs; criteria hold together")
-    pruning.add_argument(
-        "--obsolete", action="store_true", help="computed by code that has changed since"
-    )
+    text = "computed by code that has changed since"
+    pruning.add_argument("--obsolete", action="store_true", help=text)
     pruning.add_argument("--older-than", type=parse_time, metavar="TIME", help="finished before")
-    pruning.add_argument("--function", metavar="TEXT", help="text in the name of the function")
+    _add_function(pruning)
     pruning.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
 
 
@@ -96,10 +88,13 @@ def _action(actions: Any, name: str, run: Any, text: str) -> argparse.ArgumentPa
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--function", metavar="TEXT", default="", help="text in the name of the function"
-    )
+    _add_function(parser)
     parser.add_argument("--since", type=parse_time, metavar="TIME", help="finished since")
+
+
+def _add_function(parser: argparse.ArgumentParser) -> None:
+    text = "text in the name of the function"
+    parser.add_argument("--function", metavar="TEXT", default="", help=text)
 
 
 def list_runs(options: argparse.Namespace) -> int:
@@ -108,17 +103,11 @@ def list_runs(options: argparse.Namespace) -> int:
         runs = store.runs(function=options.function, since=options.since)
     shown = runs[: options.limit]
     if shown:
-        lines = [
-            (
-                run.identity[:SHORT],
-                _local(run.finished),
-                f"{run.seconds:.4g}",
-                str(run.arguments.get("repeats", run.repeats)),
-                run.seed,
-                _what(run),
-            )
-            for run in shown
-        ]
+        lines = []
+        for run in shown:
+            repeats = str(run.arguments.get("repeats", run.repeats))
+            facts = f"{run.seconds:.4g}", repeats, run.seed, _what(run)
+            lines.append((run.identity[:SHORT], _local(run.finished), *facts))
         header = ("run", "finished", "seconds", "repeats", "seed", "what")
         print_columns(header, lines, cut=True)
     functions = len({run.function for run in runs})
@@ -132,18 +121,15 @@ def list_runs(options: argparse.Namespace) -> int:
 
 def show_run(options: argparse.Namespace) -> int:
     """Print everything about a run."""
-    from iclimit.runs.obsolete import obsolete
-    from iclimit.runs.store import concatenated_numbers
+    from iclimit.runs.store import concatenated_numbers, obsolete
 
     with _opened(options) as store:
         run = _the_run(store, options.identity)
         batches = store.find(run.identity)
-    print(f"run         {run.identity}")
-    print(f"function    {run.function}")
+    print(f"run         {run.identity}\nfunction    {run.function}")
     for name, value in run.arguments.items():
         print(f"  {name} = {_text(value)}")
-    print(f"seed        {run.seed}")
-    print(f"backend     {run.backend or 'no choice'}")
+    print(f"seed        {run.seed}\nbackend     {run.backend or 'no choice'}")
     print(f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}")
     for batch in batches:
         libraries = ", ".join(map(" ".join, json.loads(batch.versions).items()))
@@ -200,13 +186,12 @@ def export_runs(options: argparse.Namespace) -> int:
 
 def prune_runs(options: argparse.Namespace) -> int:
     """Delete runs."""
-    from iclimit.runs.obsolete import obsolete
-    from iclimit.runs.store import TIME_FORMAT
+    from iclimit.runs.store import TIME_FORMAT, obsolete
 
     if not (options.obsolete or options.older_than or options.function):
         raise ValueError("at least one of --obsolete, --older-than and --function must be given")
     with _opened(options, write=not options.dry_run) as store:
-        runs = store.runs(function=options.function or "")
+        runs = store.runs(function=options.function)
         if options.obsolete:
             # Runs of other functions count too: these may have needed their results.
             runs = [run for run in obsolete(store.runs()) if run in runs]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from iclimit.cli.arguments import add_parameter, add_verb, parse_values
+from iclimit.cli.arguments import add_choice, add_parameter, add_verb, parse_values
 from iclimit.cli.output import add_format, print_json
 
 
@@ -29,12 +29,8 @@ def add_parser(verbs: Any) -> None:
     for name in ("steps", "ratio", "context", "dim"):
         add_parameter(parser, name)
     add_parameter(parser, "noise_ratio", 0.0)
-    parser.add_argument(
-        "--method",
-        choices=("optimal", "constant", "chebyshev"),
-        default="optimal",
-        help="best schedule, best single rate, or best in the worst case (default optimal)",
-    )
+    text = "best schedule, best single rate, or best in the worst case"
+    add_choice(parser, "--method", ("optimal", "constant", "chebyshev"), text)
     parser.add_argument(
         "--rates", type=parse_values, metavar="A,B,...", help="evaluate these rates instead"
     )

@@ -20,22 +20,18 @@ import argparse
 import hashlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from iclimit.cli import train_attention
 from iclimit.cli.arguments import (
-    add_backend,
-    add_checkpoint,
+    add_choice,
     add_parameter,
-    add_store,
+    add_training,
     add_verb,
     check_execution,
-    open_store,
+    recorded_training,
 )
-from iclimit.cli.output import add_format, add_output, print_json, write_rows
-
-if TYPE_CHECKING:
-    from iclimit.simulate.gdpp import LinearTransformer
+from iclimit.cli.output import FORMATS, add_output, print_json, write_rows
 
 SIZES = {"layers": 1, "heads": 1, "context": 20, "dim": 10, "starts": 16}
 """Integers of a training with their defaults, besides those that need another explanation."""
@@ -57,25 +53,20 @@ def add_parser(verbs: Any) -> None:
         text="law of the noise level: fixed:SIGMA, uniform:SIGMA_MAX or "
         "categorical:SIGMA,SIGMA,...",
     )
-    model.add_argument(
+    add_choice(
+        model,
         "--kind",
-        choices=("full", "axial", "diag", "gd++"),
-        default="diag",
-        help="what is free in the weights: all (full), those that keep the symmetry of the inputs "
-        "about the first axis (axial), one number for all inputs and one for the label (diag), "
-        "gradient descent with preconditioning (gd++); default diag",
+        ("diag", "gd++", "axial", "full"),
+        "what is free in the weights: one number for all inputs and one for the label (diag), "
+        "gradient descent with preconditioning (gd++), what keeps the symmetry of the inputs "
+        "about the first axis (axial), all (full)",
     )
     for name, default in SIZES.items():
         add_parameter(model, name, default)
     add_parameter(model, "contexts", 2**15, text="contexts of the last round of the training")
     add_parameter(model, "steps", 80, text="most steps of a descent in a round")
-    add_parameter(
-        model,
-        "contexts",
-        100_000,
-        flag="--held-out",
-        text="fresh contexts that the loss is measured on",
-    )
+    text = "fresh contexts that the loss is measured on"
+    add_parameter(model, "contexts", 100_000, flag="--held-out", text=text)
     model.add_argument(
         "--initial",
         type=Path,
@@ -86,17 +77,12 @@ def add_parser(verbs: Any) -> None:
         help="start from these weights too (.npz, as -o writes them): of the same depth or less, "
         "of the same kind or one it contains",
     )
-    add_backend(model)
-    add_checkpoint(model)
-    add_output(model, (".npz",), text="write the weights (.npz)")
-    add_format(model)
-    add_store(model)
+    add_training(model)
+    add_output(model, (".npz",), formats=FORMATS, text="write the weights (.npz)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Train and measure, unless that is on record, and print."""
-    from iclimit.runs.cell import Cell
-    from iclimit.runs.recorded import run_recorded
     from iclimit.simulate.checks import check_integers
     from iclimit.simulate.gdpp import NoisyRegression
     from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
@@ -112,26 +98,23 @@ def run(options: argparse.Namespace) -> int:
     settings["noise_law"] = str(problem.noise_law)
     initial = [load_transformer(path) for path in options.initial]
     weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
-    with open_store(options) as store:
-        found = run_recorded(
-            Cell.of(train_and_measure, **settings, initial=weights),
-            lambda: train_and_measure(
-                **settings,
-                initial=initial,
-                rng=options.seed,
-                backend=options.backend,
-                checkpoint=options.checkpoint,
-                progress=sys.stderr.isatty(),
-            ),
-            rng=options.seed,
-            backend=options.backend,
-            store=None if options.checkpoint else store,
-            complete=lambda found: not found["interrupted"],
-        )
+    found = recorded_training(
+        options,
+        train_and_measure,
+        settings | {"initial": weights},
+        complete=lambda found: not found["interrupted"],
+        initial=initial,
+    )
     if options.output:
         save_transformer(found["model"], options.output)
     result = {name: settings[name] for name in ("kind", "layers", "noise_law")} | found["summary"]
-    omegas = _omega_rows(found["model"]) if options.kind in ("diag", "gd++") else []
+    omegas: list[dict[str, float]] = []
+    if options.kind in ("diag", "gd++"):
+        scalars = ("omega_xx", "omega_xy", "omega_yx", "omega_yy")
+        for layer, matrix in enumerate(found["model"].omegas, start=1):
+            omegas.append(
+                {"layer": layer, **dict(zip(scalars, matrix.ravel().tolist(), strict=True))}
+            )
     if options.format == "json":
         print_json({**result, "omegas": omegas})
     else:
@@ -162,13 +145,8 @@ def train_and_measure(
 
     problem = NoisyRegression(noise_law, context=context, dim=dim)
     run = train_linear_transformer(problem, rng=rng, backend=backend, **settings)
-    fresh = held_out_losses(
-        run.model,
-        problem,
-        contexts=held_out,
-        rng=np.random.SeedSequence([rng, 1]),
-        backend=backend,
-    )
+    seed = np.random.SeedSequence([rng, 1])
+    fresh = held_out_losses(run.model, problem, contexts=held_out, rng=seed, backend=backend)
     summary = {
         "training_loss": run.loss,
         "held_out_loss": fresh.loss.mean,
@@ -178,12 +156,3 @@ def train_and_measure(
         "converged": run.converged,
     }
     return {"summary": summary, "model": run.model, "interrupted": run.interrupted}
-
-
-def _omega_rows(model: LinearTransformer) -> list[dict[str, float]]:
-    """Effective scalars of every layer."""
-    names = ("omega_xx", "omega_xy", "omega_yx", "omega_yy")
-    return [
-        {"layer": layer, **dict(zip(names, matrix.ravel().tolist(), strict=True))}
-        for layer, matrix in enumerate(model.omegas, start=1)
-    ]

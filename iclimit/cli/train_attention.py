@@ -25,16 +25,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import (
-    add_backend,
-    add_checkpoint,
+    add_choice,
     add_parameter,
-    add_store,
+    add_training,
     add_verb,
     check_execution,
-    open_store,
+    recorded_training,
 )
-from iclimit.cli.output import add_output, write_file, write_rows
-from iclimit.cli.spectrum import add_problem, parse_problem
+from iclimit.cli.dynamics import add_problem, parse_problem
+from iclimit.cli.output import FORMATS, add_output, write_file, write_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,45 +43,36 @@ if TYPE_CHECKING:
 
 
 CHOICES = {
-    "model": (
-        ("merged", "separate", "cubic"),
-        "one matrix for key and query, one for each, or a two-layer network on cubic features",
-    ),
-    "initialization": (
-        ("per-head", "per-layer"),
-        "for separate: --init-scale as below, or over the root of the number of weights in the "
-        "layer",
-    ),
-    "normalization": (
-        ("mean", "sum"),
-        "divide attention scores by N, or not, like the published script",
-    ),
+    "model": ("merged", "separate", "cubic"),
+    "initialization": ("per-head", "per-layer"),
+    "normalization": ("mean", "sum"),
 }
-"""Choices, of which the first is the default, and what they mean."""
+"""Choices, of which the first is the default."""
 
-NUMBERS = {
-    "training_set": (
-        5000,
-        "training sequences, standardised as by the published script, or inf for their law",
-    ),
-    "batch": (None, "sequences drawn for every step; default: all"),
-    "heads": (8, "heads, or hidden units of cubic"),
-    "rank": (1, "rows of key and query of separate"),
-    "steps": (6000, ""),
-    "repeats": (1, "independent runs, each with its own data and initial weights"),
-    "record": (None, "steps from one recorded loss to the next; default 10, at most --steps"),
-    "init_scale": (
-        0.01,
-        "standard deviation of the initial weights; of keys and queries of separate times "
-        "1 / sqrt(R (D + 1))",
-    ),
-    "learning_rate": (0.001, "step length, in units of the gradient"),
-    "fresh_fraction": (
-        1.0,
-        "fraction of sequences with their own tasks; the others share the task (1, ..., 1)",
-    ),
+NUMBERS: dict[str, float | None] = {
+    **{"training_set": 5000, "batch": None, "heads": 8, "rank": 1, "steps": 6000, "repeats": 1},
+    **{"record": None, "init_scale": 0.01, "learning_rate": 0.001, "fresh_fraction": 1.0},
 }
-"""Parameters of the notation: their defaults and meanings."""
+"""Parameters of the notation, with their defaults."""
+
+MEANINGS = {
+    "model": "one matrix for key and query, one for each, or two layers on cubic features",
+    "initialization": "for separate: --init-scale as below, or over the root of the number of "
+    "weights in the layer",
+    "normalization": "divide attention scores by N, or not, like the published script",
+    "training_set": "training sequences, standardised as by the published script, or inf for "
+    "their law",
+    "batch": "sequences drawn for every step; default: all",
+    "heads": "heads, or hidden units of cubic",
+    "rank": "rows of key and query of separate",
+    "repeats": "independent runs, each with its own data and initial weights",
+    "record": "steps from one recorded loss to the next; default 10, at most --steps",
+    "init_scale": "standard deviation of the initial weights; of keys and queries of separate "
+    "times 1 / sqrt(R (D + 1))",
+    "learning_rate": "step length, in units of the gradient",
+    "fresh_fraction": "fraction of sequences with their own tasks; the others share the task "
+    "(1, ..., 1)",
+}
 
 NAMES = (*CHOICES, *NUMBERS, "context", "noise_variance", "tests")
 """Options that identify a training, with the eigenvalues."""
@@ -92,55 +82,31 @@ def add_parser(models: Any) -> None:
     """Add the model to ``iclimit train``."""
     parser = add_verb(models, "attention", run, __doc__)
     add_problem(parser)
-    for name, (choices, meaning) in CHOICES.items():
-        text = f"{meaning} (default {choices[0]})"
-        parser.add_argument(f"--{name}", choices=choices, default=choices[0], help=text)
-    for name, (default, text) in NUMBERS.items():
-        add_parameter(parser, name, default, text=text)
-    parser.add_argument(
-        "--tests",
-        action="store_true",
-        help="record the losses on random tasks, and on the shared task with noise as labels",
-    )
-    add_backend(parser)
-    add_checkpoint(parser)
-    add_output(
-        parser,
-        formats=("text", "csv", "json"),
-        text="write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)",
-    )
-    add_store(parser)
+    for name, choices in CHOICES.items():
+        add_choice(parser, f"--{name}", choices, MEANINGS[name])
+    for name, default in NUMBERS.items():
+        add_parameter(parser, name, default, text=MEANINGS.get(name, ""))
+    text = "record the losses on random tasks, and on the shared task with noise as labels"
+    parser.add_argument("--tests", action="store_true", help=text)
+    add_training(parser)
+    text = "write the curves as a table (.csv, .json) or a picture (.png, .pdf, .svg)"
+    add_output(parser, formats=FORMATS, text=text)
 
 
 def run(options: argparse.Namespace) -> int:
     """Train, print a summary and write the curves."""
-    from iclimit.runs.cell import Cell
-    from iclimit.runs.recorded import run_recorded
     from iclimit.simulate.dynamics import UnstableTraining
 
     lam = parse_problem(options)
     check_execution(options)
     if options.record is None:
         options.record = min(10, options.steps)
-    settings = {name: getattr(options, name) for name in NAMES}
+    settings = {name: getattr(options, name) for name in NAMES} | {"eigenvalues": lam}
     unstable = None
     try:
-        with open_store(options) as store:
-            curves = run_recorded(
-                Cell.of(train_mixture, eigenvalues=tuple(lam.tolist()), **settings),
-                lambda: train_mixture(
-                    eigenvalues=lam,
-                    **settings,
-                    rng=options.seed,
-                    backend=options.backend,
-                    checkpoint=options.checkpoint,
-                    progress=sys.stderr.isatty(),
-                ),
-                rng=options.seed,
-                backend=options.backend,
-                store=None if options.checkpoint else store,
-                complete=lambda found: not found.interrupted,
-            )
+        curves = recorded_training(
+            options, train_mixture, settings, complete=lambda found: not found.interrupted
+        )
     except UnstableTraining as error:
         unstable, curves = error, error.curves
     if len(curves.steps):
@@ -205,11 +171,8 @@ def _rows(curves: TrainingCurves) -> list[dict[str, Any]]:
     """Losses of all repeats."""
     named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.tests.items()}}
     return [
-        {
-            "repeat": repeat,
-            "step": int(step),
-            **{name: float(found[repeat, k]) for name, found in named.items()},
-        }
+        {"repeat": repeat, "step": int(step)}
+        | {name: float(v[repeat, k]) for name, v in named.items()}
         for repeat in range(len(curves.losses))
         for k, step in enumerate(curves.steps)
     ]
@@ -225,7 +188,6 @@ def _draw(curves: TrainingCurves, figure: Figure) -> None:
         lines = ax.plot(curves.steps, found.T, color=colour, linewidth=1.2)
         if len(named) > 1:
             lines[0].set_label(name)
-    ax.set_xlabel("step")
-    ax.set_ylabel("loss")
+    ax.set(xlabel="step", ylabel="loss")
     if len(named) > 1:
         ax.legend()

@@ -20,20 +20,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli.arguments import add_execution, add_verb, execution, open_store
+from iclimit.cli.arguments import add_choice, add_execution, add_verb, execution, open_store
 
 
 def add_parser(verbs: Any) -> None:
-    """Add the verb."""
+    """Add the verb, and ``iclimit claims``, which lists what it can validate."""
     parser = add_verb(verbs, "validate", run, __doc__)
     parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
-    parser.add_argument(
-        "--preset",
-        choices=("quick", "full"),
-        default="quick",
-        help="quick: eight to ten minutes on two cores; full: estimated some hours "
-        "(default quick)",
-    )
+    text = "quick: eight to ten minutes on two cores; full: estimated some hours"
+    add_choice(parser, "--preset", ("quick", "full"), text)
     parser.add_argument(
         "--out",
         type=Path,
@@ -42,6 +37,26 @@ def add_parser(verbs: Any) -> None:
         help="folder of the report (default iclimit-report)",
     )
     add_execution(parser)
+    parser = add_verb(verbs, "claims", run_claims, "list the claims that iclimit validate checks")
+    parser.add_argument("-v", "--verbose", action="store_true", help="with statement and source")
+
+
+def run_claims(options: argparse.Namespace) -> int:
+    """Print the claims."""
+    print_claims(verbose=options.verbose)
+    return 0
+
+
+def print_claims(*, verbose: bool = False, figures: bool = False) -> None:
+    """Print names and titles of the claims, or of those with a figure."""
+    from iclimit.validation import CLAIMS
+
+    claims = [(name, claim) for name, claim in CLAIMS.items() if claim.figure or not figures]
+    width = max(len(name) for name, _ in claims)
+    for name, claim in claims:
+        print(f"{name:{width}}  {claim.title}")
+        if verbose:
+            print(f"{'':{width}}  {claim.statement}\n{'':{width}}  Source: {claim.source}.\n")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,11 +6,9 @@ says in the notation what is true on it, and which quantities it belongs to.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from iclimit.diagrams import margins
 from iclimit.diagrams.quantities import QUANTITIES, named_quantity
 from iclimit.diagrams.structure import Structure
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
+from iclimit.notation import read_table
 
 _STRUCTURED_POINTS = 31, 101
 _NUMBERS = 2**20
@@ -49,17 +48,12 @@ class Boundary:
     quantities: tuple[str, ...]
 
 
-def _read_table() -> dict[str, Boundary]:
-    text = resources.files("iclimit.diagrams").joinpath("boundaries.csv").read_text("utf-8")
-    return {
-        row["name"]: Boundary(
-            row["label"], getattr(margins, row["name"]), tuple(row["quantities"].split())
-        )
-        for row in csv.DictReader(text.splitlines())
-    }
-
-
-BOUNDARIES = _read_table()
+BOUNDARIES = {
+    row["name"]: Boundary(
+        row["label"], getattr(margins, row["name"]), tuple(row["quantities"].split())
+    )
+    for row in read_table("diagrams/boundaries.csv")
+}
 """Boundaries by name."""
 
 
@@ -90,20 +84,15 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     rank = float(spectrum.weight @ (spectrum.task > 0))
     icl, gap = (named_quantity(name, structure) for name in ("icl_error", "task_gap"))
 
-    def null(rho: Any, test_rho: Any = None, **p: Any) -> Any:
-        given = {} if test_rho is None else {"test_rho": test_rho}
-        noise = rho if test_rho is None else test_rho
-        return 1 / icl.evaluate({**p, **given, "rho": rho}) - 1 / (carried + noise)
+    def null(**p: Any) -> Any:
+        return 1 / icl.evaluate(p) - 1 / (carried + p.get("test_rho", p["rho"]))
 
-    def diversity(tau: Any, alpha: Any, ridge: Any = 0.0, **p: Any) -> Any:
-        undefined = ((np.asarray(tau) == 1) & (np.asarray(ridge) == 0)) | np.isinf(alpha)
-        slope = diversity_slope(
-            tau=np.where(undefined, 2.0, tau),
-            alpha=np.where(undefined, 1.0, alpha),
-            ridge=ridge,
-            **p,
-            spectrum=spectrum,
-        )
+    def diversity(tau: Any, alpha: Any, **p: Any) -> Any:
+        ridgeless = np.asarray(p.get("ridge", 0.0)) == 0
+        undefined = (np.asarray(tau) == 1) & ridgeless | np.isinf(alpha)
+        # Any numbers do where the slope is undefined.
+        defined = {"tau": np.where(undefined, 2, tau), "alpha": np.where(undefined, 1, alpha)}
+        slope = diversity_slope(**defined, **p, spectrum=spectrum)
         return np.where(undefined, np.nan, slope)
 
     able = tuple(name for name, quantity in QUANTITIES.items() if quantity.part)

@@ -13,8 +13,7 @@ import numpy as np
 from iclimit.diagrams.axes import at_least, given_axes, is_geometric
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
-from iclimit.diagrams.simulated_cells import can_be_extrapolated
-from iclimit.diagrams.simulated_values import LEAST_SIZES, SimulatedValue
+from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
 from iclimit.diagrams.simulation import Simulation, parse_simulation, simulate_values
 from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
@@ -53,8 +52,6 @@ class Curves:
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
-        structure = self.quantity.structure
-        spectra = structure.described if structure else {}
         known = self.quantity.all_parameters
         columns = [name for name in known if name == self.x or name in self.family[0]]
         extra = ("standard_error", "dim", "repeats") if self.simulated else ()
@@ -63,7 +60,7 @@ class Curves:
             return {
                 "source": source,
                 "quantity": self.quantity.name,
-                **spectra,
+                **self.quantity.spectra,
                 **{name: at[name] for name in columns},
                 "value": value,
                 **dict(itertools.zip_longest(extra, more[: len(extra)], fillvalue="")),
@@ -103,8 +100,7 @@ class Curves:
         finite = self.values[np.isfinite(self.values)]
         if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
             log_scale(ax, "y")
-        ax.set_xlabel(known[self.x].label)
-        ax.set_ylabel(self.quantity.label)
+        ax.set(xlabel=known[self.x].label, ylabel=self.quantity.label)
         if varied:
             ax.legend()
         ax.set_title(self._title, fontsize=8)
@@ -251,16 +247,8 @@ def _simulated(
     if not at_least(2, points):
         raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
     chosen = np.unique(np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int))
-    at = [
-        (index, parameters | {x: float(grid[i])})
-        for index, parameters in enumerate(family)
-        for i in chosen
-    ]
-    if simulation.extrapolates:
-        at = [(index, p) for index, p in at if can_be_extrapolated(p, simulation.sizes)]
-    values = simulate_values(quantity, [point for _, point in at], simulation)
-    lines: list[list[SimulatedValue]] = [[] for _ in family]
-    for (index, _), value in zip(at, values, strict=True):
-        if value is not None:
-            lines[index].append(value)
-    return lines
+    curves = [[parameters | {x: at} for at in grid[chosen].tolist()] for parameters in family]
+    curves = [list(filter(simulation.reaches, points)) for points in curves]
+    values = iter(simulate_values(quantity, list(itertools.chain(*curves)), simulation))
+    found = [list(itertools.islice(values, len(points))) for points in curves]
+    return [[value for value in line if value is not None] for line in found]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from iclimit.diagrams.axes import given_axes, is_geometric
-from iclimit.diagrams.simulated_values import LEAST_SIZES
+from iclimit.diagrams.simulated_points import LEAST_SIZES
 from iclimit.validation.drawing import log_scale
 from iclimit.validation.statistics import z_threshold
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
 
     from iclimit.diagrams.phases import PhaseDiagram
+    from iclimit.diagrams.simulated_points import SimulatedValue
 
 _STYLES: tuple[Any, ...] = (
     "-",
@@ -45,19 +48,11 @@ def plot(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
     if np.any(np.isinf(diagram.values)):
         handles.append(Patch(color=_INFINITE, label="infinite"))
     if diagram.simulated:
-        dots = ax.scatter(
-            [v.parameters[diagram.x] for v in diagram.simulated],
-            [v.parameters[diagram.y] for v in diagram.simulated],
-            c=[v.estimate.mean for v in diagram.simulated],
-            norm=mesh.norm,
-            cmap=mesh.cmap,
-            s=34,
-            edgecolors="black",
-            linewidths=0.8,
-            zorder=4,
-            clip_on=False,
-            label=f"simulated, {_sizes(diagram)}",
-        )
+        values = [v.estimate.mean for v in diagram.simulated]
+        colours = {"norm": mesh.norm, "cmap": mesh.cmap, "edgecolors": "black"}
+        label = f"simulated, {_sizes(diagram)}"
+        dots = _draw_dots(diagram, diagram.simulated, ax, values, s=34, label=label, **colours)
+        dots.set_linewidth(0.8)
         handles.append(dots)
     _label(diagram, ax, handles)
     return ax
@@ -71,22 +66,12 @@ def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
     ax = given_axes(ax)
     z = np.array([v.z for v in compared], dtype=float)
     allowed = z_threshold(len(compared))
-    dots = ax.scatter(
-        [v.parameters[diagram.x] for v in compared],
-        [v.parameters[diagram.y] for v in compared],
-        c=z,
-        cmap="RdBu_r",
-        vmin=-allowed,
-        vmax=allowed,
-        s=60,
-        clip_on=False,
-        edgecolors=np.where(np.abs(z) > allowed, "black", "0.6").tolist(),
-        zorder=4,
-    )
+    edges = np.where(np.abs(z) > allowed, "black", "0.6").tolist()
+    colours = {"cmap": "RdBu_r", "vmin": -allowed, "vmax": allowed, "edgecolors": edges}
+    dots = _draw_dots(diagram, compared, ax, z, s=60, **colours)
     ax.figure.colorbar(dots, ax=ax, label="$z$ of simulation against theory")
     _draw_boundaries(diagram, ax)
-    ax.set_xlim(diagram.x_grid[0], diagram.x_grid[-1])
-    ax.set_ylim(diagram.y_grid[0], diagram.y_grid[-1])
+    ax.set(xlim=diagram.x_grid[[0, -1]], ylim=diagram.y_grid[[0, -1]])
     _label(diagram, ax, [])
     ax.set_title(
         f"largest $|z|$ of {len(compared)}: {np.max(np.abs(z)):.1f} "
@@ -94,6 +79,14 @@ def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
         pad=12,
     )
     return ax
+
+
+def _draw_dots(
+    diagram: PhaseDiagram, values: Sequence[SimulatedValue], ax: Axes, colour: Any, **style: Any
+) -> PathCollection:
+    """Draw a coloured point for each simulated value, also where it is cut by the frame."""
+    x, y = ([value.parameters[name] for value in values] for name in (diagram.x, diagram.y))
+    return ax.scatter(x, y, c=colour, zorder=4, clip_on=False, **style)
 
 
 def _sizes(diagram: PhaseDiagram) -> str:
@@ -108,8 +101,7 @@ def _label(diagram: PhaseDiagram, ax: Axes, handles: list[Artist]) -> None:
         if is_geometric(grid):
             log_scale(ax, name)
     parameters, structure = diagram.quantity.all_parameters, diagram.quantity.structure
-    ax.set_xlabel(parameters[diagram.x].label)
-    ax.set_ylabel(parameters[diagram.y].label)
+    ax.set(xlabel=parameters[diagram.x].label, ylabel=parameters[diagram.y].label)
     ax.grid(visible=False)
     fixed = ", ".join(f"{parameters[n].symbol} = {v:g}" for n, v in diagram.fixed.items())
     lines = [f"${fixed}$"] if fixed else []

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from iclimit.diagrams.axes import Scale, at_least
 from iclimit.diagrams.quantities import Quantity
-from iclimit.diagrams.refinement import refined_points
+
+_STEEP = 2.0
+"""A rectangle is split if the change across it exceeds the mean over all by this factor."""
+
+_CORNERS = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])
 
 
 def points_to_simulate(
@@ -76,3 +80,83 @@ def points_to_simulate(
         {**fixed, **dict(zip(axes, place, strict=True))}
         for place in np.column_stack(list(parameters(points).values())).tolist()
     ]
+
+
+def refined_points(
+    shape: tuple[int, int],
+    rounds: int,
+    value: Callable[[np.ndarray], np.ndarray],
+    curves: Sequence[np.ndarray] = (),
+) -> np.ndarray:
+    """Corners of rectangles that are split where a curve passes or a value changes most.
+
+    Parameters
+    ----------
+    shape : tuple of int >= 2
+        Points along the two sides of the unit square to begin with.
+    rounds : int >= 0
+        How often rectangles are split in four.
+    value : callable
+        Values (n,) at points (n, 2) of the unit square; infinite ones count as no change.
+    curves : sequence of arrays (m, 2)
+        Polygonal lines in the unit square; every rectangle that one crosses is split.
+
+    Returns
+    -------
+    ndarray (n, 2)
+        Points, all different, those of earlier rounds first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.diagrams.phase_points import refined_points
+    >>> line = np.array([[0.1, 0.0], [0.1, 1.0]])
+    >>> found = refined_points((3, 3), 1, lambda points: 0 * points[:, 0], [line])
+    >>> len(found), int(np.sum(found[9:, 0] < 0.6))
+    (18, 9)
+    """
+    x, y = (np.linspace(0, 1, count) for count in shape)
+    low = np.stack(np.meshgrid(x[:-1], y[:-1], indexing="ij"), axis=-1).reshape(-1, 2)
+    size = np.array([x[1], y[1]])
+    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+    for _ in range(rounds):
+        split = _crossed(low, size, curves) | _steep(low, size, value)
+        if not np.any(split):
+            break
+        size = size / 2
+        low = (low[split, None, :] + _CORNERS * size).reshape(-1, 2)
+        new = (low[:, None, :] + _CORNERS * size).reshape(-1, 2)
+        points = _distinct(np.concatenate([points, new]))
+    return points
+
+
+def _crossed(low: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray]) -> np.ndarray:
+    """Which rectangles a segment of a curve meets (the part of it between all four sides)."""
+    found = np.zeros(len(low), bool)
+    for curve in curves:
+        start, step = curve[:-1], np.diff(curve, axis=0)
+        below, above = (side[:, None, :] - start for side in (low, low + size))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = np.stack([below / step, above / step])
+        along = np.where((below <= 0) & (above >= 0), np.inf, -np.inf)
+        enter = np.max(np.where(step == 0, -along, np.min(at, axis=0)), axis=2)
+        leave = np.min(np.where(step == 0, along, np.max(at, axis=0)), axis=2)
+        found |= np.any(np.maximum(enter, 0) <= np.minimum(leave, 1), axis=1)
+    return found
+
+
+def _steep(
+    low: np.ndarray, size: np.ndarray, value: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Which rectangles a value changes across by much more than across the others."""
+    corners = (low[:, None, :] + _CORNERS * size).reshape(-1, 2)
+    values = np.asarray(value(corners), float).reshape(-1, len(_CORNERS))
+    finite = np.all(np.isfinite(values), axis=1)
+    change = np.where(finite, np.ptp(np.where(finite[:, None], values, 0.0), axis=1), 0.0)
+    return change > _STEEP * np.mean(change)
+
+
+def _distinct(points: np.ndarray) -> np.ndarray:
+    """The points without repetitions, in their order."""
+    _, first = np.unique(np.round(points, 12), axis=0, return_index=True)
+    return points[np.sort(first)]

@@ -15,8 +15,7 @@ from iclimit.diagrams.boundaries import boundary_curves
 from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
-from iclimit.diagrams.simulated_cells import can_be_extrapolated
-from iclimit.diagrams.simulated_values import SimulatedValue
+from iclimit.diagrams.simulated_points import SimulatedValue
 from iclimit.diagrams.simulation import check_simulated, parse_simulation, simulate_values
 from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
@@ -66,7 +65,7 @@ class PhaseDiagram:
 
     def rows(self) -> list[dict[str, Any]]:
         """Values, and simulated points if there are any, as rows of a table in long form."""
-        head = {"quantity": self.quantity.name, **self._spectra, **self.fixed}
+        head = {"quantity": self.quantity.name, **self.quantity.spectra, **self.fixed}
         theory = [
             head | {self.x: x, self.y: y, "value": value}
             for y, line in zip(self.y_grid.tolist(), self.values.tolist(), strict=True)
@@ -75,19 +74,20 @@ class PhaseDiagram:
         if not self.simulated:
             return theory
         blank = dict.fromkeys(("standard_error", "compared_with", "z", "dim", "repeats"), "")
-        simulated = [
-            head
-            | {self.x: v.parameters[self.x], self.y: v.parameters[self.y]}
-            | {"value": v.estimate.mean, "standard_error": v.estimate.standard_error}
-            | {"compared_with": v.theory, "z": "" if v.z is None else v.z}
-            | {"dim": " ".join(map(str, v.sizes))}
-            | {"repeats": " ".join(str(run.estimate.repeats) for run in v.runs)}
-            for v in self.simulated
-        ]
-        return [
-            *({"source": "theory"} | row | blank for row in theory),
-            *({"source": "simulation"} | row for row in simulated),
-        ]
+        rows = [{"source": "theory"} | row | blank for row in theory]
+        for value in self.simulated:
+            found = {
+                self.x: value.parameters[self.x],
+                self.y: value.parameters[self.y],
+                "value": value.estimate.mean,
+                "standard_error": value.estimate.standard_error,
+                "compared_with": value.theory,
+                "z": "" if value.z is None else value.z,
+                "dim": " ".join(map(str, value.sizes)),
+                "repeats": " ".join(str(run.estimate.repeats) for run in value.runs),
+            }
+            rows.append({"source": "simulation"} | head | found)
+        return rows
 
     def to_xarray(self) -> Any:
         """Values and boundaries as an `xarray.Dataset` with labelled coordinates.
@@ -126,15 +126,11 @@ class PhaseDiagram:
             coordinates,
             {
                 "quantity": self.quantity.name,
-                **self._spectra,
+                **self.quantity.spectra,
                 **self.fixed,
                 "iclimit_version": iclimit.__version__,
             },
         )
-
-    @property
-    def _spectra(self) -> dict[str, str]:
-        return self.quantity.structure.described if self.quantity.structure else {}
 
     def _spectrum_variables(self) -> dict[str, tuple[str, np.ndarray]]:
         """Joint spectrum that the values are for, by atoms."""
@@ -303,15 +299,13 @@ def phase_diagram(
     check_simulated(chosen)
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
-    if settings.extrapolates:
-        near = [point for point in points if can_be_extrapolated(point, settings.sizes)]
-        if len(near) < len(points):
-            warnings.warn(
-                f"{len(points) - len(near)} of {len(points)} points are left out: integers at "
-                f"d = {settings.sizes[0]} to {settings.sizes[-1]} are too far from them",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        points = near
-    found = simulate_values(chosen, points, settings)
+    near = list(filter(settings.reaches, points))
+    if len(near) < len(points):
+        warnings.warn(
+            f"{len(points) - len(near)} of {len(points)} points are left out: integers at "
+            f"d = {settings.sizes[0]} to {settings.sizes[-1]} are too far from them",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    found = simulate_values(chosen, near, settings)
     return replace(diagram, simulated=tuple(value for value in found if value is not None))

@@ -13,6 +13,7 @@ import joblib
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
+from iclimit.runs.workers import dask_client
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.simulate.pretraining.cost import (
     cell_memory,
@@ -23,6 +24,10 @@ from iclimit.simulate.pretraining.cost import (
 
 _START = 3.0
 """Seconds in which worker processes start."""
+
+_TIMES = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+_SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
+"""Units of the cost, the largest first."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Plan:
 
     def __str__(self) -> str:
         known = f"{self.cells} cells, {self.recorded} of them on record"
-        seconds, memory = _duration(self.seconds), _size(self.memory_bytes)
+        seconds, memory = _in_units(self.seconds, _TIMES), _in_units(self.memory_bytes, _SIZES)
         if self.workers is None:
             return (
                 f"{known}; about {seconds} on one core like this machine's, to be shared by those "
@@ -67,7 +72,13 @@ class Plan:
 
 
 def plan_cells(
-    cells: Sequence[Cell], *, rng: int, jobs: int | None, backend: str, store: RunStore | None
+    cells: Sequence[Cell],
+    *,
+    rng: int,
+    jobs: int,
+    backend: str,
+    store: RunStore | None,
+    scheduler: str | None = None,
 ) -> Plan:
     """Estimate what simulations and their predictions will cost, by the speed of this machine.
 
@@ -75,10 +86,8 @@ def plan_cells(
     ----------
     cells : sequence of Cell
         Of `simulate_errors` and `finite_size_errors`, at least one of the former.
-    rng, backend, store
+    rng, jobs, backend, store, scheduler
         As in `iclimit.runs.run_cells`.
-    jobs : int or None
-        Worker processes; -1 for all cores, None for a cluster.
 
     Returns
     -------
@@ -89,8 +98,10 @@ def plan_cells(
     ValueError
         If a cell does not fit into the free memory of this machine.
     """
-    workers = joblib.cpu_count() if jobs == -1 else jobs
-    if workers is not None and backend == "cupy":
+    workers: int | None = joblib.cpu_count() if jobs == -1 else jobs
+    if scheduler is not None or dask_client() is not None:
+        workers = None
+    elif backend == "cupy":
         workers = 1
     runs = [dict(cell.parameters) for cell in cells if cell.function is simulate_errors]
     needs = [(cell_memory(dim=run["dim"], prompts=run["prompts"]), run["dim"]) for run in runs]
@@ -109,18 +120,15 @@ def plan_cells(
                 f"dim must be at most {fits} for {workers} processes in the free memory, got "
                 f"{largest}"
             )
-    missing = {cell: _missing(cell, rng, backend, store) for cell in cells}
-    seconds = sum(_seconds(cell, count) for cell, count in missing.items() if count)
-    recorded = sum(count == 0 for count in missing.values())
+    seconds, recorded = 0.0, 0
+    for cell in cells:
+        batches = [] if store is None else store.find(cell.identity(rng, backend))
+        missing = max(0, (cell.repeats or 1) - sum(batch.count for batch in batches))
+        seconds += _seconds(cell, missing) if missing else 0.0
+        recorded += missing == 0
     if workers is not None:
         seconds = seconds / workers + (_START if workers > 1 and recorded < len(cells) else 0.0)
     return Plan(len(cells), recorded, seconds, memory, workers, fits)
-
-
-def _missing(cell: Cell, rng: int, backend: str, store: RunStore | None) -> int:
-    """Repeats of a cell that are not on record."""
-    batches = [] if store is None else store.find(cell.identity(rng, backend))
-    return max(0, (cell.repeats or 1) - sum(batch.count for batch in batches))
 
 
 def _seconds(cell: Cell, count: int) -> float:
@@ -139,15 +147,10 @@ def _draw_seconds(arguments: tuple[tuple[str, Any], ...]) -> float:
     return (time.process_time() - start) / 2
 
 
-def _duration(seconds: float) -> str:
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{seconds:.0f} s"
-
-
-def _size(count: float) -> str:
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count / 2**10:.0f} KiB"
+def _in_units(value: float, units: dict[str, int]) -> str:
+    """Value in the largest unit that it reaches; whole numbers of the smallest one, the last."""
+    *larger, smallest = units
+    for name in larger:
+        if value >= units[name]:
+            return f"{value / units[name]:.1f} {name}"
+    return f"{value / units[smallest]:.0f} {smallest}"

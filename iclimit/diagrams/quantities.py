@@ -15,14 +15,12 @@ are left out, and so are predictions that need random task sets (`iclimit.finite
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,7 @@ import numpy as np
 from iclimit import asymptotics
 from iclimit.diagrams import quantity_functions
 from iclimit.diagrams.structure import Structure
-from iclimit.notation import PARAMETERS, Parameter, did_you_mean
+from iclimit.notation import PARAMETERS, Parameter, did_you_mean, read_table
 
 _BLOCK = 2**15
 """Points evaluated at once: temporaries stay in the cache, and memory stays bounded."""
@@ -79,11 +77,10 @@ class Quantity:
         """Whether it is one of the errors of a simulation, or their gap."""
         return self.part in ("icl", "idg", "gap")
 
-    def of(self, structure: Structure) -> Quantity:
-        """Return the quantity for structured data."""
-        function = partial(quantity_functions.structured_value, self.part, structure.joint)
-        optional = self.optional | {name: PARAMETERS[name] for name in TESTS}
-        return replace(self, function=function, optional=optional, structure=structure)
+    @property
+    def spectra(self) -> dict[str, str]:
+        """Descriptions of the spectra of structured data."""
+        return self.structure.described if self.structure else {}
 
     def evaluate(self, parameters: Mapping[str, Any]) -> np.ndarray:
         """Values, broadcast over the parameters; large arrays in blocks, on all cores."""
@@ -147,10 +144,9 @@ _PARAMETERS = PARAMETERS | {
 }
 
 
-def _read_table() -> dict[str, Quantity]:
-    text = resources.files("iclimit.diagrams").joinpath("quantities.csv").read_text("utf-8")
+def _quantities() -> dict[str, Quantity]:
     quantities = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in read_table("diagrams/quantities.csv"):
         function, single = _function(row["function"]), row["single"].split()
         required, optional = (
             {name: _PARAMETERS[name] for name in row[column].split()}
@@ -168,7 +164,7 @@ def _read_table() -> dict[str, Quantity]:
     return quantities
 
 
-QUANTITIES = _read_table()
+QUANTITIES = _quantities()
 """Quantities by name."""
 
 
@@ -191,7 +187,9 @@ def named_quantity(name: str, structure: Structure | None = None) -> Quantity:
     if not quantity.part:
         able = ", ".join(n for n, q in QUANTITIES.items() if q.part)
         raise ValueError(f"quantity must be one of {able} to take a spectrum, got {name!r}")
-    return quantity.of(structure)
+    function = partial(quantity_functions.structured_value, quantity.part, structure.joint)
+    optional = quantity.optional | {name: PARAMETERS[name] for name in TESTS}
+    return replace(quantity, function=function, optional=optional, structure=structure)
 
 
 def get_quantity(

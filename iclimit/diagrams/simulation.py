@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,16 @@ from tqdm import tqdm
 
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity
-from iclimit.diagrams.simulated_cells import cells_at
-from iclimit.diagrams.simulated_values import LEAST_SIZES, SimulatedValue, value_at
+from iclimit.diagrams.simulated_points import (
+    LEAST_SIZES,
+    SimulatedValue,
+    can_be_extrapolated,
+    cells_at,
+    value_at,
+)
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore
-from iclimit.runs.workers import dask_client
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.checks import check_arguments, given
 from iclimit.simulate.pretraining.cost import estimate_cost
@@ -101,10 +105,9 @@ class Simulation:
         get_backend(self.backend)
         object.__setattr__(self, "sizes", tuple(sorted(self.sizes)))
 
-    @property
-    def extrapolates(self) -> bool:
-        """Whether values are extrapolated to infinite size."""
-        return len(self.sizes) >= LEAST_SIZES
+    def reaches(self, parameters: Mapping[str, float]) -> bool:
+        """Whether its sizes allow the extrapolation, if there is one, at a point."""
+        return len(self.sizes) < LEAST_SIZES or can_be_extrapolated(parameters, self.sizes)
 
     @property
     def first_repeats(self) -> tuple[int, ...]:
@@ -188,6 +191,8 @@ def simulate_values(
         If the runs of all points fail.
     """
     check_simulated(quantity)
+    names = ("rng", "jobs", "backend", "scheduler", "store")
+    where: dict[str, Any] = {name: getattr(simulation, name) for name in names}
     deadline = time.monotonic() + (simulation.time_limit or math.inf)
     repeats = dict.fromkeys(range(len(points)), simulation.first_repeats)
     values: dict[int, SimulatedValue] = {}
@@ -205,14 +210,17 @@ def simulate_values(
                 for i in open_points
             }
             cells = list(dict.fromkeys(itertools.chain(*itertools.chain(*pairs.values()))))
-            _announce(cells, simulation)
+            if simulation.announce is not None:
+                simulation.announce(plan_cells(cells, **where))
             bar.total += len(cells)
-            for cell, result in _outcomes(cells, simulation, deadline - time.monotonic()):
+            left = deadline - time.monotonic()
+            limits: dict[str, Any] = {"time_limit": left, "batch_repeats": _batch_repeats}
+            for outcome in run_cells(cells, **where, **limits):
                 bar.update()
-                if isinstance(result, Exception):
-                    failures.append(RuntimeError(f"{result} ({cell.name})"))
+                if isinstance(outcome.result, Exception):
+                    failures.append(RuntimeError(f"{outcome.result} ({outcome.cell.name})"))
                 else:
-                    results[cell] = result
+                    results[outcome.cell] = outcome.result
             for i, at_sizes in pairs.items():
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
                     found = [(results[run], results[predicted]) for run, predicted in at_sizes]
@@ -233,35 +241,6 @@ def simulate_values(
         raise failures[0]
     _report(values, len(points), failures, simulation)
     return [values.get(i) for i in range(len(points))]
-
-
-def _announce(cells: Sequence[Cell], simulation: Simulation) -> None:
-    if simulation.announce is not None:
-        cluster = simulation.scheduler is not None or dask_client() is not None
-        plan = plan_cells(
-            cells,
-            rng=simulation.rng,
-            jobs=None if cluster else simulation.jobs,
-            backend=simulation.backend,
-            store=simulation.store,
-        )
-        simulation.announce(plan)
-
-
-def _outcomes(
-    cells: Sequence[Cell], simulation: Simulation, seconds: float
-) -> Iterator[tuple[Cell, Any]]:
-    for outcome in run_cells(
-        cells,
-        rng=simulation.rng,
-        jobs=simulation.jobs,
-        backend=simulation.backend,
-        store=simulation.store,
-        scheduler=simulation.scheduler,
-        time_limit=seconds,
-        batch_repeats=_batch_repeats,
-    ):
-        yield outcome.cell, outcome.result
 
 
 def _batch_repeats(cell: Cell) -> int:

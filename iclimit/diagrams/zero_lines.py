@@ -84,26 +84,16 @@ def _polished(
     at: Callable[..., np.ndarray], x_grid: np.ndarray, y_grid: np.ndarray, middles: np.ndarray
 ) -> np.ndarray:
     """Move vertices along their edges to the roots; NaN where the margin jumps."""
-    column, row = middles.T
-    ends = (
-        x_grid[np.floor(column).astype(int)],
-        x_grid[np.ceil(column).astype(int)],
-        y_grid[np.floor(row).astype(int)],
-        y_grid[np.ceil(row).astype(int)],
-    )
+    low, high = np.floor(middles.T).astype(int), np.ceil(middles.T).astype(int)
+    ends = x_grid[low[0]], x_grid[high[0]], y_grid[low[1]], y_grid[high[1]]
+    start, stop = np.zeros(len(middles)), np.ones(len(middles))
 
     def along(part: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> np.ndarray:
         return at(_between(part, x0, x1), _between(part, y0, y1))
 
-    found = elementwise.find_root(
-        along,
-        (np.zeros(len(middles)), np.ones(len(middles))),
-        args=ends,
-        tolerances={"xatol": 1e-14, "xrtol": 1e-14, "fatol": 0, "frtol": 0},
-    )
-    scale = np.maximum(
-        abs(along(np.zeros(len(middles)), *ends)), abs(along(np.ones(len(middles)), *ends))
-    )
+    tolerances = {"xatol": 1e-14, "xrtol": 1e-14, "fatol": 0, "frtol": 0}
+    found = elementwise.find_root(along, (start, stop), args=ends, tolerances=tolerances)
+    scale = np.maximum(abs(along(start, *ends)), abs(along(stop, *ends)))
     root = np.stack([_between(found.x, *ends[:2]), _between(found.x, *ends[2:])], axis=1)
     root[~(abs(found.f_x) <= _JUMP * scale)] = np.nan
     return root

@@ -1,5 +1,6 @@
-"""Version of the code behind a function: a hash of all definitions that it uses.
+"""Versions of the code behind a result: of ours, and of the libraries it calls.
 
+The version of a function is a hash of all definitions that it uses.
 Editing a docstring, a comment or a function that is not used leaves the version as it is, so that
 results on record stay valid; editing anything that can change a result does not.
 """
@@ -9,12 +10,28 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import platform
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+VERSIONED = ("iclimit", "numpy", "scipy", "mpmath", "sympy", "matplotlib", "joblib")
+
 _PACKAGE = __name__.partition(".")[0]
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that results come from."""
+    found = {"python": platform.python_version()}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def code_version(function: Callable[..., Any]) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import importlib
 import json
 import math
+import pkgutil
 from typing import Any
 
 import numpy as np
@@ -105,15 +105,10 @@ def _encoded(value: Any) -> Any:
         order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
         return {"type": "array", "shape": list(value.shape), "order": order, **_data(value, order)}
     if _is_ours(kind):
-        fields = {
-            field.name: _encoded(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-        return {
-            "type": "dataclass",
-            "module": kind.__module__,
-            "name": kind.__qualname__,
-            "fields": fields,
-        }
+        names = (field.name for field in dataclasses.fields(value))
+        fields = {name: _encoded(getattr(value, name)) for name in names}
+        place = {"module": kind.__module__, "name": kind.__qualname__}
+        return {"type": "dataclass", **place, "fields": fields}
     inside = f" of dtype {value.dtype}" if isinstance(value, (np.ndarray, np.generic)) else ""
     raise TypeError(
         "result must be made of numbers, strings, None, lists, tuples, dicts, NumPy arrays and "
@@ -123,10 +118,8 @@ def _encoded(value: Any) -> Any:
 
 def _data(array: np.ndarray, order: Any = "C") -> dict[str, str]:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return {
-        "dtype": little.dtype.str,
-        "data": base64.b64encode(little.tobytes(order)).decode("ascii"),
-    }
+    data = base64.b64encode(little.tobytes(order)).decode("ascii")
+    return {"dtype": little.dtype.str, "data": data}
 
 
 def _is_ours(kind: type) -> bool:
@@ -137,9 +130,7 @@ def _is_ours(kind: type) -> bool:
 def _decoded(value: Any) -> Any:
     if isinstance(value, list):
         return [_decoded(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return _DECODERS[value["type"]](value)
+    return _DECODERS[value["type"]](value) if isinstance(value, dict) else value
 
 
 def _array(value: dict[str, Any]) -> np.ndarray:
@@ -152,17 +143,11 @@ def _array(value: dict[str, Any]) -> np.ndarray:
     return np.ndarray(shape, dtype, data, order=value["order"]).copy(order="K")
 
 
-def _scalar(value: dict[str, Any]) -> Any:
-    return _array({**value, "shape": (), "order": "C"})[()]
-
-
 def _dataclass(value: dict[str, Any]) -> Any:
     module, name = value["module"], value["name"]
     if module.partition(".")[0] != _PACKAGE:
         raise ValueError(f"a class outside {_PACKAGE}, {module}.{name}")
-    kind: Any = importlib.import_module(module)
-    for part in name.split("."):
-        kind = getattr(kind, part)
+    kind: Any = pkgutil.resolve_name(f"{module}:{name}")
     if not (isinstance(kind, type) and _is_ours(kind) and kind.__qualname__ == name):
         raise ValueError(f"{module}.{name}, which is no dataclass")
     fields = {key: _decoded(each) for key, each in value["fields"].items()}
@@ -179,7 +164,7 @@ _DECODERS = {
     "complex": lambda value: complex(*map(_decoded, value["parts"])),
     "tuple": lambda value: tuple(map(_decoded, value["items"])),
     "dict": lambda value: {_decoded(key): _decoded(each) for key, each in value["items"]},
-    "scalar": _scalar,
+    "scalar": lambda value: _array({**value, "shape": (), "order": "C"})[()],
     "array": _array,
     "dataclass": _dataclass,
 }

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
 from functools import reduce
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import joblib
 
@@ -21,6 +21,8 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.reservations import Reservations
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.runs.workers import Computed, Workers
+
+Result = TypeVar("Result")
 
 LOOK = 0.2
 """Seconds between looks for what other processes have finished that they had reserved."""
@@ -130,6 +132,43 @@ def run_cells(
         count = 0  # no process but this one, which could not abandon a cell
     sweep = _Sweep(int(rng), backend, store, batch_repeats)
     return _run(dict.fromkeys(cells), sweep, lambda: Workers(count, scheduler), float(limit))
+
+
+def run_recorded(
+    cell: Cell,
+    compute: Callable[[], Result],
+    *,
+    rng: int,
+    backend: str,
+    store: RunStore | None,
+    complete: Callable[[Result], bool] = lambda _: True,
+) -> Result:
+    """Result of a cell: from the store, or computed here and put on record.
+
+    Parameters
+    ----------
+    cell : Cell
+        Identifies the result.
+    compute : callable
+        Computes it, with what does not change it, such as checkpoints and progress bars.
+    rng, backend, store
+        As of `iclimit.runs.run_cells`.
+    complete : callable
+        Whether a result is to be kept; what an interruption has left is not.
+
+    Returns
+    -------
+    object
+    """
+    found = [] if store is None else store.find(cell.identity(rng, backend))
+    if found:
+        return found[0].value
+    start = time.perf_counter()
+    result = compute()
+    if store is not None and complete(result):
+        seconds = time.perf_counter() - start
+        store.add(StoredBatch.of(cell, result, rng=rng, backend=backend, seconds=seconds))
+    return result
 
 
 def _run(

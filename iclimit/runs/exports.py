@@ -80,12 +80,10 @@ def _columns(run: StoredRun) -> dict[str, Any]:
 def _attributes(name: str) -> dict[str, str]:
     if name == "seconds":
         return {"long_name": "time of the computation", "units": "s"}
-    known = PARAMETERS.get(name)
-    if known is None:
+    if (known := PARAMETERS.get(name)) is None:
         return {}
     found = {"long_name": known.meaning, "symbol": known.symbol, "definition": known.definition}
-    if known.range is not None:
-        found["units"] = "1"
+    found["units"] = "1" if known.range else ""
     return {key: text for key, text in found.items() if text}
 
 

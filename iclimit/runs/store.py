@@ -9,20 +9,21 @@ write to one file.
 from __future__ import annotations
 
 import json
+import pkgutil
 import platform
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, fields
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
 from iclimit.runs.cell import Cell
+from iclimit.runs.code_version import code_version, versions
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
-from iclimit.runs.versions import versions
 
 FORMAT = 1
 """Version of the file format."""
@@ -35,6 +36,8 @@ TIMEOUT = 60.0
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 """UTC, of fixed width, so that times sort as text."""
+
+PACKAGE = __name__.partition(".")[0]
 
 _HEADER = 512
 """Bytes of the smallest SQLite file."""
@@ -191,6 +194,36 @@ def concatenated_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[floa
         name: (float(number), None if error is None else float(error))
         for name, (number, error) in json.loads(first.numbers).items()
     }
+
+
+def obsolete(runs: Iterable[StoredRun]) -> list[StoredRun]:
+    """Runs that will never be used again, because the code that computed them has changed.
+
+    Functions outside iclimit are not looked at (their modules would have to be imported): runs of
+    these are not obsolete.  A run that needed the results of others is obsolete with any of them
+    that is among ``runs``.
+    """
+    ours = [run for run in runs if run.function.partition(".")[0] == PACKAGE]
+    outdated = {
+        run.code
+        for run in ours
+        if "-" not in run.code and run.code != _current_version(run.function)
+    }
+    return [
+        run
+        for run in ours
+        if _current_version(run.function) not in run.code.split("-")
+        or not outdated.isdisjoint(run.code.split("-"))
+    ]
+
+
+@cache
+def _current_version(function: str) -> str:
+    """Code version of a function of iclimit by its full name; empty if there is none now."""
+    try:
+        return code_version(pkgutil.resolve_name(function))
+    except (ImportError, AttributeError, ValueError):
+        return ""
 
 
 class RunStore:

@@ -7,7 +7,7 @@ import pytest
 from iclimit.diagrams import planning
 from iclimit.diagrams.planning import plan_cells
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.diagrams.simulated_cells import cells_at
+from iclimit.diagrams.simulated_points import cells_at
 from iclimit.diagrams.simulation import Simulation, simulate_values
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore
@@ -72,7 +72,7 @@ def test_cells_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "free_memory", lambda: 0)
     cells = cells_of([POINT], Simulation((20,), repeats=1000))
-    plan = plan_cells(cells, rng=0, jobs=None, backend="numpy", store=None)
+    plan = plan_cells(cells, rng=0, jobs=1, backend="numpy", store=None, scheduler="tcp://host:1")
     assert plan.workers is plan.largest_dimension is None
     assert plan.seconds > 1
     assert " s on one core like this machine's, to be shared by those of the cluster" in str(plan)
@@ -82,4 +82,4 @@ def test_a_cluster_shares_what_one_core_would_take(monkeypatch: pytest.MonkeyPat
     ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (7200, "2.0 h")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert planning._duration(seconds) == text
+    assert planning._in_units(seconds, planning._TIMES) == text

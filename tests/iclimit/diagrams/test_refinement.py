@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iclimit.diagrams.refinement import refined_points
+from iclimit.diagrams.phase_points import refined_points
 
 
 def flat(points: np.ndarray) -> np.ndarray:

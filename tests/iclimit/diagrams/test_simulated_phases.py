@@ -15,7 +15,7 @@ from iclimit.cli import main
 from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.phases import PhaseDiagram
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.diagrams.simulated_cells import can_be_extrapolated
+from iclimit.diagrams.simulated_points import can_be_extrapolated
 from iclimit.validation.statistics import z_threshold
 
 ICL = QUANTITIES["icl_error"]

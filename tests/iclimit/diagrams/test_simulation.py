@@ -9,7 +9,7 @@ from scipy import stats
 
 import iclimit
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.diagrams.simulated_cells import can_be_extrapolated, cells_at
+from iclimit.diagrams.simulated_points import can_be_extrapolated, cells_at
 from iclimit.diagrams.simulation import Simulation, parse_simulation, simulate_values
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.runs.cell import Cell
-from iclimit.runs.recorded import run_recorded
+from iclimit.runs.execution import run_recorded
 from iclimit.runs.store import RunStore
 
 

@@ -22,8 +22,7 @@ import pytest
 from iclimit.runs import store as store_module
 from iclimit.runs.cell import Cell
 from iclimit.runs.encoding import encode
-from iclimit.runs.obsolete import obsolete
-from iclimit.runs.store import RunStore, StoredBatch, StoreError, concatenated_numbers
+from iclimit.runs.store import RunStore, StoredBatch, StoreError, concatenated_numbers, obsolete
 from iclimit.simulate.descent import simulate_learning_rate
 from iclimit.simulate.pretraining import simulate_errors
 
