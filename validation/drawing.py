@@ -130,7 +130,14 @@ def draw_ratios(ax: Axes, comparisons: Sequence[Comparison], colour: str = COLOU
 
 
 def finish(
-    ax: Axes, x: str, y: str, *, title: str = "", log: str = "", legend: str | None = None
+    ax: Axes,
+    x: str,
+    y: str,
+    *,
+    title: str = "",
+    log: str = "",
+    legend: str | None = None,
+    beside: bool = False,
 ) -> None:
     """Label axes, once everything is drawn.
 
@@ -146,11 +153,16 @@ def finish(
         Axes that are logarithmic.
     legend : str, optional
         Title of the legend, possibly empty; without it there is no legend.
+    beside : bool
+        Whether the legend stands to the right of the axes.
     """
     ax.set(xlabel=LABELS.get(x, x), ylabel=LABELS.get(y, y), title=title)
     log_scale(ax, log)
     if legend is not None:
-        ax.legend(title=legend)
+        place: dict[str, Any] = (
+            {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if beside else {}
+        )
+        ax.legend(title=legend, **place)
 
 
 def log_scale(ax: Axes, axes: str) -> None:

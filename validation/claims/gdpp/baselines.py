@@ -8,20 +8,19 @@ Source: {vladymyrov2024}, Table 1 and section 6; integrals over the exact spectr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.gdpp import adaptive_ridge_loss
+from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.gdpp import (
     NoisyRegression,
     SimulatedBaselines,
     simulate_ridge_baselines,
     tune_ridge,
 )
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.published_table import (
     NOISES,
     SIZE,
@@ -30,8 +29,7 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, draw_family
+from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
 
 # Baselines, and their fields of the theory.
 METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}
@@ -60,7 +58,7 @@ def simulate_baselines(
     noise_estimate: str = "unbiased",
 ) -> SimulatedBaselines:
     """Baselines with a TunedRR tuned on other contexts."""
-    tune_seed, run_seed = np.random.SeedSequence(rng.entropy, spawn_key=rng.spawn_key).spawn(2)
+    tune_seed, run_seed = seed_sequences(rng, 2)
     problem = NoisyRegression(noise_law, **SIZE)
     tuned = tune_ridge(problem, contexts=TUNING, rng=tune_seed, noise_estimate=noise_estimate)
     return simulate_ridge_baselines(
@@ -74,14 +72,16 @@ def simulate_baselines(
     )
 
 
-def _cells(preset: Preset) -> dict[str, Cell]:
+def cells(preset: Preset) -> dict[str, Cell]:
+    """Simulated baselines by noise law, and one with a biased estimate of the noise."""
     contexts = CONTEXTS[preset]
     found = {law: Cell.of(simulate_baselines, noise_law=law, contexts=contexts) for law in NOISY}
     biased = {"noise_law": BIASED, "contexts": contexts // 10, "noise_estimate": "biased"}
     return found | {"biased": Cell.of(simulate_baselines, **biased)}
 
 
-def _judge(preset: Preset, results: Mapping[str, Any]) -> Verdict:
+def judge(preset: Preset, results: Results) -> Verdict:
+    """Compare simulated and published losses with the theory."""
     comparisons: list[Comparison] = []
     published: list[Comparison] = []
     for law in NOISY:
@@ -115,12 +115,12 @@ def _judge(preset: Preset, results: Mapping[str, Any]) -> Verdict:
         f"{published_table()['AdaRR', 0, BIASED]:.3f}; TunedRR rescales and has "
         f"{biased['TunedRR'].mean:.4f} either way.",
     )
-    return Verdict((*comparisons, *published), partial(_draw, results), notes)
+    return Verdict(comparisons + published, lambda figure: draw(figure, results), notes)
 
 
-def _draw(results: Mapping[str, Any], figure: Any) -> None:
-    figure.set_size_inches(6.4, 4.0)
-    ax = figure.subplots()
+def draw(figure: Figure, results: Results) -> None:
+    """Draw losses against the largest noise level: theory, simulated, published."""
+    (ax,) = panels(figure, 1, width=6.4, height=4.0)
     maxima = np.linspace(0.05, 7, 15)
     for (name, field), colour in zip(METHODS.items(), COLOURS, strict=False):
         curve = [getattr(baselines(f"uniform:{x:.4g}"), field) for x in maxima]
@@ -129,8 +129,7 @@ def _draw(results: Mapping[str, Any], figure: Any) -> None:
         table = [published_table()[name, 0, law] for law in UNIFORM[1:]]
         ax.plot(range(1, 8), table, "x", color="0.3", markersize=8, zorder=5)
     ax.plot([], [], "x", color="0.3", markersize=8, label="published")
-    ax.set(xlabel=r"largest noise level $\sigma_{\max}$", ylabel="adjusted loss")
-    ax.legend()
+    finish(ax, r"largest noise level $\sigma_{\max}$", "adjusted loss", legend="")
 
 
-claim = Claim.of("noisy-baselines", __doc__, _cells, _judge)
+claim = Claim.of("noisy-baselines", __doc__, cells, judge)

@@ -8,17 +8,22 @@ Source: {vonoswald2023} (GD++); integrals: documentation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from iclimit.asymptotics.descent import optimal_schedule
 from iclimit.asymptotics.gdpp import gdpp_loss, optimal_gdpp
 from iclimit.simulate.gdpp import simulate_gdpp
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.comparisons import compare, compare_limits
-from iclimit.validation.drawing import COLOURS, draw_estimates
-from iclimit.validation.statistics import extrapolate_runs
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Preset,
+    Results,
+    Verdict,
+    compare,
+    compare_limits,
+    extrapolate_runs,
+)
+from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
 
 # Rates and gammas by number of layers, tame up to the largest eigenvalues that occur.  At the best
 # rates of the limit the mean of three layers, of degree 26 in the eigenvalues, comes from contexts
@@ -31,7 +36,8 @@ SIZES, NOISE_RATIO = (16, 24, 32, 48, 64), 0.05
 CONTEXTS: dict[Preset, int] = {"quick": 20_000, "full": 400_000}
 
 
-def _cells(preset: Preset) -> dict[tuple[int, int], Cell]:
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Losses by number of layers and dimension."""
     return {
         (layers, dim): Cell.of(
             simulate_gdpp,
@@ -58,7 +64,8 @@ def limit(layers: int) -> float:
     return float(gdpp_loss(*SCHEDULES[layers], ratio=0.5, noise_ratio=NOISE_RATIO))
 
 
-def _judge(preset: Preset, results: Mapping[tuple[int, int], Any]) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare losses with the exact ones, and extrapolated losses with the limit."""
     comparisons, notes = [], []
     for layers in SCHEDULES:
         losses = [results[layers, dim].loss for dim in SIZES]
@@ -69,19 +76,19 @@ def _judge(preset: Preset, results: Mapping[tuple[int, int], Any]) -> Verdict:  
         fit = extrapolate_runs(SIZES, losses)
         comparisons += compare_limits({f"{layers} layers, d to infinity": limit(layers)}, fit)
         notes.append(f"{layers} layers: {fit.summary}.")
-    return Verdict(tuple(comparisons), partial(_draw, results), tuple(notes))
+    return Verdict(comparisons, lambda figure: draw(figure, results), notes)
 
 
-def _draw(results: Mapping[tuple[int, int], Any], figure: Any) -> None:
-    figure.set_size_inches(9.0, 3.8)
-    left, right = figure.subplots(1, 2)
+def draw(figure: Figure, results: Results) -> None:
+    """Draw losses against 1/d, and the best losses of GD++ against the number of layers."""
+    left, right = panels(figure, width=9.0, height=3.8)
     inverse = [1 / dim for dim in SIZES]
     for layers, colour in zip(SCHEDULES, COLOURS, strict=False):
-        losses = [limit(layers), *(exact(layers, dim) for dim in SIZES[::-1])]
-        left.plot([0, *inverse[::-1]], losses, color=colour, label=f"{layers} layers")
-        draw_estimates(left, inverse, [results[layers, dim].loss for dim in SIZES], colour)
-    left.set(xlabel="$1/d$", ylabel=rf"loss, $d/N = 1/2$, $v = {NOISE_RATIO:g}$")
-    left.legend(title="exact, to the limit at 0")
+        line = [0, *inverse[::-1]], [limit(layers), *(exact(layers, dim) for dim in SIZES[::-1])]
+        losses = [results[layers, dim].loss for dim in SIZES]
+        draw_family(left, line, (inverse, losses), colour, f"{layers} layers")
+    y = rf"loss, $d/N = 1/2$, $v = {NOISE_RATIO:g}$"
+    finish(left, "$1/d$", y, legend="exact, to the limit at 0")
     depths = range(1, 4)
     for noise_ratio, colour in zip((0.0, 0.01, NOISE_RATIO, 0.2), COLOURS, strict=False):
         setting: dict[str, Any] = {"ratio": 0.5, "noise_ratio": noise_ratio}
@@ -95,9 +102,8 @@ def _draw(results: Mapping[tuple[int, int], Any], figure: Any) -> None:
     right.plot([], [], "_", color="0.3", markersize=14, label="bound of any GD++")
     right.plot([], [], ":", color="0.3", label="gradient descent")
     right.set_ylim(3e-5, None)
-    right.set(yscale="log", xlabel="layers")
-    right.xaxis.get_major_locator().set_params(integer=True)
-    right.legend(title="GD++, best found")
+    right.set_xticks(depths)
+    finish(right, "layers", "loss", log="y", legend="GD++, best found")
 
 
-claim = Claim.of("gdpp-error", __doc__, _cells, _judge)
+claim = Claim.of("gdpp-error", __doc__, cells, judge)

@@ -9,12 +9,8 @@ Source: {vladymyrov2024}, Table 1; exact loss at finite size: documentation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
-
 from iclimit.asymptotics.gdpp import gdpp_minima
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
+from iclimit.validation import Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.published_table import (
     SIZE,
     baselines,
@@ -23,7 +19,7 @@ from iclimit.validation.claims.gdpp.published_table import (
 )
 from iclimit.validation.claims.gdpp.tables import GDPP, draw_table
 from iclimit.validation.claims.gdpp.trained import Trained, compare_published
-from iclimit.validation.comparisons import compare
+from iclimit.validation.drawing import Figure
 
 # Relative excess over the optimum of GD++ trained on a finite set of contexts (measured: at most
 # 0.4 %).
@@ -50,7 +46,8 @@ def minima_of(noise_law: str, layers: int) -> list[float]:
     return [dim / 2 * each.loss - best.oracle for each in found]
 
 
-def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
+def judge(preset: Preset, results: Results) -> Verdict:
+    """Compare trained models with the published losses, the floor and the minima."""
     comparisons, notes = [], []
     for each in GDPP.trained(preset, results):
         setting = each.noise_law, each.model.depth
@@ -64,17 +61,13 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         elif setting not in BELOW_BOUND:
             comparisons.append(compare_published(each))
         floor = baselines(each.noise_law).constant
-        comparisons.append(
-            compare(
-                f"ConstRR is at most GD++, {each.label}", each.held_out, floor, upper_bound=True
-            )
-        )
+        label = f"ConstRR is at most GD++, {each.label}"
+        comparisons.append(compare(label, each.held_out, floor, upper_bound=True))
         if each.model.depth <= EXACT_LAYERS:
             minima = minima_of(*setting)
             label = f"trained against the best found, {each.label}"
-            comparisons.append(
-                compare(label, minima[0], each.held_out, relative=TRAINED_ALLOWANCE)
-            )
+            row = compare(label, minima[0], each.held_out, relative=TRAINED_ALLOWANCE)
+            comparisons.append(row)
         if each.model.depth == 2:
             comparisons += compare_minima(each, minima)
             notes.append(
@@ -87,8 +80,11 @@ def _judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
         "Not compared: the published .344 of 3 to 7 layers at uniform:5.  No GD++ of any depth is "
         f"below ConstRR, {baselines('uniform:5').constant:.4f} (published: .365)."
     )
-    drawing = partial(draw_table, GDPP, preset, results, bound=True)
-    return Verdict(tuple(comparisons), drawing, tuple(notes))
+
+    def draw(figure: Figure) -> None:
+        draw_table(figure, GDPP, preset, results, bound=True)
+
+    return Verdict(comparisons, draw, notes)
 
 
 def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
@@ -97,15 +93,9 @@ def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
     # From uniform:5 on there is one minimum only.
     place = "second" if len(minima) > 1 else "only"
     found = minima[:2][-1]
-    comparisons = [
-        Comparison(
-            f"the {place} minimum is at most the published, {model.label}",
-            published,
-            found,
-            published_error(published, model.noise_law),
-            upper_bound=True,
-        )
-    ]
+    label = f"the {place} minimum is at most the published, {model.label}"
+    error = published_error(published, model.noise_law)
+    comparisons = [Comparison(label, published, found, error, upper_bound=True)]
     if model.noise_law == "uniform:0":
         error = published_error(published, model.noise_law, model.spread)
         label = f"the second minimum is the published, {model.label}"
@@ -113,4 +103,4 @@ def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
     return comparisons
 
 
-claim = Claim.of("noisy-gdpp", __doc__, GDPP.cells, _judge)
+claim = Claim.of("noisy-gdpp", __doc__, GDPP.cells, judge)

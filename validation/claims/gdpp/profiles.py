@@ -8,21 +8,18 @@ Source: {vladymyrov2024}, Figures 2 and 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.gdpp import baseline_profiles
 from iclimit.simulate.gdpp import NoisyRegression, SimulatedBaselines, simulate_ridge_baselines
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.baselines import METHODS
 from iclimit.validation.claims.gdpp.published_table import SIZE, baselines
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import layer_count
-from iclimit.validation.comparisons import compare
-from iclimit.validation.drawing import COLOURS, draw_estimates, draw_family
+from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels
 
 # Noise law for which the baselines are tuned, and noise levels at which they are measured.
 HIGHEST_NOISE = 5
@@ -39,7 +36,8 @@ def simulate_profile(
     return simulate_ridge_baselines(problem, rng=rng, backend=backend, **settings)
 
 
-def _cells(preset: Preset) -> dict[Any, Cell]:
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Trained models by kind and layers, and baselines by noise level."""
     best = baselines(PROFILED)
     models = {
         (table.kind, layers): cell
@@ -59,7 +57,8 @@ def _cells(preset: Preset) -> dict[Any, Cell]:
     }
 
 
-def _judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare the baselines at every noise level."""
     theory = baseline_profiles(LEVELS, PROFILED, **SIZE)
     comparisons = tuple(
         compare(
@@ -74,12 +73,12 @@ def _judge(preset: Preset, results: Mapping[Any, Any]) -> Verdict:  # noqa: ARG0
         "Right: trained linear transformers on fresh contexts, mean loss by intervals of the "
         "noise level.  GD++ and ConstRR cannot adapt to the noise; diagonal weights do.",
     )
-    return Verdict(comparisons, partial(_draw, results), notes)
+    return Verdict(comparisons, lambda figure: draw(figure, results), notes)
 
 
-def _draw(results: Mapping[Any, Any], figure: Any) -> None:
-    figure.set_size_inches(8.6, 3.8)
-    left, right = figure.subplots(1, 2, sharey=True)
+def draw(figure: Figure, results: Results) -> None:
+    """Draw the profiles of the baselines, and those of trained models."""
+    left, right = panels(figure, height=3.8, sharey=True)
     levels = np.linspace(0, HIGHEST_NOISE, 101)
     curves = baseline_profiles(levels, PROFILED, **SIZE)
     for (name, field), colour in zip(METHODS.items(), COLOURS, strict=False):
@@ -94,10 +93,9 @@ def _draw(results: Mapping[Any, Any], figure: Any) -> None:
                 label = f"{model.kind}, {layer_count(layers)}"
                 draw_estimates(right, model.levels, model.profile, colour, fmt=style, label=label)
     for ax in (left, right):
-        ax.set(xlabel=r"noise level $\sigma$ of the prompt", ylim=(-0.02, 1.15))
-        ax.legend()
-    left.set_ylabel("adjusted loss")
+        ax.set_ylim(-0.02, 1.15)
+        finish(ax, r"noise level $\sigma$ of the prompt", "adjusted loss", legend="")
     figure.suptitle(rf"tuned and trained for $\sigma$ uniform on $[0, {HIGHEST_NOISE}]$")
 
 
-claim = Claim.of("noisy-profiles", __doc__, _cells, _judge)
+claim = Claim.of("noisy-profiles", __doc__, cells, judge)

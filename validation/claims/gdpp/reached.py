@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import prediction
-from iclimit.validation.claim import Cell
+from iclimit.validation import Cell, Results
 
 # Schedules, with the line and the marker of each in figures.
 METHODS = {"optimal": ("-", "o"), "monotone": ("--", "s")}
@@ -25,28 +24,14 @@ STARTS, TARGETS = (10.0, 100.0, 1e3, 1e4), (1e-2, 1e-4, 1e-8)
 DENSE = 60
 
 
-@dataclass(frozen=True)
-class ReachedLayers:
-    """What layers did on contexts of a given condition number."""
-
-    condition_numbers: list[float]
-    errors: list[float]
-
-
 def reached_layers(
-    *,
-    condition_number: float,
-    gammas: tuple[float, ...],
-    rates: tuple[float, ...],
-    rng: Any,
-    backend: str = "numpy",
-) -> ReachedLayers:
-    """Condition numbers by layer, and the relative error of a last step after 0, 1, ... layers.
+    *, condition_number: float, gammas: tuple[float, ...], rates: tuple[float, ...], rng: Any
+) -> dict[str, list[float]]:
+    """Condition numbers by layer, and relative errors of a last step after 0, 1, ... layers.
 
     The eigenvalues are spaced evenly in the logarithm over the whole interval.  The error is the
     largest over the eigendirections of |prediction - <w, x>| / (|w| |x|), from tokens.
     """
-    del backend
     generator = np.random.default_rng(rng)
     left = np.linalg.qr(generator.standard_normal((2 * DENSE, DENSE)))[0]
     right = np.linalg.qr(generator.standard_normal((DENSE, DENSE)))[0]
@@ -61,7 +46,7 @@ def reached_layers(
         steps = [0.0] * count + [rate]
         model = gdpp_transformer(steps, gammas[:count], context=2 * DENSE, dim=DENSE)
         errors.append(float(np.max(np.abs(prediction(tokens, model.layers) - 1))))
-    return ReachedLayers((spectra[:, -1] / spectra[:, 0]).tolist(), errors)
+    return {"condition_numbers": (spectra[:, -1] / spectra[:, 0]).tolist(), "errors": errors}
 
 
 def reached_cells() -> dict[tuple[str, str, float], Cell]:
@@ -78,3 +63,8 @@ def reached_cells() -> dict[tuple[str, str, float], Cell]:
                 rates=tuple(schedule.final_rate.tolist()),
             )
     return cells
+
+
+def reached_runs(results: Results) -> dict[tuple[str, float], dict[str, list[float]]]:
+    """Results of these runs by schedule and condition number."""
+    return {key[1:]: run for key, run in results.items() if key[0] == "reached"}

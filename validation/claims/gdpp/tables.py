@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from iclimit.validation.claim import Cell, Claim, Comparison, Preset, Verdict
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
 from iclimit.validation.claims.gdpp.published_table import NOISES, SIZE, baselines, published_table
 from iclimit.validation.claims.gdpp.trained import NAMES, Trained, compare_published, train_model
-from iclimit.validation.drawing import draw_estimates, log_scale
+from iclimit.validation.drawing import Figure, draw_estimates, finish, panels
 
 # Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that
 # determine it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5).
@@ -82,7 +81,7 @@ class Table:
         """Training of all models."""
         return self.models(preset) + self.plain(preset)
 
-    def trained(self, preset: Preset, results: Mapping[Cell, Any]) -> list[Trained]:
+    def trained(self, preset: Preset, results: Results) -> list[Trained]:
         """Trained models as compared: on plain contexts where there are such."""
         plain = {run.label: run for run in (results[cell] for cell in self.plain(preset))}
         models = [results[cell] for cell in self.models(preset)]
@@ -115,14 +114,17 @@ DENSE = Table(
 def table_claim(table: Table, words: str, *remarks: str) -> Claim:
     """Claim that the models of a table are at or below the published losses."""
 
-    def judge(preset: Preset, results: Mapping[Cell, Any]) -> Verdict:
+    def judge(preset: Preset, results: Results) -> Verdict:
         trained = table.trained(preset, results)
         comparisons = tuple(map(compare_published, trained))
         beside = [(results[cell.needs[0]], results[cell]) for cell in table.plain(preset)]
         notes = (*remarks, *(_beside_plain(*pair) for pair in beside), *_notes(trained))
         power = f"Without power, the standard error above {POWER:.0%} of the published loss: "
-        drawing = partial(draw_table, table, preset, results)
-        return Verdict(comparisons, drawing, (*notes, power + _weak(trained, comparisons) + "."))
+        return Verdict(
+            comparisons,
+            lambda figure: draw_table(figure, table, preset, results),
+            (*notes, power + _weak(trained, comparisons) + "."),
+        )
 
     return Claim.of(f"noisy-{NAMES[table.kind].lower()}", words, table.cells, judge)
 
@@ -165,11 +167,10 @@ def _beside_plain(weighted: Trained, plain: Trained) -> str:
 
 
 def draw_table(
-    table: Table, preset: Preset, results: Mapping[Cell, Any], figure: Any, bound: bool = False
+    figure: Figure, table: Table, preset: Preset, results: Results, bound: bool = False
 ) -> None:
     """Draw the loss against the layers, one colour for each noise law."""
-    figure.set_size_inches(6.6, 4.4)
-    ax = figure.subplots()
+    (ax,) = panels(figure, 1, width=6.6, height=4.4)
     for noise_law in table.columns[preset]:
         colour = shade(noise_law)
         runs = [results[cell] for cell in table.column(preset, noise_law)]
@@ -182,11 +183,9 @@ def draw_table(
     ax.plot([], [], "x", color="0.3", markersize=8, label="published")
     if bound:
         ax.plot([], [], ":", color="0.3", linewidth=1, label="ConstRR")
-    ax.set(xlabel="layers", ylabel="adjusted loss")
-    ax.set_title(f"{NAMES[table.kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$")
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    log_scale(ax, "y")
-    ax.legend(title="noise", loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.set_xticks(range(1, max(table.columns[preset].values()) + 1))
+    title = f"{NAMES[table.kind]}, $N = {SIZE['context']}$, $d = {SIZE['dim']}$"
+    finish(ax, "layers", "adjusted loss", title=title, log="y", legend="noise", beside=True)
 
 
 def shade(noise_law: str) -> Any:

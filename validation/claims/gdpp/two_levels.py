@@ -8,8 +8,6 @@ Source: {vladymyrov2024}, Theorem 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,21 +16,24 @@ from iclimit.results import Estimate
 from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.noisy_regression import gram_matrices, ridge_weights
-from iclimit.validation.claim import Cell, Claim, Preset, Verdict
-from iclimit.validation.comparisons import compare_limits
-from iclimit.validation.drawing import COLOURS, draw_estimates, log_scale
-from iclimit.validation.statistics import extrapolate_runs
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Preset,
+    Results,
+    Verdict,
+    compare_limits,
+    extrapolate_runs,
+)
+from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)
 CONTEXTS: dict[Preset, int] = {"quick": 2_000, "full": 40_000}
 
 
-def two_level_loss(
-    *, noise_level: float, context: int, contexts: int, rng: Any, backend: str = "numpy"
-) -> Estimate:
+def two_level_loss(*, noise_level: float, context: int, contexts: int, rng: Any) -> Estimate:
     """Adjusted loss with inputs N(0, I/N)."""
-    del backend
     model = two_level_ridge_transformer(
         LEVELS, context=context, dim=DIM, input_variance=1 / context
     )
@@ -48,7 +49,8 @@ def two_level_loss(
     return Estimate.of(np.concatenate(losses), keep=False)
 
 
-def _cells(preset: Preset) -> dict[tuple[float, int], Cell]:
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Losses by noise level and context length."""
     return {
         (level, size): Cell.of(
             two_level_loss, noise_level=level, context=size, contexts=CONTEXTS[preset]
@@ -58,7 +60,8 @@ def _cells(preset: Preset) -> dict[tuple[float, int], Cell]:
     }
 
 
-def _judge(preset: Preset, results: Mapping[tuple[float, int], Any]) -> Verdict:  # noqa: ARG001
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare the extrapolated losses with zero."""
     comparisons, notes = [], []
     for level in LEVELS:
         runs = [results[level, size] for size in SIZES]
@@ -70,19 +73,17 @@ def _judge(preset: Preset, results: Mapping[tuple[float, int], Any]) -> Verdict:
             f"{fit.chi_square:.1f} for {fit.degrees} degrees of freedom; N times the loss tends "
             f"to {fit.coefficients[1, 0]:.2f}."
         )
-    return Verdict(tuple(comparisons), partial(_draw, results), tuple(notes))
+
+    def draw(figure: Figure) -> None:
+        (ax,) = panels(figure, 1, width=5.4, height=3.8)
+        for level, colour in zip(LEVELS, COLOURS, strict=False):
+            runs = [results[level, size] for size in SIZES]
+            line = SIZES, runs[-1].mean * SIZES[-1] / np.array(SIZES)
+            draw_family(ax, line, (SIZES, runs), colour, rf"$\sigma = {level:g}$")
+        legend = rf"one model, $d = {DIM}$"
+        finish(ax, "context length $N$", "adjusted loss", log="xy", legend=legend)
+
+    return Verdict(comparisons, draw, notes)
 
 
-def _draw(results: Mapping[tuple[float, int], Any], figure: Any) -> None:
-    figure.set_size_inches(5.4, 3.8)
-    ax = figure.subplots()
-    for level, colour in zip(LEVELS, COLOURS, strict=False):
-        runs = [results[level, size] for size in SIZES]
-        draw_estimates(ax, SIZES, runs, colour, label=rf"$\sigma = {level:g}$")
-        ax.plot(SIZES, runs[-1].mean * SIZES[-1] / np.array(SIZES), color=colour, linewidth=1)
-    ax.set(xlabel="context length $N$", ylabel="adjusted loss")
-    log_scale(ax, "xy")
-    ax.legend(title=rf"one model, $d = {DIM}$")
-
-
-claim = Claim.of("noisy-two-levels", __doc__, _cells, _judge)
+claim = Claim.of("noisy-two-levels", __doc__, cells, judge)
