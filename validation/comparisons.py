@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any, SupportsFloat, TypeAlias
 
 from scipy.special import ndtri
@@ -106,6 +108,12 @@ def compare_p_value(label: str, p_value: float) -> Comparison:
 def difference(first: Estimate, second: Estimate) -> Estimate:
     """Mean of the first minus the second over the same draws, run by run."""
     return Estimate.of(first.samples - second.samples)
+
+
+def read_reference(name: str) -> list[dict[str, str]]:
+    """Rows of a published table in ``validation/reference``, without its comments."""
+    text = (resources.files(__package__) / "reference" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 
 def _error(value: Value) -> float:

@@ -1,6 +1,10 @@
-"""From the same weights, on the law of the data, merged attention and the two-layer network on
+"""Merged attention is a two-layer network on cubic features.
+
+From the same weights, on the law of the data, merged attention and the two-layer network on
 cubic features have the same loss at every step.  On finite training sets the difference
 vanishes as their size grows.
+
+Source: {zhang2025}, section 3.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.published import PAPERS
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.validation import (
@@ -122,11 +125,4 @@ def judge(preset: Preset, results: Results) -> Verdict:
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-cubic",
-    title="Merged attention is a two-layer network on cubic features",
-    source=f"{PAPERS['zhang2025']}, section 3",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-cubic", __doc__, cells, judge)

@@ -1,5 +1,9 @@
-"""The times of all drops of gradient flow from small random weights are those at which heads
+"""The staircase of separate attention, predicted from its initial weights.
+
+The times of all drops of gradient flow from small random weights are those at which heads
 escape one after the other: the ratio of both, extrapolated to small weights, is one.
+
+Source: {zhang2025}, section 4; times for general weights: documentation.
 """
 
 from __future__ import annotations
@@ -8,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.published import PAPERS
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import TIME, draw_prediction
 from iclimit.validation.claims.dynamics.staircase_flows import extrapolated_times, separate_flows
@@ -69,11 +72,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-drop-times",
-    title="The staircase of separate attention, predicted from its initial weights",
-    source=f"{PAPERS['zhang2025']}, section 4; times for general weights: documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-drop-times", __doc__, cells, judge)

@@ -1,5 +1,9 @@
-"""Separate attention with H heads of rank R ends where the min(H R, D) largest directions are
+"""How many heads separate attention needs.
+
+Separate attention with H heads of rank R ends where the min(H R, D) largest directions are
 learned; more heads change nothing but the times.
+
+Source: {zhang2025}, sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -9,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.published import PAPERS
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
@@ -74,11 +77,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-heads",
-    title="How many heads separate attention needs",
-    source=f"{PAPERS['zhang2025']}, sections 4 and 5",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-heads", __doc__, cells, judge)

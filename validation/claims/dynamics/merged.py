@@ -1,6 +1,10 @@
-"""Gradient flow of merged attention from small random weights follows the sigmoid for white
+"""The single drop of merged attention.
+
+Gradient flow of merged attention from small random weights follows the sigmoid for white
 inputs and the reduced equations for others, up to first order in the initial weights.  The drop
 times over seeds have the law of the effective scale.
+
+Source: {zhang2025}, eq. (10); any covariance, law over seeds: documentation.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from iclimit.asymptotics.dynamics import (
     merged_curve_drop_time,
     plateau_losses,
 )
-from iclimit.published import PAPERS
 from iclimit.simulate.dynamics import AttentionModel, TaskMixture, simulate_gradient_flow
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
@@ -194,11 +197,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-merged",
-    title="The single drop of merged attention",
-    source=f"{PAPERS['zhang2025']}, eq. (10); any covariance, law over seeds: documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-merged", __doc__, cells, judge)

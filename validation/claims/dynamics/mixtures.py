@@ -1,6 +1,10 @@
-"""On mixtures of random and shared tasks the loss of merged attention begins to fall at the
+"""In-context against in-weight learning.
+
+On mixtures of random and shared tasks the loss of merged attention begins to fall at the
 predicted rate.  It ends between the least loss of all features and that of the best predictor
 linear in the labels; finite training sets approach the law of the data.
+
+Source: {zhang2025}, section 6; growth rate and bounds: documentation.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor
-from iclimit.published import PAPERS, settings
+from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import (
     TaskMixture,
@@ -195,11 +199,4 @@ def judge(preset: Preset, results: Results) -> Verdict:
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-mixtures",
-    title="In-context against in-weight learning",
-    source=f"{PAPERS['zhang2025']}, section 6; growth rate and bounds: documentation",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-mixtures", __doc__, cells, judge)

@@ -1,6 +1,10 @@
-"""Gradient flow of separate attention of rank R waits where the R, 2R, ...  largest directions
+"""Plateaus of separate attention of rank 1, 2, 4 and 8.
+
+Gradient flow of separate attention of rank R waits where the R, 2R, ...  largest directions
 are learned, at the loss of principal component regression in context.  The waits in between
 stay short when the initial weights get smaller.
+
+Source: {zhang2025}, sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.published import PAPERS
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
 from iclimit.validation.claims.dynamics.staircase_flows import extrapolated_times, separate_flows
@@ -90,11 +93,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-plateaus",
-    title="Plateaus of separate attention of rank 1, 2, 4 and 8",
-    source=f"{PAPERS['zhang2025']}, sections 4 and 5",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-plateaus", __doc__, cells, judge)

@@ -1,5 +1,9 @@
-"""First and last loss, plateau heights and the steps of the drops of curves made with the
+"""Loss curves of the published training script.
+
+First and last loss, plateau heights and the steps of the drops of curves made with the
 public script lie within the spread over seeds of runs on moments.
+
+Source: {zhang2025}; public script, see shared reference data.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.published import PAPERS, settings
+from iclimit.published import settings
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
@@ -183,11 +187,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-published",
-    title="Loss curves of the published training script",
-    source=f"{PAPERS['zhang2025']}; public script, see shared reference data",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-published", __doc__, cells, judge)

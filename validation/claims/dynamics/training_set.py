@@ -1,5 +1,9 @@
-"""The network on cubic features trained to its end on P sequences has a training loss below and
+"""Finite training sets: the gap to the law of the data falls as 1/P.
+
+The network on cubic features trained to its end on P sequences has a training loss below and
 a loss on fresh sequences above the least one, by the same a/P for large P.
+
+Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 """
 
 from __future__ import annotations
@@ -9,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.published import PAPERS
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
@@ -138,11 +141,4 @@ def judge(preset: Preset, results: Results) -> Verdict:
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim(
-    name="dynamics-training-set",
-    title="Finite training sets: the gap to the law of the data falls as 1/P",
-    source=f"{PAPERS['zhang2025']}, setup; asymptotics of least squares (sandwich)",
-    statement=__doc__,
-    cells=cells,
-    judge=judge,
-)
+claim = Claim.of("dynamics-training-set", __doc__, cells, judge)

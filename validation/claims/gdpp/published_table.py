@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from iclimit.asymptotics.gdpp import RidgeBaselines, ridge_baselines
 from iclimit.published import settings
+from iclimit.validation.comparisons import read_reference
 
 SIZE: dict[str, Any] = dict(settings["vladymyrov2024-table-1"])
 
@@ -24,14 +23,11 @@ UNIFORM = NOISES[:8]
 @cache
 def published_table() -> dict[tuple[str, int, str], float]:
     """Published adjusted losses by method, number of layers (0 for baselines) and noise law."""
-    path = resources.files("iclimit.validation") / "reference" / "versatile_table1.csv"
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return {
         (row["method"], int(row["layers"] or 0), noise_law): float(
             row[noise_law.replace(":", "_").replace(",", "_")]
         )
-        for row in rows
+        for row in read_reference("versatile_table1.csv")
         for noise_law in NOISES
     }
 

@@ -8,19 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation import Cell, Comparison, Results, compare_errors
-
-
-@dataclass(frozen=True)
-class Errors:
-    """The two errors in the limit."""
-
-    icl: Any
-    idg: Any
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,7 @@ class Point:
     @property
     def limit(self) -> Any:
         """Asymptotic errors, as ``icl`` and ``idg``."""
-        return Errors(icl_error(**vars(self)), idg_error(**vars(self)))
+        return SimpleNamespace(icl=icl_error(**vars(self)), idg=idg_error(**vars(self)))
 
     def integers(self, dim: int) -> dict[str, Any]:
         """Arguments of a run at this dimension."""

@@ -10,15 +10,14 @@ Source: {lu2025}: logs and data of its public repositories (validation/reference
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from iclimit.results import Estimate
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.comparisons import read_reference
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 
 REPEATS: dict[Preset, int] = {"quick": 20, "full": 200}
@@ -29,14 +28,6 @@ FEW_PROMPTS = 0.03
 prediction.  Our own runs at the same integers lie 0.6 % above it: at tau = 0.5, alpha = 1 the
 published mean of ten runs is 3.7 standard errors above ours.  The discrepancy is known and not
 explained; the bound was chosen after seeing it."""
-
-
-def read_published(name: str) -> list[dict[str, float]]:
-    """Rows of a published table in `iclimit.validation.reference`, without its comments."""
-    path = resources.files("iclimit.validation") / "reference" / name
-    with path.open(encoding="utf-8") as file:
-        lines = [line for line in file if not line.startswith("#")]
-    return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(lines)]
 
 
 @dataclass(frozen=True)
@@ -51,7 +42,8 @@ class Published:
 def error_points() -> list[Published]:
     """Published ICL and IDG errors at d = 100, at the parameters actually simulated."""
     found = []
-    for row in read_published("lu_letey_linear_simulations.csv"):
+    for text in read_reference("lu_letey_linear_simulations.csv"):
+        row = {name: float(value) for name, value in text.items()}
         runs = int(row["runs"])
         point = Point(row["tau_eff"], row["alpha"], row["kappa_eff"], row["rho"], row["lam"])
         errors = {
@@ -70,7 +62,8 @@ def gap_points() -> list[Published]:
     """
     found = []
     for dim in (10, 32):
-        for row in read_published(f"lu_letey_gtask_d{dim}.csv"):
+        for text in read_reference(f"lu_letey_gtask_d{dim}.csv"):
+            row = {name: float(value) for name, value in text.items()}
             if abs(row["kappa"] * dim - round(row["kappa"] * dim)) < 1e-9:
                 point = Point(*(row[name] for name in ("tau", "alpha", "kappa", "rho", "lam")))
                 gap = Estimate(row["gtask_mean"], math.inf, int(row["numavg"]))

@@ -77,9 +77,13 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the extrapolated statistics of sums and products."""
-    law, factors = FreeSum(*_laws("sum")), _laws("product")
+    law = FreeSum(*map(spectrum, MATRICES["sum"]))
+    first, second = map(spectrum, MATRICES["product"])
     etas: matrices.Statistics = {
-        f"mean of 1/(1 + {gamma:g} x)": (matrices.mean_eta(gamma), product_eta(*factors, gamma))
+        f"mean of 1/(1 + {gamma:g} x)": (
+            matrices.mean_eta(gamma),
+            product_eta(first, second, gamma),
+        )
         for gamma in PRODUCT_POINTS
     }
     families = {
@@ -92,26 +96,19 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         left, right = panels(figure, height=3.6)
         dim = max(matrices.SIZES)
         matrices.draw_density(left, results["sum", dim], law)
-        first, second = MATRICES["sum"]
-        left.set_title(f"A + U B U$^T$, A: {first}, B: {second}", fontsize=9)
+        left.set_title("A + U B U$^T$, A: {}, B: {}".format(*MATRICES["sum"]), fontsize=9)
         left.legend()
         eta = np.linspace(0.97, 0.05, 60)
-        gamma = product_gamma(*factors, eta - 1)
+        gamma = product_gamma(first, second, eta - 1)
         right.plot(gamma, eta, color=COLOURS[0], label="S-transforms multiplied")
         x = results["product", dim].ravel()
         means = [np.mean(1 / (1 + g * x)) for g in gamma[::6]]
         right.plot(gamma[::6], means, "o", color=COLOURS[1], markersize=4, label="simulated")
         right.set_xscale("log")
         finish(right, r"$\gamma$", r"$\eta(\gamma)$ of the product", legend="")
-        first, second = MATRICES["product"]
-        right.set_title(f"A: {first}, B: {second}", fontsize=9)
+        right.set_title("A: {}, B: {}".format(*MATRICES["product"]), fontsize=9)
 
     return Verdict(comparisons, draw, notes)
-
-
-def _laws(operation: str) -> tuple[SpectralMeasure, SpectralMeasure]:
-    first, second = MATRICES[operation]
-    return spectrum(first), spectrum(second)
 
 
 claim = Claim.of("spectra-free", __doc__, cells, judge)
