@@ -39,11 +39,6 @@ def check_integers(**values: Any) -> None:
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
 
 
-def check_nonnegative(**values: Any) -> None:
-    """Raise a ValueError unless every value is a finite number >= 0."""
-    _check_numbers(values, lambda value: 0 <= value < math.inf, "a number >= 0 and finite")
-
-
 def check_positive(**values: Any) -> None:
     """Raise a ValueError unless every value is a finite number > 0."""
     _check_numbers(values, lambda value: 0 < value < math.inf, "a number > 0 and finite")
@@ -66,22 +61,27 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def check_shape(name: str, array: Any, shape: tuple[int | None, ...]) -> None:
-    """Raise a ValueError unless the array has that shape; None stands for any size >= 1."""
+def check_shape(name: str, array: Any, *shapes: tuple[int | None, ...]) -> None:
+    """Raise a ValueError unless the array has one of the shapes; None stands for any size >= 1."""
     found = np.shape(array)
-    fits = len(found) == len(shape) and all(
-        size >= 1 if wanted is None else size == wanted
-        for size, wanted in zip(found, shape, strict=True)
-    )
-    if not fits:
-        wanted = str(shape).replace("None", "any")
+
+    def fits(shape: tuple[int | None, ...]) -> bool:
+        pairs = zip(found, shape, strict=True)
+        return all(size >= 1 if wanted is None else size == wanted for size, wanted in pairs)
+
+    if not any(len(found) == len(shape) and fits(shape) for shape in shapes):
+        wanted = " or ".join(map(str, shapes)).replace("None", "any")
         raise ValueError(f"{name} must have shape {wanted}, got {found}")
 
 
-def parse_array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Return a finite array of that shape; None stands for any size >= 1."""
-    check_shape(name, value, shape)
-    array = np.asarray(value, dtype=float)
+def parse_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> np.ndarray:
+    """Return a finite array of one of the shapes; None stands for any size >= 1."""
+    try:
+        array = np.asarray(value)
+        array = array.astype(float, casting="same_kind", copy=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from error
+    check_shape(name, array, *shapes)
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
     return array
@@ -92,9 +92,5 @@ def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:
     if np.ndim(tasks) == 0:
         check_arguments(tasks=tasks)
         return tasks, None
-    fixed = np.asarray(tasks, dtype=float)
-    if fixed.ndim != 2 or fixed.shape[1] != dim or len(fixed) == 0:
-        raise ValueError(f"tasks must have shape (k, {dim}) with k >= 1, got shape {fixed.shape}")
-    if not np.all(np.isfinite(fixed)):
-        raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
+    fixed = parse_array("tasks", tasks, (None, dim))
     return len(fixed), fixed

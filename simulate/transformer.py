@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from array_api_compat import array_namespace
 
@@ -90,17 +91,16 @@ def apply_layer(
     return tokens + dampening * update
 
 
-def forward(
-    tokens: Array, layers: Sequence[Layer], *, include_query: bool = False, dampening: float = 1.0
-) -> Array:
-    """Tokens after a stack of linear layers; a recurrent layer is repeated in the sequence."""
+def forward(tokens: Array, layers: Sequence[Layer], **options: Any) -> Array:
+    """Tokens after a stack of layers; a recurrent layer is repeated in the sequence.
+
+    The options are those of `apply_layer`.
+    """
     for layer in layers:
-        tokens = apply_layer(tokens, layer, include_query=include_query, dampening=dampening)
+        tokens = apply_layer(tokens, layer, **options)
     return tokens
 
 
-def prediction(
-    tokens: Array, layers: Sequence[Layer], *, include_query: bool = False, dampening: float = 1.0
-) -> Array:
+def prediction(tokens: Array, layers: Sequence[Layer], **options: Any) -> Array:
     """Predicted query labels, shape (n,): minus the last entry of the query's token."""
-    return -forward(tokens, layers, include_query=include_query, dampening=dampening)[:, -1, -1]
+    return -forward(tokens, layers, **options)[:, -1, -1]

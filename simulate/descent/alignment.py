@@ -21,7 +21,7 @@ from iclimit.simulate.checks import check_arguments, check_finite
 from iclimit.simulate.descent.gradients import query_gradients
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.descent.steps import descend, query_predictions
-from iclimit.simulate.pretraining.estimators import ridge_estimate
+from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer, apply_layer, prediction
 
@@ -82,7 +82,7 @@ def ridge_predictor(penalty: float) -> Predictor:
     check_arguments(penalty=penalty)
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
-        weights = ridge_estimate(prompts.x, prompts.y, penalty)
+        weights = ridge_weights(prompts.x, prompts.y, penalty)
         return query_predictions(prompts, weights), weights
 
     return predictor

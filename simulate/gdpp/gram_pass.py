@@ -32,14 +32,12 @@ class GramPass:
     def __init__(self, gram: Array, model: LinearTransformer) -> None:
         xp = array_namespace(gram)
         make = _DiagonalLayer if model.kind in ("diag", "gd++") else _DenseLayer
-        self.layers, self.grams, self.maps, self.mapped = [], [], [], []
+        self.layers, self.maps, self.mapped = [], [], []
         identity = xp.eye(gram.shape[-1], dtype=gram.dtype)
         for depth in range(model.depth):
-            layer = make(model, depth, gram)
-            change = layer.change
+            self.layers.append(make(model, depth, gram))
+            change = self.layers[-1].change
             change += identity
-            self.layers.append(layer)
-            self.grams.append(gram)
             self.maps.append(change)
             if depth < model.depth - 1:
                 self.mapped.append(change @ gram)
@@ -89,25 +87,22 @@ class _DenseLayer:
     """Sum of P G Q over heads, and its derivatives by the entries of P and Q or their ties."""
 
     def __init__(self, model: LinearTransformer, depth: int, gram: Array) -> None:
-        heads = range(model.lookup.shape[1])
-        self.gram = gram
-        self.projection = [model.projection[depth, head, :, :] for head in heads]
-        self.lookup = [model.lookup[depth, head, :, :] for head in heads]
-        self.looked_up = [gram @ lookup for lookup in self.lookup]
-        pairs = zip(self.projection, self.looked_up, strict=True)
-        self.change = sum(projection @ product for projection, product in pairs)
+        self.gram, self.heads = gram, []
+        for head in range(model.lookup.shape[1]):
+            P, Q = model.projection[depth, head, :, :], model.lookup[depth, head, :, :]
+            self.heads.append((P, Q, gram @ Q))
+        self.change = sum(P @ looked_up for P, _, looked_up in self.heads)
         tied = model.kind != "full"
         self.tie = array_namespace(gram).asarray(ties(model.kind, model.dim)) if tied else None
 
     def by_gram(self, by_map: Array) -> Array:
-        pairs = zip(self.projection, self.lookup, strict=True)
-        return sum(projection.T @ by_map @ lookup.T for projection, lookup in pairs)
+        return sum(P.T @ by_map @ Q.T for P, Q, _ in self.heads)
 
     def by_parameters(self, by_map: Array) -> list[Array]:
         xp, found = array_namespace(by_map), []
-        for projection, looked_up in zip(self.projection, self.looked_up, strict=True):
+        for P, _, looked_up in self.heads:
             by_projection = by_map @ xp.matrix_transpose(looked_up)
-            by_lookup = self.gram @ (projection.T @ by_map)
+            by_lookup = self.gram @ (P.T @ by_map)
             both = [xp.reshape(each, (each.shape[0], -1)) for each in (by_projection, by_lookup)]
             found += both if self.tie is None else [xp.concat(both, axis=1) @ self.tie.T]
         return found

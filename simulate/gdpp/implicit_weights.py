@@ -100,11 +100,8 @@ def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeig
         bottom = xp.concat([-w, a[:, None]], axis=1)[:, None, :]
         tokens = xp.concat([top, bottom], axis=1)
         moments = tokens @ gram @ xp.matrix_transpose(tokens)
-        change = xp.zeros_like(gram)
-        for head in range(model.lookup.shape[1]):
-            change = change + (
-                model.projection[depth, head, :, :] @ moments @ model.lookup[depth, head, :, :]
-            )
+        heads = model.projection[depth, :, None, :, :] @ moments
+        change = xp.sum(heads @ model.lookup[depth, :, None, :, :], axis=0)
         A, b = change[:, :dim, :dim], change[:, :dim, dim]
         c, delta = change[:, dim, :dim], change[:, dim, dim]
         states.append(

@@ -108,11 +108,8 @@ class LinearTransformer:
         """
         if self.kind not in ("diag", "gd++"):
             raise ValueError(f"kind must be 'diag' or 'gd++' for omegas, got {self.kind!r}")
-        ends = [0, self.dim]
-        p, q = (
-            to_host(np.diagonal(to_host(each), axis1=-2, axis2=-1))[..., ends]
-            for each in (self.projection, self.lookup)
-        )
+        both = np.stack([to_host(self.projection), to_host(self.lookup)])
+        p, q = np.diagonal(both, axis1=-2, axis2=-1)[..., [0, self.dim]]
         return np.sum(p[..., :, None] * q[..., None, :], axis=1)
 
 
@@ -163,10 +160,8 @@ def free_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
         raise ValueError("weights must be finite, got NaN or inf among them")
     parameters = flat @ tie.T / np.sum(tie, axis=1)
     if not np.allclose(parameters @ tie, flat, rtol=0, atol=1e-14 * np.abs(flat).max()):
-        raise ValueError(
-            f"weights must be of kind {kind!r}, got other entries in a model of kind "
-            f"{model.kind!r}"
-        )
+        found = f"other entries in a model of kind {model.kind!r}"
+        raise ValueError(f"weights must be of kind {kind!r}, got {found}")
     return parameters
 
 
@@ -188,16 +183,14 @@ def random_parameters(
     if kind in ("full", "axial"):
         unit *= _FULL_SCALE
         spread = _SPREAD if kind == "full" else _AXIAL_SPREAD
-        apart = spread * (1 - np.eye(size)) * column
+        apart, tie = spread * (1 - np.eye(size)) * column, ties(kind, dim)
         filled = np.stack([np.eye(size) + apart, np.diag(column) + apart]).ravel()
-        tie = ties(kind, dim)
         scale = tie @ filled / np.sum(tie, axis=1)
     else:
         scale = np.array([1.0, 1.0, 1.0, column[-1]])[: parameter_count(kind, dim)]
     parameters = unit * scale * generator.standard_normal((layers, heads, scale.size))
     if kind in ("diag", "gd++"):
-        p_y, q_x = parameters[..., 1], parameters[..., 2]
-        parameters[..., 1] = -np.copysign(p_y, q_x)
+        parameters[..., 1] = -np.copysign(parameters[..., 1], parameters[..., 2])
     return parameters
 
 

@@ -24,15 +24,17 @@ weights, at most 5/3, turn means over the mixture into means over the law itself
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend, seed_sequences
+from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 
 # Largest noise level: its square and sums of such squares are finite.
@@ -211,10 +213,9 @@ class NoisyRegression:
         tasks = generator.standard_normal((count, self.dim))
         x = generator.standard_normal((count, self.context, self.dim))
         noise = generator.standard_normal((count, self.context))
+        weights = backend.xp.ones_like(levels)
         if rare:
             weights = _tilt(backend, generator, x, tasks, noise)
-        else:
-            weights = backend.xp.ones_like(levels)
         y = (x @ tasks[:, :, None])[:, :, 0] + levels[:, None] * noise
         oracle = ridge_weights(x, y, levels**2)
         return ContextSummaries(gram_matrices(x, y), oracle, levels, weights)
@@ -249,20 +250,19 @@ def _log_ratio(squares: Array, scale: float, count: int) -> Array:
     return squares / 2 * (1 - scale**-2) - count * math.log(scale)
 
 
-def blocks_of_draws(
-    backend: Backend, rng: Any, count: int, block: int
-) -> Iterator[tuple[Any, int]]:
-    """Generators, each with the number of contexts to draw from it, for a number of contexts."""
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(count / block))):
-        yield backend.generator(seed), min(block, count - index * block)
+def draw_in_blocks(
+    draw: Callable[..., Any], backend: Backend, rng: Any, count: int, block: int
+) -> Iterator[Any]:
+    """What ``draw(backend, generator, size)`` returns for blocks, each from a seed of its own."""
+    for index, generator in enumerate(backend.generators(rng, math.ceil(count / block))):
+        yield draw(backend, generator, min(block, count - index * block))
 
 
 def draw_summaries(
     problem: NoisyRegression, backend: Backend, count: int, rng: Any, *, rare: bool
 ) -> Iterator[ContextSummaries]:
-    """Summaries of fresh contexts in blocks, each from a seed of its own."""
-    for generator, size in blocks_of_draws(backend, rng, count, _BLOCK):
-        yield problem.summaries(backend, generator, size, rare=rare)
+    """Summaries of fresh contexts in blocks."""
+    return draw_in_blocks(partial(problem.summaries, rare=rare), backend, rng, count, _BLOCK)
 
 
 def concatenate_fields(parts: Iterable[Any]) -> Any:
@@ -278,22 +278,3 @@ def gram_matrices(x: Array, y: Array) -> Array:
     xp = array_namespace(x)
     tokens = xp.concat([x, y[:, :, None]], axis=2)
     return xp.matrix_transpose(tokens) @ tokens
-
-
-def ridge_weights(x: Array, y: Array, penalty: Array) -> Array:
-    """Ridge regression weights (X^T X + penalty)^-1 X^T y, shape (n, dim).
-
-    Parameters
-    ----------
-    x, y : array (n, context, dim) and (n, context)
-    penalty : array (n,), >= 0
-        At 0 the least squares solution of least norm.
-    """
-    xp = array_namespace(x)
-    transposed = xp.matrix_transpose(x)
-    context, dim = x.shape[1:]
-    gram = transposed @ x if dim <= context else x @ transposed
-    gram = gram + penalty[:, None, None] * xp.eye(min(context, dim), dtype=x.dtype)
-    right = transposed @ y[:, :, None] if dim <= context else y[:, :, None]
-    solution = xp.linalg.solve(gram, right)
-    return (solution if dim <= context else transposed @ solution)[:, :, 0]

@@ -93,21 +93,15 @@ def simulate_gdpp(
     True
     """
     etas, strengths = _parse_layers(rates, gammas)
-    check_arguments(context=context, dim=dim, contexts=contexts, noise_ratio=noise_ratio)
+    numbers = {"context": context, "dim": dim, "noise_ratio": noise_ratio}
+    check_arguments(**numbers, contexts=contexts)
     check_choice("input_law", input_law, INPUT_LAWS)
     losses = [
         to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
         for x in context_blocks(context, dim, input_law, contexts, rng, backend)
     ]
-    parameters = {
-        "rates": etas,
-        "gammas": strengths,
-        "context": context,
-        "dim": dim,
-        "noise_ratio": noise_ratio,
-        "input_law": input_law,
-        "backend": backend,
-    }
+    layers = {"rates": etas, "gammas": strengths}
+    parameters = {**layers, **numbers, "input_law": input_law, "backend": backend}
     return ScheduleLosses.of(np.concat(losses)[:, None], parameters)
 
 

@@ -18,10 +18,9 @@ This takes one decomposition for all :math:`\lambda`, and no difference of nearb
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -29,15 +28,15 @@ from scipy.optimize import minimize, minimize_scalar
 from tqdm import tqdm
 
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
+from iclimit.simulate.arrays import Array, get_backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, given
 from iclimit.simulate.gdpp.noisy_regression import (
     NoisyPrompts,
     NoisyRegression,
-    blocks_of_draws,
     concatenate_fields,
-    ridge_weights,
+    draw_in_blocks,
 )
+from iclimit.simulate.pretraining.estimators import ridge_weights
 
 # Prompts of one seed: part of what a seed means.
 _BLOCK = 2**12
@@ -85,35 +84,27 @@ class SpectralContexts:
         return xp.sum(variance / (self.eigenvalues + variance), axis=1) / 2
 
 
-def check_problem(problem: NoisyRegression) -> None:
-    """Raise an error unless the noise of the problem can be estimated from residuals."""
+def noise_denominator(problem: NoisyRegression, noise_estimate: str) -> int:
+    """Denominator of an estimate of the noise variance from the residual sum of squares.
+
+    "unbiased": N - d; "biased", of maximum likelihood: N; "least-error", of least mean squared
+    error: N - d + 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the noise of the problem cannot be estimated so.
+    """
     if not isinstance(problem, NoisyRegression):
         raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
     if problem.context <= problem.dim:
         raise ValueError(
             f"problem must have context > dim, got {problem.context} and {problem.dim}"
         )
-
-
-def noise_denominators(problem: NoisyRegression) -> dict[str, int]:
-    """Denominators of the estimates of the noise variance from the residual sum of squares.
-
-    "unbiased": N - d; "biased", of maximum likelihood: N; "least-error", of least mean squared
-    error: N - d + 2.
-    """
     context, residual = problem.context, problem.context - problem.dim
-    return {"unbiased": residual, "biased": context, "least-error": residual + 2}
-
-
-def draw_prompts(
-    problem: NoisyRegression, count: int, rng: Any, backend: Backend
-) -> Iterator[NoisyPrompts]:
-    """Fresh prompts in blocks, each from a seed of its own."""
-    for generator, size in blocks_of_draws(backend, rng, count, _BLOCK):
-        yield problem.sample(backend, generator, size)
-
-
-Penalties = Callable[[Array], dict[str, Array]]
+    known = {"unbiased": residual, "biased": context, "least-error": residual + 2}
+    check_choice("noise_estimate", noise_estimate, tuple(known))
+    return known[noise_estimate]
 
 
 @dataclass(frozen=True)
@@ -197,54 +188,42 @@ def simulate_ridge_baselines(
     >>> {name: round(run.losses[name].mean, 2) for name in ("ConstRR", "AdaRR")}
     {'ConstRR': 0.22, 'AdaRR': 0.05}
     """
-    check_problem(problem)
-    check_arguments(
-        contexts=contexts, **given(penalty=penalty, multiplier=multiplier, threshold=threshold)
-    )
-    denominators = noise_denominators(problem)
-    check_choice("noise_estimate", noise_estimate, tuple(denominators))
+    denominator = noise_denominator(problem, noise_estimate)
     constant = problem.noise_law.mean_variance if penalty is None else penalty
+    tuned = {"penalty": constant, "multiplier": multiplier, "threshold": threshold}
+    check_arguments(contexts=contexts, **given(**tuned))
 
-    def penalties(rss: Array) -> dict[str, Array]:
-        xp = array_namespace(rss)
-        estimated = rss / denominators[noise_estimate]
-        found = {"ConstRR": xp.full_like(rss, constant), "AdaRR": estimated}
+    def losses(drawn: NoisyPrompts) -> dict[str, Array]:
+        rss, oracle, adjusted = (_query_losses if queries else _context_losses)(drawn)
+        xp, estimated = array_namespace(rss), rss / denominator
+        penalties = {"ConstRR": xp.full_like(rss, constant), "AdaRR": estimated}
         if multiplier is not None or threshold is not None:
             scaled = estimated if multiplier is None else multiplier * estimated
-            found["TunedRR"] = xp.clip(scaled, None, math.inf if threshold is None else threshold)
-        return found
+            penalties["TunedRR"] = xp.clip(scaled, None, threshold)
+        return {"oracle": oracle} | {name: adjusted(each) for name, each in penalties.items()}
 
-    losses = _query_losses if queries else _context_losses
     parts: dict[str, list[np.ndarray]] = {}
     with tqdm(total=contexts, disable=not progress, unit="prompt", desc="ridge") as bar:
-        for drawn in draw_prompts(problem, contexts, rng, get_backend(backend)):
-            for name, values in losses(drawn, penalties).items():
+        for drawn in draw_in_blocks(problem.sample, get_backend(backend), rng, contexts, _BLOCK):
+            for name, values in losses(drawn).items():
                 parts.setdefault(name, []).append(to_host(values))
             bar.update(drawn.levels.shape[0])
-    parameters = {
-        "noise_law": str(problem.noise_law),
-        "context": problem.context,
-        "dim": problem.dim,
-        "penalty": constant,
-        "multiplier": multiplier,
-        "threshold": threshold,
-        "noise_estimate": noise_estimate,
-        "queries": queries,
-        "backend": backend,
-    }
+    law = {"noise_law": str(problem.noise_law), "context": problem.context, "dim": problem.dim}
+    options = {"noise_estimate": noise_estimate, "queries": queries, "backend": backend}
     estimates = {name: Estimate.of(np.concat(each), keep=False) for name, each in parts.items()}
-    return SimulatedBaselines(estimates, parameters)
+    return SimulatedBaselines(estimates, {**law, **tuned, **options})
 
 
-def _context_losses(drawn: NoisyPrompts, penalties: Penalties) -> dict[str, Array]:
+Losses: TypeAlias = tuple[Array, Array, Callable[[Array], Array]]
+"""Residual sums of squares, losses of the oracle, and adjusted losses at given penalties."""
+
+
+def _context_losses(drawn: NoisyPrompts) -> Losses:
     context = SpectralContexts.of(drawn)
-    adjusted = {
-        name: context.adjusted_loss(penalty) for name, penalty in penalties(context.rss).items()
-    }
-    return {"oracle": context.oracle_loss(), **adjusted}
+    return context.rss, context.oracle_loss(), context.adjusted_loss
 
 
-def _query_losses(drawn: NoisyPrompts, penalties: Penalties) -> dict[str, Array]:
+def _query_losses(drawn: NoisyPrompts) -> Losses:
     x, y = drawn.prompts.x, drawn.prompts.y
     xp = array_namespace(x)
 
@@ -255,8 +234,7 @@ def _query_losses(drawn: NoisyPrompts, penalties: Penalties) -> dict[str, Array]
     least_squares = ridge_weights(x, y, xp.zeros_like(drawn.levels))
     rss = xp.sum((y - (x @ least_squares[:, :, None])[:, :, 0]) ** 2, axis=1)
     oracle = loss(drawn.levels**2)
-    adjusted = {name: loss(penalty) - oracle for name, penalty in penalties(rss).items()}
-    return {"oracle": oracle, **adjusted}
+    return rss, oracle, lambda penalty: loss(penalty) - oracle
 
 
 # Relative accuracy of the tuned parameters; what a sample determines is far coarser.
@@ -332,16 +310,14 @@ def tune_ridge(
     >>> best.converged, abs(best.penalty - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
     (True, True, True)
     """
-    check_problem(problem)
+    denominator = noise_denominator(problem, noise_estimate)
     check_arguments(contexts=contexts)
-    denominators = noise_denominators(problem)
-    check_choice("noise_estimate", noise_estimate, tuple(denominators))
     largest = max(problem.noise_law.levels) ** 2
     if largest == 0:
         return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, True)
-    drawn = draw_prompts(problem, contexts, rng, get_backend("numpy"))
+    drawn = draw_in_blocks(problem.sample, get_backend("numpy"), rng, contexts, _BLOCK)
     sample = concatenate_fields(map(SpectralContexts.of, drawn))
-    estimated = sample.rss / denominators[noise_estimate]
+    estimated = sample.rss / denominator
 
     def constant_loss(penalty: float) -> float:
         return float(np.mean(sample.adjusted_loss(np.full_like(sample.rss, penalty))))
@@ -350,19 +326,11 @@ def tune_ridge(
         multiplier, threshold = np.exp(logarithms)
         return float(np.mean(sample.adjusted_loss(np.minimum(multiplier * estimated, threshold))))
 
-    fixed = minimize_scalar(
-        constant_loss,
-        bounds=(0, largest),
-        method="bounded",
-        options={"xatol": _TOLERANCE * largest},
-    )
+    accuracy = {"xatol": _TOLERANCE * largest}
+    fixed = minimize_scalar(constant_loss, bounds=(0, largest), options=accuracy)
     starts = [np.log([m, largest * t]) for m in _MULTIPLIERS for t in _THRESHOLDS]
-    tuned = minimize(
-        tuned_loss,
-        min(starts, key=tuned_loss),
-        method="Nelder-Mead",
-        options={"xatol": _TOLERANCE, "fatol": 1e-9},
-    )
+    start, accuracy = min(starts, key=tuned_loss), {"xatol": _TOLERANCE, "fatol": 1e-9}
+    tuned = minimize(tuned_loss, start, method="Nelder-Mead", options=accuracy)
     multiplier, threshold = np.exp(tuned.x).tolist()
     losses, converged = (float(fixed.fun), float(tuned.fun)), bool(fixed.success and tuned.success)
     return RidgeTuning(float(fixed.x), multiplier, threshold, *losses, converged)

@@ -174,23 +174,19 @@ def train_linear_transformer(
     if not isinstance(problem, NoisyRegression):
         raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
     check_choice("kind", kind, KINDS)
-    check_arguments(layers=layers, heads=heads, starts=starts, contexts=contexts, steps=steps)
+    numbers = {"layers": layers, "heads": heads, "starts": starts}
+    numbers |= {"contexts": contexts, "steps": steps}
+    check_arguments(**numbers)
     if not isinstance(initial, Sequence):
         raise TypeError(f"initial must be a sequence of LinearTransformers, got {initial!r}")
     shallower = [_known_parameters(model, kind, layers, heads, problem.dim) for model in initial]
     seeds = seed_sequences(rng, 1 + len(ROUNDS))
+    law = {"noise_law": str(problem.noise_law), "context": problem.context, "dim": problem.dim}
+    options = {"kind": kind, "backend": backend, "rare": rare}
     settings = {
-        "noise_law": str(problem.noise_law),
-        "context": problem.context,
-        "dim": problem.dim,
-        "kind": kind,
-        "layers": layers,
-        "heads": heads,
-        "starts": starts,
-        "contexts": contexts,
-        "steps": steps,
-        "backend": backend,
-        "rare": rare,
+        **law,
+        **options,
+        **numbers,
         "initial": [hashlib.sha256(known.tobytes()).hexdigest() for known in shallower],
         "seed": [str(seeds[0].entropy), list(seeds[0].spawn_key[:-1])],
     }
@@ -242,15 +238,21 @@ def _starts(
     settings: dict[str, Any],
     generator: np.random.Generator,
 ) -> list[Descent]:
-    """Random starts, and the given ones with random layers inserted."""
+    """Random starts, and the given ones with small random layers inserted at every place."""
     law = {name: settings[name] for name in ("kind", "heads", "dim", "context")}
     law["variance"] = problem.noise_law.mean_variance
-    layers = settings["layers"]
-    starts = [
-        random_parameters(generator, layers=layers, **law) for _ in range(settings["starts"])
-    ]
+
+    def draw(layers: int) -> np.ndarray:
+        return random_parameters(generator, layers=layers, **law)
+
+    starts = [draw(settings["layers"]) for _ in range(settings["starts"])]
     for known in shallower:
-        starts += _deepened(known, generator, layers, law)
+        missing = settings["layers"] - len(known)
+        if missing == 0:
+            starts.append(known)
+        else:
+            inserted = (_INSERTED * draw(missing) for _ in range(len(known) + 1))
+            starts += [np.insert(known, at, new, axis=0) for at, new in enumerate(inserted)]
     return [Descent(parameters) for parameters in starts]
 
 
@@ -326,35 +328,15 @@ def _known_parameters(model: Any, kind: str, layers: int, heads: int, dim: int) 
     return known
 
 
-def _deepened(
-    known: np.ndarray, generator: np.random.Generator, layers: int, law: dict[str, Any]
-) -> list[np.ndarray]:
-    """Parameters with small random layers inserted, one result for every place."""
-    missing = layers - len(known)
-    if missing == 0:
-        return [known]
-    fresh = [
-        _INSERTED * random_parameters(generator, layers=missing, **law)
-        for _ in range(len(known) + 1)
-    ]
-    return [np.concatenate([known[:at], new, known[at:]]) for at, new in enumerate(fresh)]
-
-
 def _save(path: Path, state: _State, settings: dict[str, Any]) -> None:
-    record = {
-        "round": state.round,
-        "steps": state.steps,
-        "start_losses": state.start_losses,
-        "descents": [{**asdict(each), "parameters": None} for each in state.descents],
-    }
+    record = asdict(state)
+    record["descents"] = [{**each, "parameters": None} for each in record["descents"]]
     parameters = np.stack([each.parameters for each in state.descents])
     save_checkpoint(path, settings, record, parameters=parameters)
 
 
 def _load(path: Path, settings: dict[str, Any]) -> _State:
     record, arrays = load_checkpoint(path, settings)
-    descents = [
-        Descent(**{**each, "parameters": value})
-        for each, value in zip(record["descents"], arrays["parameters"], strict=True)
-    ]
-    return _State(descents, record["round"], record["steps"], record["start_losses"])
+    pairs = zip(record["descents"], arrays["parameters"], strict=True)
+    record["descents"] = [Descent(**{**each, "parameters": value}) for each, value in pairs]
+    return _State(**record)

@@ -22,7 +22,7 @@ from iclimit.simulate.pretraining.covariances import (
     covariance_rank,
     covariance_root,
     fingerprint,
-    parse_covariance,
+    parse_covariances,
 )
 from iclimit.simulate.pretraining.prompt_law import PromptLaw
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, TASK_LAWS
@@ -227,19 +227,13 @@ def simulate_errors(
     >>> 1.0 < run.icl.mean < 1.4
     True
     """
-    check_arguments(
-        dim=dim,
-        context=context,
-        prompts=prompts,
-        rho=rho,
-        ridge=ridge,
-        repeats=repeats,
-        first_repeat=first_repeat,
-        test_prompts=test_prompts,
-        **given(test_context=test_context, test_rho=test_rho),
-    )
+    numbers = {"dim": dim, "context": context, "prompts": prompts, "rho": rho, "ridge": ridge}
+    shifts = given(test_context=test_context, test_rho=test_rho)
+    check_arguments(**numbers, **shifts)
+    check_arguments(repeats=repeats, first_repeat=first_repeat, test_prompts=test_prompts)
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("input_law", input_law, INPUT_LAWS)
+    check_choice("sampler", sampler, SAMPLERS)
     count, fixed = parse_tasks(tasks, dim)
     if fixed is not None and task_covariance is not None:
         raise ValueError("task_covariance must be None where the task vectors are given")
@@ -248,32 +242,23 @@ def simulate_errors(
         raise ValueError(
             f"input_law must be gaussian where input_covariance is given, got {input_law!r}"
         )
-    sampler = _choose_sampler(sampler, gaussian)
-    matrices = given(
-        task_covariance=task_covariance,
-        test_covariance=test_covariance,
-        input_covariance=input_covariance,
+    if sampler == "summaries" and not gaussian:
+        raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
+    if sampler == "auto":
+        sampler = "summaries" if gaussian else "tokens"
+    covariances = parse_covariances(
+        dim, task=task_covariance, test=test_covariance, input=input_covariance
     )
-    covariances = {name: parse_covariance(name, each, dim) for name, each in matrices.items()}
     arrays = get_backend(backend)
     roots = {name: arrays.asarray(covariance_root(each)) for name, each in covariances.items()}
-    train = PromptLaw(
-        arrays,
-        dim,
-        context,
-        rho,
-        "gaussian" if "task_covariance" in roots else task_law,
-        roots.get("task_covariance"),
-        input_law,
-        roots.get("input_covariance"),
-        sampler,
-    )
+    law = "gaussian" if "task" in roots else task_law
+    task_root, input_root = roots.get("task"), roots.get("input")
+    train = PromptLaw(arrays, dim, context, rho, law, task_root, input_law, input_root, sampler)
     test = replace(train, **given(context=test_context, rho=test_rho))
-    if "test_covariance" in roots:
-        test = replace(test, task_law="gaussian", task_root=roots["test_covariance"])
+    if "test" in roots:
+        test = replace(test, task_law="gaussian", task_root=roots["test"])
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    rank = covariance_rank(covariances.get("input_covariance"), dim)
-    method = choose_method(prompts, rank)
+    method = choose_method(prompts, covariance_rank(covariances.get("input"), dim))
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
         if fixed is not None:
@@ -286,31 +271,10 @@ def simulate_errors(
         icl = test.test_error(generator, solution.gamma, test_prompts, None)
         idg = train.test_error(generator, solution.gamma, test_prompts, task_set)
         runs.append((icl, idg, solution.residual, solution.iterations))
-    parameters = {
-        "dim": dim,
-        "context": context,
-        "tasks": count,
-        "prompts": prompts,
-        "tau": prompts / dim**2,
-        "alpha": context / dim,
-        "kappa": count / dim,
-        "rho": rho,
-        "ridge": ridge,
-        "task_law": train.task_law,
-        "sampler": sampler,
-        "backend": backend,
-        **given(test_context=test_context, test_rho=test_rho),
-        **({} if gaussian else {"input_law": input_law}),
-        **{name: fingerprint(covariance) for name, covariance in covariances.items()},
-    }
+    ratios = {"tau": prompts / dim**2, "alpha": context / dim, "kappa": count / dim}
+    laws = {"task_law": law, "sampler": sampler, "backend": backend}
+    if not gaussian:
+        laws["input_law"] = input_law
+    laws |= {f"{name}_covariance": fingerprint(each) for name, each in covariances.items()}
+    parameters = {**numbers, "tasks": count, **ratios, **laws, **shifts}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
-
-
-def _choose_sampler(sampler: str, gaussian: bool) -> str:
-    """Return the sampler to use: the law of summaries is known for Gaussian inputs only."""
-    check_choice("sampler", sampler, SAMPLERS)
-    if sampler == "auto":
-        return "summaries" if gaussian else "tokens"
-    if sampler == "summaries" and not gaussian:
-        raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
-    return sampler

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+import timeit
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,12 +25,12 @@ import numpy as np
 import psutil
 
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
-from iclimit.simulate.checks import check_arguments, given, parse_tasks
+from iclimit.simulate.checks import check_arguments, parse_tasks
 from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
 from iclimit.simulate.pretraining.covariances import (
     covariance_rank,
     covariance_root,
-    parse_covariance,
+    parse_covariances,
     times_root,
 )
 from iclimit.simulate.pretraining.prompts import sample_tasks
@@ -45,30 +46,13 @@ MANY_TASKS = 100
 """Number of tasks over d from which their second moments are those of their law."""
 
 
-def solver_iterations(
-    *,
-    dim: int,
-    context: int,
-    tasks: float,
-    prompts: int,
-    rho: float,
-    ridge: float = 0.0,
-    input_covariance: np.ndarray | None = None,
-    task_covariance: np.ndarray | None = None,
-) -> int:
-    """Expected conjugate gradient iterations of one solve; 0 if it is direct."""
-    rank = covariance_rank(input_covariance, dim)
-    method = choose_method(prompts, rank)
-    if method == "dual-dense" or rank == 0:
+def _iterations(method: str, variances: np.ndarray, prompts: int, ridge: float) -> int:
+    """Expected conjugate gradient iterations of one solve with features of these variances."""
+    dim = len(variances)
+    if not np.any(variances):
         return 0
-    if input_covariance is None and task_covariance is None:
-        features = _summary_spectrum(dim, context / dim, tasks / dim, rho)
-    else:
-        features = _structured_spectrum(
-            dim, context / dim, tasks, rho, input_covariance, task_covariance
-        )
     edges = _primal_edges if method == "primal-cg" else _dual_edges
-    low, high = edges(features, prompts, ridge)
+    low, high = edges(variances, prompts, ridge)
     root = math.sqrt(high / low) if low > 0 else math.inf
     rate = (root - 1) / (root + 1) if root < math.inf else 1.0
     bound = math.log(TOLERANCE) / math.log(rate) if 0 < rate < 1 else math.inf
@@ -77,37 +61,14 @@ def solver_iterations(
     return math.ceil(max(1.0, min(bound, 2 * prompts, 2 * dim * (dim + 1))))
 
 
-def _summary_spectrum(dim: int, alpha: float, kappa: float, rho: float) -> np.ndarray:
-    """Eigenvalues of E h h^T for random tasks, in the limit: nodes of a quadrature in d + 1."""
-    isotropic = (1 + rho) / alpha
-    if kappa == math.inf:
-        return np.full(dim, 1 + isotropic)
-    occupied = min(1.0, kappa)
-    angles = np.pi * (np.arange(16) + 0.5) / 16
-    middle, half = 1 + 1 / kappa, 2 / math.sqrt(kappa)
-    nodes = middle + half * np.cos(angles)
-    weights = np.sin(angles) ** 2 / nodes
-    steps = np.cumsum(weights) / np.sum(weights) * occupied * dim
-    tasks = np.zeros(dim)
-    filled = np.arange(dim) < round(occupied * dim)
-    places = np.minimum(np.searchsorted(steps, np.arange(dim) + 0.5), 15)
-    tasks[filled] = nodes[places[filled]]
-    return tasks + isotropic
-
-
-def _structured_spectrum(
-    dim: int,
-    alpha: float,
-    tasks: float,
-    rho: float,
-    input_covariance: np.ndarray | None,
-    task_covariance: np.ndarray | None,
+def _feature_variances(
+    dim: int, context: int, tasks: float, rho: float, *roots: np.ndarray | None
 ) -> np.ndarray:
-    """Variances of the features of a query and a summary, as means over d quantiles."""
-    input_root, task_root = (
-        None if each is None else covariance_root(each)
-        for each in (input_covariance, task_covariance)
-    )
+    """Variances of the features of a query and a summary, as means over d quantiles.
+
+    The roots are those of the covariances of inputs and tasks.
+    """
+    input_root, task_root = roots
     factor = times_root(times_root(np.eye(dim), task_root), input_root)
     variance = float(np.sum(factor**2)) / dim + rho
     if tasks > MANY_TASKS * dim:
@@ -115,7 +76,7 @@ def _structured_spectrum(
     else:
         drawn = np.random.default_rng(0).standard_normal((int(tasks), dim)) @ factor
         scatter = drawn.T @ drawn / tasks
-    second = times_root(scatter + variance / alpha * np.eye(dim), input_root)
+    second = times_root(scatter + variance * dim / context * np.eye(dim), input_root)
     summaries = np.linalg.eigvalsh(times_root(second.T, input_root))
     queries = np.linalg.eigvalsh(times_root(times_root(np.eye(dim), input_root).T, input_root))
     products = np.maximum(np.multiply.outer(queries, summaries), 0)
@@ -231,17 +192,19 @@ def estimate_cost(
         dim=dim, context=context, prompts=prompts, rho=rho, ridge=ridge, repeats=repeats
     )
     count, _ = parse_tasks(tasks, dim)
-    matrices = given(input_covariance=input_covariance, task_covariance=task_covariance)
-    covariances = {name: parse_covariance(name, each, dim) for name, each in matrices.items()}
-    method = choose_method(prompts, covariance_rank(covariances.get("input_covariance"), dim))
-    iterations = solver_iterations(
-        dim=dim, context=context, tasks=count, prompts=prompts, rho=rho, ridge=ridge, **covariances
-    )
+    covariances = parse_covariances(dim, input=input_covariance, task=task_covariance)
+    method = choose_method(prompts, covariance_rank(covariances.get("input"), dim))
+    iterations = 0
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
     if method == "dual-dense":
         sample = min(prompts, DENSE_SAMPLE)
         each += _direct_solve(sample, dim) * (prompts / sample) ** 2.7
     else:
+        roots = {name: covariance_root(each) for name, each in covariances.items()}
+        variances = _feature_variances(
+            dim, context, count, rho, roots.get("input"), roots.get("task")
+        )
+        iterations = _iterations(method, variances, prompts, ridge)
         sample = min(prompts, 4 * HOST_BLOCK // (4 * (dim + 1)))
         iteration, single, double = _solver_seconds(sample, dim)
         each += iterations * (iteration + (prompts - sample) * single)
@@ -310,12 +273,7 @@ def free_memory() -> int:
 def _best(function: Callable[[], object], calls: int = 3) -> float:
     """CPU seconds of the quickest of some calls after one that warms up."""
     function()
-    seconds = []
-    for _ in range(calls):
-        start = time.thread_time()
-        function()
-        seconds.append(time.thread_time() - start)
-    return min(seconds)
+    return min(timeit.repeat(function, timer=time.thread_time, repeat=calls, number=1))
 
 
 @cache
@@ -323,13 +281,11 @@ def _per_prompt(dim: int, fresh_tasks: bool) -> float:
     """Seconds to draw a prompt."""
     backend, generator = get_backend("numpy"), np.random.default_rng(0)
     rows = max(64, 2**18 // dim)
-    chosen = generator.integers(0, 1, size=rows)
+    chosen = None if fresh_tasks else generator.integers(0, 1, size=rows)
 
     def draw() -> None:
         tasks = sample_tasks(backend, generator, rows if fresh_tasks else 1, dim, "sphere")
-        sample_summaries(
-            backend, generator, tasks, dim, 0.1, chosen=None if fresh_tasks else chosen
-        )
+        sample_summaries(backend, generator, tasks, dim, 0.1, chosen=chosen)
         generator.standard_normal((rows, dim))
 
     return _best(draw) / rows
@@ -338,11 +294,8 @@ def _per_prompt(dim: int, fresh_tasks: bool) -> float:
 @cache
 def _per_run(dim: int, tasks: float) -> float:
     """Seconds of a run that hardly has prompts: tasks, moments, errors, overheads."""
-    return _best(
-        lambda: simulate_errors(
-            dim=dim, context=dim, tasks=tasks, prompts=2, rho=0.1, ridge=1.0, rng=0
-        )
-    )
+    numbers = {"prompts": 2, "rho": 0.1, "ridge": 1.0, "rng": 0}
+    return _best(lambda: simulate_errors(dim=dim, context=dim, tasks=tasks, **numbers))
 
 
 @cache

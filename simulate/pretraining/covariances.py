@@ -12,27 +12,21 @@ from typing import Any
 import numpy as np
 
 from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import given, parse_array
 
 ROUNDING = 1e-12
 """Asymmetry and negative eigenvalues relative to the largest entry, times d, that are rounding."""
 
 
+def parse_covariances(dim: int, **values: Any) -> dict[str, np.ndarray]:
+    """Return those covariances that are given, called ``<name>_covariance`` in messages."""
+    values = given(**values)
+    return {name: parse_covariance(f"{name}_covariance", values[name], dim) for name in values}
+
+
 def parse_covariance(name: str, value: Any, dim: int) -> np.ndarray:
     """Return a covariance as an array of shape (d,) or (d, d)."""
-    try:
-        given = np.asarray(value)
-        covariance = given.real.astype(float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers, got {value!r}") from error
-    if np.iscomplexobj(given):
-        raise ValueError(f"{name} must be real, got complex numbers")
-    if covariance.shape not in ((dim,), (dim, dim)):
-        raise ValueError(
-            f"{name} must be eigenvalues of shape ({dim},) or a covariance of shape "
-            f"({dim}, {dim}), got shape {covariance.shape}"
-        )
-    if not np.all(np.isfinite(covariance)):
-        raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
+    covariance = parse_array(name, value, (dim,), (dim, dim))
     if covariance.ndim == 1:
         eigenvalues, rounding = covariance, 0.0
     else:

@@ -36,16 +36,25 @@ def dmmse_estimate(x: Array, y: Array, tasks: Array, rho: float) -> Array:
     return weight @ tasks / xp.sum(weight, axis=1, keepdims=True)
 
 
-def ridge_estimate(x: Array, y: Array, rho: float) -> Array:
-    """Posterior mean for tasks from N(0, I): contexts (n, l, d), (n, l) -> (n, d)."""
+def ridge_weights(x: Array, y: Array, penalty: Array | float) -> Array:
+    """Ridge regression weights (X^T X + penalty)^-1 X^T y, shape (n, d).
+
+    With the penalty rho it is the posterior mean for tasks from N(0, I).
+
+    Parameters
+    ----------
+    x, y : array (n, l, d) and (n, l)
+    penalty : float or array (n,), >= 0
+        At 0 the least squares solution of least norm.
+    """
     xp = array_namespace(x)
-    length, dim = x.shape[1:]
-    transposed = xp.matrix_transpose(x)
-    if length < dim:
-        gram = x @ transposed + rho * xp.eye(length, dtype=x.dtype)
-        return (transposed @ xp.linalg.solve(gram, y[:, :, None]))[:, :, 0]
-    gram = transposed @ x + rho * xp.eye(dim, dtype=x.dtype)
-    return xp.linalg.solve(gram, transposed @ y[:, :, None])[:, :, 0]
+    transposed, labels = xp.matrix_transpose(x), y[:, :, None]
+    ridge = xp.reshape(xp.asarray(penalty, dtype=x.dtype), (-1, 1, 1))
+    if x.shape[1] < x.shape[2]:
+        gram = x @ transposed + ridge * xp.eye(x.shape[1], dtype=x.dtype)
+        return (transposed @ xp.linalg.solve(gram, labels))[:, :, 0]
+    gram = transposed @ x + ridge * xp.eye(x.shape[2], dtype=x.dtype)
+    return xp.linalg.solve(gram, transposed @ labels)[:, :, 0]
 
 
 def simulate_estimator(
@@ -103,14 +112,8 @@ def simulate_estimator(
     True
     """
     check_choice("estimator", estimator, ESTIMATORS)
-    check_arguments(
-        dim=dim,
-        context=context,
-        rho=rho,
-        repeats=repeats,
-        first_repeat=first_repeat,
-        test_prompts=test_prompts,
-    )
+    numbers = {"dim": dim, "context": context, "rho": rho, "test_prompts": test_prompts}
+    check_arguments(**numbers, repeats=repeats, first_repeat=first_repeat)
     check_choice("task_law", task_law, TASK_LAWS)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
@@ -130,7 +133,7 @@ def simulate_estimator(
                 estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
             else:
                 # Inputs have variance 1/d and task coordinates variance 1: the ridge is rho.
-                estimate = ridge_estimate(prompts.x, prompts.y, rho)
+                estimate = ridge_weights(prompts.x, prompts.y, rho)
             total += float(arrays.xp.sum((estimate - target) ** 2)) / dim
         return rho + total / test_prompts
 
@@ -144,16 +147,7 @@ def simulate_estimator(
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
         drawn = arrays.xp.take(task_set, chosen, axis=0)
         runs.append([mean_error(generator, truth, task_set) for truth in (fresh, drawn)])
-    parameters = {
-        "dim": dim,
-        "context": context,
-        "tasks": count,
-        "alpha": context / dim,
-        "kappa": count / dim,
-        "rho": rho,
-        "estimator": estimator,
-        "test_prompts": test_prompts,
-        "task_law": task_law,
-        "backend": backend,
-    }
+    ratios = {"tasks": count, "alpha": context / dim, "kappa": count / dim}
+    laws = {"estimator": estimator, "task_law": task_law, "backend": backend}
+    parameters = {**numbers, **ratios, **laws}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))

@@ -48,9 +48,8 @@ class PromptLaw:
 
     def fresh_tasks(self, generator: Any, count: int) -> Array:
         """Draw task vectors, shape (count, d)."""
-        return sample_tasks(
-            self.backend, generator, count, self.dim, self.task_law, root=self.task_root
-        )
+        law, root = self.task_law, self.task_root
+        return sample_tasks(self.backend, generator, count, self.dim, law, root=root)
 
     def draw(self, generator: Any, count: int, task_set: Array | None) -> Drawn:
         """Draw (x_query, summary, y_query) of prompts."""
@@ -59,12 +58,12 @@ class PromptLaw:
         sample = self._from_law if whole else self._from_tokens
         parts = []
         for start in range(0, count, block):
-            size, tasks, chosen = min(block, count - start), task_set, None
-            if tasks is None:
-                tasks = self.fresh_tasks(generator, size)
+            size = min(block, count - start)
+            if task_set is None:
+                parts.append(sample(generator, self.fresh_tasks(generator, size), None))
             else:
-                chosen = generator.integers(0, tasks.shape[0], size=size)
-            parts.append(sample(generator, tasks, chosen))
+                chosen = generator.integers(0, task_set.shape[0], size=size)
+                parts.append(sample(generator, task_set, chosen))
         if len(parts) == 1:
             return parts[0]
         x, h, y = (self.backend.xp.concat(column) for column in zip(*parts, strict=True))
@@ -82,26 +81,21 @@ class PromptLaw:
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
-        sizes = self.context, self.rho
+        there, sizes = self.backend, (self.context, self.rho)
         if task_set is not None:
-            return task_set_moments(self.backend, times_root(task_set, self.input_root), *sizes)
-        factor = times_root(
-            times_root(self.backend.xp.eye(self.dim), self.task_root), self.input_root
-        )
-        return fresh_task_moments(
-            self.backend, self.dim, *sizes, self.task_law, covariance=factor.T @ factor
-        )
+            return task_set_moments(there, times_root(task_set, self.input_root), *sizes)
+        factor = times_root(times_root(there.xp.eye(self.dim), self.task_root), self.input_root)
+        scatter = factor.T @ factor
+        return fresh_task_moments(there, self.dim, *sizes, self.task_law, covariance=scatter)
 
     def _from_law(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
         """Draw whitened summaries and queries from their exact law, then apply the root.
 
         Prompt i has the task in row ``chosen[i]`` of tasks, or in row i.
         """
-        xp, root = self.backend.xp, self.input_root
+        there, xp, root = self.backend, self.backend.xp, self.input_root
         seen = times_root(tasks, root)
-        summary = sample_summaries(
-            self.backend, generator, seen, self.context, self.rho, chosen=chosen
-        )
+        summary = sample_summaries(there, generator, seen, self.context, self.rho, chosen=chosen)
         n = summary.shape[0]
         x, y = generator.standard_normal((n, self.dim)), xp.empty(n)
         for rows in row_blocks(xp, n, 8 * self.dim):
@@ -114,13 +108,8 @@ class PromptLaw:
         return x, summary, y
 
     def _from_tokens(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
+        own, law, root = tasks_of(tasks, chosen, slice(None)), self.input_law, self.input_root
         prompts = sample_prompts(
-            self.backend,
-            generator,
-            tasks_of(tasks, chosen, slice(None)),
-            self.context,
-            self.rho,
-            self.input_law,
-            input_root=self.input_root,
+            self.backend, generator, own, self.context, self.rho, law, input_root=root
         )
         return prompts.x_query, context_summary(prompts), prompts.y_query

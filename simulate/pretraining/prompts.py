@@ -21,12 +21,8 @@ TASK_LAWS = ("sphere", "gaussian")
 INPUT_LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 """Laws of one coordinate: N(0, 1), U(-1, 1), random signs, Laplace with density exp(-|x|)/2."""
 
-STANDARD_DEVIATION = {
-    "gaussian": 1.0,
-    "uniform": math.sqrt(1 / 3),
-    "rademacher": 1.0,
-    "laplace": math.sqrt(2),
-}
+STANDARD_DEVIATION = {"uniform": math.sqrt(1 / 3), "laplace": math.sqrt(2)}
+"""Standard deviations of those laws; 1 of the others."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +75,7 @@ def sample_coordinates(
     if law == "gaussian":
         return generator.standard_normal(shape)
     if law == "uniform":
-        unit = generator.random(shape)
-        unit *= 2
-        unit -= 1
-        return unit
+        return 2 * generator.random(shape) - 1
     if law == "rademacher":
         return 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
     signs = sample_coordinates(backend, generator, shape, "rademacher")
@@ -90,16 +83,12 @@ def sample_coordinates(
 
 
 def sample_inputs(
-    backend: Backend,
-    generator: Any,
-    shape: tuple[int, ...],
-    law: str,
-    *,
-    root: Array | None = None,
+    backend: Backend, generator: Any, shape: tuple[int, ...], law: str, root: Array | None = None
 ) -> Array:
     """Draw inputs of covariance I/d, d being the last entry of shape, times a root."""
     coordinates = sample_coordinates(backend, generator, shape, law)
-    return times_root(coordinates / (STANDARD_DEVIATION[law] * math.sqrt(shape[-1])), root)
+    scale = STANDARD_DEVIATION.get(law, 1.0) * math.sqrt(shape[-1])
+    return times_root(coordinates / scale, root)
 
 
 def sample_prompts(
@@ -128,6 +117,5 @@ def token_matrix(prompts: Prompts) -> Array:
     """
     xp = array_namespace(prompts.x)
     x = xp.concat([prompts.x, prompts.x_query[:, None, :]], axis=1)
-    masked = xp.zeros_like(prompts.y[:, :1])
-    y = xp.concat([prompts.y, masked], axis=1)
+    y = xp.concat([prompts.y, xp.zeros_like(prompts.y[:, :1])], axis=1)
     return xp.matrix_transpose(xp.concat([x, y[:, :, None]], axis=2))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -30,6 +30,10 @@ from iclimit.simulate.checks import check_choice
 
 DENSE_GRAM = 2048
 """Largest dual system solved directly (32 MiB); above, iterating is faster at moderate alpha."""
+
+
+Solved: TypeAlias = tuple[Array, int, float]
+"""Solution, number of iterations and relative residual."""
 
 
 @dataclass(frozen=True)
@@ -106,25 +110,21 @@ def solve_ridge(
     """
     n, d = x.shape
     size = d * (d + 1)
-    solvers: dict[str, Any] = {
-        "primal-cg": _primal_cg,
-        "dual-dense": _dual_dense,
-        "dual-cg": _dual_cg,
-    }
+    solvers = {"primal-cg": _primal_cg, "dual-dense": _dual_dense, "dual-cg": _dual_cg}
     check_choice("method", method, ("auto", *solvers))
     if method == "auto":
         method = choose_method(n, d)
     limit = 20 * size if max_iterations is None else max_iterations
-    solution = solvers[method](x, h, y, n / d * ridge, tolerance, limit)
-    if not solution.residual <= 10 * tolerance:
+    gamma, iterations, residual = solvers[method](x, h, y, n / d * ridge, tolerance, limit)
+    if not residual <= 10 * tolerance:
         raise ArithmeticError(
-            f"{method} stopped at relative residual {solution.residual:.1e} after "
-            f"{solution.iterations} iterations (tolerance {tolerance:.0e}): n = {n} prompts are "
+            f"{method} stopped at relative residual {residual:.1e} after "
+            f"{iterations} iterations (tolerance {tolerance:.0e}): n = {n} prompts are "
             f"close to the interpolation threshold d (d + 1) = {size}, or the features are "
             "dependent (few tasks without noise); take a positive ridge, another n, or more "
             "iterations"
         )
-    return solution
+    return RidgeSolution(gamma, method, iterations, residual)
 
 
 def choose_method(prompts: int, d: int) -> str:
@@ -143,9 +143,7 @@ def _row_blocks(x: Array, h: Array) -> Iterator[slice]:
 def _apply(x: Array, h: Array, gamma: Array) -> Array:
     """Predictions x_i^T gamma h_i."""
     xp = array_namespace(x)
-    return xp.concat(
-        [xp.vecdot(x[rows, :] @ gamma, h[rows, :]) for rows in _row_blocks(x, h)], axis=0
-    )
+    return xp.concat([xp.vecdot(x[rows, :] @ gamma, h[rows, :]) for rows in _row_blocks(x, h)])
 
 
 def _adjoint(x: Array, h: Array, weights: Array) -> Array:
@@ -169,17 +167,15 @@ def normal(x: Array, h: Array, gamma: Array) -> Array:
 
 
 def _in_both_precisions(*arrays: Array) -> dict[Any, list[Array]]:
-    """Map the dtypes float32 and float64 to copies of the arrays."""
+    """Map the dtypes float32 and float64 to copies of the arrays, which are in float64."""
     xp = array_namespace(*arrays)
-    copies = (
-        [xp.astype(v, kind, copy=False) for v in arrays] for kind in (xp.float32, xp.float64)
-    )
-    return {copy[0].dtype: copy for copy in copies}
+    single = [xp.astype(v, xp.float32) for v in arrays]
+    return {single[0].dtype: single, arrays[0].dtype: list(arrays)}
 
 
 def _primal_cg(
     x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
-) -> RidgeSolution:
+) -> Solved:
     xp = array_namespace(x)
     variances, basis = _principal_axes(x)
     variances_h, basis_h = _principal_axes(h)
@@ -197,8 +193,7 @@ def _primal_cg(
 
     target = scale * (basis.T @ _adjoint(x, h, y) @ basis_h)
     whitened, iterations, residual = refined_solve(operator, target, tolerance, limit)
-    gamma = basis @ (scale * whitened) @ basis_h.T
-    return RidgeSolution(gamma, "primal-cg", iterations, residual)
+    return basis @ (scale * whitened) @ basis_h.T, iterations, residual
 
 
 def _principal_axes(rows: Array) -> tuple[Array, Array]:
@@ -212,9 +207,7 @@ def _principal_axes(rows: Array) -> tuple[Array, Array]:
     return xp.where(null, xp.zeros_like(values), values), basis
 
 
-def _dual_cg(
-    x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int
-) -> RidgeSolution:
+def _dual_cg(x: Array, h: Array, y: Array, penalty: float, tolerance: float, limit: int) -> Solved:
     copies = _in_both_precisions(x, h)
 
     def operator(v: Array) -> Array:
@@ -222,23 +215,23 @@ def _dual_cg(
         return _apply(query, summary, _adjoint(query, summary, v)) + penalty * v
 
     weights, iterations, residual = refined_solve(operator, y, tolerance, limit)
-    return RidgeSolution(_adjoint(x, h, weights), "dual-cg", iterations, residual)
+    return _adjoint(x, h, weights), iterations, residual
 
 
-def _dual_dense(x: Array, h: Array, y: Array, penalty: float, *_: float) -> RidgeSolution:
+def _dual_dense(x: Array, h: Array, y: Array, penalty: float, *_: float) -> Solved:
     xp = array_namespace(x)
     gram = (x @ x.T) * (h @ h.T) + penalty * xp.eye(x.shape[0], dtype=x.dtype)
     try:
         weights = xp.linalg.solve(gram, y[:, None])[:, 0]
     except np.linalg.LinAlgError:  # that of every backend
-        return RidgeSolution(0 * x.T @ h, "dual-dense", 0, math.inf)
+        return 0 * x.T @ h, 0, math.inf
     residual, scale = (float(xp.linalg.vector_norm(v)) for v in (gram @ weights - y, y))
-    return RidgeSolution(_adjoint(x, h, weights), "dual-dense", 0, residual / (scale or 1.0))
+    return _adjoint(x, h, weights), 0, residual / (scale or 1.0)
 
 
 def refined_solve(
     operator: Callable[[Array], Array], right: Array, tolerance: float, limit: int
-) -> tuple[Array, int, float]:
+) -> Solved:
     """Solve operator(v) = right in float64, iterating in float32 while that makes progress.
 
     Iterative refinement: corrections are found by conjugate gradients in float32, at half the

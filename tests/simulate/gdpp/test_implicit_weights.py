@@ -27,8 +27,9 @@ from iclimit.simulate.gdpp.linear_transformer import (
     random_parameters,
     two_level_ridge_transformer,
 )
-from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices, ridge_weights
+from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
 from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
+from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import forward, prediction
 

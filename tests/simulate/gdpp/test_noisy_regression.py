@@ -13,12 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.gdpp.noisy_regression import (
-    NoiseLevels,
-    NoisyRegression,
-    gram_matrices,
-    ridge_weights,
-)
+from iclimit.simulate.gdpp.noisy_regression import NoiseLevels, NoisyRegression, gram_matrices
+from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 
 NUMPY = get_backend("numpy")

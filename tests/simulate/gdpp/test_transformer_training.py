@@ -29,8 +29,9 @@ from iclimit.simulate.gdpp.linear_transformer import (
     free_parameters,
     random_parameters,
 )
-from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression, ridge_weights
+from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression
 from iclimit.simulate.gdpp.transformer_training import TrainedTransformer, train_linear_transformer
+from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.transformer import prediction
 
 NUMPY = get_backend("numpy")

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import estimators, simulate_estimator
-from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_estimate
+from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts, sample_prompts, sample_tasks
 
 BACKEND = get_backend("numpy")
@@ -70,7 +70,7 @@ def test_ridge_equals_the_posterior_mean(context: int) -> None:
     """Both branches, fewer and more pairs than d = 4, against Gaussian conditioning."""
     d, rho = 4, 0.3
     prompts, _, _ = draw(d, context, 9, rho)
-    found = ridge_estimate(prompts.x, prompts.y, rho)
+    found = ridge_weights(prompts.x, prompts.y, rho)
     assert found.shape == (20, d)
     for x, y, estimate in zip(prompts.x, prompts.y, found, strict=True):
         # The posterior of w ~ N(0, I) given y = x w + noise: precision I + x^T x / rho.
@@ -83,7 +83,7 @@ def test_ridge_equals_the_posterior_mean(context: int) -> None:
 
 def test_ridge_recovers_the_task_from_many_noiseless_labels() -> None:
     prompts, truth, _ = draw(4, 20, 9, 0.0)
-    np.testing.assert_allclose(ridge_estimate(prompts.x, prompts.y, 1e-12), truth, rtol=1e-9)
+    np.testing.assert_allclose(ridge_weights(prompts.x, prompts.y, 1e-12), truth, rtol=1e-9)
 
 
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
@@ -112,7 +112,7 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) 
         if estimator == "dmmse":
             estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
         else:
-            estimate = ridge_estimate(prompts.x, prompts.y, rho)
+            estimate = ridge_weights(prompts.x, prompts.y, rho)
         squared = (prompts.y_query - np.sum(prompts.x_query * estimate, axis=1)) ** 2
         total = math.hypot(error, np.std(squared) / math.sqrt(len(squared)))
         assert abs(np.mean(squared) - mean) < ALLOWANCE * total
@@ -143,7 +143,7 @@ def test_blocks_do_not_matter(estimator: str, monkeypatch: pytest.MonkeyPatch) -
         if estimator == "dmmse":
             whole = dmmse_estimate(x, y, tasks, 0.3)
         else:
-            whole = ridge_estimate(x, y, 0.3)
+            whole = ridge_weights(x, y, 0.3)
         expected = 0.3 + float(np.mean(np.sum((whole - truth) ** 2, axis=1))) / 4
         assert error == pytest.approx(expected, rel=1e-12)
 
@@ -198,7 +198,7 @@ def test_seeds_and_parameters() -> None:
         ({"test_prompts": True}, "test_prompts must be an integer >= 1, got True"),
         ({"tasks": 0}, "tasks must be an integer >= 1, or inf, got 0"),
         ({"tasks": math.inf}, "tasks must be an integer >= 1 or an array, got inf"),
-        ({"tasks": np.ones((2, 3))}, "tasks must have shape (k, 4) with k >= 1, got shape (2, 3)"),
+        ({"tasks": np.ones((2, 3))}, "tasks must have shape (any, 4), got (2, 3)"),
         ({"rho": -1.0}, "rho must be >= 0 and finite, got -1.0"),
         ({"rho": 0.0}, "rho must be > 0, got 0.0"),
         ({"rho": math.nan}, "rho must be >= 0 and finite, got nan"),

@@ -335,14 +335,12 @@ COVARIANCES = ["input_covariance", "task_covariance", "test_covariance"]
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (
-            np.eye(3),
-            "must be eigenvalues of shape (4,) or a covariance of shape (4, 4), got shape (3, 3)",
-        ),
-        (np.ones(5), "must be eigenvalues of shape (4,)"),
-        (3.0, "must be eigenvalues of shape (4,) or a covariance of shape (4, 4), got shape ()"),
-        ([1.0, 2.0, 3.0, "a"], "must be an array of numbers, got [1.0, 2.0, 3.0, 'a']"),
-        ([[1.0], [2.0, 3.0]], "must be an array of numbers"),
+        (np.eye(3), "must have shape (4,) or (4, 4), got (3, 3)"),
+        (np.ones(5), "must have shape (4,) or (4, 4), got (5,)"),
+        (3.0, "must have shape (4,) or (4, 4), got ()"),
+        ([1.0, 2.0, 3.0, "a"], "must be an array of real numbers, got [1.0, 2.0, 3.0, 'a']"),
+        (np.ones(4, complex), "must be an array of real numbers"),
+        ([[1.0], [2.0, 3.0]], "must be an array of real numbers"),
         (np.array([1.0, 1.0, -0.5, 1.0]), "must have eigenvalues >= 0, got -0.5"),
         (-np.eye(4), "must have eigenvalues >= 0, got -1"),
         (np.tri(4), "must be symmetric, got entries that differ by 1"),

@@ -15,7 +15,8 @@ import numpy as np
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.noisy_regression import gram_matrices, ridge_weights
+from iclimit.simulate.gdpp.noisy_regression import gram_matrices
+from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.validation import (
     Cell,
     Claim,
