@@ -145,16 +145,13 @@ GOOD: dict[str, Any] = {"input_covariance": COVARIANCE, "context": 3}
             {"fresh_fraction": 0, "shared_task": [0, 0]},
             "shared_task must have labels other than zero",
         ),
-        (
-            {"input_covariance": 1.0},
-            r"input_covariance must be eigenvalues of shape .* got shape \(\)",
-        ),
-        ({"input_covariance": []}, r"input_covariance must be eigenvalues .* got shape \(0,\)"),
+        ({"input_covariance": 1.0}, r"input_covariance must have shape .* got \(\)"),
+        ({"input_covariance": []}, r"input_covariance must have shape .* got \(0,\)"),
         (
             {"input_covariance": np.ones((1, 2, 2))},
-            r"input_covariance must be eigenvalues .* got shape \(1, 2, 2\)",
+            r"input_covariance must have shape .* got \(1, 2, 2\)",
         ),
-        ({"input_covariance": np.ones((2, 3))}, r"or a covariance of shape \(2, 2\)"),
+        ({"input_covariance": np.ones((2, 3))}, r"or \(2, 2\), got \(2, 3\)"),
         ({"input_covariance": [[1, 0.1], [0, 1]]}, "input_covariance must be symmetric"),
         ({"input_covariance": [[1e-12, 1e-13], [0, 1e-12]]}, "input_covariance must be symmetric"),
         (
