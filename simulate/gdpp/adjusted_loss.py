@@ -106,36 +106,34 @@ class AdjustedLoss:
 
     def loss(self, parameters: np.ndarray) -> float:
         """Mean robust loss, infinite where it overflows."""
-        return self._mean(self._loss, parameters)[0]
+        return self._mean(parameters, derivatives=False)[0]
 
     def expand(self, parameters: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Loss, gradient (n,) and Gauss-Newton matrix (n, n)."""
-        return self._mean(self._expand, parameters)
+        return self._mean(parameters, derivatives=True)
 
-    def _mean(self, function: Callable[..., tuple], parameters: np.ndarray) -> Any:
+    def _mean(self, parameters: np.ndarray, *, derivatives: bool) -> Any:
         there = self.backend.asarray(parameters)
-        parts = list(self.run(lambda block: function(there, block), self.blocks))
+        parts = list(self.run(lambda block: self._sums(there, block, derivatives), self.blocks))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, *rest = (to_host(sum(part[k] for part in parts)) for k in range(len(parts[0])))
         mean = float(loss) / self.count
         return (mean if math.isfinite(mean) else math.inf, *(each / self.count for each in rest))
 
-    def _loss(self, parameters: Array, block: tuple[Array, ...]) -> tuple:
-        gram, oracle, weights, _ = block
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = GramPass(gram, build(self.kind, parameters, self.dim)).weights
-            return (self._robust(weights, self._excess(found - oracle)),)
-
-    def _expand(self, parameters: Array, block: tuple[Array, ...]) -> tuple:
+    def _sums(self, parameters: Array, block: tuple[Array, ...], derivatives: bool) -> tuple:
+        """Robust loss of a block and, if asked for, its gradient and Gauss-Newton matrix."""
         xp, (gram, oracle, weights, probes) = self.backend.xp, block
         with np.errstate(over="ignore", invalid="ignore"):
             forward = GramPass(gram, build(self.kind, parameters, self.dim))
             residual = forward.weights - oracle
             excess = self._excess(residual)
+            loss = self.scale * xp.sum(weights * xp.log1p(excess))
+            if not derivatives:
+                return (loss,)
             influence = xp.where(excess < _OVERFLOWN, weights / (1 + excess), 0.0)
             gradient = self._finite(forward.derivatives(influence * residual))
             jacobian = self._finite(forward.derivatives(xp.sqrt(influence) * probes))
-            return (self._robust(weights, excess), xp.sum(gradient, axis=0), jacobian.T @ jacobian)
+            return loss, xp.sum(gradient, axis=0), jacobian.T @ jacobian
 
     def _excess(self, residual: Array) -> Array:
         """Losses over c, (n, 1); a finite number where they overflow, unless all do."""
@@ -144,9 +142,6 @@ class AdjustedLoss:
         finite = xp.isfinite(excess)
         overflown = xp.where(xp.any(finite), xp.asarray(_OVERFLOWN), xp.asarray(math.inf))
         return xp.where(finite, excess, overflown)
-
-    def _robust(self, weights: Array, excess: Array) -> Array:
-        return self.scale * self.backend.xp.sum(weights * self.backend.xp.log1p(excess))
 
     def _finite(self, derivatives: Array) -> Array:
         """Derivatives of contexts that do not overflow; the others have no influence."""

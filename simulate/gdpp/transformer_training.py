@@ -265,7 +265,13 @@ def _run_round(
     path: Path | None,
     settings: dict[str, Any],
 ) -> None:
-    """Run the descents of a round until each has converged or has taken its steps."""
+    """Run the descents of a round to their ends, and keep the best for the next.
+
+    Raises
+    ------
+    ArithmeticError
+        If all losses are infinite.
+    """
     kind, contexts = settings["kind"], settings["contexts"]
     share, _, tolerance = ROUNDS[state.round]
     if kind == "full":
@@ -290,17 +296,6 @@ def _run_round(
                 bar.set_postfix(round=state.round + 1, loss=f"{descent.loss:.4g}")
                 if path is not None:
                     _save(path, state, settings)
-    _end_round(state)
-
-
-def _end_round(state: _State) -> None:
-    """Keep the best descents for the next round.
-
-    Raises
-    ------
-    ArithmeticError
-        If all losses are infinite.
-    """
     if not any(math.isfinite(each.loss) for each in state.descents):
         known = f", {min(state.start_losses):.4g} in round 1" if state.start_losses else ""
         raise ArithmeticError(

@@ -24,9 +24,9 @@ from iclimit.simulate.pretraining.covariances import (
     fingerprint,
     parse_covariances,
 )
-from iclimit.simulate.pretraining.prompt_law import PromptLaw
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, TASK_LAWS
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
+from iclimit.simulate.pretraining.summaries import PromptLaw
 
 
 @dataclass(frozen=True)

@@ -294,7 +294,7 @@ def _per_prompt(dim: int, fresh_tasks: bool) -> float:
 @cache
 def _per_run(dim: int, tasks: float) -> float:
     """Seconds of a run that hardly has prompts: tasks, moments, errors, overheads."""
-    numbers = {"prompts": 2, "rho": 0.1, "ridge": 1.0, "rng": 0}
+    numbers: dict[str, Any] = {"prompts": 2, "rho": 0.1, "ridge": 1.0, "rng": 0}
     return _best(lambda: simulate_errors(dim=dim, context=dim, tasks=tasks, **numbers))
 
 

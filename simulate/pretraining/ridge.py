@@ -110,7 +110,7 @@ def solve_ridge(
     """
     n, d = x.shape
     size = d * (d + 1)
-    solvers = {"primal-cg": _primal_cg, "dual-dense": _dual_dense, "dual-cg": _dual_cg}
+    solvers: Any = {"primal-cg": _primal_cg, "dual-dense": _dual_dense, "dual-cg": _dual_cg}
     check_choice("method", method, ("auto", *solvers))
     if method == "auto":
         method = choose_method(n, d)

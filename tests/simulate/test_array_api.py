@@ -14,9 +14,9 @@ from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.pretraining import (
     cells,
     estimators,
-    prompt_law,
     simulate_errors,
     simulate_estimator,
+    summaries,
 )
 from iclimit.simulate.pretraining.attention import (
     context_summary,
@@ -213,7 +213,7 @@ def test_whole_cells(
 ) -> None:
     cell = {"dim": 4, "context": 5, "tasks": 3, "prompts": 60, "rho": 0.2, "rng": 7}
     arguments: dict[str, Any] = cell | {"repeats": 2, "test_prompts": 20} | changes
-    monkeypatch.setattr(prompt_law, "TOKEN_BLOCK", 7 * 4 * 6)
+    monkeypatch.setattr(summaries, "TOKEN_BLOCK", 7 * 4 * 6)
     if not as_on_gpu:
         monkeypatch.setattr(arrays, "HOST_BLOCK", 7 * 8 * 4)
     expected = simulate_errors(**arguments)

@@ -17,9 +17,9 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import (
     SimulatedErrors,
     cells,
-    prompt_law,
     simulate_errors,
     simulate_estimator,
+    summaries,
 )
 from iclimit.simulate.pretraining.attention import context_summary, features
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
@@ -204,7 +204,7 @@ def test_samplers_agree(tasks: Any, law: str) -> None:
 
 
 def test_token_blocks_cover_all_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_law, "TOKEN_BLOCK", 7 * 5 * 7)  # seven prompts of five times seven
+    monkeypatch.setattr(summaries, "TOKEN_BLOCK", 7 * 5 * 7)  # seven prompts of five times seven
     drawn = run(sampler="tokens", ridge=0.1, repeats=40)
     monkeypatch.undo()
     assert_same_mean(
