@@ -114,6 +114,10 @@ class Verdict:
         return all(abs(c.z) <= self.threshold for c in self.comparisons)
 
 
+MakeCells: TypeAlias = Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
+Judge: TypeAlias = Callable[[Preset, Results], Verdict]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement of the theory that simulation can contradict.
@@ -139,19 +143,13 @@ class Claim:
     title: str
     source: str
     statement: str
-    cells: Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
-    judge: Callable[[Preset, Results], Verdict]
+    cells: MakeCells
+    judge: Judge
     figure: bool = True
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        words: str,
-        cells: Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]],
-        judge: Callable[[Preset, Results], Verdict],
-        *,
-        figure: bool = True,
+        cls, name: str, words: str, cells: MakeCells, judge: Judge, *, figure: bool = True
     ) -> Claim:
         """Build a claim from a docstring of three parts: title, statement and source."""
         parts = [" ".join(part.split()).removesuffix(".") for part in words.split("\n\n")]

@@ -96,9 +96,8 @@ class Extrapolation:
 
     def curve(self, d: np.ndarray) -> np.ndarray:
         """Fitted quantities at sizes d, shape (len(d), m)."""
-        return np.vander(1 / np.asarray(d, float), self.order + 1, increasing=True) @ (
-            self.coefficients
-        )
+        powers = np.vander(1 / np.asarray(d, float), self.order + 1, increasing=True)
+        return powers @ self.coefficients
 
 
 def extrapolate(

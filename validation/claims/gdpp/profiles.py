@@ -63,11 +63,11 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     comparisons = tuple(
         compare(
             f"{name} tuned for {PROFILED}, at noise level {level:g}",
-            getattr(theory, field)[k],
+            loss,
             results[level].losses[name],
         )
         for name, field in METHODS.items()
-        for k, level in enumerate(LEVELS)
+        for level, loss in zip(LEVELS, getattr(theory, field), strict=True)
     )
     notes = (
         "Right: trained linear transformers on fresh contexts, mean loss by intervals of the "

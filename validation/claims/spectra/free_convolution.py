@@ -47,11 +47,8 @@ def rotated_eigenvalues(
 
 def product_eta(first: SpectralMeasure, second: SpectralMeasure, gamma: float) -> float:
     """Eta transform of the free multiplicative convolution: S-transforms multiply."""
-
-    def excess(x: float) -> float:
-        return float(product_gamma(first, second, x)) - gamma
-
-    return 1 + float(brentq(excess, -1 + 1e-9, -1e-9, xtol=1e-14))
+    ends = -1 + 1e-9, -1e-9
+    return 1 + brentq(lambda x: product_gamma(first, second, x) - gamma, *ends, xtol=1e-14)
 
 
 def product_gamma(first: SpectralMeasure, second: SpectralMeasure, x: Any) -> Any:
