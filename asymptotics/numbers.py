@@ -103,11 +103,10 @@ class MpMath:
         import mpmath
 
         self._mp = mpmath.mp
-        self.inf = mpmath.mp.inf
-        self.sqrt, self.hypot = mpmath.mp.sqrt, mpmath.mp.hypot
-        self.log, self.log1p, self.isinf = mpmath.mp.log, mpmath.mp.log1p, mpmath.mp.isinf
-        self.cos, self.atan, self.pi = mpmath.mp.cos, mpmath.mp.atan, mpmath.mp.pi
-        self.exp, self.expm1 = mpmath.mp.exp, mpmath.mp.expm1
+
+    def __getattr__(self, name: str) -> Any:
+        """Functions and constants that mpmath has under the same name."""
+        return getattr(self._mp, name)
 
     @property
     def tiny(self) -> Any:

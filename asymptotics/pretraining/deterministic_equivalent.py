@@ -81,7 +81,7 @@ from iclimit.asymptotics.pretraining.icl import ridge_bracket
 
 @dataclass(frozen=True)
 class Inputs:
-    """Covariance of the inputs; isotropic inputs have no basis and no root.
+    """Covariance of the inputs; for isotropic inputs one eigenvalue stands for all directions.
 
     Attributes
     ----------
@@ -89,27 +89,25 @@ class Inputs:
         Eigenvalues.
     multiplicity : int
         Number of eigenvectors that each of them stands for.
-    basis, root : ndarray (d, d) or None
+    basis, root : ndarray (d, d)
         Eigenvectors as columns, and the symmetric root.
     """
 
     values: np.ndarray
     multiplicity: int
-    basis: np.ndarray | None = None
-    root: np.ndarray | None = None
+    basis: np.ndarray
+    root: np.ndarray
 
     @classmethod
     def of(cls, covariance: np.ndarray | None, dim: int) -> Inputs:
         """Inputs of a covariance; None for isotropic ones."""
         if covariance is None:
-            return cls(np.ones((1, 1)), dim)
+            return cls(np.ones((1, 1)), dim, np.eye(dim), np.eye(dim))
         values, basis = np.linalg.eigh(covariance)
         return cls(np.maximum(values, 0.0)[:, None], 1, basis, matrix_root(covariance))
 
     def colour(self, summaries: np.ndarray) -> np.ndarray:
         """Multiply whitened summaries, along the first axis, by the root."""
-        if self.root is None:
-            return summaries
         return np.vstack([self.root @ summaries[:-1], summaries[-1:]])
 
 
@@ -161,12 +159,8 @@ def _equivalent(
     t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
 
     resolved = 1 / (feature + xi)
-    target = train.cross.T @ pushed
-    if inputs.basis is not None:
-        target = inputs.basis.T @ target
-    gamma = (sigma * resolved * target) @ pushed.T
-    if inputs.basis is not None:
-        gamma = inputs.basis @ gamma
+    target = inputs.basis.T @ train.cross.T @ pushed
+    gamma = inputs.basis @ (sigma * resolved * target) @ pushed.T
     misfit = train.label - np.sum(target**2 / g) / len(gamma) - train.rho
     bias = _risk(gamma, train) - misfit - train.rho
 

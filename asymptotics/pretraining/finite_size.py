@@ -164,23 +164,22 @@ def finite_size_errors(
 
     def fresh_law(covariance: np.ndarray | None, context: int, rho: float) -> SummaryLaw:
         """Law of whitened summaries with a fresh task in each prompt."""
-        if covariance is None and inputs.root is None:
+        if covariance is None and Sigma is None:
             return fresh_task_law(dim, context, rho, task_law)
-        root = np.eye(dim) if inputs.root is None else inputs.root
+        root = inputs.root
         if covariance is None and task_law == "sphere":
             return sphere_task_law(root, context, rho)
-        return gaussian_task_law(
-            root @ root if covariance is None else root @ covariance @ root, context, rho
-        )
+        whitened = root @ root if covariance is None else root @ covariance @ root
+        return gaussian_task_law(whitened, context, rho)
 
     test = fresh_law(C if C_test is None else C_test, test_context, test_rho)
     errors = []
     for task_set in _task_sets(tasks, dim, task_law, C, np.random.default_rng(rng), draws):
-        if task_set is None:
-            train = fresh_law(C, context, rho)
-        else:
-            whitened = task_set if inputs.root is None else task_set @ inputs.root
-            train = task_set_law(whitened, context, rho)
+        train = (
+            fresh_law(C, context, rho)
+            if task_set is None
+            else task_set_law(task_set @ inputs.root, context, rho)
+        )
         errors.append(equivalent_errors(train, test, prompts, ridge, inputs))
     return FiniteSizeErrors(*map(_estimate, np.transpose(errors)))
 

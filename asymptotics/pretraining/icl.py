@@ -293,11 +293,9 @@ def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> An
     )
 
 
-def _residual(
-    math_: Namespace, log_xi: Any, exp: Any, tau: Any, q: Any, kappa: Any, ridge: Any
-) -> Any:
+def _residual(math_: Namespace, log_xi: Any, tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
     """Residual of the fixed point, increasing: the ridgeless form at tau (1 - ridge/xi)."""
-    xi = exp(log_xi)
+    xi = math_.exp(log_xi)
     spent = tau * ridge / xi
     remaining = math_.where(spent < tau, lambda: tau - spent, lambda: 0)
     offset = math_.where(math_.isinf(kappa), lambda: 1, lambda: ((kappa - tau) + spent) / kappa)
@@ -318,7 +316,7 @@ def _effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
     lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13
     upper = np.log(ridge_bracket(math_, tau, 1 + q, ridge)) + 1e-13
     result = elementwise.find_root(
-        lambda u, *args: _residual(math_, u, np.exp, *args),
+        lambda u, *args: _residual(math_, u, *args),
         (lower, upper),
         args=arguments,
         tolerances={"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0},
@@ -344,7 +342,7 @@ def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
         upper = mpmath.log(ridge_bracket(math_, tau, 1 + q, ridge)) + margin
 
         def residual(log_xi: Any) -> Any:
-            return _residual(math_, log_xi, mpmath.exp, tau, q, kappa, ridge)
+            return _residual(math_, log_xi, tau, q, kappa, ridge)
 
         log_xi = mpmath.findroot(
             residual,

@@ -278,25 +278,17 @@ def optimal_ridge(
 
         arguments = (tau, q, kappa, start, rho)
         scanned = np.stack([error(step, *arguments) for step in _SCAN])
-        best = np.clip(np.argmin(scanned, axis=0), 1, len(_SCAN) - 2)
-        bracket = tuple(_SCAN[best + shift] for shift in (-1, 0, 1))
-        inside = np.take_along_axis(scanned, best[None], 0)[0] <= np.minimum(
-            *(np.take_along_axis(scanned, best[None] + shift, 0)[0] for shift in (-1, 1))
-        )
-        ridgeless = {"icl": icl_error, "idg": idg_error}[objective](
+        best, value = np.argmin(scanned, axis=0), np.min(scanned, axis=0)
+        step = _SCAN[best]
+        # Beyond the ends of the scan the error is constant up to rounding: no refinement there.
+        inside = (best > 0) & (best < len(_SCAN) - 1)
+        bracket = tuple(_SCAN[best[inside] + shift] for shift in (-1, 0, 1))
+        found = elementwise.find_minimum(error, bracket, args=tuple(v[inside] for v in arguments))
+        step[inside], value[inside] = found.x, found.f_x
+        xi, eta = point(step, *arguments[:4])
+        ridgeless = (icl_error if objective == "icl" else idg_error)(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
-        value = np.asarray(ridgeless).copy()
-        # At the upper end of the scan the error is constant up to rounding: no refinement.
-        last = np.argmin(scanned, axis=0) == len(_SCAN) - 1
-        last &= scanned[-1] < value * _BETTER
-        xi, eta = point(_SCAN[-1], *arguments[:4])
-        ridge = np.where(last, xi * eta, 0.0)
-        value[last] = scanned[-1][last]
-        chosen = tuple(v[inside] for v in arguments)
-        found = elementwise.find_minimum(error, tuple(v[inside] for v in bracket), args=chosen)
-        xi, eta = point(found.x, *chosen[:4])
-        better = found.f_x < value[inside] * _BETTER
-        ridge[inside] = np.where(better, xi * eta, ridge[inside])
-        value[inside] = np.where(better, found.f_x, value[inside])
+        better = (best > 0) & (value < ridgeless * _BETTER)
+        ridge, value = np.where(better, xi * eta, 0.0), np.where(better, value, ridgeless)
     return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])

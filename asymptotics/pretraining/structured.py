@@ -55,7 +55,6 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
     Rows,
     Settings,
     check_settings,
-    finite_context,
     solve_settings,
 )
 
@@ -303,7 +302,7 @@ def resolvent_alignment(
     ...     tau=2.0, alpha=1.0, kappa=float("inf"), rho=0.0, spectrum=spectrum)), 3)
     0.5
     """
-    settings = check_settings(tau, finite_context(alpha), kappa, rho, ridge)
+    settings = check_settings(tau, alpha, kappa, rho, ridge, finite_context=True)
     atoms = Atoms.of(spectrum)
     carried = spectrum.weight * spectrum.inputs * spectrum.test
 

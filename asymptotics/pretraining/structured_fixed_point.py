@@ -86,13 +86,14 @@ class Settings:
         return (variance + self.test_rho) * self.per_test_context
 
 
-def check_settings(*values: Number | None) -> Settings:
+def check_settings(*values: Number | None, finite_context: bool = False) -> Settings:
     """Check the parameters, given in the order of `NAMES`, and broadcast them.
 
     Tests that are None are as in training.
     """
     named: dict[str, Any] = dict.fromkeys(NAMES) | dict(zip(NAMES, values, strict=False))
-    _, numbers = checked(systems="numpy", optional=NAMES[5:], **named)
+    ranges = {"alpha": "(0, inf)"} if finite_context else {}
+    _, numbers = checked(systems="numpy", ranges=ranges, optional=NAMES[5:], **named)
     numbers[5] = numbers[1] if numbers[5] is None else numbers[5]
     numbers[6] = numbers[3] if numbers[6] is None else numbers[6]
     arrays = np.broadcast_arrays(*numbers)
@@ -105,13 +106,6 @@ def check_settings(*values: Number | None) -> Settings:
     return Settings(
         tau, kappa, rho, ridge, per_context, test_rho, per_test_context, arrays[0].shape
     )
-
-
-def finite_context(alpha: Number) -> Number:
-    """Return the context length over dimension, which must be finite here."""
-    if np.any(np.isinf(alpha)):
-        raise ValueError(f"alpha must be finite, got {alpha}")
-    return alpha
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
     Rows,
     Settings,
     check_settings,
-    finite_context,
     solve,
     solve_settings,
 )
@@ -76,7 +75,7 @@ def direction_slopes(
     >>> spectrum.task, slopes.round(2)
     (array([0.4, 1.6]), array([1.24, 0.68]))
     """
-    settings = check_settings(tau, finite_context(alpha), kappa, rho, ridge, test_alpha)
+    settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, finite_context=True)
     return slopes_at(spectrum, settings)
 
 
@@ -126,7 +125,9 @@ def diversity_slope(
     >>> slopes > 0
     array([ True,  True, False])
     """
-    settings = check_settings(tau, finite_context(alpha), kappa, rho, ridge, test_alpha, test_rho)
+    settings = check_settings(
+        tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
+    )
     if np.any((settings.tau == 1) & (settings.ridge == 0)):
         raise ValueError("tau must not be 1 with ridge = 0: the error is infinite there")
     atoms = Atoms.of(spectrum)
@@ -272,7 +273,9 @@ def best_test_covariance(
     (array([0.4, 1.6]), array([0., 2.]))
     """
     check_choice("fixed", fixed, ("trace", "spectrum"))
-    settings = check_settings(tau, finite_context(alpha), kappa, rho, ridge, test_alpha, test_rho)
+    settings = check_settings(
+        tau, alpha, kappa, rho, ridge, test_alpha, test_rho, finite_context=True
+    )
     slopes = slopes_at(spectrum, settings)
     if not np.all(np.isfinite(slopes)):
         raise ArithmeticError("no test covariance is best: the error is infinite for all")

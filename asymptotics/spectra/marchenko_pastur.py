@@ -23,7 +23,7 @@ from scipy.optimize import elementwise
 from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
 from iclimit.asymptotics.numbers import Namespace, Number, require
 from iclimit.asymptotics.spectra.integration import Intervals
-from iclimit.asymptotics.spectra.measure import SpectralMeasure
+from iclimit.asymptotics.spectra.measure import SpectralMeasure, reject_inside
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 
 
@@ -197,11 +197,9 @@ class MarchenkoPastur(SpectralMeasure):
     def _require_outside(self, z: Any, atom: Any) -> None:
         """Raise a ValueError if a real z lies in the support or on an atom at zero."""
         lower, upper = self.edges
-        if not np.all(((z < lower) & ((z != 0) | ~np.asarray(atom))) | (z > upper)):
-            raise ValueError(
-                f"z must lie outside the support [{lower}, {upper}] and its atom, got {z}; "
-                "inside, take a complex z with a small positive imaginary part"
-            )
+        outside = (z > upper) | ((z < lower) & ((z != 0) | ~np.asarray(atom)))
+        points = np.broadcast_to(z, np.shape(outside))[~outside]
+        reject_inside("z", points, f"[{lower}, {upper}] and its atom")
 
     def _stieltjes(self, z: np.ndarray, derivative: int) -> Any:
         c = np.asarray(self.ratio, dtype=float)

@@ -373,11 +373,7 @@ class SpectralMeasure:
         if finite and not np.all(np.isfinite(z)):
             raise ValueError(f"{name} must be finite, got {z}")
         within = (z.imag == 0) & np.isfinite(z.real) & inside(z.real, self.support, closed=True)
-        if np.any(within):
-            raise ValueError(
-                f"{name} must lie outside the support {self.support}, got {z.real[within][0]}; "
-                "inside, take a complex z with a small positive imaginary part"
-            )
+        reject_inside(name, z.real[within], f"{self.support}")
         return z
 
     def eta_transform(self, snr: Any, *, derivative: int = 0) -> Any:
@@ -491,6 +487,15 @@ class SpectralMeasure:
         from iclimit.asymptotics.spectra.pushforward import Affine
 
         return Affine(self, 1.0, shift)
+
+
+def reject_inside(name: str, points: np.ndarray, support: str) -> None:
+    """Raise a ValueError if there are points, real ones in a support."""
+    if points.size:
+        raise ValueError(
+            f"{name} must lie outside the support {support}, got {points.flat[0]}; "
+            "inside, take a complex z with a small positive imaginary part"
+        )
 
 
 def is_atomic(measure: SpectralMeasure) -> bool:

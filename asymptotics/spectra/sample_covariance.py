@@ -42,7 +42,12 @@ from iclimit.asymptotics.spectra.integration import (
     density_on,
     inside,
 )
-from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
+from iclimit.asymptotics.spectra.measure import (
+    SpectralMeasure,
+    is_atomic,
+    parse_measure,
+    reject_inside,
+)
 
 _LIFT = 1e-9
 """Height at which real points are solved, over their distance from the support: the transform
@@ -318,11 +323,7 @@ class SampleCovariance(SpectralMeasure):
         if self.ratio.ndim:
             raise ValueError(f"z must be < 0 or not real for an array of ratios, got {z}")
         wrong = real & (inside(z.real, self._bands, closed=True) | ((z == 0) & atom))
-        if np.any(wrong):
-            raise ValueError(
-                f"z must lie outside the support {self.support}, got {z[wrong][0]}; "
-                "inside, take a complex z with a small positive imaginary part"
-            )
+        reject_inside("z", z[wrong], f"{self.support}")
         return z
 
     def _at(self, z: np.ndarray) -> tuple[Any, Any, Any]:

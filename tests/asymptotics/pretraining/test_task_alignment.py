@@ -202,7 +202,7 @@ def test_where_more_tasks_hurt() -> None:
 @pytest.mark.parametrize(
     ("function", "change", "message"),
     [
-        (diversity_slope, {"alpha": np.inf}, "alpha must be finite"),
+        (diversity_slope, {"alpha": np.inf}, "alpha must be > 0 and finite"),
         (diversity_slope, {"tau": 1.0}, "tau must not be 1 with ridge = 0"),
         (best_test_covariance, {"fixed": "rank"}, "fixed must be one of trace, spectrum"),
         (best_test_covariance, {"tau": [1.0, 2.0]}, "must be single numbers, got shape"),
@@ -226,7 +226,7 @@ def test_infinite_context_is_refused() -> None:
         diversity_slope,
     ]
     for function in functions:
-        with pytest.raises(ValueError, match="alpha must be finite, got inf"):
+        with pytest.raises(ValueError, match="alpha must be > 0 and finite, got inf"):
             function(**setting, spectrum=spectrum)
     with pytest.raises(ArithmeticError, match="the error is infinite for all"):
         best_test_covariance(**(setting | {"tau": 1.0, "alpha": 1.0}), spectrum=spectrum)
