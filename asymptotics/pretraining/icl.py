@@ -270,12 +270,14 @@ def solve_fixed_point(
             eta = ridge / xi
         return xi, eta
     arrays = np.broadcast_arrays(*(math_.host(v) for v in (tau, q, kappa, ridge, xi, eta)))
-    chosen = arrays[3] > 0
+    tau, q, kappa, ridge, ridgeless_xi, ridgeless_eta = arrays
+    chosen = ridge > 0
     if not np.any(chosen):
         return xi, eta
-    xi, eta = arrays[4].copy(), arrays[5].copy()
-    xi[chosen] = _effective_ridge(*(v[chosen] for v in arrays[:4]))
-    eta[chosen] = arrays[3][chosen] / xi[chosen]
+    xi = np.where(chosen, ridge, ridgeless_xi)  # the limit at tau = inf
+    free = chosen & np.isfinite(tau)
+    xi[free] = _effective_ridge(tau[free], q[free], kappa[free], ridge[free])
+    eta = np.where(chosen, ridge / xi, ridgeless_eta)
     return math_.convert(xi), math_.convert(eta)
 
 
@@ -293,7 +295,9 @@ def ridge_bracket(math_: Namespace, tau: Any, eigenvalue: Any, ridge: Any) -> An
     )
 
 
-def _residual(math_: Namespace, log_xi: Any, tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:
+def _residual(
+    math_: ArrayMath | MpMath, log_xi: Any, tau: Any, q: Any, kappa: Any, ridge: Any
+) -> Any:
     """Residual of the fixed point, increasing: the ridgeless form at tau (1 - ridge/xi)."""
     xi = math_.exp(log_xi)
     spent = tau * ridge / xi
@@ -307,11 +311,9 @@ _UNSOLVED = "the fixed point was not solved at tau={}, q={}, kappa={}, ridge={}"
 
 
 def _effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
-    """Effective ridge xi at ridge > 0 for flat NumPy arrays of equal shape."""
+    """Effective ridge xi at ridge > 0 and finite tau for flat NumPy arrays of equal shape."""
     math_ = ArrayMath(np)
-    xi = ridge.copy()  # the limit at tau = inf
-    finite = np.isfinite(tau)
-    tau, q, kappa, ridge = arguments = tuple(v[finite] for v in (tau, q, kappa, ridge))
+    arguments = tau, q, kappa, ridge
     # Widened so that rounding cannot hide the change of sign when the bracket is a few ulp wide.
     lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13
     upper = np.log(ridge_bracket(math_, tau, 1 + q, ridge)) + 1e-13
@@ -324,8 +326,7 @@ def _effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
     if not np.all(result.success):
         worst = int(np.argmin(result.success))
         raise ArithmeticError(_UNSOLVED.format(*(v[worst] for v in arguments)))
-    xi[finite] = np.exp(result.x)
-    return xi
+    return np.exp(result.x)
 
 
 def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:

@@ -132,7 +132,7 @@ class JointSpectrum:
         if test_covariance is not None:
             T = covariance_matrix("test_covariance", test_covariance, d)
         c, t, s = (_diagonal(basis, matrix) for matrix in (C, T, S))
-        return _merged(c, t, np.ones(d) if input_covariance is None else s, np.ones(d))
+        return _merged([c, t, np.ones(d) if input_covariance is None else s], np.ones(d))
 
     @classmethod
     def of_measures(
@@ -191,44 +191,32 @@ class JointSpectrum:
         if order is None:
             order = ORDER if input_spectrum is None else ORDER_WITH_INPUTS
         check_integers(least=1, order=order)
-        functions = {}
+        pairing = pairing if test_spectrum else "same"
+        functions = []
         for name, given, chosen in (
             ("task_spectrum", task_spectrum, "same"),
-            ("test_spectrum", test_spectrum, pairing),
-            ("input_spectrum", input_spectrum, input_pairing),
+            ("test_spectrum", test_spectrum or task_spectrum, pairing),
+            ("input_spectrum", input_spectrum or Atoms([1.0]), input_pairing),
         ):
-            if given is None and name != "task_spectrum":
-                continue
             measure = parse_measure(name, given)
             if (support := measure.support)[0][0] < 0:
                 raise ValueError(f"{name} must have eigenvalues >= 0, got the support {support}")
             if chosen == "independent":
                 measure = Atoms([measure.mean])
-            functions[name] = RankFunction(measure, descending=chosen == "reversed")
-        columns, weight = _paired(functions, order)
-        task = columns["task_spectrum"]
-        isotropic = np.ones(len(weight))
-        return _merged(
-            task,
-            columns.get("test_spectrum", task),
-            columns.get("input_spectrum", isotropic),
-            weight,
-        )
+            functions.append(RankFunction(measure, descending=chosen == "reversed"))
+        return _merged(*_paired(functions, order))
 
 
-def _paired(
-    functions: dict[str, RankFunction], order: int
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _paired(functions: list[RankFunction], order: int) -> tuple[list[np.ndarray], np.ndarray]:
     """Eigenvalues of each, and their common weights."""
-    varying = [name for name, f in functions.items() if f.varies]
-    if len(varying) == 1:
-        nodes, weight = _inner_rule(functions[varying[0]].measure, order)
+    varying = [f for f in functions if f.varies]
+    if len(set(varying)) == 1:
+        nodes, weight = _inner_rule(varying[0].measure, order)
         nodes, weight = nodes[weight > 0], weight[weight > 0] / weight.sum()
-        values = {name: f.measure.support[0][0] for name, f in functions.items()}
-        columns = {name: np.full(len(nodes), value) for name, value in values.items()}
-        return columns | {varying[0]: nodes}, weight
-    ends = _common_cells(list(functions.values()), order)
-    return {name: f.means(ends) for name, f in functions.items()}, np.diff(ends)
+        same = np.ones(len(nodes))
+        return [nodes if f.varies else f.measure.support[0][0] * same for f in functions], weight
+    ends = _common_cells(functions, order)
+    return [f.means(ends) for f in functions], np.diff(ends)
 
 
 def covariance_matrix(name: str, value: Any, dim: int | None = None) -> np.ndarray:
@@ -281,27 +269,12 @@ def _diagonal(basis: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return np.where(values > _NEGATIVE * np.max(np.abs(matrix)), values, 0.0)
 
 
-def _merged(
-    task: np.ndarray, test: np.ndarray, inputs: np.ndarray, weight: np.ndarray
-) -> JointSpectrum:
+def _merged(columns: list[np.ndarray], weight: np.ndarray) -> JointSpectrum:
     """One atom for equal eigenvalues."""
+    task, test, inputs = columns
     rows, where = np.unique(np.column_stack([task, inputs, test]), axis=0, return_inverse=True)
     total = np.bincount(where.ravel(), weight)
     return JointSpectrum(rows[:, 0], rows[:, 2], rows[:, 1], total / math.fsum(total))
-
-
-def coupled(
-    columns: np.ndarray, weight: np.ndarray, nodes: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Append a column that has the same quantile as the rows."""
-    ends, other = (np.minimum(np.cumsum(v), 1.0) for v in (weight, weights))
-    ends[-1] = other[-1] = 1.0
-    cuts = np.unique(np.concatenate([ends, other]))
-    widths = np.diff(cuts, prepend=0.0)
-    rows, places = np.searchsorted(ends, cuts), np.searchsorted(other, cuts)
-    keep = widths > 0
-    joined = np.column_stack([columns[rows], nodes[places]])
-    return joined[keep], widths[keep]
 
 
 _FINE = 10_000

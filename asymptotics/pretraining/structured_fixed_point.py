@@ -28,7 +28,7 @@ in the logarithm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,12 +147,6 @@ class Atoms:
             1 / (row[:, None] * spectrum.inputs),
         )
 
-    def chunks(self, arrays: tuple[np.ndarray, ...]) -> Iterator[tuple[np.ndarray, ...]]:
-        """Split flat arrays so that arrays over rows and columns stay small."""
-        size = max(1, _CHUNK // self.inverse_inputs.size)
-        for start in range(0, max(len(arrays[0]), 1), size):
-            yield tuple(array[start : start + size] for array in arrays)
-
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Mean over the columns, (..., m) to (...)."""
         return values @ self.weight
@@ -196,8 +190,12 @@ def solve_settings(
     atoms: Atoms, settings: Settings, evaluate: Callable[[Point], tuple[np.ndarray, ...]]
 ) -> tuple[np.ndarray, ...]:
     """Solve the fixed point chunk by chunk, and return what a function makes of the solutions."""
+    size = max(1, _CHUNK // atoms.inverse_inputs.size)
     with np.errstate(all="ignore"):
-        parts = [evaluate(solve(atoms, part)) for part in atoms.chunks(settings.training)]
+        parts = [
+            evaluate(solve(atoms, tuple(v[start : start + size] for v in settings.training)))
+            for start in range(0, max(len(settings.tau), 1), size)
+        ]
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 

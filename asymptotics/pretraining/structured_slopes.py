@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from iclimit.asymptotics.checks import check_choice
 from iclimit.asymptotics.numbers import ArrayMath, Number
-from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, coupled
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.pretraining.structured import errors_of, response_at, training_response
 from iclimit.asymptotics.pretraining.structured_fixed_point import (
     Atoms,
@@ -285,12 +285,15 @@ def best_test_covariance(
         test[place] = spectrum.weight @ spectrum.test / spectrum.weight[place]
         best = dataclasses.replace(spectrum, test=test)
     else:
-        order, falling = np.argsort(slopes), np.argsort(spectrum.test)[::-1]
-        atoms = np.column_stack([spectrum.task, spectrum.inputs])[order]
-        columns, weight = coupled(
-            atoms, spectrum.weight[order], spectrum.test[falling], spectrum.weight[falling]
-        )
-        best = JointSpectrum(columns[:, 0], columns[:, 2], columns[:, 1], weight)
+        # Paired by rank: the least slope gets the largest variance.
+        rising, falling = np.argsort(slopes), np.argsort(spectrum.test)[::-1]
+        ends, other = (np.cumsum(spectrum.weight[order]) for order in (rising, falling))
+        ends, other = np.append(ends[:-1], 1.0), np.append(other[:-1], 1.0)
+        cuts = np.unique(np.concatenate([ends, other]))
+        cuts = cuts[cuts <= 1]
+        row, test = rising[np.searchsorted(ends, cuts)], falling[np.searchsorted(other, cuts)]
+        weight = np.diff(cuts, prepend=0.0)
+        best = JointSpectrum(spectrum.task[row], spectrum.test[test], spectrum.inputs[row], weight)
     return BestCovariance(best, _icl(best, settings))
 
 
