@@ -1,5 +1,11 @@
 """Gradient descent in context: learning rates, preconditioners, schedules, dampening."""
 
+from iclimit.asymptotics.descent.best_rates import (
+    chebyshev_schedule,
+    constant_schedule,
+    divergence_rate,
+    optimal_schedule,
+)
 from iclimit.asymptotics.descent.dampening import critical_dampening, optimal_dampening
 from iclimit.asymptotics.descent.derivations import (
     Derivation,
@@ -12,18 +18,12 @@ from iclimit.asymptotics.descent.learning_rate import (
     learning_rate_loss,
     optimal_learning_rate,
 )
-from iclimit.asymptotics.descent.optimal_rates import optimal_schedule
 from iclimit.asymptotics.descent.preconditioner import (
     Preconditioner,
     optimal_preconditioner,
     preconditioner_loss,
 )
 from iclimit.asymptotics.descent.schedules import Schedule, schedule_loss
-from iclimit.asymptotics.descent.simple_rates import (
-    chebyshev_schedule,
-    constant_schedule,
-    divergence_rate,
-)
 
 __all__ = [
     "Derivation",

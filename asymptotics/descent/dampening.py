@@ -22,8 +22,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.descent.best_rates import constant_schedule
 from iclimit.asymptotics.descent.learning_rate import optimal_learning_rate
-from iclimit.asymptotics.descent.simple_rates import constant_schedule
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_tail
 
 

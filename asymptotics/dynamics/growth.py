@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.dynamics.common import cube_root, excess
+from iclimit.asymptotics.dynamics.plateaus import cube_root, excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, require
 
 _ROUNDING = 4e-15
@@ -102,9 +102,7 @@ def growth_time(
     >>> round(float(growth_time(0.767, initial_value=0.1, **more)), 2)
     9.12
     """
-    math_, lam, root, (v, v0) = _head(
-        eigenvalue, trace, context, noise_variance, value=value, initial_value=initial_value
-    )
+    math_, lam, root, (v, v0) = _head(**locals())
     with math_.quiet():
         u, u0, step = root * v, root * v0, root * (v - v0)
         grown = v - v0
@@ -203,7 +201,7 @@ def time_from_pole(
     >>> [round(float(time_from_pole(v, **more)), 4) for v in (0.1, 0.5, 0.9)]
     [-9.9944, -1.8529, -0.3077]
     """
-    math_, lam, root, (v,) = _head(eigenvalue, trace, context, noise_variance, value=value)
+    math_, lam, root, (v,) = _head(**locals())
     check_range(math_, "value", v, "[0, inf)")
     u = root * v
     _check_below(math_, "value", u)
@@ -254,9 +252,7 @@ def head_growth(
     >>> head_growth([-10, -1, 0, 2], eigenvalue=1, trace=2.4, context=31).round(4)
     array([0.0999, 0.7308, 0.9354, 0.9658])
     """
-    math_, lam, root, (t,) = _head(
-        eigenvalue, trace, context, noise_variance, systems="numpy", t=t
-    )
+    math_, lam, root, (t,) = _head(systems="numpy", **locals())
     with math_.quiet():
         scaled = lam**2 * t / root
         # Beyond these ends u is 1/(-scaled) and 1 in float64.
@@ -274,18 +270,12 @@ def head_growth(
         return math_.finish(u / root)
 
 
-def _head(
-    eigenvalue: Number, trace: Number, context: Number, noise_variance: Number, **others: Any
-) -> tuple[Namespace, Any, Any, list[Any]]:
-    """Number system, eigenvalue, cube root of A (one over the fixed point) and other arguments."""
-    math_, (lam, trace, N, noise, *values) = checked(
-        ranges=_RANGES,
-        eigenvalue=eigenvalue,
-        trace=trace,
-        context=context,
-        noise_variance=noise_variance,
-        **others,
-    )
+def _head(**arguments: Any) -> tuple[Namespace, Any, Any, list[Any]]:
+    """Number system, eigenvalue, cube root of A (one over the fixed point) and first arguments.
+
+    The last arguments are eigenvalue, trace, context and noise_variance, in this order.
+    """
+    math_, (*values, lam, trace, N, noise) = checked(ranges=_RANGES, **arguments)
     # A trace that was summed in another order may be smaller than the eigenvalue by rounding.
     slack = 0 if isinstance(math_, SymPyMath) else _ROUNDING * trace
     check_range(math_, "trace - eigenvalue", trace - lam + slack, "[0, inf)")

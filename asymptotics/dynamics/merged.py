@@ -49,7 +49,7 @@ import array_api_compat
 from scipy import special
 
 from iclimit.asymptotics.checks import check_range, checked
-from iclimit.asymptotics.dynamics.common import excess
+from iclimit.asymptotics.dynamics.plateaus import excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Number, convert, namespace, require
 
 BEFORE_THE_DROP = (
@@ -116,14 +116,7 @@ def merged_attention_loss(
     >>> merged_attention_loss([0, 2, 4, 9], dim=4, context=31, init_scale=0.1).round(4)
     array([3.9601, 0.5657, 0.5556, 0.5556])
     """
-    math_, (t, D, N, scale, lam, noise) = checked(
-        t=t,
-        dim=dim,
-        context=context,
-        init_scale=init_scale,
-        input_variance=input_variance,
-        noise_variance=noise_variance,
-    )
+    math_, (t, D, N, scale, lam, noise) = checked(**locals())
     with math_.quiet():
         fluctuation = excess(lam, D * lam, N, noise)
         # Products in an order that neither overflows nor underflows before the result does.
@@ -190,14 +183,7 @@ def merged_drop_time(
     >>> round(float(merged_drop_time(dim=4, context=31, init_scale=0.1)), 4)
     1.0654
     """
-    math_, (part, D, N, scale, lam, noise) = checked(
-        drop_fraction=drop_fraction,
-        dim=dim,
-        context=context,
-        init_scale=init_scale,
-        input_variance=input_variance,
-        noise_variance=noise_variance,
-    )
+    math_, (part, D, N, scale, lam, noise) = checked(**locals())
     with math_.quiet():
         A = lam + excess(lam, D * lam, N, noise)
         root = scale * math_.sqrt(A / math_.sqrt(D))

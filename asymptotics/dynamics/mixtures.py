@@ -146,9 +146,7 @@ def mixture_predictor(
     array([[0.9091, 0.    ],
            [0.    , 0.    ]])
     """
-    math_, covariance, task, (c, N, noise) = _mixture(
-        input_covariance, shared_task, fresh_fraction, context, noise_variance
-    )
+    math_, covariance, task, (c, N, noise) = _mixture(**locals())
     lam, basis = np.linalg.eigh(covariance)
     root = (basis * np.sqrt(lam)) @ basis.T
     inverse = (basis / np.sqrt(lam)) @ basis.T
@@ -223,9 +221,7 @@ def mixture_growth_rate(
     >>> mixture_growth_rate([0, 0.5, 1], **more).round(4)
     array([0.6275, 0.3434, 0.125 ])
     """
-    math_, covariance, task, (c, N, noise) = _mixture(
-        input_covariance, shared_task, fresh_fraction, context, noise_variance
-    )
+    math_, covariance, task, (c, N, noise) = _mixture(**locals())
     D = len(task)
     with math_.quiet():
         mean = covariance @ task
@@ -244,13 +240,11 @@ def mixture_growth_rate(
 
 
 def _mixture(
-    input_covariance: Number, shared_task: Number, *numbers: Number
+    input_covariance: Number, shared_task: Number, **numbers: Any
 ) -> tuple[Namespace, np.ndarray, np.ndarray, list[np.ndarray]]:
     """Convert and check; fresh_fraction, context and noise_variance are broadcast to one shape."""
     vector = real_array("shared_task", shared_task, "(-inf, inf)")
-    names = ("fresh_fraction", "context", "noise_variance")
-    arguments: dict[str, Any] = dict(zip(names, numbers, strict=True))
-    math_, values = checked(systems="numpy", **arguments)
+    math_, values = checked(systems="numpy", **numbers)
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"shared_task must have shape (D,), got {vector.shape}")
     matrix = covariance_matrix("input_covariance", input_covariance, len(vector))

@@ -26,19 +26,14 @@ label noise is not in the paper.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.dynamics.common import (
-    collected,
-    cube_root,
-    descending,
-    excess,
-    parse_eigenvalues,
-)
-from iclimit.asymptotics.numbers import ArrayMath, Number
+from iclimit.asymptotics.checks import check_range, checked
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath
 
 _MOST_DIRECTIONS = 20
 """Most directions: these have a million fixed points."""
@@ -85,9 +80,7 @@ def plateau_losses(eigenvalues: Number, *, context: Number, noise_variance: Numb
     >>> plateau_losses([lam], context=N)[1].factor()
     2*lambda/(N + 2)
     """
-    math_, lam, (N, noise) = parse_eigenvalues(
-        eigenvalues, context=context, noise_variance=noise_variance
-    )
+    math_, lam, (N, noise) = parse_eigenvalues(**locals())
     lam = descending(math_, lam)
     with math_.quiet():
         residuals = _residuals(lam, N, noise)
@@ -138,9 +131,7 @@ def plateau_head_values(
     >>> plateau_head_values([1, 0.7, 0.45, 0.25], context=31).round(4)
     array([0.9659, 1.0772, 1.2265, 1.4392])
     """
-    math_, lam, (N, noise) = parse_eigenvalues(
-        eigenvalues, "(0, inf)", context=context, noise_variance=noise_variance
-    )
+    math_, lam, (N, noise) = parse_eigenvalues(allowed="(0, inf)", **locals())
     lam = descending(math_, lam)
     with math_.quiet():
         trace = sum(lam)
@@ -205,15 +196,11 @@ def fixed_point_losses(
     >>> points.losses.round(3)
     array([1.5  , 1.143, 0.7  , 0.343])
     """
-    math_, lam, (N, noise) = parse_eigenvalues(
-        eigenvalues, "(0, inf)", single=True, context=context, noise_variance=noise_variance
-    )
+    math_, lam, (N, noise) = parse_eigenvalues(allowed="(0, inf)", single=True, **locals())
     if len(lam) > _MOST_DIRECTIONS:
         raise ValueError(f"eigenvalues must be at most {_MOST_DIRECTIONS}, got {len(lam)}")
     residuals = _residuals(lam, N, noise)
-    losses = np.reshape(
-        np.asarray(noise, dtype=None if isinstance(math_, ArrayMath) else object), 1
-    )
+    losses = np.array([noise], dtype=float if isinstance(math_, ArrayMath) else object)
     for value, residual in zip(reversed(lam), reversed(residuals), strict=True):
         losses = np.concatenate([losses + value, losses + residual])
     numbers = np.arange(2 ** len(lam))[:, None] >> np.arange(len(lam))[::-1]
@@ -226,3 +213,41 @@ def _residuals(lam: list[Any], context: Any, noise_variance: Any) -> list[Any]:
     trace = sum(lam)
     extra = [excess(x, trace, context, noise_variance) for x in lam]
     return [x * e / (x + e) for x, e in zip(lam, extra, strict=True)]
+
+
+def parse_eigenvalues(
+    eigenvalues: Any, allowed: str = "[0, inf)", **others: Any
+) -> tuple[Namespace, list[Any], list[Any]]:
+    """Number system, eigenvalues one by one (arrays: along the last axis), other arguments."""
+    math_, (lam, *values) = checked(
+        sequences=("eigenvalues",),
+        ranges={"eigenvalues": allowed},
+        eigenvalues=eigenvalues,
+        **others,
+    )
+    check_range(math_, "trace of eigenvalues", sum(lam), "(0, inf)")
+    return math_, lam, values
+
+
+def descending(math_: Namespace, values: list[Any]) -> list[Any]:
+    """Numbers in descending order; SymPy expressions, which may not compare, as they are."""
+    if isinstance(math_, ArrayMath):
+        return [*-np.sort(-np.stack(values), axis=0)]
+    return values if isinstance(math_, SymPyMath) else sorted(values, reverse=True)
+
+
+def collected(math_: Namespace, values: Sequence[Any]) -> Any:
+    """Arrays along a last axis; other numbers in a tuple."""
+    if not isinstance(math_, ArrayMath):
+        return tuple(math_.finish(value) for value in values)
+    return math_.finish(np.stack(np.broadcast_arrays(*values), axis=-1))
+
+
+def excess(lam: Any, trace: Any, context: Any, noise_variance: Any) -> Any:
+    r"""What the fluctuations of the context add to :math:`\lambda`: :math:`\lambda (c - 1)`."""
+    return (lam + trace + noise_variance) / context
+
+
+def cube_root(math_: Namespace, value: Any) -> Any:
+    """Cube root of a positive number, in its number system."""
+    return value ** (math_.convert(1) / 3)

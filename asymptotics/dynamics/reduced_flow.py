@@ -12,8 +12,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.dynamics.common import excess, parse_eigenvalues
 from iclimit.asymptotics.dynamics.merged import BEFORE_THE_DROP
+from iclimit.asymptotics.dynamics.plateaus import excess, parse_eigenvalues
 from iclimit.asymptotics.numbers import Number
 
 _LINEAR = 1e-7

@@ -47,8 +47,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import Systems, checked
-from iclimit.asymptotics.descent.schedule_losses import exact_number, more_digits
-from iclimit.asymptotics.descent.schedules import parse_spectrum
+from iclimit.asymptotics.descent.schedules import exact_number, more_digits, parse_spectrum
 from iclimit.asymptotics.gdpp.search import degree, peaks, residual
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.descent.schedule_losses import lower_bound
+from iclimit.asymptotics.descent.schedules import lower_bound
 from iclimit.asymptotics.gdpp.losses import (
     cached_spectrum,
     check_layers,

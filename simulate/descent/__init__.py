@@ -1,13 +1,17 @@
 """Gradient descent in context: regression prompts, constructed and trained layers."""
 
-from iclimit.simulate.descent.dampening import CriticalDampening, simulate_critical_dampening
 from iclimit.simulate.descent.learning_rate import (
     LearningRateEstimate,
     estimate_learning_rate,
     simulate_learning_rate,
 )
 from iclimit.simulate.descent.regression import Regression
-from iclimit.simulate.descent.schedules import ScheduleLosses, simulate_schedule
+from iclimit.simulate.descent.schedules import (
+    CriticalDampening,
+    ScheduleLosses,
+    simulate_critical_dampening,
+    simulate_schedule,
+)
 from iclimit.simulate.descent.training import TrainedAttention, train_attention
 
 __all__ = [

@@ -19,8 +19,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.checks import check_arguments, check_finite
 from iclimit.simulate.descent.gradients import query_gradients
-from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.descent.steps import descend, query_predictions
+from iclimit.simulate.descent.regression import descend, query_predictions, regression_tokens
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer, apply_layer, prediction

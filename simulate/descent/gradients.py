@@ -10,7 +10,7 @@ with vectors, and no G.
 
 A single layer is moreover linear in the features :math:`G_{ij} q_k`, with coefficients
 :math:`\sum_h r_{hi} M_{hjk}`.  Its loss knows a set of prompts through the first two moments of
-these features only (:class:`ReadoutMoments`), at a cost that forgets the number of prompts.
+these features only (:class:`FeatureMoments`), at a cost that forgets the number of prompts.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def _readout_gradients(layer: Layer, by_row: Array, by_lookup: Array) -> Layer:
     return _weight_gradients(layer, by_lookup, by_output)
 
 
-@dataclass(frozen=True)
-class ReadoutMoments:
+@dataclass(frozen=True, eq=False)
+class FeatureMoments:
     r"""What the loss of a single layer knows of a set of prompts.
 
     The features are :math:`f = G_{ij} q_k` with :math:`i \le j`, the residual of a layer that
@@ -164,7 +164,7 @@ class ReadoutMoments:
     label : scalar array
         Mean of t^2.
     cross : array (F,)
-        Mean of t f, F = D^2 (D + 1) / 2.
+        Mean of t f, F = D^2 (D + 1) / 2, or less if some features are zero.
     second : array (F, F)
         Mean of f f^T.
     """
@@ -176,7 +176,7 @@ class ReadoutMoments:
 
 def readout_moments(
     blocks: Iterable[tuple[Array, Array]], *, include_query: bool = False
-) -> ReadoutMoments:
+) -> FeatureMoments:
     """Moments of prompts that come in blocks (tokens, labels), as in loss_and_gradients."""
     total, count = [0.0, 0.0, 0.0], 0
     for tokens, labels in blocks:
@@ -190,10 +190,10 @@ def readout_moments(
         parts = (xp.sum(target**2), target @ features, features.T @ features)
         total = [old + new for old, new in zip(total, parts, strict=True)]
         count += n
-    return ReadoutMoments(*(value / count for value in total))
+    return FeatureMoments(*(value / count for value in total))
 
 
-def moment_loss_and_gradients(moments: ReadoutMoments, layer: Layer) -> tuple[Any, Layer]:
+def moment_loss_and_gradients(moments: FeatureMoments, layer: Layer) -> tuple[Any, Layer]:
     """Loss and gradients of one layer, equal to those of loss_and_gradients on the prompts."""
     xp = array_namespace(moments.cross)
     size = layer.key.shape[-1]

@@ -5,6 +5,11 @@ A prompt holds N pairs and a query, :math:`y = \langle w, x\rangle + \epsilon`, 
 variance :math:`\sigma^2`.  Tokens are rows :math:`(x_i, y_i)`, the query's
 :math:`(x_q, -\langle w_0, x_q\rangle)`: a layer that performs gradient descent from :math:`w_0`
 leaves minus its prediction in the last entry (von Oswald et al., arXiv:2212.07677).
+
+Gradient descent starts from :math:`w_0` and may be preconditioned.  On the loss
+:math:`\frac1{2N}\sum_i (y_i - \langle w, x_i\rangle)^2` it takes the steps
+
+.. math:: w_{l+1} = w_l + \frac{\eta_l}N\, A X^\top (y - X w_l).
 """
 
 from __future__ import annotations
@@ -102,3 +107,53 @@ def regression_tokens(prompts: Prompts, initial: Array | None = None) -> Array:
     tokens[:, -1, :-1] = prompts.x_query
     tokens[:, -1, -1] = 0.0 if initial is None else -(prompts.x_query @ initial)
     return tokens
+
+
+def descend(
+    prompts: Prompts,
+    rates: Any,
+    *,
+    initial: Array | None = None,
+    preconditioner: Array | None = None,
+) -> Array:
+    r"""Weights after gradient descent on the context of each prompt.
+
+    Parameters
+    ----------
+    prompts : Prompts
+    rates : sequence of float, length L >= 1
+        Learning rates :math:`\eta_l` of the mean-normalised loss, one per step.
+    initial : array (dim,), optional
+        Initial weights :math:`w_0`; zero by default.
+    preconditioner : array (dim, dim), optional
+        Matrix A; the identity by default.
+
+    Returns
+    -------
+    array (n, dim)
+
+    Raises
+    ------
+    ValueError
+        If an argument has another shape or a rate is not finite.
+    """
+    xp = array_namespace(prompts.x)
+    length, dim = prompts.x.shape[1:]
+    weights = xp.zeros_like(prompts.x_query)
+    if initial is not None:
+        check_shape("initial", initial, (dim,))
+        weights = weights + initial
+    if preconditioner is not None:
+        check_shape("preconditioner", preconditioner, (dim, dim))
+    for rate in parse_array("rates", rates, (None,)):
+        residual = prompts.y[:, :, None] - prompts.x @ weights[:, :, None]
+        step = (xp.matrix_transpose(prompts.x) @ residual)[:, :, 0]
+        if preconditioner is not None:
+            step = step @ preconditioner.T
+        weights = weights + float(rate) / length * step
+    return weights
+
+
+def query_predictions(prompts: Prompts, weights: Array) -> Array:
+    """Predictions of linear models, weights (n, dim), for the queries: (n,)."""
+    return array_namespace(weights).vecdot(prompts.x_query, weights)

@@ -193,7 +193,7 @@ def train_attention(
     run = Run(init_scale * weight_rng.standard_normal(shape), snapshots)
     with tqdm(total=steps, disable=not progress, unit="step", desc="training") as bar:
         if optimizer == "adam":
-            run_adam(objective.on_fresh, run, bar, learning_rate, clip, patience)
+            run_adam(objective.on_tokens, run, bar, learning_rate, clip, patience)
         else:
             run_lbfgs(objective.fixed, run, bar, device)
     return TrainedAttention(
@@ -241,17 +241,13 @@ class _Objective:
             prompts = self.problem.sample(self.device, self.generator, count)
             yield regression_tokens(prompts), prompts.y_query
 
-    def on_fresh(self, weights: Array) -> tuple[Any, Array]:
-        """Loss and gradient on fresh prompts."""
-        return self.on_tokens(weights, self.blocks())
-
     def on_tokens(
-        self, weights: Array, blocks: Iterable[tuple[Array, Array]]
+        self, weights: Array, blocks: Iterable[tuple[Array, Array]] | None = None
     ) -> tuple[Any, Array]:
-        """Loss and gradient on given prompts, in blocks."""
+        """Loss and gradient on given prompts in blocks, by default on fresh ones."""
         stack, total = self.stack(weights), self.device.xp.zeros_like(weights)
         mean = 0.0
-        for tokens, labels in blocks:
+        for tokens, labels in self.blocks() if blocks is None else blocks:
             loss, gradients = loss_and_gradients(
                 tokens, labels, stack, include_query=self.include_query
             )

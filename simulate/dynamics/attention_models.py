@@ -27,8 +27,9 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, seed_sequences
 from iclimit.simulate.checks import check_arguments, check_choice, parse_array
+from iclimit.simulate.descent.gradients import FeatureMoments
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.dynamics.feature_moments import FeatureMoments, feature_count
+from iclimit.simulate.dynamics.feature_moments import feature_count
 from iclimit.simulate.pretraining.prompts import Prompts
 
 MODELS = ("merged", "separate", "cubic")
@@ -197,12 +198,9 @@ class MomentLoss:
 
     def __init__(self, model: AttentionModel, moments: FeatureMoments) -> None:
         xp = array_namespace(moments.cross)
-        if moments.cross.shape[-1] != feature_count(model.dim):
-            raise ValueError(
-                f"moments must be of dimension {model.dim} with {feature_count(model.dim)} "
-                f"features, got {moments.cross.shape[-1]} features"
-            )
-        dim = model.dim
+        dim, found, wanted = model.dim, moments.cross.shape[-1], feature_count(model.dim)
+        if found != wanted:
+            raise ValueError(f"moments must have {wanted} features for dim {dim}, got {found}")
         upper = np.triu_indices(dim + 1)
         pairs = np.zeros((dim + 1, dim + 1), dtype=int)
         pairs[upper] = np.arange(len(upper[0]))

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.arrays import Backend
 from iclimit.simulate.checks import check_choice
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
-from iclimit.simulate.descent.gradients import readout_moments
+from iclimit.simulate.descent.gradients import FeatureMoments, readout_moments
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.pretraining.prompts import Prompts
@@ -32,27 +31,8 @@ BLOCK = 2**22
 """Largest number of features in memory at a time (32 MiB)."""
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureMoments:
-    r"""Moments of query labels and features.
-
-    Attributes
-    ----------
-    label : scalar array
-        Mean of :math:`y_q^2`.
-    cross : array (F,)
-        Mean of :math:`y_q f`, with F = D (D + 1) (D + 2) / 2.
-    second : array (F, F)
-        Mean of :math:`f f^\top`.
-    """
-
-    label: Any
-    cross: Array
-    second: Array
-
-
 def feature_count(dim: int) -> int:
-    """Number of features."""
+    """Number F = D (D + 1) (D + 2) / 2 of features."""
     return dim * (dim + 1) * (dim + 2) // 2
 
 

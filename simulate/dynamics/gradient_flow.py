@@ -18,8 +18,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
-from iclimit.simulate.checks import check_arguments, check_choice
-from iclimit.simulate.descent.constructions import NORMALIZATIONS
+from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
@@ -194,7 +193,6 @@ def simulate_gradient_flow(
         raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_arguments(duration=duration, rtol=rtol)
-    check_choice("normalization", normalization, NORMALIZATIONS)
     least, most = TOLERANCES
     if not least <= rtol <= most:
         raise ValueError(f"rtol must be from {least} to {most}, got {rtol!r}")

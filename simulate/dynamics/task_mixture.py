@@ -60,11 +60,8 @@ class TaskMixture:
     shared_task: Any = None
 
     def __post_init__(self) -> None:
-        check_arguments(
-            context=self.context,
-            noise_variance=self.noise_variance,
-            fresh_fraction=self.fresh_fraction,
-        )
+        numbers = ("context", "noise_variance", "fresh_fraction")
+        check_arguments(**{name: getattr(self, name) for name in numbers})
         dim = max(1, len(np.atleast_1d(self.input_covariance)))
         given = parse_covariance("input_covariance", self.input_covariance, dim)
         if not given.any():

@@ -24,8 +24,12 @@ from iclimit.simulate.descent.alignment import (
     roll_out,
 )
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.regression import Regression, regression_tokens
-from iclimit.simulate.descent.steps import descend, query_predictions
+from iclimit.simulate.descent.regression import (
+    Regression,
+    descend,
+    query_predictions,
+    regression_tokens,
+)
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from iclimit.simulate.descent import CriticalDampening, dampening, simulate_critical_dampening
+from iclimit.simulate.descent import CriticalDampening, schedules, simulate_critical_dampening
 from iclimit.simulate.descent.schedules import largest_eigenvalues
 
 Z_LIMIT = 4.0  # 15 comparisons against draws, 15 of a bias: one beyond in 500 seeds
@@ -129,11 +129,12 @@ def test_one_task_has_the_quantiles_of_the_eigenvalue() -> None:
 def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
-    def spy(**arguments: Any) -> np.ndarray:
-        seen.update(arguments)
+    def spy(*problem: Any, **arguments: Any) -> np.ndarray:
+        names = ("context", "dim", "input_law", "scale")
+        seen.update(arguments, **dict(zip(names, problem, strict=True)))
         return np.linspace(1.0, 2.0, arguments["contexts"])
 
-    monkeypatch.setattr(dampening, "largest_eigenvalues", spy)
+    monkeypatch.setattr(schedules, "largest_eigenvalues", spy)
     found = simulate_critical_dampening(
         [0.5],
         rate=1.0,

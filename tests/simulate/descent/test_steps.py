@@ -12,13 +12,12 @@ import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
-from iclimit.simulate.descent.regression import Regression
+from iclimit.simulate.descent.regression import Regression, descend, query_predictions
 from iclimit.simulate.descent.schedules import (
     ScheduleLosses,
     largest_eigenvalues,
     simulate_schedule,
 )
-from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
 
 ROUNDING = 1e-12  # relative or of numbers of order one to ten

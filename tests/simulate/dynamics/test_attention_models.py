@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.descent.gradients import FeatureMoments
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
-    FeatureMoments,
     population_moments,
     sequence_moments,
     stack_moments,
@@ -301,6 +301,6 @@ def test_wrong_weights() -> None:
 
 def test_moments_of_another_dimension() -> None:
     moments = FeatureMoments(1.0, np.ones(12), np.ones((12, 12)))
-    message = "moments must be of dimension 3 with 30 features, got 12 features"
+    message = "moments must have 30 features for dim 3, got 12"
     with pytest.raises(ValueError, match=message):
         MomentLoss(AttentionModel("cubic", 3, 1), moments)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.descent.gradients import FeatureMoments
 from iclimit.simulate.dynamics import feature_moments
 from iclimit.simulate.dynamics.feature_moments import (
-    FeatureMoments,
     feature_count,
     gaussian_moments,
     population_moments,

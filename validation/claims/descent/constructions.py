@@ -23,8 +23,7 @@ from iclimit.simulate.descent.constructions import (
     sinusoidal_positions,
     widen_layer,
 )
-from iclimit.simulate.descent.regression import Regression, regression_tokens
-from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.descent.regression import Regression, descend, regression_tokens
 from iclimit.simulate.transformer import apply_layer, forward
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels

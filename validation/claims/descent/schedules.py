@@ -24,7 +24,7 @@ from iclimit.asymptotics.descent import (
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, to_host
 from iclimit.simulate.descent import Regression, simulate_schedule
-from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.descent.regression import descend
 from iclimit.validation import (
     Cell,
     Claim,

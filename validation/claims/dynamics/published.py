@@ -51,11 +51,6 @@ class Curve:
         """Arguments of the training, and the dimension."""
         return {**settings[self.setting], "record": self.record}
 
-    @property
-    def dim(self) -> int:
-        """Dimension."""
-        return settings[self.setting]["dim"]
-
     def read(self) -> np.ndarray:
         """Steps and losses, shape (n, 2)."""
         path = resources.files("iclimit.validation") / "reference" / f"linattn_{self.file}.txt"
@@ -64,7 +59,8 @@ class Curve:
 
     def summarise(self, steps: np.ndarray, losses: np.ndarray) -> dict[str, float]:
         """First and last loss, heights of plateaus and logarithms of the steps of the drops."""
-        plateaus = plateau_losses(eigenvalues(self.dim), context=CONTEXT)
+        dim = settings[self.setting]["dim"]
+        plateaus = plateau_losses(eigenvalues(dim), context=CONTEXT)
 
         def middle(above: int, below: int) -> int:
             """Index of the first loss below the middle of two plateaus; their number if none."""
@@ -72,7 +68,7 @@ class Curve:
             return int(np.argmax(np.append(passed, True)))
 
         found = {"first loss": float(losses[0])}
-        for k, pair in enumerate(itertools.pairwise((0, *self.learned, self.dim)), start=1):
+        for k, pair in enumerate(itertools.pairwise((0, *self.learned, dim)), start=1):
             at = middle(*pair)
             reached = at < len(losses)
             found[f"ln(step) of drop {k}"] = math.log(float(steps[at])) if reached else math.nan
@@ -178,7 +174,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             ax.plot(
                 *published.read().T, color="0", linestyle="--", linewidth=1.4, label="published"
             )
-            for height in plateau_losses(eigenvalues(published.dim), context=CONTEXT):
+            for height in plateau_losses(eigenvalues(published.settings["dim"]), context=CONTEXT):
                 ax.axhline(height, color="0.8", linewidth=0.7, zorder=0)
             ax.grid(visible=False)
             legend = None if index else ""
