@@ -179,18 +179,12 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
 def add_execution(parser: argparse.ArgumentParser) -> None:
     """Add --seed, --backend, --jobs, --scheduler, --time, --store and --no-store."""
     add_backend(parser)
-    parser.add_argument(
-        "--jobs", type=int, default=-1, metavar="N", help="worker processes (default: all cores)"
-    )
-    parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="simulate on this Dask cluster, tcp://HOST:PORT"
-    )
-    parser.add_argument(
-        "--time",
-        type=parse_duration,
-        metavar="DURATION",
-        help="stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)",
-    )
+    text = "worker processes (default: all cores)"
+    parser.add_argument("--jobs", type=int, default=-1, metavar="N", help=text)
+    text = "simulate on this Dask cluster, tcp://HOST:PORT"
+    parser.add_argument("--scheduler", metavar="ADDRESS", help=text)
+    text = "stop after 90s, 10m, 1.5h, ... with what is finished (default: no limit)"
+    parser.add_argument("--time", type=parse_duration, metavar="DURATION", help=text)
     add_store(parser)
 
 
@@ -219,13 +213,8 @@ def check_execution(options: argparse.Namespace) -> None:
 def execution(options: argparse.Namespace) -> dict[str, Any]:
     """Arguments that say where and from which seed to simulate, after a check of them."""
     check_execution(options)
-    return {
-        "rng": options.seed,
-        "jobs": options.jobs,
-        "backend": options.backend,
-        "scheduler": options.scheduler,
-        "progress": sys.stderr.isatty(),
-    }
+    where = {name: getattr(options, name) for name in ("jobs", "backend", "scheduler")}
+    return where | {"rng": options.seed, "progress": sys.stderr.isatty()}
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -269,7 +258,7 @@ def open_store(options: argparse.Namespace) -> Iterator[RunStore | None]:
         yield store
 
 
-def recorded_training(
+def run_training(
     options: argparse.Namespace,
     train: Callable[..., Parsed],
     settings: dict[str, Any],
@@ -284,6 +273,7 @@ def recorded_training(
     from iclimit.runs.cell import Cell
     from iclimit.runs.execution import run_recorded
 
+    check_execution(options)
     place = {"rng": options.seed, "backend": options.backend}
     shown = {"checkpoint": options.checkpoint, "progress": sys.stderr.isatty()}
     with open_store(options) as store:

@@ -46,33 +46,23 @@ def add_diagram(parser: argparse.ArgumentParser, points: str) -> None:
     parser.add_argument("quantity", metavar="QUANTITY", help="a name of iclimit phase --list")
     for name in PARAMETERS:
         add_parameter(parser, name, type=parse_values, metavar="VALUES")
+    text = "any other parameter of the quantity; may be repeated"
     parser.add_argument(
-        "--set",
-        type=parse_setting,
-        action="append",
-        default=[],
-        metavar="NAME=VALUES",
-        help="any other parameter of the quantity; may be repeated",
+        "--set", type=parse_setting, action="append", default=[], metavar="NAME=VALUES", help=text
     )
     group = parser.add_argument_group("structured data", STRUCTURED_DATA)
     for name, text in SPECTRA.items():
         group.add_argument(f"--{name.replace('_', '-')}", metavar="SPEC", help=text)
     group = parser.add_argument_group("simulated points")
-    group.add_argument(
-        "--simulate",
-        type=parse_simulation,
-        metavar="OPTIONS",
-        help="simulate points of icl_error, idg_error or task_gap: dim=80, or dim=16:24:32 for "
+    text = (
+        "simulate points of icl_error, idg_error or task_gap: dim=80, or dim=16:24:32 for "
         "several sizes, three or more being extrapolated to infinite size; and after commas "
-        f"{points} and repeats=10",
+        f"{points} and repeats=10"
     )
+    group.add_argument("--simulate", type=parse_simulation, metavar="OPTIONS", help=text)
     add_parameter(group, "target_standard_error", text="repeat until standard errors are so small")
-    add_parameter(
-        group,
-        "target_relative_error",
-        text="the same, relative to the value, as 0.01 or 1%%",
-        type=parse_share,
-    )
+    text = "the same, relative to the value, as 0.01 or 1%%"
+    add_parameter(group, "target_relative_error", text=text, type=parse_share)
     add_execution(parser)
 
 

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 Prediction = tuple[list[dict[str, Any]], float, "Callable[[np.ndarray], np.ndarray]"]
 """Rows of the summary, the end of the curve, and the curve."""
 
+INIT_SCALE = (
+    "standard deviation of the initial weights; of keys and queries of separate times "
+    "1 / sqrt(R (D + 1))"
+)
+
 RANGE = 1e-50, 1e50
 """Eigenvalues and initial weights whose powers are numbers."""
 
@@ -40,34 +45,19 @@ RANGE = 1e-50, 1e50
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "dynamics", run, __doc__)
-    parser.add_argument(
-        "model",
-        choices=("merged", "separate"),
-        help="one matrix for key and query, or one for each",
-    )
+    text = "one matrix for key and query, or one for each"
+    parser.add_argument("model", choices=("merged", "separate"), help=text)
     add_problem(parser)
     add_parameter(parser, "heads", 8)
     add_parameter(parser, "rank", 1)
-    add_parameter(
-        parser,
-        "init_scale",
-        1e-3,
-        text="standard deviation of the initial weights; of keys and queries of separate times "
-        "1 / sqrt(R (D + 1))",
+    add_parameter(parser, "init_scale", 1e-3, text=INIT_SCALE)
+    text = (
+        "seed of the initial weights, the same as in iclimit train attention (default: 0 for "
+        "separate; for merged the mean drop time and its spread over seeds)"
     )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="seed of the initial weights, the same as in iclimit train attention (default: 0 for "
-        "separate; for merged the mean drop time and its spread over seeds)",
-    )
-    parser.add_argument(
-        "--curve",
-        type=int,
-        metavar="POINTS",
-        help="losses at so many times, from 0 to beyond the last drop, instead of a summary",
-    )
+    parser.add_argument("--seed", type=int, metavar="N", help=text)
+    text = "losses at so many times, from 0 to beyond the last drop, instead of a summary"
+    parser.add_argument("--curve", type=int, metavar="POINTS", help=text)
     text = "write a table (.csv, .json), or a picture of the curve (.png, .pdf, .svg)"
     add_output(parser, formats=FORMATS, text=text)
 

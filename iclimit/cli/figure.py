@@ -15,16 +15,9 @@ import argparse
 from functools import partial
 from typing import Any
 
-from iclimit.cli.arguments import (
-    PrintAndExit,
-    add_choice,
-    add_execution,
-    add_verb,
-    execution,
-    open_store,
-)
+from iclimit.cli.arguments import PrintAndExit, add_verb
 from iclimit.cli.output import PICTURES, add_output, output_file, picture
-from iclimit.cli.validate import print_claims
+from iclimit.cli.validate import add_validation, print_claims, run_validation
 
 
 def add_parser(verbs: Any) -> None:
@@ -32,18 +25,16 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "figure", run, __doc__)
     parser.add_argument("name", metavar="NAME", help="name of the figure")
     show = partial(print_claims, figures=True)
-    parser.add_argument(
-        "--list", action=PrintAndExit, nargs=0, const=show, help="list all figures"
-    )
-    add_choice(parser, "--preset", ("quick", "full"), "sizes and repeats")
+    text = "list all figures"
+    parser.add_argument("--list", action=PrintAndExit, nargs=0, const=show, help=text)
     add_output(parser, PICTURES, text="default NAME.png; .png, .pdf or .svg")
-    add_execution(parser)
+    add_validation(parser, "sizes and repeats")
 
 
 def run(options: argparse.Namespace) -> int:
     """Simulate and draw."""
     from iclimit.notation import did_you_mean
-    from iclimit.validation import CLAIMS, validate
+    from iclimit.validation import CLAIMS
 
     figures = [name for name, claim in CLAIMS.items() if claim.figure]
     name = options.name
@@ -52,14 +43,7 @@ def run(options: argparse.Namespace) -> int:
             f"NAME must be one of {', '.join(figures)}, got {name!r}{did_you_mean(name, figures)}"
         )
     path = options.output or output_file(PICTURES)(f"{name}.png")
-    with open_store(options) as store:
-        outcome = validate(
-            [CLAIMS[name]],
-            preset=options.preset,
-            store=store,
-            time_limit=options.time,
-            **execution(options),
-        )
+    outcome = run_validation(options, [CLAIMS[name]])
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.missing:

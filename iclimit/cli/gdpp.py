@@ -38,16 +38,11 @@ def add_parser(verbs: Any) -> None:
     add_parameter(parser, "tol", text="excess to reach, instead of --steps")
     text = "least condition number, or the published schedule"
     add_choice(parser, "--method", tuple(METHODS), text)
-    add_parameter(
-        parser, "cap", math.inf, text="make no layer for a larger condition number than this"
-    )
+    text = "make no layer for a larger condition number than this"
+    add_parameter(parser, "cap", math.inf, text=text)
     add_parameter(parser, "margin", 0.0, text="allow for a largest eigenvalue of 1 + X")
-    parser.add_argument(
-        "--plot",
-        type=output_file(PICTURES),
-        metavar="FILE",
-        help="draw the excess of both methods besides (.png, .pdf, .svg)",
-    )
+    text = "draw the excess of both methods besides (.png, .pdf, .svg)"
+    parser.add_argument("--plot", type=output_file(PICTURES), metavar="FILE", help=text)
     add_format(parser)
 
 

@@ -38,17 +38,15 @@ def add_parser(verbs: Any) -> None:
     law = parser.add_mutually_exclusive_group()
     text = "law of the input coordinates: N(0, 1), U(-1, 1), random signs, exp(-|x|)/2"
     add_choice(law, "--input-law", ("gaussian", "uniform", "rademacher", "laplace"), text)
-    law.add_argument(
-        "--moments", type=parse_moments, metavar="M2,M4", help="moments of any other law"
-    )
+    text = "moments of any other law"
+    law.add_argument("--moments", type=parse_moments, metavar="M2,M4", help=text)
     text = "whether the gradient is the mean or the sum over the context"
     add_choice(parser, "--normalization", ("mean", "sum"), text)
-    parser.add_argument(
-        "--latex",
-        action="store_true",
-        help="print the derivation in LaTeX instead of numbers, for --input-law or for the "
-        "moments of any law",
+    text = (
+        "print the derivation in LaTeX instead of numbers, for --input-law or for the "
+        "moments of any law"
     )
+    parser.add_argument("--latex", action="store_true", help=text)
     add_format(parser)
 
 

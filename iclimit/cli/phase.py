@@ -61,20 +61,13 @@ def add_parser(verbs: Any) -> None:
             help="axis of the diagram: a parameter and start:stop:points[:log]",
         )
     add_diagram(parser, "points=6, or 6x5 along the two axes,")
-    parser.add_argument(
-        "--refine",
-        type=int,
-        default=0,
-        metavar="N",
-        help="split the rectangles between simulated points N times where a boundary passes or "
-        "the quantity changes most (default 0)",
+    text = (
+        "split the rectangles between simulated points N times where a boundary passes or "
+        "the quantity changes most (default 0)"
     )
-    add_output(
-        parser,
-        (*TABLES, ".nc", *PICTURES),
-        formats=("csv", "json"),
-        text="write a table (.csv, .json), labelled data (.nc) or a picture (.png, .pdf, .svg)",
-    )
+    parser.add_argument("--refine", type=int, default=0, metavar="N", help=text)
+    text = "write a table (.csv, .json), labelled data (.nc) or a picture (.png, .pdf, .svg)"
+    add_output(parser, (*TABLES, ".nc", *PICTURES), formats=("csv", "json"), text=text)
 
 
 def run(options: argparse.Namespace) -> int:

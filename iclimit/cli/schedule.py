@@ -31,15 +31,13 @@ def add_parser(verbs: Any) -> None:
     add_parameter(parser, "noise_ratio", 0.0)
     text = "best schedule, best single rate, or best in the worst case"
     add_choice(parser, "--method", ("optimal", "constant", "chebyshev"), text)
-    parser.add_argument(
-        "--rates", type=parse_values, metavar="A,B,...", help="evaluate these rates instead"
+    text = "evaluate these rates instead"
+    parser.add_argument("--rates", type=parse_values, metavar="A,B,...", help=text)
+    text = (
+        "print the derivation of the noiseless optimum in LaTeX instead of numbers: at "
+        "finite size with --context and --dim, else in the limit, where the ratio is c"
     )
-    parser.add_argument(
-        "--latex",
-        action="store_true",
-        help="print the derivation of the noiseless optimum in LaTeX instead of numbers: at "
-        "finite size with --context and --dim, else in the limit, where the ratio is c",
-    )
+    parser.add_argument("--latex", action="store_true", help=text)
     add_format(parser, ("text", "json"))
 
 

@@ -23,14 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from iclimit.cli import train_attention
-from iclimit.cli.arguments import (
-    add_choice,
-    add_parameter,
-    add_training,
-    add_verb,
-    check_execution,
-    recorded_training,
-)
+from iclimit.cli.arguments import add_choice, add_parameter, add_training, add_verb, run_training
 from iclimit.cli.output import FORMATS, add_output, print_json, write_rows
 
 SIZES = {"layers": 1, "heads": 1, "context": 20, "dim": 10, "starts": 16}
@@ -45,14 +38,8 @@ def add_parser(verbs: Any) -> None:
     models = parser.add_subparsers(dest="what", metavar="MODEL", required=True)
     train_attention.add_parser(models)
     model = add_verb(models, "linear-transformer", run, __doc__)
-    add_parameter(
-        model,
-        "noise_law",
-        required=True,
-        metavar="LAW",
-        text="law of the noise level: fixed:SIGMA, uniform:SIGMA_MAX or "
-        "categorical:SIGMA,SIGMA,...",
-    )
+    text = "law of the noise level: fixed:SIGMA, uniform:MOST or categorical:SIGMA,SIGMA,..."
+    add_parameter(model, "noise_law", required=True, metavar="LAW", text=text)
     add_choice(
         model,
         "--kind",
@@ -87,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
     from iclimit.simulate.gdpp import NoisyRegression
     from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
 
-    check_execution(options)
     paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
     if len(paths) > len(set(paths)):
         raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
@@ -98,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     settings["noise_law"] = str(problem.noise_law)
     initial = [load_transformer(path) for path in options.initial]
     weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
-    found = recorded_training(
+    found = run_training(
         options,
         train_and_measure,
         settings | {"initial": weights},

@@ -24,15 +24,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import (
-    add_choice,
-    add_parameter,
-    add_training,
-    add_verb,
-    check_execution,
-    recorded_training,
-)
-from iclimit.cli.dynamics import add_problem, parse_problem
+from iclimit.cli.arguments import add_choice, add_parameter, add_training, add_verb, run_training
+from iclimit.cli.dynamics import INIT_SCALE, add_problem, parse_problem
 from iclimit.cli.output import FORMATS, add_output, write_file, write_rows
 
 if TYPE_CHECKING:
@@ -67,8 +60,7 @@ MEANINGS = {
     "rank": "rows of key and query of separate",
     "repeats": "independent runs, each with its own data and initial weights",
     "record": "steps from one recorded loss to the next; default 10, at most --steps",
-    "init_scale": "standard deviation of the initial weights; of keys and queries of separate "
-    "times 1 / sqrt(R (D + 1))",
+    "init_scale": INIT_SCALE,
     "learning_rate": "step length, in units of the gradient",
     "fresh_fraction": "fraction of sequences with their own tasks; the others share the task "
     "(1, ..., 1)",
@@ -98,13 +90,12 @@ def run(options: argparse.Namespace) -> int:
     from iclimit.simulate.dynamics import UnstableTraining
 
     lam = parse_problem(options)
-    check_execution(options)
     if options.record is None:
         options.record = min(10, options.steps)
     settings = {name: getattr(options, name) for name in NAMES} | {"eigenvalues": lam}
     unstable = None
     try:
-        curves = recorded_training(
+        curves = run_training(
             options, train_mixture, settings, complete=lambda found: not found.interrupted
         )
     except UnstableTraining as error:

@@ -17,28 +17,48 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from iclimit.cli.arguments import add_choice, add_execution, add_verb, execution, open_store
+from iclimit.cli.arguments import (
+    add_choice,
+    add_execution,
+    add_verb,
+    check_execution,
+    execution,
+    open_store,
+)
+
+if TYPE_CHECKING:
+    from iclimit.validation.claim import Claim
+    from iclimit.validation.run_claims import ValidationRun
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb, and ``iclimit claims``, which lists what it can validate."""
     parser = add_verb(verbs, "validate", run, __doc__)
     parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
-    text = "quick: eight to ten minutes on two cores; full: estimated some hours"
-    add_choice(parser, "--preset", ("quick", "full"), text)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("iclimit-report"),
-        metavar="DIR",
-        help="folder of the report (default iclimit-report)",
-    )
-    add_execution(parser)
+    text = "folder of the report (default iclimit-report)"
+    parser.add_argument("--out", type=Path, default="iclimit-report", metavar="DIR", help=text)
+    add_validation(parser, "quick: eight to ten minutes on two cores; full: estimated some hours")
     parser = add_verb(verbs, "claims", run_claims, "list the claims that iclimit validate checks")
     parser.add_argument("-v", "--verbose", action="store_true", help="with statement and source")
+
+
+def add_validation(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add --preset and what says where to simulate."""
+    add_choice(parser, "--preset", ("quick", "full"), text)
+    add_execution(parser)
+
+
+def run_validation(options: argparse.Namespace, claims: Sequence[Claim]) -> ValidationRun:
+    """Validate claims as the options say."""
+    from iclimit.validation import validate
+
+    where, preset = execution(options), options.preset
+    with open_store(options) as store:
+        return validate(claims, preset=preset, store=store, time_limit=options.time, **where)
 
 
 def run_claims(options: argparse.Namespace) -> int:
@@ -61,19 +81,17 @@ def print_claims(*, verbose: bool = False, figures: bool = False) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Validate and report."""
-    from iclimit.validation import select_claims, validate
+    from iclimit.validation import select_claims
     from iclimit.validation.report import table, write_report
 
-    claims, where = select_claims(options.claims), execution(options)
+    claims = select_claims(options.claims)
+    check_execution(options)
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"--out must be a folder, got the file {str(options.out)!r}")
     options.out.mkdir(parents=True, exist_ok=True)
     if not os.access(options.out, os.W_OK):
         raise PermissionError(f"cannot write into {str(options.out)!r}")
-    with open_store(options) as store:
-        outcome = validate(
-            claims, preset=options.preset, store=store, time_limit=options.time, **where
-        )
+    outcome = run_validation(options, claims)
     path = write_report(outcome, options.out)
     print(table(outcome))
     count = sum(result.holds for result in outcome.results)

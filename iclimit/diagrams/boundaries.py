@@ -68,7 +68,9 @@ def boundary_curves(
     if structure is None:
         boundaries, points = BOUNDARIES, POINTS
     else:
-        boundaries, points = structured_boundaries(structure), _structured_points(structure)
+        boundaries, joint = structured_boundaries(structure), structure.joint
+        numbers = joint.weight.size * np.unique(joint.inputs).size  # of a point
+        points = int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))
     found = {
         boundary.label: zero_lines(boundary.margin, x, y, fixed, points)
         for boundary in boundaries.values()
@@ -119,10 +121,3 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
         ),
         "gap": replace(BOUNDARIES["gap"], margin=lambda **p: gap.evaluate(p)),
     }
-
-
-def _structured_points(structure: Structure) -> int:
-    """Grid points along an axis: fewer where a point takes longer."""
-    joint = structure.joint
-    numbers = joint.weight.size * np.unique(joint.inputs).size
-    return int(np.clip(math.sqrt(_NUMBERS / numbers), *_STRUCTURED_POINTS))

@@ -57,14 +57,10 @@ class Curves:
         extra = ("standard_error", "dim", "repeats") if self.simulated else ()
 
         def row(source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
-            return {
-                "source": source,
-                "quantity": self.quantity.name,
-                **self.quantity.spectra,
-                **{name: at[name] for name in columns},
-                "value": value,
-                **dict(itertools.zip_longest(extra, more[: len(extra)], fillvalue="")),
-            }
+            head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
+            place = {name: at[name] for name in columns}
+            numbers = itertools.zip_longest(extra, more[: len(extra)], fillvalue="")
+            return {**head, **place, "value": value, **dict(numbers)}
 
         rows = [
             row("theory", parameters | {self.x: x}, value)
@@ -111,12 +107,10 @@ class Curves:
         """Spectra of structured data, and sizes of the simulation."""
         structure = self.quantity.structure
         lines = [structure.title] if structure else []
-        for value in itertools.islice(itertools.chain(*self.simulated), 1):
-            shown = (
-                f"extrapolated from d = {', '.join(map(str, value.sizes))}"
-                if len(value.sizes) >= LEAST_SIZES
-                else f"d = {value.sizes[-1]}; dashes: its prediction"
-            )
+        if value := next(itertools.chain(*self.simulated), None):
+            shown = f"d = {value.sizes[-1]}; dashes: its prediction"
+            if len(value.sizes) >= LEAST_SIZES:
+                shown = f"extrapolated from d = {', '.join(map(str, value.sizes))}"
             lines.append(f"lines: asymptotic; points: simulation, {shown}")
         return "\n".join(lines)
 
@@ -212,17 +206,14 @@ def curve(
     )
     simulated: list[list[SimulatedValue]] = []
     if simulation is not None:
-        settings, points = parse_simulation(
-            simulation,
-            12,
-            rng=rng,
-            jobs=jobs,
-            backend=backend,
-            scheduler=scheduler,
-            store=store,
-            progress=progress,
-            announce=announce,
-        )
+        where: dict[str, Any] = {
+            "rng": rng,
+            "jobs": jobs,
+            "backend": backend,
+            "scheduler": scheduler,
+        }
+        where |= {"store": store, "progress": progress, "announce": announce}
+        settings, points = parse_simulation(simulation, 12, **where)
         simulated = _simulated(chosen, x, values[x], family, settings, points)
     return Curves(chosen, x, values[x], family, theory, simulated)
 

@@ -107,15 +107,9 @@ def _label(diagram: PhaseDiagram, ax: Axes, handles: list[Artist]) -> None:
     lines = [f"${fixed}$"] if fixed else []
     title = "\n".join([*lines, structure.title] if structure else lines)
     if handles:
-        ax.legend(
-            handles=handles,
-            title=title or None,
-            alignment="left",
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1.0),
-            frameon=False,
-            handlelength=3,
-        )
+        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)}
+        look: dict[str, Any] = {"alignment": "left", "frameon": False, "handlelength": 3}
+        ax.legend(handles=handles, title=title or None, **above, **look)
     else:
         ax.set_title(title)
 
@@ -128,25 +122,14 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     axes, shown = (diagram.x_grid, diagram.y_grid), np.ma.masked_invalid(diagram.values)
     low, high = np.percentile(shown.compressed(), [0, 98]) if shown.count() else (0.0, 1.0)
     logarithmic = low > 0 and high > 20 * low
-    mesh = ax.pcolormesh(
-        *axes,
-        shown,
-        shading="nearest",
-        rasterized=True,
-        norm=(LogNorm if logarithmic else Normalize)(low, high),
-        cmap=colormaps["viridis"].with_extremes(bad=_INFINITE),
-    )
-    beyond = shown.count() and shown.max() > high
+    norm = (LogNorm if logarithmic else Normalize)(low, high)
+    cmap = colormaps["viridis"].with_extremes(bad=_INFINITE)
+    mesh = ax.pcolormesh(*axes, shown, norm=norm, cmap=cmap, shading="nearest", rasterized=True)
+    extend = "max" if shown.count() and shown.max() > high else "neither"
     short = logarithmic and high < 1e3 * low
     locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)
-    bar = ax.figure.colorbar(
-        mesh,
-        ax=ax,
-        label=diagram.quantity.label,
-        extend="max" if beyond else "neither",
-        ticks=locator if short else None,
-        format="%g" if short else None,
-    )
+    ticks: dict[str, Any] = {"ticks": locator, "format": "%g"} if short else {}
+    bar = ax.figure.colorbar(mesh, ax=ax, label=diagram.quantity.label, extend=extend, **ticks)
     if short:
         bar.minorticks_off()
     levels = [v for v in locator.tick_values(low, high) if low < v < high]

@@ -112,6 +112,7 @@ class PhaseDiagram:
         vertices = np.concatenate([np.empty((0, 2)), *(line for _, line in lines)])
         labels = [label for label, line in lines for _ in line]
         numbers = [number for number, (_, line) in enumerate(lines) for _ in line]
+        setting = {"quantity": self.quantity.name, **self.quantity.spectra, **self.fixed}
         attributes = described(self.quantity.meaning, self.quantity.label)
         return xr.Dataset(
             {
@@ -124,12 +125,7 @@ class PhaseDiagram:
                 **self._simulated_variables(),
             },
             coordinates,
-            {
-                "quantity": self.quantity.name,
-                **self.quantity.spectra,
-                **self.fixed,
-                "iclimit_version": iclimit.__version__,
-            },
+            {**setting, "iclimit_version": iclimit.__version__},
         )
 
     def _spectrum_variables(self) -> dict[str, tuple[str, np.ndarray]]:
@@ -137,12 +133,9 @@ class PhaseDiagram:
         if self.quantity.structure is None:
             return {}
         joint = self.quantity.structure.joint
-        return {
-            "task_eigenvalue": ("atom", joint.task),
-            "test_eigenvalue": ("atom", joint.test),
-            "input_eigenvalue": ("atom", joint.inputs),
-            "weight": ("atom", joint.weight),
-        }
+        columns = {"task_eigenvalue": joint.task, "test_eigenvalue": joint.test}
+        columns |= {"input_eigenvalue": joint.inputs, "weight": joint.weight}
+        return {name: ("atom", column) for name, column in columns.items()}
 
     def _simulated_variables(self) -> dict[str, tuple[Any, Any]]:
         points = self.simulated
@@ -285,17 +278,9 @@ def phase_diagram(
     diagram = PhaseDiagram(chosen, x, y, grids[x], grids[y], fixed, values)
     if simulation is None:
         return diagram
-    settings, shape = parse_simulation(
-        simulation,
-        6,
-        rng=rng,
-        jobs=jobs,
-        backend=backend,
-        scheduler=scheduler,
-        store=store,
-        progress=progress,
-        announce=announce,
-    )
+    where: dict[str, Any] = {"rng": rng, "jobs": jobs, "backend": backend, "scheduler": scheduler}
+    where |= {"store": store, "progress": progress, "announce": announce}
+    settings, shape = parse_simulation(simulation, 6, **where)
     check_simulated(chosen)
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)

@@ -109,12 +109,8 @@ def plan_cells(
     fits = None
     if workers is not None:
         free = free_memory() / workers
-        fits = min(
-            largest_dimension(
-                tau=run["prompts"] / run["dim"] ** 2, kappa=run["tasks"] / run["dim"], memory=free
-            )
-            for run in runs
-        )
+        at = [(run["prompts"] / run["dim"] ** 2, run["tasks"] / run["dim"]) for run in runs]
+        fits = min(largest_dimension(tau=tau, kappa=kappa, memory=free) for tau, kappa in at)
         if memory > free:
             raise ValueError(
                 f"dim must be at most {fits} for {workers} processes in the free memory, got "

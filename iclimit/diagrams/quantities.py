@@ -111,11 +111,9 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
         shape = next(iter(arrays.values())).shape
         flat = {name: array.ravel() for name, array in arrays.items()}
         single = [name for name in names if name in flat]
+        given = np.stack([flat[name] for name in single])
         combinations, which, counts = np.unique(
-            np.stack([flat[name] for name in single]),
-            axis=1,
-            return_inverse=True,
-            return_counts=True,
+            given, axis=1, return_inverse=True, return_counts=True
         )
         places = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1])
         values = np.empty(math.prod(shape))
@@ -152,15 +150,10 @@ def _quantities() -> dict[str, Quantity]:
             {name: _PARAMETERS[name] for name in row[column].split()}
             for column in ("parameters", "optional")
         )
-        quantities[row["name"]] = Quantity(
-            row["name"],
-            row["meaning"],
-            row["label"],
-            one_at_a_time(function, single) if single else function,
-            required,
-            optional,
-            row["structured"],
-        )
+        function = one_at_a_time(function, single) if single else function
+        texts = row["name"], row["meaning"], row["label"]
+        found = Quantity(*texts, function, required, optional, row["structured"])
+        quantities[found.name] = found
     return quantities
 
 

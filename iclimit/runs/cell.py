@@ -92,9 +92,8 @@ class Cell:
     @cached_property
     def version(self) -> str:
         """Version of the code that computes this cell and those it needs."""
-        return "-".join(
-            sorted({code_version(self.function), *(cell.version for cell in self.needs)})
-        )
+        needed = {cell.version for cell in self.needs}
+        return "-".join(sorted({code_version(self.function), *needed}))
 
     def identity(self, root: int, backend: str) -> str:
         """Key of the result: function, arguments, seed, backend and code version, hashed."""

@@ -256,35 +256,31 @@ class _Batch:
     count: int
 
 
+@dataclass(eq=False)
 class _Sweep:
     """What one run has to compute, and what it has found out."""
 
-    def __init__(
-        self,
-        root: int,
-        backend: str,
-        store: RunStore | None,
-        batch_repeats: Callable[[Cell], int] | None,
-    ) -> None:
-        self.ready: deque[_Work] = deque()
-        self._root = root
-        self._backend = backend
-        self._store = store
-        self._reservations = None if store is None else Reservations(store.path)
-        self._batch_repeats = batch_repeats
-        self._works: dict[str, _Work] = {}
-        self._outcomes: deque[Outcome] = deque()
+    root: int
+    backend: str
+    store: RunStore | None
+    batch_repeats: Callable[[Cell], int] | None
+    ready: deque[_Work] = field(default_factory=deque)
+    works: dict[str, _Work] = field(default_factory=dict)
+    found: deque[Outcome] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.reservations = None if self.store is None else Reservations(self.store.path)
 
     def ask(self, cell: Cell, by: _Work | None = None) -> None:
         """Find the outcome on record, or plan what there is to do, what is needed first."""
-        identity = cell.identity(self._root, self._backend)
+        identity = cell.identity(self.root, self.backend)
         parts = self._find(identity)
         if not list(_gaps(parts, cell.repeats)):
-            self._tell(cell, by, parts)
+            self._report(cell, by, parts)
             return
-        work = self._works.get(identity)
+        work = self.works.get(identity)
         if work is None:
-            work = self._works[identity] = _Work(cell, identity, cell.repeats)
+            work = self.works[identity] = _Work(cell, identity, cell.repeats)
             for need in dict.fromkeys(cell.needs):
                 self.ask(need, work)
             if not cell.needs:
@@ -311,28 +307,21 @@ class _Sweep:
     def job(self, batch: _Batch) -> tuple[Cell, int, dict[Cell, Any], dict[str, Any]]:
         """Arguments of `iclimit.runs.workers.compute`."""
         cell = batch.work.cell
-        extra: dict[str, Any] = {"backend": self._backend} if cell.takes_backend else {}
+        extra: dict[str, Any] = {"backend": self.backend} if cell.takes_backend else {}
         if cell.repeats is not None:
             extra |= {"first_repeat": batch.first, "repeats": batch.count}
-        return cell, self._root, batch.work.results, extra
+        return cell, self.root, batch.work.results, extra
 
     def accept(self, batch: _Batch, computed: Computed) -> None:
         """Put the result of a batch on record, and finish its work with the last one."""
         work, value = batch.work, computed.value
         work.running -= 1
-        if self._store is not None and not isinstance(value, Exception):
+        if self.store is not None and not isinstance(value, Exception):
             try:
-                record = StoredBatch.of(
-                    work.cell,
-                    value,
-                    rng=self._root,
-                    backend=self._backend,
-                    seconds=computed.seconds,
-                    host=computed.host,
-                    first=batch.first,
-                    count=batch.count,
-                )
-                self._store.add(record)
+                where: dict[str, Any] = {"backend": self.backend, "host": computed.host}
+                where |= {"first": batch.first, "count": batch.count}
+                where |= {"rng": self.root, "seconds": computed.seconds}
+                self.store.add(StoredBatch.of(work.cell, value, **where))
             except TypeError as error:  # not a result that can be written
                 value = error
         work.parts.append(_Part(batch.first, batch.count, computed.seconds, value))
@@ -344,16 +333,16 @@ class _Sweep:
 
     def outcomes(self) -> Iterator[Outcome]:
         """Outcomes since the last call."""
-        while self._outcomes:
-            yield self._outcomes.popleft()
+        while self.found:
+            yield self.found.popleft()
 
     def close(self) -> None:
         """Leave what was not computed to others."""
-        if self._reservations:
-            self._reservations.close()
+        if self.reservations:
+            self.reservations.close()
 
     def _find(self, identity: str) -> list[StoredBatch]:
-        return [] if self._store is None else self._store.find(identity)
+        return [] if self.store is None else self.store.find(identity)
 
     def _start(self, work: _Work) -> bool:
         """Cut what is missing by now into batches; False if another process computes it."""
@@ -362,14 +351,14 @@ class _Sweep:
                 text = f"needs {need.name}: {type(result).__name__}: {result}"
                 self._finish(work, RuntimeError(text))
                 return True
-        if self._reservations and not self._reservations.reserve(work.identity):
+        if self.reservations and not self.reservations.reserve(work.identity):
             return False
         work.parts = list(self._find(work.identity))
         work.batches = deque()
         for first, count in _gaps(work.parts, work.repeats):
             most = max(1, count)
-            if self._batch_repeats is not None and work.repeats is not None:
-                most = max(1, self._batch_repeats(work.cell))
+            if self.batch_repeats is not None and work.repeats is not None:
+                most = max(1, self.batch_repeats(work.cell))
             for start in range(first, first + max(1, count), most):
                 work.batches.append(_Batch(work, start, min(most, first + count - start)))
         if not work.batches:
@@ -381,13 +370,13 @@ class _Sweep:
         if work.finished:
             return
         work.finished, work.batches = True, deque()
-        if self._reservations:
-            self._reservations.release(work.identity)
+        if self.reservations:
+            self.reservations.release(work.identity)
         for cell, by in work.asked:
-            self._tell(cell, by, work.parts, failure)
+            self._report(cell, by, work.parts, failure)
         work.parts, work.results = [], {}
 
-    def _tell(
+    def _report(
         self,
         cell: Cell,
         by: _Work | None,
@@ -396,7 +385,7 @@ class _Sweep:
     ) -> None:
         outcome = _outcome(cell, parts, failure)
         if by is None:
-            self._outcomes.append(outcome)
+            self.found.append(outcome)
         else:
             by.results[cell] = outcome.result
             if all(need in by.results for need in by.cell.needs):

@@ -102,9 +102,13 @@ class Workers:
 
     def submit(self, cell: Cell, *job: Any) -> Future:
         """Begin a job, with the arguments of `compute`."""
-        if self._client:
-            return self._executor.submit(_compute_there, cell.version, cell, *job)
-        return self._executor.submit(compute, cell, *job)
+        run: tuple[Any, ...] = (_compute_there, cell.version) if self._client else (compute,)
+        try:
+            return self._executor.submit(*run, cell, *job)
+        except BrokenExecutor as error:  # a worker has died in the meantime; `result` says so
+            broken: Future = Future()
+            broken.set_exception(error)
+            return broken
 
     def result(self, future: Future) -> Computed:
         """What a finished job gave.
