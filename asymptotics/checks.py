@@ -21,8 +21,6 @@ A range is written as in the notation, ``"(0, 1]"``.  `check_range` checks one c
 that did not come from `checked`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

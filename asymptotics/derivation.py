@@ -1,7 +1,5 @@
 """A derivation as SymPy equations, step by step, with LaTeX for papers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

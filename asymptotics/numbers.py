@@ -12,14 +12,12 @@ the mathematics (a SymPy `Piecewise` for symbols).  ``stable`` chooses between t
 equal forms by their rounding errors; exact arithmetic takes the first.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import array_api_compat
 import numpy as np
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     import mpmath
     import sympy
 
-Number: TypeAlias = "float | np.ndarray | Sequence[float] | mpmath.mpf | sympy.Expr"
+Number: TypeAlias = Union[float, np.ndarray, Sequence[float], "mpmath.mpf", "sympy.Expr"]  # noqa: UP007
 """Argument: a Python number, an array or a list of them, an mpmath number, a SymPy expression."""
 
 Value: TypeAlias = Any

@@ -1,7 +1,5 @@
 """Command line: ``python -m benchmarks`` from the root of the repository."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

@@ -1,7 +1,5 @@
 """One measurement in a process of its own: CPU time and peak memory are then its own too."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

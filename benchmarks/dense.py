@@ -4,8 +4,6 @@ Written as one would write it in a paper's notebook, with the vectorisation that
 without anything from this package.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 TOKEN_BLOCK = 1000

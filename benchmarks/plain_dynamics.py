@@ -7,8 +7,6 @@ with the label 0, and of the output only the row of the labels is read, so that 
 of a head are one vector.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 CHUNK = 50

@@ -5,8 +5,6 @@ formed, and the gradient goes back through each of these arrays.  Settings of vo
 (arXiv:2212.07677): Adam at 1e-3 on batches of 2048 prompts for 5000 steps.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 STEPS, BATCH, RATE, DECAY = 5000, 2048, 1e-3, (0.9, 0.98)

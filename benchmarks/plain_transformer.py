@@ -5,8 +5,6 @@ them.  Settings of Vladymyrov et al. (arXiv:2402.14180): Adam at 1e-4 on fresh b
 prompts for 200,000 steps; N = 20, d = 10, noise level uniform on [0, 5].
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 STEPS, BATCH, RATE, DECAY = 200_000, 2048, 1e-4, (0.9, 0.999)

@@ -1,7 +1,5 @@
 """The obvious way to evaluate the theory: ``scipy.optimize.fsolve`` at every point of a loop."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 ``python -m benchmarks.stress_fixed_points [measures]`` from the root of the repository.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``python -m benchmarks.stress_structured [spectra]`` from the root of the repository.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The benchmarks: which measurements are made, and the tables made of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What is measured; each function runs in a child process of its own and returns numbers."""
 
-from __future__ import annotations
-
 import importlib
 import time
 import warnings

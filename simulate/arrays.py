@@ -5,8 +5,6 @@ whatever the sampler produced.  Only random numbers, which the array API standar
 and the transfer to the host need the backend by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that an interrupted training goes on from."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

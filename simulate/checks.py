@@ -4,8 +4,6 @@
 are no rows of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from numbers import Integral

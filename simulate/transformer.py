@@ -11,8 +11,6 @@ of the weights.  Linear attention knows its tokens through G only, so a layer co
 layer, weighs the tokens by :math:`\mathrm{softmax}_s (K_h e_s)^\top Q_h z` instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Run as ``python tests/check_wheel.py``; exits with a message if the wheel is not what it should be.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

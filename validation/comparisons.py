@@ -1,7 +1,5 @@
 """Comparisons of theory and simulation, made from numbers and estimates."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Reports of a validation: terminal table, self-contained HTML, JSON, figures."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -1,7 +1,5 @@
 """Validation: the cells of claims are run, and each claim judged when its cells are done."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Statistics of comparisons: extrapolation in size, z-scores, thresholds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

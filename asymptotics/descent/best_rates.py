@@ -3,8 +3,6 @@ r"""The best schedules: of any rates, of one constant rate, and in the worst cas
 The theory is in `iclimit.asymptotics.descent.schedules`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

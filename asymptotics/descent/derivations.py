@@ -5,8 +5,6 @@ derivative of the loss vanishes, Wishart moments follow from Stein's recursion, 
 the least value of a quadratic form in moments.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from iclimit.asymptotics.checks import check_choice, check_integers

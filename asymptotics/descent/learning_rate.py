@@ -20,8 +20,6 @@ fits given data best (Rossi, Yuan and Hannagan, ICLR 2024 blog post track), whic
 `iclimit.simulate.descent.estimate_learning_rate` computes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -27,8 +27,6 @@ W = I is Theorem 1 of Ahn, Cheng, Daneshmand and Sra (NeurIPS 2023, arXiv:2306.0
 of gradient flow in Zhang, Frei and Bartlett (JMLR 2024, arXiv:2306.09927).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ polynomial.  The best real rates are then found by Newton's method from many sta
 of a grid at once.  The theory is in `iclimit.asymptotics.descent.schedules`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -39,8 +39,6 @@ In float64 the loss is computed by the Gauss-Radau rule of the measure, a sum of
 exact and multi-precision arithmetic from its moments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -22,8 +22,6 @@ Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 4 and its a
 inverse is not in the paper.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -39,8 +39,6 @@ Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 3; equation
 its law and the label noise are not in the paper.
 """
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from typing import Any

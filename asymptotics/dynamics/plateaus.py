@@ -24,8 +24,6 @@ Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265), section 4 and its a
 label noise is not in the paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

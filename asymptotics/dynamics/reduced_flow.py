@@ -3,8 +3,6 @@
 The equations and their range are in `iclimit.asymptotics.dynamics.merged`.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -34,8 +34,6 @@ grow with the wait.  Eigenvalues should be equal or differ clearly, as the flow 
 :math:`1/(\lambda_1^2 - \lambda_2^2)` to tell two directions apart.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

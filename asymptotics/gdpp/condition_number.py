@@ -54,8 +54,6 @@ direction in many layers: the error is then 1e-12 for :math:`\kappa \le 10^{20}`
 times that at :math:`10^{100}`.  mpmath numbers lose as many digits of their precision.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Laws of the noise level of a prompt, and rules that average over them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Best single step of gradient descent when every prompt has its own noise level."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

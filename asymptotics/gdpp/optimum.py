@@ -3,8 +3,6 @@
 The losses are those of `iclimit.asymptotics.gdpp.losses`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ The formulas are those of `iclimit.asymptotics.gdpp.ridge_losses`: sums of posit
 eigenvalues of :math:`X^\top X` and over the chi-square variable of the residuals.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

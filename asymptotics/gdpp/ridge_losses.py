@@ -33,8 +33,6 @@ Averages over eigenvalues use their exact density at finite N and d
 :math:`\sigma = 0`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -37,8 +37,6 @@ A fixed ratio :math:`\kappa = k/d` is the corner :math:`\theta \to 0`, where
 :math:`e_{ICL} \to 2 + \rho`, worse than the null predictor.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

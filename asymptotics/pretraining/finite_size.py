@@ -6,8 +6,6 @@ given the training tasks, and from fluctuations of the feature norms
 (`iclimit.asymptotics.pretraining.deterministic_equivalent`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

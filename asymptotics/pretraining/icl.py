@@ -46,8 +46,6 @@ holds with :math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`.  The root of 
 found in :math:`\log \xi`, where its slope is at least one everywhere.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -21,8 +21,6 @@ needs no root finding.  The path is scanned from the ridgeless point on, and the
 minimised; the error may have several local minima in the ridge.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -16,8 +16,6 @@ least slope.  At a fixed test spectrum the largest eigenvalue belongs to the lea
 minimum is searched for from several starts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

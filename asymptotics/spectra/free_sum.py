@@ -14,8 +14,6 @@ is infinite.  A point of the real line outside the support of the sum is :math:`
 F_2^{-1}(F) - F` on a pair of branches, where z increases with F.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import pairwise
 from typing import Any

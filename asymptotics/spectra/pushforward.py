@@ -10,8 +10,6 @@ partial fractions over all of them,
 An affine map also has an unbounded support and keeps every closed form of its measure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise

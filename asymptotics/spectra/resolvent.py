@@ -20,8 +20,6 @@ positive terms, so nothing cancels in floating point:
 The derivatives follow by implicit differentiation of the quadratic equation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from iclimit.asymptotics.checks import check_derivative, checked

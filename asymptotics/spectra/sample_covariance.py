@@ -21,8 +21,6 @@ its ends, where :math:`\Phi' = 0`, are the edges.
 For :math:`z < 0`, :math:`y = -\omega > 0` solves a convex equation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

@@ -40,8 +40,6 @@ with the regularised incomplete gamma function P.  The same recursion is behind 
 Multivariate Anal. 129 (2014) 69.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line: one verb per file."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

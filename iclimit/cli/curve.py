@@ -17,8 +17,6 @@ Examples
       --task-spectrum eigenvalues.csv --test-spectrum isotropic --test-alpha 1,10
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

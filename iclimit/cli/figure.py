@@ -9,8 +9,6 @@ Examples
   iclimit figure double-descent --preset full -o double-descent.pdf
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from typing import Any

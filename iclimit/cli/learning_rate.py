@@ -12,8 +12,6 @@ Examples
   iclimit learning-rate --input-law uniform --latex
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

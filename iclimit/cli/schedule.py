@@ -14,8 +14,6 @@ Examples
   iclimit schedule --steps 3 --latex
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

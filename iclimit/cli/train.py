@@ -14,8 +14,6 @@ Examples
   iclimit train linear-transformer --kind axial --layers 3 --noise-law uniform:5 --initial two.npz
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import sys

@@ -4,8 +4,6 @@ A boundary is where its margin (`iclimit.diagrams.margins`) vanishes.  The table
 says in the notation what is true on it, and which quantities it belongs to.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

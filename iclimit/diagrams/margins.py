@@ -4,8 +4,6 @@ Each is named as its boundary in the table ``boundaries.csv``, takes the paramet
 arguments, broadcasts, and is NaN where there is no such boundary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Points of a phase diagram to simulate: a grid, refined where the picture changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

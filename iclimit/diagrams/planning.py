@@ -1,7 +1,5 @@
 """Estimated cost of a simulation, before it starts."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ Functions of vectors or matrices (preconditioners, plateaus, mixtures of tasks, 
 are left out, and so are predictions that need random task sets (`iclimit.finite_size_errors`).
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence

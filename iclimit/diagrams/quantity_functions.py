@@ -4,8 +4,6 @@ Each is named as the quantity, takes its parameters as keyword arguments and bro
 over the parameters that the table marks as single.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

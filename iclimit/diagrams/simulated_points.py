@@ -1,7 +1,5 @@
 """A point of a diagram, simulated: the cells at one or several sizes, and the value from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

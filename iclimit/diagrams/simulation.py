@@ -1,7 +1,5 @@
 """Simulation of a quantity at points of its parameters, to a wanted precision."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

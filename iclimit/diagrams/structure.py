@@ -6,8 +6,6 @@ over d equal cells.  For a file that has d eigenvalues these are its eigenvalues
 other d the file is resampled.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias

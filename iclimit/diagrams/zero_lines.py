@@ -5,8 +5,6 @@ every vertex is moved along its grid edge to the root.  So vertices are exact wh
 only decides which features are seen, and how smooth a line looks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ Editing a docstring, a comment or a function that is not used leaves the version
 results on record stay valid; editing anything that can change a result does not.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib

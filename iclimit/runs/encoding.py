@@ -6,8 +6,6 @@ little-endian bytes), and dataclasses of this package by module and name.  Readi
 of this package only and calls nothing in them, so that a file from elsewhere cannot run code.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

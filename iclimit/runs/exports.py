@@ -1,7 +1,5 @@
 """Numbers of runs as tables: CSV for any program, NetCDF for xarray."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Mapping, Sequence

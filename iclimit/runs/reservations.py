@@ -1,7 +1,5 @@
 """Reservations: which of several processes with one run store computes a piece of work."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import IO
 

@@ -1,7 +1,5 @@
 """The named numbers of a result with their standard errors, for tables of runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any

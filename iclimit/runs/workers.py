@@ -7,8 +7,6 @@ task whose worker has died (joblib 1.6), and it takes tasks in threads that must
 A job computes with one BLAS thread wherever it runs, because rounding depends on their number.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

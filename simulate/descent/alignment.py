@@ -6,8 +6,6 @@ The three measures of von Oswald et al. (arXiv:2212.07677, section 3), each a me
 the weight vector it uses.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ With x and y in separate tokens a layer that looks up the next position comes fi
 every label to its input (Proposition 2 there).  Tokens are then rows (x, y, position).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -13,8 +13,6 @@ A single layer is moreover linear in the features :math:`G_{ij} q_k`, with coeff
 these features only (:class:`FeatureMoments`), at a cost that forgets the number of prompts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

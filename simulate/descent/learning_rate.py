@@ -13,8 +13,6 @@ that took them as constant would be too small by up to a factor of two (Laplace 
 of products :math:`g^i y^j` are kept, so that any number of tasks streams through in batches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Optimizers of the training of attention layers: Adam with a decay at the end, and L-BFGS."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

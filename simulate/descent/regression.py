@@ -12,8 +12,6 @@ Gradient descent starts from :math:`w_0` and may be preconditioned.  On the loss
 .. math:: w_{l+1} = w_l + \frac{\eta_l}N\, A X^\top (y - X w_l).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -12,8 +12,6 @@ Settings of von Oswald et al., arXiv:2212.07677, for comparison: 5000 steps of A
 0.0135.  Defaults here reach the loss of one gradient-descent step in a tenth of that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -15,8 +15,6 @@ weights of a layer do not affect the prediction.  Weights are lists of arrays (r
 so that many runs share each operation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

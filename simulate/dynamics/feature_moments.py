@@ -10,8 +10,6 @@ sequences through the first two moments of the features only.  These are compute
 set, or in closed form for the law of the sequences.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import fields

@@ -6,8 +6,6 @@ an implicit method where learned weights relax much faster than the others grow.
 units of :math:`\tau`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

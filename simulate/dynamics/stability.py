@@ -7,8 +7,6 @@ from weights at rest.  A step of length :math:`\eta` along the gradient g lowers
 and half a run at their median to at most 16 times the loss.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 UNSTABLE = 1e6

@@ -7,8 +7,6 @@ which can be learned in the weights (Zhang, Singh, Latham and Saxe, ICML 2025,
 arXiv:2501.16265).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

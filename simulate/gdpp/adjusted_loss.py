@@ -14,8 +14,6 @@ f = 100 d.  With c = 10 d, three layers at noise "uniform:5" were one or two per
 most contexts, but so bad on a few of 400,000 that the mean was up to ten times as large.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

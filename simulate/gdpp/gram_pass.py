@@ -12,8 +12,6 @@ needed either.  The derivatives are those of :math:`\langle w, v\rangle` for a g
 context.
 """
 
-from __future__ import annotations
-
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array

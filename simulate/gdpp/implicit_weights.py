@@ -14,8 +14,6 @@ the prediction is :math:`\langle w^L, x_q\rangle`.  Three recursions lead to the
 * :func:`gdpp_recursion`, a few numbers for every eigenvector of :math:`\Sigma`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -20,8 +20,6 @@ what is free:
   :math:`\omega_{xx}` preconditions.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

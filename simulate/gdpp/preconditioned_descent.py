@@ -23,8 +23,6 @@ tasks, labels and queries need no sampling.  The recursion runs on matrices as a
 eigenvalue is computed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Vladymyrov et al. (arXiv:2402.14180) train for 200,000 steps of Adam at a rate o
 batches of 2048 prompts, and keep the best of 5 seeds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -11,8 +11,6 @@ last column.  When only the last row of V acts on labels (:math:`v_{21} = 0`) it
 eq. and notation of Lu et al., arXiv:2405.11751 (reduced parametrisation).
 """
 
-from __future__ import annotations
-
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array

@@ -10,8 +10,6 @@ Marchenko-Pastur, deformed by the spectrum of the context summaries.  Edges of t
 Anal. 54, 295, 1995).
 """
 
-from __future__ import annotations
-
 import math
 import time
 import timeit

@@ -4,8 +4,6 @@ A covariance is a matrix (d, d), or the eigenvalues (d,) of a diagonal one.  Its
 same shape; None stands for the identity.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -10,8 +10,6 @@ The error is taken as :math:`\rho + |\hat w - w|^2/d`, the conditional expectati
 label noise: it needs 60 to 170 times fewer prompts than single squared errors.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -6,8 +6,6 @@ A prompt holds :math:`\ell` context pairs and a query,
 that every faster path is tested against, and the path for inputs without structure.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

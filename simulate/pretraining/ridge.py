@@ -15,8 +15,6 @@ O(n d).  For n < p the dual system is solved, directly when the Gram matrix is s
 gradients otherwise; as the ridge tends to 0 it gives the solution of least norm.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

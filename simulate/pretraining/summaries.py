@@ -20,8 +20,6 @@ labels for a task w are those of x for the task :math:`\Sigma^{1/2} w`, so that 
 of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those tasks.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Commands that are interrupted or whose reader goes away."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

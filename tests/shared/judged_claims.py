@@ -1,7 +1,5 @@
 """What the tests of claims do with a verdict."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kills runs at random moments and checks the store after each; a process of its own, to fork."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import random

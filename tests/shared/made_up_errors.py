@@ -1,7 +1,5 @@
 """Errors of pretraining for the claims, made up rather than simulated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

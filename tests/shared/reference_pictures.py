@@ -8,8 +8,6 @@ the reference images of some tests, or to accept a change that was wanted, run t
 look at the images and commit them.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cheap cell functions for tests of execution; a log file counts how often they run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Assertions on means of independent samples, shared by tests of samplers and simulations."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Commands that a test starts, signals and always ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Everything on array-api-strict arrays: what passes here uses no NumPy-only behaviour."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

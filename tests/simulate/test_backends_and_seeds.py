@@ -1,7 +1,5 @@
 """Backends by name, and the seeds of repeats."""
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

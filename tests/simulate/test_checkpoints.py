@@ -1,7 +1,5 @@
 """Checkpoints: what is kept, what is refused, and what an interruption leaves."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Argument checks: the ranges and the wording are those of the notation table."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Attention layers with any weights against loops over tokens and heads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import array_api_strict

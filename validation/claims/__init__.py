@@ -1,7 +1,5 @@
 """All claims by name, one in a file; `iclimit.validation.claim` says how such a file is built."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Polynomials and series of the fixed points against numbers found in other ways."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import mpmath

@@ -1,7 +1,5 @@
 """Transforms of spectral measures against 30-digit closed forms and defining equations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Spectral measures: distribution, moments, integration, construction and wrong input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

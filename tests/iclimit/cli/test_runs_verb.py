@@ -1,7 +1,5 @@
 """The verb ``iclimit runs``: list, show, export, prune."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The verb ``iclimit train``: a small training from flags to numbers, weights and checkpoints."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Identities of cells, and the code versions in them."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import subprocess

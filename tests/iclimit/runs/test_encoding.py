@@ -1,7 +1,5 @@
 """Results as text, and their named numbers."""
 
-from __future__ import annotations
-
 import collections
 import enum
 import json

@@ -1,7 +1,5 @@
 """Running cells: the same results anywhere, what fails, what is needed, what is on record."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

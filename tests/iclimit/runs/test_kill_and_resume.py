@@ -1,7 +1,5 @@
 """Runs that are interrupted, killed or doubled, and what the store holds then."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The run store: nothing is lost, doubled or half written, and every trouble is told."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

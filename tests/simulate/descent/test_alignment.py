@@ -1,7 +1,5 @@
 """Alignment of predictors, interpolated layers and roll-outs against explicit loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Constructed layers against gradient descent and copying written as loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quantiles of the critical dampening factor against the worst of T tasks, drawn and exact."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Hand-derived gradients against complex steps through the forward pass of the transformer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import array_api_strict

@@ -1,7 +1,5 @@
 """Learning rates from data against fits, replications, the bootstrap and a scan of the loss."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Regression prompts: layout of the tokens, moments of what is drawn, strict arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Gradient descent against loops, exact conditional losses against matrices and sampling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Trained layers against the least loss, found by other routes on the same or on fresh prompts."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

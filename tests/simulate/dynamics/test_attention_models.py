@@ -1,7 +1,5 @@
 """Losses and gradients against attention computed token by token with full weight matrices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import fields

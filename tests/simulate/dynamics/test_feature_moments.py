@@ -1,7 +1,5 @@
 """Moments of features against exact product quadrature, Monte Carlo and plain loops."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Gradient descent against a plain loop over tokens, held-out sequences and itself when cut."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

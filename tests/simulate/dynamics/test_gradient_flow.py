@@ -1,7 +1,5 @@
 """Gradient flow against other integrations, gradient descent with small steps, and invariances."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

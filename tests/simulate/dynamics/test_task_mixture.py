@@ -1,7 +1,5 @@
 """Sequences against the law that they are drawn from, and the tasks recovered from them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Passes on Gram matrices against passes on tokens, their derivatives against complex steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import array_api_strict

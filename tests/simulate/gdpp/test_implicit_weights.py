@@ -1,7 +1,5 @@
 """Implicit weights against tokens and Gram matrices, and the theorems that go with them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The adjusted loss on fixed contexts, its expansion, and the descents that minimise it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

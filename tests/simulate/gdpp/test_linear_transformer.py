@@ -1,7 +1,5 @@
 """Kinds of linear transformers: what is free in them, their scalars, files, and sizes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Noisy prompts against moments, the oracle against joint Gaussians, the adjusted loss."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """GD++ by matrices against token-level layers, plain descent and sampled prompts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

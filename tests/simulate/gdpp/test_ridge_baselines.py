@@ -1,7 +1,5 @@
 """Ridge baselines: spectral losses against explicit solves and against the definition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Trained linear transformers against closed forms, and trainings that are cut and go on."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Linear attention on token matrices, its reduced form, and explicit loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

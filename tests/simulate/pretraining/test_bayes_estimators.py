@@ -1,7 +1,5 @@
 """Bayes estimators: limits, direct formulas, and their simulated errors."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Estimated cost of a cell against what cells take."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from typing import Any

@@ -1,7 +1,5 @@
 """Token-level prompts: task laws, input laws, labels and the layout of token matrices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

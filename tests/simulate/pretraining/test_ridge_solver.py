@@ -1,7 +1,5 @@
 """Structured ridge regression against dense algebra on explicit features."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

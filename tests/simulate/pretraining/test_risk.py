@@ -1,7 +1,5 @@
 """Exact error of a given Gamma against token-level test prompts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One simulated cell: reproducibility, samplers, input laws, statistics and argument checks."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import re

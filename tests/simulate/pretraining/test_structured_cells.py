@@ -1,7 +1,5 @@
 """Cells of structured data: covariances of inputs and tasks, tests unlike training."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

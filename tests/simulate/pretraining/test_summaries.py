@@ -1,7 +1,5 @@
 """Context summaries from their exact law against token-level prompts, and exact moments."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

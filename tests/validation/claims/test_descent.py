@@ -4,8 +4,6 @@ Small simulations, or numbers in their place, are judged to hold; then one numbe
 formula of the theory, and the verdict must turn.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

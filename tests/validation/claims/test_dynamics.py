@@ -3,8 +3,6 @@
 Flows and trainings are numbers in their place, but for small ones that the cells really run.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The claims on GD++ can fail: results or theory that are off must turn the verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 Trained models are numbers in their place, but for a training of seconds on small prompts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

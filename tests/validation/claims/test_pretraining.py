@@ -1,7 +1,5 @@
 """The claims on isotropic data can fail: errors that are off must turn the verdict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The claims on structured data can fail: results or theory that are off must turn the verdict."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

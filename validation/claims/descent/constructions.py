@@ -8,8 +8,6 @@ sharpness.
 Source: {vonoswald2023}, Propositions 1 and 2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ around the best factor equal the exact ones.
 Source: {vonoswald2023} (0.75); {rossi2024}, Figure 13 (0.70); law derived in the documentation.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -7,8 +7,6 @@ losses of few steps equal the exact ones.
 Source: Largest Wishart eigenvalue: Chiani, J. Multivariate Anal. 129 (2014); documentation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ attention layer finds the rate of the data-based formula.
 Source: {rossi2024}; {vonoswald2023}, Proposition 1; closed form for any moments: documentation.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Held-out losses of a trained layer and of a constructed one on the same prompts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

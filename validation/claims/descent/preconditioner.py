@@ -8,8 +8,6 @@ Source: Ahn et al., NeurIPS 2023, arXiv:2306.00297; Zhang, Frei, Bartlett, JMLR 
 arXiv:2306.09927; non-commuting covariances and kurtosis: documentation.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ Source: Exact Wishart moments and Marchenko-Pastur limit, derived in the documen
 without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

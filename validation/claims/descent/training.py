@@ -7,8 +7,6 @@ predictions and query gradients become those of the step.
 Source: {vonoswald2023}, Figure 2; {rossi2024}, Figures 9, 10 and 12.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -8,8 +8,6 @@ descent.
 Source: {vonoswald2023}, Figures 2 and 3.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -7,8 +7,6 @@ vanishes as their size grows.
 Source: {zhang2025}, section 3.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

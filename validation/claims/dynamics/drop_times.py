@@ -6,8 +6,6 @@ escape one after the other: the ratio of both, extrapolated to small weights, is
 Source: {zhang2025}, section 4; times for general weights: documentation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ learned; more heads change nothing but the times.
 Source: {zhang2025}, sections 4 and 5.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ times over seeds have the law of the effective scale.
 Source: {zhang2025}, eq. (10); any covariance, law over seeds: documentation.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ linear in the labels; finite training sets approach the law of the data.
 Source: {zhang2025}, section 6; growth rate and bounds: documentation.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -7,8 +7,6 @@ stay short when the initial weights get smaller.
 Source: {zhang2025}, sections 4 and 5.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ public script lie within the spread over seeds of runs on moments.
 Source: {zhang2025}; public script, see shared reference data.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What all claims on training dynamics share: the published law of the data, drawn curves."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

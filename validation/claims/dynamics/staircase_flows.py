@@ -1,7 +1,5 @@
 """Flows of separate attention from small random weights, beside their predicted staircase."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

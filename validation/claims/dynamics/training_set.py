@@ -6,8 +6,6 @@ a loss on fresh sequences above the least one, by the same a/P for large P.
 Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

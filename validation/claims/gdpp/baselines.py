@@ -6,8 +6,6 @@ and of the residual sum of squares; simulated prompts and the published table ag
 Source: {vladymyrov2024}, Table 1 and section 6; integrals over the exact spectrum: documentation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ every size and extrapolates to the Marchenko-Pastur integral.
 Source: {vonoswald2023} (GD++); integrals: documentation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from iclimit.asymptotics.descent import optimal_schedule

@@ -7,8 +7,6 @@ minimum; no depth is below ridge regression with the mean noise variance.
 Source: {vladymyrov2024}, Table 1; exact loss at finite size: documentation.
 """
 
-from __future__ import annotations
-
 from iclimit.asymptotics.gdpp import gdpp_minima
 from iclimit.validation import Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.published_table import (

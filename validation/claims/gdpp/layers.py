@@ -7,8 +7,6 @@ the logarithm of the condition number, and by one per doubling of the digits.
 Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ their integrals; beside them the profiles of trained linear transformers.
 Source: {vladymyrov2024}, Figures 2 and 3.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

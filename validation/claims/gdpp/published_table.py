@@ -1,7 +1,5 @@
 """The published losses of regression with random noise levels, and their standard errors."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

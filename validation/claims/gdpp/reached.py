@@ -1,7 +1,5 @@
 """What layers of GD++ do on contexts of a given condition number; two claims share these runs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

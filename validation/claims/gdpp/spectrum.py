@@ -8,8 +8,6 @@ Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma
 schedule: Amsel, Persson, Musco, Gower, arXiv:2505.16932, Theorem 4.1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

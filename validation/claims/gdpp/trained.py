@@ -1,7 +1,5 @@
 """One trained linear transformer, measured as the published ones are."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

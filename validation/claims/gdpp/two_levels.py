@@ -6,8 +6,6 @@ and either noise level, vanishes in the limit of long contexts.
 Source: {vladymyrov2024}, Theorem 5.2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

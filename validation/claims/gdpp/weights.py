@@ -6,8 +6,6 @@ lemmas' recursions give, to rounding; the figure has the trained scalars.
 Source: {vladymyrov2024}, Theorem 4.1, Lemmas 4.3 and 4.4, Figure 4.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ length and grows beyond it.  Simulation follows the finite-size prediction along
 Source: {lu2025}: figure of the errors against context length.
 """
 
-from __future__ import annotations
-
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study

@@ -6,8 +6,6 @@ correction in the dimension, which is known to leave up to 3 %.
 Source: Estimators: Raventos et al., arXiv:2306.15063; limits derived in the documentation.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

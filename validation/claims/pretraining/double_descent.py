@@ -6,8 +6,6 @@ prediction says at every simulated tau.  The asymptotic errors diverge there.
 Source: {lu2025}, Figure 1.
 """
 
-from __future__ import annotations
-
 from iclimit.notation import PARAMETERS
 from iclimit.published import settings
 from iclimit.validation import Comparison, compare

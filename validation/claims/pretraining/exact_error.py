@@ -6,8 +6,6 @@ over token-level prompts, for fresh and for training tasks.
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

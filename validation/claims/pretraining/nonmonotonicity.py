@@ -7,8 +7,6 @@ as the finite-size prediction says.
 Source: {lu2025}: figure of nonmonotonicity in alpha; boundary: documentation.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error

@@ -3,8 +3,6 @@
 Claims name their cells ("simulated", point, dim) and ("predicted", point, dim).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ simulation at the same integers.
 Source: {lu2025}: logs and data of its public repositories (validation/reference/README.md).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

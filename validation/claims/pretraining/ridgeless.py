@@ -9,8 +9,6 @@ documented deviation of the prediction.
 Source: {lu2025}: ICL and IDG error in the ridgeless limit.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

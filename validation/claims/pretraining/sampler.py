@@ -6,8 +6,6 @@ tokens, and so do the errors of models trained on either.
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ and with ridge, below and above threshold.
 Source: Khatri-Rao structure of the features; see iclimit.simulate.pretraining.ridge.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

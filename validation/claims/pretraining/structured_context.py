@@ -8,8 +8,6 @@ predicted.  Extrapolated, the errors equal their limit.
 Source: {letey2025}: test-time context; general form derived in the documentation.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -7,8 +7,6 @@ every size.  With the input covariance in random position they follow the predic
 Source: Heuristic deterministic equivalent, derived in the documentation.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -10,8 +10,6 @@ and in between depends on alpha/tau.  Towards tau = 1 without ridge the error gr
 Source: {letey2025}; {lu2025}; limits derived in the documentation.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

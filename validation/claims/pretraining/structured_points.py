@@ -1,7 +1,5 @@
 """Points of the parameter space with structured tasks, tests and inputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

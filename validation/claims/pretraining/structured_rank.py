@@ -8,8 +8,6 @@ of the task variance outside, however many tasks there are.
 Source: {letey2025}; rank-deficient case derived in the documentation.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

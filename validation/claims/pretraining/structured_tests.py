@@ -8,8 +8,6 @@ dimension the errors equal the asymptotic ones.
 Source: {letey2025}: figures of error against kappa, power-law and spiked tests.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint

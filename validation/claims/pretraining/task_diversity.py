@@ -7,8 +7,6 @@ estimator on the pretraining tasks keeps memorising: its IDG error stays at the 
 Source: {lu2025}, task diversity: figure of g_task against kappa, with the dMMSE estimator.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ product of the two.
 Source: Voiculescu (1986, 1987); subordination: Biane, Math. Z. 227 (1998) 143.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

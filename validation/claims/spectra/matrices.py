@@ -1,7 +1,5 @@
 """Statistics of the eigenvalues of simulated matrices, beside those of their limiting law."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter

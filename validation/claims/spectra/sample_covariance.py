@@ -8,8 +8,6 @@ extrapolate to the four edges of the support, once the Tracy-Widom means are tak
 Source: Silverstein, J. Multivariate Anal. 55 (1995) 331; edges: Silverstein and Choi (1995).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
