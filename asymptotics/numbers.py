@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import mpmath
     import sympy
 
-Number: TypeAlias = Union[float, np.ndarray, Sequence[float], "mpmath.mpf", "sympy.Expr"]  # noqa: UP007
+Number: TypeAlias = Union[float, np.ndarray, Sequence[float], "mpmath.mpf", "sympy.Expr"]
 """Argument: a Python number, an array or a list of them, an mpmath number, a SymPy expression."""
 
 Value: TypeAlias = Any
