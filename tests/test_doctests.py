@@ -37,6 +37,7 @@ def test_docstring_examples(name: str) -> None:
     assert doctest.testmod(module).failed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_of_the_documentation(page: Path) -> None:
     assert doctest.testfile(str(page), module_relative=False).failed == 0

@@ -12,6 +12,8 @@ Examples
   iclimit validate ridgeless ridge --preset full
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

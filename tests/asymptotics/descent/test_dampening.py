@@ -102,6 +102,7 @@ def test_optimal_dampening_by_a_dense_scan(
     assert isinstance(best, float)
 
 
+@pytest.mark.slow
 def test_one_repetition_needs_no_dampening_and_more_need_more() -> None:
     for context, dim, noise in ((10, 10, 0.0), (1, 1, 0.0), (3, 7, 2.0), (50, 2, 1e-12)):
         factors = [

@@ -95,6 +95,7 @@ def test_wishart_moment(order: int) -> None:
         known.add(equation.lhs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
 def test_schedule_in_the_limit(steps: int) -> None:
     derivation = derive_schedule(steps)
@@ -131,6 +132,7 @@ def test_schedule_at_finite_size(steps: int, context: int, dim: int) -> None:
         assert abs(residual.subs(x, 1 / sympy.Float(rate))) < 1e-10
 
 
+@pytest.mark.slow
 def test_schedule_at_symbolic_size() -> None:
     assert sympy.simplify(derive_schedule(1, context=N, dim=d).result - (d + 1) / (N + d + 1)) == 0
     two = derive_schedule(2, context=N, dim=d)

@@ -248,6 +248,7 @@ def test_bounds(seed: int, d: int, N: float, noise: float, kurtosis: float) -> N
     assert other >= found.loss * (1 - ROUNDING)
 
 
+@pytest.mark.slow
 def test_sympy_matrices() -> None:
     N, s, p, q, r = sympy.symbols("N sigma p q r", positive=True)
     found = optimal_preconditioner(sympy.diag(p, q), context=N, noise_variance=s**2)

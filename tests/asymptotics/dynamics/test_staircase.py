@@ -260,6 +260,7 @@ def half_times(times: np.ndarray, losses: np.ndarray, lam: np.ndarray) -> np.nda
     return np.where(middles > losses[-1], found, np.inf)
 
 
+@pytest.mark.slow
 def test_drop_times_of_the_flow() -> None:
     """The error falls with the scale of the start; the loss is right except close to the drops."""
     errors = []
@@ -317,6 +318,7 @@ def test_rows_that_coincide_count_once() -> None:
 # Equal eigenvalues
 
 
+@pytest.mark.slow
 def test_equal_eigenvalues_in_any_basis() -> None:
     """The flow does not know the basis of an eigenspace, and the prediction must not."""
     lam = np.array([0.4, 0.4, 0.4, 0.1])

@@ -113,6 +113,7 @@ def test_layers_are_functions_of_the_eigenvalues(rates: list[float], gammas: lis
     np.testing.assert_allclose((V * P) @ V.T, np.eye(4) - A @ X, atol=1e-12 * scale, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rates", "gammas"), [LAYERS[1], ([0.2, 0.5, 0.4], [0.15, 0.1])])
 @pytest.mark.parametrize("size", [(20, 4), (4, 6)])
 def test_simulated_layers(rates: list[float], gammas: list[float], size: tuple[int, int]) -> None:
@@ -206,6 +207,7 @@ def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v
     assert one.lower_bound == pytest.approx(schedule.loss, rel=FLOAT64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "setting"),
     [
@@ -375,6 +377,7 @@ def test_notes_without_noise() -> None:
     assert best(4, ratio=0.5).loss == pytest.approx(2.2e-7, abs=PRINTED * 5e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("condition_number", "layers", "notes", "improved"),
     [
@@ -482,6 +485,7 @@ def test_rates_of_a_sample_have_a_large_mean_loss() -> None:
     assert gdpp_loss(rates, gammas, context=20, dim=10) == pytest.approx(4.17, abs=5e-3)
 
 
+@pytest.mark.slow
 def test_four_layers_at_finite_size() -> None:
     found = best(4, context=20, dim=10)
     assert found.loss == pytest.approx(7.95183e-5, rel=1e-5)

@@ -245,6 +245,7 @@ def test_uniform_level_by_adaptive_quadrature(context: int, dim: int, largest: f
     assert adaptive_ridge_loss(spec, **size, **cut) == pytest.approx(expected, rel=ADAPTIVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "context"),
     [
@@ -267,6 +268,7 @@ def test_tuned_parameters_cannot_be_bettered_nearby(spec: str, context: int) -> 
             assert moved > best.tuned * (1 - TUNED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("context", "dim"), [(2, 1), (12, 10), (60, 10)])
 @pytest.mark.parametrize("spec", ["uniform:3", "categorical:1,1.05", "categorical:0.01,1,100"])
 def test_tuned_parameters_are_the_best_of_a_grid(spec: str, context: int, dim: int) -> None:

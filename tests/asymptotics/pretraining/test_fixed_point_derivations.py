@@ -132,6 +132,7 @@ def test_many_tasks(spectrum: dict[Any, Any] | None) -> None:
         assert abs(left[1] / left[0] - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_two_symbolic_levels_contain_the_numbers() -> None:
     general = derive_many_tasks({a: p, b: 1 - p}, order=1).result
     special = general.subs({a: 1, b: 4, p: HALF})

@@ -58,6 +58,7 @@ def running_sweep(folder: Path, jobs: int) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path: Path, jobs: int) -> None:
     log = tmp_path / "log"
@@ -85,6 +86,7 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
         wait_until_gone(process)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["kill", "pools", "together"])
 def test_store_survives(tmp_path: Path, what: str) -> None:
     command = (sys.executable, "-m", "killed_runs", what, str(tmp_path))

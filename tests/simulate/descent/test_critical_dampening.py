@@ -53,6 +53,7 @@ def test_quantiles_are_those_of_the_worst_of_many_tasks(law: str) -> None:
         assert abs(quantile.mean - expected) < Z_LIMIT * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "contexts"), [(1, 2000), (20, 3000), (100, 5000)])
 def test_standard_errors_are_honest(tasks: int, contexts: int) -> None:
     """One pair in one dimension: the eigenvalue is chi-square, so the quantiles are known."""

@@ -89,6 +89,7 @@ def anisotropic_reference() -> tuple[Prompts, np.ndarray]:
     return prompts, best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [SLOW_ADAM, "lbfgs"])
 def test_anisotropic_noisy_inputs_teach_preconditioned_descent(optimizer: str) -> None:
     run = train_attention(ANISOTROPIC, optimizer=optimizer, rng=1)

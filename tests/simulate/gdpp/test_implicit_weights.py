@@ -170,6 +170,7 @@ def test_the_bound_is_attained_by_a_linear_label() -> None:
     assert np.all(alignment_bound(draw(3, 5)) > 1 - ROUNDING)  # short contexts: all labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("context", "dim"), [(4000, 2), (8000, 6)])
 def test_bound_in_long_contexts(context: int, dim: int) -> None:
     """(d + 4)/N, from E x^6 = 15 and E x^4 = 3; below 0.1 as in Theorem 4.2."""

@@ -170,6 +170,7 @@ def independent_cell(
     return [errors(ridge) for ridge in ridges]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", TASK_LAWS)
 @pytest.mark.parametrize("prompts", [80, 18])
 def test_errors_agree_with_the_definition(prompts: int, law: str) -> None:

@@ -660,6 +660,7 @@ def test_baselines_hold_and_draw(
     assert drawn(verdict) > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", baselines_claim.NOISY)
 @pytest.mark.parametrize("name", ["oracle", "ConstRR", "AdaRR", "TunedRR"])
 def test_every_baseline_can_fail(noise: str, name: str, baseline_results: Results) -> None:
