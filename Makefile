@@ -36,7 +36,7 @@ docs: .venv/dev
 
 # The documentation without executing the examples of the gallery.
 pages: .venv/dev
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -D plot_gallery=0 docs docs/_build/pages
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -t pages docs docs/_build/pages
 
 wheel: .venv/dev
 	$(BIN)/python tests/check_wheel.py

@@ -36,6 +36,10 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "examples", "tables", "gallery/**/*.ipynb", "sg_execution_times.rst"]
 suppress_warnings = ["config.cache"]  # the reset function below cannot be cached
+# ``sphinx -t pages`` builds the pages without executing the gallery, so without its pictures.
+PAGES_ONLY = tags.has("pages")  # noqa: F821
+if PAGES_ONLY:
+    suppress_warnings.append("image.not_readable")
 # Docstrings name objects in single backticks.
 default_role = "py:obj"
 add_module_names = False
@@ -97,7 +101,7 @@ sphinx_gallery_conf = {
     "min_reported_time": 0,
     "download_all_examples": False,
     "remove_config_comments": True,
-    "plot_gallery": True,
+    "plot_gallery": not PAGES_ONLY,
     "abort_on_example_error": False,
 }
 

@@ -63,10 +63,7 @@ class MarchenkoPastur(SpectralMeasure):
     def support(self) -> Intervals:
         """The interval of the continuous part, with 0 before it for ratio > 1.
 
-        Raises
-        ------
-        ValueError
-            If ratio is an array.
+        It is that of a single law: a ValueError is raised if ratio is an array.
         """
         lower, upper = (float(edge) for edge in self._single().edges)
         return ((0.0, 0.0), (lower, upper)) if self.ratio > 1 else ((lower, upper),)
