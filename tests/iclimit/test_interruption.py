@@ -60,6 +60,7 @@ def on_record(claim: str, path: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_claims(tmp_path: Path, own_store: Path) -> None:
     flags = ("--preset", "full", "--out", str(tmp_path), "--jobs", "2")
     with started(*ICLIMIT, "validate", "solver", "ridgeless", *flags) as process:

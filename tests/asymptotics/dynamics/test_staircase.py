@@ -135,6 +135,7 @@ def test_value_that_starts_negative_or_passes_zero() -> None:
     assert {True, False} == set(turned)
 
 
+@pytest.mark.slow
 def test_symmetries() -> None:
     v, k, q = random_start(7, 2)
     found = staircase(v, k, q)

@@ -367,6 +367,7 @@ def test_notes_in_the_limit(c: float, v: float, layers: int, loss: float, bound:
     assert found.lower_bound == pytest.approx(bound, abs=PRINTED * 5e-7)
 
 
+@pytest.mark.slow
 def test_notes_without_noise() -> None:
     """The notes have 6.8e-4 for three layers, which is the second local minimum."""
     assert best(2, ratio=0.5).loss == pytest.approx(0.03226, abs=PRINTED * 5e-6)

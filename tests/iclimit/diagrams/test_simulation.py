@@ -77,6 +77,7 @@ def test_three_sizes_are_extrapolated() -> None:
     assert abs(found.z) < 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", [{"target_standard_error": 0.01}, {"target_relative_error": 0.01}]
 )
@@ -135,6 +136,7 @@ def test_a_run_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> 
         simulate_values(ICL, points[:1], simulation(8, repeats=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_size_at_the_threshold_is_not_extrapolated(seed: int) -> None:
     """tau = 1.1 is n = 110 = d (d + 1) at d = 10, where the prediction is infinite."""

@@ -270,6 +270,7 @@ def test_time_limit_on_a_cluster(cluster: Any) -> None:
     assert len(list(run)) < 20
 
 
+@pytest.mark.slow
 def test_failures_and_other_code_on_a_cluster(cluster: Any) -> None:
     other = Cell.of(number, of=1)
     vars(other)["version"] = "older"
@@ -282,6 +283,7 @@ def test_failures_and_other_code_on_a_cluster(cluster: Any) -> None:
     assert isinstance(found[2], float)
 
 
+@pytest.mark.slow
 def test_a_cluster_worker_that_is_killed(cluster: Any) -> None:
     cells = [Cell.of(number, of=i, nap=0.05) for i in range(40)]
     run = run_cells(cells, rng=0, scheduler=cluster.scheduler_address)

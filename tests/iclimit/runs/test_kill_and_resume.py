@@ -79,6 +79,7 @@ def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path: Path, jobs: int) -
     assert found == {cell: number(rng=cell.seed(0), of=i) for i, cell in enumerate(cells)}
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     with running_sweep(tmp_path, 2) as process:
         process.kill()

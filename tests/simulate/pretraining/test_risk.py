@@ -33,6 +33,7 @@ def random_gamma(d: int, seed: int) -> np.ndarray:
     return np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 @pytest.mark.parametrize(("d", "context", "rho"), SIZES)
 def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -> None:

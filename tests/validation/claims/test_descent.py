@@ -172,6 +172,7 @@ def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_fails(judge("gd-schedules", results), "v=0.05")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_contexts")
 def test_divergence_holds_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     results = run_cells("gd-divergence")

@@ -14,6 +14,7 @@ from iclimit.validation import CLAIMS
 NAMES = ("ridgeless", "ridge", "double-descent", "context-length", "nonmonotonicity")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("preset", ["quick", "full"])
 def test_errors_hold_and_draw_and_can_fail(name: str, preset: Any) -> None:
