@@ -251,8 +251,18 @@ def _may_be_real(value: Any) -> bool:
     return value is not None and not isinstance(value, (str, bytes, bool, complex))
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise a ValueError if entries of an array, or of arrays in a list, are masked.
+
+    Conversion would drop the mask and take what is below it for a value.
+    """
+    if any(map(np.ma.is_masked, value if isinstance(value, (list, tuple)) else [value])):
+        raise ValueError(f"{name} must have no masked entries: drop them or fill them before")
+
+
 def convert(math_: Namespace, name: str, value: Number) -> Any:
     """Convert one argument, naming it when it is not a real number or an array of them."""
+    refuse_masked(name, value)
     try:
         if not _may_be_real(value):
             raise TypeError
@@ -270,6 +280,7 @@ def numpy_namespace(**arguments: Number) -> ArrayMath:
         If an argument belongs to another number system: its precision would be lost in silence.
     """
     for name, value in arguments.items():
+        refuse_masked(name, value)
         foreign = array_api_compat.is_array_api_obj(value) and not isinstance(
             value, (np.ndarray, np.generic)
         )

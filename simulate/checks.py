@@ -72,8 +72,18 @@ def check_shape(name: str, array: Any, *shapes: tuple[int | None, ...]) -> None:
         raise ValueError(f"{name} must have shape {wanted}, got {found}")
 
 
+def refuse_masked(name: str, value: Any) -> None:
+    """Raise a ValueError if entries of an array, or of arrays in a list, are masked.
+
+    Conversion would drop the mask and take what is below it for a value.
+    """
+    if any(map(np.ma.is_masked, value if isinstance(value, (list, tuple)) else [value])):
+        raise ValueError(f"{name} must have no masked entries: drop them or fill them before")
+
+
 def parse_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> np.ndarray:
     """Return a finite array of one of the shapes; None stands for any size >= 1."""
+    refuse_masked(name, value)
     try:
         array = np.asarray(value)
         array = array.astype(float, casting="same_kind", copy=False)

@@ -66,7 +66,7 @@ class ValidationRun:
 
 
 def validate(
-    claims: Sequence[Claim],
+    claims: Sequence[Claim | str],
     *,
     preset: Preset = "quick",
     rng: int = 0,
@@ -81,8 +81,8 @@ def validate(
 
     Parameters
     ----------
-    claims : sequence of Claim
-        What to validate, see `iclimit.validation.CLAIMS`.
+    claims : sequence of str or Claim
+        What to validate: names in `iclimit.validation.CLAIMS`, or claims.
     preset : {"quick", "full"}
         How much to simulate.
     rng : int
@@ -115,13 +115,12 @@ def validate(
 
     Examples
     --------
-    >>> from iclimit.validation import CLAIMS, validate
-    >>> run = validate([CLAIMS["solver"]], jobs=1)
+    >>> from iclimit.validation import validate
+    >>> run = validate(["solver"], jobs=1)
     >>> run.holds, len(run.results[0].verdict.comparisons)
     (True, 12)
     """
-    if not claims or not all(isinstance(claim, Claim) for claim in claims):
-        raise ValueError(f"claims must be Claim objects, at least one, got {claims!r}")
+    claims = _claims(claims)
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
     check_run(rng, jobs)
@@ -169,6 +168,18 @@ def validate(
         recalled=sum(outcome.stored for outcome in done.values()),
         missing=[claim.name for claim in claims if claim.name not in results],
     )
+
+
+def _claims(given: Sequence[Claim | str]) -> list[Claim]:
+    """Claims, of which names may be given."""
+    from iclimit.validation.claims import select_claims  # the claims are built on this module
+
+    if not given or isinstance(given, str) or not all(isinstance(c, Claim | str) for c in given):
+        example = f", such as [{given!r}]" if given and isinstance(given, str) else ""
+        raise ValueError(
+            f"claims must be a list of names or claims, at least one{example}, got {given!r}"
+        )
+    return [select_claims([c])[0] if isinstance(c, str) else c for c in given]
 
 
 def _judge(claim: Claim, preset: Preset, outcomes: dict[Any, Outcome]) -> ClaimResult:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
-from iclimit.asymptotics.numbers import Namespace, Number, require
+from iclimit.asymptotics.numbers import Namespace, Number, refuse_masked, require
 from iclimit.asymptotics.spectra.integration import Intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, reject_inside
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
@@ -176,6 +176,7 @@ class MarchenkoPastur(SpectralMeasure):
         """
         check_derivative(derivative, most=2)
         if np.iscomplexobj(z):
+            refuse_masked("z", z)
             return self._stieltjes(np.asarray(z), derivative)
         z, negative = self._real_point(z)
         if negative:

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, real_array
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, refuse_masked
 from iclimit.asymptotics.spectra import fixed_points
 from iclimit.asymptotics.spectra.free_transforms import moments_of_cumulants
 from iclimit.asymptotics.spectra.integration import (
@@ -312,6 +312,7 @@ class SampleCovariance(SpectralMeasure):
 
     def _points(self, z: Any, atom: bool) -> np.ndarray:
         """Points of the plane, none of them in a band or, with an atom there, at 0."""
+        refuse_masked("z", z)
         z = np.asarray(z, dtype=complex) if np.iscomplexobj(z) else real_array("z", z)
         if not np.all(np.isfinite(z)):
             raise ValueError(f"z must be finite, got {z}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.diagrams.axes import at_least, given_axes, is_geometric
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
@@ -220,6 +221,7 @@ def curve(
 
 def _axis(name: str, value: Any) -> np.ndarray:
     """Values of a parameter as a one-dimensional array."""
+    refuse_masked(name, value)
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or array.ndim > 1 or array.size == 0:
         raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.diagrams import phase_drawing
 from iclimit.diagrams.boundaries import boundary_curves
 from iclimit.diagrams.phase_points import points_to_simulate
@@ -265,6 +266,7 @@ def phase_diagram(
             raise ValueError(f"{axis} must be one of {', '.join(parameters)}, got {name!r}")
     grids = {name: np.asarray(parameters[name], dtype=float) for name in (x, y)}
     for name, grid in grids.items():
+        refuse_masked(name, parameters[name])
         if grid.ndim != 1 or grid.size < 2 or not np.all(np.diff(grid) > 0):
             raise ValueError(f"{name} must be an ascending sequence of at least two numbers")
     fixed = {}

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
-from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.checks import check_arguments, refuse_masked
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
@@ -82,6 +82,7 @@ class FlowCurve:
         The Hermite interpolation has an error of about 1e-7 of the initial loss at the default
         tolerance.
         """
+        refuse_masked("times", times)
         times = np.asarray(times, dtype=float)
         last = float(self.times[-1])
         if not np.all((times >= 0) & (times <= last)):
@@ -93,6 +94,7 @@ class FlowCurve:
 
         By Hermite interpolation as in `at`; ``inf`` where the loss stays above.
         """
+        refuse_masked("levels", levels)
         levels = np.asarray(levels, dtype=float)
         if not np.all(levels < self.losses[0]):
             raise ValueError(

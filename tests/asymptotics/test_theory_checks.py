@@ -1,6 +1,7 @@
 """Argument checks that all theory functions share."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -8,8 +9,12 @@ import numpy as np
 import pytest
 import sympy
 
+import iclimit
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, check_range, checked
+from iclimit.asymptotics.descent import schedule_loss
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath
+from iclimit.asymptotics.pretraining import icl_error
+from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.notation import PARAMETERS
 
 x = sympy.Symbol("x")
@@ -98,3 +103,33 @@ def test_shapes() -> None:
     assert broadcast_shape(a=np.ones((3, 1)), b=np.ones(2), c=1.0) == (3, 2)
     with pytest.raises(ValueError, match=r"a, b must have shapes that broadcast, got \(3,\), \(2"):
         broadcast_shape(a=np.ones(3), b=np.ones(2))
+
+
+MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: icl_error(tau=MASKED, alpha=1, kappa=1, rho=0),
+        lambda: icl_error(tau=[MASKED, MASKED], alpha=1, kappa=1, rho=0),
+        lambda: schedule_loss(MASKED, ratio=1),
+        lambda: Atoms(MASKED),
+        lambda: MarchenkoPastur(0.5).stieltjes(MASKED + 1j),
+        lambda: SampleCovariance(Atoms([1.0]), 0.5).stieltjes(MASKED + 1j),
+        lambda: Atoms([1.0]).stieltjes(MASKED + 1j),
+        lambda: iclimit.curve("icl_error", tau=MASKED, alpha=1, kappa=1, rho=0),
+        lambda: iclimit.phase_diagram(
+            "icl_error", x="tau", y="alpha", tau=MASKED, alpha=[1, 2], kappa=1, rho=0
+        ),
+    ],
+)
+def test_masked_entries_are_refused(call: Callable[[], Any]) -> None:
+    """A conversion would take what is below the mask for values."""
+    with pytest.raises(ValueError, match="must have no masked entries"):
+        call()
+
+
+def test_an_empty_mask_is_no_mask() -> None:
+    tau = np.ma.masked_array([0.5, 2.0])
+    assert icl_error(tau=tau, alpha=1, kappa=1, rho=0).shape == (2,)

@@ -17,7 +17,7 @@ from iclimit.validation import select_claims
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
-ICLIMIT = (sys.executable, "-m", "iclimit.cli")
+ICLIMIT = (sys.executable, "-m", "iclimit")
 
 FREQUENT_CHECKPOINTS = """
 import sys

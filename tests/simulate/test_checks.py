@@ -48,6 +48,14 @@ def test_arrays_have_a_shape_and_are_finite() -> None:
         parse_array("mixing", [[1, math.nan]], (None, 2))
 
 
+def test_masked_entries_are_refused() -> None:
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    for value in (masked, [masked, masked]):
+        with pytest.raises(ValueError, match="mixing must have no masked entries"):
+            parse_array("mixing", value, (2,), (2, 2))
+    assert parse_array("mixing", np.ma.masked_array([1.0]), (1,)).tolist() == [1.0]
+
+
 def test_tasks_are_a_number_or_vectors() -> None:
     assert parse_tasks(math.inf, 2) == (math.inf, None)
     assert parse_tasks(3, 2) == (3, None)

@@ -72,6 +72,11 @@ def test_results_do_not_depend_on_the_number_of_workers() -> None:
     assert one.holds
 
 
+def test_claims_may_be_given_by_name() -> None:
+    run = validate(["solver", GOOD], jobs=1)
+    assert [result.claim for result in run.results] == [CLAIMS["solver"], GOOD]
+
+
 def test_failures_are_reported_and_the_rest_goes_on() -> None:
     run = validate([BROKEN, GOOD, WRONG], jobs=1)
     assert [result.holds for result in run.results] == [False, True, False]
@@ -98,8 +103,10 @@ def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
         ({"rng": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),
-        ({"claims": []}, "claims must be Claim objects, at least one"),
-        ({"claims": ["solver"]}, "claims must be Claim objects, at least one"),
+        ({"claims": []}, "claims must be a list of names or claims, at least one, got"),
+        ({"claims": [1]}, "claims must be a list of names or claims, at least one, got"),
+        ({"claims": "solver"}, r"names or claims, at least one, such as \['solver'\], got"),
+        ({"claims": ["ridgeles"]}, "got 'ridgeles'; did you mean ridgeless?"),
     ],
 )
 def test_bad_arguments_are_named_before_any_work(options: dict[str, Any], message: str) -> None:

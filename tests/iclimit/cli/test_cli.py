@@ -5,6 +5,8 @@ import io
 import itertools
 import json
 import math
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,12 @@ def test_curve_simulates(capsys: pytest.CaptureFixture[str]) -> None:
     simulated = [row for row in rows if row["source"] == "simulation"]
     assert [row["dim"] for row in simulated] == ["8", "8"]
     assert all(float(row["standard_error"]) > 0 for row in simulated)
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "iclimit", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"iclimit {iclimit.__version__}\n"
 
 
 def test_claims_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Run as ``python -m iclimit.cli``."""
+"""Run as ``python -m iclimit``."""
 
 import sys
 
