@@ -1,20 +1,21 @@
 """Files that an interrupted training goes on from."""
 
 import json
-import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from iclimit.files import replacing
+
 
 def check_checkpoint(path: Path) -> None:
     """Raise an OSError if no checkpoint can be written there, before the training begins."""
-    partial = _partial(path)
     try:
-        partial.open("wb").close()
-        partial.unlink()
+        with tempfile.TemporaryFile(dir=path.resolve().parent):
+            pass
     except OSError as error:
         raise type(error)(f"checkpoint must be a file that can be written: {error}") from error
 
@@ -36,10 +37,8 @@ def save_checkpoint(
         Arrays to be kept.
     """
     described = _json({"settings": settings, "record": record})
-    partial = _partial(path)
-    with partial.open("wb") as file:
+    with replacing(path) as partial, partial.open("wb") as file:
         np.savez(file, described=np.array(described), **arrays)
-    os.replace(partial, path)
 
 
 def load_checkpoint(
@@ -66,10 +65,6 @@ def load_checkpoint(
             f"checkpoint must be of the same training, got {path} with another {differing[0]}"
         )
     return record, arrays
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(path.name + ".partial")
 
 
 def _json(value: Any) -> str:

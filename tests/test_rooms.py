@@ -10,19 +10,20 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MAY_IMPORT = {
     "asymptotics": {"asymptotics", "notation", "results"},
-    "simulate": {"simulate", "notation", "results"},
+    "simulate": {"simulate", "files", "notation", "results"},
     "validation": {
         "validation",
         "asymptotics",
         "simulate",
         "runs",
+        "files",
         "notation",
         "published",
         "results",
     },
 }
 FOLDERS = {room: ROOT / room for room in MAY_IMPORT} | {"runs": ROOT / "iclimit" / "runs"}
-MAY_IMPORT["runs"] = {"runs", "notation", "results"}
+MAY_IMPORT["runs"] = {"runs", "files", "notation", "results"}
 
 
 def imported_modules(file: Path) -> set[str]:

@@ -26,6 +26,7 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -125,7 +126,7 @@ class Claim:
     Attributes
     ----------
     name : str
-        Short name for the command line.
+        Short name for the command line and for files: lower-case letters, digits and hyphens.
     title, statement : str
         One line, and a few sentences saying exactly what is compared.
     source : str
@@ -146,6 +147,13 @@ class Claim:
     cells: MakeCells
     judge: Judge
     figure: bool = True
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", self.name):
+            raise ValueError(
+                "name of a claim must be lower-case letters and digits, joined by hyphens, "
+                f"got {self.name!r}"
+            )
 
     @classmethod
     def of(

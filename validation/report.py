@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from iclimit.files import replacing
 from iclimit.runs.code_version import versions
 from iclimit.validation.claim import Comparison, Verdict
 from iclimit.validation.drawing import house_style, new_figure
@@ -40,9 +41,14 @@ def write_report(run: ValidationRun, folder: Path) -> Path:
         for result in run.results
         if result.verdict is not None
     }
-    (folder / "results.json").write_text(json.dumps(as_json(run), indent=1) + "\n")
     path = folder / "report.html"
-    path.write_text(_html(run, pictures), encoding="utf-8")
+    texts = {
+        folder / "results.json": json.dumps(as_json(run), indent=1) + "\n",
+        path: _html(run, pictures),
+    }
+    for file, text in texts.items():
+        with replacing(file) as partial:
+            partial.write_text(text, encoding="utf-8")
     return path
 
 
@@ -54,8 +60,10 @@ def save_figure(verdict: Verdict, path: Path) -> bytes:
         picture = io.BytesIO()
         figure.savefig(picture, format="png")
         figure.set_layout_engine("none")  # the same layout, not found again
-        figure.savefig(path.with_suffix(".pdf"))
-    path.write_bytes(picture.getvalue())
+        with replacing(path.with_suffix(".pdf")) as partial:
+            figure.savefig(partial)
+    with replacing(path) as partial:
+        partial.write_bytes(picture.getvalue())
     return picture.getvalue()
 
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from iclimit.files import replacing
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -55,7 +57,8 @@ def output_file(endings: Iterable[str]) -> Callable[[str], Path]:
             raise argparse.ArgumentTypeError(f"must end in {', '.join(endings)}, got {text!r}")
         if not path.parent.is_dir() or path.is_dir():
             raise argparse.ArgumentTypeError(f"must be a file in an existing folder, got {text!r}")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
+        file = path.resolve()
+        if not all(os.access(each, os.W_OK) for each in (file, file.parent) if each.exists()):
             raise argparse.ArgumentTypeError(f"must be a file that can be written, got {text!r}")
         return path
 
@@ -78,7 +81,7 @@ def write_file(path: Path, rows: Callable[[], Rows], draw: Callable[[Figure], ob
         with picture(path) as figure:
             draw(figure)
     else:
-        with path.open("w", newline="", encoding="utf-8") as file:
+        with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
             write_rows(rows(), path.suffix[1:], file)
 
 
@@ -90,7 +93,8 @@ def picture(path: Path, **size: float) -> Iterator[Figure]:
     with house_style():
         figure = new_figure(**size)
         yield figure
-        figure.savefig(path)
+        with replacing(path) as partial:
+            figure.savefig(partial)
 
 
 def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.arguments import PrintAndExit, add_verb, open_store, parse_setting
 from iclimit.cli.diagram import add_diagram, diagram_options
 from iclimit.cli.output import PICTURES, TABLES, add_output, output_file, write_output
+from iclimit.files import replacing
 
 if TYPE_CHECKING:
     from iclimit.diagrams.phases import PhaseDiagram
@@ -89,7 +90,8 @@ def run(options: argparse.Namespace) -> int:
             **diagram_options(options, (options.x, options.y)),
         )
     if data is not None:
-        diagram.to_xarray().to_netcdf(data, engine="h5netcdf")
+        with replacing(data) as partial:
+            diagram.to_xarray().to_netcdf(partial, engine="h5netcdf")
     if path is None or path != data:
         write_output(options, diagram.rows, lambda figure: _draw(diagram, figure))
     return 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.files import replacing
 from iclimit.notation import PARAMETERS
 from iclimit.runs.store import StoredRun
 from iclimit.runs.summary_numbers import Number
@@ -19,7 +20,7 @@ NUMBER = ("number", "value", "standard_error")
 def write_csv(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> None:
     """Write a row per run and number; missing entries are empty, infinity is ``inf``."""
     rows = list(map(_columns, runs))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         names = dict.fromkeys(name for row in rows for name in row)
         writer = csv.DictWriter(file, [*names, *NUMBER], lineterminator="\n")
         writer.writeheader()
@@ -51,7 +52,8 @@ def write_netcdf(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> 
         variables[key] = ("run", values, _attributes(name))
         if not np.all(np.isnan(errors)):
             variables[f"{key}_standard_error"] = ("run", errors, {"units": "1"})
-    xarray.Dataset(variables, coords=coordinates).to_netcdf(path, engine="h5netcdf")
+    with replacing(path) as partial:
+        xarray.Dataset(variables, coords=coordinates).to_netcdf(partial, engine="h5netcdf")
 
 
 def _columns(run: StoredRun) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.files import replacing
 from iclimit.simulate.arrays import Array, Backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.simulate.transformer import Layer
@@ -201,7 +202,8 @@ def to_backend(model: LinearTransformer, backend: Backend) -> LinearTransformer:
 
 def save_transformer(model: LinearTransformer, path: str | os.PathLike) -> None:
     """Write host weights to an .npz file with the arrays kind, projection and lookup."""
-    with open(path, "wb") as file:  # given a name savez would append .npz
+    # Given a name savez would append .npz.
+    with replacing(path) as partial, partial.open("wb") as file:
         np.savez(file, kind=model.kind, projection=model.projection, lookup=model.lookup)
 
 

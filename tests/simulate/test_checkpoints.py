@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,9 @@ def test_places_for_checkpoints(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(NotADirectoryError, match="checkpoint must be a file that can be written"):
         check_checkpoint(path / "run")
 
-    def denied(self: Path, *_: Any) -> None:
-        raise PermissionError(13, "Permission denied", str(self))
+    def denied(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(dir / "run"))
 
-    monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(tempfile, "TemporaryFile", denied)
     with pytest.raises(PermissionError, match=r"checkpoint must be .* Permission denied: .*run"):
         check_checkpoint(path)

@@ -114,6 +114,12 @@ def test_bad_arguments_are_named_before_any_work(options: dict[str, Any], messag
         validate(**({"claims": [GOOD]} | options))
 
 
+@pytest.mark.parametrize("name", ["", "../../x", "a<b>", "a b", "A", "a--b", "-a", "a\n"])
+def test_names_of_claims_can_be_files_and_anchors(name: str) -> None:
+    with pytest.raises(ValueError, match="name of a claim must be lower-case letters and digits"):
+        replace(GOOD, name=name)
+
+
 def test_interruption_keeps_what_is_finished(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
