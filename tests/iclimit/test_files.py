@@ -20,7 +20,6 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_failure_leaves_the_old_file(path: Path) -> None:
     with pytest.raises(TypeError), replacing(path) as partial, partial.open("w") as file:
-        print("new", file=file, flush=True)
         file.write(1)  # type: ignore[arg-type]
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
