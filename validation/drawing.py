@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from iclimit.files import replacing
 from iclimit.notation import LABELS
 from iclimit.results import Estimate
 
@@ -46,6 +49,15 @@ def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def save_picture(figure: Figure, path: Path) -> bytes:
+    """Save a figure, whole or not at all, and return what was written."""
+    content = io.BytesIO()  # matplotlib hides what goes wrong while it writes a PDF file
+    figure.savefig(content, format=path.suffix[1:])
+    with replacing(path) as partial:
+        partial.write_bytes(content.getvalue())
+    return content.getvalue()
 
 
 def panels(

@@ -2,7 +2,6 @@
 
 import base64
 import html
-import io
 import json
 import math
 from importlib import resources
@@ -13,7 +12,7 @@ from typing import Any
 from iclimit.files import replacing
 from iclimit.runs.code_version import versions
 from iclimit.validation.claim import Comparison, Verdict
-from iclimit.validation.drawing import house_style, new_figure
+from iclimit.validation.drawing import house_style, new_figure, save_picture
 from iclimit.validation.run_claims import ClaimResult, ValidationRun
 
 _NUMBERS = ("theory", "estimate", "standard_error", "allowance")
@@ -57,14 +56,10 @@ def save_figure(verdict: Verdict, path: Path) -> bytes:
     with house_style():
         figure = new_figure()
         verdict.draw(figure)
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png")
+        picture = save_picture(figure, path)
         figure.set_layout_engine("none")  # the same layout, not found again
-        with replacing(path.with_suffix(".pdf")) as partial:
-            figure.savefig(partial)
-    with replacing(path) as partial:
-        partial.write_bytes(picture.getvalue())
-    return picture.getvalue()
+        save_picture(figure, path.with_suffix(".pdf"))
+    return picture
 
 
 def as_json(run: ValidationRun) -> dict[str, Any]:

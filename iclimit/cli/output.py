@@ -88,13 +88,12 @@ def write_file(path: Path, rows: Callable[[], Rows], draw: Callable[[Figure], ob
 @contextmanager
 def picture(path: Path, **size: float) -> Iterator[Figure]:
     """Figure in the house style, which is saved at the end."""
-    from iclimit.validation.drawing import house_style, new_figure
+    from iclimit.validation.drawing import house_style, new_figure, save_picture
 
     with house_style():
         figure = new_figure(**size)
         yield figure
-        with replacing(path) as partial:
-            figure.savefig(partial)
+        save_picture(figure, path)
 
 
 def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:

@@ -9,6 +9,7 @@ import pytest
 from iclimit.cli import main
 from iclimit.files import no_formula, printable, replacing
 from iclimit.simulate.checkpoints import check_checkpoint, save_checkpoint
+from iclimit.validation.drawing import new_figure, save_picture
 
 
 @pytest.fixture
@@ -54,6 +55,12 @@ def test_a_curve_that_fails_leaves_the_old_table(
     assert main([*command, "--rho", "0.1", "-o", str(path)]) == 1
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_picture_that_fails_leaves_the_old_one(path: Path) -> None:
+    with pytest.raises(ValueError, match="Format"):
+        save_picture(new_figure(), path)
+    assert path.read_text() == "old"
 
 
 def test_checkpoints_touch_nothing_else(path: Path) -> None:
