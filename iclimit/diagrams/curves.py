@@ -15,7 +15,13 @@ from iclimit.diagrams.axes import at_least, given_axes, is_geometric
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
-from iclimit.diagrams.simulation import Simulation, parse_simulation, simulate_values
+from iclimit.diagrams.simulation import (
+    Simulation,
+    check_simulated,
+    parse_simulation,
+    points_at_sizes,
+    simulate_values,
+)
 from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
 from iclimit.validation.drawing import COLOURS, draw_points, log_scale
@@ -117,7 +123,7 @@ class Curves:
 
     def _draw_simulated(self, ax: Axes, values: Sequence[SimulatedValue], colour: str) -> None:
         extrapolated = values and len(values[0].runs) >= LEAST_SIZES
-        at = [(v.parameters if extrapolated else v.runs[-1].parameters)[self.x] for v in values]
+        at = [v.parameters[self.x] for v in values]
         errors = [v.estimate.standard_error for v in values]
         bars = [error if math.isfinite(error) else 0 for error in errors]
         draw_points(ax, at, [v.estimate.mean for v in values], bars, colour)
@@ -215,7 +221,11 @@ def curve(
         }
         where |= {"store": store, "progress": progress, "announce": announce}
         settings, points = parse_simulation(simulation, 12, **where)
-        simulated = _simulated(chosen, x, values[x], family, settings, points)
+        check_simulated(chosen)
+        at = _chosen(values[x], points)
+        lines = [[parameters | {x: each} for each in at] for parameters in family]
+        lines = points_at_sizes(lines, settings.sizes, (x,))
+        simulated = _simulated(chosen, lines, settings)
     return Curves(chosen, x, values[x], family, theory, simulated)
 
 
@@ -228,20 +238,18 @@ def _axis(name: str, value: Any) -> np.ndarray:
     return np.atleast_1d(array.astype(float))
 
 
-def _simulated(
-    quantity: Quantity,
-    x: str,
-    grid: np.ndarray,
-    family: list[dict[str, float]],
-    simulation: Simulation,
-    points: int,
-) -> list[list[SimulatedValue]]:
-    """Simulated values along each curve, those that the time sufficed for."""
+def _chosen(grid: np.ndarray, points: Any) -> list[float]:
+    """Points of the grid to simulate, at even distances in it."""
     if not at_least(2, points):
         raise ValueError(f"points of the simulation must be an integer >= 2, got {points!r}")
-    chosen = np.unique(np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int))
-    curves = [[parameters | {x: at} for at in grid[chosen].tolist()] for parameters in family]
-    curves = [list(filter(simulation.reaches, points)) for points in curves]
-    values = iter(simulate_values(quantity, list(itertools.chain(*curves)), simulation))
-    found = [list(itertools.islice(values, len(points))) for points in curves]
+    chosen = np.linspace(0, grid.size - 1, min(points, grid.size)).round().astype(int)
+    return grid[np.unique(chosen)].tolist()
+
+
+def _simulated(
+    quantity: Quantity, lines: Sequence[Sequence[Mapping[str, float]]], simulation: Simulation
+) -> list[list[SimulatedValue]]:
+    """Simulated values along each curve, those that the time sufficed for."""
+    values = iter(simulate_values(quantity, list(itertools.chain(*lines)), simulation))
+    found = [list(itertools.islice(values, len(points))) for points in lines]
     return [[value for value in line if value is not None] for line in found]

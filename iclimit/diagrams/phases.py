@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,12 @@ from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.diagrams.simulated_points import SimulatedValue
-from iclimit.diagrams.simulation import check_simulated, parse_simulation, simulate_values
+from iclimit.diagrams.simulation import (
+    check_simulated,
+    parse_simulation,
+    points_at_sizes,
+    simulate_values,
+)
 from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
 
@@ -286,13 +290,6 @@ def phase_diagram(
     check_simulated(chosen)
     lines = [line for lines in diagram.boundaries.values() for line in lines]
     points = points_to_simulate(chosen, grids, fixed, lines, shape, refine)
-    near = list(filter(settings.reaches, points))
-    if len(near) < len(points):
-        warnings.warn(
-            f"{len(points) - len(near)} of {len(points)} points are left out: integers at "
-            f"d = {settings.sizes[0]} to {settings.sizes[-1]} are too far from them",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    found = simulate_values(chosen, near, settings)
+    [points] = points_at_sizes([points], settings.sizes, (x, y))
+    found = simulate_values(chosen, points, settings)
     return replace(diagram, simulated=tuple(value for value in found if value is not None))

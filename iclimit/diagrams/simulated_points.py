@@ -47,6 +47,18 @@ def integers_at(parameters: Mapping[str, float], dim: int) -> dict[str, Any]:
     return integers
 
 
+def moved_to_integers(parameters: Mapping[str, float], dim: int) -> dict[str, float]:
+    """Parameters that the integers next to them stand for."""
+    integers = integers_at(parameters, dim)
+    moved = {n: integers[_POWERS[n][0]] / dim ** _POWERS[n][1] for n in parameters if n in _POWERS}
+    return dict(parameters) | moved
+
+
+def is_near(moved: float, parameter: float) -> bool:
+    """Whether a parameter from integers is near the one that was asked for."""
+    return moved == parameter or abs(moved / parameter - 1) <= _ROUNDING
+
+
 def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -> bool:
     """Whether integers at these sizes are near the parameters, on their side of the threshold.
 
@@ -55,12 +67,9 @@ def can_be_extrapolated(parameters: Mapping[str, float], sizes: Sequence[int]) -
     near = True
     sides = {np.sign(parameters["tau"] - 1)}
     for dim in sizes:
-        integers = integers_at(parameters, dim)
-        sides.add(np.sign(integers["prompts"] - dim * (dim + 1)))
-        for name, (integer, power) in _POWERS.items():
-            if math.isfinite(parameters.get(name, math.inf)):
-                exact = parameters[name] * dim**power
-                near &= abs(integers[integer] / exact - 1) <= _ROUNDING
+        sides.add(np.sign(integers_at(parameters, dim)["prompts"] - dim * (dim + 1)))
+        moved = moved_to_integers(parameters, dim)
+        near &= all(is_near(moved[name], value) for name, value in parameters.items())
     return near and (parameters.get("ridge", 0.0) > 0 or len(sides) == 1)
 
 
@@ -112,7 +121,8 @@ class SimulatedValue:
     Attributes
     ----------
     parameters : dict
-        The parameters asked for.
+        The parameters: with three sizes or more those asked for, with fewer those that the
+        integers at the largest size stand for.
     estimate : Estimate
         With three sizes or more the extrapolation to infinite size.  With fewer, and where the
         limit or a prediction is infinite, the mean at the largest size.

@@ -18,6 +18,8 @@ from iclimit.diagrams.simulated_points import (
     SimulatedValue,
     can_be_extrapolated,
     cells_at,
+    is_near,
+    moved_to_integers,
     value_at,
 )
 from iclimit.runs.cell import Cell
@@ -103,10 +105,6 @@ class Simulation:
         get_backend(self.backend)
         object.__setattr__(self, "sizes", tuple(sorted(self.sizes)))
 
-    def reaches(self, parameters: Mapping[str, float]) -> bool:
-        """Whether its sizes allow the extrapolation, if there is one, at a point."""
-        return len(self.sizes) < LEAST_SIZES or can_be_extrapolated(parameters, self.sizes)
-
     @property
     def first_repeats(self) -> tuple[int, ...]:
         """Repeats at each size to begin with."""
@@ -159,6 +157,39 @@ def check_simulated(quantity: Quantity) -> None:
             "quantity must be icl_error, idg_error or task_gap to be simulated, "
             f"got {quantity.name!r}"
         )
+
+
+def points_at_sizes(
+    lines: Sequence[Sequence[dict[str, float]]], sizes: Sequence[int], axes: Sequence[str]
+) -> list[list[dict[str, float]]]:
+    """Points of some lines as runs of these sizes can show them.
+
+    With three sizes or more these are the points that can be extrapolated.  With fewer they are
+    the points of the integers at the largest size, each once in a line.  A RuntimeWarning says how
+    many are left out, and which parameters that are not along an axis are far from the integers.
+    """
+    warned = []
+    if len(sizes) >= LEAST_SIZES:
+        found = [[point for point in line if can_be_extrapolated(point, sizes)] for line in lines]
+        reason = f"integers at d = {sizes[0]} to {sizes[-1]} are too far from them"
+    else:
+        dim, found = sizes[-1], []
+        for line in lines:
+            moved = [moved_to_integers(point, dim) for point in line]
+            found.append([dict(point) for point in dict.fromkeys(tuple(m.items()) for m in moved)])
+            warned += [
+                f"{name} = {value:g} is {moved[0][name]:.4g} at d = {dim}"
+                for point in line[:1]
+                for name, value in point.items()
+                if name not in axes and not is_near(moved[0][name], value)
+            ]
+        reason = f"they have the same integers at d = {dim} as others"
+    count, left = sum(map(len, lines)), sum(map(len, found))
+    if left < count:
+        warned.append(f"{count - left} of {count} points are left out: {reason}")
+    if warned:
+        warnings.warn("; ".join(dict.fromkeys(warned)), RuntimeWarning, stacklevel=3)
+    return found
 
 
 def simulate_values(

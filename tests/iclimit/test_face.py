@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,48 @@ def test_curves_that_round_to_the_same_integers_all_keep_their_points() -> None:
         jobs=1,
     )
     assert [len(values) for values in curves.simulated] == [3, 3]
+
+
+def test_points_are_where_their_integers_are() -> None:
+    """kappa = 0.01 and 0.032 both are one task at d = 16."""
+    setting: dict[str, Any] = {"tau": 1.5, "alpha": 0.7, "rho": 0.1, "jobs": 1}
+    with pytest.warns(RuntimeWarning, match="1 of 3 points are left out: they have the same int"):
+        curves = iclimit.curve(
+            "icl_error",
+            kappa=np.geomspace(0.01, 0.1, 3),
+            simulation={"dim": 16, "repeats": 2},
+            **setting,
+        )
+    [values] = curves.simulated
+    assert [value.parameters["kappa"] for value in values] == [1 / 16, 2 / 16]
+    assert values[0].parameters["alpha"] == 11 / 16
+    assert curves.plot().lines[1].get_xdata() == pytest.approx([1 / 16, 2 / 16])
+
+
+def test_points_that_are_not_on_their_curve_are_told() -> None:
+    with pytest.warns(RuntimeWarning, match="^kappa = 0.01 is 0.125 at d = 8$"):
+        iclimit.curve(
+            "icl_error",
+            tau=[1.5, 2],
+            alpha=1,
+            kappa=0.01,
+            rho=0.1,
+            simulation={"dim": 8, "repeats": 2},
+            jobs=1,
+        )
+
+
+def test_points_that_cannot_be_extrapolated_are_told() -> None:
+    with pytest.warns(RuntimeWarning, match="1 of 2 points are left out: integers at d = 6 to 10"):
+        iclimit.curve(
+            "icl_error",
+            kappa=[0.01, 1],
+            tau=2,
+            alpha=1,
+            rho=0.1,
+            simulation={"dim": (6, 8, 10), "repeats": 3},
+            jobs=1,
+        )
 
 
 def test_several_sizes_are_extrapolated_along_a_curve() -> None:
