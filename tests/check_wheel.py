@@ -1,5 +1,7 @@
 """Build the wheel, compare its files with git's, and use it from an empty directory.
 
+Then install a clone with ``-e``, and use it from the folder that holds the clone.
+
 Run as ``python tests/check_wheel.py``; exits with a message if the wheel is not what it should be.
 """
 
@@ -12,9 +14,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("asymptotics", "simulate", "validation")
 SMOKE = """
-import iclimit, iclimit.cli, iclimit.validation
+import sys, iclimit, iclimit.cli, iclimit.validation
 from iclimit.validation.claims.pretraining.published import error_points
-assert "site-packages" in iclimit.__file__, iclimit.__file__
+assert sys.argv[1] in iclimit.__file__, iclimit.__file__
 assert len(error_points()) == 23
 assert abs(iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01) - 1.2340) < 1e-4
 try:
@@ -22,7 +24,7 @@ try:
 except ModuleNotFoundError:
     pass
 else:
-    raise SystemExit("the wheel puts the bare name 'asymptotics' into the environment")
+    raise SystemExit("the bare name 'asymptotics' is in the environment")
 """
 
 
@@ -43,7 +45,7 @@ def main() -> None:
     """Build, compare, install, use."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        source = place / "source"
+        source = place / "clones" / "iclimit"
         # What git tracks and nothing else: a stale build folder would end up in the wheel.
         export = ["git", "checkout-index", "--all", f"--prefix={source}/"]
         subprocess.run(export, cwd=ROOT, check=True)
@@ -61,14 +63,18 @@ def main() -> None:
         # Most of what is installed is never imported.
         options = ["-q", "--disable-pip-version-check", "--no-compile"]
         subprocess.run([python, "-m", "pip", "install", *options, str(wheel)], check=True)
-        subprocess.run([python, "-c", SMOKE], check=True, cwd=elsewhere)
+        subprocess.run([python, "-c", SMOKE, "site-packages"], check=True, cwd=elsewhere)
         subprocess.run(
             [environment / "bin" / "iclimit", "claims"],
             check=True,
             cwd=elsewhere,
             stdout=subprocess.DEVNULL,
         )
+        editable = [python, "-m", "pip", "install", *options, "--no-deps", "-e", str(source)]
+        subprocess.run(editable, check=True)
+        subprocess.run([python, "-c", SMOKE, "clones"], check=True, cwd=source.parent)
     print(f"wheel holds the {len(packed)} files of git and works from an empty directory")
+    print("a clone that is installed with -e works from the folder that holds it")
 
 
 if __name__ == "__main__":
