@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+LINE = 120
+"""Characters of LaTeX that fit, set, on a line of a paper."""
+
 
 @dataclass(frozen=True)
 class Derivation:
@@ -21,8 +24,25 @@ class Derivation:
         """Right-hand side of the last equation."""
         return self.steps[-1][1].rhs
 
-    def latex(self) -> str:
-        """All steps as text with displayed equations."""
+    def latex(self, *, compact: bool = False) -> str:
+        """All steps as text with displayed equations.
+
+        Compact, it is one display, a few lines long, of the result and of what defines the symbols
+        in it.
+        """
         import sympy
 
-        return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
+        if not compact:
+            return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
+        needed, lines = {self.steps[-1][1].lhs}, list[str]()
+        for _, equation in reversed(self.steps):
+            if equation.lhs not in needed:
+                continue
+            needed = (needed - {equation.lhs}) | equation.rhs.free_symbols
+            latex = sympy.latex(equation)
+            if lines and len(latex) + len(lines[-1]) <= LINE:
+                lines[-1] = rf"{latex}, \quad {lines[-1]}"
+            else:
+                lines.append(latex)
+        display = ", \\\\\n".join(reversed(lines))
+        return f"\\begin{{gather*}}\n{display}\n\\end{{gather*}}"

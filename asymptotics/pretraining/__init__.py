@@ -1,6 +1,8 @@
 """ICL and IDG errors of pretrained linear attention: isotropic, structured and finite-size."""
 
 from iclimit.asymptotics.pretraining.bayes import DMMSEErrors, bayes_error, dmmse_errors
+from iclimit.asymptotics.pretraining.error_derivations import derive_icl_error, derive_idg_error
+from iclimit.asymptotics.pretraining.error_limits import derive_error_limits
 from iclimit.asymptotics.pretraining.finite_size import FiniteSizeErrors, finite_size_errors
 from iclimit.asymptotics.pretraining.fixed_point_derivations import (
     derive_effective_ridge,
@@ -38,6 +40,9 @@ __all__ = [
     "best_training_covariance",
     "cka",
     "derive_effective_ridge",
+    "derive_error_limits",
+    "derive_icl_error",
+    "derive_idg_error",
     "derive_many_tasks",
     "derive_resolvent",
     "derive_threshold",

@@ -46,6 +46,7 @@ holds with :math:`\tau` replaced by :math:`\tau(1 - \lambda/\xi)`.  The root of 
 found in :math:`\log \xi`, where its slope is at least one everywhere.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -211,22 +212,49 @@ def _errors(**parameters: Any) -> tuple[Any, Any]:
     return math_.finish(icl), math_.finish(idg)
 
 
+Let = Callable[[str, Any], Any]
+"""What is done with the name and the value of an intermediate, and returns its value."""
+
+
+def unnamed(name: str, value: Any) -> Any:  # noqa: ARG001
+    """Return the value; a derivation returns a symbol in its place (`error_derivations`)."""
+    return value
+
+
 def errors_at(
-    math_: Namespace, tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, eta: Any
+    math_: Namespace, tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, eta: Any, let: Let = unnamed
 ) -> tuple[Any, Any]:
     """ICL and IDG errors at a solution (xi, eta) of the fixed point (module docstring)."""
-    M = resolvent(math_, q + xi, kappa, excess(math_, kappa, 1))
-    A, noise, own, factor = error_parts(tau, kappa, rho, q, xi, M)
-    idg = math_.divide(noise, eta + xi * A / tau)
-    return own + factor * idg, idg
+    nu = let("nu", q + xi)
+    M = let("M", resolvent(math_, nu, kappa, excess(math_, kappa, 1)))
+    return errors_of(math_, tau, kappa, rho, q, xi, eta, M, let)
 
 
-def error_parts(tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, M: Any) -> tuple[Any, ...]:
+def errors_of(
+    math_: Namespace,
+    tau: Any,
+    kappa: Any,
+    rho: Any,
+    q: Any,
+    xi: Any,
+    eta: Any,
+    M: Any,
+    let: Let = unnamed,
+) -> tuple[Any, Any]:
+    """ICL and IDG errors at a solution of the fixed point and the resolvent M there."""
+    A, noise, own, factor = error_parts(tau, kappa, rho, q, xi, M, let)
+    idg = let("IDG", math_.divide(noise, eta + xi * A / tau))
+    return let("ICL", own + factor * idg), idg
+
+
+def error_parts(
+    tau: Any, kappa: Any, rho: Any, q: Any, xi: Any, M: Any, let: Let = unnamed
+) -> tuple[Any, ...]:
     """A, the numerator of the IDG error, and own and factor of ICL = own + factor * IDG."""
-    nu = q + xi
-    w = 1 + M / kappa
-    r = 1 + nu * w**2
-    A = M * (1 + q * w**2) / r
+    nu = let("nu", q + xi)
+    w = let("w", 1 + M / kappa)
+    r = let("r", 1 + nu * w**2)
+    A = let("A", M * (1 + q * w**2) / r)
     noise = rho + q * M / w + xi * M * (nu / r)
     own = rho + q * M / w * ((1 + nu * w * M / kappa) / r) + nu * M * (nu * w**2 / r)
     return A, noise, own, (1 + q) * A / tau
