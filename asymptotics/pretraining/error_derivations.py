@@ -23,7 +23,7 @@ TEXTS = {
     "q": "Variance that a finite context adds to each coordinate of a task:",
     "nu": "Argument of the resolvent, with the effective ridge:",
     "M": "Resolvent of the sample covariance of the training tasks:",
-    "xi": "Effective ridge of ridge regression on n prompts, positive below tau = 1 or with a ridge:",
+    "xi": "Effective ridge on n prompts, positive with a ridge or below tau = 1:",
     "eta": "Share of the ridge in the effective ridge:",
     "IDG traces": "IDG error as means over the spectrum, M' being the derivative of M:",
     "ICL traces": "ICL error in the same way:",
