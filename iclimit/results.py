@@ -51,6 +51,17 @@ class Estimate:
             error = float(np.std(array, ddof=1) / math.sqrt(count)) if known else math.inf
         return cls(mean, error, count, array if keep else np.empty(0))
 
+    @property
+    def deviations(self) -> np.ndarray:
+        """What each sample contributes to the error of the mean; empty without samples.
+
+        The squares add up to the square of the standard error.
+        """
+        count = len(self.samples)
+        if count < 2:
+            return np.empty(0)
+        return (self.samples - self.mean) / math.sqrt(count * (count - 1))
+
     def __float__(self) -> float:
         return float(self.mean)
 

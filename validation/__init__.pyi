@@ -1,11 +1,10 @@
 from .claim import Cell as Cell
 from .claim import Claim as Claim
-from .claim import Comparison as Comparison
 from .claim import Preset as Preset
 from .claim import Results as Results
-from .claim import Verdict as Verdict
 from .claims import CLAIMS as CLAIMS
 from .claims import select_claims as select_claims
+from .comparisons import Comparison as Comparison
 from .comparisons import compare as compare
 from .comparisons import compare_errors as compare_errors
 from .comparisons import compare_limits as compare_limits
@@ -17,3 +16,4 @@ from .run_claims import validate as validate
 from .statistics import Extrapolation as Extrapolation
 from .statistics import extrapolate as extrapolate
 from .statistics import extrapolate_runs as extrapolate_runs
+from .verdict import Verdict as Verdict

@@ -25,7 +25,6 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,86 +32,12 @@ from typing import Any, Literal, TypeAlias
 
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell
-from iclimit.validation.drawing import Figure
-from iclimit.validation.statistics import z_score, z_threshold
+from iclimit.validation.verdict import Verdict
 
-Preset = Literal["quick", "full"]
-PRESETS: tuple[Preset, ...] = ("quick", "full")
+Preset = Literal["quick", "medium", "full"]
+PRESETS: tuple[Preset, ...] = ("quick", "medium", "full")
 Results: TypeAlias = Mapping[Any, Any]
 """Results of the cells of a claim, by its keys."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A number of the theory against an estimate.
-
-    Attributes
-    ----------
-    label : str
-        What is compared, with its parameters.
-    theory, estimate : float
-        The two numbers.
-    standard_error : float
-        Of the estimate (and of the theory where it is averaged over random draws); 0 for a
-        deterministic comparison.
-    allowance : float
-        Documented systematic deviation, absolute; z counts what lies beyond.
-    degrees : float
-        Degrees of freedom of the standard error, if it was estimated from few samples.
-    upper_bound : bool
-        Whether the theory is a bound that estimates below do not contradict.
-    """
-
-    label: str
-    theory: float
-    estimate: float
-    standard_error: float
-    allowance: float = 0.0
-    degrees: float = math.inf
-    upper_bound: bool = False
-
-    @property
-    def z(self) -> float:
-        """Deviation beyond the allowance in standard errors, as a normal deviate."""
-        if self.upper_bound and self.estimate <= self.theory:
-            return 0.0
-        return z_score(
-            self.estimate, self.theory, self.standard_error, self.allowance, self.degrees
-        )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Outcome of a claim.
-
-    Attributes
-    ----------
-    comparisons : sequence of Comparison
-        All of them must hold.
-    draw : callable
-        Draws the claim's figure into a matplotlib Figure.
-    notes : sequence of str
-        What a reader should know: fit orders, goodness of fit, limits of the comparison.
-    """
-
-    comparisons: Sequence[Comparison]
-    draw: Callable[[Figure], None]
-    notes: Sequence[str] = ()
-
-    @property
-    def threshold(self) -> float:
-        """Largest absolute z accepted, given the number of comparisons."""
-        return z_threshold(sum(c.standard_error > 0 for c in self.comparisons))
-
-    @property
-    def worst(self) -> Comparison:
-        """The comparison with the largest absolute z."""
-        return max(self.comparisons, key=lambda c: abs(c.z))
-
-    @property
-    def holds(self) -> bool:
-        """Whether every comparison lies within the threshold (NaN never does)."""
-        return all(abs(c.z) <= self.threshold for c in self.comparisons)
 
 
 MakeCells: TypeAlias = Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
@@ -136,6 +61,8 @@ class Claim:
     judge : callable
         Compares, given the preset and the results of the cells by the same keys; the keys of a
         list are its cells.
+    subject : str
+        Shelf of the theory that it tests; reports group claims by it.
     figure : bool
         Whether the figure belongs beside those of papers: ``iclimit figure`` offers it.
     """
@@ -147,6 +74,7 @@ class Claim:
     cells: MakeCells
     judge: Judge
     figure: bool = True
+    subject: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", self.name):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 
-    from iclimit.validation.claim import Comparison
+    from iclimit.validation.comparisons import Comparison
     from iclimit.validation.statistics import Extrapolation
 else:  # matplotlib is loaded when something is drawn
     Axes = Figure = Any

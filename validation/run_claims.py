@@ -1,7 +1,7 @@
 """Validation: the cells of claims are run, and each claim judged when its cells are done."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,8 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
-from iclimit.validation.claim import PRESETS, Claim, Preset, Verdict
+from iclimit.validation.claim import PRESETS, Claim, Preset
+from iclimit.validation.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def validate(
     scheduler: str | None = None,
     time_limit: float | None = None,
     progress: bool = False,
+    finished: Callable[[ClaimResult], None] = lambda _: None,
 ) -> ValidationRun:
     """Run the cells of the claims and judge each claim when its cells are done.
 
@@ -83,7 +85,7 @@ def validate(
     ----------
     claims : sequence of str or Claim
         What to validate: names in `iclimit.validation.CLAIMS`, or claims.
-    preset : {"quick", "full"}
+    preset : {"quick", "medium", "full"}
         How much to simulate.
     rng : int
         Root of the random numbers; results depend on it and not on the number of jobs.
@@ -99,6 +101,8 @@ def validate(
         Seconds after which the validation ends with what is finished.
     progress : bool
         Show a progress bar on standard error.
+    finished : callable
+        Is given each claim as soon as it is judged, while others are simulated.
 
     Returns
     -------
@@ -137,6 +141,7 @@ def validate(
             if claim.name not in results and all(cell in done for cell in keyed.values()):
                 found = {key: done[cell] for key, cell in keyed.items()}
                 results[claim.name] = _judge(claim, preset, found)
+                finished(results[claim.name])
 
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:

@@ -16,7 +16,8 @@ from iclimit.validation import (
     validate,
 )
 from iclimit.validation.drawing import COLOURS, draw_sizes, finish
-from iclimit.validation.report import table, write_report
+from iclimit.validation.report import write_report
+from iclimit.validation.summary import table
 
 POINT = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}
 REPEATS = {

@@ -18,6 +18,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from iclimit.cli.arguments import (
 
 if TYPE_CHECKING:
     from iclimit.validation.claim import Claim
-    from iclimit.validation.run_claims import ValidationRun
+    from iclimit.validation.run_claims import ClaimResult, ValidationRun
 
 
 def add_parser(verbs: Any) -> None:
@@ -41,24 +42,29 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("claims", nargs="*", metavar="CLAIM", help="default: all (iclimit claims)")
     text = "folder of the report (default iclimit-report)"
     parser.add_argument("--out", type=Path, default="iclimit-report", metavar="DIR", help=text)
-    add_validation(parser, "quick: eight to ten minutes on two cores; full: estimated some hours")
+    parser.add_argument("--pdf", action="store_true", help="save each figure as PDF, too")
+    text = "quick: two minutes on two cores; medium: ten; full: estimated some hours"
+    add_validation(parser, text)
     parser = add_verb(verbs, "claims", run_claims, "list the claims that iclimit validate checks")
     parser.add_argument("-v", "--verbose", action="store_true", help="with statement and source")
 
 
 def add_validation(parser: argparse.ArgumentParser, text: str) -> None:
     """Add --preset and what says where to simulate."""
-    add_choice(parser, "--preset", ("quick", "full"), text)
+    add_choice(parser, "--preset", ("quick", "medium", "full"), text)
     add_execution(parser)
 
 
-def run_validation(options: argparse.Namespace, claims: Sequence[Claim]) -> ValidationRun:
+def run_validation(
+    options: argparse.Namespace, claims: Sequence[Claim], **more: Any
+) -> ValidationRun:
     """Validate claims as the options say."""
     from iclimit.validation import validate
 
     where, preset = execution(options), options.preset
     with open_store(options) as store:
-        return validate(claims, preset=preset, store=store, time_limit=options.time, **where)
+        limit = options.time
+        return validate(claims, preset=preset, store=store, time_limit=limit, **where, **more)
 
 
 def run_claims(options: argparse.Namespace) -> int:
@@ -82,18 +88,19 @@ def print_claims(*, verbose: bool = False, figures: bool = False) -> None:
 def run(options: argparse.Namespace) -> int:
     """Validate and report."""
     from iclimit.validation import select_claims
-    from iclimit.validation.report import table, write_report
+    from iclimit.validation.report import write_report
+    from iclimit.validation.summary import HEADING, resolution_table
 
     claims = select_claims(options.claims)
     check_execution(options)
-    if options.out.exists() and not options.out.is_dir():
-        raise ValueError(f"--out must be a folder, got the file {str(options.out)!r}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    if not os.access(options.out, os.W_OK):
-        raise PermissionError(f"cannot write into {str(options.out)!r}")
-    outcome = run_validation(options, claims)
-    path = write_report(outcome, options.out)
-    print(table(outcome))
+    check_folder(options.out)
+    print(HEADING, flush=True)
+    pictures: dict[str, bytes] = {}
+    outcome = run_validation(options, claims, finished=partial(show, options, pictures))
+    path = write_report(outcome, options.out, pictures)
+    for name in outcome.missing:
+        print(f"{name}  not finished")
+    print(resolution_table(outcome))
     count = sum(result.holds for result in outcome.results)
     print(
         f"{count} of {len(claims)} claims hold; {outcome.seconds:.0f} s, {outcome.recalled} of "
@@ -103,3 +110,27 @@ def run(options: argparse.Namespace) -> int:
         print("interrupted: the report holds the claims that were finished", file=sys.stderr)
         return 130
     return 0 if outcome.holds else 1
+
+
+def check_folder(folder: Path) -> None:
+    """Create the folder of a report, or say why it cannot be written into."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out must be a folder, got the file {str(folder)!r}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"cannot write into {str(folder)!r}")
+
+
+def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimResult) -> None:
+    """Print a judged claim and save its figure, while others are simulated."""
+    from tqdm import tqdm
+
+    from iclimit.validation.report import save_figure
+    from iclimit.validation.summary import line
+
+    tqdm.write(line(result))
+    sys.stdout.flush()
+    if result.verdict is not None:
+        name = result.claim.name
+        path = options.out / f"{name}.png"
+        pictures[name] = save_figure(result.verdict, path, pdf=options.pdf)

@@ -164,7 +164,7 @@ def value_at(
     limit = float(quantity.evaluate(parameters)) if len(runs) >= LEAST_SIZES else math.inf
     usable = np.isfinite(deviations) & np.isfinite(errors) & (errors > 0)
     if math.isfinite(limit) and np.all(usable):
-        fit = extrapolate(sizes, deviations[:, None], (errors**2)[:, None, None], orders=(1, 2))
+        fit = extrapolate(sizes, deviations[:, None], (errors**2)[:, None, None], order=1)
         error = float(fit.standard_error[0])
         repeats = min(run.estimate.repeats for run in runs)
         estimate = Estimate(limit + float(fit.value[0]), error, repeats)

@@ -26,7 +26,7 @@ def judge(name: str, results: Results) -> Verdict:
 
 def failed(verdict: Verdict) -> list[str]:
     """Labels of what does not hold."""
-    return [c.label for c in verdict.comparisons if not abs(c.z) <= verdict.threshold]
+    return [row.label for row in verdict.failures]
 
 
 def assert_fails(verdict: Verdict, label: str) -> None:

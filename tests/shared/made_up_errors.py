@@ -29,7 +29,7 @@ def made_up(name: str, preset: Preset = "quick") -> Results:
             results[kind, point, dim] = FiniteSizeErrors(*(Estimate(x, 0.0, 1) for x in means))
         else:
             noise = rng.standard_normal((2, REPEATS))
-            noise = (noise - noise.mean(axis=1, keepdims=True)) * NOISE + 1
+            noise = noise * NOISE + 1
             icl, idg = (Estimate.of(x * each) for x, each in zip(means, noise, strict=True))
             results[kind, point, dim] = SimulatedErrors(icl, idg, {})
     return results

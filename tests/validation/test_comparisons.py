@@ -51,7 +51,8 @@ def test_errors_of_any_two_results() -> None:
 
 
 def test_small_p_values_contradict() -> None:
-    assert compare_p_value("fit", 0.9).z == 0
+    assert compare_p_value("fit", 0.5).z == 0
+    assert compare_p_value("fit", 0.9).z == pytest.approx(-1.2816, abs=1e-4)
     assert compare_p_value("fit", 0.0013499).z == pytest.approx(3, abs=1e-3)
     assert compare_p_value("fit", 0.0).z == math.inf
 
@@ -74,12 +75,15 @@ def test_limits_in_the_order_of_the_fit() -> None:
     ]
     # Nothing but noise tells the two apart, which a singular covariance would not survive.
     samples = [each + 1e-3 * RNG.standard_normal(each.shape) for each in samples]
-    fit = extrapolate_runs(d, samples, orders=(1,))
+    fit = extrapolate_runs(d, samples, order=1)
     means = np.array([each.mean(axis=1) for each in samples])
     covariances = np.array([np.cov(each) / 500 for each in samples])
-    same = extrapolate(d, means, covariances, orders=(1,))
+    same = extrapolate(d, means, covariances, repeats=[500] * 4, order=1)
     assert fit.value == pytest.approx(same.value)
     assert fit.covariance == pytest.approx(same.covariance)
+    assert fit.deviations @ fit.deviations.T == pytest.approx(same.covariance)
+    assert fit.error_degrees == pytest.approx(same.error_degrees)
+    assert 500 < fit.error_degrees < 2000
     of_estimates = extrapolate_runs(d, [tuple(map(Estimate.of, each)) for each in samples])
     assert of_estimates.order == 2
     rows = compare_limits({"a": 3.0, "b": Estimate(1.0, 0.2, 4)}, fit)
@@ -93,6 +97,6 @@ def test_limits_in_the_order_of_the_fit() -> None:
 
 def test_a_single_estimate_at_each_size() -> None:
     d = [10, 20, 40]
-    fit = extrapolate_runs(d, [Estimate(2 + 3 / dim, 0.01, 7) for dim in d], orders=(1,))
+    fit = extrapolate_runs(d, [Estimate(2 + 3 / dim, 0.01, 7) for dim in d], order=1)
     assert fit.value == pytest.approx([2])
     assert fit.summary.startswith("order 1 in 1/d, chi-square 0.0 for 1 degrees of freedom")

@@ -1,6 +1,7 @@
 """All claims by name, one in a file; `iclimit.validation.claim` says how such a file is built."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 
 from iclimit.notation import did_you_mean
@@ -23,7 +24,7 @@ FILES = (
 simulator's own references."""
 
 _CLAIMS: list[Claim] = [
-    import_module(f"{__name__}.{shelf}.{file}").claim
+    replace(import_module(f"{__name__}.{shelf}.{file}").claim, subject=shelf)
     for shelf, files in FILES
     for file in files.split()
 ]

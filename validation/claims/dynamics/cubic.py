@@ -91,15 +91,15 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     }
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the curves on the law of the data, and the gap for infinite training sets."""
     limit, gaps = results[math.inf], [results[size].gap for size in SETS]
-    fit = extrapolate_runs(SETS, gaps, orders=(1, 2))
+    fit = extrapolate_runs(SETS, gaps, order=1)
     curves = "difference of the curves on the law of the data"
     extrapolated = "gap of the training losses, extrapolated to infinite training sets"
     comparisons = (
         compare(curves, 0.0, limit.difference, allowance=ROUNDING),
-        *compare_limits({extrapolated: 0.0}, fit, REPEATS[preset] - 1),
+        *compare_limits({extrapolated: 0.0}, fit),
     )
     listed = ", ".join(f"{gap.mean:.2g} ({size})" for size, gap in zip(SETS, gaps, strict=True))
     notes = (

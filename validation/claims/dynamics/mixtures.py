@@ -146,13 +146,13 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     }
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the first growth, the end of the flow, and large training sets with the law."""
     comparisons, gains, p_values = [], [], []
     for c in FRACTIONS:
         flow = results[c]
         rate, bound = mixture_growth_rate(c, **LAW), mixture_predictor(c, **LAW).train_loss
-        fit = extrapolate_runs(SETS, [results[c, size].gap for size in SETS], orders=(1,))
+        fit = extrapolate_runs(SETS, [results[c, size].gap for size in SETS], order=1)
         where = f"{c:g} of the tasks random"
         linear = f"end of the flow, {where}: at most the best linear predictor"
         features = f"end of the flow, {where}: the least loss of the features"
@@ -163,7 +163,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
             ),
             compare(linear, bound, flow.end, relative=END_ALLOWANCE, upper_bound=True),
             compare(features, flow.least, flow.end, relative=END_ALLOWANCE),
-            *compare_limits({gap: 0.0}, fit, REPEATS[preset] - 1),
+            *compare_limits({gap: 0.0}, fit),
         ]
         gains.append(f"{100 * max(1 - flow.least / bound, 0.0):.1f} % ({c:g})")
         p_values.append(f"{fit.p_value:.2f}")

@@ -106,16 +106,16 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     return gaps | {"predicted": Cell.of(sandwich, blocks=BLOCKS[preset])}
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare both excesses, times the size and extrapolated, with the prediction."""
     predicted = results["predicted"]
     below = Estimate(-predicted.mean, predicted.standard_error, predicted.repeats)
     theories = {"training loss": below, "loss on fresh sequences": predicted}
     runs = [results[size] for size in SETS]
-    fit = extrapolate_runs(SETS, runs, orders=(2, 3))
+    fit = extrapolate_runs(SETS, runs, order=2)
     label = "size times the excess of the {}, extrapolated"
     comparisons = compare_limits(
-        {label.format(name): value for name, value in theories.items()}, fit, REPEATS[preset] - 1
+        {label.format(name): value for name, value in theories.items()}, fit
     )
     notes = (
         f"Predicted: -+ {predicted.mean:.3f} +- {predicted.standard_error:.3f}, the sandwich of "

@@ -17,13 +17,13 @@ from iclimit.simulate.gdpp import (
     held_out_losses,
     train_linear_transformer,
 )
-from iclimit.validation.claim import Comparison
 from iclimit.validation.claims.gdpp.published_table import (
     EVALUATED,
     SIZE,
     published_error,
     published_table,
 )
+from iclimit.validation.comparisons import Comparison
 
 # Names of the kinds in the published table.
 NAMES = {"gd++": "GD++", "diag": "Diag", "axial": "Full"}

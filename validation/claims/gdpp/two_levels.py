@@ -64,7 +64,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     comparisons, notes = [], []
     for level in LEVELS:
         runs = [results[level, size] for size in SIZES]
-        fit = extrapolate_runs(SIZES, runs, orders=(1, 2))
+        fit = extrapolate_runs(SIZES, runs, order=1)
         label = f"adjusted loss at noise level {level:g}, N to infinity"
         comparisons += compare_limits({label: 0.0}, fit)
         notes.append(

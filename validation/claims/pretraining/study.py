@@ -92,7 +92,7 @@ class SizeFit:
         return cls(
             point,
             extrapolate_runs(dims, [(run.icl, run.idg) for run in runs]),
-            extrapolate(dims, np.array(ratios), np.array(covariances), orders=(1, 2)),
+            extrapolate(dims, np.array(ratios), np.array(covariances), order=1),
         )
 
     @property

@@ -15,7 +15,7 @@ SIZES = (40, 60, 80, 120, 160)
 EIGENVALUES: dict[Preset, int] = {"quick": 8_000, "full": 160_000}
 """Eigenvalues drawn at every size."""
 
-ORDERS = (2, 3)
+ORDER = 2
 """In 1/d.  Of 60 000 eigenvalues at every size, Tracy-Widom means taken off, a straight line
 passes the chi-square test for sample covariances and sums, the second order for products."""
 
@@ -95,7 +95,7 @@ def compare_statistics(
             np.array([f(results[family, dim]) - limit for f, limit in each.values()])
             for dim, each in statistics.items()
         ]
-        fit = extrapolate_runs(list(statistics), runs, orders=ORDERS)
+        fit = extrapolate_runs(list(statistics), runs, order=ORDER)
         comparisons += [
             Comparison(f"{name}, {family}, d to infinity", limit, limit + shift, error)
             for (name, (_, limit)), shift, error in zip(
