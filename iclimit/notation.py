@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import csv
 import difflib
+import functools
+import inspect
 import math
-from collections.abc import Iterable
+import re
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "spectra", "runs")
 """Fields of the theory, and what every simulation shares."""
@@ -78,6 +83,8 @@ class Parameter:
         Whether it counts something.
     definition : str
         LaTeX of what it is a ratio of, if it is one.
+    synonyms : tuple of str
+        What it is called elsewhere, the likeliest first, for hints in error messages.
     """
 
     name: str
@@ -87,6 +94,7 @@ class Parameter:
     range: Interval | None = None
     integer: bool = False
     definition: str = ""
+    synonyms: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -113,9 +121,52 @@ class Parameter:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Hint for an error message at the name that was probably meant; empty if none is near."""
+    """Hint for an error message at the name that was probably meant; empty if there is none.
+
+    A synonym of the notation counts first, such as ``n`` for ``prompts``, then what is near.
+    """
+    known = list(known)
+    rows = [PARAMETERS[each] for each in known if each in PARAMETERS]
+    meant = [row for row in rows if name in row.synonyms]
+    if meant:
+        row = min(meant, key=lambda row: row.synonyms.index(name))
+        return f"; did you mean {row.name} ({re.split('[:;,(]', row.meaning)[0].strip()})?"
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def explain_names(module: str) -> None:
+    """Let what a package exports answer an unknown keyword argument with the name that was meant.
+
+    Functions are replaced here and where they are defined, so that they stay what a worker
+    process finds under their name.
+    """
+    exported = vars(sys.modules[module])
+    for name in exported["__all__"]:
+        item = exported[name]
+        if inspect.isfunction(item):
+            exported[name] = vars(sys.modules[item.__module__])[name] = _explaining(item)
+        elif "__init__" in vars(item):
+            item.__init__ = _explaining(item.__init__)
+
+
+def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except TypeError as error:
+            # An error of the call itself is raised before the function has a frame.
+            within = error.__traceback__ and error.__traceback__.tb_next
+            if within or "unexpected keyword argument" not in str(error):
+                raise
+        known = [name for name in inspect.signature(function).parameters if name != "self"]
+        wrong = next(name for name in named if name not in known)
+        label = function.__qualname__.removesuffix(".__init__")
+        hint = did_you_mean(wrong, known)
+        raise TypeError(f"{label} takes {', '.join(known)}, got {wrong!r}{hint}")
+
+    return call
 
 
 def read_table(file: str) -> Iterable[dict[str, str]]:
@@ -134,6 +185,7 @@ def _parameters() -> dict[str, Parameter]:
             Interval.parse(row["range"]) if row["range"] else None,
             row["number"] == "integer",
             row["definition"],
+            tuple(row["synonyms"].split()),
         )
         for row in read_table("notation.csv")
     }

@@ -70,8 +70,8 @@ def main() -> None:
             cwd=elsewhere,
             stdout=subprocess.DEVNULL,
         )
-        editable = [python, "-m", "pip", "install", *options, "--no-deps", "-e", str(source)]
-        subprocess.run(editable, check=True)
+        editable = [*options, "--no-deps", "-e", str(source)]
+        subprocess.run([python, "-m", "pip", "install", *editable], check=True)
         subprocess.run([python, "-c", SMOKE, "clones"], check=True, cwd=source.parent)
     print(f"wheel holds the {len(packed)} files of git and works from an empty directory")
     print("a clone that is installed with -e works from the folder that holds it")

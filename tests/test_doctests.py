@@ -2,8 +2,10 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,13 @@ MODULES = [
 ]
 
 
+class Finder(doctest.DocTestFinder):
+    """Finder that sees what is behind a decorator."""
+
+    def _from_module(self, module: Any, object: Any) -> bool:
+        return super()._from_module(module, inspect.unwrap(object))  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("name", ["iclimit", *MODULES])
 def test_docstring_examples(name: str) -> None:
     try:
@@ -34,7 +43,10 @@ def test_docstring_examples(name: str) -> None:
         if (error.name or "").startswith("iclimit"):
             raise
         pytest.skip(f"needs the optional package {error.name}")
-    assert doctest.testmod(module).failed == 0
+    runner = doctest.DocTestRunner()
+    for test in Finder().find(module):
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
 
 
 @pytest.mark.slow
@@ -47,3 +59,9 @@ def test_the_walk_finds_the_modules() -> None:
     assert {"iclimit.asymptotics.pretraining.icl", "iclimit.asymptotics.spectra.resolvent"} <= set(
         MODULES
     )
+
+
+def test_the_finder_sees_public_functions() -> None:
+    module = importlib.import_module("iclimit.asymptotics.pretraining.icl")
+    found = {test.name.rpartition(".")[2] for test in Finder().find(module) if test.examples}
+    assert {"icl_error", "idg_error", "task_gap"} <= found

@@ -2,9 +2,12 @@
 
 import importlib
 import inspect
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import pytest
 
 import iclimit
 from iclimit import asymptotics, simulate
@@ -117,3 +120,44 @@ def test_every_row_of_the_notation_is_used() -> None:
     used |= {name for each in QUANTITIES.values() for name in (*each.parameters, *each.optional)}
     used |= set(inspect.signature(Simulation).parameters)
     assert used >= PARAMETERS.keys(), f"not used: {', '.join(PARAMETERS.keys() - used)}"
+
+
+def test_synonyms_are_other_names() -> None:
+    for name, row in PARAMETERS.items():
+        assert name not in row.synonyms
+        assert len(set(row.synonyms)) == len(row.synonyms)
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "message"),
+    [
+        (iclimit.icl_error, "kapa", "icl_error takes tau, alpha, kappa, rho, ridge, got 'kapa'; "),
+        (iclimit.icl_error, "kapa", "'kapa'; did you mean kappa?"),
+        (iclimit.icl_error, "l", "'l'; did you mean alpha (context length over dimension)?"),
+        (iclimit.simulate_errors, "l", "'l'; did you mean context (context length)?"),
+        (iclimit.simulate_errors, "n", "'n'; did you mean prompts (pretraining prompts)?"),
+        (iclimit.simulate_errors, "k", "'k'; did you mean tasks (pretraining tasks)?"),
+        (iclimit.simulate_errors, "d", "'d'; did you mean dim (dimension of the inputs)?"),
+        (iclimit.optimal_schedule, "N", "'N'; did you mean context (context length)?"),
+        (iclimit.descent.Regression, "N", "Regression takes context, dim, input_law, "),
+    ],
+)
+def test_unknown_arguments_are_answered_with_what_was_meant(
+    function: Callable[..., Any], name: str, message: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        function(**{name: 1})
+
+
+def test_other_errors_of_a_call_are_as_they_are() -> None:
+    with pytest.raises(TypeError, match=r"icl_error\(\) missing 1 required keyword-only"):
+        iclimit.icl_error(tau=1, alpha=1, kappa=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="tau must be a real number or an array, got 'a'"):
+        iclimit.icl_error(tau="a", alpha=1, kappa=1, rho=0)
+
+
+def test_functions_are_found_under_their_names() -> None:
+    """By worker processes, which look for them where they are defined."""
+    for name, (function, _) in FUNCTIONS.items():
+        if "." not in function.__qualname__:
+            assert pickle.loads(pickle.dumps(function)) is function, name

@@ -24,6 +24,7 @@ from iclimit.asymptotics.descent.preconditioner import (
     preconditioner_loss,
 )
 from iclimit.asymptotics.descent.schedules import Schedule, schedule_loss
+from iclimit.notation import explain_names
 
 __all__ = [
     "Derivation",
@@ -45,3 +46,5 @@ __all__ = [
     "preconditioner_loss",
     "schedule_loss",
 ]
+
+explain_names(__name__)

@@ -29,6 +29,7 @@ from iclimit.asymptotics.dynamics.reduced_flow import (
     merged_curve_drop_time,
 )
 from iclimit.asymptotics.dynamics.staircase import Staircase, separate_attention_staircase
+from iclimit.notation import explain_names
 
 __all__ = [
     "EffectiveInitScaleMoments",
@@ -52,3 +53,5 @@ __all__ = [
     "separate_attention_staircase",
     "time_from_pole",
 ]
+
+explain_names(__name__)

@@ -26,6 +26,7 @@ from iclimit.asymptotics.gdpp.ridge_losses import (
     oracle_risk,
     ridge_risk,
 )
+from iclimit.notation import explain_names
 
 __all__ = [
     "BaselineProfiles",
@@ -52,3 +53,5 @@ __all__ = [
     "steps_needed",
     "worst_case_residual",
 ]
+
+explain_names(__name__)

@@ -27,6 +27,7 @@ from iclimit.asymptotics.pretraining.structured_slopes import (
     direction_slopes,
     diversity_slope,
 )
+from iclimit.notation import explain_names
 
 __all__ = [
     "BestCovariance",
@@ -58,3 +59,5 @@ __all__ = [
     "task_gap",
     "trace_ratio",
 ]
+
+explain_names(__name__)

@@ -16,6 +16,7 @@ from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.sample_covariance import SampleCovariance
 from iclimit.asymptotics.spectra.wishart import Wishart, wishart_moment
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_cdf, wishart_density
+from iclimit.notation import explain_names
 
 __all__ = [
     "Atoms",
@@ -36,3 +37,5 @@ __all__ = [
     "wishart_moment",
     "wishart_resolvent",
 ]
+
+explain_names(__name__)

@@ -17,6 +17,8 @@ from iclimit.asymptotics.spectra.measure import SpectralMeasure
 _WEIGHT_SUM = 1e-9
 """How far from 1 the sum of weights may be: weights are typed by hand, with rounded decimals."""
 
+_FILE = "path must be a file of eigenvalues in one column or row, or of a square matrix"
+
 _RANK = 1e-13
 """Eigenvalues below this fraction of the largest, times the dimension, are zeros of a singular
 matrix."""
@@ -81,7 +83,7 @@ class Atoms(SpectralMeasure):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Atoms:
-        """Eigenvalues from a text file: one a row, or a square symmetric matrix.
+        """Eigenvalues from a text file: in one column or row, or of a square symmetric matrix.
 
         Parameters
         ----------
@@ -93,18 +95,12 @@ class Atoms(SpectralMeasure):
         ValueError
             If the file holds anything else.
         """
-        try:
-            lines = [line.split("#")[0] for line in Path(path).read_text("utf-8-sig").splitlines()]
-            rows = [re.split(r"\s*,\s*|\s+", line.strip()) for line in lines if line.strip()]
-            table = np.array(rows, dtype=float)
-        except ValueError:
-            table = np.empty(0)
-        if table.ndim == 2 and table.shape[1] == 1:
-            return cls(table[:, 0])
-        if table.ndim != 2 or table.shape[0] != table.shape[1]:
-            raise ValueError(
-                f"path must be a file of one eigenvalue per row or of a square matrix, got {path}"
-            )
+        table = _table(path)
+        if 1 in table.shape:
+            return cls(table.ravel())
+        if table.shape[0] != table.shape[1]:
+            hint = "; keep the column of eigenvalues" if table.shape[1] == 2 else ""
+            raise ValueError(f"{_FILE}, got a table of shape {table.shape} in {path}{hint}")
         return cls.of_matrix(table)
 
     def __repr__(self) -> str:
@@ -196,6 +192,29 @@ class Mixture(SpectralMeasure):
 
     def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
         return self._mean_of(lambda measure: measure.stieltjes(z, derivative=derivative))
+
+
+def _table(path: str | Path) -> np.ndarray:
+    """Numbers of a text file, by its rows; a ValueError names the line that does not fit."""
+    try:
+        lines = Path(path).read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{_FILE}, got {path}, which is no text in UTF-8") from None
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, start=1):
+        if not (text := line.split("#")[0].strip()):
+            continue
+        try:
+            rows.append([float(part) for part in re.split(r"\s*,\s*|\s+", text)])
+        except ValueError:
+            hint = "; put # before a header" if not rows else ""
+            raise ValueError(f"{_FILE}, got {text!r} in line {number} of {path}{hint}") from None
+        if len(rows[-1]) != len(rows[0]):
+            count = f"{len(rows[-1])} numbers after rows of {len(rows[0])}"
+            raise ValueError(f"{_FILE}, got {count} in line {number} of {path}")
+    if not rows:
+        raise ValueError(f"{_FILE}, got no numbers in {path}")
+    return np.array(rows)
 
 
 def _weights(weights: Any, count: int) -> np.ndarray:

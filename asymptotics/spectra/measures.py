@@ -278,8 +278,8 @@ class DensityMeasure(SpectralMeasure):
 
 _FORMS = (
     "isotropic, powerlaw:EXPONENT, exponential:DECAY, mp:RATIO (mean 1), uniform:LOWER,UPPER, "
-    "atoms:V1,V2,...[;W1,W2,...] (as they are), or a file .csv or .txt of one eigenvalue per row "
-    "or of a square matrix"
+    "atoms:V1,V2,...[;W1,W2,...] (as they are), or a file .csv or .txt of eigenvalues in one "
+    "column or row, or of a square matrix"
 )
 _SHAPES: dict[str, Callable[[float], SpectralMeasure]] = {
     "powerlaw": PowerLaw,
@@ -296,8 +296,8 @@ def spectrum(spec: str) -> SpectralMeasure:
     spec : str
         ``isotropic``, ``powerlaw:0.9``, ``exponential:3``, ``mp:0.5`` (shapes: their mean is 1),
         ``uniform:0.5,1.5``, ``atoms:0.4,1.6``, ``atoms:0.4,1.6;0.3,0.7`` with weights, or the path
-        of a .csv or .txt file of one eigenvalue per row or of a square matrix (eigenvalues as
-        they are given).
+        of a .csv or .txt file of eigenvalues in one column or row, or of a square matrix
+        (eigenvalues as they are given).
 
     Raises
     ------

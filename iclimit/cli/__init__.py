@@ -3,11 +3,12 @@
 import argparse
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 VERBS = (
     "curve",
@@ -25,10 +26,33 @@ VERBS = (
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Parser whose errors are one line on standard error, with exit status 2."""
+    """Parser whose errors are one line on standard error, with exit status 2.
+
+    They say which name was probably meant.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown arguments here, where the flags are known, not in the parser above."""
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        from iclimit.notation import did_you_mean
+
+        hint = ""
+        if choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            hint = did_you_mean(choice[1], re.findall(r"[\w+-]+", choice[2]))
+        elif flag := re.search("unrecognized arguments: --([^ =]+)", message):
+            # Names of flags are those of the notation, with dashes.
+            flags = [each[2:].replace("-", "_") for each in self._option_string_actions]
+            hint = did_you_mean(flag[1].replace("-", "_"), flags)
+            hint = re.sub("mean ([a-z_]+)", lambda m: f"mean --{m[1].replace('_', '-')}", hint)
+        self.exit(2, f"{self.prog}: error: {message}{hint}\n")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -27,11 +27,11 @@ PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho",
 STRUCTURED_DATA = """\
 SPEC is powerlaw:0.9, exponential:3 or mp:0.5 (of mean 1), isotropic,
 uniform:0.5,1.5, atoms:0.4,1.6, "atoms:0.4,1.6;0.3,0.7" (with weights), or a
-.csv or .txt file of one eigenvalue per row or of a square matrix.  Spectra are
-paired in the order of their eigenvalues; with reversed:SPEC in the opposite
-order.  A simulation of dimension d takes the means of each spectrum over d
-equal cells as eigenvalues: those of a file with d eigenvalues are taken as they
-are.  A million points take minutes, with an input spectrum hours.
+.csv or .txt file of eigenvalues in one column or row, or of a square matrix.
+Spectra are paired in the order of their eigenvalues; with reversed:SPEC in the
+opposite order.  A simulation of dimension d takes the means of each spectrum
+over d equal cells as eigenvalues: those of a file with d eigenvalues are taken
+as they are.  A million points take minutes, with an input spectrum hours.
 """
 SPECTRA = {
     "task_spectrum": "covariance of the training tasks",

@@ -155,7 +155,7 @@ def curve(
     quantity : str
         Name: a key of `iclimit.diagrams.quantities.QUANTITIES`; ``iclimit phase --list`` lists
         them.
-    task_spectrum, test_spectrum, input_spectrum : str or SpectralMeasure, optional
+    task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.diagrams.structure.Structure`, for icl_error, idg_error,
         task_gap, misalignment_error and scalar_error, which then take ``test_alpha`` and
         ``test_rho`` too.

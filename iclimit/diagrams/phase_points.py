@@ -34,7 +34,7 @@ def points_to_simulate(
         The other parameters.
     boundaries : sequence of arrays (n, 2)
         Lines in the diagram.
-    shape : int or tuple of two int >= 2
+    shape : int or two int >= 2
         Points along the axes to begin with.
     refine : int >= 0
         How often the rectangles between points are split in four where a boundary passes or the
@@ -50,8 +50,8 @@ def points_to_simulate(
     ValueError
         If an argument is not allowed.
     """
-    both = (shape, shape) if isinstance(shape, int) else shape
-    if not (isinstance(both, tuple) and len(both) == 2 and all(at_least(2, n) for n in both)):
+    both = tuple(shape) if isinstance(shape, (list, tuple)) else (shape, shape)
+    if not (len(both) == 2 and all(at_least(2, n) for n in both)):
         raise ValueError(f"points of the simulation must be one or two integers >= 2, got {shape}")
     if not at_least(0, refine):
         raise ValueError(f"refine must be an integer >= 0, got {refine!r}")

@@ -208,7 +208,7 @@ def phase_diagram(
         them.
     x, y : str
         Names of the parameters along the axes.
-    task_spectrum, test_spectrum, input_spectrum : str or SpectralMeasure, optional
+    task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.diagrams.structure.Structure`, for icl_error, idg_error,
         task_gap, misalignment_error and scalar_error, which then take ``test_alpha`` and
         ``test_rho`` too.

@@ -22,6 +22,7 @@ from iclimit.diagrams.simulated_points import (
     moved_to_integers,
     value_at,
 )
+from iclimit.notation import did_you_mean
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore
@@ -139,14 +140,19 @@ def parse_simulation(
     **execution
         The other fields of Simulation.
     """
+    if not isinstance(options, Mapping):
+        raise TypeError(f'simulation must be a mapping such as {{"dim": 40}}, got {options!r}')
     more = ("points", "repeats", "target_standard_error", "target_relative_error", "time_limit")
-    if "dim" not in options or not set(options) <= {"dim", *more}:
+    wrong = [name for name in options if name not in ("dim", *more)]
+    if wrong or "dim" not in options:
+        hint = did_you_mean(wrong[0], ("dim", *more)) if wrong else ""
         raise ValueError(
             f"simulation takes dim and optionally {', '.join(more)}, "
-            f"got {', '.join(options) or 'nothing'}"
+            f"got {', '.join(options) or 'nothing'}{hint}"
         )
     rest = {name: value for name, value in options.items() if name not in ("dim", "points")}
-    sizes = options["dim"] if isinstance(options["dim"], Sequence) else (options["dim"],)
+    given_dim = options["dim"]
+    sizes = given_dim if isinstance(given_dim, (Sequence, np.ndarray)) else (given_dim,)
     return Simulation(tuple(sizes), **rest, **execution), options.get("points", points)
 
 

@@ -6,6 +6,7 @@ over d equal cells.  For a file that has d eigenvalues these are its eigenvalues
 other d the file is resampled.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -14,12 +15,12 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.joint_spectrum import RankFunction
-from iclimit.asymptotics.spectra import SpectralMeasure, spectrum
+from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, spectrum
 
 _SYMBOLS = {"task_spectrum": "$C$", "test_spectrum": "$C'$", "input_spectrum": r"$\Sigma$"}
 """Spectra, with the symbols of their covariances."""
 
-Spectrum: TypeAlias = str | SpectralMeasure
+Spectrum: TypeAlias = str | SpectralMeasure | Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Structure:
 
     Attributes
     ----------
-    task_spectrum : str or SpectralMeasure
-        Spectrum of training tasks: a description (`iclimit.asymptotics.spectra.spectrum`), or a
-        measure.
-    test_spectrum : str or SpectralMeasure, optional
+    task_spectrum : str, SpectralMeasure or array (n,)
+        Spectrum of training tasks: a description (`iclimit.asymptotics.spectra.spectrum`), a
+        measure, or eigenvalues.
+    test_spectrum : str, SpectralMeasure or array (n,), optional
         The same for test tasks, paired with the training tasks in order of the eigenvalues;
         ``reversed:DESCRIPTION`` in the opposite order, ``reversed`` the spectrum of the training
         tasks in the opposite order.  None: test tasks as in training.
-    input_spectrum : str or SpectralMeasure, optional
+    input_spectrum : str, SpectralMeasure or array (n,), optional
         The same for inputs; a description or ``reversed:DESCRIPTION``.  None: isotropic.
 
     Raises
@@ -62,6 +63,9 @@ class Structure:
     input_spectrum: Spectrum | None = None
 
     def __post_init__(self) -> None:
+        for name in _SYMBOLS:
+            if isinstance(given := getattr(self, name), (list, tuple, np.ndarray)):
+                object.__setattr__(self, name, _parse(name, given))
         self.joint  # noqa: B018  wrong spectra raise here
 
     @cached_property
@@ -137,7 +141,7 @@ def _parse(name: str, spec: Spectrum) -> SpectralMeasure:
     if isinstance(spec, SpectralMeasure):
         return spec
     try:
-        return spectrum(spec)
+        return spectrum(spec) if isinstance(spec, str) else Atoms(spec)
     except (ValueError, TypeError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name}: {error}") from None

@@ -1,5 +1,6 @@
 """Gradient descent in context: regression prompts, constructed and trained layers."""
 
+from iclimit.notation import explain_names
 from iclimit.simulate.descent.learning_rate import (
     LearningRateEstimate,
     estimate_learning_rate,
@@ -26,3 +27,5 @@ __all__ = [
     "simulate_schedule",
     "train_attention",
 ]
+
+explain_names(__name__)

@@ -1,5 +1,6 @@
 """Training dynamics of one linear attention layer: gradient flow and gradient descent."""
 
+from iclimit.notation import explain_names
 from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
 from iclimit.simulate.dynamics.gradient_descent import (
     TrainingCurves,
@@ -20,3 +21,5 @@ __all__ = [
     "simulate_gradient_descent",
     "simulate_gradient_flow",
 ]
+
+explain_names(__name__)

@@ -1,5 +1,6 @@
 """Linear transformers and GD++ on regression with random noise levels."""
 
+from iclimit.notation import explain_names
 from iclimit.simulate.gdpp.adjusted_loss import HeldOutLosses, held_out_losses
 from iclimit.simulate.gdpp.implicit_weights import ImplicitWeights, implicit_weights
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, two_level_ridge_transformer
@@ -35,3 +36,5 @@ __all__ = [
     "tune_ridge",
     "two_level_ridge_transformer",
 ]
+
+explain_names(__name__)

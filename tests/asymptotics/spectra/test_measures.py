@@ -258,6 +258,8 @@ def test_atoms_of_a_matrix() -> None:
         ("# eigenvalues\n0.4  # smallest\n\n1.6", [0.4, 1.6]),
         ("2,1\n1,2\n", [1.0, 3.0]),
         ("2 1\n1 2\n", [1.0, 3.0]),
+        ("0.4,1.6,1.0\n", [0.4, 1.0, 1.6]),
+        ("0.4 1.6\n", [0.4, 1.6]),
     ],
 )
 def test_atoms_from_a_file(tmp_path: Path, text: str, values: list[float]) -> None:
@@ -268,11 +270,28 @@ def test_atoms_from_a_file(tmp_path: Path, text: str, values: list[float]) -> No
         assert law.values == pytest.approx(values)
 
 
-@pytest.mark.parametrize("text", ["", "1,2\n", "1,2\n3\n", "one\n", "1,2\n3,4\n5,6\n"])
-def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "got no numbers in"),
+        ("# all\neigenvalue\n1\n", "got 'eigenvalue' in line 2 of .*; put # before a header"),
+        ("1\n\nx 2\n", r"got 'x 2' in line 3 of .*wrong\.txt$"),
+        ("1,2\n3\n", "got 1 numbers after rows of 2 in line 2 of"),
+        ("1,2\n3,4\n5,6\n", r"got a table of shape \(3, 2\) in .*; keep the column of eigenv"),
+        ("1,2,3\n4,5,6\n", r"got a table of shape \(2, 3\) in .*wrong\.txt$"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wrong.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match="path must be a file of one eigenvalue per row"):
+    with pytest.raises(ValueError, match=f"path must be a file of eigenvalues in .*, {message}"):
+        Atoms.from_file(path)
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "eigenvalues.csv"
+    path.write_bytes(b"\xff\xfe1")
+    with pytest.raises(ValueError, match="which is no text in UTF-8"):
         Atoms.from_file(path)
 
 
@@ -394,7 +413,7 @@ def test_files_of_spreadsheets(tmp_path: Path, text: str, read: list[float] | No
     path = tmp_path / "eigenvalues.csv"
     path.write_text(text, encoding="utf-8")
     if read is None:
-        with pytest.raises(ValueError, match="one eigenvalue per row or of a square matrix"):
+        with pytest.raises(ValueError, match="got '1,,0' in line 1"):
             Atoms.from_file(path)
     else:
         assert Atoms.from_file(path).values.tolist() == read

@@ -307,6 +307,17 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ),
         ("curve icl_error --tau 1", "icl_error needs alpha, kappa, rho"),
         ("curve icl_error --tau 1 --wrong 2", "unrecognized arguments: --wrong 2"),
+        ("curv icl_error", "did you mean curve?"),
+        ("train atention", "did you mean attention?"),
+        ("curve icl_eror --tau 1", "did you mean icl_error?"),
+        ("validate rigeless", "did you mean ridgeless?"),
+        ("figure double-decent", "did you mean double-descent?"),
+        ("curve icl_error --kapa 1", "curve: error: unrecognized arguments: --kapa 1; did"),
+        ("curve icl_error --kapa=1", "did you mean --kappa?"),
+        ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
+        ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
+        ("learning-rate --cont 10 --dim 3", "did you mean --context?"),
+        ("train attention --init-scal 1", "did you mean --init-scale?"),
         ("curve icl_error --tau 1 --simulate dim=x", "argument --simulate: must look like dim=80"),
         (
             "curve icl_error --tau 1 --simulate dim=8,dim=9",
@@ -319,6 +330,10 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         (
             "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate dim=8,points=1",
             "points of the simulation must be an integer >= 2, got 1",
+        ),
+        (
+            "curve icl_error --tau 1:2:3 --alpha 1 --kappa 1 --rho 0 --simulate d=20,n=3",
+            "got d, n; did you mean dim (dimension of the inputs)?",
         ),
         ("curve icl_error --tau 1 --time 10x", "argument --time: must look like 90s, 10m"),
         ("curve icl_error --tau 1 --target-relative-error %", "error: must look like 0.01 or 1%"),

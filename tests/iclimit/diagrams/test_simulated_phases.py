@@ -66,6 +66,11 @@ def test_divergent_points_are_left_out() -> None:
     assert sorted({p["tau"] for p in found}) == [0.25, 4.0]
 
 
+def test_points_along_the_axes_may_be_a_list() -> None:
+    expected = points_to_simulate(ICL, GRIDS, FIXED, [], (3, 4), 0)
+    assert points_to_simulate(ICL, GRIDS, FIXED, [], [3, 4], 0) == expected
+
+
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [((10, 20), True), ((8, 16), False), ((12,), False), ((16, 20, 24), True)],

@@ -166,6 +166,8 @@ def test_a_divergent_prediction_has_no_z() -> None:
     [
         ({}, "simulation takes dim and optionally"),
         ({"dim": 8, "size": 3}, "simulation takes dim and optionally .* got dim, size"),
+        ({"d": 8, "n": 3}, r"got d, n; did you mean dim \(dimension of the inputs\)\?"),
+        ({"dim": 8, "repeat": 3}, r"got dim, repeat; did you mean repeats\?"),
         ({"dim": 0}, "dim must be an integer >= 1, got 0"),
         ({"dim": (8, 8)}, "dim must be one size or several different ones, got"),
         ({"dim": 8, "repeats": 0}, "repeats must be an integer >= 1, got 0"),
@@ -177,6 +179,13 @@ def test_a_divergent_prediction_has_no_z() -> None:
 def test_bad_settings(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_simulation(options, 12)
+
+
+def test_sizes_may_be_an_array_and_options_are_a_mapping() -> None:
+    found, points = parse_simulation({"dim": np.array([8, 12])}, 12)
+    assert (found.sizes, points) == ((8, 12), 12)
+    with pytest.raises(TypeError, match=r"simulation must be a mapping such as .*, got 20"):
+        parse_simulation(20, 12)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_simulated() -> None:

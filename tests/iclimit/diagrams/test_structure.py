@@ -359,6 +359,19 @@ def test_wrong_spectra_are_told(arguments: dict[str, str], message: str) -> None
         parse_structure(**arguments)
 
 
+@pytest.mark.parametrize("given", [[1, 2.0], (2, 1), np.array([1.0, 2.0])])
+def test_a_list_is_its_eigenvalues(given: Any) -> None:
+    setting: dict[str, Any] = {"tau": [1.5, 2], "alpha": 1, "kappa": 1, "rho": 0.1}
+    found, expected = (
+        iclimit.curve("icl_error", **setting, task_spectrum=spectrum, test_spectrum="reversed")
+        for spectrum in (given, Atoms([1, 2]))
+    )
+    assert found.values.tolist() == expected.values.tolist()
+    assert found.quantity.spectra == expected.quantity.spectra
+    with pytest.raises(ValueError, match="task_spectrum: values must be a non-empty list"):
+        iclimit.curve("icl_error", **setting, task_spectrum=[])
+
+
 def test_wrong_uses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     setting = ["--alpha", "1", "--rho", "0.1", "--no-store"]
     more = ["--tau", "1:2:3", "--kappa", "1"]
