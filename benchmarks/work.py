@@ -317,9 +317,9 @@ def solver(d: int, seed: int) -> dict[str, float]:
     plain_normal, plain_solve = ridge.normal, cells.solve_ridge
     solved: list[float] = []
 
-    def normal(x: Any, h: Any, gamma: Any) -> Any:
+    def normal(blocks: Any, gamma: Any) -> Any:
         probe.run()
-        return plain_normal(x, h, gamma)
+        return plain_normal(blocks, gamma)
 
     def solve(*args: Any, **options: Any) -> Any:
         start = time.process_time() - probe.spent

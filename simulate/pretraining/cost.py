@@ -36,6 +36,7 @@ from iclimit.simulate.pretraining.ridge import (
     choose_method,
     conjugate_gradients,
     normal,
+    row_pairs,
     solve_ridge,
 )
 from iclimit.simulate.pretraining.summaries import sample_summaries
@@ -180,10 +181,10 @@ def estimate_cost(
     Examples
     --------
     >>> from iclimit.simulate.pretraining.cost import estimate_cost
-    >>> cost = estimate_cost(dim=20, context=20, tasks=10, prompts=800, rho=0.1)
+    >>> cost = estimate_cost(dim=30, context=30, tasks=15, prompts=1800, rho=0.1)
     >>> cost.method, 30 < cost.iterations < 60, cost.seconds < 1
     ('primal-cg', True, True)
-    >>> 1e5 < cost.memory_bytes < 1e6
+    >>> 3e5 < cost.memory_bytes < 3e6
     True
     """
     check_arguments(
@@ -191,12 +192,14 @@ def estimate_cost(
     )
     count, _ = parse_tasks(tasks, dim)
     covariances = parse_covariances(dim, input=input_covariance, task=task_covariance)
-    method = choose_method(prompts, covariance_rank(covariances.get("input"), dim))
-    iterations = 0
+    rank = covariance_rank(covariances.get("input"), dim)
+    method, iterations = choose_method(prompts, rank), 0
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
-    if method == "dual-dense":
-        sample = min(prompts, DENSE_SAMPLE)
-        each += _direct_solve(sample, dim) * (prompts / sample) ** 2.7
+    sample = min(prompts, DENSE_SAMPLE)
+    if method == "primal-dense":
+        each += _direct_solve(sample, rank, method) * prompts / sample
+    elif method == "dual-dense":
+        each += _direct_solve(sample, dim, method) * (prompts / sample) ** 2.7
     else:
         roots = {name: covariance_root(each) for name, each in covariances.items()}
         variances = _feature_variances(
@@ -215,12 +218,15 @@ def cell_memory(*, dim: int, prompts: int) -> int:
     """Bytes that a cell allocates at its peak, whatever the number of repeats.
 
     Queries and summaries in both precisions, or in float64 beside fresh tasks: 3 n d numbers;
-    some vectors over prompts; matrices over dimensions; blocks; the Gram matrices of a direct
-    solve.
+    some vectors over prompts; matrices over dimensions; blocks; the matrices of a direct solve,
+    in float32 and sometimes in float64, and a block of explicit features.
     """
-    numbers = prompts * (3 * dim + 12) + 12 * (dim + 1) ** 2
-    if choose_method(prompts, dim) == "dual-dense":
-        numbers += 3 * prompts**2
+    numbers, method = prompts * (3 * dim + 12) + 12 * (dim + 1) ** 2, choose_method(prompts, dim)
+    if method == "dual-dense":
+        numbers += prompts**2
+    if method == "primal-dense":
+        size = dim * (dim + 1)
+        numbers += size**2 + min(HOST_BLOCK, prompts * size) // 2
     return 8 * numbers + min(2 * HOST_BLOCK, 16 * prompts * (dim + 1))
 
 
@@ -297,10 +303,10 @@ def _per_run(dim: int, tasks: float) -> float:
 
 
 @cache
-def _direct_solve(prompts: int, dim: int) -> float:
-    """Seconds of a dual direct solve."""
+def _direct_solve(prompts: int, dim: int, method: str) -> float:
+    """Seconds of a direct solve."""
     x, h, y = _features(prompts, dim)
-    return _best(lambda: solve_ridge(x, h, y, 1.0, method="dual-dense"), calls=2)
+    return _best(lambda: solve_ridge(x, h, y, 1.0, method=method), calls=2)
 
 
 @cache
@@ -309,14 +315,18 @@ def _solver_seconds(rows: int, dim: int) -> tuple[float, float, float]:
     x, h, _ = _features(rows, dim)
     gamma = np.eye(dim, dim + 1)
     query, summary, start = (v.astype(np.float32) for v in (x, h, gamma))
-    root = np.eye(dim + 1, dtype=np.float32)
+    root, blocks, doubles = (
+        np.eye(dim + 1, dtype=np.float32),
+        row_pairs(query, summary),
+        row_pairs(x, h),
+    )
 
     def operator(v: np.ndarray) -> np.ndarray:
-        return normal(query, summary, v @ root) @ root + v @ root
+        return normal(blocks, v @ root) @ root + v @ root
 
     iteration = _best(lambda: conjugate_gradients(operator, start, 0.0, STEPS)) / STEPS
-    single = _best(lambda: normal(query, summary, start)) / rows
-    return iteration, single, _best(lambda: normal(x, h, gamma)) / rows
+    single = _best(lambda: normal(blocks, start)) / rows
+    return iteration, single, _best(lambda: normal(doubles, gamma)) / rows
 
 
 def _features(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -68,8 +68,9 @@ def test_iterations_and_memory(case: tuple[int, float, float, float, float]) -> 
     [
         {"task_covariance": [*[2.0] * 15, *[0.0] * 15]},
         {"task_covariance": np.diag(1 / np.arange(1.0, 31.0)), "ridge": 0.1},
-        {"input_covariance": [*[2.0] * 15, *[0.0] * 15]},  # half the directions: 15 * 16 features
-        {"input_covariance": [*[2.0] * 15, *[0.0] * 15], "prompts": 400, "ridge": 0.1},
+        # Half the directions: 25 * 26 features.
+        {"dim": 50, "input_covariance": [*[2.0] * 25, *[0.0] * 25]},
+        {"dim": 50, "input_covariance": [*[2.0] * 25, *[0.0] * 25], "prompts": 1100, "ridge": 0.1},
         {"tasks": math.inf, "task_covariance": np.full(30, 3.0), "ridge": 0.1},
     ],
 )

@@ -19,6 +19,7 @@ from iclimit.simulate.pretraining import (
     simulate_estimator,
     summaries,
 )
+from iclimit.simulate.pretraining import ridge as ridge_module
 from iclimit.simulate.pretraining.attention import context_summary, features
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
 
@@ -298,7 +299,9 @@ def test_parameters_are_those_simulated() -> None:
     }
 
 
-def test_solve_is_reported() -> None:
+def test_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run().iterations == 0  # direct
+    monkeypatch.setattr(ridge_module, "DENSE_NORMAL", 0)
     found = run(repeats=3)
     assert 0 < found.residual <= cells.TOLERANCE
     assert found.iterations > 0
