@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments, check_finite
+from iclimit.simulate.checks import check_arguments, check_finite, parse_array
 from iclimit.simulate.descent.gradients import query_gradients
 from iclimit.simulate.descent.regression import descend, query_predictions, regression_tokens
 from iclimit.simulate.pretraining.estimators import ridge_weights
@@ -59,12 +59,19 @@ def attention_predictor(layers: Sequence[Layer], *, include_query: bool = False)
 
 
 def descent_predictor(
-    rates: Any, *, initial: Array | None = None, preconditioner: Array | None = None
+    rates: Any, *, scale: float, initial: Array | None = None, preconditioner: Array | None = None
 ) -> Predictor:
-    """Gradient descent as in `descend`."""
+    """Gradient descent as in `descend`, at rates for inputs of unscaled coordinates.
+
+    The factor of the coordinates has no default, since prompts of different papers differ in it:
+    1 for `Regression` (unless it has another scale), 1/sqrt(dim) for the Gaussian or random-sign
+    inputs of `iclimit.simulate.pretraining.prompts.sample_prompts`.
+    """
+    check_arguments(scale=scale)
+    scaled = parse_array("rates", rates, (None,)) / scale**2
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
-        weights = descend(prompts, rates, initial=initial, preconditioner=preconditioner)
+        weights = descend(prompts, scaled, initial=initial, preconditioner=preconditioner)
         return query_predictions(prompts, weights), weights
 
     return predictor
@@ -100,7 +107,7 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
     >>> law = Regression(context=10, dim=5, input_law="uniform")
     >>> prompts = law.sample(get_backend("numpy"), np.random.default_rng(0), 100)
     >>> constructed = attention_predictor([descent_layer(0.8, context=10, dim=5)])
-    >>> same = alignment(constructed, descent_predictor([0.8]), prompts)
+    >>> same = alignment(constructed, descent_predictor([0.8], scale=1), prompts)
     >>> round(same.cosine.mean, 12), same.prediction_distance.mean < 1e-14
     (1.0, True)
     """

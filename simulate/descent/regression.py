@@ -120,7 +120,8 @@ def descend(
     ----------
     prompts : Prompts
     rates : sequence of float, length L >= 1
-        Learning rates :math:`\eta_l` of the mean-normalised loss, one per step.
+        Learning rates :math:`\eta_l` of the mean over the pairs, one per step, for the inputs as
+        they are.
     initial : array (dim,), optional
         Initial weights :math:`w_0`; zero by default.
     preconditioner : array (dim, dim), optional

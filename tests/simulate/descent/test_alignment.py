@@ -55,7 +55,9 @@ PREDICTORS = [
     attention_predictor([descent_layer(0.5, context=N, dim=D)] * 2),
     attention_predictor([random_layer(), random_layer(3, heads=2)]),
     attention_predictor([random_layer(), random_layer(3)], include_query=True),
-    descent_predictor([0.5, 0.2], initial=np.arange(D), preconditioner=np.diag([1, 2, 1, 0.5])),
+    descent_predictor(
+        [0.5, 0.2], scale=1, initial=np.arange(D), preconditioner=np.diag([1, 2, 1, 0.5])
+    ),
     ridge_predictor(0.3),
 ]
 
@@ -81,8 +83,20 @@ def numbers(found: Alignment) -> np.ndarray:
 def test_constructed_layers_are_aligned_with_descent() -> None:
     rates = [0.4, 0.7, 0.2]
     constructed = attention_predictor([descent_layer(r, context=N, dim=D) for r in rates])
-    found = alignment(constructed, descent_predictor(rates), draw())
+    found = alignment(constructed, descent_predictor(rates, scale=1), draw())
     np.testing.assert_allclose(numbers(found), [[0, 0], [0, 0], [1, 0]], rtol=0, atol=ROUNDING)
+
+
+def test_rates_are_those_of_unscaled_coordinates() -> None:
+    """Inputs of variance 1/d, as `sample_prompts` draws them, and tasks times the root of d."""
+    prompts, root = draw(), math.sqrt(D)
+    small = Prompts(prompts.x / root, prompts.y, prompts.x_query / root, prompts.y_query)
+    expected, slope = descent_predictor([0.4, 0.2], scale=1)(prompts)
+    predicted, small_slope = descent_predictor([0.4, 0.2], scale=1 / root)(small)
+    np.testing.assert_allclose(predicted, expected, rtol=ROUNDING)
+    np.testing.assert_allclose(small_slope, root * slope, rtol=ROUNDING)
+    with pytest.raises(TypeError, match="scale"):
+        descent_predictor([0.4])  # type: ignore[call-arg]
 
 
 def test_alignment_equals_loops() -> None:
@@ -100,9 +114,9 @@ def test_alignment_equals_loops() -> None:
             ]
         )
     mean, se = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / math.sqrt(20)
-    found = alignment(descent_predictor([0.4]), ridge_predictor(0.3), prompts)
+    found = alignment(descent_predictor([0.4], scale=1), ridge_predictor(0.3), prompts)
     np.testing.assert_allclose(numbers(found), np.stack([mean, se], axis=1), rtol=1e-11)
-    swapped = alignment(ridge_predictor(0.3), descent_predictor([0.4]), prompts)
+    swapped = alignment(ridge_predictor(0.3), descent_predictor([0.4], scale=1), prompts)
     assert swapped == found
 
 
@@ -110,7 +124,7 @@ def test_standard_errors_are_honest() -> None:
     """Spread of the three means over 200 batches against the reported errors."""
     law = Regression(context=N, dim=D)
     generator = np.random.default_rng(5)
-    first, second = descent_predictor([0.4]), descent_predictor([0.5, 0.5])
+    first, second = descent_predictor([0.4], scale=1), descent_predictor([0.5, 0.5], scale=1)
     runs = np.array(
         [numbers(alignment(first, second, law.sample(NUMPY, generator, 200))) for _ in range(200)]
     )
@@ -119,17 +133,21 @@ def test_standard_errors_are_honest() -> None:
 
 
 def test_many_steps_and_small_ridge_align() -> None:
-    found = alignment(descent_predictor([0.4] * 2000), ridge_predictor(0.0), draw(8))
+    found = alignment(descent_predictor([0.4] * 2000, scale=1), ridge_predictor(0.0), draw(8))
     assert found.gradient_distance.mean < 1e-6
     one, far = (
-        alignment(descent_predictor([0.4] * steps), ridge_predictor(0.0), draw(8)).cosine.mean
+        alignment(
+            descent_predictor([0.4] * steps, scale=1), ridge_predictor(0.0), draw(8)
+        ).cosine.mean
         for steps in (1, 30)
     )
     assert one < far < 1
 
 
 def test_vanishing_gradient_and_a_single_prompt() -> None:
-    found = alignment(descent_predictor([0.0]), descent_predictor([0.4]), draw(1))
+    found = alignment(
+        descent_predictor([0.0], scale=1), descent_predictor([0.4], scale=1), draw(1)
+    )
     assert (found.cosine.mean, found.cosine.standard_error) == (0.0, math.inf)
     assert found.gradient_distance.mean > 0
 

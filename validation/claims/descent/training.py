@@ -82,7 +82,7 @@ def trained_layer(*, context: int, rate: float, held_out: int, rng: Any) -> Trai
     constructed = descent_layer(rate, context=context, dim=DIM)
     excess, loss = paired_losses(problem, run.layers[0], constructed, held_out, generator)
     prompts = problem.sample(get_backend("numpy"), generator, BLOCK)
-    step = descent_predictor([rate])
+    step = descent_predictor([rate], scale=1.0)
     predicted, slope = step(prompts)
     return TrainedLayer(
         excess,
