@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
+from iclimit.files import printable
+
 VERBS = (
     "curve",
     "phase",
@@ -76,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     verb, options = "", None
-    warnings.formatwarning = lambda message, *_, **__: f"iclimit{verb}: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: printable(f"iclimit{verb}: {message}\n")
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # on the age of fonts in PDF files
     try:
         options = build_parser().parse_args(arguments)
@@ -96,5 +98,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = not getattr(options, "no_store", True)
         known = "; finished runs are on record, run again to go on" if kept else ""
         message, status = f"interrupted{known}", 130
-    print(f"iclimit{verb}: {message}", file=sys.stderr)
+    print(printable(f"iclimit{verb}: {message}"), file=sys.stderr)
     return status

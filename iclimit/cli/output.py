@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from iclimit.files import replacing
+from iclimit.files import no_formula, printable, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +105,7 @@ def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:
     elif kind == "csv":
         writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: no_formula(value) for name, value in row.items()} for row in rows)
     else:
         print_json([dict(row) for row in rows], file)
 
@@ -140,7 +140,7 @@ def print_columns(
 
     With ``cut`` the last column is left-aligned, and cut to the width of a terminal.
     """
-    lines = [header, *rows]
+    lines = [[*map(printable, line)] for line in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if cut:
         widths[-1] = 0

@@ -9,6 +9,7 @@ Examples
   iclimit runs show 3f2a
   iclimit runs export --function simulate_errors -o errors.nc
   iclimit runs prune --obsolete --dry-run
+  iclimit runs prune 3f2a
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_verb, expects, parse_duration, store_path
 from iclimit.cli.output import add_output, cut_to_terminal, print_columns
+from iclimit.files import printable
 
 if TYPE_CHECKING:
     from iclimit.runs.store import RunStore, StoredRun
@@ -60,7 +62,8 @@ def add_parser(verbs: Any) -> None:
     listing.add_argument("--limit", type=parse_count, metavar="N", help="only the newest N")
 
     showing = _action(actions, "show", show_run, "everything about one run")
-    showing.add_argument("identity", metavar="ID", help="the identity or how it begins")
+    text = "the identity of a run or how it begins"
+    showing.add_argument("identity", metavar="ID", help=text)
 
     exporting = _action(actions, "export", export_runs, "write the numbers of runs to a file")
     _add_filters(exporting)
@@ -68,6 +71,7 @@ def add_parser(verbs: Any) -> None:
     add_output(exporting, (".csv", ".nc"), text=text, required=True)
 
     pruning = _action(actions, "prune", prune_runs, "delete runs; criteria hold together")
+    pruning.add_argument("identity", metavar="ID", nargs="?", help=text)
     text = "computed by code that has changed since"
     pruning.add_argument("--obsolete", action="store_true", help=text)
     pruning.add_argument("--older-than", type=parse_time, metavar="TIME", help="finished before")
@@ -126,26 +130,28 @@ def show_run(options: argparse.Namespace) -> int:
     with _opened(options) as store:
         run = _the_run(store, options.identity)
         batches = store.find(run.identity)
-    print(f"run         {run.identity}\nfunction    {run.function}")
-    for name, value in run.arguments.items():
-        print(f"  {name} = {_text(value)}")
-    print(f"seed        {run.seed}\nbackend     {run.backend or 'no choice'}")
-    print(f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}")
+    lines = [f"run         {run.identity}", f"function    {run.function}"]
+    lines += [f"  {name} = {_text(value)}" for name, value in run.arguments.items()]
+    lines += [f"seed        {run.seed}", f"backend     {run.backend or 'no choice'}"]
+    lines += [f"code        {run.code}{' (has changed since)' if obsolete([run]) else ''}"]
     for batch in batches:
         libraries = ", ".join(map(" ".join, json.loads(batch.versions).items()))
-        print(f"repeats     {batch.first} to {batch.first + batch.count - 1}")
-        print(f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s")
+        lines += [
+            f"repeats     {batch.first} to {batch.first + batch.count - 1}",
+            f"  finished {_local(batch.finished)} on {batch.host} after {batch.seconds:.4g} s",
+        ]
         if batch.residual is not None:
-            print(f"  worst residual {batch.residual:.3g}")
-        print(f"  {libraries}; {len(batch.result)} bytes")
+            lines.append(f"  worst residual {batch.residual:.3g}")
+        lines.append(f"  {libraries}; {len(batch.result)} bytes")
     try:
         numbers = concatenated_numbers(batches)
+        lines.append("numbers")
     except ValueError as reason:
-        print(f"numbers     not readable: {reason}")
-        return 0
-    print("numbers")
+        numbers = {}
+        lines.append(f"numbers     not readable: {reason}")
     for name, (value, error) in numbers.items():
-        print(f"  {name} = {value:.10g}" + ("" if error is None else f" +- {error:.3g}"))
+        lines.append(f"  {name} = {value:.10g}" + ("" if error is None else f" +- {error:.3g}"))
+    print("\n".join(map(printable, lines)))
     return 0
 
 
@@ -188,10 +194,14 @@ def prune_runs(options: argparse.Namespace) -> int:
     """Delete runs."""
     from iclimit.runs.store import TIME_FORMAT, obsolete
 
-    if not (options.obsolete or options.older_than or options.function):
-        raise ValueError("at least one of --obsolete, --older-than and --function must be given")
+    if not (options.identity or options.obsolete or options.older_than or options.function):
+        raise ValueError(
+            "at least one of ID, --obsolete, --older-than and --function must be given"
+        )
     with _opened(options, write=not options.dry_run) as store:
         runs = store.runs(function=options.function)
+        if options.identity:
+            runs = [run for run in [_the_run(store, options.identity)] if run in runs]
         if options.obsolete:
             # Runs of other functions count too: these may have needed their results.
             runs = [run for run in obsolete(store.runs()) if run in runs]
@@ -200,7 +210,7 @@ def prune_runs(options: argparse.Namespace) -> int:
             runs = [run for run in runs if run.finished < latest]
         for run in runs:
             what = cut_to_terminal(_what(run), 36)
-            print(f"{run.identity[:SHORT]}  {_local(run.finished)}  {what}")
+            print(printable(f"{run.identity[:SHORT]}  {_local(run.finished)}  {what}"))
         if not options.dry_run:
             store.prune(run.identity for run in runs)
         done = "would be deleted" if options.dry_run else "deleted"

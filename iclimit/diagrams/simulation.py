@@ -260,18 +260,19 @@ def simulate_values(
                 if all(cell in results for cell in itertools.chain(*at_sizes)):
                     found = [(results[run], results[predicted]) for run, predicted in at_sizes]
                     values[i] = value_at(quantity, points[i], found)
-            open_points = [i for i in open_points if i in values]
-            for i in open_points:
-                factor = simulation.growth(values[i])
-                repeats[i] = tuple(
-                    min(math.ceil(factor * count), max(count, simulation.most_repeats))
+            wanted = {
+                i: tuple(
+                    min(
+                        math.ceil(simulation.growth(values[i]) * count),
+                        max(count, simulation.most_repeats),
+                    )
                     for count in repeats[i]
                 )
-            open_points = [
-                i
                 for i in open_points
-                if repeats[i] != tuple(run.estimate.repeats for run in values[i].runs)
-            ]
+                if i in values
+            }
+            open_points = [i for i in wanted if wanted[i] != repeats[i]]
+            repeats |= wanted
     if failures and not values:
         raise failures[0]
     _report(values, len(points), failures, simulation)

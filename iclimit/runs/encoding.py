@@ -133,7 +133,7 @@ def _decoded(value: Any) -> Any:
 
 def _array(value: dict[str, Any]) -> np.ndarray:
     dtype = np.dtype(value["dtype"])
-    if dtype.kind not in _KINDS:
+    if dtype.kind not in _KINDS or not dtype.itemsize:  # NumPy would enlarge empty entries
         raise ValueError(f"entries of type {dtype}")
     shape, data = tuple(value["shape"]), base64.b64decode(value["data"], validate=True)
     if len(data) != math.prod(shape) * dtype.itemsize:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.files import replacing
+from iclimit.files import no_formula, replacing
 from iclimit.notation import PARAMETERS
 from iclimit.runs.store import StoredRun
 from iclimit.runs.summary_numbers import Number
@@ -23,10 +23,11 @@ def write_csv(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> Non
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         names = dict.fromkeys(name for row in rows for name in row)
         writer = csv.DictWriter(file, [*names, *NUMBER], lineterminator="\n")
-        writer.writeheader()
+        writer.writerow({name: no_formula(name) for name in writer.fieldnames})
         for row, numbers in zip(rows, runs.values(), strict=True):
             for name, (value, error) in numbers.items():
-                writer.writerow(row | dict(zip(NUMBER, (name, value, error), strict=True)))
+                entries = row | dict(zip(NUMBER, (name, value, error), strict=True))
+                writer.writerow({column: no_formula(entry) for column, entry in entries.items()})
 
 
 def write_netcdf(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> None:

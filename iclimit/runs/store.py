@@ -3,18 +3,22 @@
 A row is a finished batch: a cell's result, or that of some repeats of an extendable cell.  It is
 written by one statement and flushed to the disk before `RunStore.add` returns, so that a process
 or machine may stop at any moment: a row is there as a whole or not at all.  Several processes can
-write to one file.
+write to one file.  A digest over all columns is checked whenever a row is read, so that what has
+changed on the disk is never given out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import pkgutil
 import platform
 import sqlite3
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import cache, reduce
 from pathlib import Path
@@ -25,8 +29,8 @@ from iclimit.runs.code_version import code_version, versions
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
 
-FORMAT = 1
-"""Version of the file format."""
+FORMAT = 2
+"""Version of the file format; the first one had no digests."""
 
 APPLICATION = 0x69634C6D
 """Marks SQLite files as run stores ("icLm")."""
@@ -48,6 +52,7 @@ CREATE TABLE runs (
     function TEXT NOT NULL, parameters TEXT NOT NULL, seed TEXT NOT NULL, backend TEXT NOT NULL,
     code TEXT NOT NULL, seconds REAL NOT NULL, residual REAL, numbers TEXT NOT NULL,
     host TEXT NOT NULL, finished TEXT NOT NULL, versions TEXT NOT NULL, result TEXT NOT NULL,
+    digest TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (identity, first)
 )
 """
@@ -127,8 +132,8 @@ class StoredBatch:
             seed=str(rng),
             backend=backend if cell.depends_on_backend else "",
             code=cell.version,
-            seconds=seconds,
-            residual=None if residual is None else float(residual),
+            seconds=float(seconds),
+            residual=None if residual is None or math.isnan(residual) else float(residual),
             numbers=json.dumps(summary_numbers(result)),
             host=host,
             finished=datetime.now(UTC).strftime(TIME_FORMAT),
@@ -143,6 +148,18 @@ class StoredBatch:
 
 
 _COLUMNS = ", ".join(column.name for column in fields(StoredBatch))
+
+
+def _digest(row: Sequence[Any]) -> str:
+    """Digest of a row; empty if it is none that `StoredBatch.of` makes."""
+    try:
+        batch = StoredBatch(*row)
+        texts = batch.parameters, batch.numbers, batch.versions
+        if batch.result.isascii() and all(isinstance(json.loads(text), dict) for text in texts):
+            return hashlib.sha256(json.dumps(row).encode()).hexdigest()
+    except (TypeError, ValueError):
+        pass
+    return ""
 
 
 @dataclass(frozen=True)
@@ -170,6 +187,12 @@ class StoredRun:
     repeats: int
     seconds: float
     finished: str
+
+    @classmethod
+    def of(cls, batch: StoredBatch) -> StoredRun:
+        """Run of a batch, with no repeats yet."""
+        names = {each.name for each in fields(cls)} - {"repeats", "seconds"}
+        return cls(**{name: getattr(batch, name) for name in names}, repeats=0, seconds=0.0)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -259,7 +282,7 @@ class RunStore:
     """
 
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
-        self.path = Path(path)
+        self.path, self._readonly = Path(path), readonly
         _check_path(self.path, readonly)
         # SQLite needs leave to write even to read, so as to undo what a killed process has begun.
         uri = f"{self.path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
@@ -267,8 +290,10 @@ class RunStore:
             self._connection = sqlite3.connect(
                 uri, uri=True, timeout=TIMEOUT, isolation_level=None
             )
+            # What is no text makes a damaged row, and not an error of SQLite.
+            self._connection.text_factory = lambda data: data.decode(errors="replace")
             try:
-                self._prepare(readonly)
+                self._digests = self._prepare(readonly)
             except BaseException:
                 self.close()
                 raise
@@ -285,8 +310,7 @@ class RunStore:
 
     def find(self, identity: str) -> list[StoredBatch]:
         """Batches of a cell, in the order of their repeats."""
-        query = f"SELECT {_COLUMNS} FROM runs WHERE identity = ? ORDER BY first"
-        return [StoredBatch(*row) for row in self._execute(query, [identity]).fetchall()]
+        return list(self._batches("WHERE identity = ? ORDER BY first", [identity]))
 
     def add(self, batch: StoredBatch) -> bool:
         """Put a batch on record.
@@ -302,13 +326,14 @@ class RunStore:
             If the batch cannot be written, for instance because the disk is full; the store can
             still be used, and the batch added later.
         """
+        row = astuple(batch)
         query = f"""
-            INSERT INTO runs ({_COLUMNS}) SELECT {", ".join("?" * len(fields(batch)))}
+            INSERT INTO runs ({_COLUMNS}, digest) SELECT {", ".join("?" * (len(row) + 1))}
             WHERE NOT EXISTS
                 (SELECT 1 FROM runs WHERE identity = ? AND first < ? AND first + count > ?)
         """
         overlap = (batch.identity, batch.first + batch.count, batch.first)
-        return self._execute(query, (*astuple(batch), *overlap)).rowcount == 1
+        return self._execute(query, (*row, _digest(row), *overlap)).rowcount == 1
 
     def runs(
         self, *, identity: str = "", function: str = "", since: datetime | None = None
@@ -329,17 +354,16 @@ class RunStore:
         list of StoredRun
         """
         earliest = "" if since is None else since.astimezone(UTC).strftime(TIME_FORMAT)
-        query = """
-            SELECT identity, function, parameters, seed, backend, code, sum(count), sum(seconds),
-                   max(finished)
-            FROM runs
+        condition = """
             WHERE substr(identity, 1, ?) = ? AND instr(function, ?) > 0
-            GROUP BY identity
-            HAVING max(finished) >= ?
-            ORDER BY max(finished) DESC, max(rowid) DESC
+            ORDER BY finished DESC, rowid DESC
         """
-        rows = self._execute(query, [len(identity), identity, function, earliest])
-        return [StoredRun(*row) for row in rows.fetchall()]
+        found: dict[str, StoredRun] = {}
+        for batch in self._batches(condition, [len(identity), identity, function]):
+            run = found.setdefault(batch.identity, StoredRun.of(batch))
+            repeats, seconds = run.repeats + batch.count, run.seconds + batch.seconds
+            found[batch.identity] = replace(run, repeats=repeats, seconds=seconds)
+        return [run for run in found.values() if run.finished >= earliest]
 
     def prune(self, identities: Iterable[str]) -> int:
         """Delete all batches of cells, give their space back, and return how many batches."""
@@ -351,12 +375,44 @@ class RunStore:
                 self._connection.execute("VACUUM")
         return deleted
 
+    def _batches(self, condition: str, values: Sequence[Any]) -> Iterator[StoredBatch]:
+        """Rows as they were written; what has changed since is reported and set aside."""
+        column = "digest" if self._digests else "NULL"
+        query = f"SELECT rowid, {column}, {_COLUMNS} FROM runs {condition}"
+        damaged = []
+        with _explained(self.path):
+            for place, digest, *row in self._connection.execute(query, values):
+                if (found := _digest(row)) and (found == digest or not self._digests):
+                    yield StoredBatch(*row)
+                else:
+                    damaged.append((place, row[0]))
+            if damaged and not self._readonly:
+                self._set_aside([place for place, _ in damaged])
+        for _, identity in damaged:
+            warnings.warn(
+                f"run store {str(self.path)!r} has a damaged result of run {identity}; it is not "
+                "used, and what writes to the store next moves it to the table 'damaged'",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def _set_aside(self, places: Sequence[int]) -> None:
+        """Move rows to a table of their own."""
+        execute = self._connection.execute
+        chosen = "FROM runs WHERE rowid IN (SELECT value FROM json_each(?))"
+        with self._connection:
+            execute("BEGIN IMMEDIATE")
+            execute("REINDEX runs")  # which may be what is damaged, or lead to what was
+            execute("CREATE TABLE IF NOT EXISTS damaged AS SELECT * FROM runs WHERE FALSE")
+            execute(f"INSERT INTO damaged SELECT * {chosen}", [json.dumps(places)])
+            execute(f"DELETE {chosen}", [json.dumps(places)])
+
     def _execute(self, query: str, values: Iterable[Any] = ()) -> sqlite3.Cursor:
         with _explained(self.path):
             return self._connection.execute(query, tuple(values))
 
-    def _prepare(self, readonly: bool) -> None:
-        """Check that the file is a run store, and make it one if it is empty."""
+    def _prepare(self, readonly: bool) -> bool:
+        """Make the file a run store of this format if it may be written; say if it has digests."""
         execute = self._connection.execute
         if readonly:
             execute("PRAGMA query_only = TRUE")
@@ -379,11 +435,36 @@ class RunStore:
                 f"run store {str(self.path)!r} was written by a newer iclimit (format {version}, "
                 f"this one reads {FORMAT}); update iclimit or name another file"
             )
+        digests = "digest" in self._columns()
         if not readonly:
+            if not digests:
+                self._add_digests()
             # Fails now where nothing can be written, and not after the first computation.
             execute(f"PRAGMA application_id = {APPLICATION}")
             execute(f"PRAGMA user_version = {FORMAT}")
         execute("COMMIT")
+        return digests or not readonly
+
+    def _columns(self) -> set[str]:
+        """Columns; a StoreError if something in the file would compute when it is read."""
+        execute = self._connection.execute
+        columns = {column for _, column, *_ in execute("PRAGMA table_info(runs)")}
+        (others,) = execute(
+            "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+        ).fetchone()
+        if others or columns - {"digest"} != set(_COLUMNS.split(", ")):
+            raise StoreError(
+                f"run store {str(self.path)!r} is none that iclimit has written; name another file"
+            )
+        return columns
+
+    def _add_digests(self) -> None:
+        """Upgrade from the first format."""
+        execute = self._connection.execute
+        execute("ALTER TABLE runs ADD COLUMN digest TEXT NOT NULL DEFAULT ''")
+        rows = execute(f"SELECT rowid, {_COLUMNS} FROM runs").fetchall()
+        digests = ((_digest(row), place) for place, *row in rows)
+        self._connection.executemany("UPDATE runs SET digest = ? WHERE rowid = ?", digests)
 
 
 def _check_path(path: Path, readonly: bool) -> None:
@@ -418,8 +499,10 @@ def _explained(path: Path) -> Iterator[None]:
     """Errors of SQLite as StoreErrors that name the file and what to do."""
     try:
         yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        # SQLite quotes a damaged schema, which may be no text.
+        unreadable = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else None
+        code = getattr(error, "sqlite_errorcode", unreadable)
         if code is None:  # misuse, no trouble with the file
             raise
         cause = _CAUSES.get(code & 0xFF, f"cannot be read or written: {error}")

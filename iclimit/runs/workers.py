@@ -161,9 +161,14 @@ def _connect(address: str) -> Any:
         raise RuntimeError(
             "scheduler needs Dask; install it with: pip install 'iclimit[cluster]'"
         ) from error
+
+    class UnclosedClient(Client):
+        def __del__(self) -> None:
+            """Leave alone: closing a client that never connected hangs, with a traceback."""
+
     try:
-        return Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError) as error:
+        return UnclosedClient(address, timeout=PATIENCE, set_as_default=False)
+    except Exception as error:  # Dask raises whatever its parts do
         raise ConnectionError(
             "scheduler must be the address of a running Dask scheduler, such as "
             f"'tcp://10.0.0.1:8786', got {address!r}: {error}"

@@ -226,7 +226,7 @@ def test_prune_does_nothing_without_a_criterion(
     path: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["runs", "prune", *flags]) == 2
-    assert "at least one of --obsolete, --older-than and --function" in capsys.readouterr().err
+    assert "at least one of ID, --obsolete, --older-than and --function" in capsys.readouterr().err
     with RunStore(path) as store:
         assert len(store.runs()) == 2
 

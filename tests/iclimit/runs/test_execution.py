@@ -298,7 +298,7 @@ def test_a_cluster_worker_that_is_killed(cluster: Any) -> None:
 def test_cluster_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("iclimit.runs.workers.PATIENCE", 0.5)
-    for address in ("tcp://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"):
+    for address in ("tcp://127.0.0.1:9", "tls://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"):
         with pytest.raises(ConnectionError, match=address):
             next(run_cells(NUMBERS, rng=0, scheduler=address))
 

@@ -250,7 +250,7 @@ def test_database_of_another_program(path: Path, readonly: bool) -> None:
 def test_newer_format(path: Path, readonly: bool) -> None:
     RunStore(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {store_module.FORMAT + 1}")
     connection.close()
     with pytest.raises(StoreError, match=r"runs\.sqlite' was written by a newer iclimit"):
         RunStore(path, readonly=readonly)
