@@ -387,10 +387,9 @@ def refined_solve(
     norm = start = float(xp.sqrt(xp.sum(right**2)))
     solution, residual, iterations, precision = 0 * right, right, 0, xp.float32
     while norm > tolerance * start and iterations < limit:
-        goal, allowed = max(FLOAT32_GAIN, tolerance * start / norm), limit - iterations
-        if precision == xp.float64:
-            goal = 0.5 * tolerance * start / norm
-        else:
+        goal, allowed = 0.7 * tolerance * start / norm, limit - iterations
+        if precision == xp.float32:
+            goal = max(FLOAT32_GAIN, goal)
             # An operator that float32 rounding has made indefinite would iterate for ever.
             allowed = min(allowed, 4 * math.prod(right.shape))
         correction, used = correct(xp.astype(residual / norm, precision), goal, allowed)
@@ -407,7 +406,7 @@ def refined_solve(
     return solution, iterations, 0.0 if start == 0 else norm / start
 
 
-FLOAT32_GAIN = 1e-4
+FLOAT32_GAIN = 5e-7
 """Factor by which one float32 correction is to reduce the residual."""
 
 
