@@ -98,13 +98,16 @@ def _descend(
     # A step too far may overflow; it is not taken.
     with np.errstate(over="ignore", invalid="ignore"):
         value, gradient, hessian = _expand_loss(rates, nodes, weights, noise)
-        damping = np.full(len(rates), 1e-3)
+        damping, uneven = np.full(len(rates), 1e-3), np.diag(np.linspace(1, 1.01, rates.shape[-1]))
         for _ in range(newton_steps):
             active = np.flatnonzero(damping < _DAMPING[1])
             if not active.size:
                 break
             scale = np.abs(hessian[active]).max(axis=(-2, -1)) * damping[active]
-            damped = hessian[active] + scale[:, None, None] * np.eye(rates.shape[-1])
+            # Where all nodes are one to rounding the loss is that of the product of 1 - rate: its
+            # Hessian is 0, or singular with some multiple of the identity.
+            scale = np.maximum(scale, np.finfo(float).tiny)
+            damped = hessian[active] + scale[:, None, None] * uneven
             trial = rates[active] - np.linalg.solve(damped, gradient[active][..., None])[..., 0]
             fresh = _expand_loss(trial, nodes[active], weights[active], noise[active])
             better = fresh[0] < value[active]

@@ -47,13 +47,22 @@ found in :math:`\log \xi`, where its slope is at least one everywhere.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, namespace
+from iclimit.asymptotics.numbers import (
+    ArrayMath,
+    MpMath,
+    Namespace,
+    Number,
+    SymPyMath,
+    in_blocks,
+    namespace,
+)
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
 
@@ -188,6 +197,18 @@ def _errors(**parameters: Any) -> tuple[Any, Any]:
     """Both errors, from unchecked arguments to finished values."""
     math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
 
+    errors = partial(_errors_of_block, math_)
+    with math_.quiet():
+        icl, idg = in_blocks(errors, tau, alpha, kappa, rho, ridge, results=2)
+    return math_.finish(icl), math_.finish(idg)
+
+
+def _errors_of_block(
+    math_: Namespace, tau: Any, alpha: Any, kappa: Any, rho: Any, ridge: Any
+) -> tuple[Any, Any]:
+    """Both errors, from checked arguments."""
+    q = context_noise(math_, alpha, rho)
+
     def cases(below: Any) -> tuple[Any, Any]:
         xi, eta = solve_fixed_point(math_, below, tau, q, kappa, ridge)
         icl, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
@@ -206,10 +227,7 @@ def _errors(**parameters: Any) -> tuple[Any, Any]:
         gone = math_.all_of(math_.isinf(alpha), error < math_.tiny**0.25)
         return math_.where(gone, lambda: 0, lambda: error)
 
-    with math_.quiet():
-        q = context_noise(math_, alpha, rho)
-        icl, idg = math_.branch(tau < 1, cases)
-    return math_.finish(icl), math_.finish(idg)
+    return math_.branch(tau < 1, cases)
 
 
 Let = Callable[[str, Any], Any]

@@ -291,6 +291,18 @@ def test_no_search_finds_better_rates(setting: Any, steps: int, v: float) -> Non
         assert best.loss <= found.fun * (1 + SEARCH), np.sort(found.x)
 
 
+@pytest.mark.parametrize("steps", [2, 3, 6, 8])
+@pytest.mark.parametrize("c", [1e-100, 1e-50, 1e-33, 1e-20])
+def test_spectrum_of_a_point_to_rounding(c: float, steps: int) -> None:
+    """Any rates with prod (1 - rate) = v/(1 + v) are best; the search met a singular matrix."""
+    for v in (1e-3, 0.1, 10.0):
+        best = optimal_schedule(steps=steps, ratio=c, noise_ratio=v)
+        assert best.loss == pytest.approx(v / (1 + v), rel=FLOAT64)
+        with mpmath.workdps(50):
+            exact = schedule_loss([mpmath.mpf(r) for r in best.rates], ratio=c, noise_ratio=v)
+            assert abs(best.loss / exact - 1) < FLOAT64
+
+
 def test_optimal_beats_constant_beats_nothing_over_a_grid() -> None:
     """A single start was up to 3.3 times worse than a constant rate."""
     c, v = np.geomspace(0.02, 20, 6)[:, None], np.geomspace(1e-3, 30, 6)

@@ -1,5 +1,6 @@
 """Bounds, monotonicity and broadcasting of the ICL and IDG errors, for random parameters."""
 
+import tracemalloc
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iclimit.asymptotics import numbers
 from iclimit.asymptotics.pretraining import (
     bayes_error,
     icl_error,
@@ -136,6 +138,27 @@ def test_broadcasting_like_a_ufunc(data: st.DataObject) -> None:
         for index in np.ndindex(shapes.result_shape):
             point = dict(zip(VALID, (float(g[index]) for g in grid), strict=True))
             assert values[index] == pytest.approx(function(**point), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.05, np.geomspace(1e-8, 10, 50)])
+def test_blocks_change_no_bit(ridge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    tau, alpha = 10 ** rng.uniform(-2, 2, (40, 1)), 10 ** rng.uniform(-2, 2, (3, 1, 50))
+    point: dict[str, Any] = {"tau": tau, "alpha": alpha, "kappa": 0.5, "rho": 0.1, "ridge": ridge}
+    expected = icl_error(**point), idg_error(**point)
+    monkeypatch.setattr(numbers, "BLOCK", 1000)
+    for function, value in zip((icl_error, idg_error), expected, strict=True):
+        np.testing.assert_array_equal(function(**point), value)
+
+
+def test_memory_beyond_results_does_not_grow_with_the_points() -> None:
+    """Without blocks the root search holds some 60 numbers a point: 150 MB here."""
+    ridge = np.geomspace(1e-6, 10, 300_000)
+    tracemalloc.start()
+    icl_error(tau=1.5, alpha=1.0, kappa=0.5, rho=0.1, ridge=ridge)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - 2 * ridge.nbytes < 60e6
 
 
 def test_empty_arrays_give_empty_arrays() -> None:
