@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import joblib
@@ -92,6 +94,7 @@ class Workers:
         if self._client:
             self._executor = self._client.get_executor(pure=False)
         elif jobs:
+            remove_abandoned(Path("/dev/shm"))
             self._executor = get_reusable_executor(
                 jobs, timeout=IDLE, env=_ONE_THREAD, initializer=_follow, initargs=(os.getpid(),)
             )
@@ -146,6 +149,15 @@ class _ThisProcess(Executor):
         with threadpool_limits(1):
             future.set_result(function(*arguments))
         return future
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the semaphores of earlier runs that were killed with the process that clears up."""
+    for file in folder.glob("sem.loky-*-*"):
+        owner = file.name.split("-")[1]
+        with suppress(OSError):  # another process removes them too
+            if not Path("/proc", owner).exists() and file.stat().st_uid == os.getuid():
+                file.unlink()
 
 
 def dask_client() -> Any:

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.encoding import encode
 from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore, StoreError
+from iclimit.runs.workers import remove_abandoned
 
 DRAWS = [Cell.of(draws, size=i, repeats=5) for i in range(4)]
 NUMBERS = [Cell.of(number, of=i) for i in range(8)]
@@ -301,6 +303,17 @@ def test_cluster_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("tcp://127.0.0.1:9", "tls://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"):
         with pytest.raises(ConnectionError, match=address):
             next(run_cells(NUMBERS, rng=0, scheduler=address))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes of POSIX")
+def test_semaphores_of_killed_runs_are_removed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    kept = [tmp_path / f"sem.loky-{os.getpid()}-a", tmp_path / f"sem.other-{ended.pid}-a"]
+    for file in (*kept, tmp_path / f"sem.loky-{ended.pid}-a"):
+        file.touch()
+    remove_abandoned(tmp_path)
+    assert set(tmp_path.iterdir()) == set(kept)
 
 
 def test_dask_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
