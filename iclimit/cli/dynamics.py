@@ -8,6 +8,13 @@ Scores that are not divided by N, as with iclimit train attention
 --normalization sum, make initial weights X and times t count as N^(1/2) X and
 N t for merged, and as N^(1/3) X and N^(2/3) t for separate.
 
+For merged there is one drop: half_drop_time is when half of it has happened,
+std_over_seeds its standard deviation over initial weights, effective_scale
+what the weights of all heads come to. For separate there is a row for each
+plateau: its loss, how many directions are learned there, and the eigenvalue,
+the head and the half_drop_time of the drop before it (inf if no head is left
+to learn it). half_drop_time is that of iclimit train attention.
+
 Examples
 --------
   iclimit dynamics merged --heads 8 --init-scale 1e-6
@@ -30,7 +37,10 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
-Prediction = tuple[list[dict[str, Any]], float, "Callable[[np.ndarray], np.ndarray]"]
+    from iclimit.asymptotics.dynamics import Staircase
+
+Loss = Callable[["np.ndarray"], "np.ndarray"]
+Prediction = tuple[list[dict[str, Any]], float, Loss]
 """Rows of the summary, the end of the curve, and the curve."""
 
 INIT_SCALE = (
@@ -131,12 +141,53 @@ def parse_problem(options: argparse.Namespace) -> np.ndarray:
     return lam
 
 
-def _weights(options: argparse.Namespace, dim: int, seed: int) -> list[np.ndarray]:
-    """Initial weights of the first repeat of a training with this seed."""
+def weights_of(options: argparse.Namespace, dim: int, **more: Any) -> list[np.ndarray]:
+    """Initial weights of a repeat of a training with these options."""
     from iclimit.simulate.dynamics import AttentionModel, initial_weights
 
     model = AttentionModel(options.model, dim, options.heads, options.rank)
-    return initial_weights(model, options.init_scale, rng=seed)
+    return initial_weights(model, options.init_scale, rng=options.seed or 0, **more)
+
+
+def predicted_drops(
+    options: argparse.Namespace, setting: dict[str, Any], weights: list[np.ndarray]
+) -> tuple[list[float], Loss]:
+    """Half-drop times, and the loss over time, from initial weights for scores divided by N."""
+    if options.model == "merged":
+        half, loss = _merged_drop(options, setting, _effective_scale(setting, weights))
+        return [half], loss
+    steps = _staircase(options, setting, weights)
+    return steps.drop_times.tolist(), steps.loss
+
+
+def _effective_scale(setting: dict[str, Any], weights: list[np.ndarray]) -> float:
+    from iclimit.asymptotics.dynamics import effective_init_scale
+
+    value, lookup = weights
+    start = value[:, -1], lookup[:, :-1, :]
+    return float(effective_init_scale(*start, eigenvalues=setting["eigenvalues"]))
+
+
+def _merged_drop(
+    options: argparse.Namespace, setting: dict[str, Any], scale: float
+) -> tuple[float, Loss]:
+    """Half-drop time of merged attention, and its loss over time."""
+    import numpy as np
+
+    from iclimit.asymptotics import dynamics
+
+    def loss(times: np.ndarray) -> np.ndarray:
+        return dynamics.merged_attention_curve(times, init_scale=scale, **setting)
+
+    losses = dynamics.plateau_losses(**setting)
+    with np.errstate(over="ignore"):
+        start = float(loss(np.array(0.0)))
+    if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
+        raise ValueError(
+            f"init_scale must be so small that the loss at the start is near {losses[0]:.6g}, "
+            f"got {options.init_scale!r}"
+        )
+    return dynamics.merged_curve_drop_time(init_scale=scale, **setting), loss
 
 
 def _merged(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
@@ -145,52 +196,47 @@ def _merged(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
     from iclimit.asymptotics import dynamics
 
     lam = setting["eigenvalues"]
-    losses = dynamics.plateau_losses(**setting)
     spread: dict[str, float] = {}
     if options.seed is None:
         law = dynamics.effective_init_scale_moments(options.heads)
         scale = options.init_scale * math.exp(law.mean)
         spread = {"std_over_seeds": float(law.std / np.linalg.norm(lam**2))}
     else:
-        value, lookup = _weights(options, len(lam), options.seed)
-        weights = value[:, -1], lookup[:, :-1, :]
-        scale = float(dynamics.effective_init_scale(*weights, eigenvalues=lam))
-
-    def loss(times: np.ndarray) -> np.ndarray:
-        return dynamics.merged_attention_curve(times, init_scale=scale, **setting)
-
-    with np.errstate(over="ignore"):
-        start = float(loss(np.array(0.0)))
-    if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
-        raise ValueError(
-            f"init_scale must be so small that the loss at the start is near {losses[0]:.6g}, "
-            f"got {options.init_scale!r}"
-        )
-    half = dynamics.merged_curve_drop_time(init_scale=scale, **setting)
-    first, last = float(losses[0]), float(losses[-1])
+        scale = _effective_scale(setting, weights_of(options, len(lam)))
+    half, loss = _merged_drop(options, setting, scale)
+    first, *_, last = dynamics.plateau_losses(**setting).tolist()
     row = {"effective_scale": scale, "initial_loss": first, "half_drop_time": half}
     return [row | spread | {"final_loss": last}], 4 * half, loss
 
 
-def _separate(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
+def _staircase(
+    options: argparse.Namespace, setting: dict[str, Any], weights: list[np.ndarray]
+) -> Staircase:
+    """Drops of separate attention."""
     import numpy as np
 
     from iclimit.asymptotics.dynamics import separate_attention_staircase
 
-    lam = setting["eigenvalues"]
-    value, key, query = _weights(options, len(lam), options.seed or 0)
+    value, key, query = weights
     steps = separate_attention_staircase(value[:, -1], key[..., :-1], query, **setting)
     if np.any(steps.drop_times < steps.times / 2):
         raise ValueError(
             "init_scale must be so small that heads wait for longer than they learn, "
             f"got {options.init_scale!r}"
         )
+    return steps
+
+
+def _separate(options: argparse.Namespace, setting: dict[str, Any]) -> Prediction:
+    import numpy as np
+
+    lam = setting["eigenvalues"]
+    steps = _staircase(options, setting, weights_of(options, len(lam)))
     columns = {
         "learned": range(len(lam) + 1),
         "loss": steps.losses.tolist(),
         "eigenvalue": [None, *np.sort(lam)[::-1].tolist()],
         "head": [None, *(head if head >= 0 else None for head in steps.heads.tolist())],
-        "escape_time": [None, *steps.times.tolist()],
         "half_drop_time": [None, *steps.drop_times.tolist()],
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

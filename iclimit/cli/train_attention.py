@@ -2,9 +2,15 @@ r"""One linear attention layer by gradient descent, to see its dynamics.
 
 Train one linear attention layer by gradient descent on the mean squared
 error, from small random weights, as in arXiv:2501.16265. A step on the whole
-training set costs the same for any number of sequences. The step of half of
-the drop is the first recorded one with a loss below the middle between those
-of zero weights and of the limit, both for infinite training sets.
+training set costs the same for any number of sequences.
+
+Merged and cubic have one drop of the loss, from zero weights to the limit;
+separate has one for each direction, in rows by the number of directions then
+learned. half_drop_step is the first recorded step with a loss below the middle
+of the drop, for infinite training sets; half_drop_time is its time in the
+units of iclimit dynamics. predicted_time is what iclimit dynamics predicts for
+the initial weights of the repeat, which a picture shows as dashes; it is left
+out where they are too large for that.
 
 Examples
 --------
@@ -22,10 +28,18 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_choice, add_parameter, add_training, add_verb, run_training
-from iclimit.cli.dynamics import INIT_SCALE, add_problem, parse_problem
+from iclimit.cli.dynamics import (
+    INIT_SCALE,
+    Loss,
+    add_problem,
+    parse_problem,
+    predicted_drops,
+    weights_of,
+)
 from iclimit.cli.output import FORMATS, add_output, write_file, write_rows
 
 if TYPE_CHECKING:
@@ -101,9 +115,16 @@ def run(options: argparse.Namespace) -> int:
     except UnstableTraining as error:
         unstable, curves = error, error.curves
     if len(curves.steps):
+        predicted = _predicted(options, lam, len(curves.losses))
         if options.output is not None:
-            write_file(options.output, lambda: _rows(curves), lambda figure: _draw(curves, figure))
-        write_rows(_summary(curves, lam, options), options.format)
+            losses = [loss for _, loss in predicted]
+            write_file(
+                options.output,
+                lambda: _rows(curves),
+                lambda figure: _draw(curves, figure, losses, _unit(options)),
+            )
+        times = [times for times, _ in predicted]
+        write_rows(_summary(curves, lam, options, times), options.format)
     if unstable is not None:
         raise unstable
     if curves.interrupted:
@@ -137,24 +158,63 @@ def train_mixture(
     return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
 
 
+def _unit(options: argparse.Namespace) -> float:
+    """Time of a step, in time constants of the flow with scores divided by N."""
+    power = {"mean": 0.0, "sum": 2 / 3 if options.model == "separate" else 1.0}
+    return 2 * options.learning_rate * options.context ** power[options.normalization]
+
+
+def _predicted(
+    options: argparse.Namespace, lam: np.ndarray, repeats: int
+) -> list[tuple[list[float], Loss]]:
+    """Half-drop times and losses that theory predicts for each repeat; none where it cannot."""
+    if options.model == "cubic" or options.fresh_fraction < 1:
+        return []
+    setting = {name: getattr(options, name) for name in ("context", "noise_variance")}
+    # Weights count as larger by a root of the factor of time, the same in all layers.
+    factor = math.sqrt(_unit(options) / (2 * options.learning_rate))
+    more = {"initialization": options.initialization}
+    try:
+        return [
+            predicted_drops(
+                options,
+                setting | {"eigenvalues": lam},
+                [factor * each for each in weights_of(options, len(lam), first_repeat=r, **more)],
+            )
+            for r in range(repeats)
+        ]
+    except (ValueError, ArithmeticError):
+        return []
+
+
 def _summary(
-    curves: TrainingCurves, lam: np.ndarray, options: argparse.Namespace
+    curves: TrainingCurves,
+    lam: np.ndarray,
+    options: argparse.Namespace,
+    predicted: list[list[float]],
 ) -> list[dict[str, Any]]:
-    """Losses and the step of half of the drop for every repeat."""
+    """Losses of every repeat and, for random tasks only, when half of each drop has happened."""
     from iclimit.asymptotics.dynamics import plateau_losses
 
-    plateaus = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
-    middle = (plateaus[0] + plateaus[-1]) / 2
+    levels = plateau_losses(lam, context=options.context, noise_variance=options.noise_variance)
+    separate, random = options.model == "separate", options.fresh_fraction == 1
+    if not separate:
+        levels = levels[[0, -1]]
     rows = []
     for repeat, losses in enumerate(curves.losses):
-        below = curves.steps[losses < middle]
-        half = {"half_drop_step": int(below[0]) if len(below) else math.inf}
-        row = {"repeat": repeat, "first_loss": float(losses[0])}
-        row |= half if options.fresh_fraction == 1 else {}
-        row |= {"last_step": int(curves.steps[-1]), "last_loss": float(losses[-1])}
-        row |= {f"last_{k}_loss": float(found[repeat, -1]) for k, found in curves.tests.items()}
-        row |= {"limit_loss": float(plateaus[-1])} if options.fresh_fraction == 1 else {}
-        rows.append(row)
+        first = {"repeat": repeat, "first_loss": float(losses[0])}
+        last = {"last_step": int(curves.steps[-1]), "last_loss": float(losses[-1])}
+        last |= {f"last_{k}_loss": float(v[repeat, -1]) for k, v in curves.tests.items()}
+        if not random:
+            rows.append(first | last)
+            continue
+        for drop, middle in enumerate((levels[1:] + levels[:-1]) / 2):
+            below = curves.steps[losses < middle]
+            step = int(below[0]) if len(below) else math.inf
+            row: dict[str, Any] = first | ({"learned": drop + 1} if separate else {})
+            row |= {"half_drop_step": step, "half_drop_time": _unit(options) * step}
+            row |= {"predicted_time": predicted[repeat][drop]} if predicted else {}
+            rows.append(row | last | {"limit_loss": float(levels[-1])})
     return rows
 
 
@@ -169,7 +229,8 @@ def _rows(curves: TrainingCurves) -> list[dict[str, Any]]:
     ]
 
 
-def _draw(curves: TrainingCurves, figure: Figure) -> None:
+def _draw(curves: TrainingCurves, figure: Figure, predicted: Sequence[Loss], unit: float) -> None:
+    """Draw the losses as lines, and what is predicted of them as dashes."""
     from iclimit.validation.drawing import COLOURS
 
     labels = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
@@ -177,8 +238,10 @@ def _draw(curves: TrainingCurves, figure: Figure) -> None:
     ax = figure.subplots()
     for (name, found), colour in zip(named.items(), COLOURS, strict=False):
         lines = ax.plot(curves.steps, found.T, color=colour, linewidth=1.2)
-        if len(named) > 1:
-            lines[0].set_label(name)
+        lines[0].set_label(name)
+    for index, loss in enumerate(predicted):
+        label = None if index else "predicted"
+        ax.plot(curves.steps, loss(unit * curves.steps), "k--", linewidth=0.8, label=label)
     ax.set(xlabel="step", ylabel="loss")
-    if len(named) > 1:
+    if len(ax.get_legend_handles_labels()[0]) > 1:
         ax.legend()

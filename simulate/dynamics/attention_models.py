@@ -297,9 +297,14 @@ def _of_each(values: Array, chosen: Array) -> Array:
 
 
 def initial_weights(
-    model: AttentionModel, init_scale: float, initialization: str = "per-head", *, rng: Any
+    model: AttentionModel,
+    init_scale: float,
+    initialization: str = "per-head",
+    *,
+    rng: Any,
+    first_repeat: int = 0,
 ) -> list[np.ndarray]:
-    """Initial weights of `simulate_gradient_flow`, and of a training's first repeat.
+    """Initial weights of `simulate_gradient_flow`, and of one repeat of a training.
 
     Parameters
     ----------
@@ -311,6 +316,8 @@ def initial_weights(
         What the scale is divided by for "separate", see `AttentionModel.random_weights`.
     rng : int, SeedSequence or Generator
         Seed of the flow or the training.  A Generator gives new weights at every use.
+    first_repeat : int >= 0
+        Number of the repeat of the training; the flow has the weights of the first.
 
     Returns
     -------
@@ -336,5 +343,6 @@ def initial_weights(
     >>> value.shape, key.shape, query.shape
     ((3, 5), (3, 1, 5), (3, 1, 4))
     """
-    seed = seed_sequences(seed_sequences(rng, 1)[0], 2)[1]
+    check_arguments(first_repeat=first_repeat)
+    seed = seed_sequences(seed_sequences(rng, first_repeat + 1)[first_repeat], 2)[1]
     return model.random_weights(np.random.default_rng(seed), init_scale, initialization)

@@ -21,7 +21,7 @@ from iclimit.cli import main
 from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
 
 LAM = np.array([0.4, 0.3, 0.2, 0.1])
-SEPARATE = ["learned", "loss", "eigenvalue", "head", "escape_time", "half_drop_time"]
+SEPARATE = ["learned", "loss", "eigenvalue", "head", "half_drop_time"]
 MERGED = ["effective_scale", "initial_loss", "half_drop_time", "std_over_seeds", "final_loss"]
 
 
@@ -90,11 +90,10 @@ def test_separate(flags: str, lam: np.ndarray, capsys: pytest.CaptureFixture[str
     assert [row["learned"] for row in rows] == list(range(len(lam) + 1))
     assert [row["loss"] for row in rows] == pytest.approx(steps.losses)
     assert [row["loss"] for row in rows] == pytest.approx(plateau_losses(lam, context=31))
-    assert list(rows[0].values())[2:] == [None] * 4
+    assert list(rows[0].values())[2:] == [None] * 3
     for name, values in (
         ("eigenvalue", np.sort(lam)[::-1]),
         ("head", steps.heads),
-        ("escape_time", steps.times),
         ("half_drop_time", steps.drop_times),
     ):
         assert [row[name] for row in rows[1:]] == pytest.approx(values)
@@ -115,7 +114,6 @@ def test_fewer_heads_than_directions(capsys: pytest.CaptureFixture[str]) -> None
     flags = ["separate", "--heads", "2", "--init-scale", "1e-2"]
     rows = printed(capsys, *flags)
     assert [row["half_drop_time"] for row in rows[3:]] == ["inf", "inf"]
-    assert [row["escape_time"] for row in rows[3:]] == ["inf", "inf"]
     assert [row["head"] for row in rows[3:]] == [None, None]
     assert sorted(row["head"] for row in rows[1:3]) == [0, 1]
     assert main(["dynamics", *flags, "--format", "csv"]) == 0
@@ -126,7 +124,7 @@ def test_fewer_heads_than_directions(capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == SEPARATE
     assert len(set(map(len, lines))) == 1
-    assert lines[-1].split()[-2:] == ["inf", "inf"]
+    assert lines[-1].split()[-1] == "inf"
     points = printed(capsys, *flags, "--curve", "20")
     assert points[-1]["loss"] == pytest.approx(plateau_losses(LAM, context=31)[2])
 
@@ -135,7 +133,7 @@ def test_the_curve_holds_what_a_head_learns_last(capsys: pytest.CaptureFixture[s
     """A head of rank above one is not done when it escapes."""
     flags = ["separate", "--eigenvalues", "1,0.3,0.01", "--heads", "1", "--rank", "3"]
     rows = printed(capsys, *flags)
-    assert rows[-1]["half_drop_time"] > 10 * rows[-1]["escape_time"]
+    assert rows[-1]["half_drop_time"] > 10 * rows[1]["half_drop_time"]
     points = printed(capsys, *flags, "--curve", "50")
     assert points[-1]["time"] == pytest.approx(1.3 * rows[-1]["half_drop_time"])
     # In the time that is left after half of the drop it comes within a fifth of its end.

@@ -18,7 +18,8 @@ from iclimit.simulate.dynamics.attention_models import MomentLoss
 
 LAM = np.array([0.4, 0.3, 0.2, 0.1])
 SMALL = ["train", "attention", "--training-set", "60", "--steps", "60", "--seed", "5"]
-COLUMNS = ["repeat", "first_loss", "half_drop_step", "last_step", "last_loss"]
+DROP = ["half_drop_step", "half_drop_time", "predicted_time"]
+COLUMNS = ["repeat", "first_loss", *DROP, "last_step", "last_loss"]
 Printed = Callable[..., list[dict[str, Any]]]
 
 
@@ -82,9 +83,11 @@ def test_the_summary_is_that_of_the_simulation(printed: Printed) -> None:
         "per-layer",
     )
     limit = plateau_losses(LAM, context=31)[-1]
-    assert [list(row) for row in rows] == [[*COLUMNS, "limit_loss"]] * 2
-    for repeat, row in enumerate(rows):
-        assert row["repeat"] == repeat
+    columns = [*COLUMNS[:2], "learned", *COLUMNS[2:], "limit_loss"]
+    assert [list(row) for row in rows] == [columns] * 8
+    for index, row in enumerate(rows):
+        repeat = index // 4
+        assert (row["repeat"], row["learned"]) == (repeat, index % 4 + 1)
         assert row["first_loss"] == run.losses[repeat, 0]
         assert row["last_loss"] == run.losses[repeat, -1]
         assert row["last_step"] == 60
@@ -103,9 +106,52 @@ def test_half_of_the_drop(printed: Printed, tmp_path: Path) -> None:
     assert printed("--steps", "1")[0]["half_drop_step"] == "inf"
 
 
+@pytest.mark.parametrize(
+    ("model", "power", "small", "rate"),
+    [("merged", 1, 1e-4, 0.02), ("separate", 2 / 3, 1e-2, 0.1)],
+)
+def test_times_are_those_of_the_prediction(
+    model: str, power: float, small: float, rate: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each repeat, in the units of ``iclimit dynamics``, whatever the normalization."""
+
+    def printed(*command: str) -> list[dict[str, Any]]:
+        setting = ["--eigenvalues", "0.5,1", "--context", "7", "--heads", "3", "--seed", "2"]
+        assert main([*command, *setting, "--format", "json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    scale = str(small * 7 ** (power / 2))
+    rows = printed("dynamics", model, "--init-scale", scale)
+    expected = [row["half_drop_time"] for row in rows if row["half_drop_time"] is not None]
+    long = ["--training-set", "inf", "--steps", "4000", "--record", "1", "--repeats", "2"]
+    mean = ["--init-scale", scale, "--learning-rate", str(rate)]
+    total = ["--init-scale", str(small), "--learning-rate", str(rate / 7**power)]
+    for flags in (mean, [*total, "--normalization", "sum"]):
+        found = printed("train", "attention", "--model", model, *long, *flags)
+        first = [row for row in found if row["repeat"] == 0]
+        assert [row["predicted_time"] for row in first] == pytest.approx(expected)
+        for row in found:
+            assert row["half_drop_time"] == pytest.approx(2 * rate * row["half_drop_step"])
+            # The staircase is the limit of small weights.
+            assert row["half_drop_time"] == pytest.approx(row["predicted_time"], rel=0.1)
+
+
+def test_weights_without_a_prediction(printed: Printed, tmp_path: Path) -> None:
+    """Too large, or of a model or tasks that theory does not have: the columns are left out."""
+    path = tmp_path / "x.svg"
+    (row,) = printed("--init-scale", "3", "-o", str(path))
+    assert list(row) == [*(name for name in COLUMNS if name != "predicted_time"), "limit_loss"]
+    assert "predicted" not in path.read_text()
+    (row,) = printed("--init-scale", "0.01", "-o", str(path))
+    assert list(row) == [*COLUMNS, "limit_loss"]
+    assert "predicted" in path.read_text()
+    (row,) = printed("--model", "cubic")
+    assert "predicted_time" not in row
+
+
 @pytest.mark.parametrize("model", ["merged", "separate", "cubic"])
 def test_all_models_and_sets(model: str, printed: Printed) -> None:
-    (finite,), (law,), (plain,) = (
+    (finite, *_), (law, *_), (plain, *_) = (
         printed("--model", model, "--training-set", size) for size in ("60", "inf", "5")
     )
     # Standardised sets have other mean squares of labels than their law.
@@ -131,7 +177,7 @@ def test_normalization(printed: Printed) -> None:
 
 
 def test_mixtures(printed: Printed) -> None:
-    columns = [name for name in COLUMNS if name != "half_drop_step"]
+    columns = [name for name in COLUMNS if name not in DROP]
     (row,) = printed("--fresh-fraction", "0.4", "--tests")
     assert list(row) == [*columns, "last_icl_loss", "last_iwl_loss"]
     (alone,) = printed("--fresh-fraction", "0")
@@ -284,7 +330,7 @@ def test_initial_weights_are_those_of_the_prediction(
         str(state),
     )
     options = build_parser().parse_args(["dynamics", model, *law])
-    predicted = dynamics._weights(options, 3, 11)
+    predicted = dynamics.weights_of(options, 3)
     with np.load(state) as file:
         trained = [file[f"weights{i}"] for i in range(len(predicted))]
         assert f"weights{len(predicted)}" not in file.files
@@ -302,7 +348,7 @@ def test_training_follows_the_prediction(
         assert main(["dynamics", model, *law, "--init-scale", init, "--format", "json"]) == 0
         half = json.loads(capsys.readouterr().out)[0 if model == "merged" else -1]
         levels = plateau_losses(np.array([2, 1]) / 3, context=31)
-        (row,) = printed(
+        *_, row = printed(
             "--model",
             model,
             *law,
