@@ -27,7 +27,7 @@ from iclimit.cli.output import add_output, cut_to_terminal, print_columns
 from iclimit.files import printable
 
 if TYPE_CHECKING:
-    from iclimit.runs.store import RunStore, StoredRun
+    from iclimit.runs.store import RunStore, StoredBatch
 
 SHORT = 10
 """Digits of an identity that are shown."""
@@ -109,7 +109,7 @@ def list_runs(options: argparse.Namespace) -> int:
     if shown:
         lines = []
         for run in shown:
-            repeats = str(run.arguments.get("repeats", run.repeats))
+            repeats = str(run.arguments.get("repeats", run.count))
             facts = f"{run.seconds:.4g}", repeats, run.seed, _what(run)
             lines.append((run.identity[:SHORT], _local(run.finished), *facts))
         header = ("run", "finished", "seconds", "repeats", "seed", "what")
@@ -155,7 +155,7 @@ def show_run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _the_run(store: RunStore, beginning: str) -> StoredRun:
+def _the_run(store: RunStore, beginning: str) -> StoredBatch:
     found = store.runs(identity=beginning.lower()) if beginning else []
     if not found:
         raise ValueError(f"ID must be that of a run (iclimit runs list), got {beginning!r}")
@@ -227,7 +227,7 @@ def _opened(options: argparse.Namespace, *, write: bool = False) -> RunStore:
     return RunStore(path, readonly=not write)
 
 
-def _what(run: StoredRun) -> str:
+def _what(run: StoredBatch) -> str:
     """Function and parameters in a line."""
     arguments = (f"{name}={_text(value, brief=True)}" for name, value in run.arguments.items())
     return f"{run.function.rpartition('.')[2]}({', '.join(arguments)})"

@@ -10,14 +10,14 @@ import numpy as np
 
 from iclimit.files import no_formula, replacing
 from iclimit.notation import PARAMETERS
-from iclimit.runs.store import StoredRun
+from iclimit.runs.store import StoredBatch
 from iclimit.runs.summary_numbers import Number
 
 NUMBER = ("number", "value", "standard_error")
 """Columns of a table with a row per number."""
 
 
-def write_csv(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> None:
+def write_csv(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -> None:
     """Write a row per run and number; missing entries are empty, infinity is ``inf``."""
     rows = list(map(_columns, runs))
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
@@ -30,7 +30,7 @@ def write_csv(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> Non
                 writer.writerow({column: no_formula(entry) for column, entry in entries.items()})
 
 
-def write_netcdf(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> None:
+def write_netcdf(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -> None:
     """Write a data set over the dimension ``run``.
 
     Parameters are coordinates; numbers are variables, with their standard errors beside them as
@@ -57,7 +57,7 @@ def write_netcdf(runs: Mapping[StoredRun, Mapping[str, Number]], path: Path) -> 
         xarray.Dataset(variables, coords=coordinates).to_netcdf(partial, engine="h5netcdf")
 
 
-def _columns(run: StoredRun) -> dict[str, Any]:
+def _columns(run: StoredBatch) -> dict[str, Any]:
     """What is known of a run; parameters named like something else are ``X_parameter``."""
     arguments = run.arguments
     facts = {
@@ -65,7 +65,7 @@ def _columns(run: StoredRun) -> dict[str, Any]:
         "function": run.function,
         "root_seed": run.seed,
         "backend": run.backend,
-        "repeats": arguments.pop("repeats", run.repeats),
+        "repeats": arguments.pop("repeats", run.count),
         "seconds": run.seconds,
         "finished": run.finished,
         "code": run.code,

@@ -64,7 +64,7 @@ class StoreError(OSError):
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A finished batch, as it is on record.
+    """A finished batch, as it is on record, or all batches of a cell together.
 
     Attributes
     ----------
@@ -142,6 +142,12 @@ class StoredBatch:
         )
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Parameters as a dict."""
+        arguments: dict[str, Any] = json.loads(self.parameters)
+        return arguments
+
+    @property
     def value(self) -> Any:
         """The result itself; a ValueError if this version of iclimit cannot read it."""
         return decode(self.result)
@@ -162,45 +168,6 @@ def _digest(row: Sequence[Any]) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class StoredRun:
-    """All batches of one cell, for listings.
-
-    Attributes
-    ----------
-    identity, function, parameters, seed, backend, code : str
-        See `StoredBatch`.
-    repeats : int
-        Number of repeats in all batches; 1 for a cell without repeats.
-    seconds : float
-        Time of all batches.
-    finished : str
-        When the last of them was.
-    """
-
-    identity: str
-    function: str
-    parameters: str
-    seed: str
-    backend: str
-    code: str
-    repeats: int
-    seconds: float
-    finished: str
-
-    @classmethod
-    def of(cls, batch: StoredBatch) -> StoredRun:
-        """Run of a batch, with no repeats yet."""
-        names = {each.name for each in fields(cls)} - {"repeats", "seconds"}
-        return cls(**{name: getattr(batch, name) for name in names}, repeats=0, seconds=0.0)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Parameters as a dict."""
-        arguments: dict[str, Any] = json.loads(self.parameters)
-        return arguments
-
-
 def concatenated_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[float, float | None]]:
     """Named numbers of all batches of one cell together, with standard errors.
 
@@ -219,7 +186,7 @@ def concatenated_numbers(batches: Iterable[StoredBatch]) -> dict[str, tuple[floa
     }
 
 
-def obsolete(runs: Iterable[StoredRun]) -> list[StoredRun]:
+def obsolete(runs: Iterable[StoredBatch]) -> list[StoredBatch]:
     """Runs that will never be used again, because the code that computed them has changed.
 
     Functions outside iclimit are not looked at (their modules would have to be imported): runs of
@@ -337,8 +304,8 @@ class RunStore:
 
     def runs(
         self, *, identity: str = "", function: str = "", since: datetime | None = None
-    ) -> list[StoredRun]:
-        """What is on record, newest first.
+    ) -> list[StoredBatch]:
+        """What is on record, newest first: the batches of a cell as one, without the result.
 
         Parameters
         ----------
@@ -351,18 +318,19 @@ class RunStore:
 
         Returns
         -------
-        list of StoredRun
+        list of StoredBatch
+            The newest batch of each cell, with the ``count`` and the ``seconds`` of all.
         """
         earliest = "" if since is None else since.astimezone(UTC).strftime(TIME_FORMAT)
         condition = """
             WHERE substr(identity, 1, ?) = ? AND instr(function, ?) > 0
             ORDER BY finished DESC, rowid DESC
         """
-        found: dict[str, StoredRun] = {}
+        found: dict[str, StoredBatch] = {}
         for batch in self._batches(condition, [len(identity), identity, function]):
-            run = found.setdefault(batch.identity, StoredRun.of(batch))
-            repeats, seconds = run.repeats + batch.count, run.seconds + batch.seconds
-            found[batch.identity] = replace(run, repeats=repeats, seconds=seconds)
+            run = found.get(batch.identity, replace(batch, count=0, seconds=0.0, result=""))
+            count, seconds = run.count + batch.count, run.seconds + batch.seconds
+            found[batch.identity] = replace(run, count=count, seconds=seconds)
         return [run for run in found.values() if run.finished >= earliest]
 
     def prune(self, identities: Iterable[str]) -> int:

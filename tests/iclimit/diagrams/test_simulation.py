@@ -92,7 +92,7 @@ def test_precision_is_reached_by_extending(target: dict[str, float], tmp_path: P
             assert value.runs[0].estimate.repeats >= 32
             # Not many times more than needed, given how rough early error bars are.
             assert value.estimate.standard_error > 0.25 * wanted
-        repeats = sorted(run.repeats for run in store.runs(function="simulate_errors"))
+        repeats = sorted(run.count for run in store.runs(function="simulate_errors"))
         assert repeats == sorted(v.runs[0].estimate.repeats for v in values if v)
         again = simulate_values(ICL, points, simulation(10, repeats=4, store=store, **target))
     assert again == values

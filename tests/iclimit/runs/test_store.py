@@ -171,7 +171,7 @@ def test_batches_of_one_cell_give_the_numbers_of_all_repeats(path: Path) -> None
         [run] = store.runs()
         batches = store.find(run.identity)
     assert [batch.first for batch in batches] == [0, 2]
-    assert (run.repeats, run.seconds) == (5, 2.0)
+    assert (run.count, run.seconds) == (5, 2.0)
     whole = cell.run(0)
     assert concatenated_numbers(batches)["icl"] == (whole.icl.mean, whole.icl.standard_error)
 
@@ -374,7 +374,7 @@ def test_listing_is_newest_first_and_filtered(path: Path) -> None:
         since = datetime(2026, 1, 3, 1, tzinfo=UTC).astimezone()
         assert [run.identity for run in store.runs(since=since)] == ["0a", "3a"]
         first = store.runs(identity="0")[0]
-        assert (first.repeats, first.finished) == (2, "2026-02-01")
+        assert (first.count, first.finished) == (2, "2026-02-01")
 
 
 def test_pruning_deletes_whole_runs_and_gives_space_back(path: Path) -> None:
