@@ -42,14 +42,15 @@ class FreeSum(SpectralMeasure):
     Parameters
     ----------
     first, second : SpectralMeasure
-        Measures with finite means and bounded supports.
+        Measures with finite means and bounded supports, of widths between 1e-140 and 1e140 that
+        differ by at most a factor of a million.
 
     Raises
     ------
     TypeError
         If an argument is not a SpectralMeasure.
     ValueError
-        If a support is not bounded, or one point.
+        If a support is not bounded, or one point, or too narrow or wide.
 
     Notes
     -----
@@ -72,6 +73,7 @@ class FreeSum(SpectralMeasure):
             parse_measure(name, measure, bounded=True)
             if measure.edges[0] == measure.edges[1]:
                 raise ValueError(f"{name} must not be a point mass: shift the other measure")
+        _check_widths(first=first, second=second)
         self.first, self.second = first, second
         self._error = _ROUNDING if is_atomic(first) and is_atomic(second) else _INTEGRATION
 
@@ -196,6 +198,32 @@ class FreeSum(SpectralMeasure):
         omega, _ = follow(newton, lambda z: z - means[1], z, height)
         F, slope, _, _, slope_other = both(omega, z)
         return F, slope * slope_other / (slope + slope_other - slope * slope_other)
+
+
+_WIDTHS = (1e-140, 1e140)
+"""Widths of supports of which squares of the slopes near an end are within float64."""
+
+_NARROWEST = 1e-6
+"""Least width over that of the other support.  Edges of the sum are off by up to 1e-7 of the wider
+one there; below, branches that end near densities have no values of F in common."""
+
+
+def _check_widths(**measures: SpectralMeasure) -> None:
+    """Raise a ValueError unless the supports have widths of a similar, moderate size."""
+    widths = {name: float(law.edges[1] - law.edges[0]) for name, law in measures.items()}
+    for name, width in widths.items():
+        if not _WIDTHS[0] <= width <= _WIDTHS[1]:
+            raise ValueError(
+                f"{name} must have a support of a width in [1e-140, 1e140], got {width:.3g}: "
+                "take other units"
+            )
+    narrow, wide = sorted(widths, key=widths.__getitem__)
+    if widths[narrow] < _NARROWEST * widths[wide]:
+        raise ValueError(
+            f"{narrow} must have a support of at least {_NARROWEST:g} times the width of {wide}, "
+            f"got {widths[narrow]:.3g} and {widths[wide]:.3g}: shift {wide} by the mean of "
+            f"{narrow} instead, which changes transforms by the square of that ratio"
+        )
 
 
 _POINTS = 129

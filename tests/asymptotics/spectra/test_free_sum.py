@@ -1,5 +1,7 @@
 """Free sums against closed forms, sums of R-transforms and actual matrices."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
@@ -96,6 +98,24 @@ def test_against_simulated_sums() -> None:
     # The gap of the limit holds no eigenvalue, but for a margin of the edges' fluctuations.
     (_, start), (stop, _) = law.support
     assert not np.any((eigenvalues > start + 0.1) & (eigenvalues < stop - 0.1))
+
+
+@pytest.mark.parametrize("scale", [1e-139, 1e139])
+def test_any_units(scale: float) -> None:
+    law = FreeSum(Atoms([-scale, scale]), Atoms([-scale, scale]))
+    np.testing.assert_allclose(law.support, [(-2 * scale, 2 * scale)], rtol=1e-12)
+    assert law.stieltjes(4 * scale) * scale == pytest.approx(-1 / math.sqrt(12), rel=1e-12)
+
+
+@pytest.mark.parametrize("width", [1e-300, 1e-30, 1e-7])
+def test_width_below_rounding_of_the_other_law_is_refused(width: float) -> None:
+    message = (
+        rf"second must have a support of (a width in|at least 1e-06 times).*got {width:.3g}.*"
+    )
+    with pytest.raises(ValueError, match=message):
+        FreeSum(Uniform(0.0, 1.0), Uniform(0.0, width))
+    with pytest.raises(ValueError, match=message.replace("second", "first")):
+        FreeSum(Uniform(0.0, width), MarchenkoPastur(2.0))
 
 
 def test_bad_arguments() -> None:
