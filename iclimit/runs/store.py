@@ -356,10 +356,10 @@ class RunStore:
                     damaged.append((place, row[0]))
             if damaged and not self._readonly:
                 self._set_aside([place for place, _ in damaged])
+        done = "left out" if self._readonly else "moved to the table 'damaged'"
         for _, identity in damaged:
             warnings.warn(
-                f"run store {str(self.path)!r} has a damaged result of run {identity}; it is not "
-                "used, and what writes to the store next moves it to the table 'damaged'",
+                f"run store {str(self.path)!r} has a damaged result of run {identity}, {done}",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -430,7 +430,7 @@ class RunStore:
         """Upgrade from the first format."""
         execute = self._connection.execute
         execute("ALTER TABLE runs ADD COLUMN digest TEXT NOT NULL DEFAULT ''")
-        rows = execute(f"SELECT rowid, {_COLUMNS} FROM runs").fetchall()
+        rows = execute(f"SELECT rowid, {_COLUMNS} FROM runs")
         digests = ((_digest(row), place) for place, *row in rows)
         self._connection.executemany("UPDATE runs SET digest = ? WHERE rowid = ?", digests)
 
