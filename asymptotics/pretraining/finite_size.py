@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_choice, check_integers, checked
+from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     Inputs,
     SummaryLaw,
@@ -208,6 +209,7 @@ def _task_sets(
         elif task_law == "sphere":
             drawn *= math.sqrt(dim) / np.linalg.norm(drawn, axis=-1, keepdims=True)
         return list(drawn)
+    refuse_masked("tasks", tasks)
     tasks = np.asarray(tasks, dtype=float)
     if tasks.ndim != 2 or tasks.shape[1] != dim or len(tasks) == 0:
         raise ValueError(f"tasks must have shape (k, {dim}) with k >= 1, got shape {tasks.shape}")

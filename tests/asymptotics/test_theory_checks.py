@@ -13,7 +13,7 @@ import iclimit
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, check_range, checked
 from iclimit.asymptotics.descent import schedule_loss
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, SymPyMath
-from iclimit.asymptotics.pretraining import icl_error
+from iclimit.asymptotics.pretraining import finite_size_errors, icl_error
 from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.notation import PARAMETERS
 
@@ -115,6 +115,9 @@ MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
         lambda: icl_error(tau=[MASKED, MASKED], alpha=1, kappa=1, rho=0),
         lambda: schedule_loss(MASKED, ratio=1),
         lambda: Atoms(MASKED),
+        lambda: finite_size_errors(
+            dim=2, context=8, tasks=[MASKED, MASKED], prompts=20, rho=0.1, rng=0
+        ),
         lambda: MarchenkoPastur(0.5).stieltjes(MASKED + 1j),
         lambda: SampleCovariance(Atoms([1.0]), 0.5).stieltjes(MASKED + 1j),
         lambda: Atoms([1.0]).stieltjes(MASKED + 1j),
