@@ -4,14 +4,21 @@ Claims name their cells ("simulated", point, dim) and ("predicted", point, dim).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
+from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation import Cell, Comparison, Results, compare_errors
+from iclimit.validation.comparisons import ERRORS
+
+PREDICTED = 1600
+"""Dimension times number of task sets that a prediction is averaged over."""
+ANCHORED = 6400
+"""The same for the predictions whose limit is extrapolated."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,12 @@ class Point:
     kappa: float
     rho: float
     ridge: float = 0.0
+
+    anchors = (40, 56, 80, 104, 136)
+    """Dimensions from which the limit of the predictions is extrapolated."""
+
+    functions = ("icl_error", "idg_error")
+    """Theory of the limits of both errors."""
 
     def __str__(self) -> str:
         text = f"tau={self.tau:g} alpha={self.alpha:g} kappa={self.kappa:g} rho={self.rho:g}"
@@ -48,34 +61,44 @@ class Point:
         """Simulation of this point."""
         return Cell.of(simulate_errors, **self.integers(dim), repeats=repeats, **options)
 
-    def prediction(self, dim: int) -> Cell:
+    def prediction(self, dim: int, draws: int) -> Cell:
         """Finite-size prediction; its spread over task sets shrinks as 1/d."""
-        draws = 1 if self.kappa == math.inf else max(4, 1000 // dim)
+        draws = 1 if self.kappa == math.inf else draws
         return Cell.of(finite_size_errors, **self.integers(dim), draws=draws)
 
-    def allowance(self, dim: int) -> float:
-        """Relative systematic deviation of the finite-size prediction (measured, see docs).
-
-        The worst seen, ridgeless with fewer prompts than parameters and with a ridge near 1, is
-        3.3 % at d = 16, 1.9 % at d = 32, 1.0 % at d = 64.
-        """
-        return 0.8 / dim
+    def unsure(self, dim: int) -> float:
+        """Relative standard error of the finite-size prediction itself (measured, see docs)."""
+        return 0.4 / dim
 
     def cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
         """Simulation and prediction at every dimension, given the repeats; the largest first."""
         found = {}
         for dim, count in sorted(repeats.items(), reverse=True):
             found["simulated", self, dim] = self.simulation(dim, count)
-            found["predicted", self, dim] = self.prediction(dim)
+            found["predicted", self, dim] = self.prediction(dim, PREDICTED // dim)
         return found
 
+    def anchor_cells(self) -> dict[Any, Cell]:
+        """Predictions at the sizes from which their limit is extrapolated."""
+        draws = {dim: ANCHORED // dim for dim in self.anchors}
+        return {("predicted", self, dim): self.prediction(dim, draws[dim]) for dim in draws}
 
-def compare_predictions(results: Results) -> list[Comparison]:
-    """Every simulation against the finite-size prediction, both errors."""
-    rows = []
-    for key, found in results.items():
-        if key[0] == "predicted" and ("simulated", *key[1:]) in results:
-            _, point, dim = key
-            run, allowance = results["simulated", point, dim], point.allowance(dim)
-            rows += compare_errors(f"d={dim} {point}", found, run, relative=allowance)
+
+def compare_predictions(results: Results, points: Iterable[Point]) -> list[Comparison]:
+    """Simulations at these points against the finite-size prediction, both errors."""
+    chosen, rows = set(points), list[Comparison]()
+    for kind, point, dim in results:
+        if kind == "simulated" and point in chosen:
+            predicted = results["predicted", point, dim]
+            theory = SimpleNamespace(
+                **{name: unsure(getattr(predicted, name), point.unsure(dim)) for name in ERRORS}
+            )
+            run, where = results["simulated", point, dim], f"d={dim} {point}"
+            rows += compare_errors(where, theory, run, of="finite_size_errors")
     return rows
+
+
+def unsure(predicted: Estimate, relative: float) -> Estimate:
+    """A prediction with the error of its theory beside that of its draws."""
+    error = math.hypot(predicted.standard_error, relative * predicted.mean)
+    return Estimate(predicted.mean, error, predicted.repeats)

@@ -7,7 +7,7 @@ and other points at several sizes, whose errors it extrapolates to infinite dime
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,11 +29,12 @@ from iclimit.validation import (
     extrapolate_runs,
 )
 from iclimit.validation.claims.pretraining.points import Point, compare_predictions
-from iclimit.validation.drawing import Axes, Figure, draw_estimates, draw_sizes
+from iclimit.validation.comparisons import ERRORS
+from iclimit.validation.drawing import Axes, Figure, draw_estimates, draw_points, draw_sizes
 
-DIM: dict[Preset, int] = {"quick": 32, "full": 64}
+DIM: dict[Preset, int] = {"quick": 32, "medium": 32, "full": 64}
 """Dimension of the curves."""
-REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
+REPEATS: dict[Preset, int] = {"quick": 16, "medium": 60, "full": 60}
 """Repeats of every point of a curve."""
 LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
 
@@ -59,60 +60,99 @@ class Curve:
 
 @dataclass(frozen=True)
 class SizeFit:
-    """Two extrapolations of the ICL and IDG errors of a point.
+    """Limit of the ICL and IDG errors of a point, from simulations and finite-size predictions.
+
+    The errors over their predictions tend to 1 as c0 + c1/d, much closer to a straight line than
+    the errors themselves.  So c0 times the limit of the predictions estimates the limit of the
+    errors.  The formula of the limit takes no part in it: the predictions are extrapolated from
+    larger sizes, where they cost next to nothing.
 
     Attributes
     ----------
     point : Point
-    errors : Extrapolation
-        Of the errors themselves.
+    sizes : list of int
+        Dimensions of the simulations.
     ratio : Extrapolation
-        Of the errors over their finite-size prediction: both have the same limit if the theory is
-        right.  The prediction takes out most of the size dependence, so a straight line can do and
-        the error bars are a fraction of those of the errors.
+        Of the errors over their predictions.
+    predictions : Extrapolation
+        Of the predictions.
+    predicted : ndarray (sizes, 2)
+        Predictions at the sizes of the simulations.
     """
 
     point: Point
-    errors: Extrapolation
+    sizes: list[int]
     ratio: Extrapolation
+    predictions: Extrapolation
+    predicted: np.ndarray
 
     @classmethod
     def of(cls, point: Point, sizes: Iterable[int], results: Results) -> SizeFit:
         """Fit the errors of a point at all sizes."""
-        dims, ratios, covariances = list(sizes), [], []
+        dims = sorted(sizes)
         runs = [results["simulated", point, dim] for dim in dims]
-        for dim, run in zip(dims, runs, strict=True):
-            predicted = results["predicted", point, dim]
-            scale = np.array([predicted.icl.mean, predicted.idg.mean])
-            spread = np.array([predicted.icl.standard_error, predicted.idg.standard_error]) ** 2
-            samples = np.stack([run.icl.samples, run.idg.samples])
-            covariance = np.cov(samples) / run.repeats + np.diag(spread)
-            ratios.append(np.mean(samples, axis=1) / scale)
-            covariances.append(covariance / np.outer(scale, scale))
+        predicted = [results["predicted", point, dim] for dim in dims]
+        means = np.array([(each.icl.mean, each.idg.mean) for each in predicted])
+        spreads = [(each.icl.standard_error, each.idg.standard_error) for each in predicted]
+        ratios = [
+            np.stack([run.icl.samples, run.idg.samples]) / mean[:, None]
+            for run, mean in zip(runs, means, strict=True)
+        ]
+        extra = [np.diag(row) for row in (np.array(spreads) / means) ** 2]
         return cls(
             point,
-            extrapolate_runs(dims, [(run.icl, run.idg) for run in runs]),
-            extrapolate(dims, np.array(ratios), np.array(covariances), order=1),
+            dims,
+            extrapolate_runs(dims, ratios, order=1, extra=extra),
+            extrapolate(
+                point.anchors,
+                *_moments([results["predicted", point, dim] for dim in point.anchors]),
+                order=2,
+            ),
+            means,
+        )
+
+    @property
+    def limits(self) -> Extrapolation:
+        """Errors in infinite dimension: the fit of the ratios in units of the predictions."""
+        scale, ratio = self.predictions.value, self.ratio
+        own = self.predictions.covariance * np.outer(ratio.value, ratio.value)
+        return replace(
+            ratio,
+            value=ratio.value * scale,
+            covariance=ratio.covariance * np.outer(scale, scale) + own,
+            coefficients=ratio.coefficients * scale,
+            deviations=ratio.deviations * scale[:, None],
         )
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """The limits, from the errors and from the ratios, and the fit of the errors."""
+        """The limits, and the fit of the ratios."""
         limit, where = self.point.limit, f"d=inf {self.point}"
-        limits = {f"ICL {where}": limit.icl, f"IDG {where}": limit.idg}
-        ratios = {f"{name} over its prediction, {where}": 1.0 for name in ("ICL", "IDG")}
+        theories = {f"ICL {where}": limit.icl, f"IDG {where}": limit.idg}
         return [
-            compare_p_value(f"chi-square of the errors {self.point}", self.errors.p_value),
-            *compare_limits(limits, self.errors),
-            *compare_limits(ratios, self.ratio),
+            *compare_limits(theories, self.limits, of=self.point.functions, draws=str(self.point)),
+            compare_p_value(f"chi-square of the ratios {self.point}", self.ratio.p_value),
         ]
+
+    def curve(self, quantity: int) -> np.ndarray:
+        """Fitted errors at the sizes of the simulations."""
+        return self.ratio.curve(np.array(self.sizes))[:, quantity] * self.predicted[:, quantity]
 
     @property
     def note(self) -> str:
-        """Orders and goodness of both fits."""
-        return (
-            f"{self.point}: {self.errors.summary}; ratio to the prediction: {self.ratio.summary}"
-        )
+        """Goodness of the fit."""
+        return f"{self.point}: ratio to the prediction: {self.ratio.summary}"
+
+
+def _moments(predictions: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Means and covariances of predicted errors, over the same task sets."""
+    samples = [np.stack([each.icl.samples, each.idg.samples]) for each in predictions]
+    least = 1e-12  # relative rounding, which stands for the spread of predictions without any
+    means = np.array([each.mean(axis=1) for each in samples])
+    covariances = [
+        np.cov(each) / each.shape[1] if each.shape[1] > 1 else np.zeros((2, 2)) for each in samples
+    ]
+    return means, np.array(covariances) + [np.diag((least * each) ** 2) for each in means]
 
 
 @dataclass(frozen=True)
@@ -142,8 +182,8 @@ class Found:
         first, last = (self.results["predicted", p, self.dim].icl.mean for p in (low, high))
         error = math.hypot(before.standard_error, after.standard_error)
         rise = Estimate(after.mean - before.mean, error, after.repeats)
-        allowance = low.allowance(self.dim) * first + high.allowance(self.dim) * last
-        return compare(label, last - first, rise, allowance=allowance)
+        unsure = math.hypot(low.unsure(self.dim) * first, high.unsure(self.dim) * last)
+        return compare(label, Estimate(last - first, unsure, after.repeats), rise)
 
     def errors(self, kind: str, name: str, keys: Iterable[tuple[Point, int]]) -> list[Estimate]:
         """One error, simulated or predicted, at points and dimensions."""
@@ -164,20 +204,21 @@ class Found:
     def draw_sizes(
         self, ax: Axes, fit: SizeFit, name: str, colour: str, label: str | None = None
     ) -> None:
-        """Draw one error against 1/d: simulation (points), prediction (line), limit (star)."""
-        keys = [(fit.point, dim) for dim in self.sizes]
-        draw_sizes(
-            ax,
-            self.sizes,
-            self.errors("simulated", name, keys),
-            colour,
-            limit=float(getattr(fit.point.limit, name)),
-            fit=fit.errors,
-            quantity=("icl", "idg").index(name),
-            label=label,
-        )
-        predicted = [each.mean for each in self.errors("predicted", name, keys)]
-        ax.plot(1 / np.array(self.sizes), predicted, color=colour, linewidth=1.2)
+        """Draw one error against 1/d: simulation (points), prediction (line), limit (star).
+
+        The fit is dotted, and ends in the extrapolated error.
+        """
+        number = ERRORS.index(name)
+        simulated = self.errors("simulated", name, [(fit.point, dim) for dim in fit.sizes])
+        limit = float(getattr(fit.point.limit, name))
+        draw_sizes(ax, fit.sizes, simulated, colour, limit=limit, label=label)
+        value, error = fit.limits.value[number], fit.limits.standard_error[number]
+        draw_points(ax, [0], [value], [error], colour, fmt="none")
+        inverse = np.array([1 / dim for dim in fit.sizes] + [0.0])
+        fitted = np.append(fit.curve(number), value)
+        predicted = np.append(fit.predicted[:, number], fit.predictions.value[number])
+        ax.plot(inverse, fitted, ":", color=colour, linewidth=0.9)
+        ax.plot(inverse, predicted, color=colour, linewidth=1.2)
 
 
 @dataclass(frozen=True)
@@ -205,7 +246,7 @@ class Study:
         """Simulations and predictions of all points."""
         cells: dict[Any, Cell] = {}
         for point in self.limits:
-            cells |= point.cells(self.sizes[preset])
+            cells |= point.cells(self.sizes[preset]) | point.anchor_cells()
         for curve in self.curves:
             for point in curve.points:
                 cells |= point.cells({DIM[preset]: REPEATS[preset]})
@@ -228,7 +269,9 @@ class Study:
             fits = [SizeFit.of(point, sizes, results) for point in self.limits]
             found = Found(DIM[preset], sizes, results, fits)
             comparisons = [row for fit in fits for row in fit.comparisons]
-            comparisons += compare_predictions(results)
+            comparisons += compare_predictions(
+                results, [point for curve in self.curves for point in curve.points]
+            )
             comparisons += [found.compare_rise(name, *pair) for name, pair in self.rises.items()]
             remarks = [fit.note for fit in fits] + notes()
             return Verdict(comparisons + extra(found), lambda figure: draw(figure, found), remarks)

@@ -1,20 +1,28 @@
 """From memorisation to in-context learning as tasks get more diverse.
 
 With long pretraining the gap between ICL and IDG error closes as the number of tasks grows
-past the dimension, by as much as the finite-size prediction says at every kappa.  The Bayes
-estimator on the pretraining tasks keeps memorising: its IDG error stays at the noise.
+past the dimension, by as much as the finite-size prediction says at every kappa.  The slope of the
+asymptotic ICL error in kappa is that of its differences at 30 digits.  The Bayes estimator on the pretraining tasks keeps memorising: its IDG error stays at the noise.
 
 Source: {lu2025}, task diversity: figure of g_task against kappa, with the dMMSE estimator.
 """
 
 from typing import Any
 
+import mpmath
 import numpy as np
 
-from iclimit.asymptotics.pretraining import dmmse_errors, task_gap
+from iclimit.asymptotics.pretraining import (
+    JointSpectrum,
+    diversity_slope,
+    dmmse_errors,
+    icl_error,
+    task_gap,
+)
 from iclimit.published import settings
+from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.points import Point, compare_predictions
 from iclimit.validation.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
 
@@ -23,9 +31,11 @@ RHO = SETTING["rho"]
 DIM = 32
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
-REPEATS: dict[Preset, int] = {"quick": 12, "full": 60}
-TASK_SETS: dict[Preset, int] = {"quick": 8, "full": 60}
+REPEATS: dict[Preset, int] = {"quick": 16, "medium": 60, "full": 60}
+TASK_SETS: dict[Preset, int] = {"quick": 8, "medium": 30, "full": 60}
 """Task sets of the Bayes estimator."""
+SLOPE_ACCURACY = 1e-8
+"""Relative, of slopes."""
 
 
 def point(alpha: float, tasks: int) -> Point:
@@ -55,16 +65,17 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare both errors, their difference, and the error that the Bayes estimator keeps."""
-    comparisons = compare_predictions(results)
+    points = [point(alpha, tasks) for alpha in ALPHAS for tasks in TASKS]
+    comparisons = compare_predictions(results, points) + compare_slopes()
     for alpha in ALPHAS:
         for tasks in TASKS:
             label = f"dMMSE IDG is the noise, d={DIM} k={tasks} alpha={alpha:g}"
             memory = results["dmmse", alpha, tasks].idg
             comparisons.append(compare(label, RHO, memory, relative=0.01))
             here = point(alpha, tasks)
-            label, gap = f"ICL-IDG d={DIM} {here}", _predicted_gap(results, here)
-            run, allowed = results["simulated", here, DIM], here.allowance(DIM)
-            comparisons.append(compare(label, gap, run.gap, relative=allowed))
+            gap, run = _predicted_gap(results, here), results["simulated", here, DIM].gap
+            unsure = Estimate(gap, here.unsure(DIM) * gap, run.repeats)
+            comparisons.append(compare(f"ICL-IDG d={DIM} {here}", unsure, run))
 
     def draw(figure: Figure) -> None:
         for ax, alpha in zip(panels(figure, sharey=True), ALPHAS, strict=True):
@@ -72,6 +83,24 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         ax.legend(fontsize=7.5, loc="lower left")
 
     return Verdict(comparisons, draw)
+
+
+def compare_slopes() -> list[Comparison]:
+    """Slopes of the ICL error in kappa, against differences of the error at 30 digits."""
+    rows, step = [], mpmath.mpf("1e-10")
+    for alpha in ALPHAS:
+        for tasks in TASKS:
+            here = point(alpha, tasks)
+            with mpmath.workdps(30):
+                given = {name: mpmath.mpf(value) for name, value in vars(here).items()}
+                kappa = given.pop("kappa")
+                above, below = (icl_error(kappa=kappa + s * step, **given) for s in (1, -1))
+                difference = float((above - below) / (2 * step))
+            slope = diversity_slope(**vars(here), spectrum=JointSpectrum.of_matrices(np.ones(1)))
+            label = f"slope of ICL in kappa, {here}"
+            accuracy = {"relative": SLOPE_ACCURACY, "of": "diversity_slope"}
+            rows.append(compare(label, slope, difference, **accuracy))
+    return rows
 
 
 def _predicted_gap(results: Results, point: Point) -> float:
