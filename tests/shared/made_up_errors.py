@@ -26,7 +26,9 @@ def made_up(name: str, preset: Preset = "quick") -> Results:
             here = replace(point, inputs="isotropic", alignment="same")
         means = [(1 + 3 / dim) * float(error) for error in (here.limit.icl, here.limit.idg)]
         if kind == "predicted":
-            results[kind, point, dim] = FiniteSizeErrors(*(Estimate(x, 0.0, 1) for x in means))
+            results[kind, point, dim] = FiniteSizeErrors(
+                *(Estimate(x, 0.0, 2, np.full(2, x)) for x in means)
+            )
         else:
             noise = rng.standard_normal((2, REPEATS))
             noise = noise * NOISE + 1

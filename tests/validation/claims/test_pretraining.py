@@ -3,30 +3,46 @@
 from typing import Any
 
 import pytest
-from judged_claims import Results, drawn, failed
+from judged_claims import Results, drawn, failed, off
 from made_up_errors import larger, made_up
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import CLAIMS
+from iclimit.validation.claim import PRESETS
+from iclimit.validation.claims.pretraining import points
 
 NAMES = ("ridgeless", "ridge", "double-descent", "context-length", "nonmonotonicity")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("preset", ["quick", "full"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_errors_hold_and_draw_and_can_fail(name: str, preset: Any) -> None:
     claim, results = CLAIMS[name], made_up(name, preset)
     verdict = claim.judge(preset, results)
     assert verdict.holds, failed(verdict)
     assert drawn(verdict) > 10_000
-    points = sum(kind == "simulated" for kind, *_ in results)
     for error in ("icl", "idg"):
         wrong = failed(claim.judge(preset, larger(results, error, "simulated")))
-        found = [each for each in wrong if each.startswith(f"{error.upper()} d=")]
-        assert len([each for each in found if "d=inf" not in each]) == points
+        assert any(each.startswith("common factor") and error in each for each in wrong)
+
+
+@pytest.mark.parametrize("name", ["ridgeless", "ridge"])
+@pytest.mark.parametrize("function", ["icl_error", "idg_error"])
+def test_a_wrong_limit_is_noticed_at_the_stated_resolution(
+    name: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The formula is wrong where the claim calls it; the estimate must not follow it."""
+    results = made_up(name)
+    right = CLAIMS[name].judge("quick", results)
+    reach = right.resolutions[function]
+    for factor in (1 + 1.5 * reach, 1 - 1.5 * reach):
+        wrong = off(getattr(points, function), factor)
+        monkeypatch.setattr(points, function, wrong)
+        assert any(function in each for each in failed(CLAIMS[name].judge("quick", results)))
+        monkeypatch.undo()
 
 
 def test_published_errors_are_compared_with_the_prediction_and_in_full_with_ours() -> None:

@@ -94,7 +94,7 @@ def test_a_small_run_agrees_with_its_prediction() -> None:
         test_alpha=4,
         test_rho=0.4,
     )
-    run, prediction = point.simulation(16, 24).run(0), point.prediction(16).run(0)
+    run, prediction = point.simulation(16, 24).run(0), point.prediction(16, 60).run(0)
     assert run.repeats == 24
     for found, expected in ((run.icl, prediction.icl), (run.idg, prediction.idg)):
         allowed = 4 * found.standard_error + 0.075 * expected.mean

@@ -1,8 +1,8 @@
 """Simulations published with the paper.
 
-Published errors at d = 100 equal the finite-size prediction at the integers simulated.  The six ridgeless rows with tau < 1 are known to lie higher than our
-own runs and are allowed 3 % (see the note).  Published task gaps at d = 10 and 32 equal our own
-simulation at the same integers.
+Published errors at d = 100 equal the finite-size prediction at the integers simulated. The six
+ridgeless rows with tau < 1 are known to lie higher than our own runs and are allowed 3 % (see
+the note). Published task gaps at d = 10 and 32 equal our own simulation at the same integers.
 
 Source: {lu2025}: logs and data of its public repositories (validation/reference/README.md).
 """

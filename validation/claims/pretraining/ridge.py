@@ -1,7 +1,8 @@
 """ICL and IDG errors at finite ridge.
 
 Mean test errors of simulated runs with a ridge, extrapolated to infinite dimension as in the
-claim ``ridgeless``, equal the asymptotic ICL and IDG errors and their difference.  The best ridge is that of a scan.
+claim ``ridgeless``, equal the asymptotic ICL and IDG errors and their difference. The best ridge
+is that of a scan.
 
 Source: {lu2025}: ICL and IDG error; finite-ridge form: documentation.
 """

@@ -1,8 +1,9 @@
 """From memorisation to in-context learning as tasks get more diverse.
 
-With long pretraining the gap between ICL and IDG error closes as the number of tasks grows
-past the dimension, by as much as the finite-size prediction says at every kappa.  The slope of the
-asymptotic ICL error in kappa is that of its differences at 30 digits.  The Bayes estimator on the pretraining tasks keeps memorising: its IDG error stays at the noise.
+With long pretraining the gap between ICL and IDG error closes as the number of tasks grows past
+the dimension, by as much as the finite-size prediction says at every kappa. The slope of the
+asymptotic ICL error in kappa is that of its differences at 30 digits. The Bayes estimator on the
+pretraining tasks keeps memorising: its IDG error stays at the noise.
 
 Source: {lu2025}, task diversity: figure of g_task against kappa, with the dMMSE estimator.
 """
