@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 
-from iclimit.validation.run_claims import ClaimResult
+from iclimit.validation.run_claims import ValidationRun
 
 SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "spectra")
 """Subjects, in the order of reports."""
+
+TOGETHER = "all claims together"
+"""Stands for the claim where the sharpest comparison is that of all of them."""
 
 REASONS: dict[str, str] = {}
 """Why no claim covers some functions."""
@@ -29,7 +31,7 @@ class Coverage:
         Smallest relative change of the function that would have been noticed with probability
         95 %, in the sharpest of all comparisons with one of its results; infinite without any.
     claim : str
-        The claim of that comparison; empty without any.
+        The claim of that comparison, or `TOGETHER`; empty without any.
     """
 
     function: str
@@ -44,16 +46,14 @@ def theory_functions(subject: str) -> list[str]:
     return [name for name in shelf.__all__ if inspect.isfunction(getattr(shelf, name))]
 
 
-def coverage(results: Iterable[ClaimResult]) -> list[Coverage]:
+def coverage(run: ValidationRun) -> list[Coverage]:
     """Coverage of every public function of the theory by judged claims, by subject."""
+    verdicts = {each.claim.name: each.verdict for each in run.results} | {TOGETHER: run.together}
     best: dict[str, tuple[float, str]] = {}
-    for result in results:
-        found = {} if result.verdict is None else result.verdict.resolutions
-        for of, resolution in found.items():
+    for claim, verdict in verdicts.items():
+        for of, resolution in ({} if verdict is None else verdict.resolutions).items():
             function = of.partition(".")[0]
-            best[function] = min(
-                best.get(function, (math.inf, "")), (resolution, result.claim.name)
-            )
+            best[function] = min(best.get(function, (math.inf, "")), (resolution, claim))
     return [
         Coverage(function, subject, *best.get(function, (math.inf, "")))
         for subject in SHELVES

@@ -9,7 +9,7 @@ from importlib import resources
 from string import Template
 
 from iclimit.runs.code_version import versions
-from iclimit.validation.coverage import REASONS, SHELVES, coverage, percent
+from iclimit.validation.coverage import REASONS, SHELVES, TOGETHER, Coverage, coverage, percent
 from iclimit.validation.run_claims import ClaimResult, ValidationRun
 from iclimit.validation.summary import sharpness
 
@@ -57,14 +57,12 @@ def _link(result: ClaimResult) -> str:
 
 def _resolutions(run: ValidationRun) -> str:
     """Functions of each subject with what would have been noticed, and those not covered."""
-    found = coverage(run.results)
+    found = coverage(run)
     rows = [_row("Subject", "a relative change that would have been noticed", tag="th")]
     for subject in SHELVES:
         mine = sorted((c for c in found if c.subject == subject), key=lambda c: c.resolution)
         words = [
-            f"<a href='#{each.claim}'>{each.function}</a>&nbsp;{percent(each.resolution)}"
-            for each in mine
-            if each.claim
+            f"{_function(each)}&nbsp;{percent(each.resolution)}" for each in mine if each.claim
         ]
         rest = [
             f"{each.function} ({REASONS.get(each.function, 'not in these claims')})"
@@ -73,7 +71,27 @@ def _resolutions(run: ValidationRun) -> str:
         ]
         without = f"<br><span class='small'>no claim: {'; '.join(rest)}</span>" if rest else ""
         rows.append(_row(subject, ", ".join(words) + without))
-    return f"<table class='words'>{''.join(rows)}</table>"
+    return f"<table class='words'>{''.join(rows)}</table>{_together(run)}"
+
+
+def _together(run: ValidationRun) -> str:
+    """Common factors over all claims, for functions in several of them."""
+    verdict = run.together
+    if not verdict.comparisons:
+        return ""
+    rows = [_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")]
+    for each in verdict.comparisons:
+        numbers = (f"{each.estimate:.5f}", f"{each.standard_error:.2g}", f"{each.z:.2f}")
+        far = "far" if each in verdict.failures else ""
+        rows.append(_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _function(each: Coverage) -> str:
+    """Name of a function, with a link to the claim that tests it sharpest."""
+    if each.claim == TOGETHER:
+        return each.function
+    return f"<a href='#{each.claim}'>{each.function}</a>"
 
 
 def _contents(run: ValidationRun) -> str:

@@ -76,7 +76,8 @@ def as_json(run: ValidationRun) -> dict[str, Any]:
         "seconds": round(run.seconds, 2),
         "cells_on_record": run.recalled,
         "versions": versions(),
-        "would_notice": [_strict(vars(each)) for each in coverage(run.results)],
+        "would_notice": [_strict(vars(each)) for each in coverage(run)],
+        "together": [_comparison_json(run.together, row) for row in run.together.comparisons],
         "claims": [_claim_json(result) for result in run.results],
     }
 

@@ -1,8 +1,10 @@
 """Validation: the cells of claims are run, and each claim judged when its cells are done."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tqdm import tqdm
@@ -12,6 +14,7 @@ from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
 from iclimit.validation.claim import PRESETS, Claim, Preset
+from iclimit.validation.pooling import pool
 from iclimit.validation.verdict import Verdict
 
 
@@ -60,10 +63,19 @@ class ValidationRun:
     recalled: int = 0
     missing: list[str] = field(default_factory=list)
 
+    @cached_property
+    def together(self) -> Verdict:
+        """All claims together: for functions in several of them, the common factor."""
+        judged = [each.verdict for each in self.results if each.verdict is not None]
+        claims = Counter(of for verdict in judged for of in verdict.resolutions)
+        rows = [row for verdict in judged for row in verdict.comparisons if claims[row.of] > 1]
+        return Verdict(pool(rows), lambda _: None)
+
     @property
     def holds(self) -> bool:
-        """Whether every claim asked for was judged and holds."""
-        return not self.missing and all(result.holds for result in self.results)
+        """Whether every claim asked for was judged and holds, alone and all together."""
+        judged = not self.missing and all(result.holds for result in self.results)
+        return judged and self.together.holds
 
 
 def validate(

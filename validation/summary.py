@@ -50,8 +50,13 @@ def table(run: ValidationRun) -> str:
 
 def resolution_table(run: ValidationRun) -> str:
     """By subject, what change of which function would have been noticed."""
-    found = coverage(run.results)
-    lines = ["A change of the theory by this much would have been noticed:"]
+    found = coverage(run)
+    lines = [
+        f"all claims together: {row.label}: {row.estimate:.4g} +- {row.standard_error:.2g}, "
+        f"z = {row.z:.1f}"
+        for row in run.together.failures
+    ]
+    lines.append("A change of the theory by this much would have been noticed:")
     for subject in SHELVES:
         covered = sorted(
             (each for each in found if each.subject == subject and each.claim),
