@@ -324,6 +324,31 @@ def test_infinite_and_zero_arguments_are_limits(
     assert errors(SKEW, **(SETTING | near)) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("decades", [1e-9, 0.5, 6.0])
+@pytest.mark.parametrize("ridge", [0.0, 1e-9, 0.05])
+def test_many_input_variances_start_from_few(
+    decades: float, ridge: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The solution does not depend on where the iterations start."""
+    rng = np.random.default_rng(1)
+    inputs = rng.permutation(10 ** np.linspace(-decades / 2, decades / 2, 40))
+    inputs[:9] = inputs[0]
+    spectrum = JointSpectrum(rng.random(40), rng.random(40), inputs, rng.dirichlet(np.ones(40)))
+    point: dict[str, Any] = {
+        "tau": np.array([0.3, 0.99, 1.0, 1.5, np.inf]),
+        "alpha": np.array([[0.5], [np.inf]]),
+        "kappa": np.array([0.05, 0.9, np.inf])[:, None, None],
+        "rho": 0.1,
+        "ridge": ridge,
+        "spectrum": spectrum,
+    }
+    found = structured_errors(**point)
+    monkeypatch.setattr(module, "_NODES", 1000)  # no first solution
+    expected = structured_errors(**point)
+    np.testing.assert_allclose(found.icl, expected.icl, rtol=1e-12)
+    np.testing.assert_allclose(found.idg, expected.idg, rtol=1e-12)
+
+
 def test_where_the_errors_diverge() -> None:
     assert np.all(np.isinf(errors(SKEW, **(SETTING | {"tau": 1.0, "ridge": 0.0}))))
     endless = SETTING | {"alpha": np.inf, "tau": 2.0, "ridge": 0.0}
