@@ -101,7 +101,10 @@ class Atoms(SpectralMeasure):
         if table.shape[0] != table.shape[1]:
             hint = "; keep the column of eigenvalues" if table.shape[1] == 2 else ""
             raise ValueError(f"{_FILE}, got a table of shape {table.shape} in {path}{hint}")
-        return cls.of_matrix(table)
+        try:
+            return cls.of_matrix(table)
+        except ValueError as error:
+            raise ValueError(f"{_FILE}, got {path}: {error}") from None
 
     def __repr__(self) -> str:
         return f"Atoms({self.values.size} values in [{self.values[0]}, {self.values[-1]}])"

@@ -278,6 +278,7 @@ def test_atoms_from_a_file(tmp_path: Path, text: str, values: list[float]) -> No
         ("1\n\nx 2\n", r"got 'x 2' in line 3 of .*wrong\.txt$"),
         ("1,2\n3\n", "got 1 numbers after rows of 2 in line 2 of"),
         ("1,2\n3,4\n5,6\n", r"got a table of shape \(3, 2\) in .*; keep the column of eigenv"),
+        ("1,2\n3,4\n", r"got .*wrong\.txt: matrix must be finite and symmetric"),
         ("1,2,3\n4,5,6\n", r"got a table of shape \(2, 3\) in .*wrong\.txt$"),
     ],
 )
