@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from sample_cells import draws, number, total
@@ -100,7 +101,7 @@ def kill_and_resume(folder: Path) -> None:
     progress = []
     for _ in range(KILLS):
         life = moments.uniform(0, longest)
-        child = in_child(lambda life=life: run_for(life, path, cells, told))
+        child = in_child(partial(run_for, life, path, cells, told))
         assert os.waitpid(child, 0)[1] in (signal.SIGPROF, 0)  # 0 once all is on record
         progress.append(check_store(path, cells, told))
     assert progress == sorted(progress)
