@@ -54,7 +54,7 @@ def judge(_preset, results):
         "IDG d=inf, uniform inputs": idg_error(**POINT),
     }
     comparisons = (
-        *compare_limits(theory, fit),
+        *compare_limits(theory, fit, of=("icl_error", "idg_error")),
         compare_p_value("chi-square of the fit", fit.p_value),
     )
 
