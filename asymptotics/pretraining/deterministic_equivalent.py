@@ -68,6 +68,8 @@ summaries are :math:`\Sigma^{1/2}` times those of isotropic inputs for the tasks
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -127,14 +129,21 @@ def equivalent_errors(
     dim = train.cross.shape[1]
     if ridge == 0 and prompts == dim * (dim + 1):
         return math.inf, math.inf
+    with undefined_in_float64():
+        errors = _equivalent(train, fresh, prompts, ridge, inputs)
+        if not min(errors) >= 0:
+            raise ValueError("negative error")
+    return errors
+
+
+@contextmanager
+def undefined_in_float64() -> Iterator[None]:
+    """Report what goes wrong in float64 as one ArithmeticError."""
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
-            errors = _equivalent(train, fresh, prompts, ridge, inputs)
-    except (FloatingPointError, ZeroDivisionError, ValueError) as error:
+            yield
+    except (ArithmeticError, ValueError) as error:  # LinAlgError is a ValueError
         raise ArithmeticError(_UNDEFINED) from error
-    if not min(errors) >= 0:
-        raise ArithmeticError(_UNDEFINED)
-    return errors
 
 
 def _equivalent(
@@ -144,7 +153,7 @@ def _equivalent(
     sigma, samples = inputs.values, prompts / inputs.multiplicity
     g, basis = np.linalg.eigh(inputs.colour(inputs.colour(train.second).T))
     feature = sigma * g
-    xi = _effective_ridge(feature, samples, ridge)
+    xi = effective_ridge(feature, samples, ridge)
 
     # Columns of `pushed` are the eigenvectors of G, seen from whitened summaries.
     pushed = inputs.colour(basis)
@@ -153,8 +162,8 @@ def _equivalent(
     query_variance = 2 * np.sum(np.sum(share, axis=1) ** 2) / np.sum(share) ** 2
     F = (pushed * np.mean(sigma * resolved, axis=0)) @ pushed.T
     # The leverage is u, its query factor |x_q|^2; both have mean 1.
-    query, query_weight = _gamma_rule(query_variance / inputs.multiplicity)
-    summary, summary_weight = _gamma_rule(quadratic_form_variance(train, F))
+    query, query_weight = gamma_rule(query_variance / inputs.multiplicity)
+    summary, summary_weight = gamma_rule(quadratic_form_variance(train, F))
     u, weight = np.outer(query, summary), np.outer(query_weight, summary_weight)
     t, xi = _norm_corrected(u.ravel(), weight.ravel(), feature, samples, ridge, xi)
 
@@ -183,7 +192,7 @@ def _risk(gamma: np.ndarray, law: SummaryLaw) -> float:
     return law.label + (quadratic - 2 * linear) / len(gamma)
 
 
-def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
+def effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
     r"""Root of samples * (1 - ridge/xi) = sum g/(g + xi); 0 if ridgeless and determined."""
     tau = samples / g.size
     if ridge == 0 and tau >= 1:
@@ -203,11 +212,15 @@ def _effective_ridge(g: np.ndarray, samples: float, ridge: float) -> float:
 
 
 @lru_cache
-def _gamma_rule(variance: float, order: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss rule (Golub-Welsch) of the Gamma law of mean 1 and this variance."""
-    i, shape = np.arange(order), 1 / variance
+def gamma_rule(variance: float, order: int = 16, tilt: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss rule (Golub-Welsch) of the Gamma law of mean 1 and this variance.
+
+    With a tilt it is exact for polynomials of degree < 2 order divided by x**tilt.
+    """
+    i, shape = np.arange(order), 1 / variance - tilt
     nodes, vectors = eigh_tridiagonal(2 * i + shape, np.sqrt(i[1:] * (i[1:] + shape - 1)))
-    return nodes / shape, vectors[0] ** 2
+    weights = vectors[0] ** 2 * nodes ** float(tilt)
+    return nodes * variance, weights / weights.sum()
 
 
 def _norm_corrected(

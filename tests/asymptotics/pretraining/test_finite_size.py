@@ -10,7 +10,7 @@ import pytest
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
 from iclimit.results import Estimate
 
-SIZES = (64, 128, 256)
+SIZES = {"moments": (64, 128, 256), "tasks": (32, 64, 128)}
 # (tau, alpha, kappa, rho, ridge); sizes make all integers exact.
 LIMITS = [
     (1.6, 1.0, 0.5, 0.1, 0.0),
@@ -48,10 +48,14 @@ HALVING = (0.40, 0.60)
 RICHARDSON = 3e-3
 
 
-@pytest.mark.parametrize("point", LIMITS)
-def test_tends_to_the_asymptotic_errors_as_one_over_d(point: tuple[float, ...]) -> None:
-    draws = 10
-    errors = [predicted(d, point, draws=draws) for d in SIZES]
+@pytest.mark.parametrize(
+    ("approach", "point"),
+    [*(("moments", point) for point in LIMITS), ("tasks", LIMITS[1]), ("tasks", LIMITS[2])],
+)
+def test_tends_to_the_asymptotic_errors_as_one_over_d(
+    approach: str, point: tuple[float, ...]
+) -> None:
+    errors = [predicted(d, point, draws=10, approach=approach) for d in SIZES[approach]]
     gaps = [error - limit(point) for error in errors]
     for smaller, larger in itertools.pairwise(gaps):
         ratio = larger / smaller
@@ -90,16 +94,28 @@ def test_many_tasks_tend_to_infinitely_many() -> None:
     )
 
 
-def test_given_tasks_have_no_spread() -> None:
+def test_given_tasks_have_no_spread_in_mean_moments() -> None:
     tasks = np.random.default_rng(0).standard_normal((10, 16))
-    given = finite_size_errors(**{**RUN, "tasks": tasks}, ridge=0.1)
+    run = RUN | {"ridge": 0.1, "approach": "moments"}
+    given = finite_size_errors(**run | {"tasks": tasks})
     for error in (given.icl, given.idg):
         assert (error.standard_error, error.repeats) == (0, 1)
-    assert given == finite_size_errors(**{**RUN, "tasks": tasks.tolist()}, ridge=0.1, rng=5)
+    assert given == finite_size_errors(**run | {"tasks": tasks.tolist()}, rng=5)
+
+
+def test_given_tasks_have_the_spread_of_the_numbers_of_prompts() -> None:
+    tasks = np.random.default_rng(0).standard_normal((10, 16))
+    run = RUN | {"tasks": tasks, "ridge": 0.1, "rng": 0}
+    given = finite_size_errors(**run, draws=20)
+    assert given.icl.repeats == 20
+    assert given.icl.standard_error > 0
+    more = finite_size_errors(**run | {"prompts": 40_000}, draws=20)
+    # The relative variance of the numbers is tasks / prompts.
+    assert more.idg.standard_error < given.idg.standard_error / 5
 
 
 def test_mean_and_spread_are_those_over_the_drawn_task_sets() -> None:
-    run = {**RUN, "ridge": 0.1, "task_law": "gaussian"}
+    run = {**RUN, "ridge": 0.1, "task_law": "gaussian", "approach": "moments"}
     together = finite_size_errors(**run, rng=3, draws=4)
     task_sets = np.random.default_rng(3).standard_normal((4, RUN["tasks"], RUN["dim"]))
     singles = [finite_size_errors(**{**run, "tasks": tasks}) for tasks in task_sets]
@@ -109,14 +125,17 @@ def test_mean_and_spread_are_those_over_the_drawn_task_sets() -> None:
     assert spread == pytest.approx(errors.std(axis=0, ddof=1) / math.sqrt(4), rel=1e-9)
 
 
-def test_rotating_the_tasks_changes_nothing() -> None:
+# The prediction task by task solves its fixed points to 1e-6.
+@pytest.mark.parametrize(("approach", "tolerance"), [("moments", 1e-10), ("tasks", 1e-5)])
+def test_rotating_the_tasks_changes_nothing(approach: str, tolerance: float) -> None:
     rng = np.random.default_rng(0)
     tasks = rng.standard_normal((10, 16))
     rotation, _ = np.linalg.qr(rng.standard_normal((16, 16)))
-    plain = finite_size_errors(**{**RUN, "tasks": tasks}, ridge=0.1)
-    turned = finite_size_errors(**{**RUN, "tasks": tasks @ rotation}, ridge=0.1)
+    run = RUN | {"ridge": 0.1, "rng": 0, "approach": approach}
+    plain = finite_size_errors(**run | {"tasks": tasks})
+    turned = finite_size_errors(**run | {"tasks": tasks @ rotation})
     assert (plain.icl.mean, plain.idg.mean) == pytest.approx(
-        (turned.icl.mean, turned.idg.mean), rel=1e-10
+        (turned.icl.mean, turned.idg.mean), rel=tolerance
     )
 
 
@@ -156,8 +175,6 @@ def simulated(rng: np.random.Generator, ridge: float) -> tuple[float, float]:
     return errors[0], errors[1]
 
 
-# Missed by, in 300 runs: 0.6(5) % and -0.2(5) % at ridge 0.05, -0.8(2) % and -3.3(3) % at ridge 1.
-PREDICTION = 0.04
 STANDARD_ERRORS = 4.5
 
 
@@ -170,7 +187,7 @@ def test_predicts_an_actual_run(ridge: float) -> None:
     for mean, error, expected in zip(
         runs.mean(axis=0), errors, (prediction.icl.mean, prediction.idg.mean), strict=True
     ):
-        assert abs(mean - expected) < STANDARD_ERRORS * error + PREDICTION * expected
+        assert abs(mean - expected) < STANDARD_ERRORS * error + prediction.uncertainty * expected
 
 
 def covariance(seed: int, eigenvalues: np.ndarray) -> np.ndarray:
@@ -193,7 +210,7 @@ STRUCTURE: dict[str, Any] = {
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 def test_identity_covariances_change_nothing(task_law: str, ridge: float) -> None:
     """The path of an input covariance against the one without, which shares no matrix with it."""
-    run = RUN | {"ridge": ridge, "task_law": task_law, "rng": 3, "draws": 3}
+    run = RUN | {"ridge": ridge, "task_law": task_law, "rng": 3, "draws": 3, "approach": "moments"}
     plain = finite_size_errors(**run)
     explicit = finite_size_errors(
         **run, input_covariance=np.eye(16), test_context=RUN["context"], test_rho=RUN["rho"]
@@ -220,6 +237,15 @@ def test_rotating_everything_changes_nothing() -> None:
     assert (first.icl.mean, first.idg.mean) == pytest.approx(
         (second.icl.mean, second.idg.mean), rel=1e-10
     )
+
+
+def test_laws_agree_far_from_the_thresholds() -> None:
+    """Two derivations that share the law of the summaries only; simulated runs tell them apart."""
+    run = RUN | {"ridge": 0.3, "prompts": 2000, "rng": 0, "draws": 200}
+    tasks, moments = (finite_size_errors(**run, approach=x) for x in ("tasks", "moments"))
+    # Measured: 0.3 and 0.7 %.
+    assert tasks.icl.mean == pytest.approx(moments.icl.mean, rel=0.02)
+    assert tasks.idg.mean == pytest.approx(moments.idg.mean, rel=0.02)
 
 
 def test_ridgeless_inputs_are_whitened() -> None:
@@ -310,6 +336,7 @@ def test_predicts_a_structured_run() -> None:
         ({"test_context": 0}, "test_context must be an integer >= 1, got 0"),
         ({"test_rho": -1.0}, "test_rho must be >= 0 and finite, got -1.0"),
         ({"test_rho": [1.0]}, "test_rho must be one number"),
+        ({"approach": "task"}, "approach must be one of"),
     ],
 )
 def test_bad_structure(change: dict[str, Any], message: str) -> None:

@@ -1,0 +1,195 @@
+"""The prediction task by task: its exact identity, its averages, exact cases and simulation."""
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from iclimit.asymptotics.pretraining import finite_size_errors, task_self_energy
+from iclimit.asymptotics.pretraining.batched_fixed_point import fixed_points
+from iclimit.asymptotics.pretraining.deterministic_equivalent import fresh_task_law
+from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
+
+SCAN = Path(__file__).parents[3] / "benchmarks" / "finite_size.csv"
+
+
+def task_draws(seed: int, *, dim: int, count: int, draws: int = 1, **setting: Any) -> TaskDraws:
+    rng = np.random.default_rng(seed)
+    tasks = rng.standard_normal((draws, count, dim))
+    shares = rng.multinomial(setting["prompts"], np.full(count, 1 / count), size=draws)
+    return TaskDraws(tasks, shares / setting["prompts"], **setting)
+
+
+def test_error_is_the_derivative_of_a_posterior_variance() -> None:
+    """Section "errors as a derivative", by brute force for one set of prompts.
+
+    Ridge regression on x h is compared, for labels x Omega w averaged over matrices Omega of
+    independent entries of variance 1/d, with the posterior variance on the features x (h, w).
+    """
+    rng = np.random.default_rng(0)
+    d, n, rho, ridge = 3, 10, 0.3, 0.2
+    x, h, w = (rng.standard_normal((n + 1, size)) for size in (d, d + 1, d))
+    features = np.einsum("ni,na->nia", x, h).reshape(n + 1, -1)
+    train, test = features[:-1], features[-1]
+    penalty = n / d * ridge
+    weights = train @ np.linalg.solve(train.T @ train + penalty * np.eye(d * (d + 1)), test)
+    # One column for each entry of Omega.
+    labels = np.einsum("ni,na->nia", x, w).reshape(n + 1, -1) / math.sqrt(d)
+    error = np.sum((labels[-1] - weights @ labels[:-1]) ** 2) + rho * weights @ weights
+
+    def posterior_variance(s: complex) -> complex:
+        kernel = features @ features.T + s * labels @ labels.T
+        noisy = kernel[:-1, :-1] + (penalty + s * rho) * np.eye(n)
+        return kernel[-1, -1] - kernel[-1, :-1] @ np.linalg.solve(noisy, kernel[:-1, -1])
+
+    assert posterior_variance(1e-20j).imag / 1e-20 == pytest.approx(error, rel=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3, 1.0])
+def test_saturations_against_integration(spread: float) -> None:
+    """Gamma averages of the continued fraction and the Gauss rule for the query norm."""
+    draws = task_draws(0, dim=16, count=1, context=40, prompts=400, rho=0.1, ridge=0.7)
+    mean, variance = 3.0, spread * 9.0
+    f, g = task_self_energy._saturations(draws, 0.0, *np.array([[[[mean]]], [[[variance]]]]))
+    # Midpoints in probability.
+    middle = (np.arange(2000) + 0.5) / 2000
+    q = stats.gamma(1 / spread, scale=mean * spread).ppf(middle)
+    r = stats.gamma(8, scale=1 / 8).ppf(middle)[:, None]
+    values = r / (draws.scales[1] + 16 / 400 * r * q)
+    assert f.item() == pytest.approx(np.mean(values), rel=2e-4)
+    assert g.item() == pytest.approx(np.mean(values * (q - mean)) / variance, rel=5e-3)
+
+
+@pytest.mark.parametrize("prompts", [40, 70, 120])
+def test_single_task_with_endless_contexts_is_a_wishart_block(prompts: int) -> None:
+    """Then features are x times a fixed vector, and the mean inverse of n x x^T is known."""
+    d, ridge = 16, 1e-4
+    draws = task_draws(1, dim=d, count=1, context=10**9, prompts=prompts, rho=0.5, ridge=ridge)
+    start = task_self_energy.solve(draws)
+    solution = task_self_energy.solve(draws, task_self_energy.correction_at(draws, start))
+    c = draws.means[0, 0]
+    found = np.array([c @ x.value[0] @ c for x in (start, solution)]) / ridge
+    exact = prompts / (prompts - d - 1)
+    # Measured: 0.7 to 1.0 % before the correction, at most 0.1 % after it.
+    assert 0.005 < found[0] / exact - 1 < 0.02
+    assert found[1] == pytest.approx(exact, rel=2e-3)
+
+
+def test_slope_is_the_derivative_of_the_resolvent() -> None:
+    """Against a difference quotient of the nonlinear fixed point at small s."""
+    draws = task_draws(2, dim=8, count=5, context=20, prompts=50, rho=0.1, ridge=0.1, draws=2)
+    solution = task_self_energy.solve(draws)
+    cross = task_self_energy.self_energy(draws, solution.value).cross
+    source = cross @ np.swapaxes(cross, 1, 2)
+    drift = task_self_energy.appended_drift(draws, solution.value, cross)
+
+    def resolvent(s: float) -> np.ndarray:
+        def step(M: np.ndarray) -> np.ndarray:
+            Sigma = task_self_energy.self_energy(draws, M, s, drift).summary
+            return np.linalg.inv(draws.scales[0] * np.eye(9) + Sigma - s * source)
+
+        M, solved = fixed_points(step, solution.value, tolerance=1e-12, limit=200)
+        assert solved
+        return M
+
+    quotient = (resolvent(1e-4) - resolvent(-1e-4)) / 2e-4
+    assert solution.slope == pytest.approx(quotient, rel=1e-3, abs=1e-3 * abs(quotient).max())
+
+
+def test_fixed_points_of_a_batch() -> None:
+    """Square roots by a slow iteration, with and without a bound on the steps."""
+    targets = np.array([[2.0], [5.0], [0.01]])
+    found, solved = fixed_points(
+        lambda x: x + 0.1 * (targets - x**2), np.ones((3, 1)), tolerance=1e-12, limit=100
+    )
+    assert solved
+    assert found == pytest.approx(np.sqrt(targets), rel=1e-9)
+    found, solved = fixed_points(
+        lambda x: x + 0.1 * (targets - x**2),
+        np.ones((3, 1)),
+        tolerance=1e-12,
+        limit=1000,
+        allowed=lambda x: x[:, 0] > 0,
+    )
+    assert solved
+    assert found == pytest.approx(np.sqrt(targets), rel=1e-9)
+
+
+def test_the_same_for_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = task_draws(3, dim=8, count=6, context=30, prompts=60, rho=0.1, ridge=0.0, draws=5)
+    test = fresh_task_law(8, 30, 0.1, "sphere")
+    together, _ = task_self_energy.task_errors(draws, test)
+    monkeypatch.setattr(task_self_energy, "_ROWS", 12)
+    # The correction is that of the draws in the first batch, 2 instead of 5 of them.
+    apart, _ = task_self_energy.task_errors(draws, test)
+    assert apart == pytest.approx(together, rel=5e-3)
+    assert np.all(np.ptp(apart / together, axis=0) < 1e-5)
+
+
+# Ridgeless near thresholds the prediction from mean moments was 7 to 13 % too low here.
+RUNS = [(8, 32, 8, 52, 0.1), (8, 32, 8, 110, 0.1)]
+STANDARD_ERRORS = 4.5
+
+
+def simulated(rng: np.random.Generator, run: dict[str, Any]) -> tuple[float, float]:
+    """One run of token-level ridgeless regression, its errors measured on fresh prompts."""
+    d, context, count, n = run["dim"], run["context"], run["tasks"], run["prompts"]
+
+    def prompts(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.standard_normal((len(w), context + 1, d)) / math.sqrt(d)
+        y = (x @ w[:, :, None])[..., 0]
+        y += math.sqrt(run["rho"]) * rng.standard_normal(y.shape)
+        head = np.einsum("nid,ni->nd", x[:, :-1], y[:, :-1]) * d / context
+        h = np.column_stack([head, np.mean(y[:, :-1] ** 2, axis=1)])
+        return (x[:, -1, :, None] * h[:, None, :]).reshape(len(w), -1), y[:, -1]
+
+    def sphere(k: int) -> np.ndarray:
+        w = rng.standard_normal((k, d))
+        return w * math.sqrt(d) / np.linalg.norm(w, axis=1, keepdims=True)
+
+    tasks = sphere(count)
+    features, labels = prompts(tasks[rng.integers(count, size=n)])
+    few = n < features.shape[1]
+    gram = features @ features.T if few else features.T @ features
+    gamma = (
+        features.T @ np.linalg.solve(gram, labels)
+        if few
+        else np.linalg.solve(gram, features.T @ labels)
+    )
+    errors = []
+    for test_tasks in (sphere(300), tasks[rng.integers(count, size=300)]):
+        features, labels = prompts(test_tasks)
+        errors.append(float(np.mean((features @ gamma - labels) ** 2)))
+    return errors[0], errors[1]
+
+
+@pytest.mark.parametrize("row", RUNS)
+def test_predicts_runs_near_a_threshold(row: tuple[Any, ...]) -> None:
+    run = dict(zip(("dim", "context", "tasks", "prompts", "rho"), row, strict=True))
+    rng = np.random.default_rng(4)
+    runs = np.array([simulated(rng, run) for _ in range(300)])
+    prediction = finite_size_errors(**run, rng=0, draws=200)
+    moments = finite_size_errors(**run, rng=0, draws=200, approach="moments")
+    for i, name in enumerate(("icl", "idg")):
+        expected = getattr(prediction, name)
+        mean, spread = runs[:, i].mean(), runs[:, i].std(ddof=1) / math.sqrt(len(runs))
+        error = math.hypot(spread, expected.standard_error)
+        allowance = prediction.uncertainty * expected.mean
+        assert abs(mean - expected.mean) < STANDARD_ERRORS * error + allowance
+        assert mean - getattr(moments, name).mean > 2 * error
+
+
+@pytest.mark.skipif(not SCAN.exists(), reason="scan")
+def test_stated_uncertainty_covers_the_committed_scan() -> None:
+    with SCAN.open(encoding="utf-8") as file:
+        rows = list(csv.reader(file))[1:]
+    numbers = np.array([row[7:12] for row in rows], dtype=float)
+    assert len(numbers) > 100
+    uncertainty = numbers[:, 4:]
+    excess = (np.abs(numbers[:, [0, 2]]) - uncertainty) / numbers[:, [1, 3]]
+    assert np.max(excess) < 3
+    assert np.mean(excess > 0) < 0.2
