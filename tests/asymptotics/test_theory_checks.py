@@ -116,7 +116,7 @@ MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
         lambda: schedule_loss(MASKED, ratio=1),
         lambda: Atoms(MASKED),
         lambda: finite_size_errors(
-            dim=2, context=8, tasks=[MASKED, MASKED], prompts=20, rho=0.1, rng=0
+            dim=2, context=8, tasks=np.ma.stack([MASKED, MASKED]), prompts=20, rho=0.1, rng=0
         ),
         lambda: MarchenkoPastur(0.5).stieltjes(MASKED + 1j),
         lambda: SampleCovariance(Atoms([1.0]), 0.5).stieltjes(MASKED + 1j),
