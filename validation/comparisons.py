@@ -78,8 +78,8 @@ class Comparison:
     def resolution(self, threshold: float) -> float:
         """Smallest relative change of the theory that is noticed with probability 95 %.
 
-        A change is noticed if |z| exceeds the threshold.  Infinite where a relative change means
-        nothing: for a theory of 0, and for what tests no function.
+        A change is noticed if the size of z exceeds the threshold.  Infinite where a relative
+        change means nothing: for a theory of 0, and for what tests no function.
         """
         if not self.of or self.theory == 0 or not math.isfinite(self.theory):
             return math.inf
