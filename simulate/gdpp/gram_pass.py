@@ -31,11 +31,12 @@ class GramPass:
         xp = array_namespace(gram)
         make = _DiagonalLayer if model.kind in ("diag", "gd++") else _DenseLayer
         self.layers, self.maps, self.mapped = [], [], []
-        identity = xp.eye(gram.shape[-1], dtype=gram.dtype)
         for depth in range(model.depth):
             self.layers.append(make(model, depth, gram))
             change = self.layers[-1].change
-            change += identity
+            xp.reshape(change, (change.shape[0], -1), copy=False)[:, :: change.shape[-1] + 1] += (
+                1.0
+            )
             self.maps.append(change)
             if depth < model.depth - 1:
                 self.mapped.append(change @ gram)
@@ -65,15 +66,15 @@ class GramPass:
         for change in self.maps[:-1]:
             columns.append(change @ columns[-1])
         found: list[Array] = []
-        by_gram = None
+        by_gram = None  # twice the derivatives, which are symmetric
         for depth in reversed(range(len(self.layers))):
             by_map = self.rows[depth + 1][:, 0, :, None] * columns[depth][:, None, :, 0]
             if by_gram is not None:
-                by_map += 2 * (by_gram @ self.mapped[depth])
-            found = self.layers[depth].by_parameters(by_map) + found
+                by_map += by_gram @ self.mapped[depth]
+            found.insert(0, self.layers[depth].by_parameters(by_map))
             if depth > 0:
                 direct = self.layers[depth].by_gram(by_map)
-                direct = (direct + xp.matrix_transpose(direct)) / 2
+                direct = direct + xp.matrix_transpose(direct)
                 if by_gram is not None:
                     change = self.maps[depth]
                     direct += xp.matrix_transpose(change) @ (by_gram @ change)
@@ -96,14 +97,14 @@ class _DenseLayer:
     def by_gram(self, by_map: Array) -> Array:
         return sum(P.T @ by_map @ Q.T for P, Q, _ in self.heads)
 
-    def by_parameters(self, by_map: Array) -> list[Array]:
+    def by_parameters(self, by_map: Array) -> Array:
         xp, found = array_namespace(by_map), []
         for P, _, looked_up in self.heads:
             by_projection = by_map @ xp.matrix_transpose(looked_up)
             by_lookup = self.gram @ (P.T @ by_map)
             both = [xp.reshape(each, (each.shape[0], -1)) for each in (by_projection, by_lookup)]
             found += both if self.tie is None else [xp.concat(both, axis=1) @ self.tie.T]
-        return found
+        return xp.concat(found, axis=1)
 
 
 class _DiagonalLayer:
@@ -120,14 +121,15 @@ class _DiagonalLayer:
     def by_gram(self, by_map: Array) -> Array:
         return self.scale * by_map
 
-    def by_parameters(self, by_map: Array) -> list[Array]:
-        xp = array_namespace(by_map)
-        product = by_map * self.gram
-        by_p, by_q = product @ self.q.T, xp.matrix_transpose(product) @ self.p.T
-        found = []
+    def by_parameters(self, by_map: Array) -> Array:
+        xp, size = array_namespace(by_map), self.gram.shape[-1]
+        label = xp.astype(xp.arange(size) == size - 1, by_map.dtype)
+        by_scale = []
         for head in range(self.p.shape[0]):
-            for each in (by_p[:, :, head], by_q[:, :, head]):
-                found += [xp.sum(each[:, :-1], axis=1)[:, None], each[:, -1:]]
+            p, q = self.p[head, :], self.q[head, :]
+            both = [(1 - label, q), (label, q), (p, 1 - label), (p, label)]
+            by_scale += [xp.reshape(a[:, None] * b, (-1,)) for a, b in both]
             if self.kind == "gd++":
-                found.pop()
-        return found
+                by_scale.pop()
+        flat = xp.reshape(by_map * self.gram, (by_map.shape[0], -1))
+        return flat @ xp.stack(by_scale, axis=1)

@@ -73,7 +73,10 @@ def sample_coordinates(
     if law == "gaussian":
         return generator.standard_normal(shape)
     if law == "uniform":
-        return 2 * generator.random(shape) - 1
+        numbers = generator.random(shape)
+        numbers *= 2
+        numbers -= 1
+        return numbers
     if law == "rademacher":
         return 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
     signs = sample_coordinates(backend, generator, shape, "rademacher")
