@@ -205,11 +205,14 @@ def simulate_gradient_flow(
         # Tasks w and -w are equally likely: weights that are left out never get a gradient.
         start, layer = narrow, replace(layer, narrow=True)
     loss = MomentLoss(layer, population_moments(problem, normalization=normalization))
-    cuts = np.cumsum([each.size for each in start])[:-1]
+    cuts = np.cumsum([0, *(each.size for each in start)]).tolist()
+    places = [slice(*pair) for pair in itertools.pairwise(cuts)]
 
     def unpack(flat: np.ndarray) -> list[np.ndarray]:
-        parts = np.split(flat, cuts, axis=-1)
-        return [part.reshape(-1, *shape) for part, shape in zip(parts, layer.shapes, strict=True)]
+        return [
+            flat[..., place].reshape(-1, *shape)
+            for place, shape in zip(places, layer.shapes, strict=True)
+        ]
 
     def derivative(_: float, flat: np.ndarray) -> np.ndarray:
         _, halves = loss(unpack(flat))

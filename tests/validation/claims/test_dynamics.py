@@ -1,6 +1,6 @@
-"""The claims on training dynamics can fail: results that are off turn the verdict.
+"""The claims on training dynamics can fail: wrong theory or wrong results turn the verdict.
 
-Flows and trainings are numbers in their place, but for small ones that the cells really run.
+Claims run small: few seeds, points and steps.  Published curves are numbers in place of trainings.
 """
 
 import itertools
@@ -9,59 +9,61 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, drawn, failed, judge
+from judged_claims import Results, assert_fails, drawn, failed, judge, off, run_cells
 from scipy import stats
 
-from iclimit.asymptotics.dynamics import (
-    merged_curve_drop_time,
-    mixture_growth_rate,
-    mixture_predictor,
-    plateau_losses,
-)
+from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import settings
 from iclimit.results import Estimate
-from iclimit.runs import Cell
 from iclimit.validation import CLAIMS
 from iclimit.validation.claims.dynamics import (
     cubic,
     drop_times,
+    heads,
     merged,
     mixtures,
     plateaus,
     staircase_flows,
     training_set,
 )
-from iclimit.validation.claims.dynamics import heads as few
 from iclimit.validation.claims.dynamics import published as script
-from iclimit.validation.claims.dynamics.cubic import PairedCell
-from iclimit.validation.claims.dynamics.merged import MergedCell
-from iclimit.validation.claims.dynamics.mixtures import LAW, MixtureCell, MixtureFlow
 from iclimit.validation.claims.dynamics.published import CURVES, CurvesCell
-from iclimit.validation.claims.dynamics.setting import eigenvalues
+from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
 from iclimit.validation.claims.dynamics.staircase_flows import FlowCell
 
-SEEDS = 24
-"""Drop times of a law, of the sixty or more of the claim."""
-NAMES = (
-    "dynamics-merged",
-    "dynamics-cubic",
-    "dynamics-plateaus",
-    "dynamics-drop-times",
-    "dynamics-heads",
-    "dynamics-mixtures",
-    "dynamics-training-set",
-    "dynamics-published",
+NAMES = tuple(
+    f"dynamics-{name}"
+    for name in (
+        *("merged", "cubic", "plateaus", "drop-times"),
+        *("heads", "mixtures", "training-set", "published"),
+    )
 )
+SMALL: dict[ModuleType, dict[str, Any]] = {
+    merged: {"BLOCKS": 20, "BLOCK": 1000},
+    cubic: {"SETS": (100, 200, 400), "REPEATS": 8},
+    plateaus: {"RANKS": (1, 2)},
+    drop_times: {"SEEDS": 1},
+    heads: {"HEADS": ((1, 1), (1, 2))},
+    mixtures: {"FRACTIONS": (0.4, 1.0), "SETS": (100, 200, 400), "REPEATS": 8},
+    training_set: {"REPEATS": 400, "TRAINED": 2},
+}
+"""Tables of the claims, or their entries for the quick preset."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merged, "SEEDS", {"quick": SEEDS, "full": SEEDS + 1})
+        for module, tables in SMALL.items():
+            for name, value in tables.items():
+                table = getattr(module, name)
+                patch.setattr(module, name, {"quick": value} if isinstance(table, dict) else value)
+        patch.setitem(cubic.TRAINING, "steps", 600)
+        patch.setitem(mixtures.TRAINING, "steps", 1000)
         yield
 
 
@@ -70,159 +72,33 @@ def seed(root: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(root)
 
 
-# Results as the theory has them.
-
-
-def merged_result(cell: Cell) -> Any:
-    setting = dict(cell.parameters)
-    if cell.function is merged.merged_flow:
-        # Half of what is allowed.
-        error = merged.FIRST_ORDER * setting["scale"] / 2
-        return MergedCell(error, [0.0, 1.0, 2.0], [1.0, 0.6, 0.2], [1.0, 0.61, 0.2])
-    return chi_times(setting["spectrum"], setting["heads"], setting["seeds"])
-
-
 @cache
-def chi_times(spectrum: str, heads: int, count: int) -> list[float]:
-    """Drop times of starts at evenly spread quantiles, each from its own flow."""
-    lam = merged.SPECTRA[spectrum]
-    squares = stats.chi2.ppf((np.arange(count) + 0.5) / count, heads)
-    starts = merged.SEED_SCALE * np.sqrt(squares / 2)
-    return [
-        float(merged_curve_drop_time(eigenvalues=lam, context=31, init_scale=start))
-        for start in starts
-    ]
+def _results(name: str) -> Results:
+    if name == "dynamics-published":
+        return {
+            index: curves_result(index, count) for index, count in enumerate(script.SEEDS["full"])
+        }
+    return run_cells(name)
 
 
-def cubic_result(cell: Cell) -> PairedCell:
-    """Gaps of 3/P with the errors of some repeats."""
-    size = dict(cell.parameters)["training_set"]
-    curves = [0.0, 10.0, 20.0], [1.0, 0.6, 0.2], [1.0, 0.6, 0.2]
-    if size == math.inf:
-        return PairedCell(*curves, 1e-14, Estimate(0.0, 0.0, 2))
-    return PairedCell(*curves, 0.1, Estimate(3 / size, 0.1 / size, 24))
+def results_of(name: str) -> Results:
+    return dict(_results(name))
 
 
-def staircase_results(cell: Cell) -> tuple[FlowCell, ...]:
-    """Heads that escape at 3, 6, ... over the scale and learn their directions 40 apart.
-
-    All drops come 2 later than predicted: of first order in the scale.
-    """
-    setting = dict(cell.parameters)
-    dim, rank = setting["dim"], setting["rank"]
-    heights = plateau_losses(eigenvalues(dim), context=31)
-    head, place = np.divmod(np.arange(dim), rank)
-    runs = []
-    for scale in setting["scales"]:
-        predicted = 3 * (head + 1) / scale + 40 * place
-        end = 2 * staircase_flows.MARGIN * float(predicted[-1])
-        times = np.linspace(1.0, end, 50)
-        losses = heights[np.searchsorted(predicted, times)].tolist()
-        runs.append(
-            FlowCell(
-                predicted.tolist(),
-                (predicted + 2).tolist(),
-                heights[1:-1].tolist(),
-                end,
-                times.tolist(),
-                losses,
-                losses,
-            )
-        )
-    return tuple(runs)
-
-
-def heads_result(cell: Cell) -> float:
-    setting = dict(cell.parameters)
-    heights = plateau_losses(eigenvalues(4), context=31)
-    return float(heights[min(4, setting["heads"] * setting["rank"])])
-
-
-def mixtures_result(cell: Cell) -> MixtureFlow | MixtureCell:
-    """All features are worth 2 % of the loss."""
-    icl = dict(cell.parameters)["fresh_fraction"]
-    if cell.function is mixtures.mixture_flow:
-        least = 0.98 * float(mixture_predictor(icl, **LAW).train_loss)
-        return MixtureFlow(float(mixture_growth_rate(icl, **LAW)), least, least)
-    size = dict(cell.parameters)["size"]
-    curve = [1.0, 0.5, 0.2]
-    iwl = [] if icl == 1 else curve
-    return MixtureCell([0, 20, 40], curve, curve, iwl, Estimate(-2 / size, 0.1 / size, 12))
-
-
-A = 2.5
-"""Excess times the size."""
-
-
-def sets_result(cell: Cell) -> np.ndarray | Estimate:
-    """Excesses with a series in 1/size, and errors of 0.03 that are correlated."""
-    if cell.function is training_set.sandwich:
-        return Estimate(A, 0.001, 40)
-    size, repeats = (dict(cell.parameters)[name] for name in ("size", "repeats"))
-    means = [-A * (1 + 3 / size), A * (1 + 8 / size + 40 / size**2)]
-    spread = stats.norm.ppf((np.arange(repeats) + 0.5) / repeats) * math.sqrt(0.001 * repeats)
-    shuffled = np.random.default_rng(size).permutation(spread)
-    return np.array(means)[:, None] + np.stack([spread, 0.2 * spread + 0.98 * shuffled])
-
-
-def curves_result(cell: Cell) -> CurvesCell:
+def curves_result(index: int, repeats: int) -> CurvesCell:
     """Seeds that spread by one per cent about the published curve."""
-    setting = dict(cell.parameters)
-    published = CURVES[setting["curve"]]
-    curve = published.read()
-    theirs = published.summarise(*curve.T)
-    spread = 1 + 0.01 * stats.norm.ppf((np.arange(setting["repeats"]) + 0.5) / setting["repeats"])
+    curve = CURVES[index].read()
+    theirs = CURVES[index].summarise(*curve.T)
+    spread = 1 + 0.01 * stats.norm.ppf((np.arange(repeats) + 0.5) / repeats)
     summaries = {name: (spread * value).tolist() for name, value in theirs.items()}
     kept = curve[::20]
     return CurvesCell(summaries, kept[:, 0].tolist(), (spread[:, None] * kept[:, 1]).tolist())
 
 
-FABRICATED: dict[str, Callable[[Cell], Any]] = dict(
-    zip(
-        NAMES,
-        (
-            merged_result,
-            cubic_result,
-            staircase_results,
-            staircase_results,
-            heads_result,
-            mixtures_result,
-            sets_result,
-            curves_result,
-        ),
-        strict=True,
-    )
-)
-
-
-@cache
-def right(function: Callable[[Cell], Any], cell: Cell) -> Any:
-    """Claims share cells."""
-    return function(cell)
-
-
-@cache
-def _fabricated(name: str) -> Results:
-    cells = CLAIMS[name].cells_by_key("quick")
-    return {key: right(FABRICATED[name], cell) for key, cell in cells.items()}
-
-
-def fabricated(name: str) -> Results:
-    return dict(_fabricated(name))
-
-
-def shifted(run: Any, shift: float) -> Any:
-    """A training with another gap."""
-    return replace(run, gap=replace(run.gap, mean=run.gap.mean + shift))
-
-
-def labels(name: str) -> list[str]:
-    return [c.label for c in judge(name, fabricated(name)).comparisons]
-
-
-def containing(name: str, *parts: str) -> list[str]:
-    """Labels with all of these parts."""
-    return [label for label in labels(name) if all(part in label for part in parts)]
+def containing(name: str, part: str) -> list[str]:
+    """Labels with this part."""
+    rows = judge(name, results_of(name)).comparisons
+    return [row.label for row in rows if part in row.label]
 
 
 def test_all_claims_of_the_subject_are_here() -> None:
@@ -231,115 +107,81 @@ def test_all_claims_of_the_subject_are_here() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_right_results_hold_and_draw(name: str) -> None:
-    verdict = judge(name, fabricated(name))
+    verdict = judge(name, results_of(name))
     assert verdict.holds, failed(verdict)
-    found = [c.label for c in verdict.comparisons]
+    found = [row.label for row in verdict.comparisons]
     assert len(set(found)) == len(found)
-    assert all(c.label and math.isfinite(c.estimate) for c in verdict.comparisons)
+    assert all(row.label and math.isfinite(row.estimate) for row in verdict.comparisons)
     assert all("nan" not in note for note in verdict.notes)
     assert drawn(verdict) > 10_000
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_cells_are_distinct_and_those_of_both_presets_have_a_verdict(name: str) -> None:
-    for preset in ("quick", "full"):
-        cells = CLAIMS[name].cells_by_key(preset).values()
-        assert len({cell.seed(0).generate_state(2).tobytes() for cell in cells}) == len(cells)
-    assert len(CLAIMS[name].cells("full")) >= len(CLAIMS[name].cells("quick"))
+@pytest.mark.parametrize(
+    ("name", "module", "function", "fields", "factor"),
+    [
+        ("merged", merged, "effective_init_scale", (), 1 + 2e-5),
+        ("merged", merged, "merged_attention_curve", (), 1 + 2e-6),
+        ("merged", merged, "merged_attention_loss", (), 1 - 2e-6),
+        ("merged", merged, "merged_curve_drop_time", (), 1 + 2e-6),
+        ("merged", merged, "merged_drop_time", (), 1 - 2e-6),
+        ("merged", merged, "effective_init_scale_moments", ("mean",), 1.3),
+        ("merged", merged, "effective_init_scale_moments", ("std",), 1.2),
+        ("cubic", cubic, "merged_curve_drop_time", (), 1 + 2e-4),
+        ("plateaus", plateaus, "plateau_losses", (), 1 + 1e-7),
+        ("heads", heads, "plateau_losses", (), 1 + 1e-9),
+        ("heads", heads, "plateau_head_values", (), 1 - 1e-9),
+        ("heads", heads, "fixed_point_losses", ("losses",), 1 + 1e-9),
+        ("heads", heads, "growth_time", (), 1 + 1e-6),
+        ("heads", heads, "time_from_pole", (), 1 + 1e-6),
+        ("heads", heads, "head_growth", (), 1 - 1e-6),
+        ("heads", heads, "escape_time", (), 1 + 1e-6),
+        ("mixtures", mixtures, "mixture_growth_rate", (), 1 + 1e-4),
+        ("mixtures", mixtures, "mixture_predictor", ("train_loss",), 1 + 1e-9),
+        ("mixtures", mixtures, "mixture_predictor", ("icl_loss",), 1 - 1e-9),
+        ("mixtures", mixtures, "mixture_predictor", ("iwl_loss",), 1 + 1e-9),
+        ("mixtures", mixtures, "mixture_predictor", ("iwl_noise_loss",), 1 + 1e-9),
+        ("mixtures", mixtures, "mixture_predictor", ("gamma",), 1 - 1e-9),
+        ("training-set", training_set, "plateau_losses", (), 1.01),
+    ],
+)
+def test_wrong_theories_fail(
+    name: str,
+    module: ModuleType,
+    function: str,
+    fields: tuple[str, ...],
+    factor: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everything that was simulated stays, and the theory is off by little."""
+    results = results_of(f"dynamics-{name}")
+    monkeypatch.setattr(module, function, off(getattr(module, function), factor, *fields))
+    verdict = judge(f"dynamics-{name}", results)
+    wrong = {row.of for row in verdict.failures}
+    assert any(of.partition(".")[0] == function for of in wrong)
 
 
-# Merged attention.
+# Merged attention and the network on cubic features.
 
 
-def test_every_error_of_the_loss_can_fail() -> None:
-    results = fabricated("dynamics-merged")
-    flows = [key for key, right in results.items() if isinstance(right, MergedCell)]
-    assert len(flows) == 9
-    for key, factor in zip(flows, itertools.cycle([2.02, math.nan, 3.0, math.inf])):
-        spectrum, scale = key
-        label = f"error of the loss, {spectrum}, initial weights {scale}"
-        wrong = results | {key: replace(results[key], error=factor * results[key].error)}
-        assert failed(judge("dynamics-merged", wrong)) == [label]
+def test_law_of_the_effective_scale() -> None:
+    """More blocks extend fewer; entries of scale 1 make the root of half a chi-square."""
+    few, several = (merged.log_scales(heads=3, blocks=count, rng=seed(2)) for count in (2, 4))
+    np.testing.assert_array_equal(few, several[:, :2])
+    logs = np.log(stats.chi2(3).rvs(40_000, random_state=1) / 2) / 2
+    expected = np.mean(logs), np.std(logs)
+    np.testing.assert_allclose(np.mean(several, axis=1), expected, atol=0.04)
 
 
-def other_times(change: str, times: np.ndarray, rate: float) -> np.ndarray:
-    if change == "early":
-        return times - math.log(3) / rate
-    if change == "late":
-        return times + math.log(3) / rate
-    # All alike, with the right sum of squares of the effective scales.
-    squares = np.exp(-2 * rate * times)
-    return np.full(len(times), -math.log(np.mean(squares)) / 2 / rate)
-
-
-@pytest.mark.parametrize("change", ["early", "late", "alike"])
-def test_every_law_of_the_drop_times_can_fail(change: str) -> None:
-    """Scales off by three fail the sum; a spread that is not the law's only its distribution."""
-    results = fabricated("dynamics-merged")
-    laws = [key for key, right in results.items() if isinstance(right, list)]
-    assert len(laws) == 4
-    for key in laws:
-        spectrum, heads = key
-        rate = float(np.linalg.norm(merged.SPECTRA[spectrum] ** 2))
-        times = other_times(change, np.array(results[key]), rate)
-        where = f", {spectrum}, {heads} heads"
-        found = failed(judge("dynamics-merged", results | {key: times.tolist()}))
-        assert all(label.endswith(where) for label in found)
-        kind = "Kolmogorov-Smirnov" if change == "alike" else "chi-square"
-        assert any(label.startswith(kind) for label in found)
-        if change == "alike":
-            assert len(found) == 1
-
-
-@pytest.mark.parametrize("spectrum", merged.SPECTRA)
-def test_small_flows_of_merged_attention(spectrum: str) -> None:
-    found = merged.merged_flow(spectrum=spectrum, heads=2, scale=1e-2, rng=seed(1))
-    assert 1e-5 < found.error < merged.FIRST_ORDER * 1e-2
-    assert len(found.times) == len(found.losses) == len(found.theory)
-    heights = plateau_losses(merged.SPECTRA[spectrum], context=31)
-    assert found.losses[0] == pytest.approx(heights[0], rel=1e-2)
-    assert found.losses[-1] < 1.2 * heights[-1]
-
-
-def test_small_samples_of_drop_times() -> None:
-    """More seeds extend fewer, and more heads start later drops earlier."""
-    setting: dict[str, Any] = {"spectrum": "white", "scale": 1e-4}
-    one, several = (
-        np.array(merged.merged_drop_times(heads=heads, seeds=4, rng=seed(2), **setting))
-        for heads in (1, 30)
-    )
-    fewer = merged.merged_drop_times(heads=1, seeds=2, rng=seed(2), **setting)
-    assert fewer == one[:2].tolist()
-    assert np.all(np.isfinite(one))
-    # The spread over seeds is that of the logarithm of a mean of squares.
-    assert np.std(several) < np.std(one)
-    assert np.mean(several) < np.mean(one)
-
-
-# The network on cubic features.
-
-
-def test_every_comparison_with_the_network_can_fail() -> None:
-    results = fabricated("dynamics-cubic")
-    curves, gap = labels("dynamics-cubic")
-    for wrong in (2 * cubic.ROUNDING, math.nan):
-        one = results | {math.inf: replace(results[math.inf], difference=wrong)}
-        assert failed(judge("dynamics-cubic", one)) == [curves]
-    for shift in (0.001, -0.001):
-        one = {size: shifted(right, shift) for size, right in results.items()}
-        assert failed(judge("dynamics-cubic", one)) == [gap]
-
-
-def test_small_trainings_of_both_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cubic.TRAINING, "steps", 300)
-    limit = cubic.paired_descent(training_set=math.inf, repeats=2, rng=seed(3))
-    assert limit.difference < cubic.ROUNDING
-    assert limit.merged[-1] < 0.5 * limit.merged[0]
-    finite = cubic.paired_descent(training_set=100, repeats=3, rng=seed(3))
-    # The same data: at the start only the loss of weights near zero is there.
-    assert finite.merged[0] == pytest.approx(finite.cubic[0], rel=1e-4)
-    assert finite.difference > 1e-3
-    assert finite.gap.standard_error > 0
+def test_differences_of_the_two_models_fail() -> None:
+    results = results_of("dynamics-cubic")
+    limit = replace(results[math.inf], difference=2 * cubic.ROUNDING)
+    wrong = judge("dynamics-cubic", results | {math.inf: limit})
+    assert_fails(wrong, "difference of the curves")
+    shifted = {
+        size: replace(results[size], gap=Estimate.of(results[size].gap.samples + 0.05))
+        for size in cubic.SETS
+    }
+    assert_fails(judge("dynamics-cubic", results | shifted), "infinite training sets")
 
 
 # Separate attention.
@@ -355,240 +197,106 @@ def altered(run: FlowCell, **changes: tuple[int, Callable[[float], float]]) -> F
     return replace(run, **fields)
 
 
-def plateau_cell(rank: int) -> tuple[Results, Any, tuple[FlowCell, ...]]:
-    results = fabricated("dynamics-plateaus")
-    return results, (rank, 0), results[rank, 0]
-
-
-DIM = plateaus.DIM
-
-
-@pytest.mark.parametrize("rank", plateaus.RANKS)
-def test_plateaus_are_compared_where_a_head_is_needed(rank: int) -> None:
-    assert len(containing("dynamics-plateaus", "height", f"rank {rank},")) == (DIM - 1) // rank
-    growths = containing("dynamics-plateaus", "growth", f"rank {rank},")
-    assert len(growths) == DIM - 1 - (DIM - 1) // rank
-
-
-@pytest.mark.parametrize("rank", plateaus.RANKS)
+@pytest.mark.parametrize("rank", [1, 2])
 def test_every_height_and_wait_can_fail(rank: int) -> None:
-    results, cell, (before, after) = plateau_cell(rank)
-    for learned in range(1, DIM):
+    results = results_of("dynamics-plateaus")
+    large, small = results[rank, 0]
+
+    def found(run: FlowCell) -> list[str]:
+        return failed(judge("dynamics-plateaus", results | {(rank, 0): (large, run)}))
+
+    for learned in (1, 2, 3):
         where = f"rank {rank}, {learned} learned, seed 0"
-
-        def found(run: FlowCell) -> list[str]:
-            return failed(judge("dynamics-plateaus", results | {cell: (before, run)}))
-
+        later = altered(small, crossings=(learned, lambda t: 1.001 * t))
         if learned % rank == 0:
-            allowance = plateaus.HEIGHT_ALLOWANCE
-            for factor in (1 + 1.1 * allowance, 1 - 1.1 * allowance, math.nan):
-                run = altered(after, heights=(learned - 1, lambda h, f=factor: f * h))  # type: ignore[misc]
-                assert found(run) == [f"height, {where}"]
-            # A time off by more than allowed, or a drop that never comes.
-            for factor in (1 + 2 * plateaus.END_ALLOWANCE, math.inf):
-                run = altered(after, crossings=(learned, lambda t, f=factor: f * t))  # type: ignore[misc]
-                assert f"end of the plateau over the predicted, {where}" in found(run)
+            wrong = altered(small, heights=(learned - 1, lambda h: (1 + 2e-8) * h))
+            assert found(wrong) == [f"height, {where}"]
+            assert f"end of the plateau, {where}" in found(later)
         else:
-            wait = after.crossings[learned] - after.crossings[learned - 1]
-            growth = plateaus.LOGARITHMIC
-            for more in (1.1 * (growth - 1) * wait, math.inf):
-                run = altered(after, crossings=(learned, lambda t, m=more: t + m))  # type: ignore[misc]
-                assert f"growth of the wait within a head, {where}" in found(run)
+            assert f"growth of the wait within a head, {where}" in found(later)
 
 
-def test_waits_within_a_head_may_shrink_but_not_grow() -> None:
-    results, cell, (before, after) = plateau_cell(8)
-    start = after.crossings[0]
-    for factor, expected in ((0.2, []), (4.0, containing("dynamics-plateaus", "rank 8,"))):
-        times = [start + factor * (time - start) for time in after.crossings]
-        wrong = results | {cell: (before, replace(after, crossings=times))}
-        assert failed(judge("dynamics-plateaus", wrong)) == expected
-
-
-def test_every_drop_time_can_fail() -> None:
-    results = fabricated("dynamics-drop-times")
-    scales, dim = drop_times.SCALES, drop_times.DIM
-    assert len(labels("dynamics-drop-times")) == dim * len(results)
-    # What a relative error at one scale does to the extrapolation.
-    large, small = scales
-    weights = -small / (large - small), large / (large - small)
-    allowance = 1.5 * drop_times.ALLOWANCE
-    for number, (cell, runs) in enumerate(results.items()):
-        for drop, which in itertools.product(range(dim), (0, 1)):
-            expected = [f"time of drop {drop + 1} over the predicted, seed {number}"]
-            for change in (1 + allowance / weights[which], 1 - allowance / weights[which], 1e9):
-                one = list(runs)
-                one[which] = altered(one[which], crossings=(drop, lambda t, c=change: c * t))  # type: ignore[misc]
-                assert failed(judge("dynamics-drop-times", results | {cell: tuple(one)})) == (
-                    expected
-                )
-            one = list(runs)
-            one[which] = altered(one[which], crossings=(drop, lambda _: math.inf))
-            assert failed(judge("dynamics-drop-times", results | {cell: tuple(one)})) == expected
-
-
-def test_drops_predicted_for_after_the_flow_are_not_compared() -> None:
-    results = fabricated("dynamics-drop-times")
-    cell, runs = next(iter(results.items()))
-    one = tuple(
-        altered(run, predicted=(3, lambda t: 3 * t), crossings=(3, lambda _: math.inf))
-        for run in runs
-    )
-    verdict = judge("dynamics-drop-times", results | {cell: one})
+def test_drops_are_compared_if_they_are_predicted_before_the_end() -> None:
+    results = results_of("dynamics-drop-times")
+    ((key, (run,)),) = results.items()
+    late = altered(run, predicted=(3, lambda _: run.duration), crossings=(3, lambda _: math.inf))
+    verdict = judge("dynamics-drop-times", {key: (late,)})
     assert verdict.holds
-    assert len(verdict.comparisons) == len(labels("dynamics-drop-times")) - 1
-    assert any("1 of" in note for note in verdict.notes)
+    assert len(verdict.comparisons) == 3
+    assert any("1 of 4" in note for note in verdict.notes)
+    for factor in (1 + 2e-4, 1 - 2e-4, math.inf):
+        wrong = altered(run, crossings=(1, lambda t, f=factor: f * t))  # type: ignore[misc]
+        expected = ["time of drop 2, seed 0"]
+        assert failed(judge("dynamics-drop-times", {key: (wrong,)})) == expected
 
 
-def test_small_flows_of_separate_attention() -> None:
-    scales = (0.04, 0.01)
-    before, after = staircase_flows.separate_flows(
-        dim=2, heads=3, rank=1, scales=scales, seed=0, rng=seed(4)
+def test_flows_of_two_scales_start_from_proportional_weights() -> None:
+    large, small = staircase_flows.separate_flows(
+        dim=2, heads=3, rank=1, scales=(0.04, 0.01), seed=0, rng=seed(4)
     )
-    heights = plateau_losses(eigenvalues(2), context=31)
-    for run in (before, after):
-        assert run.heights == pytest.approx(heights[1:-1], rel=2e-2)
-        assert len(run.predicted) == len(run.crossings) == 2
-        assert run.crossings == pytest.approx(run.predicted, rel=0.2)
-        assert max(run.times) <= run.duration
-        assert len(run.times) == len(run.losses) == len(run.theory)
-        np.testing.assert_allclose(run.losses[0], run.theory[0], rtol=1e-2)
-    # The weights of both are proportional, and so are the times of the prediction, to first order.
-    assert after.predicted[1] == pytest.approx(4 * before.predicted[1], rel=0.1)
-    assert staircase_flows.extrapolated_times((before, after), scales) == pytest.approx(
-        [1, 1], abs=0.02
+    assert small.predicted[1] == pytest.approx(4 * large.predicted[1], rel=0.1)
+    assert small.heights == pytest.approx(
+        plateau_losses(eigenvalues(2), context=CONTEXT)[1:-1], rel=1e-2
     )
+    assert max(small.times) <= small.duration
+    assert len(small.times) == len(small.losses) == len(small.theory)
 
 
-def test_limits_are_those_of_lines() -> None:
-    _, _, runs = plateau_cell(1)
-    lines = tuple(
-        replace(run, predicted=[1.0, 2.0, 3.0], crossings=[1 + scale, 2 * (0.9 - scale), math.inf])
-        for run, scale in zip(runs, (0.4, 0.1), strict=True)
-    )
-    found = staircase_flows.extrapolated_times(lines, (0.4, 0.1))
-    assert found == pytest.approx([1.0, 0.9, math.inf])
+def test_a_wrong_last_loss_fails() -> None:
+    results = results_of("dynamics-heads")
+    plateau = float(plateau_losses(eigenvalues(4), context=CONTEXT)[3])
+    verdict = judge("dynamics-heads", results | {(1, 1, 0): plateau})
+    assert failed(verdict) == ["last loss, 1 heads of rank 1, seed 0"]
 
 
-# Few heads.
+# Mixtures and training sets.
 
 
-def test_every_last_loss_can_fail() -> None:
-    results = fabricated("dynamics-heads")
-    heights = plateau_losses(eigenvalues(4), context=31).tolist()
-    assert len(labels("dynamics-heads")) == len(results)
-    for cell, right in results.items():
-        heads, rank, number = cell
-        label = f"last loss, {heads} heads of rank {rank}, seed {number}"
-        for wrong in (1.01 * right, 0.99 * right, math.nan, *(h for h in heights if h != right)):
-            assert failed(judge("dynamics-heads", results | {cell: wrong})) == [label]
+def test_every_statement_on_mixtures_can_fail() -> None:
+    name, c = "dynamics-mixtures", mixtures.FRACTIONS[0]
+    results = results_of(name)
+    flow = results[c]
+    bound = flow.linear["train_loss"]
+    wrong = judge(name, results | {c: replace(flow, end=1.001 * bound, least=1.001 * bound)})
+    assert_fails(wrong, "at most the best linear predictor")
+    wrong = judge(name, results | {c: replace(flow, least=0.999 * flow.least)})
+    assert_fails(wrong, "the least loss of the features")
+    shifted = {
+        (c, size): replace(results[c, size], gap=Estimate.of(results[c, size].gap.samples + 0.5))
+        for size in mixtures.SETS
+    }
+    assert_fails(judge(name, results | shifted), "minus that on the law")
 
 
-def test_a_small_flow_of_few_heads() -> None:
-    found = few.few_heads(heads=1, rank=2, seed=0, rng=seed(0))
-    assert found == pytest.approx(plateau_losses(eigenvalues(4), context=31)[2], rel=1e-9)
+def test_every_statement_on_training_sets_can_fail() -> None:
+    name = "dynamics-training-set"
+    results = results_of(name)
+    assert_fails(judge(name, results | {"trained": 1e-5}), "trained networks")
+    for which, label in enumerate(("training loss", "fresh sequences")):
+        wrong = dict(results)
+        for size in training_set.SETS:
+            wrong[size] = results[size] + 1.5 * np.eye(3)[which][:, None]
+        assert_fails(judge(name, wrong), f"excess of the {label}" if which == 0 else label)
 
 
-# Mixtures.
-
-
-@pytest.mark.parametrize("icl", mixtures.FRACTIONS)
-def test_every_comparison_of_a_mixture_can_fail(icl: float) -> None:
-    results = fabricated("dynamics-mixtures")
-    right = results[icl]
-    rate, bound, least, gap = containing("dynamics-mixtures", f" {icl:g} of the tasks random")
-
-    def found(**changes: float) -> list[str]:
-        wrong = results | {icl: replace(right, **changes)}
-        return failed(judge("dynamics-mixtures", wrong))
-
-    for factor in (1.002, 0.998, math.nan):
-        assert found(rate=factor * right.rate) == [rate]
-        assert found(end=factor * right.end) == ([bound] * (factor != factor) + [least])
-    # Above the bound, with the least loss there too.
-    assert found(end=1.05 * right.end, least=1.05 * right.end) == [bound]
-    assert found(end=0.9 * right.end, least=0.9 * right.end) == []
-    for shift in (0.002, -0.002):
-        moved = {(icl, size): shifted(results[icl, size], shift) for size in mixtures.SETS}
-        wrong = results | moved
-        assert failed(judge("dynamics-mixtures", wrong)) == [gap]
-
-
-def test_wrong_theories_of_mixtures_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fraction exchanged with the rest: right in the middle only, where there is none."""
-    results = fabricated("dynamics-mixtures")
-    exact = mixture_growth_rate
-    monkeypatch.setattr(mixtures, "mixture_growth_rate", lambda icl, **law: exact(1 - icl, **law))
-    assert failed(judge("dynamics-mixtures", results)) == containing("dynamics-mixtures", "rate")
-
-
-@pytest.mark.parametrize("icl", [0.4, 1.0])
-def test_small_flows_and_trainings_of_mixtures(
-    icl: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flow = mixtures.mixture_flow(fresh_fraction=icl, rng=seed(5))
-    assert flow.rate == pytest.approx(float(mixture_growth_rate(icl, **LAW)), rel=1e-3)
-    assert flow.end == pytest.approx(flow.least, rel=mixtures.END_ALLOWANCE)
-    assert flow.least <= (1 + 1e-9) * float(mixture_predictor(icl, **LAW).train_loss)
-    monkeypatch.setitem(mixtures.TRAINING, "steps", 100)
-    run = mixtures.mixture_descent(fresh_fraction=icl, size=50, repeats=3, rng=seed(6))
-    assert len(run.steps) == len(run.training) == len(run.icl) == 6
-    assert len(run.iwl) == (0 if icl == 1 else 6)
-    # Plain training sets of 50 sequences: the loss at zero weights is the mean of squared labels.
-    assert 0 < abs(run.gap.mean) < 1
-    assert run.gap.standard_error > 0
-
-
-# Sizes of the training set.
-
-
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("factor", [0.85, 1.15])
-def test_every_excess_can_fail(side: int, factor: float) -> None:
-    results = fabricated("dynamics-training-set")
-    wrong = results.copy()
-    for size in training_set.SETS:
-        mean = np.mean(results[size][side])
-        wrong[size] = results[size] + np.eye(2)[side][:, None] * (factor - 1) * mean
-    expected = labels("dynamics-training-set")[side]
-    assert failed(judge("dynamics-training-set", wrong)) == [expected]
-
-
-def test_a_wrong_prediction_of_the_excess_fails() -> None:
-    results = fabricated("dynamics-training-set")
-    wrong = results | {"predicted": Estimate(16 * 0.136, 0.001, 40)}
-    assert failed(judge("dynamics-training-set", wrong)) == labels("dynamics-training-set")
-
-
-def test_small_training_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(training_set.TRAINING, "steps", 500)
-    monkeypatch.setitem(training_set.TRAINING, "record", 500)
-    found = training_set.training_set_gaps(size=250, repeats=12, rng=seed(7))
-    assert found.shape == (2, 12)
-    below, above = np.mean(found, axis=1)
-    assert below < 0 < above
-    assert np.all(np.linalg.eigvalsh(np.cov(found)) > 0)
-
-
-def test_the_sandwich_of_least_squares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Features of the definition, with sample moments: an inverse matrix in place of sums."""
-    monkeypatch.setattr(training_set, "BLOCK", 4000)
-    found = training_set.sandwich(blocks=30, rng=seed(8))
-    assert 0 < found.standard_error < 0.05 * found.mean
+def test_features_of_the_shortcut_have_the_law_of_whole_sequences() -> None:
+    """The sandwich, a moment of high order, from sequences with all their inputs."""
+    lam, size = eigenvalues(4), 200_000
+    features, label = training_set.draw_features(np.random.default_rng(8), size)
     generator = np.random.default_rng(9)
-    lam, count = eigenvalues(4), 100_000
-    x = generator.standard_normal((count, 31, 4)) * np.sqrt(lam)
-    task = generator.standard_normal((count, 4))
-    query = generator.standard_normal((count, 4)) * np.sqrt(lam)
-    beta = np.einsum("pnd,pne,pe->pd", x, x, task, optimize=True) / 31
-    features = (beta[:, :, None] * query[:, None, :]).reshape(count, 16)
-    target = np.sum(task * query, axis=1)
-    second = features.T @ features
-    best = np.linalg.solve(second, features.T @ target)
-    weighted = features * (target - features @ best)[:, None]
-    expected = np.trace(np.linalg.solve(second / count, weighted.T @ weighted / count))
-    # Both are means over heavy tails: the direct one has about the error of 25 blocks.
-    assert found.mean == pytest.approx(expected, abs=5 * found.standard_error)
+    x = generator.standard_normal((size, CONTEXT, 4)) * np.sqrt(lam)
+    task, query = generator.standard_normal((2, size, 4))
+    beta = np.einsum("pnd,pne,pe->pd", x, x, task, optimize=True) / CONTEXT
+    beta /= np.sqrt(training_set.SECOND_MOMENT)
+    whole = (beta[:, :, None] * query[:, None, :]).reshape(size, 16)
+    answer = np.sum(task * query * np.sqrt(lam), axis=1)
+    np.testing.assert_allclose(features.T @ features / size, np.eye(16), atol=0.04)
+    parts = [
+        (y - f @ training_set.BEST) ** 2 * np.sum(f**2, axis=1)
+        for f, y in ((features, label), (whole, answer))
+    ]
+    error = math.hypot(*(np.std(each) / math.sqrt(size) for each in parts))
+    assert np.mean(parts[0]) == pytest.approx(np.mean(parts[1]), abs=4 * error)
 
 
 # The published curves.
@@ -685,7 +393,7 @@ def test_summaries_of_a_single_drop() -> None:
 
 @pytest.mark.parametrize("index", range(len(CURVES)))
 def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
-    results = fabricated("dynamics-published")
+    results = results_of("dynamics-published")
     right = results[index]
     label = CURVES[index].label
     reached = {name: v for name, v in right.summaries.items() if math.isfinite(v[0])}
@@ -711,7 +419,7 @@ def test_every_summary_of_a_published_curve_can_fail(index: int) -> None:
 
 
 def test_notes_say_what_is_not_reached() -> None:
-    results = fabricated("dynamics-published")
+    results = results_of("dynamics-published")
     cell = 2
     name = "ln(step) of drop 3"
     values = [*results[cell].summaries[name][:-1], math.nan]

@@ -1,8 +1,9 @@
 """Merged attention is a two-layer network on cubic features.
 
 From the same weights, on the law of the data, merged attention and the two-layer network on
-cubic features have the same loss at every step.  On finite training sets the difference
-vanishes as their size grows.
+cubic features have the same loss at every step.  With ever smaller steps its drop comes when that
+of the flow is predicted.  On finite training sets the difference of the two vanishes as their
+size grows.
 
 Source: {zhang2025}, section 3.
 """
@@ -13,8 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.dynamics import (
+    effective_init_scale,
+    merged_curve_drop_time,
+    plateau_losses,
+)
 from iclimit.results import Estimate
-from iclimit.simulate.dynamics import simulate_gradient_descent
+from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
 from iclimit.validation import (
     Cell,
     Claim,
@@ -25,12 +31,18 @@ from iclimit.validation import (
     compare_limits,
     extrapolate_runs,
 )
-from iclimit.validation.claims.dynamics.setting import draw_prediction, problem
+from iclimit.validation.claims.dynamics.setting import (
+    CONTEXT,
+    draw_prediction,
+    eigenvalues,
+    problem,
+)
 from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
-SETS = (1000, 2000, 4000, 8000)
+LAM = eigenvalues(4)
+SETS = (500, 1000, 2000)
 """Sizes of the training set."""
-REPEATS: dict[Preset, int] = {"quick": 24, "full": 400}
+REPEATS: dict[Preset, int] = {"quick": 20, "medium": 100, "full": 1000}
 TRAINING: dict[str, Any] = {
     "heads": 8,
     "init_scale": 1e-3,
@@ -41,6 +53,14 @@ TRAINING: dict[str, Any] = {
 }
 ROUNDING = 1e-11
 """Relative difference of two programs for the same curve."""
+
+SCALE, FRACTIONS = 1e-6, (0.25, 0.5, 0.75)
+"""Initial weights and parts of the drop for which descent is compared with the flow."""
+RATES = (0.16, 0.08, 0.04)
+"""Learning rates, each half of the one before; the largest grows the weights by 3 % in a step."""
+TIME_TOLERANCE = 1e-4
+"""Relative, of a time without the terms of first and second order in the learning rate (measured:
+at most 1e-5)."""
 
 
 @dataclass(frozen=True)
@@ -78,27 +98,63 @@ def paired_descent(
         merged.losses[0].tolist(),
         cubic.losses[0].tolist(),
         float(np.max(np.abs(cubic.losses - merged.losses)) / merged.losses[0, 0]),
-        Estimate.of(cubic.losses[:, -1] - merged.losses[:, -1], keep=False),
+        Estimate.of(cubic.losses[:, -1] - merged.losses[:, -1]),
     )
 
 
+def descent_times(*, rng: Any) -> tuple[list[float], list, list]:
+    """Times of descent of the network at which it has fallen by ``FRACTIONS``, extrapolated.
+
+    The initial weights, which come with them, are the same at every learning rate.
+    """
+    losses = plateau_losses(LAM, context=CONTEXT)
+    levels = losses[0] - np.array(FRACTIONS) * (losses[0] - losses[-1])
+    setting: dict[str, Any] = {"model": "cubic", "init_scale": SCALE, "training_set": math.inf}
+    growth = float(np.linalg.norm(LAM**2))
+    found = []
+    for rate in RATES:
+        steps = int(-1.5 * math.log(SCALE) / (2 * rate * growth))
+        run = simulate_gradient_descent(
+            problem(4), learning_rate=rate, steps=steps, record=1, rng=rng, **setting
+        )
+        found.append(np.interp(-levels, -run.losses[0], run.times))
+    first, second, third = found  # h, h / 2, h / 4: without terms in h and in h^2
+    times = (8 * third - 6 * second + first) / 3
+    value, lookup = initial_weights(AttentionModel("cubic", 4, 8), SCALE, rng=rng)
+    return times.tolist(), value[:, 0].tolist(), lookup.tolist()
+
+
 def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trainings by the size of the training set."""
+    """Trainings by the size of the training set, and with small steps."""
     repeats: dict[float, int] = dict.fromkeys(SETS, REPEATS[preset]) | {math.inf: 2}
-    return {
+    paired: dict[Any, Cell] = {
         size: Cell.of(paired_descent, training_set=size, repeats=count)
         for size, count in repeats.items()
     }
+    return paired | {"times": Cell.of(descent_times)}
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare the curves on the law of the data, and the gap for infinite training sets."""
+    """Compare the curves and times on the law, and the gap for infinite training sets."""
     limit, gaps = results[math.inf], [results[size].gap for size in SETS]
     fit = extrapolate_runs(SETS, gaps, order=1)
     curves = "difference of the curves on the law of the data"
     extrapolated = "gap of the training losses, extrapolated to infinite training sets"
+    times, value, lookup = results["times"]
+    scale = float(effective_init_scale(value, lookup, eigenvalues=LAM))
+    more: dict[str, Any] = {"eigenvalues": LAM, "context": CONTEXT, "init_scale": scale}
     comparisons = (
         compare(curves, 0.0, limit.difference, allowance=ROUNDING),
+        *(
+            compare(
+                f"time to {part} of the drop, extrapolated to small steps",
+                merged_curve_drop_time(part, **more),
+                time,
+                relative=TIME_TOLERANCE,
+                of="merged_curve_drop_time",
+            )
+            for part, time in zip(FRACTIONS, times, strict=True)
+        ),
         *compare_limits({extrapolated: 0.0}, fit),
     )
     listed = ", ".join(f"{gap.mean:.2g} ({size})" for size, gap in zip(SETS, gaps, strict=True))

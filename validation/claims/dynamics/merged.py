@@ -1,10 +1,10 @@
 """The single drop of merged attention.
 
-Gradient flow of merged attention from small random weights follows the sigmoid for white
-inputs and the reduced equations for others, up to first order in the initial weights.  The drop
-times over seeds have the law of the effective scale.
+Gradient flow of merged attention from tiny random weights grows and drops as predicted from its
+effective initial scale: by the sigmoid for white inputs, and by the reduced equations for any
+others.  The effective scales of random weights have the predicted mean and spread of logarithms.
 
-Source: {zhang2025}, eq. (10); any covariance, law over seeds: documentation.
+Source: {zhang2025}, eq. (10); any covariance, law of the effective scale: documentation.
 """
 
 import math
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc, chdtri, ndtri
 
 from iclimit.asymptotics.dynamics import (
     effective_init_scale,
@@ -20,177 +19,173 @@ from iclimit.asymptotics.dynamics import (
     merged_attention_curve,
     merged_attention_loss,
     merged_curve_drop_time,
+    merged_drop_time,
     plateau_losses,
 )
+from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, TaskMixture, simulate_gradient_flow
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
+from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
-SCALES = (1e-2, 1e-3, 1e-4)
-FIRST_ORDER = 1.0
-"""Largest error of the loss, relative to the initial loss, in units of the scale of the initial
-weights.  Weights that do not grow stay, which makes an error of first order (measured: at most
-0.6)."""
+HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
+FRACTIONS = (0.1, 0.5, 0.9)
+"""Parts of the drop whose times are compared."""
+TOLERANCE = 1e-6
+"""Relative.  Weights that do not grow make an error of the order of their scale; the rest is
+interpolation between the steps of the integrator (measured: at most 2e-8)."""
+GROWTH = 1e4
+"""Growth of the weights, still small, from which the effective scale is found."""
 
-LAWS = ("white", "4:3:2:1")
-"""Spectra for which the law of the drop times is compared."""
-SEEDS: dict[Preset, int] = {"quick": 60, "full": 1000}
-SEED_SCALE, SEED_HEADS = 1e-5, (1, 8)
+LAW_HEADS = (1, 8)
+BLOCKS: dict[Preset, int] = {"quick": 40, "medium": 400, "full": 4000}
+"""Blocks of random weights, to find the law of the effective scale."""
+BLOCK = 5000
 
 
 @dataclass(frozen=True)
 class MergedCell:
-    """A flow of merged attention beside its prediction from the effective initial scale.
+    """A flow of merged attention and the weights that it starts from.
 
     Attributes
     ----------
-    error : float
-        Largest difference of the losses, relative to the first.
-    times, losses, theory : list of float
-        The curves.
+    value : list of float
+        Initial values, one for each head.
+    key_query : list
+        Initial lookup matrices of the heads.
+    grown : float
+        Norm of the values after exponential growth, over the growth.
+    crossings : list of float
+        Times of the ``FRACTIONS`` of the drop.
+    times, losses : list of float
+        The curve.
     """
 
-    error: float
+    value: list[float]
+    key_query: list
+    grown: float
+    crossings: list[float]
     times: list[float]
     losses: list[float]
-    theory: list[float]
 
 
-def merged_flow(*, spectrum: str, heads: int, scale: float, rng: Any) -> MergedCell:
+def merged_flow(*, spectrum: str, rng: Any) -> MergedCell:
     """Flow of merged attention from random weights."""
     lam = SPECTRA[spectrum]
-    dim = len(lam)
-    model = AttentionModel("merged", dim, heads)
-    weights = model.random_weights(np.random.default_rng(rng), scale)
-    effective = float(
-        effective_init_scale(weights[0][:, -1], weights[1][:, :dim, :], eigenvalues=lam)
+    dim, rate = len(lam), float(np.linalg.norm(lam**2))
+    weights = AttentionModel("merged", dim, HEADS).random_weights(
+        np.random.default_rng(rng), SCALE
     )
-    setting: dict[str, Any] = {"context": CONTEXT, "init_scale": effective}
-    duration = 4 * merged_curve_drop_time(eigenvalues=lam, **setting)
-    flow = simulate_gradient_flow(
-        TaskMixture(lam, CONTEXT), model="merged", heads=heads, initial=weights, duration=duration
-    )
-    if spectrum == "white":
-        theory = merged_attention_loss(flow.times, dim=dim, input_variance=lam[0], **setting)
-    else:
-        theory = merged_attention_curve(flow.times, eigenvalues=lam, **setting)
-    kept = np.linspace(0, len(theory) - 1, min(400, len(theory))).astype(int)
-    error = float(np.max(np.abs(flow.losses - theory)) / flow.losses[0])
-    return MergedCell(error, *(x[kept].tolist() for x in (flow.times, flow.losses, theory)))
-
-
-def drop_time(spectrum: str, scale: float) -> float:
-    """Predicted half-drop time from a balanced start of this scale."""
-    lam = SPECTRA[spectrum]
-    return merged_curve_drop_time(eigenvalues=lam, context=CONTEXT, init_scale=scale)
-
-
-def growth_rate(spectrum: str) -> float:
-    """Rate at which small weights grow."""
-    return float(np.linalg.norm(SPECTRA[spectrum] ** 2))
-
-
-def merged_drop_times(*, spectrum: str, heads: int, scale: float, seeds: int, rng: Any) -> list:
-    """Half-drop times of flows from independent random weights."""
-    lam = SPECTRA[spectrum]
-    losses = plateau_losses(lam, context=CONTEXT)
-    # The chance of a weight so small that the drop comes later is about 1e-9.
-    duration = drop_time(spectrum, scale) + 20 / growth_rate(spectrum)
-    flows = (
+    early, whole = (
         simulate_gradient_flow(
             TaskMixture(lam, CONTEXT),
-            model="cubic",
-            heads=heads,
-            init_scale=scale,
-            duration=duration,
-            rng=seed,
+            model="merged",
+            heads=HEADS,
+            initial=weights,
+            duration=math.log(growth) / rate,
+            rtol=RTOL,
         )
-        for seed in rng.spawn(seeds)
+        for growth in (GROWTH, SCALE**-2)
     )
-    return [float(flow.crossing_times((losses[0] + losses[-1]) / 2)) for flow in flows]
+    first, last = plateau_losses(lam, context=CONTEXT)[[0, -1]]
+    crossings = whole.crossing_times(first - np.array(FRACTIONS) * (first - last))
+    times = np.linspace(0, 1.8 * crossings[1], 41)
+    return MergedCell(
+        weights[0][:, -1].tolist(),
+        weights[1][:, :dim].tolist(),
+        float(np.linalg.norm(early.weights[0])) / GROWTH,
+        crossings.tolist(),
+        times.tolist(),
+        whole.at(times).tolist(),
+    )
+
+
+def log_scales(*, heads: int, blocks: int, rng: Any) -> np.ndarray:
+    """Means and standard deviations, by blocks, of ln(effective scale / scale): (2, blocks)."""
+    lam = SPECTRA["4:3:2:1"]
+    direction = lam**2 / np.linalg.norm(lam**2)
+    model, found = AttentionModel("cubic", len(lam), heads * BLOCK), []
+    for seed in rng.spawn(blocks):
+        value, lookup = model.random_weights(np.random.default_rng(seed), 1.0)
+        growing = value[:, 0] / 2 + np.einsum("hdd,d->h", lookup, direction) / 2
+        logs = np.log(np.linalg.norm(growing.reshape(BLOCK, heads), axis=1))
+        found.append((np.mean(logs), np.std(logs, ddof=1)))
+    return np.transpose(found)
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
-    """Flows by spectrum and scale, drop times by spectrum and heads."""
-    flows = {
-        (spectrum, scale): Cell.of(merged_flow, spectrum=spectrum, heads=8, scale=scale)
-        for spectrum in SPECTRA
-        for scale in SCALES
-    }
-    law: dict[str, Any] = {"scale": SEED_SCALE, "seeds": SEEDS[preset]}
+    """Flows by spectrum, laws of the effective scale by heads."""
+    flows: dict[Any, Cell] = {name: Cell.of(merged_flow, spectrum=name) for name in SPECTRA}
     return flows | {
-        (spectrum, heads): Cell.of(merged_drop_times, spectrum=spectrum, heads=heads, **law)
-        for spectrum in LAWS
-        for heads in SEED_HEADS
+        heads: Cell.of(log_scales, heads=heads, blocks=BLOCKS[preset]) for heads in LAW_HEADS
     }
 
 
-def compare_law(times: np.ndarray, spectrum: str, heads: int) -> list[Comparison]:
-    """Compare scale and shape of the law, as normal deviates of exact probabilities."""
-    from scipy.stats import chi2, kstest  # takes a second, which workers do without
-
-    typical = drop_time(spectrum, SEED_SCALE)
-    squares = 2 * np.exp(2 * growth_rate(spectrum) * (typical - times))
-    deviates = {
-        "chi-square": -ndtri(chdtrc(heads * len(times), np.sum(squares))),
-        "Kolmogorov-Smirnov": -ndtri(kstest(squares, chi2(heads).cdf).pvalue / 2),
-    }
-    where = f"of the half-drop times over seeds, {spectrum}, {heads} heads"
-    return [Comparison(f"{kind} {where}", 0.0, float(z), 1.0) for kind, z in deviates.items()]
-
-
-def describe_moments(times: list[float], heads: int) -> str:
-    """Mean and spread over seeds, with their predictions."""
-    law = effective_init_scale_moments(heads)
-    mean = drop_time("4:3:2:1", SEED_SCALE * math.exp(law.mean))
-    return (
-        f"4:3:2:1, {heads} heads: half-drop time {np.mean(times):.2f} with standard deviation "
-        f"{np.std(times, ddof=1):.2f} over seeds; predicted {mean:.2f} and "
-        f"{law.std / growth_rate('4:3:2:1'):.2f}."
-    )
+def predictions(spectrum: str, run: MergedCell) -> list[tuple[str, Any, Any]]:
+    """Functions with what they predict and what was found, arrays of the same length."""
+    lam = SPECTRA[spectrum]
+    scale = float(effective_init_scale(run.value, run.key_query, eigenvalues=lam))
+    more: dict[str, Any] = {"context": CONTEXT, "init_scale": scale}
+    drops = [merged_curve_drop_time(part, eigenvalues=lam, **more) for part in FRACTIONS]
+    times, losses = run.times[20::4], run.losses[20::4]
+    found = [
+        ("effective_init_scale", [scale], [run.grown]),
+        ("merged_curve_drop_time", drops, run.crossings),
+        ("merged_attention_curve", merged_attention_curve(times, eigenvalues=lam, **more), losses),
+    ]
+    if spectrum == "white":
+        white: dict[str, Any] = {"dim": len(lam), "input_variance": lam[0], **more}
+        found += [
+            ("merged_drop_time", merged_drop_time(np.array(FRACTIONS), **white), run.crossings),
+            ("merged_attention_loss", merged_attention_loss(times, **white), losses),
+        ]
+    return found
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare the errors of the curves, and the laws of the drop times."""
+    """Compare scales, curves and drop times, and the law of the scales."""
     comparisons = [
-        compare(
-            f"error of the loss, {spectrum}, initial weights {scale}",
-            0.0,
-            results[spectrum, scale].error,
-            allowance=FIRST_ORDER * scale,
-        )
+        compare(f"{name} {number}, {spectrum}", theory, found, relative=TOLERANCE, of=name)
         for spectrum in SPECTRA
-        for scale in SCALES
+        for name, theories, values in predictions(spectrum, results[spectrum])
+        for number, (theory, found) in enumerate(zip(theories, values, strict=True), start=1)
     ]
-    for spectrum in LAWS:
-        for heads in SEED_HEADS:
-            comparisons += compare_law(np.array(results[spectrum, heads]), spectrum, heads)
-    errors = ", ".join(f"{results['4:3:2:1', scale].error / scale:.2f}" for scale in SCALES)
+    for heads in LAW_HEADS:
+        law = effective_init_scale_moments(heads)
+        for name, samples in zip(("mean", "std"), results[heads], strict=True):
+            comparisons.append(
+                compare(
+                    f"{name} of the logarithm of the effective scale, {heads} heads",
+                    getattr(law, name),
+                    Estimate.of(samples),
+                    of=f"effective_init_scale_moments.{name}",
+                    draws=heads,
+                )
+            )
     notes = (
-        f"Errors of the loss are of first order in the initial weights: {errors} times their "
-        "scale for 4:3:2:1.",
-        "Law of the drop times: twice the square of the effective scale of a normal start has a "
-        "chi-square law for any spectrum.  The drop times are turned into such squares; their sum "
-        "and their distribution are compared as normal deviates.",
-        *(describe_moments(results["4:3:2:1", heads], heads) for heads in SEED_HEADS),
+        f"Initial weights of {SCALE}.  The effective scale is compared with the values after "
+        f"they have grown {GROWTH:.0f} times.",
     )
 
     def draw(figure: Figure) -> None:
         left, right = panels(figure, width=8.0, height=3.6)
         for spectrum, colour in zip(SPECTRA, COLOURS, strict=False):
-            run = results[spectrum, SCALES[-1]]
-            draw_prediction(left, run.times, run.losses, run.theory, colour, (None, spectrum))
+            run, lam = results[spectrum], SPECTRA[spectrum]
+            scale = float(effective_init_scale(run.value, run.key_query, eigenvalues=lam))
+            theory = merged_attention_curve(
+                run.times, eigenvalues=lam, context=CONTEXT, init_scale=scale
+            )
+            draw_prediction(left, run.times, run.losses, theory, colour, (None, spectrum))
         finish(left, TIME, "loss", legend="eigenvalues (dashed: theory)")
-        typical, rate = drop_time("4:3:2:1", SEED_SCALE), growth_rate("4:3:2:1")
-        for heads, colour in zip(SEED_HEADS, COLOURS, strict=False):
-            times = np.sort(results["4:3:2:1", heads])
-            share = (np.arange(len(times)) + 0.5) / len(times)
-            law = typical - np.log(chdtri(heads, share) / 2) / (2 * rate)
-            right.plot(times, share, ".", color=colour, label=f"{heads} heads, seeds")
-            right.plot(law, share, color=colour)
-        finish(right, f"half-drop {TIME}", "fraction of seeds", legend="")
+        heads = np.geomspace(LAW_HEADS[0], LAW_HEADS[-1])
+        law = effective_init_scale_moments(heads)
+        for k, name in enumerate(("mean", "std")):
+            right.plot(heads, getattr(law, name), color=COLOURS[k], label=name)
+            found = [Estimate.of(results[each][k]) for each in LAW_HEADS]
+            means, errors = zip(*((each.mean, each.standard_error) for each in found), strict=True)
+            draw_points(right, LAW_HEADS, means, errors, COLOURS[k])
+        finish(right, "heads", "logarithm of the effective scale", legend="")
 
     return Verdict(comparisons, draw, notes)
 

@@ -1,7 +1,8 @@
 """Finite training sets: the gap to the law of the data falls as 1/P.
 
 The network on cubic features trained to its end on P sequences has a training loss below and
-a loss on fresh sequences above the least one, by the same a/P for large P.
+a loss on fresh sequences above the least one, by the same a/P for large P: the sandwich of least
+squares, estimated from the same sequences.  Both losses tend to the last plateau.
 
 Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 """
@@ -14,21 +15,26 @@ from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.validation import (
     Cell,
     Claim,
     Preset,
     Results,
     Verdict,
+    compare,
     compare_limits,
     extrapolate_runs,
 )
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish
 
-SETS = (250, 500, 1000, 2000, 4000)
-REPEATS: dict[Preset, int] = {"quick": 200, "full": 4000}
+SETS = (500, 1000, 2000, 4000)
+REPEATS: dict[Preset, int] = {"quick": 480, "medium": 6000, "full": 100_000}
+"""Training sets of each size."""
+BLOCK = 20
+TRAINED = 8
+"""Trainings to the end that are compared with least squares."""
 TRAINING: dict[str, Any] = {
     "model": "cubic",
     "heads": 8,
@@ -37,102 +43,137 @@ TRAINING: dict[str, Any] = {
     "steps": 1000,
     "record": 1000,
     "standardize": False,
-    "tests": True,
+    "training_set": 500,
 }
-BLOCKS: dict[Preset, int] = {"quick": 40, "full": 400}
-"""Blocks of sequences from which the prediction is computed."""
-BLOCK = 20_000
-"""Sequences in a block."""
+END_TOLERANCE = 1e-6
+"""How far a training may be from its end, relative."""
 
 LAM = eigenvalues(4)
-LEAST = float(plateau_losses(LAM, context=CONTEXT)[-1])
-"""Loss of the best predictor on the law of the data."""
 SECOND_MOMENT = LAM**2 + LAM * (LAM + LAM.sum()) / CONTEXT
 r"""Eigenvalues of :math:`E \beta \beta^\top`."""
 
 
-def training_set_gaps(*, size: int, repeats: int, rng: Any, backend: str = "numpy") -> np.ndarray:
-    """Train the network on cubic features to its end, on plain sequences.
+def draw_features(generator: np.random.Generator, *shape: int) -> tuple[np.ndarray, np.ndarray]:
+    r"""Cubic features :math:`\beta \otimes x_q`, whitened, and query labels of random sequences.
+
+    The context enters through :math:`\beta = \Lambda^{1/2} W \Lambda^{1/2} w / N` only.  The
+    column of the Wishart matrix W along a unit vector u is :math:`s u + \sqrt s\, g` with s from a
+    chi-square law and g normal and orthogonal to u.
+    """
+    task, query, side = generator.standard_normal((3, *shape, len(LAM)))
+    along = task * np.sqrt(LAM)
+    norm = np.linalg.norm(along, axis=-1, keepdims=True)
+    unit = along / norm
+    side -= unit * np.sum(unit * side, axis=-1, keepdims=True)
+    square = generator.chisquare(CONTEXT, (*shape, 1))
+    beta = np.sqrt(LAM) * norm * (square * unit + np.sqrt(square) * side) / CONTEXT
+    beta /= np.sqrt(SECOND_MOMENT)
+    features = (beta[..., None] * query[..., None, :]).reshape(*shape, -1)
+    return features, np.sum(task * query * np.sqrt(LAM), axis=-1)
+
+
+BEST = np.diag(LAM**1.5 / np.sqrt(SECOND_MOMENT)).ravel()
+"""Weights of the best predictor on the whitened features."""
+
+
+def least_squares_gaps(*, size: int, repeats: int, rng: Any) -> np.ndarray:
+    """Excess losses of least squares on plain sequences, times the size, in blocks of sets.
 
     Returns
     -------
-    ndarray (2, repeats)
-        Times the size: training loss minus that of the best predictor on the same set, whose mean
-        is the least loss; and loss on fresh sequences minus the least loss.
+    ndarray (3, repeats / BLOCK)
+        Training loss minus that of the best predictor on the same set, whose mean is the least
+        loss; loss on fresh sequences minus the least loss; and the squared mean of residual times
+        whitened features, whose mean is the sandwich for any size.
     """
-    law, numpy = problem(4), get_backend("numpy")
-    run = simulate_gradient_descent(
-        law, training_set=size, repeats=repeats, rng=rng, backend=backend, **TRAINING
-    )
-    best = []
+    found = []
+    for seed in rng.spawn(repeats // BLOCK):
+        features, label = draw_features(np.random.default_rng(seed), BLOCK, size)
+        residual = label - features @ BEST
+        second = features.swapaxes(1, 2) @ features
+        cross = np.einsum("rpf,rp->rf", features, residual)
+        change = np.linalg.solve(second, cross[..., None])[..., 0]
+        found.append(
+            (
+                -np.mean(np.sum(change * cross, axis=1)),
+                np.mean(np.sum(change**2, axis=1)) * size,
+                np.mean(np.sum(cross**2, axis=1)) / size,
+            )
+        )
+    return np.transpose(found)
+
+
+def trained_minus_least_squares(*, repeats: int, rng: Any, backend: str = "numpy") -> float:
+    """Largest relative difference of trainings to their end from least squares."""
+    law, numpy, size = problem(4), get_backend("numpy"), TRAINING["training_set"]
+    run = simulate_gradient_descent(law, repeats=repeats, rng=rng, backend=backend, **TRAINING)
+    least = []
     for seed in seed_sequences(rng, repeats):
         generator = numpy.generator(seed_sequences(seed, 3)[0])
         drawn = law.training_set(numpy, generator, size, standardize=False)
-        best.append(np.mean(best_residual(drawn, drawn_beta(drawn)) ** 2))
-    return size * np.stack([run.losses[:, -1] - best, run.tests["icl"][:, -1] - LEAST])
-
-
-def drawn_beta(prompts: Prompts) -> np.ndarray:
-    """Mean of label times input over the context."""
-    return np.mean(prompts.y[..., None] * prompts.x, axis=1)
-
-
-def best_residual(prompts: Prompts, beta: np.ndarray) -> np.ndarray:
-    """Query labels minus the best prediction that is linear in the cubic features."""
-    return prompts.y_query - np.sum(beta * prompts.x_query * LAM / SECOND_MOMENT, axis=1)
-
-
-def sandwich(*, blocks: int, rng: Any) -> Estimate:
-    r"""Estimate of :math:`\operatorname{tr} M^{-1} E[r^2 f f^\top]`.
-
-    With the cubic features :math:`f = \beta \otimes x_q`, their second moment
-    :math:`M = E[\beta \beta^\top] \otimes \Lambda` and the residual r of the best predictor.
-    """
-    numpy, values = get_backend("numpy"), []
-    for seed in rng.spawn(blocks):
-        prompts = problem(4).sample(numpy, np.random.default_rng(seed), BLOCK)
-        beta = drawn_beta(prompts)
-        leverage = np.sum(beta**2 / SECOND_MOMENT, axis=1)
-        leverage = leverage * np.sum(prompts.x_query**2 / LAM, axis=1)
-        values.append(np.mean(best_residual(prompts, beta) ** 2 * leverage))
-    return Estimate.of(values, keep=False)
+        beta = np.mean(drawn.y[..., None] * drawn.x, axis=1)
+        features = (beta[:, :, None] * drawn.x_query[:, None, :]).reshape(size, -1)
+        least.append(np.linalg.lstsq(features, drawn.y_query)[1][0] / size)
+    return float(np.max(np.abs(run.losses[:, -1] / least - 1)))
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
-    """Gaps by size, and the prediction."""
+    """Excesses by size, and the trainings."""
     gaps: dict[Any, Cell] = {
-        size: Cell.of(training_set_gaps, size=size, repeats=REPEATS[preset]) for size in SETS
+        size: Cell.of(least_squares_gaps, size=size, repeats=REPEATS[preset]) for size in SETS
     }
-    return gaps | {"predicted": Cell.of(sandwich, blocks=BLOCKS[preset])}
+    return gaps | {"trained": Cell.of(trained_minus_least_squares, repeats=TRAINED)}
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare both excesses, times the size and extrapolated, with the prediction."""
-    predicted = results["predicted"]
-    below = Estimate(-predicted.mean, predicted.standard_error, predicted.repeats)
-    theories = {"training loss": below, "loss on fresh sequences": predicted}
+    """Compare limits of both losses with the plateau, and the excesses with the sandwich."""
+    moments = population_moments(problem(4))
+    best = np.linalg.lstsq(moments.second, moments.cross, rcond=None)[0]
+    least = float(moments.label - best @ moments.cross)
+    names, signs = ("training loss", "loss on fresh sequences"), np.array([-1, 1])
     runs = [results[size] for size in SETS]
-    fit = extrapolate_runs(SETS, runs, order=2)
-    label = "size times the excess of the {}, extrapolated"
-    comparisons = compare_limits(
-        {label.format(name): value for name, value in theories.items()}, fit
+    losses = extrapolate_runs(
+        SETS, [least + run[:2] / size for size, run in zip(SETS, runs, strict=True)], order=2
+    )
+    excesses = extrapolate_runs(SETS, [run[:2] - signs[:, None] * run[2] for run in runs], order=2)
+    sandwich = Estimate.of(np.concatenate([run[2] for run in runs]))
+    plateau = plateau_losses(LAM, context=CONTEXT)[-1]
+    comparisons = (
+        compare(
+            "difference of trained networks from least squares",
+            0.0,
+            results["trained"],
+            allowance=END_TOLERANCE,
+        ),
+        *compare_limits(
+            {f"{name}, extrapolated": plateau for name in names},
+            losses,
+            of=["plateau_losses"] * 2,
+            draws="losses",
+        ),
+        *compare_limits(
+            {f"size times the excess of the {name}, over the sandwich": 0.0 for name in names},
+            excesses,
+            draws="excesses",
+        ),
     )
     notes = (
-        f"Predicted: -+ {predicted.mean:.3f} +- {predicted.standard_error:.3f}, the sandwich of "
-        "least squares for the 16 cubic features; with residuals independent of the features it "
-        f"would be {16 * LEAST:.3f}.",
-        f"Extrapolation of order {fit.order}, p = {fit.p_value:.2f}.",
+        f"Sandwich: {sandwich} for the 16 cubic features; with residuals independent of the "
+        f"features it would be {16 * plateau:.3f}.  The excesses are compared with it set by set, "
+        f"with standard errors of {', '.join(f'{e:.2g}' for e in excesses.standard_error)}.",
+        f"Extrapolations of order 2, p = {losses.p_value:.2f} and {excesses.p_value:.2f}.",
     )
 
     def draw(figure: Figure) -> None:
         ax = figure.subplots()
         inverse, fine = 1 / np.array(SETS), np.linspace(0, 1.05 / SETS[0], 50)[1:]
-        for k, (name, limit) in enumerate(theories.items()):
+        for k, (name, limit) in enumerate(zip(names, signs * sandwich.mean, strict=True)):
             found = [Estimate.of(run[k]) for run in runs]
             draw_estimates(ax, inverse, found, COLOURS[k], label=name)
-            ax.plot(fine, fit.curve(1 / fine)[:, k], color=COLOURS[k], linewidth=1)
-            ax.plot(0, limit.mean, "*", color=COLOURS[k], markersize=12, clip_on=False)
-        ax.plot([], [], "*", color="0.4", markersize=12, label="predicted")
+            curve = limit + excesses.curve(1 / fine)[:, k]
+            ax.plot(fine, curve, color=COLOURS[k], linewidth=1)
+            ax.plot(0, limit, "*", color=COLOURS[k], markersize=12, clip_on=False)
+        ax.plot([], [], "*", color="0.4", markersize=12, label="sandwich")
         ax.set_xlim(left=0)
         finish(ax, "1 / training set", "size times (loss - least loss)", legend="")
 
