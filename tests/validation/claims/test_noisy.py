@@ -19,6 +19,7 @@ from iclimit.runs import Cell
 from iclimit.simulate.gdpp import HeldOutLosses, NoisyRegression, simulate_ridge_baselines
 from iclimit.simulate.gdpp.linear_transformer import build, parameter_count
 from iclimit.validation import CLAIMS
+from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.gdpp import baselines as baselines_claim
 from iclimit.validation.claims.gdpp import (
     gdpp_table,
@@ -28,6 +29,8 @@ from iclimit.validation.claims.gdpp import (
     two_levels,
     weights,
 )
+from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
+from iclimit.validation.claims.gdpp.given_inputs import ENDLESS, losses_given_inputs
 from iclimit.validation.claims.gdpp.published_table import (
     EVALUATED,
     NOISES,
@@ -39,7 +42,9 @@ from iclimit.validation.claims.gdpp.published_table import (
 from iclimit.validation.claims.gdpp.trained import NAMES, Trained, compare_published
 from iclimit.validation.statistics import z_threshold
 
-SMALL = {"context": 8, "dim": 2}
+# At eight pairs two layers trained on 2048 contexts have huge losses on rare ones, which carry up
+# to half of the mean.
+SMALL = {"context": 16, "dim": 2}
 
 
 # The published table.
@@ -158,10 +163,9 @@ def test_a_model_is_contradicted_above_the_published_loss_only(kind: str, name: 
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 9])
-def test_the_median_evaluation_is_one_of_them(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained, "EVALUATED", 50)
+def test_the_median_evaluation_is_one_of_them(count: int) -> None:
     losses = np.random.default_rng(count).exponential(size=50 * count)
-    found = trained.median_evaluation(losses)
+    found = trained.median_evaluation(losses, 50)
     parts = [losses[50 * k : 50 * (k + 1)].tolist() for k in range(count)]
     assert found.tolist() in parts
     assert np.mean(found) == pytest.approx(median_low([fmean(part) for part in parts]))
@@ -262,7 +266,7 @@ def test_profiles_are_means_by_noise_level(kind: str) -> None:
 
 
 def small_cell(kind: str, layers: int, *warm: Cell, **changes: Any) -> Cell:
-    """Prompts of eight pairs in two dimensions, by the function of the claims.
+    """Prompts of sixteen pairs in two dimensions, by the function of the claims.
 
     One or two random starts may all end where the layer does nothing, a stationary point.
     """
@@ -271,6 +275,7 @@ def small_cell(kind: str, layers: int, *warm: Cell, **changes: Any) -> Cell:
         "starts": 4,
         "contexts": 2048,
         "evaluations": 3,
+        "sequences": 2000,
     } | changes
     return Cell.of(trained.train_model, kind=kind, layers=layers, warm=warm, **settings)
 
@@ -278,7 +283,6 @@ def small_cell(kind: str, layers: int, *warm: Cell, **changes: Any) -> Cell:
 @pytest.fixture
 def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trained, "SIZE", SMALL)
-    monkeypatch.setattr(trained, "EVALUATED", 2000)
 
 
 def numbers(run: Trained) -> dict[str, Any]:
@@ -306,8 +310,8 @@ def test_models_are_trained(kind: str) -> None:
     for run in (one, two):
         # One context in a thousand counts for less in the loss of the training.
         assert 0.5 < run.held_out.mean / run.training_loss < 3
-        # A few of the 6000 contexts carry a good part of the mean (measured: up to 0.43).
-        assert 0 < run.held_out.standard_error < 0.6 * run.held_out.mean
+        # Measured over seeds: at most 0.06.
+        assert 0 < run.held_out.standard_error < 0.1 * run.held_out.mean
         error = run.evaluation.standard_error
         assert error == pytest.approx(run.spread / math.sqrt(2000), rel=0.01)
         assert 0.5 < run.evaluation.mean / run.held_out.mean < 1.5
@@ -393,6 +397,15 @@ def trained_results(table: tables.Table, factor: float = 0.99) -> Results:
     return results
 
 
+def gdpp_results() -> Results:
+    """GD++ at its minimum, and the least losses over sampled eigenvalues."""
+    sampled: Results = {}
+    for noise in gdpp_table.SAMPLED:
+        loss = gdpp_table.relative_minima(noise, 2)[0]
+        sampled[noise] = Estimate(1.0002 * loss, 3e-4 * loss, 4000)
+    return trained_results(tables.GDPP) | sampled
+
+
 def changed(results: Results, cell: Cell, loss: float) -> Results:
     """With another loss on held-out contexts."""
     held_out = replace(results[cell].held_out, mean=loss)
@@ -410,7 +423,7 @@ def at_most(noise: str) -> str:
 
 @pytest.mark.usefixtures("known_minima")
 def test_gdpp_holds_and_draws() -> None:
-    verdict = judge("noisy-gdpp", trained_results(tables.GDPP))
+    verdict = judge("noisy-gdpp", gdpp_results())
     assert verdict.holds, failed(verdict)
     labels = [c.label for c in verdict.comparisons]
     assert len(set(labels)) == len(labels)
@@ -437,7 +450,7 @@ def test_gdpp_holds_and_draws() -> None:
     ],
 )
 def test_every_trained_gdpp_can_fail(noise: str, depth: int) -> None:
-    table, results = tables.GDPP, trained_results(tables.GDPP)
+    table, results = tables.GDPP, gdpp_results()
     cell = table.cell("quick", noise, depth)
     name = f"{'1 layer' if depth == 1 else f'{depth} layers'}, {noise}"
     best, published = minima(noise, depth)[0], published_table()["GD++", depth, noise]
@@ -446,10 +459,7 @@ def test_every_trained_gdpp_can_fail(noise: str, depth: int) -> None:
         one = changed(results, cell, factor * best)
         found = failed(judge("noisy-gdpp", one))
         assert all(name in label for label in found)
-        if depth <= gdpp_table.EXACT_LAYERS:
-            assert f"trained against the best found, {name}" in found
-        else:
-            assert (bound in found) == (factor != 1.05)
+        assert (f"the best found is at most trained, {name}" in found) == (factor != 1.05)
     one = changed(results, cell, 0.9 * baselines(noise).constant)
     assert (bound in failed(judge("noisy-gdpp", one))) == (baselines(noise).constant > 0)
     one = changed(results, cell, published * 1.2 + 0.1)
@@ -460,7 +470,7 @@ def test_every_trained_gdpp_can_fail(noise: str, depth: int) -> None:
 
 @pytest.mark.usefixtures("known_minima")
 def test_other_minima_and_bounds_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = trained_results(tables.GDPP)
+    results = gdpp_results()
     for noise in PLACES:
 
         def judged(factor: float, noise: str = noise) -> list[str]:
@@ -477,38 +487,42 @@ def test_other_minima_and_bounds_fail(monkeypatch: pytest.MonkeyPatch) -> None:
                 return failed(judge("noisy-gdpp", results))
 
         # The only minimum is also what the trained model is compared with.
-        best = [f"trained against the best found, 2 layers, {noise}"]
+        best = [f"the best found is at most trained, 2 layers, {noise}"]
         best = best if PLACES[noise] == "only" else []
         equal = [EQUAL] if noise == "uniform:0" else []
         for factor in (1.1, math.nan):
             assert judged(factor) == [*best, at_most(noise), *equal]
-        assert judged(0.9) == [*best, *equal]
+        assert judged(0.9) == equal
     with monkeypatch.context() as patch:
         # The best minimum for the second.
         patch.setattr(gdpp_table, "minima_of", lambda *key: [minima(*key)[0]] * 2)
         assert failed(judge("noisy-gdpp", results)) == [EQUAL]
     with monkeypatch.context() as patch:
-        # A ConstRR that is above what layers reach: by 2 %, where they come near it only.
-        patch.setattr(gdpp_table, "baselines", off(baselines, 1.02, "constant"))
+        # A ConstRR that is above what layers reach: by 6 %, where they come near it only.
+        patch.setattr(gdpp_table, "baselines", off(baselines, 1.06, "constant"))
         assert failed(judge("noisy-gdpp", results)) == [
-            "ConstRR is at most GD++, 3 layers, uniform:5"
+            "ConstRR is at most GD++, 2 layers, uniform:5"
         ]
         patch.setattr(gdpp_table, "baselines", off(baselines, 3.0, "constant"))
         assert failed(judge("noisy-gdpp", results)) == [
             f"ConstRR is at most GD++, {each}"
-            for each in (
-                "1 layer, uniform:5",
-                "2 layers, uniform:5",
-                "3 layers, uniform:5",
-                "2 layers, categorical:1,3",
-            )
+            for each in ("1 layer, uniform:5", "2 layers, uniform:5", "2 layers, categorical:1,3")
         ]
+
+
+@pytest.mark.parametrize("noise", gdpp_table.SAMPLED)
+def test_the_least_loss_over_sampled_eigenvalues(noise: str) -> None:
+    """A sharp estimate of the least loss, which a search in another form finds."""
+    found = gdpp_table.sampled_minimum(noise_law=noise, contexts=500, rng=0)
+    least = gdpp_table.relative_minima(noise, 2)[0]
+    assert found.standard_error < 0.01 * least
+    assert abs(found.z(least)) < 4
 
 
 @pytest.mark.usefixtures("known_minima")
 @pytest.mark.parametrize("noise", PLACES)
 def test_other_published_minima_fail(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = trained_results(tables.GDPP)
+    results = gdpp_results()
     found = minima(noise, 2)[:2][-1]
     error = published_error(found, noise)
     equal = [EQUAL] if noise == "uniform:0" else []
@@ -566,7 +580,7 @@ def test_full_preset_of_the_tables_names_published_losses() -> None:
 
 
 def test_models_start_from_those_next_to_them_in_the_table() -> None:
-    for preset in ("quick", "full"):
+    for preset in PRESETS:
         for table in (tables.GDPP, tables.DIAG, tables.DENSE):
             for noise in table.columns[preset]:
                 before: tuple[Cell, ...] = ()
@@ -628,20 +642,16 @@ def test_comparisons_without_power_are_named() -> None:
 
 
 @pytest.fixture(scope="module")
-def few_prompts() -> Iterator[None]:
+def few_contexts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(baselines_claim, "CONTEXTS", {"quick": 10_000})
-        patch.setattr(baselines_claim, "TUNING", 6000)
-        patch.setattr(profiles, "CONTEXTS", {"quick": 10_000})
-        # A tenth of a second for each judgement, whose parameters are the same.
-        patch.setattr(
-            baselines_claim, "adaptive_ridge_loss", cache(baselines_claim.adaptive_ridge_loss)
-        )
+        patch.setattr(baselines_claim, "CONTEXTS", {"quick": 300})
+        patch.setattr(baselines_claim, "PROMPTS", {"quick": 2000})
+        patch.setattr(profiles, "CONTEXTS", {"quick": 300})
         yield
 
 
 @pytest.fixture(scope="module")
-def baseline_results(few_prompts: None) -> Results:  # noqa: ARG001
+def baseline_results(few_contexts: None) -> Results:  # noqa: ARG001
     return run_cells("noisy-baselines")
 
 
@@ -650,8 +660,9 @@ def test_baselines_hold_and_draw(
 ) -> None:
     verdict = judge("noisy-baselines", baseline_results)
     assert verdict.holds, failed(verdict)
-    assert len(verdict.comparisons) == 9 * 8
-    # The curves have forty points, a third of a second each.
+    # Ten with the theory at each noise law, one more at uniform ones, neighbours and published.
+    assert len(verdict.comparisons) == 9 * (10 + 4 + 3) + 7 + 2 * 4
+    # Three laws more, a third of a second each.
     monkeypatch.setattr(
         baselines_claim,
         "baselines",
@@ -660,63 +671,81 @@ def test_baselines_hold_and_draw(
     assert drawn(verdict) > 10_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", baselines_claim.NOISY)
-@pytest.mark.parametrize("name", ["oracle", "ConstRR", "AdaRR", "TunedRR"])
-def test_every_baseline_can_fail(noise: str, name: str, baseline_results: Results) -> None:
-    cell = noise
-    run = baseline_results[cell]
-    loss = run.losses[name]
-    shift = 7 * loss.standard_error
-    assert shift < 0.3 * loss.mean
-    for change in (-shift, shift, math.nan):
-        losses = run.losses | {name: replace(loss, mean=loss.mean + change)}
-        one = baseline_results | {cell: replace(run, losses=losses)}
-        assert failed(judge("noisy-baselines", one)) == [f"{name}, {noise}"]
+def test_a_bad_tuning_fails(few_contexts: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """Neighbours of half the threshold improve on it, and its loss is not the best one."""
+    right, law = baselines_claim.tuned_penalty, "uniform:3"
 
+    def bad(noise_law: str) -> tuple[float, float]:
+        multiplier, threshold = right(noise_law)
+        return multiplier, 0.5 * threshold
 
-def test_a_bad_tuning_fails(baseline_results: Results) -> None:
-    for noise in baselines_claim.NOISY:
-        cell = noise
-        run = baseline_results[cell]
-        parameters = run.parameters | {"threshold": 0.5 * run.parameters["threshold"]}
-        one = baseline_results | {cell: replace(run, parameters=parameters)}
-        # The loss that was simulated is another one too.
-        label = f"TunedRR, {noise}"
-        found = failed(judge("noisy-baselines", one))
-        assert f"{label}: tuned on contexts against the best" in found
-        assert all(each.startswith(label) for each in found)
+    monkeypatch.setattr(baselines_claim, "tuned_penalty", bad)
+    run = CLAIMS["noisy-baselines"].cells_by_key("quick")[law].run(0)
+    rows = baselines_claim.compare_law(law, run)
+    found = {row.label for row in rows if not abs(row.z) <= 4}
+    assert found == {
+        f"TunedRR, {law}",
+        "TunedRR against 1 of its multiplier and 1.1 of its threshold, uniform:3",
+    }
 
 
 @pytest.mark.parametrize("method", baselines_claim.METHODS)
 def test_every_published_baseline_can_fail(
     method: str, baseline_results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for noise in baselines_claim.NOISY:
-        table = published_table().copy()
-        # Its error: 2 to 8 % of ConstRR, and of losses of .002 half as much as they are.
-        error = published_error(table[method, 0, noise], noise)
-        for shift in (-7 * error, 7 * error):
-            table[method, 0, noise] = published_table()[method, 0, noise] + shift
-            monkeypatch.setattr(baselines_claim, "published_table", lambda: table)  # noqa: B023
-            label = f"published {method}, {noise}"
-            assert failed(judge("noisy-baselines", baseline_results)) == [label]
+    noise = "categorical:1,3"
+    table = published_table().copy()
+    error = published_error(table[method, 0, noise], noise)
+    for shift in (-7 * error, 7 * error):
+        table[method, 0, noise] = published_table()[method, 0, noise] + shift
+        monkeypatch.setattr(baselines_claim, "published_table", lambda: table)
+        label = f"published {method}, {noise}"
+        assert failed(judge("noisy-baselines", baseline_results)) == [label]
 
 
-@pytest.mark.parametrize("field", ["oracle", "constant", "adaptive", "tuned"])
+@pytest.mark.parametrize("field", ["oracle", "constant", "adaptive", "tuned", "one_layer"])
 def test_wrong_theories_of_the_baselines_fail(
     field: str, baseline_results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(baselines_claim, "baselines", off(baselines, 1.3, field))
-    name = {"constant": "ConstRR", "adaptive": "AdaRR", "tuned": "TunedRR"}.get(field, "oracle")
+    monkeypatch.setattr(baselines_claim, "baselines", off(baselines, 1.03, field))
     found = failed(judge("noisy-baselines", baseline_results))
-    assert len(found) >= 9
-    assert all(name in label for label in found)
+    assert f"ridge_baselines.{field}" in found[0]
+
+
+@pytest.mark.parametrize("noise", ["uniform:3", "categorical:1,3,5", "fixed:2"])
+def test_losses_given_the_inputs_are_means_over_prompts(noise: str) -> None:
+    settings: dict[str, Any] = {"penalty": 2.0, "multiplier": 1.3, "threshold": 3.0}
+    prompts = simulate_ridge_baselines(
+        NoisyRegression(noise, **SIZE), contexts=6000, rng=0, **settings
+    ).losses
+    found = losses_given_inputs(
+        noise_law=noise,
+        rate=0.02,
+        penalties=((ENDLESS, 2.0), (1.0, ENDLESS), (1.3, 3.0)),
+        contexts=300,
+        rng=1,
+    )
+    names = ("oracle", "ConstRR", "AdaRR", "TunedRR")
+    for name, ours in zip(names, (found.oracle, *found.ridges), strict=True):
+        error = math.hypot(prompts[name].standard_error, ours.standard_error)
+        assert abs(prompts[name].mean - ours.mean) < 4.5 * error
+
+
+def test_controls_have_the_mean_zero_and_sharpen() -> None:
+    x = np.random.default_rng(3).standard_normal((4000, 12, 5))
+    eigenvalues = np.linalg.eigvalsh(x.transpose(0, 2, 1) @ x)
+    controls = spectral_controls(eigenvalues, 12)
+    for control in controls.T:
+        assert abs(Estimate.of(control).z(0)) < 4
+    plain = Estimate.of(np.sum(1 / (eigenvalues + 3), axis=1))
+    sharp = controlled(plain.samples, controls)
+    assert sharp.standard_error < 0.3 * plain.standard_error
+    assert abs(sharp.mean - plain.mean) < 4 * plain.standard_error
+    assert controlled(2 + controls @ [1.0, 2.0, 3.0], controls).mean == pytest.approx(2)
 
 
 @pytest.fixture(scope="module")
-def profile_results(few_prompts: None) -> Results:  # noqa: ARG001
-    baselines(profiles.PROFILED)
+def profile_results(few_contexts: None) -> Results:  # noqa: ARG001
     known = trained_results(tables.GDPP) | trained_results(tables.DIAG)
     return {
         key: known[cell] if cell in known else cell.run(0)
@@ -724,34 +753,18 @@ def profile_results(few_prompts: None) -> Results:  # noqa: ARG001
     }
 
 
-def test_profiles_hold_fail_and_draw(profile_results: Results) -> None:
+def test_profiles_hold_fail_and_draw(
+    profile_results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
     verdict = judge("noisy-profiles", profile_results)
     assert verdict.holds, failed(verdict)
-    assert len(verdict.comparisons) == 3 * len(profiles.LEVELS)
+    assert len(verdict.comparisons) == 6 * len(profiles.LEVELS)
     assert drawn(verdict) > 10_000
-
-
-@pytest.mark.parametrize("method", baselines_claim.METHODS)
-def test_every_profile_can_fail(
-    method: str, profile_results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theory = profiles.baseline_profiles(profiles.LEVELS, profiles.PROFILED, **SIZE)
-    monkeypatch.setattr(profiles, "baseline_profiles", lambda *_, **__: theory)
-    for level in profiles.LEVELS:
-        cell = level
-        run = profile_results[cell]
-        loss = run.losses[method]
-        shift = 7 * loss.standard_error
-        assert shift < 0.35 * loss.mean
-        for change in (-shift, shift, math.nan):
-            losses = run.losses | {method: replace(loss, mean=loss.mean + change)}
-            one = profile_results | {cell: replace(run, losses=losses)}
-            assert failed(judge("noisy-profiles", one)) == [
-                f"{method} tuned for uniform:5, at noise level {level:g}"
-            ]
-    field = baselines_claim.METHODS[method]
-    monkeypatch.setattr(profiles, "baseline_profiles", off(lambda *_, **__: theory, 1.4, field))
-    assert len(failed(judge("noisy-profiles", profile_results))) == len(profiles.LEVELS)
+    right = profiles.baseline_profiles
+    for field in ("oracle", "one_layer", "constant", "adaptive", "tuned"):
+        monkeypatch.setattr(profiles, "baseline_profiles", off(right, 1.04, field))
+        found = failed(judge("noisy-profiles", profile_results))
+        assert f"baseline_profiles.{field}" in found[0]
 
 
 # Implicit weights.

@@ -1,14 +1,24 @@
 """GD++ with random noise levels: the table, its local minimum and its floor.
 
-GD++ trained from random starts reaches the least loss found over the exact spectrum and is at
-or below the published one; without noise the published loss of two layers is the second local
-minimum; no depth is below ridge regression with the mean noise variance.
+GD++ trained from random starts is at or below the published loss, and not below the least loss
+found over the exact spectrum; descents over sampled spectra end at the same loss.  Without
+noise the published loss of two layers is the second local minimum.  No depth is below ridge
+regression with the mean noise variance.
 
 Source: {vladymyrov2024}, Table 1; exact loss at finite size: documentation.
 """
 
+from typing import Any
+
+import numpy as np
+
 from iclimit.asymptotics.gdpp import gdpp_minima
-from iclimit.validation import Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.gdpp import NoisyRegression
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
+from iclimit.validation.claims.gdpp.minima import errors, local_minima
 from iclimit.validation.claims.gdpp.published_table import (
     SIZE,
     baselines,
@@ -19,13 +29,17 @@ from iclimit.validation.claims.gdpp.tables import GDPP, draw_table
 from iclimit.validation.claims.gdpp.trained import Trained, compare_published
 from iclimit.validation.drawing import Figure
 
-# Relative excess over the optimum of GD++ trained on a finite set of contexts (measured: at most
-# 0.4 %).
-TRAINED_ALLOWANCE = 0.01
-
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,
 # rates chosen on a sample have means that no sample shows.
 EXACT_LAYERS = 2
+
+# Laws whose best minima are found again over sampled eigenvalues.  At lower noise rare contexts
+# determine the loss there.
+SAMPLED = ("uniform:5", "categorical:1,3,5")
+CONTEXTS: dict[Preset, int] = {"quick": 4000, "medium": 40_000, "full": 400_000}
+
+# Eigenvalues that are replaced by their mean in a descent, and its random starts.
+MERGED, STARTS = 100, 20
 
 # Published GD++ losses (.344) below the least loss of GD++ of any depth (.3615, that of ConstRR,
 # for which the table itself has .365).
@@ -37,11 +51,40 @@ BELOW_BOUND = {("uniform:5", layers) for layers in range(3, 8)}
 UNREACHED = ("uniform:0", 4)
 
 
+def sampled_minimum(*, noise_law: str, contexts: int, rng: Any) -> Estimate:
+    """Least loss of two layers over sampled eigenvalues."""
+    context, dim = SIZE["context"], SIZE["dim"]
+    draw_seed, start_seed = seed_sequences(rng, 2)
+    noise = NoisyRegression(noise_law).noise_law.mean_variance / context
+    x = np.random.default_rng(draw_seed).standard_normal((contexts, context, dim))
+    eigenvalues = np.linalg.eigvalsh(x.transpose(0, 2, 1) @ x)
+    controls = spectral_controls(eigenvalues, context)
+    eigenvalues /= context
+    nodes = np.mean(np.sort(eigenvalues, axis=None).reshape(-1, MERGED), axis=1)
+    weights = np.full(nodes.size, 1 / nodes.size)
+    best = local_minima(nodes, weights, noise, layers=2, starts=STARTS, rng=start_seed)[0]
+    losses = sum(part**2 for part in errors(best, eigenvalues, noise))
+    return controlled(np.mean(losses, axis=1), controls)
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Trained models, and least losses over sampled eigenvalues by noise law."""
+    sampled = {
+        law: Cell.of(sampled_minimum, noise_law=law, contexts=CONTEXTS[preset]) for law in SAMPLED
+    }
+    return {cell: cell for cell in GDPP.cells(preset)} | sampled
+
+
 def minima_of(noise_law: str, layers: int) -> list[float]:
     """Adjusted losses at the local minima of GD++."""
-    best, dim = baselines(noise_law), SIZE["dim"]
-    found = gdpp_minima(layers, noise_ratio=best.penalty / SIZE["context"], **SIZE)
-    return [dim / 2 * each.loss - best.oracle for each in found]
+    found = relative_minima(noise_law, layers)
+    return [SIZE["dim"] / 2 * loss - baselines(noise_law).oracle for loss in found]
+
+
+def relative_minima(noise_law: str, layers: int) -> list[float]:
+    """Losses relative to the null predictor's at the local minima of GD++."""
+    noise_ratio = baselines(noise_law).penalty / SIZE["context"]
+    return [each.loss for each in gdpp_minima(layers, noise_ratio=noise_ratio, **SIZE)]
 
 
 def judge(preset: Preset, results: Results) -> Verdict:
@@ -63,9 +106,8 @@ def judge(preset: Preset, results: Results) -> Verdict:
         comparisons.append(compare(label, each.held_out, floor, upper_bound=True))
         if each.model.depth <= EXACT_LAYERS:
             minima = minima_of(*setting)
-            label = f"trained against the best found, {each.label}"
-            row = compare(label, minima[0], each.held_out, relative=TRAINED_ALLOWANCE)
-            comparisons.append(row)
+            label = f"the best found is at most trained, {each.label}"
+            comparisons.append(compare(label, each.held_out, minima[0], upper_bound=True))
         if each.model.depth == 2:
             comparisons += compare_minima(each, minima)
             notes.append(
@@ -74,6 +116,9 @@ def judge(preset: Preset, results: Results) -> Verdict:
                 f"{published_table()['GD++', 2, each.noise_law]:.3f}; {each.at_best} of "
                 f"{each.starts} starts reach the best one."
             )
+    for law in SAMPLED:
+        label, least = f"least loss over sampled eigenvalues, {law}", relative_minima(law, 2)[0]
+        comparisons.append(compare(label, least, results[law], of="gdpp_minima.loss"))
     notes.append(
         "Not compared: the published .344 of 3 to 7 layers at uniform:5.  No GD++ of any depth is "
         f"below ConstRR, {baselines('uniform:5').constant:.4f} (published: .365)."
@@ -101,4 +146,4 @@ def compare_minima(model: Trained, minima: list[float]) -> list[Comparison]:
     return comparisons
 
 
-claim = Claim.of("noisy-gdpp", __doc__, GDPP.cells, judge)
+claim = Claim.of("noisy-gdpp", __doc__, cells, judge)

@@ -1,7 +1,7 @@
 """Loss by noise level of the prompt: which predictors adapt.
 
-At every single noise level the losses of the ridge baselines tuned for a uniform level equal
-their integrals; beside them the profiles of trained linear transformers.
+At every single noise level the losses of one step and of the ridge baselines tuned for a uniform
+level equal their integrals; beside them the profiles of trained linear transformers.
 
 Source: {vladymyrov2024}, Figures 2 and 3.
 """
@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import baseline_profiles
-from iclimit.simulate.gdpp import NoisyRegression, SimulatedBaselines, simulate_ridge_baselines
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.claims.gdpp.baselines import METHODS
+from iclimit.asymptotics.gdpp import baseline_profiles, one_layer, ridge_risk
+from iclimit.results import Estimate
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.gdpp.baselines import METHODS, tuned_penalty
+from iclimit.validation.claims.gdpp.given_inputs import ENDLESS, losses_given_inputs
 from iclimit.validation.claims.gdpp.published_table import SIZE, baselines
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import layer_count
@@ -23,15 +24,7 @@ from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_fam
 HIGHEST_NOISE = 5
 PROFILED = f"uniform:{HIGHEST_NOISE}"
 LEVELS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
-CONTEXTS: dict[Preset, int] = {"quick": 10_000, "full": 200_000}
-
-
-def simulate_profile(
-    *, noise_level: float, rng: Any, backend: str = "numpy", **settings: Any
-) -> SimulatedBaselines:
-    """Baselines with given parameters on prompts of one noise level."""
-    problem = NoisyRegression(f"fixed:{noise_level}", **SIZE)
-    return simulate_ridge_baselines(problem, rng=rng, backend=backend, **settings)
+CONTEXTS: dict[Preset, int] = {"quick": 2000, "medium": 20_000, "full": 200_000}
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
@@ -44,11 +37,10 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     }
     return models | {
         level: Cell.of(
-            simulate_profile,
-            noise_level=level,
-            penalty=best.penalty,
-            multiplier=best.multiplier,
-            threshold=best.threshold,
+            losses_given_inputs,
+            noise_law=f"fixed:{level}",
+            rate=float(one_layer(best.penalty, **SIZE).rate),
+            penalties=((ENDLESS, best.penalty), (1.0, ENDLESS), tuned_penalty(PROFILED)),
             contexts=CONTEXTS[preset],
         )
         for level in LEVELS
@@ -58,15 +50,26 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the baselines at every noise level."""
     theory = baseline_profiles(LEVELS, PROFILED, **SIZE)
-    comparisons = tuple(
-        compare(
-            f"{name} tuned for {PROFILED}, at noise level {level:g}",
-            loss,
-            results[level].losses[name],
-        )
-        for name, field in METHODS.items()
-        for level, loss in zip(LEVELS, getattr(theory, field), strict=True)
-    )
+    fields = {"oracle": "oracle", "one step": "one_layer", **METHODS}
+    comparisons: list[Comparison] = []
+    for place, level in enumerate(LEVELS):
+        run = results[level]
+        estimates = [run.oracle, run.step, *run.ridges]
+        comparisons += [
+            compare(
+                f"{name} tuned for {PROFILED}, at noise level {level:g}",
+                getattr(theory, field)[place],
+                estimate,
+                of=f"baseline_profiles.{field}",
+                draws=level,
+            )
+            for (name, field), estimate in zip(fields.items(), estimates, strict=True)
+        ]
+        # Not adjusted: the risk itself.
+        risk = float(ridge_risk(baselines(PROFILED).penalty, level**2, **SIZE))
+        total = Estimate.of(run.ridges[0].samples + run.oracle.samples)
+        label = f"risk of ConstRR, at noise level {level:g}"
+        comparisons.append(compare(label, risk, total, of="ridge_risk", draws=level))
     notes = (
         "Right: trained linear transformers on fresh contexts, mean loss by intervals of the "
         "noise level.  GD++ and ConstRR cannot adapt to the noise; diagonal weights do.",
@@ -79,8 +82,8 @@ def draw(figure: Figure, results: Results) -> None:
     left, right = panels(figure, height=3.8, sharey=True)
     levels = np.linspace(0, HIGHEST_NOISE, 101)
     curves = baseline_profiles(levels, PROFILED, **SIZE)
-    for (name, field), colour in zip(METHODS.items(), COLOURS, strict=False):
-        losses = [results[level].losses[name] for level in LEVELS]
+    for number, ((name, field), colour) in enumerate(zip(METHODS.items(), COLOURS, strict=False)):
+        losses = [results[level].ridges[number] for level in LEVELS]
         draw_family(left, (levels, getattr(curves, field)), (LEVELS, losses), colour, name)
     right.plot(levels, curves.constant, color="0.6", linewidth=1, label="ConstRR")
     right.plot(levels, curves.tuned, color="0.6", linewidth=1, linestyle="--", label="TunedRR")

@@ -50,8 +50,8 @@ class Trained:
     held_out : Estimate
         Adjusted loss on all fresh contexts.
     evaluation : Estimate
-        The same as the published losses are measured: the evaluation on 100,000 contexts that has
-        the median mean of several.
+        The same as the published losses are measured: the evaluation, on 100,000 contexts or
+        fewer, that has the median mean of several.
     spread : float
         Standard deviation between the contexts of that evaluation.
     ruined : float
@@ -101,12 +101,16 @@ def train_model(
     starts: int,
     contexts: int,
     evaluations: int,
+    sequences: int = EVALUATED,
     warm: Sequence[Trained] = (),
     rare: bool = True,
     rng: Any,
     backend: str = "numpy",
 ) -> Trained:
-    """Train one model, from random weights and those of other models, and measure it."""
+    """Train one model, from random weights and those of other models, and measure it.
+
+    Each of the evaluations takes so many sequences.
+    """
     train_seed, fresh_seed, rare_seed = seed_sequences(rng, 3)
     problem = NoisyRegression(noise_law, **SIZE)
     start = time.process_time()
@@ -125,11 +129,11 @@ def train_model(
     fresh, weighted = (
         held_out_losses(run.model, problem, contexts=count, rare=law, rng=seed, backend=backend)
         for count, law, seed in (
-            (evaluations * EVALUATED, False, fresh_seed),
-            (EVALUATED, True, rare_seed),
+            (evaluations * sequences, False, fresh_seed),
+            (sequences, True, rare_seed),
         )
     )
-    evaluation = median_evaluation(fresh.losses)
+    evaluation = median_evaluation(fresh.losses, sequences)
     return Trained(
         noise_law=noise_law,
         model=run.model,
@@ -145,9 +149,9 @@ def train_model(
     )
 
 
-def median_evaluation(losses: np.ndarray) -> np.ndarray:
+def median_evaluation(losses: np.ndarray, sequences: int = EVALUATED) -> np.ndarray:
     """Losses of the evaluation with the (lower) median mean."""
-    evaluations = losses.reshape(-1, EVALUATED)
+    evaluations = losses.reshape(-1, sequences)
     order = np.argsort(np.mean(evaluations, axis=1))
     return evaluations[order[(len(order) - 1) // 2]]
 
@@ -169,8 +173,8 @@ def profile_of(fresh: HeldOutLosses) -> dict[str, Any]:
 def compare_published(model: Trained) -> Comparison:
     """Compare a trained model with the published loss, which it must not exceed.
 
-    Both are evaluations on 100,000 sequences, ours the median of several.  Its error is that of
-    such a median, or of one evaluation where few contexts determine the mean.  The losses of
+    Ours is the median of several evaluations.  Its error is that of such a median, or of one
+    evaluation where few contexts determine the mean.  The losses of
     contexts of the published model are taken to have the spread of ours, relative to their mean.
     """
     ours, bound = model.evaluation, model.published

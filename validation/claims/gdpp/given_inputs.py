@@ -1,0 +1,119 @@
+"""Losses of ridge regression given the inputs: tasks and noise are averaged over exactly.
+
+Let e be the eigenvalues of X^T X and v the noise variance.  In the eigenbasis the coordinates of
+X^T y have the variance e (e + v) over tasks and noise, and they are independent of the residuals,
+whose sum of squares is v times a chi-square of N - d degrees of freedom.  Of the estimator
+q X^T y the mean adjusted loss is the sum of e (q (e + v) - 1)^2 / (e + v) / 2.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri
+
+from iclimit.results import Estimate
+from iclimit.simulate.gdpp import NoisyRegression
+from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
+from iclimit.validation.claims.gdpp.published_table import SIZE
+
+# Strata of the noise level and of the chi-square, one draw from each pair of them for every
+# context.  Two or three noise levels share the first number equally.
+STRATA = 12, 6
+
+# Contexts held at a time.
+BLOCK = 1000
+
+# Stands for no threshold, or for a multiplier that makes the threshold the penalty.
+ENDLESS = 1e12
+
+# Number of samples without control variates; they come first.
+PLAIN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class LossesGivenInputs:
+    """Losses averaged over prompts: the oracle's, and adjusted ones.
+
+    Attributes
+    ----------
+    oracle, step : Estimate
+        The oracle, and one step of gradient descent.
+    ridges : list of Estimate
+        Ridge regression with the penalties asked for.
+    step_total, inverse_rate, variance : Estimate
+        Loss of the step, not adjusted; inverse of the best rate of a step; noise variance.  No
+        control variates are used, since the moments of the inputs would give these exactly.
+    """
+
+    oracle: Estimate
+    step: Estimate
+    ridges: list[Estimate]
+    step_total: Estimate
+    inverse_rate: Estimate
+    variance: Estimate
+
+
+def losses_given_inputs(
+    *,
+    noise_law: str,
+    rate: float,
+    penalties: tuple[tuple[float, float], ...],
+    contexts: int,
+    rng: Any,
+) -> LossesGivenInputs:
+    """Losses of a step of some rate and of ridge regression with several penalties.
+
+    A penalty is a multiplier of the estimated noise variance, and a threshold that it is cut at.
+    """
+    generator = np.random.default_rng(rng)
+    blocks = [
+        _block(generator, noise_law, rate, penalties, min(BLOCK, contexts - start))
+        for start in range(0, contexts, BLOCK)
+    ]
+    samples, controls = (np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True))
+    oracle, step, *ridges = (controlled(each, controls.T) for each in samples[PLAIN:])
+    return LossesGivenInputs(oracle, step, ridges, *map(Estimate.of, samples[:PLAIN]))
+
+
+def _block(
+    generator: np.random.Generator,
+    noise_law: str,
+    rate: float,
+    penalties: tuple[tuple[float, float], ...],
+    count: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples (m, count), those without control variates first, and controls (3, count)."""
+    context, dim = SIZE["context"], SIZE["dim"]
+    x = generator.standard_normal((count, context, dim))
+    e = np.linalg.eigvalsh(x.transpose(0, 2, 1) @ x)
+    controls = spectral_controls(e, context)
+    square = np.sum(e**2, axis=-1) / (context * dim)
+    size = count, *STRATA
+    level, chance = (
+        ((np.arange(strata).reshape(shape) + generator.random(size)) / strata).reshape(count, -1)
+        for strata, shape in zip(STRATA, ((-1, 1), (1, -1)), strict=True)
+    )
+    law = NoisyRegression(noise_law, **SIZE).noise_law
+    if law.kind == "uniform":
+        variance = (law.levels[0] * level) ** 2
+    else:
+        variance = np.array(law.levels)[(level * len(law.levels)).astype(int)] ** 2
+    estimated = variance * chdtri(context - dim, chance) / (context - dim)
+    e, v = e[:, None, :], variance[:, :, None]
+
+    def mean_loss(terms: np.ndarray) -> np.ndarray:
+        return np.mean(np.sum(terms, axis=-1), axis=-1) / 2
+
+    def adjusted(q: Any) -> np.ndarray:
+        return mean_loss(e * (q * (e + v) - 1) ** 2 / (e + v))
+
+    ridges = [
+        adjusted(1 / (e + np.minimum(multiplier * estimated, threshold)[:, :, None]))
+        for multiplier, threshold in penalties
+    ]
+    mean_variance = np.mean(variance, axis=-1)
+    inverse = square + mean_variance * np.sum(e, axis=(1, 2)) / (context * dim)
+    oracle, step = mean_loss(v / (e + v)), adjusted(rate)
+    found = [oracle + step, inverse, mean_variance, oracle, step, *ridges]
+    return np.stack(found), controls.T
