@@ -217,16 +217,18 @@ def head_growth(
 
     Parameters
     ----------
-    t : number or array
-        Time in units of :math:`\tau`, from minus to plus infinity.
+    t : number or array in [-inf, inf]
+        Time in units of :math:`\tau` from the pole: negative before it, unlike other times of
+        training.  At a time s after a small start :math:`v_0` it is s minus the `escape_time` of
+        :math:`v_0`.
     eigenvalue, trace, context, noise_variance
         As in `growth_time`.
 
     Returns
     -------
     float or ndarray
-        Value weight, from 0 to the fixed point :math:`A^{-1/3}`, with a relative error below
-        1e-12; the broadcast of all arguments.
+        Value weight, from 0 for minus infinity to the fixed point :math:`A^{-1/3}` for infinity,
+        with a relative error below 1e-12; the broadcast of all arguments.
 
     Raises
     ------
@@ -252,7 +254,7 @@ def head_growth(
     """
     math_, lam, root, (t,) = _head(systems="numpy", **locals())
     with math_.quiet():
-        scaled = lam**2 * t / root
+        scaled = lam * t / root * lam  # the square of the eigenvalue alone may underflow
         # Beyond these ends u is 1/(-scaled) and 1 in float64.
         time = np.clip(scaled, -1e200, 200.0)
         # The integral is positive, so 1/u >= -time; and the end is approached exponentially.

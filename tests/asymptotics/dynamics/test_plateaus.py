@@ -275,6 +275,24 @@ def test_head_growth_is_monotone_and_within_its_ends(
     assert 0 < values[0] <= head_growth(np.inf, **more) * (1 + FLOAT64)
 
 
+@pytest.mark.parametrize(
+    ("eigenvalue", "t", "expected"),
+    [(1e-200, -np.inf, 0.0), (1e-160, -1e300, 1e20), (1.0, -1e300, 1e-300), (1e150, -1.0, 1e-300)],
+)
+def test_head_growth_long_before_the_pole(eigenvalue: float, t: float, expected: float) -> None:
+    """The value is one over the time and the squared eigenvalue, which may leave float64."""
+    setting: dict[str, Any] = {"eigenvalue": eigenvalue, "trace": 2 * eigenvalue, "context": 31}
+    assert head_growth(t, **setting) == pytest.approx(expected, rel=FLOAT64, abs=0)
+
+
+def test_head_growth_takes_all_times_but_no_nan() -> None:
+    setting: dict[str, Any] = {"eigenvalue": 1e200, "trace": 2e200, "context": 31}
+    values = head_growth([-np.inf, -1.0, 0.0, 1.0, np.inf], **setting)
+    assert values[0] == 0 < values[2] < values[3] == values[4]
+    with pytest.raises(ValueError, match="t must be a number, got nan"):
+        head_growth(np.nan, **setting)
+
+
 def test_head_growth_follows_the_flow() -> None:
     lam, trace, N, noise = 0.7, 2.4, 31, 0.2
     more: dict[str, Any] = {
