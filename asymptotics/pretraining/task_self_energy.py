@@ -93,8 +93,8 @@ _TOLERANCE, _LIMIT, _SLOW = 1e-6, 100, 1000
 _ROWS, _CORRECTED_ROWS = 1000, 200
 """Tasks of all draws that are solved together, and that the correction is found for."""
 
-_FLOOR, _SECOND_ORDER = 0.003, 1.3
-"""Least relative error of the prediction: the first, plus the second over d^2."""
+_FLOOR, _SIZE_ERROR, _CONTEXT_ERROR = 0.003, 1.3, 0.4
+"""Relative error far from a threshold: the first, plus the others over d^2 and context^2."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def task_errors(draws: TaskDraws, test: SummaryLaw) -> tuple[np.ndarray, float]:
     except (ArithmeticError, np.linalg.LinAlgError):  # a run next to a threshold
         return errors, 1.0
     change = np.mean(corrected, axis=0) / np.mean(errors[: len(corrected)], axis=0) - 1
-    uncertainty = _FLOOR + _SECOND_ORDER / draws.dim**2
+    uncertainty = _FLOOR + _SIZE_ERROR / draws.dim**2 + _CONTEXT_ERROR / draws.context**2
     uncertainty += 2 * radius**4 * float(np.max(np.abs(change)))
     return errors * (1 + (1 - radius**8) * change), min(uncertainty, 1.0)
 

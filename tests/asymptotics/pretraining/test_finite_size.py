@@ -345,7 +345,13 @@ def test_bad_structure(change: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "extreme", [{"tasks": 1, "rho": 0.0}, {"ridge": 1e15}, {"ridge": 1e17}, {"context": 10**18}]
+    "extreme",
+    [
+        {"tasks": 1, "rho": 0.0},
+        {"ridge": 1e15, "approach": "moments"},
+        {"ridge": 1e17},
+        {"context": 10**18},
+    ],
 )
 def test_what_float64_cannot_do_is_an_error(extreme: dict[str, Any]) -> None:
     """Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense."""

@@ -183,7 +183,6 @@ def test_predicts_runs_near_a_threshold(row: tuple[Any, ...]) -> None:
         assert mean - getattr(moments, name).mean > 2 * error
 
 
-@pytest.mark.skipif(not SCAN.exists(), reason="scan")
 def test_stated_uncertainty_covers_the_committed_scan() -> None:
     with SCAN.open(encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
@@ -191,5 +190,5 @@ def test_stated_uncertainty_covers_the_committed_scan() -> None:
     assert len(numbers) > 100
     uncertainty = numbers[:, 4:]
     excess = (np.abs(numbers[:, [0, 2]]) - uncertainty) / numbers[:, [1, 3]]
-    assert np.max(excess) < 3
-    assert np.mean(excess > 0) < 0.2
+    assert np.max(excess) < 2.5
+    assert np.mean(excess > 0) < 0.16  # were it a standard error, 0.32
