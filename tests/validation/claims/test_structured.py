@@ -69,14 +69,12 @@ def test_exchanged_tests_fail(errors: dict[str, Results]) -> None:
     for name in ("structured-tests", "structured-rank"):
         results = errors[name]
         other = {
-            (kind, point, dim): results[kind, replace(point, test="aligned"), dim]
-            if point.test == "reversed" and kind == "simulated"
+            (kind, point, dim): results.get((kind, replace(point, test="aligned"), dim), result)
+            if kind == "simulated"
             else result
             for (kind, point, dim), result in results.items()
         }
-        found = failed(judge(name, other))
-        assert any("above" in label for label in found)
-        assert any("ICL d=inf" in label and "reversed" in label for label in found)
+        assert any("above" in label for label in failed(judge(name, other)))
 
 
 def test_a_small_run_agrees_with_its_prediction() -> None:
@@ -175,5 +173,4 @@ def test_lost_variance_of_simulated_projections() -> None:
 
 
 def test_sizes_are_multiples_of_the_levels() -> None:
-    for preset in ("quick", "full"):
-        assert all(d % 8 == 0 for d in SIZES[preset])
+    assert all(d % 8 == 0 for sizes in SIZES.values() for d in sizes)

@@ -3,11 +3,12 @@
 The ICL error falls with the context length of the tests and grows with their noise as
 predicted, at training contexts shorter and longer than those of the tests.  For given tests the
 best training context is not theirs: with few tasks it is shorter, with many longer, by as much as
-predicted.  Extrapolated, the errors equal their limit.
+predicted.  Extrapolated, the errors after training on any number of tasks equal their limits.
 
 Source: {letey2025}: test-time context; general form derived in the documentation.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -20,14 +21,18 @@ from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)
 NOISY = replace(FEW, test_rho=0.5)
-"""The point whose errors are extrapolated."""
+LIMITS = (
+    replace(NOISY, kappa=math.inf, ridge=0.1),
+    replace(NOISY, kappa=math.inf, alpha=8.0, ridge=0.4),
+)
+"""Points whose errors are extrapolated: they vary little from run to run."""
 TEST_ALPHAS = (0.5, 8.0, 32.0)
 TESTED = {
     r"trained at $\alpha = 2$": Curve(FEW, "test_alpha", TEST_ALPHAS),
     r"trained at $\alpha = 8$": Curve(replace(FEW, alpha=8.0), "test_alpha", TEST_ALPHAS),
-    r"trained at $\alpha = 2$, $\rho' = 0.5$": Curve(NOISY, "test_alpha", TEST_ALPHAS),
+    r"trained at $\alpha = 2$, $\rho' = 0.5$": Curve(NOISY, "test_alpha", (0.5, 8.0)),
 }
-ALPHAS = (1.0, 2.0, 8.0, 32.0)
+ALPHAS = (2.0, 8.0, 32.0)
 TRAINED = {
     r"$\kappa = 0.5$": Curve(FEW, "alpha", ALPHAS),
     r"$\kappa = 4$": Curve(MANY, "alpha", ALPHAS),
@@ -74,6 +79,6 @@ def draw(figure: Figure, found: Found) -> None:
     figure.suptitle(LEGEND.format(found.dim), fontsize=8)
 
 
-claim = Study((*TESTED.values(), *TRAINED.values()), (NOISY,), SIZES, RISES).claim(
+claim = Study((*TESTED.values(), *TRAINED.values()), LIMITS, SIZES, RISES).claim(
     "structured-context", __doc__, draw, notes=describe_best
 )

@@ -1,30 +1,28 @@
 """Inputs of any covariance, commuting with that of the tasks and not.
 
 With input eigenvalues spread ninefold, in the order of those of the tasks and in the opposite
-one, simulated errors extrapolate to the asymptotic ones and follow the finite-size prediction at
-every size.  With the input covariance in random position they follow the prediction too.
+one, simulated errors extrapolate to the asymptotic ones.  With the input covariance in random
+position they follow the finite-size prediction.
 
 Source: Heuristic deterministic equivalent, derived in the documentation.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Figure, panels
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SPECTRA: dict[str, Any] = {"task": "atoms:0.4,1.6", "inputs": "uniform:0.2,1.8"}
-POINTS = (
-    StructuredPoint(tau=1.5, alpha=2, kappa=1.5, rho=0.1, ridge=0.1, **SPECTRA),
-    StructuredPoint(tau=0.5, alpha=2, kappa=1.5, rho=0.1, ridge=0.05, **SPECTRA),
+ENDLESS = StructuredPoint(
+    tau=2, alpha=2, kappa=math.inf, rho=0.1, ridge=0.1, test="reversed", **SPECTRA
 )
-COMMUTING = tuple(
-    replace(point, alignment=alignment) for point in POINTS for alignment in ("same", "reversed")
-)
+FEW = StructuredPoint(tau=0.5, alpha=2, kappa=1.5, rho=0.1, ridge=0.4, **SPECTRA)
+COMMUTING = (ENDLESS, *(replace(point, alignment="reversed") for point in (ENDLESS, FEW)))
 ROTATED = tuple(
-    Curve(replace(point, alignment="rotated", test=test), "tau", (point.tau,))
-    for point in POINTS
+    Curve(replace(FEW, alignment="rotated", test=test, ridge=0.1), "tau", (0.5, 1.5))
     for test in ("aligned", "reversed")
 )
 """Points at one size: there is no limit to extrapolate to."""
@@ -32,15 +30,14 @@ ROTATED = tuple(
 
 def draw(figure: Figure, found: Found) -> None:
     """Draw both errors against 1/d for both orders of the eigenvalues."""
-    axes = panels(figure, height=3.8)
-    for number, fit in enumerate(found.fits):
-        ax, opposite = axes[number // 2], number % 2
-        for row, name in enumerate(("icl", "idg")):
-            label = f"{name.upper()}, {'opposite' if opposite else 'same'} order"
-            found.draw_sizes(ax, fit, name, COLOURS[2 * row + opposite], label)
-        ax.set_title(rf"$\tau = {fit.point.tau:g},\ \lambda = {fit.point.ridge:g}$")
-    axes[0].set_ylabel("test error")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    axes = panels(figure, len(found.fits), width=9.6, height=3.8)
+    for ax, fit in zip(axes, found.fits, strict=True):
+        found.draw_sizes(ax, fit, "icl", COLOURS[0], "ICL")
+        found.draw_sizes(ax, fit, "idg", COLOURS[1], "IDG")
+        point = fit.point
+        title = rf"$\tau = {point.tau:g},\ \kappa = {point.kappa:g}$, {point.alignment} order"
+        finish(ax, "$1/d$", "test error", title=title)
+    axes[0].legend()
     figure.suptitle(
         r"input eigenvalues 0.2 to 1.8 against task eigenvalues 0.4 and 1.6; "
         "lines: finite-size prediction; points: simulation; stars: asymptotic",

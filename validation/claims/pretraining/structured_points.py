@@ -15,18 +15,17 @@ from iclimit.asymptotics.spectra import spectrum
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.validation import Cell, Preset
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.study import REPEATS
 
 LEVELS = 8
 """Different eigenvalues, equally frequent.  At sizes that are multiples of it the joint spectrum
 is the same, so that extrapolations in 1/d tend to its limit."""
 
 SIZES: dict[Preset, dict[int, int]] = {
-    "quick": {16: 64, 24: 40, 32: 32},
-    "medium": {16: 600, 24: 300, 32: 200, 48: 80},
-    "full": {16: 1200, 24: 600, 32: 400, 48: 160, 64: REPEATS["full"]},
+    "quick": {16: 80, 24: 30, 32: 40},
+    "medium": {16: 800, 24: 400, 32: 400, 48: 60},
+    "full": {16: 4000, 24: 2000, 32: 2000, 48: 600, 64: 200},
 }
-"""Repeats at each size of an extrapolation.  At the size of the sweeps the runs are theirs."""
+"""Repeats at each size of an extrapolation."""
 
 
 def eigenvalues(description: str, dim: int) -> np.ndarray:

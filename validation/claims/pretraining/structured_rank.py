@@ -1,9 +1,10 @@
 """Training tasks of half the rank: tests inside and outside their span.
 
 Trained on tasks of a covariance of rank d/2, errors on tests inside and outside its span
-follow the prediction on both sides of as many tasks as dimensions of the span, and tend to their
-limits.  With data and context without end nothing is lost inside once kappa exceeds 1/2, and all
-of the task variance outside, however many tasks there are.
+follow the prediction on both sides of as many tasks as dimensions of the span.  Outside, with any
+number of tasks, they extrapolate to their limits.  With data and context without end nothing is
+lost inside once kappa exceeds 1/2, and all of the task variance outside, however many tasks there
+are.
 
 Source: {letey2025}; rank-deficient case derived in the documentation.
 """
@@ -18,11 +19,16 @@ from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
 OUTSIDE = replace(INSIDE, test="reversed")
-KAPPAS = (0.125, 0.25, 0.5, 1.0, 2.0)
+KAPPAS = (0.25, 0.5, 1.0)
 CURVES = {
     "tests in the span of training": Curve(INSIDE, "kappa", KAPPAS),
     "tests outside": Curve(OUTSIDE, "kappa", KAPPAS),
 }
+LIMITS = tuple(
+    replace(OUTSIDE, kappa=math.inf, tau=tau, ridge=ridge)
+    for tau, ridge in ((0.5, 0.4), (2.0, 0.1))
+)
+"""Points whose errors are extrapolated: they vary little from run to run."""
 ENDLESS_KAPPAS = (0.75, 3.0)
 """Task diversities at which data and contexts have no end."""
 ROUNDING = 1e-9
@@ -43,9 +49,11 @@ def compare_endless(_: Found) -> list[Comparison]:
 def draw(figure: Figure, found: Found) -> None:
     """Draw the errors against kappa, and the extrapolations."""
     errors, sizes = panels(figure, height=3.8)
-    for (label, curve), fit, colour in zip(CURVES.items(), found.fits, COLOURS, strict=False):
+    for (label, curve), colour in zip(CURVES.items(), COLOURS, strict=False):
         found.draw_curve(errors, curve, "icl", colour, label)
-        found.draw_sizes(sizes, fit, "icl", colour)
+    for fit, colour in zip(found.fits, COLOURS[4:], strict=False):
+        label = rf"$\tau = {fit.point.tau:g},\ \lambda = {fit.point.ridge:g}$"
+        found.draw_sizes(sizes, fit, "icl", colour, label)
     training = CURVES["tests in the span of training"]
     found.draw_curve(errors, training, "idg", COLOURS[3], "training tasks (IDG)")
     label = r"prediction of 0, $1 + \rho$"
@@ -53,11 +61,13 @@ def draw(figure: Figure, found: Found) -> None:
     errors.axvline(0.5, color="0.6", linewidth=0.8, zorder=0)
     title = r"$C$ of rank $d/2$, $\tau = 2,\ \alpha = 2,\ \rho = 0.1$"
     finish(errors, "kappa", "test error", title=title, log="x")
-    finish(sizes, "$1/d$", "icl_error", title=r"$\kappa = 1$; stars: limit")
+    finish(
+        sizes, "$1/d$", "icl_error", title=r"outside, $\kappa = \infty$; stars: limit", legend=""
+    )
     figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.suptitle(LEGEND.format(found.dim), fontsize=8)
 
 
-claim = Study(tuple(CURVES.values()), (INSIDE, OUTSIDE), SIZES, RISES).claim(
+claim = Study(tuple(CURVES.values()), LIMITS, SIZES, RISES).claim(
     "structured-rank", __doc__, draw, compare_endless
 )
