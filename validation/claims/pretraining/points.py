@@ -9,16 +9,23 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
+from iclimit.asymptotics.pretraining import (
+    FiniteSizeErrors,
+    finite_size_errors,
+    icl_error,
+    idg_error,
+)
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation import Cell, Comparison, Results, compare_errors
 from iclimit.validation.comparisons import ERRORS
 
-PREDICTED = 1600
-"""Dimension times number of task sets that a prediction is averaged over."""
+CHEAP = 3
+"""Factor of the repeats where there are fewer prompts than parameters."""
+LIMIT_SETS = 60
+"""Task sets of predictions that a limit is extrapolated with."""
 ANCHORED = 6400
-"""The same for the predictions whose limit is extrapolated."""
+"""Dimension times task sets, where the limit of the predictions is extrapolated."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +68,32 @@ class Point:
         """Simulation of this point."""
         return Cell.of(simulate_errors, **self.integers(dim), repeats=repeats, **options)
 
-    def prediction(self, dim: int, draws: int) -> Cell:
-        """Finite-size prediction from mean moments; its spread over task sets shrinks as 1/d.
-
-        The prediction task by task is closer, but takes ten times longer.
-        """
+    def prediction(self, dim: int, draws: int, approach: str = "tasks") -> Cell:
+        """Finite-size prediction; its spread over task sets shrinks as 1/d."""
         draws = 1 if self.kappa == math.inf else draws
-        arguments = self.integers(dim) | {"draws": draws, "approach": "moments"}
-        return Cell.of(finite_size_errors, **arguments)
+        given = self.integers(dim) | {"draws": draws, "approach": approach}
+        return Cell.of(finite_size_errors, **given)
 
-    def unsure(self, dim: int) -> float:
-        """Relative standard error of the finite-size prediction itself (measured, see docs)."""
-        return 0.4 / dim
-
-    def cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
+    def cells(self, repeats: Mapping[int, int], task_sets: int = 16) -> dict[Any, Cell]:
         """Simulation and prediction at every dimension, given the repeats; the largest first."""
         found = {}
         for dim, count in sorted(repeats.items(), reverse=True):
             found["simulated", self, dim] = self.simulation(dim, count)
-            found["predicted", self, dim] = self.prediction(dim, PREDICTED // dim)
+            found["predicted", self, dim] = self.prediction(dim, task_sets)
         return found
 
-    def anchor_cells(self) -> dict[Any, Cell]:
-        """Predictions at the sizes from which their limit is extrapolated."""
-        draws = {dim: ANCHORED // dim for dim in self.anchors}
-        return {("predicted", self, dim): self.prediction(dim, draws[dim]) for dim in draws}
+    def limit_cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
+        """Cells of which the limit is extrapolated, among them predictions at larger sizes.
+
+        These come from the simpler approach, which has the same limit.  Runs with few prompts cost
+        little, and so there are more of them.
+        """
+        more = CHEAP if self.tau < 1 else 1
+        found = self.cells({dim: more * count for dim, count in repeats.items()}, LIMIT_SETS)
+        for dim in self.anchors:
+            key = "predicted", self, dim
+            found[key] = self.prediction(dim, ANCHORED // dim, "moments")
+        return found
 
 
 def compare_predictions(results: Results, points: Iterable[Point]) -> list[Comparison]:
@@ -94,15 +102,17 @@ def compare_predictions(results: Results, points: Iterable[Point]) -> list[Compa
     for kind, point, dim in results:
         if kind == "simulated" and point in chosen:
             predicted = results["predicted", point, dim]
-            theory = SimpleNamespace(
-                **{name: unsure(getattr(predicted, name), point.unsure(dim)) for name in ERRORS}
-            )
+            theory = SimpleNamespace(**{name: unsure(predicted, name) for name in ERRORS})
             run, where = results["simulated", point, dim], f"d={dim} {point}"
             rows += compare_errors(where, theory, run, of="finite_size_errors")
     return rows
 
 
-def unsure(predicted: Estimate, relative: float) -> Estimate:
-    """A prediction with the error of its theory beside that of its draws."""
-    error = math.hypot(predicted.standard_error, relative * predicted.mean)
-    return Estimate(predicted.mean, error, predicted.repeats)
+def unsure(predicted: FiniteSizeErrors, name: str) -> Estimate:
+    """A predicted error, with the uncertainty of the theory in its standard error.
+
+    Nearly all runs are within the uncertainty, which so counts as two standard errors.
+    """
+    error = getattr(predicted, name)
+    doubt = predicted.uncertainty / 2 * error.mean
+    return Estimate(error.mean, math.hypot(error.standard_error, doubt), error.repeats)

@@ -91,7 +91,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
         dim, point = published.dim, published.point
         few = point.tau < 1
         for name, value in published.errors.items():
-            theory = unsure(getattr(results["predicted", point, dim], name), point.unsure(dim))
+            theory = unsure(results["predicted", point, dim], name)
             label = f"published {name.upper()} d={dim} {point}"
             of = "" if few else f"finite_size_errors.{name}"
             allowed = FEW_PROMPTS if few else 0.0

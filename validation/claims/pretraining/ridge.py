@@ -20,10 +20,10 @@ from iclimit.validation.claims.pretraining.ridgeless import REPEATS, compare_gap
 from iclimit.validation.claims.pretraining.study import Found, Study
 
 POINTS = (
+    Point(tau=0.25, alpha=2, kappa=0.5, rho=0.1, ridge=0.1),
     Point(tau=0.5, alpha=2, kappa=2, rho=0.25, ridge=0.1),
-    Point(tau=1.5, alpha=2, kappa=1.5, rho=0.1, ridge=0.05),
     Point(tau=1, alpha=1, kappa=1, rho=0.1, ridge=0.5),
-    Point(tau=3, alpha=10, kappa=0.5, rho=0.01, ridge=0.001),
+    Point(tau=4, alpha=2, kappa=0.5, rho=0.25, ridge=0.1),
 )
 RIDGES = np.geomspace(1e-4, 10, 400)
 BEST_ACCURACY = 1e-3

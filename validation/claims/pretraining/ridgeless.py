@@ -21,12 +21,12 @@ from iclimit.validation.drawing import COLOURS, Figure, panels
 
 POINTS = (
     Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1),
-    Point(tau=1.5, alpha=1, kappa=0.5, rho=0.1),
     Point(tau=0.5, alpha=4, kappa=2, rho=0.25),
-    Point(tau=2, alpha=4, kappa=2, rho=0.1),
+    Point(tau=4, alpha=1, kappa=1, rho=0.1),
+    Point(tau=4, alpha=2, kappa=0.5, rho=0.25),
 )
 REPEATS: dict[Preset, dict[int, int]] = {
-    "quick": {16: 300, 24: 150, 32: 200},
+    "quick": {16: 600, 24: 150, 32: 400},
     "medium": {16: 2000, 24: 1000, 32: 1000, 48: 200},
     "full": {16: 8000, 24: 4000, 32: 4000, 48: 2000, 64: 500},
 }

@@ -146,14 +146,6 @@ class StructuredPoint(Point):
 
     functions = ("structured_errors.icl", "structured_errors.idg")
 
-    def prediction(self, dim: int, draws: int) -> Cell:
-        return Cell.of(structured_prediction, **self.integers(dim), draws=draws)
-
-    def unsure(self, dim: int) -> float:
-        """Relative standard error of the finite-size prediction itself.
-
-        Input covariance adds to that of isotropic inputs.  The worst seen, for eigenvalues from
-        0.2 to 1.8 with half as many prompts as features, is 6 % at d = 16, 4 % at d = 24, 3 % at
-        d = 32, 1 % at d = 64; with more prompts than features 1.3 % at d = 16.
-        """
-        return super().unsure(dim) if self.inputs == "isotropic" else 0.6 / dim
+    def prediction(self, dim: int, draws: int, approach: str = "moments") -> Cell:
+        given = self.integers(dim) | {"draws": draws, "approach": approach}
+        return Cell.of(structured_prediction, **given)

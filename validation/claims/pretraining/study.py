@@ -28,7 +28,7 @@ from iclimit.validation import (
     extrapolate,
     extrapolate_runs,
 )
-from iclimit.validation.claims.pretraining.points import Point, compare_predictions
+from iclimit.validation.claims.pretraining.points import Point, compare_predictions, unsure
 from iclimit.validation.comparisons import ERRORS
 from iclimit.validation.drawing import Axes, Figure, draw_estimates, draw_points, draw_sizes
 
@@ -144,6 +144,12 @@ class SizeFit:
         return f"{self.point}: ratio to the prediction: {self.ratio.summary}"
 
 
+def _minus(first: Estimate, second: Estimate) -> Estimate:
+    """Difference of independent estimates."""
+    error = math.hypot(first.standard_error, second.standard_error)
+    return Estimate(first.mean - second.mean, error, min(first.repeats, second.repeats))
+
+
 def _moments(predictions: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Means and covariances of predicted errors, over the same task sets."""
     samples = [np.stack([each.icl.samples, each.idg.samples]) for each in predictions]
@@ -179,11 +185,8 @@ class Found:
     def compare_rise(self, label: str, low: Point, high: Point) -> Comparison:
         """Difference of the ICL errors at two points, simulated against predicted."""
         before, after = (self.results["simulated", p, self.dim].icl for p in (low, high))
-        first, last = (self.results["predicted", p, self.dim].icl.mean for p in (low, high))
-        error = math.hypot(before.standard_error, after.standard_error)
-        rise = Estimate(after.mean - before.mean, error, after.repeats)
-        unsure = math.hypot(low.unsure(self.dim) * first, high.unsure(self.dim) * last)
-        return compare(label, Estimate(last - first, unsure, after.repeats), rise)
+        first, last = (unsure(self.results["predicted", p, self.dim], "icl") for p in (low, high))
+        return compare(label, _minus(last, first), _minus(after, before))
 
     def errors(self, kind: str, name: str, keys: Iterable[tuple[Point, int]]) -> list[Estimate]:
         """One error, simulated or predicted, at points and dimensions."""
@@ -246,7 +249,7 @@ class Study:
         """Simulations and predictions of all points."""
         cells: dict[Any, Cell] = {}
         for point in self.limits:
-            cells |= point.cells(self.sizes[preset]) | point.anchor_cells()
+            cells |= point.limit_cells(self.sizes[preset])
         for curve in self.curves:
             for point in curve.points:
                 cells |= point.cells({DIM[preset]: REPEATS[preset]})

@@ -24,7 +24,7 @@ from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.claims.pretraining.points import Point, compare_predictions
+from iclimit.validation.claims.pretraining.points import Point, compare_predictions, unsure
 from iclimit.validation.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
 
 SETTING = settings["lu2025-task-diversity"]
@@ -74,9 +74,10 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             memory = results["dmmse", alpha, tasks].idg
             comparisons.append(compare(label, RHO, memory, relative=0.01))
             here = point(alpha, tasks)
-            gap, run = _predicted_gap(results, here), results["simulated", here, DIM].gap
-            unsure = Estimate(gap, here.unsure(DIM) * gap, run.repeats)
-            comparisons.append(compare(f"ICL-IDG d={DIM} {here}", unsure, run))
+            predicted, run = results["predicted", here, DIM], results["simulated", here, DIM].gap
+            gap, icl = _predicted_gap(results, here), unsure(predicted, "icl")
+            theory = Estimate(gap, icl.standard_error, icl.repeats)
+            comparisons.append(compare(f"ICL-IDG d={DIM} {here}", theory, run))
 
     def draw(figure: Figure) -> None:
         for ax, alpha in zip(panels(figure, sharey=True), ALPHAS, strict=True):
