@@ -20,6 +20,8 @@ from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation import Cell, Comparison, Results, compare_errors
 from iclimit.validation.comparisons import ERRORS
 
+MOST_TASKS = 100
+"""Above this number a prediction task by task would cost more than the simulation."""
 CHEAP = 3
 """Factor of the repeats where there are fewer prompts than parameters."""
 LIMIT_SETS = 60
@@ -70,9 +72,12 @@ class Point:
 
     def prediction(self, dim: int, draws: int, approach: str = "tasks") -> Cell:
         """Finite-size prediction; its spread over task sets shrinks as 1/d."""
-        draws = 1 if self.kappa == math.inf else draws
-        given = self.integers(dim) | {"draws": draws, "approach": approach}
-        return Cell.of(finite_size_errors, **given)
+        given = self.integers(dim)
+        if given["tasks"] == math.inf:
+            draws = 1
+        elif given["tasks"] > MOST_TASKS:
+            approach = "moments"
+        return Cell.of(finite_size_errors, **given, draws=draws, approach=approach)
 
     def cells(self, repeats: Mapping[int, int], task_sets: int = 16) -> dict[Any, Cell]:
         """Simulation and prediction at every dimension, given the repeats; the largest first."""

@@ -17,7 +17,7 @@ from iclimit.validation.claims.pretraining.points import Point, unsure
 from iclimit.validation.comparisons import read_reference
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 
-REPEATS: dict[Preset, int] = {"quick": 40, "medium": 200, "full": 200}
+REPEATS: dict[Preset, int] = {"quick": 15, "medium": 200, "full": 200}
 DRAWS = 16
 """Task sets of a prediction."""
 LARGE_REPEATS = 20
@@ -77,7 +77,9 @@ def cells(preset: Preset) -> dict[Any, Cell]:
         for each in gap_points()
     }
     for each in error_points():
-        found["predicted", each.point, each.dim] = each.point.prediction(each.dim, DRAWS)
+        found["predicted", each.point, each.dim] = each.point.prediction(
+            each.dim, DRAWS, "moments"
+        )
         if preset == "full":
             run = each.point.simulation(each.dim, LARGE_REPEATS)
             found["simulated", each.point, each.dim] = run

@@ -14,9 +14,10 @@ from numpy.polynomial import Polynomial
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.pretraining import icl_error, optimal_ridge
-from iclimit.validation import Comparison, compare
+from iclimit.validation import Comparison, Preset, compare
+from iclimit.validation.claims.pretraining import ridgeless
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.ridgeless import REPEATS, compare_gaps, draw
+from iclimit.validation.claims.pretraining.ridgeless import compare_gaps, draw
 from iclimit.validation.claims.pretraining.study import Found, Study
 
 POINTS = (
@@ -25,6 +26,11 @@ POINTS = (
     Point(tau=1, alpha=1, kappa=1, rho=0.1, ridge=0.5),
     Point(tau=4, alpha=2, kappa=0.5, rho=0.25, ridge=0.1),
 )
+REPEATS: dict[Preset, dict[int, int]] = {
+    "quick": {16: 400, 24: 100, 32: 250},
+    "medium": ridgeless.REPEATS["medium"],
+    "full": ridgeless.REPEATS["full"],
+}
 RIDGES = np.geomspace(1e-4, 10, 400)
 BEST_ACCURACY = 1e-3
 """Relative, of the best ridge: a scan with a parabola through its least values finds it."""

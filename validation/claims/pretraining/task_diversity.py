@@ -32,7 +32,7 @@ RHO = SETTING["rho"]
 DIM = 32
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
-REPEATS: dict[Preset, int] = {"quick": 16, "medium": 60, "full": 60}
+REPEATS: dict[Preset, int] = {"quick": 12, "medium": 60, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "medium": 30, "full": 60}
 """Task sets of the Bayes estimator."""
 SLOPE_ACCURACY = 1e-8
@@ -100,8 +100,9 @@ def compare_slopes() -> list[Comparison]:
                 difference = float((above - below) / (2 * step))
             slope = diversity_slope(**vars(here), spectrum=JointSpectrum.of_matrices(np.ones(1)))
             label = f"slope of ICL in kappa, {here}"
-            accuracy = {"relative": SLOPE_ACCURACY, "of": "diversity_slope"}
-            rows.append(compare(label, slope, difference, **accuracy))
+            rows.append(
+                compare(label, slope, difference, relative=SLOPE_ACCURACY, of="diversity_slope")
+            )
     return rows
 
 
