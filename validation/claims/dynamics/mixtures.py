@@ -260,7 +260,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
         left.plot(FRACTIONS, least, "_", color="0.3", markersize=12, label="all features")
         shown = [results[c, math.inf] for c in FRACTIONS]
         ends = [run.training[-1] for run in shown]
-        left.plot(FRACTIONS, ends, "o", color=COLOURS[1], label="trained on the law")
+        left.plot(FRACTIONS, ends, "o", color=COLOURS[1], label=f"after {TRAINING['steps']} steps")
         finish(left, "fraction of random tasks", "training loss", legend="")
         shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(FRACTIONS)))
         for c, run, shade in zip(FRACTIONS, shown, shades, strict=True):

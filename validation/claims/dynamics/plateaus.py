@@ -51,29 +51,29 @@ def judge(preset: Preset, results: Results) -> Verdict:
     comparisons: list[Comparison] = []
     drop_times = "separate_attention_staircase.drop_times"
     for (rank, seed), (large, small) in results.items():
-        for learned in np.flatnonzero(large.expected[1:] & small.expected[1:]) + 1:
-            where = f"rank {rank}, {learned} learned, seed {seed}"
-            if learned % rank == 0:
-                height, time = small.heights[learned - 1], small.crossings[learned]
-                options: dict[str, Any] = {"of": "plateau_losses", "relative": HEIGHT_TOLERANCE}
-                comparisons.append(
-                    compare(f"height, {where}", heights[learned], height, **options)
-                )
-                label, predicted = f"end of the plateau, {where}", small.predicted[learned]
-                options = {"of": drop_times, "relative": TIME_TOLERANCE}
-            else:
+        with np.errstate(invalid="ignore"):  # drops that are not predicted or did not happen
+            predicted, found = (
+                np.diff(getattr(small, name)) - np.diff(getattr(large, name))
+                for name in ("predicted", "crossings")
+            )
+        for m in np.flatnonzero(large.expected[1:] & small.expected[1:]) + 1:
+            where = f"rank {rank}, {m} learned, seed {seed}"
+            if m % rank:
                 label = f"growth of the wait within a head, {where}"
-                predicted, time = (
-                    small_times[learned]
-                    - small_times[learned - 1]
-                    - (large_times[learned] - large_times[learned - 1])
-                    for small_times, large_times in (
-                        (small.predicted, large.predicted),
-                        (small.crossings, large.crossings),
+                pair, tolerance = (predicted[m - 1], found[m - 1]), WAIT_TOLERANCE
+            else:
+                label = f"end of the plateau, {where}"
+                pair, tolerance = (small.predicted[m], small.crossings[m]), TIME_TOLERANCE
+                comparisons.append(
+                    compare(
+                        f"height, {where}",
+                        heights[m],
+                        small.heights[m - 1],
+                        relative=HEIGHT_TOLERANCE,
+                        of="plateau_losses",
                     )
                 )
-                options = {"of": drop_times, "relative": WAIT_TOLERANCE}
-            comparisons.append(compare(label, predicted, time, **options))
+            comparisons.append(compare(label, *pair, relative=tolerance, of=drop_times))
     waits = [row.estimate for row in comparisons if row.label.startswith("growth")]
     notes = (
         f"When the initial weights shrink from {SCALES[0]} to {SCALES[1]}, a plateau where a new "
