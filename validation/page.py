@@ -64,13 +64,13 @@ def _resolutions(run: ValidationRun) -> str:
         words = [
             f"{_function(each)}&nbsp;{percent(each.resolution)}" for each in mine if each.claim
         ]
-        rest = [
-            f"{each.function} ({REASONS.get(each.function, 'not in these claims')})"
-            for each in mine
-            if not each.claim
-        ]
-        without = f"<br><span class='small'>no claim: {'; '.join(rest)}</span>" if rest else ""
-        rows.append(_row(subject, ", ".join(words) + without))
+        rest = [each.function for each in mine if not each.claim]
+        notes = [f"{name}: {html.escape(REASONS[name])}" for name in rest if name in REASONS]
+        if others := [name for name in rest if name not in REASONS]:
+            notes.append(f"not in these claims: {', '.join(others)}")
+        if words:
+            small = "".join(f"<br><span class='small'>{note}</span>" for note in notes)
+            rows.append(_row(subject, ", ".join(words) + small))
     return f"<table class='words'>{''.join(rows)}</table>{_together(run)}"
 
 
