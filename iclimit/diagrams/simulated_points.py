@@ -15,14 +15,14 @@ from iclimit.runs.cell import Cell
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.validation.statistics import extrapolate, z_score
 
-ALLOWANCE = 0.8
-"""Relative systematic deviation of the finite-size prediction, times d (see the documentation)."""
-
 LEAST_SIZES = 3
 """Sizes from which simulations are extrapolated to infinite size."""
 
 _PREDICTION_DRAWS = 1000
 """Least number of task sets for a prediction, times d: its spread shrinks as 1/d."""
+
+_FEW_TASKS = 40
+"""Up to this number of tasks a prediction task by task costs no more than the simulation."""
 
 _ROUNDING = 0.1
 """Largest relative deviation of a parameter from integers over powers of d at which a point is
@@ -89,9 +89,10 @@ def cells_at(
     # Powers of two, so that more repeats seldom need another prediction.
     least = max(repeats, _PREDICTION_DRAWS / dim)
     draws = 1 if math.isinf(parameters["kappa"]) else 2 ** math.ceil(math.log2(least))
+    approach = "tasks" if arguments["tasks"] <= _FEW_TASKS else "moments"
     return (
         Cell.of(simulate_errors, **arguments, repeats=repeats),
-        Cell.of(finite_size_errors, **arguments, draws=draws),
+        Cell.of(finite_size_errors, **arguments, draws=draws, approach=approach),
     )
 
 
@@ -131,8 +132,8 @@ class SimulatedValue:
         largest size.
     z : float or None
         Deviation in standard errors, as a normal deviate (Student's t with the degrees of freedom
-        of the fewest repeats).  At a single size only what exceeds the known deviation of the
-        prediction counts, 0.8/d of it.  None if the theory or the standard error is infinite.
+        of the fewest repeats).  At a single size half of the uncertainty of the prediction counts
+        as a standard error, too.  None if the theory or the standard error is infinite.
     runs : tuple of SizedRun
         The sizes it comes from.
     """
@@ -168,14 +169,14 @@ def value_at(
         error = float(fit.standard_error[0])
         repeats = min(run.estimate.repeats for run in runs)
         estimate = Estimate(limit + float(fit.value[0]), error, repeats)
-        theory, allowance = limit, 0.0
+        theory = limit
     else:
-        estimate, theory, error = runs[-1].estimate, runs[-1].prediction.mean, float(errors[-1])
-        allowance = ALLOWANCE / sizes[-1] * abs(theory)
+        estimate, theory = runs[-1].estimate, runs[-1].prediction.mean
+        error = math.hypot(float(errors[-1]), results[-1][1].uncertainty / 2 * theory)
     z = None
     if math.isfinite(theory) and math.isfinite(error):
         degrees = max(min(run.estimate.repeats for run in runs) - 1, 1)
-        z = z_score(estimate.mean, theory, error, allowance, degrees)
+        z = z_score(estimate.mean, theory, error, degrees=degrees)
     return SimulatedValue(dict(parameters), estimate, theory, z, runs)
 
 
