@@ -86,6 +86,7 @@ def finite_size_errors(
     test_rho: float | None = None,
     input_covariance: Any = None,
     approach: str = "tasks",
+    balanced: bool = False,
 ) -> FiniteSizeErrors:
     r"""Predict the ICL and IDG error of a run at exactly these integers.
 
@@ -129,6 +130,9 @@ def finite_size_errors(
         that get two prompts or more on average, contexts of 6 pairs or more and d >= 8.
         Otherwise, or for ``"moments"``, the prediction comes from the mean moments; it costs 1 to
         10 % of the time.
+    balanced : bool
+        Whether all tasks have the same number of prompts, as in the published runs of Lu et al.;
+        otherwise every prompt draws its task.  The mean moments do not see the difference.
 
     Returns
     -------
@@ -219,8 +223,10 @@ def finite_size_errors(
     possible = shared and plain and not singular and count <= MOST_TASKS and dim >= LEAST_DIM
     if approach == "tasks" and possible:
         stacked = np.stack(sets * draws if len(sets) == 1 else sets)
-        shares = generator.multinomial(prompts, [1 / count] * int(count), size=len(stacked))
-        trained = TaskDraws(stacked, shares / prompts, context, prompts, rho, ridge)
+        shares = np.full(stacked.shape[:2], 1 / count)
+        if not balanced:
+            shares = generator.multinomial(prompts, shares) / prompts
+        trained = TaskDraws(stacked, shares, context, prompts, rho, ridge)
         with undefined_in_float64():
             errors, uncertainty = task_errors(trained, test)
         return FiniteSizeErrors(_estimate(errors[:, 0]), _estimate(errors[:, 1]), uncertainty)

@@ -225,6 +225,19 @@ def test_identity_covariances_change_nothing(task_law: str, ridge: float) -> Non
         )
 
 
+# Ten runs published with Lu et al. (icl-asymptotic), with n / k prompts of every task: mean and
+# standard error of the ICL error at n = d k.  Random numbers of prompts raise it by 3 %.
+PUBLISHED_RUN = {"dim": 100, "context": 10_000, "tasks": 50, "prompts": 5000, "rho": 0.01}
+PUBLISHED_ICL = Estimate(0.70666, 0.00204, 10)
+
+
+def test_numbers_of_prompts_in_published_runs() -> None:
+    run = PUBLISHED_RUN | {"ridge": 1e-8, "rng": 0, "draws": 4}
+    equal, random = (finite_size_errors(**run, balanced=value).icl for value in (True, False))
+    assert abs(PUBLISHED_ICL.z(equal.mean)) < 2
+    assert PUBLISHED_ICL.z(random.mean) < -5
+
+
 def test_rotating_everything_changes_nothing() -> None:
     tasks = np.random.default_rng(0).standard_normal((10, 16))
     rotation, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((16, 16)))
