@@ -16,7 +16,7 @@ FILES = (
     ("gdpp", "weights two_levels"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
-    ("pretraining", "structured_limits alignment derivations"),
+    ("pretraining", "structured_directions structured_limits alignment derivations"),
     ("spectra", "sample_covariance free_convolution"),
     ("pretraining", "solver sampler exact_error"),
 )

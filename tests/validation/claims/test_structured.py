@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, drawn, failed, judge, off
+from judged_claims import Results, drawn, failed, judge, off, run_cells
 from made_up_errors import larger, made_up
 
 from iclimit.validation.claims.pretraining import (
     structured_context,
+    structured_directions,
     structured_limits,
     structured_tests,
 )
@@ -126,6 +127,19 @@ def test_best_training_context_is_a_minimum() -> None:
     assert best < 8
     errors = [replace(structured_context.FEW, alpha=best * f).limit.icl for f in (0.9, 1.0, 1.1)]
     assert min(errors) == errors[1]
+
+
+# Directions.
+
+
+def test_wrong_directions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = run_cells("structured-directions")
+    verdict = judge("structured-directions", results)
+    assert verdict.holds, failed(verdict)
+    assert drawn(verdict) > 10_000
+    slopes = off(structured_directions.direction_slopes, 1.03)
+    monkeypatch.setattr(structured_directions, "direction_slopes", slopes)
+    assert "direction_slopes" in "".join(failed(judge("structured-directions", results)))
 
 
 # Limits.

@@ -1,0 +1,203 @@
+"""Errors direction by direction, and the test and training covariances of least error.
+
+Each trained model is tested on tasks that vary along one eigenvector of the training
+covariance only, on tasks of two other covariances, and on none.  Differences of these errors
+extrapolate to the slopes of the ICL error; the least errors, over directions and over orders of
+given eigenvalues, extrapolate to those of the best test covariances.  The best training
+covariance is that of a scan.
+
+Source: {letey2025}: the error is affine in the test covariance; derived in the documentation.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from iclimit.asymptotics.pretraining import (
+    JointSpectrum,
+    best_test_covariance,
+    best_training_covariance,
+    direction_slopes,
+    finite_size_errors,
+    structured_errors,
+)
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining.ridge import solve_ridge
+from iclimit.simulate.pretraining.summaries import PromptLaw, exact_error, fresh_task_moments
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Comparison,
+    Preset,
+    Results,
+    Verdict,
+    compare,
+    compare_limits,
+    compare_p_value,
+    extrapolate_runs,
+)
+from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
+
+TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
+POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}
+TASK = (0.4, 1.6)
+"""Eigenvalues of the training tasks, equally frequent."""
+TESTS = {
+    "none": (0.0, 0.0),
+    "weak direction": (2.0, 0.0),
+    "strong direction": (0.0, 2.0),
+    "weak direction more": (1.5, 0.5),
+    "strong direction more": (0.5, 1.5),
+}
+"""Variances of the test tasks along the weak and the strong directions."""
+SIZES: dict[Preset, dict[int, int]] = {
+    "quick": {16: 500, 24: 200, 32: 280},
+    "medium": {16: 4000, 24: 2000, 32: 2000, 48: 400},
+    "full": {24: 15000, 32: 15000, 48: 4000, 64: 1000},
+}
+"""Trained models by dimension."""
+ANCHORS = (40, 56, 80, 104, 136)
+"""Dimensions from which the limit of the finite-size predictions is extrapolated."""
+TRAINED_ON = JointSpectrum(TASK, TASK, (1.0, 1.0), (0.5, 0.5))
+SHARES = np.linspace(0.005, 0.995, 100)
+"""Shares of the trace along the weak direction that are tried for the best training covariance."""
+SCAN_ACCURACY = 1e-9
+"""Relative, of the least error."""
+OF = ("direction_slopes",) * 2 + ("best_test_covariance.icl",) * 2
+
+
+def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
+    """Eigenvalues of a covariance in d dimensions."""
+    return np.repeat(values, dim // 2)
+
+
+def direction_errors(*, dim: int, count: int, rng: Any) -> np.ndarray:
+    """Errors of trained models on all tests, (tests, count)."""
+    there, context = get_backend("numpy"), round(ALPHA * dim)
+    root = np.sqrt(spread(TASK, dim))
+    law = PromptLaw(there, dim, context, RHO, "gaussian", root, "gaussian", None, "summaries")
+    moments = [
+        fresh_task_moments(
+            there, dim, context, RHO, "gaussian", covariance=np.diag(spread(test, dim))
+        )
+        for test in TESTS.values()
+    ]
+    errors = []
+    for generator in there.generators(rng, count):
+        gamma = solve_ridge(*law.draw(generator, round(TAU * dim**2), None), RIDGE).gamma
+        errors.append([float(exact_error(gamma, each)) for each in moments])
+    return np.array(errors).T
+
+
+def predicted_errors(*, dim: int, rng: Any) -> np.ndarray:
+    """Finite-size predictions of the errors on all tests, without random numbers."""
+    sizes = {"context": round(ALPHA * dim), "tasks": math.inf, "prompts": round(TAU * dim**2)}
+    return np.array(
+        [
+            finite_size_errors(
+                dim=dim,
+                **sizes,
+                rho=RHO,
+                ridge=RIDGE,
+                task_covariance=spread(TASK, dim),
+                test_covariance=spread(test, dim),
+                draws=1,
+                rng=rng,
+            ).icl.mean
+            for test in TESTS.values()
+        ]
+    )
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Simulations and predictions by dimension."""
+    counts = SIZES[preset]
+    found = {
+        ("simulated", dim): Cell.of(direction_errors, dim=dim, count=count)
+        for dim, count in counts.items()
+    }
+    dims = [*counts, *ANCHORS]
+    return found | {("predicted", dim): Cell.of(predicted_errors, dim=dim) for dim in dims}
+
+
+def measured(errors: np.ndarray) -> np.ndarray:
+    """Slopes in both directions, least error over directions, and over orders of eigenvalues.
+
+    All variance in one direction, of trace d, raises the error by the slope.  Which tests have the
+    least error is clear from run to run.
+    """
+    none, weak, strong, *orders = errors
+    best = [min(pair, key=np.mean) for pair in ((weak, strong), orders)]
+    return np.stack([weak - none, strong - none, *best])
+
+
+def theory() -> list[float]:
+    """What `measured` tends to."""
+    weak, strong = direction_slopes(**POINT, spectrum=TRAINED_ON)
+    spectrum = JointSpectrum(TASK, TESTS["weak direction more"], (1.0, 1.0), (0.5, 0.5))
+    best = [
+        best_test_covariance(**POINT, spectrum=spectrum, fixed=fixed).icl
+        for fixed in ("trace", "spectrum")
+    ]
+    return [weak, strong, *best]
+
+
+def compare_scan() -> Comparison:
+    """The best training covariance, for tests that vary more along the strong direction."""
+    tests, setting = TESTS["strong direction more"], POINT | {"tau": 2.0, "kappa": 2.0}
+
+    def error(weak: float) -> float:
+        tried = JointSpectrum((2 * weak, 2 - 2 * weak), tests, (1.0, 1.0), (0.5, 0.5))
+        return float(structured_errors(**setting, spectrum=tried).icl)
+
+    place = int(np.argmin([error(share) for share in SHARES]))
+    ends = SHARES[[max(place - 1, 0), min(place + 1, len(SHARES) - 1)]]
+    found = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-7})
+    spectrum = JointSpectrum(TASK, tests, (1.0, 1.0), (0.5, 0.5))
+    best = best_training_covariance(**setting, spectrum=spectrum).icl
+    label, of = "least ICL error over training covariances", "best_training_covariance.icl"
+    return compare(label, best, found.fun, relative=SCAN_ACCURACY, of=of)
+
+
+def judge(preset: Preset, results: Results) -> Verdict:
+    """Compare slopes and least errors, extrapolated as ratios to their predictions."""
+    sizes = [*SIZES[preset]]
+    predictions = {dim: measured(results["predicted", dim]) for dim in (*sizes, *ANCHORS)}
+    runs = [measured(results["simulated", dim]) / predictions[dim][:, None] for dim in sizes]
+    ratio = extrapolate_runs(sizes, runs, order=1)
+    powers = np.vander(1 / np.array(ANCHORS), 4, increasing=True)
+    scale = np.linalg.lstsq(powers, np.array([predictions[dim] for dim in ANCHORS]))[0][0]
+    limits = replace(
+        ratio,
+        value=ratio.value * scale,
+        covariance=ratio.covariance * np.outer(scale, scale),
+        deviations=ratio.deviations * scale[:, None],
+    )
+    labels = (
+        "slope of ICL along the weak direction",
+        "slope of ICL along the strong direction",
+        "least ICL over directions of tests",
+        "least ICL over orders of test eigenvalues",
+    )
+    expected = theory()
+    rows = compare_limits(dict(zip(labels, expected, strict=True)), limits, of=OF, draws="models")
+    rows.append(compare_p_value("chi-square of the ratios", ratio.p_value))
+    rows.append(compare_scan())
+
+    def draw(figure: Figure) -> None:
+        (ax,) = panels(figure, 1, width=5.6, height=3.6)
+        for number, (label, colour) in enumerate(zip(labels, COLOURS, strict=False)):
+            found = [Estimate.of(measured(results["simulated", dim])[number]) for dim in sizes]
+            draw_sizes(ax, sizes, found, colour, limit=expected[number], label=label)
+            ax.plot(1 / np.array(sizes), [predictions[dim][number] for dim in sizes], color=colour)
+        title = "lines: finite-size prediction; points: simulation; stars: limit"
+        finish(ax, "$1/d$", "slope or error", title=title, legend="")
+
+    return Verdict(rows, draw, [f"ratio to the prediction: {ratio.summary}"])
+
+
+claim = Claim.of("structured-directions", __doc__, cells, judge, figure=False)
