@@ -1,8 +1,9 @@
 """Simulations published with the paper.
 
-Published errors at d = 100 equal the finite-size prediction at the integers simulated. The six
-ridgeless rows with tau < 1 are known to lie higher than our own runs and are allowed 3 % (see
-the note). Published task gaps at d = 10 and 32 equal our own simulation at the same integers.
+Published errors at d = 100 equal the finite-size prediction at the integers simulated, with the
+same number of prompts of every task, as there. One of them is known to lie higher than our own
+runs and is allowed 1.5 % (see the note). Published task gaps at d = 10 and 32 equal our own
+simulation at the same integers.
 
 Source: {lu2025}: logs and data of its public repositories (validation/reference/README.md).
 """
@@ -11,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.results import Estimate
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.points import Point, unsure
@@ -18,15 +20,14 @@ from iclimit.validation.comparisons import read_reference
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 
 REPEATS: dict[Preset, int] = {"quick": 15, "medium": 200, "full": 200}
-DRAWS = 16
+DRAWS: dict[Preset, int] = {"quick": 2, "medium": 8, "full": 20}
 """Task sets of a prediction."""
 LARGE_REPEATS = 20
 """Repeats of the d = 100 runs (full preset only)."""
-FEW_PROMPTS = 0.03
-"""Relative allowance of the published ridgeless runs with tau < 1, which lie up to 2.6 % above the
-prediction.  Our own runs at the same integers lie 0.6 % above it: at tau = 0.5, alpha = 1 the
-published mean of ten runs is 3.7 standard errors above ours.  The discrepancy is known and not
-explained; the bound was chosen after seeing it."""
+HIGHER = {("icl", 0.5, 1.0): 0.015}
+"""Relative allowance by error, tau and alpha.  This published mean of ten ridgeless runs lies
+1.3 % above the prediction and is 3.7 standard errors above ours.  The discrepancy is known and
+not explained; the bound was chosen after seeing it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Published:
     dim: int
     point: Point
     errors: dict[str, Estimate]
+
+    def prediction(self, draws: int) -> Cell:
+        """Finite-size prediction with the same number of prompts of every task."""
+        given = self.point.integers(self.dim)
+        return Cell.of(finite_size_errors, **given, draws=draws, balanced=True)
 
 
 def error_points() -> list[Published]:
@@ -77,9 +83,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
         for each in gap_points()
     }
     for each in error_points():
-        found["predicted", each.point, each.dim] = each.point.prediction(
-            each.dim, DRAWS, "moments"
-        )
+        found["predicted", each.point, each.dim] = each.prediction(DRAWS[preset])
         if preset == "full":
             run = each.point.simulation(each.dim, LARGE_REPEATS)
             found["simulated", each.point, each.dim] = run
@@ -91,12 +95,11 @@ def judge(preset: Preset, results: Results) -> Verdict:
     comparisons = []
     for published in error_points():
         dim, point = published.dim, published.point
-        few = point.tau < 1
         for name, value in published.errors.items():
             theory = unsure(results["predicted", point, dim], name)
             label = f"published {name.upper()} d={dim} {point}"
-            of = "" if few else f"finite_size_errors.{name}"
-            allowed = FEW_PROMPTS if few else 0.0
+            allowed = HIGHER.get((name, round(point.tau, 2), point.alpha), 0.0)
+            of = "" if allowed else f"finite_size_errors.{name}"
             comparisons.append(compare(label, theory, value, relative=allowed, of=of))
             if preset == "full":
                 ours = getattr(results["simulated", point, dim], name)
@@ -110,9 +113,8 @@ def judge(preset: Preset, results: Results) -> Verdict:
         label = f"published ICL-IDG against ours d={dim} {point}"
         comparisons.append(compare(label, ours.mean, Estimate(gap.mean, error, ours.repeats)))
     note = (
-        f"Published ridgeless runs with tau < 1 are allowed {FEW_PROMPTS:.0%}: they lie up to "
-        "2.6 % above the prediction, our own runs at the same integers 0.6 %. At tau = 0.5, "
-        "alpha = 1 the published mean of ten runs is 3.7 standard errors above ours. The "
+        "The published ICL error at tau = 0.5, alpha = 1, ridgeless, is allowed 1.5 %: the mean "
+        "of ten runs lies 1.3 % above the prediction and is 3.7 standard errors above ours. The "
         "discrepancy is known and not explained, and the bound was chosen after seeing it."
     )
     return Verdict(comparisons, lambda figure: _draw(figure, comparisons, results), (note,))
