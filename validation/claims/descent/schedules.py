@@ -1,14 +1,15 @@
 """Multi-step gradient descent: losses and optimal learning-rate schedules.
 
 At N = 20, d = 10 simulated losses of optimal, best constant and Chebyshev rates equal the exact
-ones for one to three steps, with and without noise.  The optimal rates win by as much as
-predicted.  Losses extrapolated to infinite size equal the limit.
+ones for one to three steps, with and without noise, and so does the lead of the optimal rates.
+The rates that are best on simulated contexts are the predicted ones.  Losses extrapolated to
+infinite size equal the limit.  Derived moments and losses have the values of simulations.
 
 Source: Exact Wishart moments and Marchenko-Pastur limit, derived in the documentation; limit
 without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import numpy as np
 from iclimit.asymptotics.descent import (
     chebyshev_schedule,
     constant_schedule,
+    derive_schedule,
+    derive_wishart_moment,
     optimal_schedule,
     schedule_loss,
 )
@@ -26,6 +29,7 @@ from iclimit.simulate.descent.regression import descend
 from iclimit.validation import (
     Cell,
     Claim,
+    Comparison,
     Preset,
     Results,
     Verdict,
@@ -35,12 +39,14 @@ from iclimit.validation import (
     difference,
     extrapolate_runs,
 )
+from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
 from iclimit.validation.drawing import COLOURS, Figure, draw_family, draw_sizes, finish, panels
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
 STEPS, NOISES = (1, 2, 3), (0.0, 0.05)
-CONTEXTS: dict[Preset, int] = {"quick": 60_000, "full": 4_000_000}
+CONTEXTS: dict[Preset, int] = {"quick": 60_000, "medium": 600_000, "full": 4_000_000}
+"""For losses, and twice as many for rates."""
 METHODS = {
     "optimal": optimal_schedule,
     "constant": constant_schedule,
@@ -55,9 +61,9 @@ LABELS = {
 LIMIT_STEPS, LIMIT_NOISE = 3, 0.05
 LIMIT_CONTEXTS = {24: 10_000, 48: 2_500, 96: 600, 192: 150}
 """Contexts at each dimension in the quick preset: the spread of the loss falls as 1/d."""
-MORE: dict[Preset, int] = {"quick": 1, "full": 40}
+MORE: dict[Preset, int] = {"quick": 1, "medium": 10, "full": 40}
 """Factor of these contexts."""
-TOKEN_TASKS: dict[Preset, int] = {"quick": 20_000, "full": 400_000}
+TOKEN_TASKS: dict[Preset, int] = {"quick": 20_000, "medium": 200_000, "full": 400_000}
 
 Rates = dict[str, tuple[float, ...]]
 
@@ -66,6 +72,11 @@ def rates_of(steps: int, noise: float, **where: Any) -> Rates:
     """Rates of all methods, at a finite size or in the limit."""
     setting = {"steps": steps, "noise_ratio": noise, **where}
     return {name: tuple(method(**setting).rates.tolist()) for name, method in METHODS.items()}
+
+
+def setting(steps: int, noise: float) -> dict[str, Any]:
+    """Arguments of the theory at finite size."""
+    return {"steps": steps, "noise_ratio": noise, **SIZE}
 
 
 @cache
@@ -102,18 +113,24 @@ def token_loss(
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses by steps and noise, losses by dimension, and the loss on tokens."""
-    found: dict[Any, Cell] = {
-        (steps, noise): Cell.of(
+    """Losses by noise, traces of contexts, losses by dimension, and the loss on tokens."""
+    most = max(STEPS)
+    found: dict[Any, Cell] = {}
+    for noise in NOISES:
+        # Fewer steps are as many with rates of 0.
+        rows = [
+            (*rates, *(0.0,) * (most - steps))
+            for steps in STEPS
+            for rates in finite_rates(steps, noise).values()
+        ]
+        found["losses", noise] = Cell.of(
             simulate_schedule,
-            rates=tuple(finite_rates(steps, noise).values()),
+            rates=tuple(rows),
             **SIZE,
             noise_ratio=noise,
             contexts=CONTEXTS[preset],
         )
-        for steps in STEPS
-        for noise in NOISES
-    }
+    found["traces"] = Cell.of(mean_traces, **SIZE, most=2 * most, contexts=2 * CONTEXTS[preset])
     for dim, contexts in LIMIT_CONTEXTS.items():
         found[dim] = Cell.of(
             simulate_schedule,
@@ -133,40 +150,112 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     return found
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare losses, advantages of the optimal rates, and the extrapolated losses."""
+def losses(results: Results, steps: int, noise: float) -> dict[str, Estimate]:
+    """Simulated losses of all rates by name."""
+    found = results["losses", noise].losses
+    first = STEPS.index(steps) * len(LABELS)
+    return dict(zip(LABELS, found[first : first + len(LABELS)], strict=True))
+
+
+def compare_losses(results: Results) -> list[Comparison]:
+    """Compare losses, and how much less the optimal rates leave than others."""
     comparisons = []
-    for steps in STEPS:
-        for noise in NOISES:
-            rates, found = finite_rates(steps, noise), results[steps, noise].losses
-            exact = schedule_loss(np.array(list(rates.values())), **SIZE, noise_ratio=noise)
+    for noise in NOISES:
+        for steps in STEPS:
+            found, where = losses(results, steps, noise), f"L={steps} v={noise:g}"
+            exact = {
+                name: schedule_loss(rates, **SIZE, noise_ratio=noise)
+                for name, rates in finite_rates(steps, noise).items()
+            }
+            for name, method in METHODS.items():
+                theory, of = method(**setting(steps, noise)).loss, f"{method.__name__}.loss"
+                label = f"{name} rates, {where}"
+                comparisons.append(compare(label, theory, found[name], of=of, draws=noise))
+            label = f"limit rates, {where}"
+            options: dict[str, Any] = {"of": "schedule_loss", "draws": noise}
+            comparisons.append(compare(label, exact["limit"], found["limit"], **options))
+            if steps > 1:
+                comparisons += [
+                    compare(
+                        f"advantage over {name} rates, {where}",
+                        exact[name] - exact["optimal"],
+                        difference(found[name], found["optimal"]),
+                        **options,
+                    )
+                    for name in LABELS
+                    if name != "optimal"
+                ]
+    return comparisons
+
+
+def compare_rates(traces: np.ndarray) -> list[Comparison]:
+    """Compare the rates that are best on contexts, and the mean traces that derivations give."""
+    comparisons = []
+    for noise in NOISES:
+        for steps in STEPS[1:]:
             where = f"L={steps} v={noise:g}"
-            for k, name in enumerate(rates):
-                comparisons.append(compare(f"{name} rates, {where}", exact[k], found[k]))
-                if steps > 1 and name != "optimal":
-                    label = f"advantage over {name} rates, {where}"
-                    gain = difference(found[k], found[0])
-                    comparisons.append(compare(label, exact[k] - exact[0], gain))
+            for name, constant in (("optimal", False), ("constant", True)):
+                method = METHODS[name]
+                theory = method(**setting(steps, noise)).rates
+                best = partial(best_rates, steps=steps, noise_ratio=noise, constant=constant)
+                comparisons += [
+                    compare(
+                        f"{name} rate {k + 1}, {where}",
+                        theory[k],
+                        each,
+                        of=f"{method.__name__}.rates",
+                        draws="traces",
+                    )
+                    for k, each in enumerate(jackknife(best, traces))
+                ]
+    for order in (2, 3):
+        derived = derive_wishart_moment(order).result
+        numbers = {"N": SIZE["context"], "d": SIZE["dim"]}
+        trace = derived.subs({each: numbers[each.name] for each in derived.free_symbols})
+        comparisons.append(
+            compare(
+                f"derived moment of order {order}",
+                float(trace) / (SIZE["dim"] * SIZE["context"] ** order),
+                Estimate.of(traces[:, order]),
+                of="derive_wishart_moment",
+                draws="traces",
+            )
+        )
+    return comparisons
+
+
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare losses, rates, derivations, and the extrapolated losses."""
+    comparisons = compare_losses(results) + compare_rates(results["traces"])
+    for steps in (1, 2):
+        theory = float(derive_schedule(steps, **SIZE).result)
+        found = losses(results, steps, 0.0)["optimal"]
+        label = f"derived loss, L={steps}"
+        comparisons.append(compare(label, theory, found, of="derive_schedule", draws=0.0))
     best = optimal_schedule(steps=3, **SIZE, noise_ratio=NOISES[1])
-    label = f"optimal rates on tokens, L=3 v={NOISES[1]:g}"
-    comparisons.append(compare(label, best.loss, results["tokens"]))
+    label, of = f"optimal rates on tokens, L=3 v={NOISES[1]:g}", "optimal_schedule.loss"
+    comparisons.append(compare(label, best.loss, results["tokens"], of=of))
     sizes = list(LIMIT_CONTEXTS)
     fit = extrapolate_runs(sizes, [results[dim].losses for dim in sizes])
     comparisons.append(compare_p_value("chi-square of the fit in 1/d", fit.p_value))
-    limits = {
-        name: schedule_loss(rates, ratio=RATIO, noise_ratio=LIMIT_NOISE)
-        for name, rates in limit_rates().items()
-    }
     where = f"L={LIMIT_STEPS} v={LIMIT_NOISE:g}, d to infinity"
-    theories = {f"{name} rates, {where}": value for name, value in limits.items()}
-    comparisons += compare_limits(theories, fit)
+    limits = {
+        name: method(steps=LIMIT_STEPS, ratio=RATIO, noise_ratio=LIMIT_NOISE).loss
+        for name, method in METHODS.items()
+    }
+    comparisons += compare_limits(
+        {f"{name} rates, {where}": value for name, value in limits.items()},
+        fit,
+        of=[f"{method.__name__}.loss" for method in METHODS.values()],
+        draws="limit",
+    )
 
     def draw(figure: Figure) -> None:
         finite, large = panels(figure, height=3.8)
         steps = range(1, 9)
         for k, (name, label) in enumerate(LABELS.items()):
             curve = [schedule_loss(finite_rates(L, 0.0)[name], **SIZE) for L in steps]
-            points = [results[L, 0.0].losses[k] for L in STEPS]
+            points = [losses(results, L, 0.0)[name] for L in STEPS]
             draw_family(finite, (steps, curve), (STEPS, points), COLOURS[k], label)
         finite.set(ylim=(3e-3, 3))
         title = "$N = 20,\\ d = 10$, no noise"
