@@ -19,7 +19,8 @@ DIM = 10
 UNIFORM: dict[str, Any] = {"input_covariance": np.full(DIM, 1 / 3), "excess_kurtosis": -1.2}
 """U(-1, 1) in the theory of preconditioners."""
 SNAPSHOTS = (1, 20, 40, 60, 80, 100, 150, 200, 300, 400)
-BLOCK = 2_000
+BLOCK, GROUP = 2_000, 50
+"""Prompts that are drawn at a time, and whose mean is one sample."""
 HELD_OUT: dict[Preset, int] = {"quick": 10_000, "medium": 100_000, "full": 1_000_000}
 """Prompts that layers are tested on."""
 EXCESS = 0.01
@@ -95,7 +96,8 @@ def paired_losses(
         known = mean_given_inputs(problem, matrix, prompts)
         error = prediction(tokens, [step]) - prompts.y_query
         parts.append([known, (odd - prompts.y_query) ** 2 - error**2 + known, even**2])
-    step_loss, descent, rest = map(Estimate.of, np.concatenate(parts, axis=1))
+    groups = np.concatenate(parts, axis=1).reshape(3, -1, GROUP).mean(axis=2)
+    step_loss, descent, rest = map(Estimate.of, groups)
     return Paired(step_loss, descent, rest, own_preconditioner(layer, problem.context))
 
 
