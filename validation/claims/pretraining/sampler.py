@@ -20,9 +20,9 @@ from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
-PROMPTS: dict[Preset, int] = {"quick": 100_000, "full": 2_000_000}
+PROMPTS: dict[Preset, int] = {"quick": 200_000, "medium": 1_000_000, "full": 2_000_000}
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
-REPEATS: dict[Preset, int] = {"quick": 60, "full": 1000}
+REPEATS: dict[Preset, int] = {"quick": 60, "medium": 400, "full": 4000}
 SAMPLERS = ("summaries", "tokens")
 
 FUNCTIONALS = {
@@ -65,9 +65,12 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the exact law with tokens."""
     fast, tokens = (results["moments", sampler] for sampler in SAMPLERS)
-    comparisons = [compare(f"mean of {name}", tokens[name], fast[name]) for name in FUNCTIONALS]
+    comparisons = [
+        compare(f"mean of {name}", tokens[name], fast[name], of=f"sample_summaries.{name}")
+        for name in FUNCTIONALS
+    ]
     fast, tokens = (results["errors", sampler] for sampler in SAMPLERS)
-    comparisons += compare_errors(f"d={POINT_DIM} {POINT}", tokens, fast)
+    comparisons += compare_errors(f"d={POINT_DIM} {POINT}", tokens, fast, of="simulate_errors")
 
     def draw(figure: Figure) -> None:
         (ax,) = panels(figure, 1, width=6.4, height=3.2)

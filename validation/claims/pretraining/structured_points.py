@@ -25,8 +25,8 @@ SIZES: dict[Preset, dict[int, int]] = {
     "medium": {16: 800, 24: 400, 32: 400, 48: 60},
     "full": {24: 3000, 32: 2000, 48: 800, 64: 300},
 }
-"""Repeats at each size of an extrapolation.  At d = 16 the ratio to the prediction may be 0.2 % off
-a straight line in 1/d, which is more than the error bars of the full preset."""
+"""Repeats at each size of an extrapolation.  At d = 16 the ratio to the prediction may be 0.2 %
+off a straight line in 1/d, which is more than the error bars of the full preset."""
 
 
 def eigenvalues(description: str, dim: int) -> np.ndarray:
