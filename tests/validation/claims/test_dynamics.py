@@ -45,7 +45,7 @@ NAMES = tuple(
 )
 SMALL: dict[ModuleType, dict[str, Any]] = {
     merged: {"BLOCKS": 20, "BLOCK": 1000},
-    cubic: {"SETS": (100, 200, 400), "REPEATS": 8},
+    cubic: {"SETS": (100, 200, 400, 800), "REPEATS": 8},
     plateaus: {"RANKS": (1, 2)},
     drop_times: {"SEEDS": 1},
     heads: {"HEADS": ((1, 1), (1, 2))},

@@ -40,7 +40,7 @@ from iclimit.validation.claims.dynamics.setting import (
 from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 LAM = eigenvalues(4)
-SETS = (500, 1000, 2000)
+SETS = (500, 1000, 2000, 4000)
 """Sizes of the training set."""
 REPEATS: dict[Preset, int] = {"quick": 20, "medium": 100, "full": 1000}
 TRAINING: dict[str, Any] = {
@@ -137,7 +137,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare the curves and times on the law, and the gap for infinite training sets."""
     limit, gaps = results[math.inf], [results[size].gap for size in SETS]
-    fit = extrapolate_runs(SETS, gaps, order=1)
+    fit = extrapolate_runs(SETS, gaps, order=2)
     curves = "difference of the curves on the law of the data"
     extrapolated = "gap of the training losses, extrapolated to infinite training sets"
     times, value, lookup = results["times"]

@@ -28,9 +28,10 @@ SEEDS: dict[Preset, int] = {"quick": 1, "medium": 1, "full": 10}
 SCALES = (1e-4, 1e-6)
 HEIGHT_TOLERANCE = 1e-8
 """Relative, at the smaller initial weights (measured: at most 2e-14)."""
-WAIT_TOLERANCE = 1e-3
+WAIT_TOLERANCE: dict[Preset, float] = {"quick": 1e-3, "medium": 1e-2, "full": 1e-2}
 """Relative, of what the wait between two drops of one head gains from the larger to the smaller
-initial weights (measured: at most 3e-5)."""
+initial weights.  Errors fall as powers of the weights that are the smaller, the closer the
+eigenvalues (measured: at most 3e-5 for D = 4, 2e-3 for D = 8)."""
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
@@ -60,7 +61,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
             where = f"rank {rank}, {m} learned, seed {seed}"
             if m % rank:
                 label = f"growth of the wait within a head, {where}"
-                pair, tolerance = (predicted[m - 1], found[m - 1]), WAIT_TOLERANCE
+                pair, tolerance = (predicted[m - 1], found[m - 1]), WAIT_TOLERANCE[preset]
             else:
                 label = f"end of the plateau, {where}"
                 pair, tolerance = (small.predicted[m], small.crossings[m]), TIME_TOLERANCE
