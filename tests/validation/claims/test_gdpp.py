@@ -16,16 +16,12 @@ from iclimit.validation.claims.gdpp.controls import spectral_controls, trace_con
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
 from iclimit.validation.claims.gdpp.reached import METHODS, TARGETS
 
-# Two condition numbers of those of the claims.
-STARTS = (10.0, 1e3)
-
 OTHER = {"optimal": "monotone", "monotone": "optimal"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reached, "STARTS", STARTS)
         patch.setattr(spectrum, "EIGENVALUES", {"quick": 3000})
         patch.setattr(error, "CONTEXTS", {"quick": 500})
         yield
@@ -34,6 +30,11 @@ def small() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def spectra(small: None) -> Results:  # noqa: ARG001
     return run_cells("gdpp-spectrum")
+
+
+@pytest.fixture(scope="module")
+def counts() -> Results:
+    return run_cells("gdpp-layers")
 
 
 @pytest.fixture(scope="module")
@@ -49,40 +50,43 @@ def test_spectra_hold_and_draw(spectra: Results) -> None:
     assert verdict.holds, failed(verdict)
     labels = [c.label for c in verdict.comparisons]
     assert len(set(labels)) == len(labels)
-    assert sum("mean eigenvalue" in label for label in labels) == 2 * (spectrum.LAYERS + 1)
+    means = 2 * len(spectrum.SIZES) * spectrum.LAYERS
+    assert sum("mean eigenvalue" in label for label in labels) == means
+    fields = {row.of.partition(".")[2] for row in verdict.comparisons if "schedule" in row.of}
+    assert fields == {"condition_number", "excess", "top", "residual", "final_rate"}
     assert drawn(verdict) > 10_000
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("layer", range(spectrum.LAYERS + 1))
+@pytest.mark.parametrize("layer", range(1, spectrum.LAYERS + 1))
 def test_every_mean_eigenvalue_can_fail(method: str, layer: int, spectra: Results) -> None:
-    """Off by eight standard errors at all sizes, the extrapolated mean is."""
-    label = f"mean eigenvalue after {layer} layers, {method}, d to infinity"
-    (right,) = (c for c in judge("gdpp-spectrum", spectra).comparisons if c.label == label)
-    one = spectra.copy()
     for dim in spectrum.SIZES:
-        key = "moments", method, dim
-        one[key] = spectra[key].copy()
-        one[key][layer] += 8 * right.standard_error
-    found = failed(judge("gdpp-spectrum", one))
-    assert label in found
-    # The means of the layers are correlated, and so is what is extrapolated from them.
-    assert all(f"layers, {method}, d to" in other for other in found)
+        key = "means", method, dim
+        run = spectra[key]
+        means = [*run.means]
+        means[layer - 1] = moved(means[layer - 1], 8 * means[layer - 1].standard_error)
+        found = failed(judge("gdpp-spectrum", spectra | {key: replace(run, means=means)}))
+        label = f"mean eigenvalue after {layer} layers, {method}, d = {dim}"
+        assert label in found
+        assert all("common" in other or other == label for other in found)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kappa", STARTS)
-def test_every_condition_number_can_fail(method: str, kappa: float, spectra: Results) -> None:
-    key = "reached", method, kappa
-    right = spectra[key]["condition_numbers"]
-    assert len(right) > 5
-    for layer, value in enumerate(right):
-        # Beyond the allowance either way, or NaN; near 1 an absolute accuracy is left.
-        for wrong in (1 + 0.97 * (value - 1) - 2e-9, 1 + 1.04 * (value - 1) + 2e-9, math.nan):
-            numbers = [*right[:layer], wrong, *right[layer + 1 :]]
-            one = spectra | {key: spectra[key] | {"condition_numbers": numbers}}
-            expected = f"condition number after {layer} layers, {method}, from {kappa:g}"
-            assert failed(judge("gdpp-spectrum", one)) == [expected]
+@pytest.mark.parametrize("kappa", [10.0, 1e3])
+def test_every_image_can_fail(method: str, kappa: float, spectra: Results) -> None:
+    key = "image", method, kappa, 1.0
+    layers = spectra[key].shape[1]
+    assert layers > 3
+    for end, name in enumerate(("lower", "upper")):
+        for layer in range(layers):
+            for factor in (1 - 3e-7, math.nan):
+                image = spectra[key].copy()
+                image[end, layer] *= factor
+                found = failed(judge("gdpp-spectrum", spectra | {key: image}))
+                setting = f"after {layer} layers, {method}, from {kappa:g} up to 1"
+                assert f"{name} {setting}" in found
+                assert f"condition_number {setting}" in found
+                assert all(label.endswith(setting) for label in found)
 
 
 def test_wrong_theories_of_the_spectrum_fail(
@@ -90,45 +94,58 @@ def test_wrong_theories_of_the_spectrum_fail(
 ) -> None:
     exact, schedule = spectrum.eigenvalues_after, spectrum.condition_number_schedule
     with monkeypatch.context() as patch:
-        # Strengths off by 2 %; by 0.1 % they show where the optimal layers compress the noise.
         patch.setattr(spectrum, "eigenvalues_after", lambda e, g: exact(e, 1.02 * np.array(g)))
         found = failed(judge("gdpp-spectrum", spectra))
-        assert {label.split(", ")[1] for label in found} == set(METHODS)
-        assert all("mean eigenvalue" in label for label in found)
+        for kind in ("mean eigenvalue", "least eigenvalue", "largest eigenvalue"):
+            assert {label.split(", ")[1] for label in found if kind in label} == set(METHODS)
+        assert all("eigenvalue" in label for label in found)
     with monkeypatch.context() as patch:
         # The methods exchanged, for the condition numbers only.
         gammas = {method: spectrum.gammas_of(method) for method in METHODS}
+        right = {(m, k): spectrum.schedule_of(m, k) for m in METHODS for k in spectrum.STARTS}
         patch.setattr(spectrum, "gammas_of", gammas.__getitem__)
         patch.setattr(
             spectrum,
-            "condition_number_schedule",
-            lambda kappa, *, method, **options: schedule(kappa, method=OTHER[method], **options),
+            "schedule_of",
+            lambda method, start: schedule(
+                start, steps=len(right[method, start].gammas), method=OTHER[method]
+            ),
         )
         found = failed(judge("gdpp-spectrum", spectra))
         assert len(found) > 20
-        assert all("condition number" in label for label in found)
+        assert not any("eigenvalue" in label for label in found)
 
 
-def test_moments_are_means_over_eigenvalues_by_hand() -> None:
-    found = spectrum.spectral_moments(gammas=(0.3, 0.4), dim=3, contexts=7, rng=5)
-    x = np.random.default_rng(5).standard_normal((7, 12, 3))
-    traces = np.empty((7, 3))
+def test_spectra_of_layers_by_hand() -> None:
+    found = spectrum.spectral_means(gammas=(0.3, 0.4), dim=3, contexts=40, rng=5)
+    x = np.random.default_rng(5).standard_normal((40, 12, 3))
+    traces = np.empty((40, 3))
     for k, z in enumerate(x):
         for layer, gamma in enumerate((0.3, 0.4, 0.0)):
             covariance = z.T @ z / 12
             traces[k, layer] = np.trace(covariance) / 3
+            if k == 0:
+                right = np.linalg.eigvalsh(covariance)
+                np.testing.assert_allclose(found.context[layer], right, rtol=1e-12)
             z = z @ (np.eye(3) - gamma * covariance)
-    np.testing.assert_allclose(found, traces.T, rtol=1e-12)
+    for estimate, plain in zip(found.means, traces[:, 1:].T, strict=True):
+        assert abs(estimate.mean - np.mean(plain)) < np.std(plain)
+        assert estimate.standard_error < np.std(plain) / math.sqrt(40)
 
 
-def test_contexts_of_a_condition_number_have_it() -> None:
-    """And the last step alone leaves (kappa - 1)/(kappa + 1)."""
-    found = reached.reached_layers(condition_number=30.0, gammas=(0.2,), rates=(60 / 31,), rng=0)
-    assert found["condition_numbers"][0] == pytest.approx(30, rel=1e-9)
-    assert found["errors"] == [pytest.approx(29 / 31, rel=1e-9)]
-    # One layer maps the eigenvalues from 1/30 to 1 by e (1 - e/5)^2, which increases.
-    ends = [e * (1 - 0.2 * e) ** 2 for e in (1 / 30, 1)]
-    assert found["condition_numbers"][1] == pytest.approx(ends[1] / ends[0], rel=1e-9)
+def test_images_of_an_interval() -> None:
+    """One layer maps the eigenvalues from 1/30 to 1 by e (1 - e/5)^2, which increases."""
+    found = reached.image_ends(gammas=(0.2,), lower=1 / 30, upper=1.0, rng=0)
+    ends = [[e, e * (1 - 0.2 * e) ** 2] for e in (1 / 30, 1)]
+    np.testing.assert_allclose(found, ends, rtol=1e-12)
+
+
+def test_the_last_step_alone_leaves_the_residual_of_the_condition_number() -> None:
+    """(kappa - 1)/(kappa + 1) at the best rate, 1 - 1/kappa at rate 1."""
+    errors = reached.reached_layers(condition_number=30.0, gammas=(0.2,), rates=(60 / 31,), rng=0)
+    assert errors == [pytest.approx(29 / 31, rel=1e-9)]
+    found = reached.largest_error(rates=(1.0,), gammas=(), condition_number=30.0, rng=0)
+    assert found == pytest.approx(29 / 30, rel=1e-12)
     x = np.random.default_rng(1).standard_normal((2, 9, 4))
     assert layer_spectra(x, [0.1]).shape == (2, 2, 4)
 
@@ -136,10 +153,11 @@ def test_contexts_of_a_condition_number_have_it() -> None:
 # Numbers of layers.
 
 
-def test_layers_hold_and_draw(spectra: Results) -> None:
-    verdict = judge("gdpp-layers", spectra)
+def test_layers_hold_and_draw(counts: Results) -> None:
+    verdict = judge("gdpp-layers", counts)
     assert verdict.holds, failed(verdict)
-    assert len(verdict.comparisons) == 2 * len(STARTS) * len(TARGETS) + 4
+    count = 2 * len(reached.STARTS) * len(TARGETS)
+    assert len(verdict.comparisons) == count + 2 + 4 + 2 * len(layers.WORST)
     assert drawn(verdict) > 10_000
 
 
@@ -157,27 +175,35 @@ def never(errors: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("change", [later, sooner, never])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kappa", STARTS)
+@pytest.mark.parametrize("kappa", reached.STARTS)
 def test_one_layer_more_or_less_fails(
-    method: str, kappa: float, change: Callable[[list[float]], list[float]], spectra: Results
+    method: str, kappa: float, change: Callable[[list[float]], list[float]], counts: Results
 ) -> None:
-    key = "reached", method, kappa
-    one = spectra | {key: spectra[key] | {"errors": change(spectra[key]["errors"])}}
-    assert failed(judge("gdpp-layers", one)) == [
+    key = method, kappa
+    assert failed(judge("gdpp-layers", counts | {key: change(counts[key])})) == [
         f"layers from {kappa:g} to an error of {target:g}, {method}" for target in TARGETS
     ]
 
 
-def test_wrong_numbers_of_layers_fail(spectra: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_numbers_of_layers_fail(counts: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer more everywhere changes no growth."""
     exact = layers.steps_needed
     monkeypatch.setattr(layers, "steps_needed", lambda *a, **k: exact(*a, **k) + 1)
-    assert failed(judge("gdpp-layers", spectra)) == [
+    assert failed(judge("gdpp-layers", counts)) == [
         f"layers from {kappa:g} to an error of {target:g}, {method}"
         for method in METHODS
-        for kappa in STARTS
+        for kappa in reached.STARTS
         for target in TARGETS
-    ]
+    ] + [f"layers from 1e+12 to an excess of 1e-06, {method}" for method in METHODS]
+
+
+def test_every_largest_error_can_fail(counts: Results) -> None:
+    for condition, number in layers.WORST.items():
+        key = "worst", condition
+        for factor in (1 - 1e-8, 1 + 1e-8, math.nan):
+            found = failed(judge("gdpp-layers", counts | {key: factor * counts[key]}))
+            label = f"largest error of {number} layers, condition number {condition:g}"
+            assert found == [label, label]
 
 
 GROWTHS = {
@@ -196,7 +222,7 @@ LIMITS = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", GROWTHS)
 def test_every_growth_of_the_layers_can_fail(
-    name: str, method: str, spectra: Results, monkeypatch: pytest.MonkeyPatch
+    name: str, method: str, counts: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = layers.steps_needed
 
@@ -213,7 +239,7 @@ def test_every_growth_of_the_layers_can_fail(
             return factor * counts + more
 
         monkeypatch.setattr(layers, "steps_needed", wrong)
-        return failed(judge("gdpp-layers", spectra))
+        return failed(judge("gdpp-layers", counts))
 
     chosen = method
     label = f"{GROWTHS[name]}, {method}"
@@ -228,7 +254,7 @@ def test_every_growth_of_the_layers_can_fail(
         assert judged(factor) == [label]
 
 
-def test_exchanged_growths_fail(spectra: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchanged_growths_fail(counts: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of kappa only: log log 1/eps has the same factor for both methods."""
     exact = layers.steps_needed
     monkeypatch.setattr(
@@ -238,7 +264,7 @@ def test_exchanged_growths_fail(spectra: Results, monkeypatch: pytest.MonkeyPatc
             *a, method=OTHER[method] if np.ndim(a[0]) or np.ndim(a[1]) else method
         ),
     )
-    assert failed(judge("gdpp-layers", spectra)) == [
+    assert failed(judge("gdpp-layers", counts)) == [
         f"{GROWTHS['kappa']}, {method}" for method in METHODS
     ]
 

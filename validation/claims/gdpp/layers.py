@@ -1,20 +1,47 @@
 """How many layers of GD++ an accuracy takes.
 
-Token-level GD++ reaches a relative error after exactly the predicted number of layers; to
-within one layer the numbers grow by 1/log(9/4) (published) or 1/log(27/4) (optimal) per unit of
-the logarithm of the condition number, and by one per doubling of the digits.
+Token-level GD++ reaches a relative error after exactly the predicted number of layers, and its
+largest error is the predicted one if every layer takes a step.  To within one layer the numbers
+grow by 1/log(9/4) (published) or 1/log(27/4) (optimal) per unit of the logarithm of the condition
+number, and by one per doubling of the digits.
 
 Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3.
 """
 
 import math
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import steps_needed
-from iclimit.validation import Claim, Preset, Results, Verdict, compare
-from iclimit.validation.claims.gdpp.reached import METHODS, TARGETS, reached_cells, reached_runs
+from iclimit.asymptotics.gdpp import (
+    GDPlusPlus,
+    condition_number_schedule,
+    optimal_gdpp,
+    steps_needed,
+    worst_case_residual,
+)
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.gdpp.reached import (
+    METHODS,
+    STARTS,
+    TARGETS,
+    image_ends,
+    largest_error,
+    reached_cells,
+)
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
+
+# Half a layer: numbers of layers are whole.
+HALF = 0.5
+
+# Layers that all take a step, by condition number, and the relative error of their largest error.
+# It is as large at the ends of the interval, which are among the eigenvalues (measured: 2e-15).
+WORST = {10.0: 2, 100.0: 2}
+WORST_ACCURACY = 1e-10
+
+# A condition number that takes many layers, and the excess that they reach.
+DEEP, DEEP_EXCESS = 1e12, 1e-6
 
 # Condition numbers and excesses between which layers are counted.  Counts are whole numbers, so a
 # difference can be one off.
@@ -37,18 +64,72 @@ def predicted(start: float, target: float, method: str) -> int:
     return 1 + int(steps_needed(start, 2 * target / (1 - target), method=method))
 
 
+@cache
+def best_layers(condition: float) -> GDPlusPlus:
+    """Layers with the least largest error found."""
+    return optimal_gdpp(WORST[condition], condition_number=condition)
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
+    """Errors by schedule and condition number, and largest errors by condition number."""
+    worst = {}
+    for condition in WORST:
+        best = best_layers(condition)
+        rates, gammas = tuple(best.rates.tolist()), tuple(best.gammas.tolist())
+        worst["worst", condition] = Cell.of(
+            largest_error, rates=rates, gammas=gammas, condition_number=condition
+        )
+    return reached_cells() | worst | {("deep", method): deep_cell(method) for method in METHODS}
+
+
+def deep_cell(method: str) -> Cell:
+    """Images of a wide interval under a schedule that goes on beyond the excess asked for."""
+    schedule = condition_number_schedule(DEEP, tol=DEEP_EXCESS**2, method=method)
+    return Cell.of(image_ends, gammas=tuple(schedule.gammas.tolist()), lower=1 / DEEP, upper=1.0)
+
+
+def compare_worst(condition: float, found: float) -> list[Comparison]:
+    """Compare the largest error of the best layers with both functions that give it."""
+    best = best_layers(condition)
+    residual = worst_case_residual(best.rates, best.gammas, condition_number=condition)
+    return [
+        compare(
+            f"largest error of {WORST[condition]} layers, condition number {condition:g}",
+            float(theory),
+            found,
+            relative=WORST_ACCURACY,
+            of=of,
+        )
+        for theory, of in ((best.loss, "optimal_gdpp.loss"), (residual, "worst_case_residual"))
+    ]
+
+
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare every number of layers, and how the numbers grow."""
-    reached = reached_runs(results)
+    """Compare every number of layers, how the numbers grow, and the largest errors."""
     comparisons = [
         compare(
             f"layers from {start:g} to an error of {target:g}, {method}",
             predicted(start, target, method),
-            counted(run["errors"], target),
+            counted(results[method, start], target),
+            allowance=HALF,
+            of="steps_needed",
         )
-        for (method, start), run in reached.items()
+        for method in METHODS
+        for start in STARTS
         for target in TARGETS
     ]
+    for method in METHODS:
+        least, largest = results["deep", method]
+        comparisons.append(
+            compare(
+                f"layers from {DEEP:g} to an excess of {DEEP_EXCESS:g}, {method}",
+                float(steps_needed(DEEP, DEEP_EXCESS, method=method)),
+                float(np.argmax(largest / least - 1 <= DEEP_EXCESS)),
+                allowance=HALF,
+                of="steps_needed",
+            )
+        )
+    comparisons += [row for k in WORST for row in compare_worst(k, results["worst", k])]
     notes = []
     for method, factor in FACTORS.items():
         low, high = steps_needed(np.array(DECADES), 1e-8, method=method)
@@ -60,8 +141,8 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             (f"an excess of {EXPONENTS[0]:g} to {EXPONENTS[1]:g}", doublings, many - few),
         )
         comparisons += [
-            compare(f"layers from {ends}, {method}", theory, float(more), allowance=1.0)
-            for ends, theory, more in growths
+            compare(f"layers from {ends}, {method}", growth, float(more), allowance=1.0)
+            for ends, growth, more in growths
         ]
         notes.append(
             f"{method}: {(high - low) / decades:.3f} layers per unit of the logarithm of the "
@@ -72,14 +153,13 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     def draw(figure: Figure) -> None:
         left, right = panels(figure, width=8.2, height=3.6)
         grid = np.geomspace(10, 1e4, 200)
-        starts = list(dict.fromkeys(start for _, start in reached))
         for target, colour in zip(TARGETS, COLOURS, strict=False):
             for method, (line, marker) in METHODS.items():
                 counts = [predicted(float(start), target, method) for start in grid]
                 label = rf"$\epsilon = 10^{{{round(math.log10(target))}}}$, {method}"
                 left.plot(grid, counts, line, color=colour, linewidth=1.2, label=label)
-                found = [counted(reached[method, start]["errors"], target) for start in starts]
-                left.plot(starts, found, marker, color=colour, markersize=5)
+                found = [counted(results[method, start], target) for start in STARTS]
+                left.plot(STARTS, found, marker, color=colour, markersize=5)
         finish(left, "condition number", "layers", log="x")
         left.legend(fontsize=7)
         excesses = 10.0 ** -np.arange(2, 161, 2)
@@ -93,4 +173,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw, notes)
 
 
-claim = Claim.of("gdpp-layers", __doc__, lambda _: reached_cells(), judge)
+claim = Claim.of("gdpp-layers", __doc__, cells, judge)

@@ -1,4 +1,4 @@
-"""What layers of GD++ do on contexts of a given condition number; two claims share these runs."""
+"""What layers of GD++ on tokens predict for contexts of a given condition number."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import prediction
-from iclimit.validation import Cell, Results
+from iclimit.validation import Cell
 
 # Schedules, with the line and the marker of each in figures.
 METHODS = {"optimal": ("-", "o"), "monotone": ("--", "s")}
@@ -18,14 +18,15 @@ METHODS = {"optimal": ("-", "o"), "monotone": ("--", "s")}
 # Condition numbers at the start, and relative errors to reach.
 STARTS, TARGETS = (10.0, 100.0, 1e3, 1e4), (1e-2, 1e-4, 1e-8)
 
-# Eigenvalues of the contexts.
-DENSE = 60
+# Eigenvalues of the contexts, those of contexts of one dimension on tokens, and those that stand
+# for an interval.
+DENSE, POINTS, FINE = 30, 4001, 20_001
 
 
 def reached_layers(
     *, condition_number: float, gammas: tuple[float, ...], rates: tuple[float, ...], rng: Any
-) -> dict[str, list[float]]:
-    """Condition numbers by layer, and relative errors of a last step after 0, 1, ... layers.
+) -> list[float]:
+    """Relative errors of a last step after 0, 1, ... layers.
 
     The eigenvalues are spaced evenly in the logarithm over the whole interval.  The error is the
     largest over the eigendirections of |prediction - <w, x>| / (|w| |x|), from tokens.
@@ -35,7 +36,6 @@ def reached_layers(
     right = np.linalg.qr(generator.standard_normal((DENSE, DENSE)))[0]
     roots = np.geomspace(1 / condition_number, 1, DENSE) ** 0.5
     x = math.sqrt(2 * DENSE) * (left * roots) @ right.T
-    spectra = layer_spectra(x[None], np.array(gammas))[:, 0]
     # For w along an eigendirection the worst query is along it too.
     labels = x @ right
     prompts = Prompts(np.broadcast_to(x, (DENSE, *x.shape)), labels.T, right.T, np.ones(DENSE))
@@ -44,25 +44,51 @@ def reached_layers(
         steps = [0.0] * count + [rate]
         model = gdpp_transformer(steps, gammas[:count], context=2 * DENSE, dim=DENSE)
         errors.append(float(np.max(np.abs(prediction(tokens, model.layers) - 1))))
-    return {"condition_numbers": (spectra[:, -1] / spectra[:, 0]).tolist(), "errors": errors}
+    return errors
 
 
-def reached_cells() -> dict[tuple[str, str, float], Cell]:
+def largest_error(
+    *,
+    rates: tuple[float, ...],
+    gammas: tuple[float, ...],
+    condition_number: float,
+    rng: Any,  # noqa: ARG001
+) -> float:
+    """Largest relative error over all eigenvalues in an interval, from tokens.
+
+    Contexts of one pair in one dimension have one eigenvalue each; the eigenvalues are Chebyshev
+    points.
+    """
+    angle = np.arange(POINTS) * math.pi / (POINTS - 1)
+    low = 1 / condition_number
+    roots = np.sqrt((1 + low) / 2 + (1 - low) / 2 * np.cos(angle))[:, None]
+    ones = np.ones_like(roots)
+    prompts = Prompts(roots[:, :, None], roots, ones, ones[:, 0])
+    model = gdpp_transformer(rates, gammas, context=1, dim=1)
+    return float(np.max(np.abs(prediction(regression_tokens(prompts), model.layers) - 1)))
+
+
+def image_ends(*, gammas: tuple[float, ...], lower: float, upper: float, rng: Any) -> np.ndarray:  # noqa: ARG001
+    """Least and largest eigenvalue before and after every layer, shape (2, layers + 1).
+
+    Contexts of one pair in one dimension have one eigenvalue each.
+    """
+    roots = np.sqrt(np.geomspace(lower, upper, FINE))
+    spectra = layer_spectra(roots[:, None, None], gammas)[:, :, 0]
+    return np.stack([spectra.min(axis=1), spectra.max(axis=1)])
+
+
+def reached_cells() -> dict[tuple[str, float], Cell]:
     """Runs by schedule and condition number, to the smallest of the errors."""
     cells = {}
     for method in METHODS:
         for start in STARTS:
             tol = min(TARGETS) / (2 * start)
             schedule = condition_number_schedule(start, tol=tol, method=method)
-            cells["reached", method, start] = Cell.of(
+            cells[method, start] = Cell.of(
                 reached_layers,
                 condition_number=start,
                 gammas=tuple(schedule.gammas.tolist()),
                 rates=tuple(schedule.final_rate.tolist()),
             )
     return cells
-
-
-def reached_runs(results: Results) -> dict[tuple[str, float], dict[str, list[float]]]:
-    """Results of these runs by schedule and condition number."""
-    return {key[1:]: run for key, run in results.items() if key[0] == "reached"}

@@ -1,51 +1,68 @@
 """Condition-number schedules against the eigenvalues of simulated layers.
 
-Layer by layer, the mean eigenvalue of preconditioned Gaussian contexts tends to its
-Marchenko-Pastur integral, and contexts of a given condition number reach the predicted ones, for
-the published and for the optimal schedule.
+Layer by layer, eigenvalues of preconditioned Gaussian contexts are those of the formula, their
+mean is the integral over the exact mean spectrum, and spectra of a given condition number reach
+the predicted ones, for the published and for the optimal schedule.
 
 Source: Vladymyrov et al., NeurIPS 2024, arXiv:2402.14180, Theorem 5.1 and Lemma A.3; optimal
 schedule: Amsel, Persson, Musco, Gower, arXiv:2505.16932, Theorem 4.1.
 """
 
+import math
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_after
-from iclimit.asymptotics.spectra import MarchenkoPastur
+from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_after, interval_after
+from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
+from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    extrapolate_runs,
-)
-from iclimit.validation.claims.gdpp.reached import METHODS, reached_cells, reached_runs
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
+from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, TARGETS, image_ends
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
-RATIO, LAYERS = 0.25, 4
-SIZES = (40, 60, 80, 120, 160)
+RATIO, LAYERS = 0.25, 3
+SIZES = (24, 32, 48)
 
 # Eigenvalues drawn at every size.
-EIGENVALUES: dict[Preset, int] = {"quick": 8_000, "full": 400_000}
+EIGENVALUES: dict[Preset, int] = {"quick": 12_000, "medium": 100_000, "full": 1_000_000}
 
-# Relative; the largest eigenvalue of an image lies between those of sixty points (measured: at
-# most 0.7 % below).
-PRECONDITIONED_ALLOWANCE = 0.02
+# Relative error of single eigenvalues: rounding of matrices (measured: 1e-14).
+ROUNDING = 1e-12
+
+# Relative error of the ends of images; the largest value lies between two eigenvalues (measured:
+# at most 3e-8).
+INTERVAL_ACCURACY = 1e-7
+
+# Excesses below this lose digits to rounding of condition numbers near 1.
+SMALLEST_EXCESS = 1e-6
+
+# Upper end of a misjudged spectrum, for which the schedules were not made.  No layer annihilates
+# an eigenvalue below it.
+MISJUDGED = 1.005
 
 
-def spectral_moments(
+@dataclass(frozen=True, eq=False)
+class LayerSpectra:
+    """Mean eigenvalues after each layer, and all eigenvalues of one context after each layer."""
+
+    means: list[Estimate]
+    context: np.ndarray
+
+
+def spectral_means(
     *, gammas: tuple[float, ...], dim: int, contexts: int, rng: Any
-) -> np.ndarray:
-    """Mean eigenvalue of Z^T Z/N, by layer and context, over its value of the scaled context."""
-    generator = np.random.default_rng(rng)
-    x = generator.standard_normal((contexts, round(dim / RATIO), dim))
-    return np.mean(layer_spectra(x, gammas), axis=-1)
+) -> LayerSpectra:
+    """Mean eigenvalue of Z^T Z/N after every layer, with traces as control variates."""
+    context = round(dim / RATIO)
+    x = np.random.default_rng(rng).standard_normal((contexts, context, dim))
+    controls = trace_controls(x.transpose(0, 2, 1) @ x, context)
+    spectra = layer_spectra(x, gammas)
+    means = [controlled(each, controls) for each in np.mean(spectra, axis=-1)[1:]]
+    return LayerSpectra(means, spectra[:, 0])
 
 
 def gammas_of(method: str) -> tuple[float, ...]:
@@ -55,57 +72,54 @@ def gammas_of(method: str) -> tuple[float, ...]:
     return tuple((schedule.gammas / upper).tolist())
 
 
+def schedule_of(method: str, start: float) -> Any:
+    """Schedule from a condition number to an excess at which predictions are exact."""
+    return condition_number_schedule(start, tol=min(TARGETS) / (2 * start), method=method)
+
+
 def cells(preset: Preset) -> dict[Any, Cell]:
-    """Mean eigenvalues by method and size, and runs from given condition numbers."""
-    moments = {
-        ("moments", method, dim): Cell.of(
-            spectral_moments,
-            gammas=gammas_of(method),
-            dim=dim,
-            contexts=EIGENVALUES[preset] // dim,
+    """Mean eigenvalues by method and size, and images of intervals."""
+    means = {
+        ("means", method, dim): Cell.of(
+            spectral_means, gammas=gammas_of(method), dim=dim, contexts=EIGENVALUES[preset] // dim
         )
         for method in METHODS
         for dim in SIZES
     }
-    return moments | reached_cells()
+    images = {
+        ("image", method, start, upper): Cell.of(
+            image_ends,
+            gammas=tuple(schedule_of(method, start).gammas.tolist()),
+            lower=1 / start,
+            upper=upper,
+        )
+        for method in METHODS
+        for start in STARTS
+        for upper in (1.0, MISJUDGED)
+    }
+    return means | images
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare extrapolated mean eigenvalues, and condition numbers layer by layer."""
-    comparisons, notes = [], []
-    # Exact for polynomials: the mean eigenvalue after L layers is one of degree 3^L.
-    nodes, weights = MarchenkoPastur(RATIO).quadrature(3**LAYERS)
+    """Compare eigenvalues, their means, and condition numbers layer by layer."""
+    comparisons: list[Comparison] = []
     for method in METHODS:
-        limits = np.sum(weights * eigenvalues_after(nodes, gammas_of(method)), axis=-1)
-        fit = extrapolate_runs(SIZES, [results["moments", method, dim] for dim in SIZES])
-        theories = {
-            f"mean eigenvalue after {layer} layers, {method}, d to infinity": limit
-            for layer, limit in enumerate(limits)
-        }
-        comparisons += compare_limits(theories, fit)
-        notes.append(f"{method}: {fit.summary}.")
-    reached = reached_runs(results)
-    for (method, start), run in reached.items():
-        found = run["condition_numbers"]
-        schedule = condition_number_schedule(start, steps=len(found) - 1, method=method)
-        comparisons += [
-            compare(
-                f"condition number after {layer} layers, {method}, from {start:g}",
-                schedule.condition_number[layer],
-                value,
-                allowance=PRECONDITIONED_ALLOWANCE * float(schedule.excess[layer]) + 1e-9,
-            )
-            for layer, value in enumerate(found)
-        ]
+        runs = {dim: results["means", method, dim] for dim in SIZES}
+        for dim, run in runs.items():
+            comparisons += compare_means(method, dim, run.means)
+        comparisons += compare_context(method, runs[SIZES[-1]].context)
+    for method in METHODS:
+        for start in STARTS:
+            comparisons += compare_images(method, start, results)
 
     def draw(figure: Figure) -> None:
         (ax,) = panels(figure, 1, width=6.4, height=4.0)
-        starts = dict.fromkeys(start for _, start in reached)
-        for start, colour in zip(starts, COLOURS, strict=False):
+        for start, colour in zip(STARTS, COLOURS, strict=False):
             for method, (line, marker) in METHODS.items():
                 excess = condition_number_schedule(start, tol=1e-12, method=method).excess
-                found = np.array(reached[method, start]["condition_numbers"]) - 1
+                least, largest = results["image", method, start, 1.0]
                 label = f"{method}, from {start:g}"
+                found = largest / least - 1
                 for values, style, name in ((excess, line, label), (found, marker, None)):
                     drawn = np.flatnonzero(values > 1e-12)
                     ax.plot(drawn, values[drawn], style, color=colour, markersize=4, label=name)
@@ -113,7 +127,88 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         y = r"condition number minus one, $\nu/\mu - 1$"
         finish(ax, "layers of GD++", y, log="y", legend="", beside=True)
 
-    return Verdict(comparisons, draw, notes)
+    return Verdict(comparisons, draw)
+
+
+@cache
+def mean_rule(dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rule over the exact mean spectrum.
+
+    The mean eigenvalue after L layers is that of a polynomial of degree 3^L.
+    """
+    return Wishart(context=round(dim / RATIO), dim=dim).quadrature(math.ceil(3**LAYERS / 2))
+
+
+def compare_means(method: str, dim: int, means: list[Estimate]) -> list[Comparison]:
+    """Compare mean eigenvalues with integrals over the exact mean spectrum."""
+    nodes, weights = mean_rule(dim)
+    theories = eigenvalues_after(nodes, gammas_of(method)) @ weights
+    return [
+        compare(
+            f"mean eigenvalue after {layer} layers, {method}, d = {dim}",
+            theories[layer],
+            mean,
+            of="eigenvalues_after",
+            draws=(method, dim),
+        )
+        for layer, mean in enumerate(means, start=1)
+    ]
+
+
+def compare_context(method: str, spectra: np.ndarray) -> list[Comparison]:
+    """Compare the ends of one spectrum after every layer with the formula."""
+    theory = np.sort(eigenvalues_after(spectra[0], gammas_of(method)), axis=-1)
+    return [
+        compare(
+            f"{end} eigenvalue of a context after {layer} layers, {method}",
+            theory[layer, place],
+            spectra[layer, place],
+            relative=ROUNDING,
+            of="eigenvalues_after",
+        )
+        for layer in range(1, LAYERS + 1)
+        for end, place in (("least", 0), ("largest", -1))
+    ]
+
+
+def compare_images(method: str, start: float, results: Results) -> list[Comparison]:
+    """Compare the images of an interval with its schedule and with their ends."""
+    schedule, comparisons = schedule_of(method, start), []
+    for upper in (1.0, MISJUDGED):
+        least, largest = results["image", method, start, upper]
+        image = interval_after(schedule.gammas, lower=1 / start, upper=upper)
+        rows = [
+            ("interval_after", "lower", image, least),
+            ("interval_after", "upper", image, largest),
+        ]
+        if upper == 1:
+            total = least + largest
+            found = {
+                "condition_number": largest / least,
+                "excess": largest / least - 1,
+                "top": largest,
+                "residual": (largest - least) / total,
+                "final_rate": 2 / total,
+            }
+            rows += [
+                ("condition_number_schedule", field, schedule, values)
+                for field, values in found.items()
+            ]
+        comparisons += [
+            compare(
+                f"{field} after {layer} layers, {method}, from {start:g} up to {upper:g}",
+                theory,
+                value,
+                relative=INTERVAL_ACCURACY,
+                of=f"{function}.{field}",
+            )
+            for function, field, predicted, values in rows
+            for layer, (theory, value) in enumerate(
+                zip(getattr(predicted, field), values, strict=True)
+            )
+            if field not in ("excess", "residual") or schedule.excess[layer] > SMALLEST_EXCESS
+        ]
+    return comparisons
 
 
 claim = Claim.of("gdpp-spectrum", __doc__, cells, judge)
