@@ -83,7 +83,7 @@ def test_every_image_can_fail(method: str, kappa: float, spectra: Results) -> No
                 image = spectra[key].copy()
                 image[end, layer] *= factor
                 found = failed(judge("gdpp-spectrum", spectra | {key: image}))
-                setting = f"after {layer} layers, {method}, from {kappa:g} up to 1"
+                setting = f"up to 1, {method}, from {kappa:g}: worst after {layer} layers"
                 assert f"{name} {setting}" in found
                 assert f"condition_number {setting}" in found
                 assert all(label.endswith(setting) for label in found)

@@ -172,7 +172,10 @@ def compare_context(method: str, spectra: np.ndarray) -> list[Comparison]:
 
 
 def compare_images(method: str, start: float, results: Results) -> list[Comparison]:
-    """Compare the images of an interval with its schedule and with their ends."""
+    """Compare the images of an interval with its schedule and with their ends.
+
+    Of all layers, where they differ most.
+    """
     schedule, comparisons = schedule_of(method, start), []
     for upper in (1.0, MISJUDGED):
         least, largest = results["image", method, start, upper]
@@ -194,20 +197,21 @@ def compare_images(method: str, start: float, results: Results) -> list[Comparis
                 ("condition_number_schedule", field, schedule, values)
                 for field, values in found.items()
             ]
-        comparisons += [
-            compare(
-                f"{field} after {layer} layers, {method}, from {start:g} up to {upper:g}",
-                theory,
-                value,
-                relative=INTERVAL_ACCURACY,
-                of=f"{function}.{field}",
+        for function, field, predicted, values in rows:
+            theory, kept = getattr(predicted, field), slice(None)
+            if field in ("excess", "residual"):
+                kept = schedule.excess > SMALLEST_EXCESS
+            layer = int(np.argmax(np.abs(values[kept] / theory[kept] - 1)))
+            setting = f"up to {upper:g}, {method}, from {start:g}"
+            comparisons.append(
+                compare(
+                    f"{field} {setting}: worst after {layer} layers",
+                    theory[layer],
+                    values[layer],
+                    relative=INTERVAL_ACCURACY,
+                    of=f"{function}.{field}",
+                )
             )
-            for function, field, predicted, values in rows
-            for layer, (theory, value) in enumerate(
-                zip(getattr(predicted, field), values, strict=True)
-            )
-            if field not in ("excess", "residual") or schedule.excess[layer] > SMALLEST_EXCESS
-        ]
     return comparisons
 
 
