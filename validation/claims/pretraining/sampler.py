@@ -20,7 +20,7 @@ from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
-PROMPTS: dict[Preset, int] = {"quick": 200_000, "medium": 1_000_000, "full": 2_000_000}
+PROMPTS: dict[Preset, int] = {"quick": 100_000, "medium": 1_000_000, "full": 2_000_000}
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
 REPEATS: dict[Preset, int] = {"quick": 60, "medium": 400, "full": 4000}
 SAMPLERS = ("summaries", "tokens")

@@ -29,13 +29,12 @@ LIMITS = (
 TEST_ALPHAS = (0.5, 8.0, 32.0)
 TESTED = {
     r"trained at $\alpha = 2$": Curve(FEW, "test_alpha", TEST_ALPHAS),
-    r"trained at $\alpha = 8$": Curve(replace(FEW, alpha=8.0), "test_alpha", TEST_ALPHAS),
+    r"trained at $\alpha = 8$": Curve(replace(FEW, alpha=8.0), "test_alpha", (8.0, 32.0)),
     r"trained at $\alpha = 2$, $\rho' = 0.5$": Curve(NOISY, "test_alpha", (0.5, 8.0)),
 }
-ALPHAS = (2.0, 8.0, 32.0)
 TRAINED = {
-    r"$\kappa = 0.5$": Curve(FEW, "alpha", ALPHAS),
-    r"$\kappa = 4$": Curve(MANY, "alpha", ALPHAS),
+    r"$\kappa = 0.5$": Curve(FEW, "alpha", (2.0, 8.0)),
+    r"$\kappa = 4$": Curve(MANY, "alpha", (2.0, 8.0, 32.0)),
 }
 RISES = {
     "rise of ICL by noise of tests": (FEW, NOISY),

@@ -21,7 +21,7 @@ LEVELS = 8
 is the same, so that extrapolations in 1/d tend to its limit."""
 
 SIZES: dict[Preset, dict[int, int]] = {
-    "quick": {16: 80, 24: 30, 32: 40},
+    "quick": {16: 60, 24: 24, 32: 28},
     "medium": {16: 800, 24: 400, 32: 400, 48: 60},
     "full": {24: 3000, 32: 2000, 48: 800, 64: 300},
 }
