@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from judged_claims import Results, drawn, failed, judge, run_cells
+from judged_claims import Results, drawn, failed, judge, off, run_cells
 
 from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
-from iclimit.validation.claims.spectra import free_convolution, matrices
+from iclimit.validation.claims.spectra import free_convolution, matrices, sample_covariance
 from iclimit.validation.claims.spectra.sample_covariance import POPULATIONS
 
 CLAIMS = ("spectra-samples", "spectra-free")
@@ -31,6 +31,7 @@ def drawings() -> Iterator[dict[str, Results]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matrices, "EIGENVALUES", {"quick": 3000})
         patch.setattr(matrices, "SIZES", (24, 32, 48, 64))
+        patch.setattr(sample_covariance, "FEW_MATRICES", {"quick": 4000})
         # The limits are the same whatever is judged.
         for module, name in (
             (matrices, "all_statistics"),
@@ -73,6 +74,33 @@ def test_every_edge_can_fail(name: str, drawings: dict[str, Results]) -> None:
             moved[:, rank] += 8 * edge.standard_error
         wrong[law, dim] = moved
     assert {edge.label for edge in edges} <= set(failed(judge(name, wrong)))
+
+
+@pytest.mark.parametrize("name", ["wishart_density", "wishart_moment", "wishart_resolvent"])
+def test_a_wrong_theory_of_isotropic_populations_fails(
+    name: str, drawings: dict[str, Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = drawings["spectra-samples"]
+    monkeypatch.setattr(sample_covariance, name, off(getattr(sample_covariance, name), 1.05))
+    found = failed(judge("spectra-samples", results))
+    assert f"with {name}" in " ".join(found)
+
+
+def test_theory_and_estimate_are_combined_alike(drawings: dict[str, Results]) -> None:
+    """The estimate does not know the theory, though the limits depend on the size."""
+    (right, *_), (wrong, *_) = (
+        matrices.compare_statistics(
+            {
+                "power law": {
+                    d: {"x": (matrices.mean_eta(1), d * limit, "f")} for d in matrices.SIZES
+                }
+            },
+            drawings["spectra-samples"],
+        )[0]
+        for limit in (0.01, 0.02)
+    )
+    assert wrong.estimate == pytest.approx(right.estimate, rel=1e-12)
+    assert wrong.theory == pytest.approx(2 * right.theory, rel=1e-12)
 
 
 def test_edge_shifts_of_marchenko_pastur() -> None:

@@ -78,6 +78,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         f"mean of 1/(1 + {gamma:g} x)": (
             matrices.mean_eta(gamma),
             product_eta(first, second, gamma),
+            "s_transform",
         )
         for gamma in PRODUCT_POINTS
     }

@@ -2,17 +2,25 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
-from iclimit.validation import Comparison, Preset, Results, compare_p_value, extrapolate_runs
+from iclimit.validation import (
+    Comparison,
+    Preset,
+    Results,
+    compare_limits,
+    compare_p_value,
+    extrapolate_runs,
+)
 from iclimit.validation.drawing import COLOURS, Axes, finish
 
 SIZES = (40, 60, 80, 120, 160)
-EIGENVALUES: dict[Preset, int] = {"quick": 8_000, "full": 160_000}
+EIGENVALUES: dict[Preset, int] = {"quick": 16_000, "medium": 160_000, "full": 800_000}
 """Eigenvalues drawn at every size."""
 
 ORDER = 2
@@ -24,8 +32,8 @@ TRACY_WIDOM_MEAN = -1.2065335745820
 
 Statistic: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Function from (matrices, d) eigenvalues to (matrices,)."""
-Statistics: TypeAlias = dict[str, tuple[Statistic, float]]
-"""Statistics with their limits, by label."""
+Statistics: TypeAlias = dict[str, tuple[Statistic, float, str]]
+"""Statistics with their limits and the functions of the theory that give these, by label."""
 
 
 def edge_shifts(law: SpectralMeasure) -> np.ndarray:
@@ -45,12 +53,21 @@ def edge_shifts(law: SpectralMeasure) -> np.ndarray:
 
 def linear_statistics(law: SpectralMeasure, points: Sequence[float]) -> Statistics:
     """Means over eigenvalues, and shares of them below some points."""
-    logarithm = float(law.shannon_transform(1))
-    return {
-        "mean of 1/(1 + x)": (mean_eta(1.0), float(law.eta_transform(1))),
-        "mean of log(1 + x)": (lambda x: np.mean(np.log1p(x), axis=1), logarithm),
-        **{f"share below {x:g}": (_share_below(x), float(law.cdf(x))) for x in points},
+    name = type(law).__name__
+    values = {
+        "mean of 1/(1 + x)": (mean_eta(1.0), law.eta_transform(1), "eta_transform"),
+        "mean of log(1 + x)": (mean_logarithm, law.shannon_transform(1), "shannon_transform"),
+        **{f"share below {x:g}": (_share_below(x), law.cdf(x), "cdf") for x in points},
     }
+    return {
+        label: (statistic, float(limit), f"{name}.{method}")
+        for label, (statistic, limit, method) in values.items()
+    }
+
+
+def mean_logarithm(x: np.ndarray) -> np.ndarray:
+    """Means of log(1 + x) over the eigenvalues."""
+    return np.mean(np.log1p(x), axis=1)
 
 
 def mean_eta(gamma: float) -> Statistic:
@@ -70,12 +87,12 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
     """
     linear = linear_statistics(law, points)
     ends, shifts = np.ravel(law.support), edge_shifts(law)
-    found = {}
+    found, edge = {}, f"{type(law).__name__}.support"
     for dim in SIZES:
         ranks = (0, dim // 2 - 1, dim // 2, dim - 1)
         limits = ends + shifts * dim ** (-2 / 3)
         found[dim] = linear | {
-            f"edge at {end:.3f}": (itemgetter((slice(None), rank)), float(limit))
+            f"edge at {end:.3f}": (itemgetter((slice(None), rank)), float(limit), edge)
             for end, rank, limit in zip(ends, ranks, limits, strict=True)
         }
     return found
@@ -84,27 +101,30 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
 def compare_statistics(
     families: Mapping[str, Mapping[int, Statistics]], results: Results
 ) -> tuple[list[Comparison], list[str]]:
-    """Deviations of simulated statistics from their limits: none in infinite dimension.
+    """Compare simulated statistics with their limits, extrapolated by a fit of the deviations.
 
     Statistics are given by family and size; the eigenvalues of a family are the results (family,
-    size).  The second result describes the fits.
+    size).  The limits may depend on the size; theory and estimate are combined by the same
+    weights of the sizes.  The second result describes the fits.
     """
     comparisons, notes = [], []
     for family, statistics in families.items():
         runs = [
-            np.array([f(results[family, dim]) - limit for f, limit in each.values()])
+            np.array([f(results[family, dim]) - limit for f, limit, _ in each.values()])
             for dim, each in statistics.items()
         ]
         fit = extrapolate_runs(list(statistics), runs, order=ORDER)
-        comparisons += [
-            Comparison(f"{name}, {family}, d to infinity", limit, limit + shift, error)
-            for (name, (_, limit)), shift, error in zip(
-                statistics[max(SIZES)].items(),
-                fit.value.tolist(),
-                fit.standard_error.tolist(),
-                strict=True,
-            )
-        ]
+        limits = np.array(
+            [[limit for _, limit, _ in each.values()] for each in statistics.values()]
+        )
+        theory = fit.shares @ limits
+        labels = [f"{name}, {family}, d to infinity" for name in statistics[max(SIZES)]]
+        comparisons += compare_limits(
+            dict(zip(labels, theory.tolist(), strict=True)),
+            replace(fit, value=theory + fit.value),
+            of=[of for _, _, of in statistics[max(SIZES)].values()],
+            draws=family,
+        )
         comparisons.append(compare_p_value(f"chi-square of the fits, {family}", fit.p_value))
         notes.append(f"{family}: {fit.summary}")
     return comparisons, notes
