@@ -24,9 +24,9 @@ MOST_TASKS = 100
 """Above this number a prediction task by task would cost more than the simulation."""
 CHEAP = 3
 """Factor of the repeats where there are fewer prompts than parameters."""
-LIMIT_SETS = 60
+LIMIT_SETS = 40
 """Task sets of predictions that a limit is extrapolated with."""
-ANCHORED = 6400
+ANCHORED = 4800
 """Dimension times task sets, where the limit of the predictions is extrapolated."""
 
 
