@@ -45,7 +45,7 @@ POINTS = (
     {"tau": 0.5, "alpha": 1.0, "kappa": 0.5, "ridge": 0.0},
     {"tau": 1.5, "alpha": 4.0, "kappa": 0.5, "ridge": 0.3},
 )
-SPECTRUM = JointSpectrum(TASK, TEST, (1, 1), (0.5, 0.5))
+SPECTRUM = JointSpectrum.of_matrices(TASK, TEST)
 SAMPLES: dict[Preset, dict[int, int]] = {
     "quick": {24: 120, 48: 80, 96: 40},
     "medium": {24: 500, 48: 300, 96: 150},

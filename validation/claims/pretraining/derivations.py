@@ -8,7 +8,7 @@ resolvents, equal the errors for structured data up to what the next terms leave
 Source: {lu2025}; {letey2025}; derived in the documentation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -40,12 +40,12 @@ NEAR, NEXT_DATA = 1e-5, 1e-8
 """Distance from tau = 1, and what the next term leaves, relative: 3e-9."""
 
 
-def number(expression: Any, values: Mapping[str, Any]) -> float:
+def number(expression: Any, values: dict[str, Any]) -> float:
     """Value of an expression, given those of its symbols by their names."""
     return float(expression.subs({s: values[s.name] for s in expression.free_symbols}))
 
 
-def evaluate(derivation: Any, known: Mapping[str, float]) -> dict[str, float]:
+def evaluate(derivation: Any, known: dict[str, float]) -> dict[str, float]:
     """Values of the steps of a derivation; the ridge is the one that has the given xi."""
     import sympy
 
@@ -61,7 +61,7 @@ def evaluate(derivation: Any, known: Mapping[str, float]) -> dict[str, float]:
     return values
 
 
-def compare_steps(point: Mapping[str, float], xi: float) -> list[Comparison]:
+def compare_steps(point: dict[str, float], xi: float) -> list[Comparison]:
     """Both errors from the steps of their derivations, without ridge or with an effective one."""
     rows = []
     for name, derive in (("icl", derive_icl_error), ("idg", derive_idg_error)):
@@ -87,9 +87,9 @@ def resolvent(power: int, kappa: float) -> Callable[[Any], Any]:
     return at
 
 
-def compare_expansions(point: Mapping[str, float], series: Any) -> list[Comparison]:
+def compare_expansions(point: dict[str, float], series: Any) -> list[Comparison]:
     """Series in 1/kappa, the error above the threshold and its expansion below."""
-    spectrum = JointSpectrum([*LEVELS], [*LEVELS], [1.0, 1.0], [*LEVELS.values()])
+    spectrum = JointSpectrum.of_matrices([*LEVELS])
     setting = {name: point[name] for name in ("alpha", "kappa", "rho")}
     known = point | {"q": (1 + point["rho"]) / point["alpha"], "delta": NEAR}
     with mpmath.workdps(30):

@@ -73,7 +73,7 @@ def simulation(estimator: str, case: tuple[int, int, float, float], sets: int) -
 
 def cells(preset: Preset) -> dict[Any, Cell]:
     """Simulations of dMMSE by case, and of ridge regression by alpha and noise."""
-    found = {case: simulation("dmmse", case, FROZEN_SETS) for case in FROZEN}
+    found: dict[Any, Cell] = {case: simulation("dmmse", case, FROZEN_SETS) for case in FROZEN}
     found[CONTINUUM] = simulation("dmmse", CONTINUUM, SETS[preset])
     for alpha, rho in RIDGE:
         found["ridge", alpha, rho] = simulation("ridge", (32, 32, alpha, rho), FROZEN_SETS)
@@ -134,8 +134,8 @@ def judge(preset: Preset, results: Results) -> Verdict:
         finish(dmmse, "theta", r"dMMSE $e_{\mathrm{ICL}}$", legend="")
         fine = np.geomspace(0.2, 4, 200)
         ridge.plot(fine, bayes_error(alpha=fine, rho=0.3), color=COLOURS[0])
-        found = [results["ridge", alpha, rho].icl for alpha, rho in RIDGE]
-        draw_estimates(ridge, [alpha for alpha, _ in RIDGE], found, COLOURS[0])
+        estimates = [results["ridge", alpha, rho].icl for alpha, rho in RIDGE]
+        draw_estimates(ridge, [alpha for alpha, _ in RIDGE], estimates, COLOURS[0])
         finish(ridge, "alpha", "icl_error", title=r"ridge regression, $\rho = 0.3$", log="x")
 
     return Verdict(compare_dmmse(results) + compare_ridge(preset, results), draw)

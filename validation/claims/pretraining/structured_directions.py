@@ -62,7 +62,7 @@ SIZES: dict[Preset, dict[int, int]] = {
 """Trained models by dimension."""
 ANCHORS = (40, 56, 80, 104, 136)
 """Dimensions from which the limit of the finite-size predictions is extrapolated."""
-TRAINED_ON = JointSpectrum(TASK, TASK, (1.0, 1.0), (0.5, 0.5))
+TRAINED_ON = JointSpectrum.of_matrices(TASK)
 SHARES = np.linspace(0.005, 0.995, 100)
 """Shares of the trace along the weak direction that are tried for the best training covariance."""
 SCAN_ACCURACY = 1e-9
@@ -95,12 +95,13 @@ def direction_errors(*, dim: int, count: int, rng: Any) -> np.ndarray:
 
 def predicted_errors(*, dim: int, rng: Any) -> np.ndarray:
     """Finite-size predictions of the errors on all tests, without random numbers."""
-    sizes = {"context": round(ALPHA * dim), "tasks": math.inf, "prompts": round(TAU * dim**2)}
     return np.array(
         [
             finite_size_errors(
                 dim=dim,
-                **sizes,
+                context=round(ALPHA * dim),
+                tasks=math.inf,
+                prompts=round(TAU * dim**2),
                 rho=RHO,
                 ridge=RIDGE,
                 task_covariance=spread(TASK, dim),
@@ -138,7 +139,7 @@ def measured(errors: np.ndarray) -> np.ndarray:
 def theory() -> list[float]:
     """What `measured` tends to."""
     weak, strong = direction_slopes(**POINT, spectrum=TRAINED_ON)
-    spectrum = JointSpectrum(TASK, TESTS["weak direction more"], (1.0, 1.0), (0.5, 0.5))
+    spectrum = JointSpectrum.of_matrices(TASK, TESTS["weak direction more"])
     best = [
         best_test_covariance(**POINT, spectrum=spectrum, fixed=fixed).icl
         for fixed in ("trace", "spectrum")
@@ -151,13 +152,13 @@ def compare_scan() -> Comparison:
     tests, setting = TESTS["strong direction more"], POINT | {"tau": 2.0, "kappa": 2.0}
 
     def error(weak: float) -> float:
-        tried = JointSpectrum((2 * weak, 2 - 2 * weak), tests, (1.0, 1.0), (0.5, 0.5))
+        tried = JointSpectrum.of_matrices((2 * weak, 2 - 2 * weak), tests)
         return float(structured_errors(**setting, spectrum=tried).icl)
 
     place = int(np.argmin([error(share) for share in SHARES]))
     ends = SHARES[[max(place - 1, 0), min(place + 1, len(SHARES) - 1)]]
     found = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-7})
-    spectrum = JointSpectrum(TASK, tests, (1.0, 1.0), (0.5, 0.5))
+    spectrum = JointSpectrum.of_matrices(TASK, tests)
     best = best_training_covariance(**setting, spectrum=spectrum).icl
     label, of = "least ICL error over training covariances", "best_training_covariance.icl"
     return compare(label, best, found.fun, relative=SCAN_ACCURACY, of=of)
