@@ -19,6 +19,7 @@ from iclimit.asymptotics.descent import (
     optimal_learning_rate,
     schedule_loss,
 )
+from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
 from iclimit.results import Estimate
 from iclimit.simulate.descent import simulate_critical_dampening, simulate_schedule
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
@@ -135,10 +136,11 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     def draw(figure: Figure) -> None:
         law, loss = panels(figure, height=3.6)
         simulated = tuple(zip(TASKS, COLOURS, strict=False))
-        probability = np.linspace(0.03, 0.97, 13)
+        grid = np.linspace(0.56, 1.2, 49)
+        below = largest_eigenvalue_cdf(2 / (GAUSSIAN_RATE * grid), **SIZE)
         for tasks, colour in zip((*TASKS, PUBLISHED_TASKS), COLOURS, strict=False):
-            curve = critical_dampening(probability, **SIZE, test_tasks=tasks)
-            law.plot(curve, probability, color=colour, label=f"Gaussian, {tasks:,} tasks")
+            curve = 1 - below**tasks
+            law.plot(grid, curve, color=colour, label=f"Gaussian, {tasks:,} tasks")
         drawn: list[tuple[Any, ...]] = [
             (results[tasks].quantiles, colour, "o", None) for tasks, colour in simulated
         ]
