@@ -14,6 +14,7 @@ from judged_claims import drawn
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
 from iclimit.validation import run_claims as runs_module
+from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.pretraining.nonmonotonicity import (
     nonmonotonicity_boundary,
     optimal_context,
@@ -213,7 +214,7 @@ def test_select_claims() -> None:
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-@pytest.mark.parametrize("preset", ["quick", "full"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_every_claim_asks_for_distinct_seeded_cells(name: str, preset: Any) -> None:
     cells = CLAIMS[name].cells_by_key(preset).values()
     assert len({tuple(cell.seed(0).spawn_key) for cell in cells}) == len(set(cells))
@@ -229,7 +230,7 @@ def test_cheap_claims_hold_and_draw(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ridgeless", "ridge"])
-@pytest.mark.parametrize("preset", ["quick", "full"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims(
     name: str, preset: Any
 ) -> None:
@@ -290,7 +291,7 @@ def test_cells_get_the_backend_if_their_function_takes_one(
     assert [seen[cell] for cell in cells] == [(seen[cell][0], *cell.run(4)[1:]) for cell in cells]
 
 
-@pytest.mark.parametrize("preset", ["quick", "full"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_a_cell_names_no_backend_of_its_own(preset: Any) -> None:
     cells = [cell for claim in CLAIMS.values() for cell in claim.cells_by_key(preset).values()]
     assert not any("backend" in dict(cell.parameters) for cell in cells)
