@@ -26,7 +26,7 @@ from iclimit.validation import Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.structured_points import LEVELS, covariances
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
-SETTINGS = 3000
+SETTINGS = 1000
 """Random settings at which structured errors of equal eigenvalues are compared."""
 ISOTROPIC_ACCURACY = 1e-12
 

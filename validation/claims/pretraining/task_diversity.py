@@ -1,9 +1,10 @@
 """From memorisation to in-context learning as tasks get more diverse.
 
 With long pretraining the gap between ICL and IDG error closes as the number of tasks grows past
-the dimension, by as much as the finite-size prediction says at every kappa. The slope of the
-asymptotic ICL error in kappa is that of its differences at 30 digits. The Bayes estimator on the
-pretraining tasks keeps memorising: its IDG error stays at the noise.
+the dimension, by as much as the finite-size prediction says at every kappa. The gap of the
+asymptotic errors and the slope of the ICL error in kappa are differences of the errors at 30
+digits. The Bayes estimator on the pretraining tasks keeps memorising: its IDG error stays at the
+noise.
 
 Source: {lu2025}, task diversity: figure of g_task against kappa, with the dMMSE estimator.
 """
@@ -18,6 +19,7 @@ from iclimit.asymptotics.pretraining import (
     diversity_slope,
     dmmse_errors,
     icl_error,
+    idg_error,
     task_gap,
 )
 from iclimit.published import settings
@@ -35,8 +37,8 @@ TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
 REPEATS: dict[Preset, int] = {"quick": 12, "medium": 60, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "medium": 30, "full": 60}
 """Task sets of the Bayes estimator."""
-SLOPE_ACCURACY = 1e-8
-"""Relative, of slopes."""
+ACCURACY = 1e-8
+"""Relative, of gaps and slopes."""
 
 
 def point(alpha: float, tasks: int) -> Point:
@@ -67,7 +69,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare both errors, their difference, and the error that the Bayes estimator keeps."""
     points = [point(alpha, tasks) for alpha in ALPHAS for tasks in TASKS]
-    comparisons = compare_predictions(results, points) + compare_slopes()
+    comparisons = compare_predictions(results, points) + compare_differences()
     for alpha in ALPHAS:
         for tasks in TASKS:
             label = f"dMMSE IDG is the noise, d={DIM} k={tasks} alpha={alpha:g}"
@@ -87,22 +89,22 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-def compare_slopes() -> list[Comparison]:
-    """Slopes of the ICL error in kappa, against differences of the error at 30 digits."""
+def compare_differences() -> list[Comparison]:
+    """Gap and slope in kappa of the errors, against their differences at 30 digits."""
     rows, step = [], mpmath.mpf("1e-10")
-    for alpha in ALPHAS:
-        for tasks in TASKS:
-            here = point(alpha, tasks)
-            with mpmath.workdps(30):
-                given = {name: mpmath.mpf(value) for name, value in vars(here).items()}
-                kappa = given.pop("kappa")
-                above, below = (icl_error(kappa=kappa + s * step, **given) for s in (1, -1))
-                difference = float((above - below) / (2 * step))
-            slope = diversity_slope(**vars(here), spectrum=JointSpectrum.of_matrices(np.ones(1)))
-            label = f"slope of ICL in kappa, {here}"
-            rows.append(
-                compare(label, slope, difference, relative=SLOPE_ACCURACY, of="diversity_slope")
-            )
+    for here in (point(alpha, tasks) for alpha in ALPHAS for tasks in TASKS):
+        with mpmath.workdps(30):
+            given = {name: mpmath.mpf(value) for name, value in vars(here).items()}
+            gap = float(icl_error(**given) - idg_error(**given))
+            kappa = given.pop("kappa")
+            above, below = (icl_error(kappa=kappa + s * step, **given) for s in (1, -1))
+            difference = float((above - below) / (2 * step))
+        slope = diversity_slope(**vars(here), spectrum=JointSpectrum.of_matrices(np.ones(1)))
+        for label, of, theory, found in (
+            ("gap of the errors", "task_gap", task_gap(**vars(here)), gap),
+            ("slope of ICL in kappa", "diversity_slope", slope, difference),
+        ):
+            rows.append(compare(f"{label}, {here}", theory, found, relative=ACCURACY, of=of))
     return rows
 
 
