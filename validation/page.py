@@ -82,7 +82,7 @@ def _together(run: ValidationRun) -> str:
     rows = [_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")]
     for each in verdict.comparisons:
         numbers = (f"{each.estimate:.5f}", f"{each.standard_error:.2g}", f"{each.z:.2f}")
-        far = "far" if each in verdict.failures else ""
+        far = "far" if any(each is row for row in verdict.failures) else ""
         rows.append(_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
     return f"<table>{''.join(rows)}</table>"
 
@@ -142,7 +142,9 @@ def _section(result: ClaimResult, picture: bytes | None) -> str:
     rows = [_row("Quantity", *names, tag="th")]
     for each in verdict.rows:
         numbers = (f"{getattr(each, name):.5g}" for name in NUMBERS)
-        far = "far" if each in verdict.failures else "pooled" if each.pooled else ""
+        far = (
+            "far" if any(each is row for row in verdict.failures) else "pooled" * bool(each.pooled)
+        )
         seen = percent(verdict.resolution(each))
         rows.append(_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
     summary = f"<summary>{len(verdict.rows)} comparisons</summary>"

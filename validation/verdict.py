@@ -41,15 +41,20 @@ class Verdict:
         """All that is compared: the pooled comparisons first."""
         return [*self.pooled, *self.comparisons]
 
+    @cached_property
+    def _thresholds(self) -> tuple[float, float]:
+        share = FALSE_ALARM / 2 if self.pooled else FALSE_ALARM
+        random = [bool(row.pooled) for row in self.rows if row.standard_error > 0]
+        single, pooled = (z_threshold(random.count(kind), share) for kind in (False, True))
+        return single, pooled
+
     def threshold(self, row: Comparison) -> float:
         """Largest absolute z accepted.
 
         Pooled comparisons and single ones have half of the probability of a false alarm each,
         which is shared out among those that have a standard error.
         """
-        alike = [each for each in self.rows if bool(each.pooled) == bool(row.pooled)]
-        share = FALSE_ALARM / 2 if self.pooled else FALSE_ALARM
-        return z_threshold(sum(each.standard_error > 0 for each in alike), share)
+        return self._thresholds[bool(row.pooled)]
 
     def resolution(self, row: Comparison) -> float:
         """Smallest relative change of the theory that this comparison notices."""
@@ -69,7 +74,7 @@ class Verdict:
         """The comparison with the largest absolute z, relative to what is accepted."""
         return max(self.rows, key=lambda row: abs(row.z) / self.threshold(row))
 
-    @property
+    @cached_property
     def failures(self) -> list[Comparison]:
         """The comparisons that are not within their thresholds (NaN never is)."""
         return [row for row in self.rows if not abs(row.z) <= self.threshold(row)]

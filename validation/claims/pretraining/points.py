@@ -26,7 +26,7 @@ CHEAP = 3
 """Factor of the repeats where there are fewer prompts than parameters."""
 LIMIT_SETS = 40
 """Task sets of predictions that a limit is extrapolated with."""
-ANCHORED = 4800
+ANCHORED = 4000
 """Dimension times task sets, where the limit of the predictions is extrapolated."""
 
 

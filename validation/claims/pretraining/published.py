@@ -19,7 +19,7 @@ from iclimit.validation.claims.pretraining.points import Point, unsure
 from iclimit.validation.comparisons import read_reference
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 
-REPEATS: dict[Preset, int] = {"quick": 15, "medium": 200, "full": 200}
+REPEATS: dict[Preset, int] = {"quick": 8, "medium": 200, "full": 200}
 DRAWS: dict[Preset, int] = {"quick": 2, "medium": 8, "full": 20}
 """Task sets of a prediction."""
 LARGE_REPEATS = 20

@@ -34,7 +34,7 @@ from iclimit.validation.drawing import Axes, Figure, draw_estimates, draw_points
 
 DIM: dict[Preset, int] = {"quick": 32, "medium": 32, "full": 64}
 """Dimension of the curves."""
-REPEATS: dict[Preset, int] = {"quick": 12, "medium": 60, "full": 60}
+REPEATS: dict[Preset, int] = {"quick": 8, "medium": 60, "full": 60}
 """Repeats of every point of a curve."""
 LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
 

@@ -34,7 +34,7 @@ RHO = SETTING["rho"]
 DIM = 32
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
-REPEATS: dict[Preset, int] = {"quick": 12, "medium": 60, "full": 60}
+REPEATS: dict[Preset, int] = {"quick": 6, "medium": 60, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "medium": 30, "full": 60}
 """Task sets of the Bayes estimator."""
 ACCURACY = 1e-8
