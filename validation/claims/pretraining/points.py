@@ -79,7 +79,7 @@ class Point:
             approach = "moments"
         return Cell.of(finite_size_errors, **given, draws=draws, approach=approach)
 
-    def cells(self, repeats: Mapping[int, int], task_sets: int = 16) -> dict[Any, Cell]:
+    def cells(self, repeats: Mapping[int, int], task_sets: int = 8) -> dict[Any, Cell]:
         """Simulation and prediction at every dimension, given the repeats; the largest first."""
         found = {}
         for dim, count in sorted(repeats.items(), reverse=True):
