@@ -26,9 +26,8 @@ def made_up(name: str, preset: Preset = "quick") -> Results:
             here = replace(point, inputs="isotropic", alignment="same")
         means = [(1 + 3 / dim) * float(error) for error in (here.limit.icl, here.limit.idg)]
         if kind == "predicted":
-            results[kind, point, dim] = FiniteSizeErrors(
-                *(Estimate(x, 0.0, 2, np.full(2, x)) for x in means)
-            )
+            icl, idg = (Estimate(x, 0.0, 2, np.full(2, x)) for x in means)
+            results[kind, point, dim] = FiniteSizeErrors(icl, idg)
         else:
             noise = rng.standard_normal((2, REPEATS))
             noise = noise * NOISE + 1

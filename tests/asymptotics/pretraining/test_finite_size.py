@@ -232,7 +232,7 @@ PUBLISHED_ICL = Estimate(0.70666, 0.00204, 10)
 
 
 def test_numbers_of_prompts_in_published_runs() -> None:
-    run = PUBLISHED_RUN | {"ridge": 1e-8, "rng": 0, "draws": 4}
+    run: dict[str, Any] = PUBLISHED_RUN | {"ridge": 1e-8, "rng": 0, "draws": 4}
     equal, random = (finite_size_errors(**run, balanced=value).icl for value in (True, False))
     assert abs(PUBLISHED_ICL.z(equal.mean)) < 2
     assert PUBLISHED_ICL.z(random.mean) < -5

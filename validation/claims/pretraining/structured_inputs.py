@@ -34,8 +34,8 @@ def draw(figure: Figure, found: Found) -> None:
     for ax, fit in zip(axes, found.fits, strict=True):
         found.draw_sizes(ax, fit, "icl", COLOURS[0], "ICL")
         found.draw_sizes(ax, fit, "idg", COLOURS[1], "IDG")
-        point = fit.point
-        title = rf"$\tau = {point.tau:g},\ \kappa = {point.kappa:g}$, {point.alignment} order"
+        tau, kappa, order = (getattr(fit.point, name) for name in ("tau", "kappa", "alignment"))
+        title = rf"$\tau = {tau:g},\ \kappa = {kappa:g}$, {order} order"
         finish(ax, "$1/d$", "test error", title=title)
     axes[0].legend()
     figure.suptitle(
