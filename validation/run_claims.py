@@ -157,7 +157,6 @@ def validate(
 
     bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
     try:
-        judge_finished()
         for outcome in run_cells(
             cells,
             rng=rng,
@@ -170,6 +169,7 @@ def validate(
             done[outcome.cell] = outcome
             bar.update()
             judge_finished()
+        judge_finished()  # claims without cells, if there were no others
     except KeyboardInterrupt:
         interrupted = True
     finally:

@@ -24,6 +24,8 @@ MOST_TASKS = 100
 """Above this number a prediction task by task would cost more than the simulation."""
 CHEAP = 3
 """Factor of the repeats where there are fewer prompts than parameters."""
+TASK_SETS = 8
+"""Task sets of other predictions."""
 LIMIT_SETS = 40
 """Task sets of predictions that a limit is extrapolated with."""
 ANCHORED = 4000
@@ -73,28 +75,26 @@ class Point:
     def prediction(self, dim: int, draws: int, approach: str = "tasks") -> Cell:
         """Finite-size prediction; its spread over task sets shrinks as 1/d."""
         given = self.integers(dim)
-        if given["tasks"] == math.inf:
-            draws = 1
-        elif given["tasks"] > MOST_TASKS:
-            approach = "moments"
+        draws = 1 if given["tasks"] == math.inf else draws
         return Cell.of(finite_size_errors, **given, draws=draws, approach=approach)
 
-    def cells(self, repeats: Mapping[int, int], task_sets: int = 8) -> dict[Any, Cell]:
-        """Simulation and prediction at every dimension, given the repeats; the largest first."""
-        found = {}
-        for dim, count in sorted(repeats.items(), reverse=True):
-            found["simulated", self, dim] = self.simulation(dim, count)
-            found["predicted", self, dim] = self.prediction(dim, task_sets)
-        return found
+    def cells(self, dim: int, repeats: int) -> dict[Any, Cell]:
+        """Simulation and prediction at one dimension."""
+        many = MOST_TASKS < self.integers(dim)["tasks"] < math.inf
+        predicted = self.prediction(dim, TASK_SETS, "moments" if many else "tasks")
+        simulated = self.simulation(dim, repeats)
+        return {("simulated", self, dim): simulated, ("predicted", self, dim): predicted}
 
     def limit_cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
-        """Cells of which the limit is extrapolated, among them predictions at larger sizes.
+        """Simulations and predictions whose limit is extrapolated, given the repeats by dimension.
 
-        These come from the simpler approach, which has the same limit.  Runs with few prompts cost
-        little, and so there are more of them.
+        Predictions at larger sizes come from the simpler approach, which has the same limit.  Runs
+        with few prompts cost little, and so there are more of them.
         """
-        more = CHEAP if self.tau < 1 else 1
-        found = self.cells({dim: more * count for dim, count in repeats.items()}, LIMIT_SETS)
+        more, found = CHEAP if self.tau < 1 else 1, {}
+        for dim, count in sorted(repeats.items(), reverse=True):
+            found["simulated", self, dim] = self.simulation(dim, more * count)
+            found["predicted", self, dim] = self.prediction(dim, LIMIT_SETS)
         for dim in self.anchors:
             key = "predicted", self, dim
             found[key] = self.prediction(dim, ANCHORED // dim, "moments")

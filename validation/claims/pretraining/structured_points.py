@@ -147,6 +147,6 @@ class StructuredPoint(Point):
 
     functions = ("structured_errors.icl", "structured_errors.idg")
 
-    def prediction(self, dim: int, draws: int, approach: str = "moments") -> Cell:
-        given = self.integers(dim) | {"draws": draws, "approach": approach}
+    def prediction(self, dim: int, draws: int, approach: str = "moments") -> Cell:  # noqa: ARG002
+        given = self.integers(dim) | {"draws": draws, "approach": "moments"}
         return Cell.of(structured_prediction, **given)

@@ -252,7 +252,7 @@ class Study:
             cells |= point.limit_cells(self.sizes[preset])
         for curve in self.curves:
             for point in curve.points:
-                cells |= point.cells({DIM[preset]: REPEATS[preset]})
+                cells |= point.cells(DIM[preset], REPEATS[preset])
         return cells
 
     def claim(

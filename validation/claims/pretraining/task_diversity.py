@@ -51,7 +51,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     found: dict[Any, Cell] = {}
     for alpha in ALPHAS:
         for tasks in TASKS:
-            found |= point(alpha, tasks).cells({DIM: REPEATS[preset]})
+            found |= point(alpha, tasks).cells(DIM, REPEATS[preset])
             found["dmmse", alpha, tasks] = Cell.of(
                 simulate_estimator,
                 estimator="dmmse",
