@@ -2,9 +2,9 @@
 
 Validates with several seeds and looks at all comparisons that have a standard error and no
 allowance and are no bounds: their z should be standard normal, over seeds and comparisons, if the
-theory is right and the error bars are honest.  Comparisons with finite-size predictions are narrower,
-since these state more uncertainty than they mostly have.  Failures of claims should be as rare as
-stated.
+theory is right and the error bars are honest.  Comparisons with finite-size predictions are
+narrower, since these state more uncertainty than they mostly have.  Failures of claims should be
+as rare as stated.
 ``--write`` keeps the output in ``benchmarks/calibration.txt``.
 """
 
