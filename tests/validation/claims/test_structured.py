@@ -50,7 +50,7 @@ def test_every_simulated_error_can_fail(name: str, error: str, errors: dict[str,
         for c in verdict.comparisons
         if c.label.startswith(f"{error.upper()} d=") and "d=inf" not in c.label
     }
-    assert finite or name == "structured-inputs"
+    assert finite
     assert finite <= set(failed(verdict))
 
 

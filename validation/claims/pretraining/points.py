@@ -89,15 +89,17 @@ class Point:
         """Simulations and predictions whose limit is extrapolated, given the repeats by dimension.
 
         Predictions at larger sizes come from the simpler approach, which has the same limit.  Runs
-        with few prompts cost little, and so there are more of them.
+        with few prompts cost little, and so there are more of them.  The more repeats, the more
+        task sets, so that the predictions stay the smaller part of the error.
         """
         more, found = CHEAP if self.tau < 1 else 1, {}
+        factor = 1 + sum(repeats.values()) // 1000
         for dim, count in sorted(repeats.items(), reverse=True):
             found["simulated", self, dim] = self.simulation(dim, more * count)
-            found["predicted", self, dim] = self.prediction(dim, LIMIT_SETS)
+            found["predicted", self, dim] = self.prediction(dim, factor * LIMIT_SETS)
         for dim in self.anchors:
             key = "predicted", self, dim
-            found[key] = self.prediction(dim, ANCHORED // dim, "moments")
+            found[key] = self.prediction(dim, factor * ANCHORED // dim, "moments")
         return found
 
 
