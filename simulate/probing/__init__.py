@@ -1,0 +1,1 @@
+"""Prompts to ask a model with, and the algorithms its answers are compared to."""

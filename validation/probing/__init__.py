@@ -1,0 +1,1 @@
+"""What a model does in context, seen from outside: its errors, and the algorithms it resembles."""
