@@ -1,0 +1,297 @@
+r"""Conventions of five papers, and the conversion of numbers between them and this library.
+
+The same experiment has other numbers in another paper: inputs of another variance, a sum over the
+context instead of a mean, half the squared error.  A convention says these choices, and its units
+at a dimension d and a context of :math:`\ell` pairs convert numbers in both directions.
+
+**Units of the library.**  Inputs have variance 1/d and tasks coordinates of variance 1, so that
+noiseless labels have variance 1.  Errors are squared errors of a noisy query label.  The ridge
+:math:`\lambda` is that of the mean squared error plus :math:`\frac\lambda d \lVert\Gamma\rVert^2`.
+The prediction is :math:`x_q^\top \Gamma h` with the summary
+:math:`h = (\frac d\ell \sum_i y_i x_i, \frac1\ell \sum_i y_i^2)`.
+
+**Conversion.**  Let inputs have variance s and tasks coordinates of variance :math:`a^2`.  Labels
+then have variance :math:`c^2 = a^2 s d`, by which noise variances and squared errors are
+multiplied.  Let the summary be :math:`(u \sum_i y_i x_i, v \sum_i y_i^2)`.  The same prediction
+needs
+
+.. math:: \Gamma = (s \ell u\, \Gamma'_{1 \ldots d},\; a s d \ell v\, \Gamma'_{d+1}) .
+
+A gradient step of the rate :math:`\eta'` has :math:`\Gamma'_{1 \ldots d} = \eta' I`, so in this
+library's units its rate is :math:`\eta = s \ell u\, \eta'`: that of the mean over the context for
+inputs of variance 1.  If f times the mean squared error plus :math:`p \lambda' \lVert\Gamma'
+\rVert^2` is minimised,
+
+.. math:: \lambda = \frac{d\, p\, \lambda'}{f c^2 (s \ell u)^2} .
+
+This takes the last column of :math:`\Gamma` to scale as the others.  It does not in general, which
+changes errors by O(1/d).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.gdpp import ridge_risk
+from iclimit.notation import did_you_mean
+
+QUANTITIES = ("error", "difference", "noise_variance", "ridge", "rate", "gamma")
+"""What `Units` convert; a difference is one of two errors, or a standard error."""
+
+
+@dataclass(frozen=True)
+class Convention:
+    """Choices of a paper.  Factors are text: a fraction, or ``1/d``, ``1/l`` or ``d/l``.
+
+    `dataclasses.replace` changes single choices.
+
+    Attributes
+    ----------
+    name : str
+        Name of the convention.
+    paper : str
+        Key of the paper in the bibliography.
+    input_law : {"gaussian", "uniform"}
+        Law of the coordinates of the inputs.
+    input_variance, task_variance : str
+        Variance of one coordinate of an input and of a task.
+    task_law : {"sphere", "gaussian"}
+        Whether all tasks have the same norm.
+    product_factor, square_factor : str
+        Factors u of the sum of label times input over the context, and v of the sum of squared
+        labels.
+    loss_factor : str
+        Factor f of the squared error in a loss.
+    query_noise : bool
+        Whether the query label has label noise, too.
+    minus_oracle : bool
+        Whether the loss of ridge regression with the noise known is subtracted.
+    ridge_factor : str
+        Factor p of the ridge times the squared norm of Gamma, beside the *mean* loss.
+    remark : str
+        What else there is to know.
+
+    Examples
+    --------
+    >>> from iclimit.validation.conventions import CONVENTIONS
+    >>> units = CONVENTIONS["vonoswald2023"].units(dim=10, context=10)
+    >>> round(units.to_library("rate", 0.6061), 3)
+    0.505
+    >>> round(units.from_library("error", 1.0), 4)  # loss of the null predictor
+    0.4167
+    """
+
+    name: str
+    paper: str
+    input_law: str
+    input_variance: str
+    task_law: str
+    product_factor: str
+    square_factor: str
+    loss_factor: str = "1"
+    query_noise: bool = True
+    minus_oracle: bool = False
+    ridge_factor: str = "1"
+    task_variance: str = "1"
+    remark: str = ""
+
+    def units(self, *, dim: int, context: int, noise_variance: float = 0.0) -> Units:
+        """Units at a dimension and a context length.
+
+        Parameters
+        ----------
+        dim, context : int >= 1
+            Dimension of the inputs and number of labelled pairs.
+        noise_variance : float >= 0
+            Variance of the label noise in this convention.  Only errors need it, where the query
+            has no noise or an oracle is subtracted.
+        """
+        return Units(self, dim, context, noise_variance)
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of a convention at a dimension and a context length (`Convention.units`)."""
+
+    convention: Convention
+    dim: int
+    context: int
+    noise_variance: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_integers(dim=self.dim, context=self.context)
+        real_number("noise_variance", self.noise_variance)
+
+    def to_library(self, quantity: str, value: Any) -> Any:
+        """Convert to the units of the library.
+
+        Parameters
+        ----------
+        quantity : {"error", "difference", "noise_variance", "ridge", "rate", "gamma"}
+            What the value is: "difference" that of two errors, or a standard error; "gamma" a
+            matrix (d, d) or (d, d + 1) that stands between the query and the summary.
+        value : float or array
+            In the units of the convention.
+        """
+        value, factor = self._checked(quantity, value)
+        converted = (value + self._offset if quantity == "error" else value) / factor
+        return converted if np.ndim(converted) else float(converted)
+
+    def from_library(self, quantity: str, value: Any) -> Any:
+        """Convert from the units of the library; parameters are those of `to_library`."""
+        value, factor = self._checked(quantity, value)
+        converted = value * factor - (self._offset if quantity == "error" else 0.0)
+        return converted if np.ndim(converted) else float(converted)
+
+    def factor(self, quantity: str) -> Any:
+        """Value in the convention over that in the library; of gamma, column by column."""
+        if quantity not in QUANTITIES:
+            hint = did_you_mean(quantity, QUANTITIES)
+            raise ValueError(
+                f"quantity must be one of {', '.join(QUANTITIES)}, got {quantity!r}{hint}"
+            )
+        return self._factors[quantity]
+
+    def _value(self, name: str) -> float:
+        text = getattr(self.convention, name)
+        known = {"1/d": 1 / self.dim, "1/l": 1 / self.context, "d/l": self.dim / self.context}
+        try:
+            value = known[text] if text in known else float(Fraction(text))
+        except (ValueError, ZeroDivisionError):
+            value = -1.0
+        if value <= 0:
+            allowed = "a number > 0 or a fraction as text, 1/d, 1/l or d/l"
+            raise ValueError(f"{name} must be {allowed}, got {text!r}")
+        return value
+
+    @cached_property
+    def _factors(self) -> Mapping[str, Any]:
+        variance, task = self._value("input_variance"), self._value("task_variance")
+        label = task * variance * self.dim
+        loss = self._value("loss_factor") * label
+        step = variance * self.context * self._value("product_factor")
+        square = math.sqrt(task) * variance * self.dim * self.context
+        last = square * self._value("square_factor")
+        return {
+            "error": loss,
+            "difference": loss,
+            "noise_variance": label,
+            "ridge": loss * step**2 / (self.dim * self._value("ridge_factor")),
+            "rate": 1 / step,
+            "gamma": np.append(np.full(self.dim, 1 / step), 1 / last),
+        }
+
+    @cached_property
+    def _offset(self) -> float:
+        """What reported losses leave out."""
+        loss, found = self._value("loss_factor"), 0.0
+        if self.convention.minus_oracle or not self.convention.query_noise:
+            found += loss * self.noise_variance
+        if self.convention.minus_oracle:
+            # Ridge regression for inputs and tasks of variance 1, whose loss is a half.
+            scale = self._value("input_variance") * self._value("task_variance")
+            relative = self.noise_variance / scale
+            sizes = {"context": self.context, "dim": self.dim}
+            found += 2 * loss * scale * float(ridge_risk(relative, relative, **sizes))
+        return found
+
+    def _checked(self, quantity: str, value: Any) -> tuple[np.ndarray, Any]:
+        """Value as an array, and its factor."""
+        factor = self.factor(quantity)
+        array = real_array(quantity, value, "(-inf, inf)")
+        if quantity != "gamma":
+            return array, factor
+        if array.shape not in ((self.dim, self.dim), (self.dim, self.dim + 1)):
+            allowed = f"({self.dim}, {self.dim}) or ({self.dim}, {self.dim + 1})"
+            raise ValueError(f"gamma must have shape {allowed}, got {array.shape}")
+        return array, factor[: array.shape[1]]
+
+
+CONVENTIONS = {
+    each.name: each
+    for each in (
+        Convention(
+            "lu2025",
+            "lu2025",
+            input_law="gaussian",
+            input_variance="1/d",
+            task_law="sphere",
+            product_factor="d/l",
+            square_factor="1/l",
+            ridge_factor="1/d",
+            remark="The units of this library.",
+        ),
+        Convention(
+            "vonoswald2023",
+            "vonoswald2023",
+            input_law="uniform",
+            input_variance="1/12",
+            task_law="gaussian",
+            product_factor="1",
+            square_factor="1",
+            loss_factor="1/2",
+            remark="Inputs as in the public code, U(-1/2, 1/2); the text has U(-1, 1).",
+        ),
+        Convention(
+            "blog2024",
+            "rossi2024",
+            input_law="uniform",
+            input_variance="1/3",
+            task_law="gaussian",
+            product_factor="1/l",
+            square_factor="1/l",
+            loss_factor="1/2",
+            remark="Inputs U(-1, 1).",
+        ),
+        Convention(
+            "versatile2024",
+            "vladymyrov2024",
+            input_law="gaussian",
+            input_variance="1",
+            task_law="gaussian",
+            product_factor="1",
+            square_factor="1",
+            loss_factor="1/2",
+            query_noise=False,
+            minus_oracle=True,
+            remark="The noise variance is that of one problem, not of a mixture.",
+        ),
+        Convention(
+            "linattn2025",
+            "zhang2025",
+            input_law="gaussian",
+            input_variance="1/d",
+            task_law="gaussian",
+            product_factor="1/l",
+            square_factor="1/l",
+            remark="Inputs of trace 1; 1/d is the mean of their variances. The public script has "
+            "sums over the context.",
+        ),
+    )
+}
+"""The conventions by name."""
+
+
+def get_convention(convention: str | Convention) -> Convention:
+    """Return a convention by its name, or as it is given.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    """
+    if isinstance(convention, Convention):
+        return convention
+    if convention not in CONVENTIONS:
+        hint = did_you_mean(str(convention), CONVENTIONS)
+        names = ", ".join(CONVENTIONS)
+        raise ValueError(f"convention must be one of {names}, got {convention!r}{hint}")
+    return CONVENTIONS[convention]
