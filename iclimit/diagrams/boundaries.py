@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import diversity_slope
+from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams import margins
 from iclimit.diagrams.quantities import QUANTITIES, named_quantity
-from iclimit.diagrams.structure import Structure
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
 from iclimit.notation import read_table
 

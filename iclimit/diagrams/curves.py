@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.asymptotics.numbers import refuse_masked
+from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.diagrams.axes import at_least, given_axes, is_geometric
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
@@ -22,7 +23,6 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
-from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
 from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 
@@ -156,9 +156,9 @@ def curve(
         Name: a key of `iclimit.diagrams.quantities.QUANTITIES`; ``iclimit phase --list`` lists
         them.
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
-        Structured data, as of `iclimit.diagrams.structure.Structure`, for icl_error, idg_error,
-        task_gap, misalignment_error and scalar_error, which then take ``test_alpha`` and
-        ``test_rho`` too.
+        Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
+        icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
+        ``test_alpha`` and ``test_rho`` too.
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.asymptotics.numbers import refuse_masked
+from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.diagrams import phase_drawing
 from iclimit.diagrams.boundaries import boundary_curves
 from iclimit.diagrams.phase_points import points_to_simulate
@@ -22,7 +23,6 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
-from iclimit.diagrams.structure import Spectrum, parse_structure
 from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -209,9 +209,9 @@ def phase_diagram(
     x, y : str
         Names of the parameters along the axes.
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
-        Structured data, as of `iclimit.diagrams.structure.Structure`, for icl_error, idg_error,
-        task_gap, misalignment_error and scalar_error, which then take ``test_alpha`` and
-        ``test_rho`` too.
+        Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
+        icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
+        ``test_alpha`` and ``test_rho`` too.
         A million points take minutes, with an input spectrum hours.
     simulation : mapping, optional
         Simulate points of the diagram (icl_error, idg_error and task_gap only): ``dim``, the

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from iclimit import asymptotics
+from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams import quantity_functions
-from iclimit.diagrams.structure import Structure
 from iclimit.notation import PARAMETERS, Parameter, did_you_mean, read_table
 
 _BLOCK = 2**15

@@ -10,7 +10,7 @@ import numpy as np
 
 from iclimit.asymptotics import descent, gdpp, pretraining, spectra
 from iclimit.asymptotics.pretraining import JointSpectrum
-from iclimit.diagrams.structure import Structure
+from iclimit.asymptotics.pretraining.structure import Structure
 
 _NEAR = 1 + 1e-6
 """Factor from a tau at which errors diverge to a tau next to it."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
+from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.quantities import Quantity
-from iclimit.diagrams.structure import Structure
 from iclimit.results import Estimate
 from iclimit.runs.cell import Cell
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors

@@ -11,11 +11,11 @@ import xarray as xr
 
 import iclimit
 from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
+from iclimit.asymptotics.pretraining.structure import Structure, parse_structure
 from iclimit.asymptotics.spectra import Atoms, Mixture, Uniform, spectrum
 from iclimit.cli import main
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated, cells_at
-from iclimit.diagrams.structure import Structure, parse_structure
 
 SETTING: dict[str, Any] = {"tau": 1.7, "alpha": 1.5, "kappa": 0.8, "rho": 0.1, "ridge": 0.05}
 

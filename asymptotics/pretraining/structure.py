@@ -48,7 +48,7 @@ class Structure:
 
     Examples
     --------
-    >>> from iclimit.diagrams.structure import Structure
+    >>> from iclimit.asymptotics.pretraining.structure import Structure
     >>> structure = Structure("atoms:0.4,1.6", test_spectrum="reversed")
     >>> structure.joint.task, structure.joint.test
     (array([0.4, 1.6]), array([1.6, 0.4]))
