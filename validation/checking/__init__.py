@@ -1,0 +1,1 @@
+"""Check of a user's own results against the theory."""

@@ -1,0 +1,298 @@
+"""Tables of a user's results: files, data frames, columns or rows, with every fault located.
+
+Nothing is guessed.  Columns have the names of the notation, or the names that the user maps to
+them; any other column is refused, with the name that was probably meant, unless it is ignored.
+Entries are numbers; a missing entry is an error.  Errors name the row, counted from 1, and the
+column as the user calls it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iclimit.notation import PARAMETERS, Interval, did_you_mean
+
+OTHERS = "others"
+"""What ``ignore`` names all columns with that are not known."""
+
+MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>", "nat", "--"}
+"""What stands for a missing entry, in lower case."""
+
+ENDINGS = (".csv", ".json", ".parquet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of a user's table by the names of the notation.
+
+    Attributes
+    ----------
+    entries : dict
+        Lists of entries as they were given.
+    names : dict
+        What the user calls these columns.
+    length : int
+        Number of rows.
+    """
+
+    entries: Mapping[str, list[Any]]
+    names: Mapping[str, str]
+    length: int
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def __len__(self) -> int:
+        return self.length
+
+    def numbers(self, name: str, allowed: str | None = None) -> list[float]:
+        """Entries of a column as numbers.
+
+        Parameters
+        ----------
+        name : str
+            Name of the notation.
+        allowed : str, optional
+            Interval of allowed numbers, such as ``"(0, inf)"``; by default that of the notation.
+
+        Raises
+        ------
+        ValueError
+            With row and column, if an entry is missing, is no number or is not allowed.
+        """
+        interval = PARAMETERS[name].range if allowed is None else Interval.parse(allowed)
+        found = []
+        for number, entry in enumerate(self.entries[name], 1):
+            value = _number(entry)
+            if value is None:
+                raise self.fault(number, name, "is missing")
+            if math.isnan(value):
+                raise self.fault(number, name, f"must be a number, got {_shown(entry)}")
+            if interval is not None and value not in interval:
+                words = str(interval) if allowed else PARAMETERS[name].allowed
+                raise self.fault(number, name, f"must be {words}, got {value:g}")
+            found.append(value)
+        return found
+
+    def fault(self, row: int, name: str, problem: str) -> ValueError:
+        """Error that names the row and the column as the user calls it."""
+        own = self.names.get(name, name)
+        return ValueError(f"row {row}: {own}{f' ({name})' if own != name else ''} {problem}")
+
+
+def read_table(
+    table: Any,
+    known: Collection[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
+    hint: Callable[[str], str] | None = None,
+) -> Table:
+    """Read a table of results.
+
+    Parameters
+    ----------
+    table : path, mapping of columns, sequence of mappings or data frame
+        A file ends in .csv (lines that start with # are comments), .json (a list of rows or a
+        mapping of columns) or .parquet.  A data frame is anything with ``columns`` and entries by
+        column.
+    known : collection of str
+        Names that columns may have.
+    columns : mapping of str, optional
+        What the user's columns are called: ``{"icl": "test_loss"}``.
+    ignore : sequence of str or "others"
+        Columns that are not used; ``"others"``: all that are not known.
+    hint : callable, optional
+        From an unknown name to the end of a message that says what was probably meant.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as a table, a column is unknown or occurs twice, or rows differ
+        in length.
+    TypeError
+        If it is no table.
+    """
+    given = _columns(table)
+    names = {own: own for own in given}
+    for name, own in (columns or {}).items():
+        if name not in known:
+            meant = did_you_mean(name, known)
+            raise ValueError(f"columns must map one of {', '.join(known)}, got {name!r}{meant}")
+        if own not in given:
+            near = did_you_mean(own, given)
+            raise ValueError(f"columns maps {name} to {own!r}, but there is no such column{near}")
+        names[own] = name
+    ignored = list(given) if ignore == OTHERS else [ignore] if isinstance(ignore, str) else ignore
+    for own in ignored:
+        if own not in given:
+            near = did_you_mean(own, given)
+            raise ValueError(f"ignore names {own!r}, but there is no such column{near}")
+    kept: dict[str, str] = {}
+    for own, name in names.items():
+        twice = name in (columns or {}) and (columns or {})[name] != own
+        if name in known and not twice and (own not in ignored or ignore == OTHERS):
+            kept[name] = own
+        elif own not in ignored:
+            if twice:
+                raise ValueError(
+                    f"columns maps {name} to {(columns or {})[name]!r}, but there is a column "
+                    f"{own!r}, too: ignore it (ignore=[{own!r}], --ignore {own})"
+                )
+            meant = (hint or (lambda text: did_you_mean(text, known)))(own)
+            raise ValueError(
+                f"unknown column {own!r}{meant or ';'} name it (columns={{NAME: {own!r}}}, "
+                f"--columns NAME={own}) or ignore it (ignore=[{own!r}], --ignore {own}); "
+                f"known are {', '.join(known)}"
+            )
+    lengths = {own: len(given[own]) for own in given}
+    length = next(iter(lengths.values()), 0)
+    for own, count in lengths.items():
+        if count != length:
+            first = next(iter(lengths))
+            raise ValueError(
+                f"columns must have the same length, got {length} entries of {first!r} and "
+                f"{count} of {own!r}"
+            )
+    if not length:
+        raise ValueError("the table has no rows")
+    return Table({name: given[own] for name, own in kept.items()}, kept, length)
+
+
+def _columns(table: Any) -> dict[str, list[Any]]:
+    """Columns of a table by the user's names."""
+    if isinstance(table, (str, os.PathLike)):
+        return _file_columns(Path(table))
+    if isinstance(table, Mapping):
+        for name, entries in table.items():
+            if isinstance(entries, str) or not isinstance(entries, Iterable):
+                raise TypeError(f"column {name!r} must be a sequence of entries, got {entries!r}")
+        return {str(name): list(entries) for name, entries in table.items()}
+    if hasattr(table, "to_pydict"):  # Arrow
+        return dict(table.to_pydict())
+    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        names = list(table.columns)
+        _refuse_twice(map(str, names))
+        return {str(name): list(table[name]) for name in names}
+    if isinstance(table, np.ndarray) and table.dtype.names:
+        return {name: table[name].tolist() for name in table.dtype.names}
+    if isinstance(table, Sequence) and all(isinstance(row, Mapping) for row in table):
+        return _from_rows(table)
+    raise TypeError(
+        "table must be a file, a mapping of columns, a list of rows that are mappings, or a data "
+        f"frame, got {type(table).__name__}"
+    )
+
+
+def _file_columns(path: Path) -> dict[str, list[Any]]:
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"a table must end in {', '.join(ENDINGS)}, got {str(path)!r}")
+    if not path.is_file():
+        raise ValueError(f"there is no file {str(path)!r}")
+    if ending == ".parquet":
+        return _parquet_columns(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} must be text in UTF-8") from None
+    return _csv_columns(text) if ending == ".csv" else _json_columns(text)
+
+
+def _csv_columns(text: str) -> dict[str, list[Any]]:
+    numbered = [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    try:
+        rows = list(csv.reader([line for _, line in numbered], skipinitialspace=True))
+    except csv.Error as error:
+        raise ValueError(f"the file must be CSV: {error}") from None
+    if not rows:
+        raise ValueError("the table has no header")
+    header = [name.strip() for name in rows[0]]
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise ValueError(f"columns must be separated by commas, got the header {header[0]!r}")
+    _refuse_twice(header)
+    for row, ((line, _), entries) in enumerate(zip(numbered, rows, strict=False)):
+        if row and len(entries) != len(header):
+            raise ValueError(
+                f"row {row} (line {line}) must have {len(header)} entries as the header, "
+                f"got {len(entries)}"
+            )
+    return {name: [row[place] for row in rows[1:]] for place, name in enumerate(header)}
+
+
+def _json_columns(text: str) -> dict[str, list[Any]]:
+    try:
+        content = json.loads(text, object_pairs_hook=_no_name_twice)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the file must be JSON: {error}") from None
+    if isinstance(content, list) and all(isinstance(row, dict) for row in content):
+        return _from_rows(content)
+    if isinstance(content, dict) and all(isinstance(each, list) for each in content.values()):
+        return content
+    raise ValueError("JSON must be a list of rows or a mapping of columns")
+
+
+def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_twice(name for name, _ in pairs)
+    return dict(pairs)
+
+
+def _parquet_columns(path: Path) -> dict[str, list[Any]]:
+    for library, function in (("pyarrow.parquet", "read_table"), ("pandas", "read_parquet")):
+        try:
+            return _columns(getattr(import_module(library), function)(path))
+        except ImportError:  # of the library, or of what pandas reads Parquet with
+            continue
+    raise ValueError(
+        "Parquet files need pyarrow, or pandas with fastparquet: pip install pyarrow, or save the "
+        f"table as CSV, got {str(path)!r}"
+    )
+
+
+def _from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Columns of rows; what a row lacks is missing there."""
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _refuse_twice(names: Iterable[str]) -> None:
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"column names must differ, got {name!r} twice")
+        seen.add(name)
+
+
+def _number(entry: Any) -> float | None:
+    """Entry as a float; None if it is missing, NaN if it is no number."""
+    if entry is None or entry is np.ma.masked or str(entry).strip().lower() in MISSING:
+        return None
+    if isinstance(entry, (bool, np.bool_)) or (isinstance(entry, str) and "_" in entry):
+        return math.nan
+    try:
+        return float(entry)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _shown(entry: Any) -> str:
+    text = repr(entry)
+    return text if len(text) <= 40 else f"{text[:37]}..."
