@@ -1,0 +1,417 @@
+r"""Plan of what a model is asked: sections of prompts, each for one question.
+
+================================  ===========  ==================================================
+Section                           Purpose      Prompts
+================================  ===========  ==================================================
+fresh                             error        tasks from their law
+pretraining                       error        tasks from the given set
+permuted                          order        contexts of fresh in a random order
+labels:other                      linearity    labels y' of other tasks on the inputs of fresh
+labels:sum                        linearity    labels y + y'
+labels:zero                       linearity    labels 0
+query:plus, query:minus           sensitivity  query :math:`\pm h e_i` for each coordinate i
+labels:plus, labels:minus         sensitivity  label :math:`y_j \pm h` for each pair j
+inputs:half, inputs:double        shift        inputs times 1/2 and 2
+tasks:half, tasks:double          shift        tasks times 1/2 and 2
+noise:none, noise:fourfold        shift        variance of the label noise times 0 and 4
+noise:added                       shift        noise of a quarter of the variance of the labels
+inputs:reversed, inputs:rotated   shift        covariance with its eigenvalues in the opposite
+                                               order, or its eigenvectors turned at random
+tasks:reversed, tasks:rotated     shift        the same for tasks
+context:half, context:double      shift        half and twice as many pairs
+================================  ===========  ==================================================
+
+A section is left out where it says nothing: pretraining without given tasks, noise:none and
+noise:fourfold without noise, noise:added with noise, covariances that are the identity.
+
+Everything is paired.  Prompt i of a section is prompt i of fresh with one thing changed; only
+pretraining and other context lengths have prompts of their own.  A section of sensitivities has
+several variants of each prompt, which follow each other.
+
+**The step h** is `STEP` times the root mean square of the coordinates of the query, or of the
+labels.  A central difference has two errors.  Relative to the derivative, curvature gives
+:math:`\tfrac16 \mathrm{STEP}^2 = 4\cdot 10^{-5}` for a function that varies on the scale of its
+argument, and nothing for a linear one.  The answers of a float32 model are rounded by about
+:math:`u = 10^{-7}` to :math:`10^{-6}`, which gives :math:`\sqrt p\,u/\mathrm{STEP}`, p being the
+number of coordinates that share the sensitivity: 4e-5 to 4e-4 for p = 40.  The sum is least near
+:math:`(3 u \sqrt p)^{1/3} = 0.012` to 0.027, in the middle of which STEP lies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
+from iclimit.simulate.probing.problem import BLOCK_NUMBERS, DrawnPrompts, Problem
+
+STEP = 2.0**-6
+"""Step of finite differences over the root mean square of what is changed; see the module."""
+
+SHARES = {"error": 1.0, "order": 0.05, "linearity": 0.05, "shift": 0.1}
+"""Prompts of a section over those of fresh, by purpose.  Differences on the same prompts need
+fewer of them than errors."""
+
+FEWEST = 200
+"""Least number of prompts of a section, unless fresh has fewer."""
+
+PRETRAINING_SHARE = 0.25
+"""Prompts on pretraining tasks over those on fresh tasks."""
+
+SENSITIVITY_PROMPTS = 50
+"""Prompts whose sensitivities are measured, each with one variant for every coordinate."""
+
+SEEDS = ("fresh", "pretraining", "other", "order", "context:half", "context:double", "rotation")
+"""What has random numbers of its own.  The place is part of what a seed means: add at the end."""
+
+Change = Callable[[DrawnPrompts, int], DrawnPrompts]
+"""Turns prompts of fresh, with the number of their block, into those of a section."""
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """Prompts that answer one question.
+
+    Attributes
+    ----------
+    name : str
+        Name, as in the table of the module.
+    purpose : {"error", "order", "linearity", "sensitivity", "shift"}
+        Which question they answer.
+    description : str
+        What is asked, in words.
+    problem : Problem
+        Law that the prompts follow; for sections that change single prompts, that of fresh.
+    drawn : int
+        Number of prompts that are drawn, of each of which there are ``variants``.
+    seed : SeedSequence
+        Of the prompts.
+    variants : int
+        Variants of each prompt, which follow each other.
+    step : float
+        Step of a finite difference; 0 where there is none.
+    paired : bool
+        Whether its prompts are those of fresh, with something changed.
+    change : callable, optional
+        What is changed in single prompts: the new ones for a block and the number of the block.
+    """
+
+    name: str
+    purpose: str
+    description: str
+    problem: Problem
+    drawn: int
+    seed: np.random.SeedSequence
+    variants: int = 1
+    step: float = 0.0
+    paired: bool = True
+    change: Change | None = None
+
+    def __len__(self) -> int:
+        """Number of prompts that a model is asked, with all variants."""
+        return self.drawn * self.variants
+
+    def blocks(self) -> Iterator[DrawnPrompts]:
+        """Draw the prompts in blocks of bounded memory, the same at every call."""
+        tasks = "pretraining" if self.name == "pretraining" else "fresh"
+        for index, block in enumerate(self.problem.blocks(self.drawn, rng=self.seed, tasks=tasks)):
+            if self.change is None:
+                yield block
+                continue
+            numbers = (self.problem.context + 1) * self.problem.dim * self.variants
+            step = len(block) if self.variants == 1 else max(1, BLOCK_NUMBERS // numbers)
+            for start in range(0, len(block), step):
+                chosen = slice(start, start + step)
+                yield self.change(_rows(block, chosen), index)
+
+
+def plan_sections(
+    problem: Problem, *, test_prompts: int = 20_000, rng: Any = 0, context_lengths: bool = False
+) -> list[Section]:
+    """Plan what a model is asked about a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    test_prompts : int >= 1
+        Prompts with fresh tasks; other sections have a share of them.
+    rng : int, SeedSequence or Generator
+        Root seed.
+    context_lengths : bool
+        Whether the model takes prompts of other context lengths, too.
+
+    Returns
+    -------
+    list of Section
+        In the order of the table of this module.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.probing.sections import plan_sections
+    >>> sections = plan_sections(Problem(context=40, dim=20), test_prompts=20_000)
+    >>> for section in sections[:3]:
+    ...     print(section.name, section.purpose, len(section))
+    fresh error 20000
+    permuted order 1000
+    labels:other linearity 1000
+    """
+    check_arguments(test_prompts=test_prompts)
+    seeds = dict(zip(SEEDS, seed_sequences(rng, len(SEEDS)), strict=True))
+    counts = {
+        purpose: max(math.ceil(share * test_prompts), min(FEWEST, test_prompts))
+        for purpose, share in SHARES.items()
+    }
+    section = partial(Section, problem=problem, seed=seeds["fresh"])
+    fresh = section("fresh", "error", "fresh tasks", drawn=test_prompts)
+    plan = [fresh]
+    if problem.tasks is not None:
+        drawn = max(math.ceil(PRETRAINING_SHARE * test_prompts), min(FEWEST, test_prompts))
+        known = section("pretraining", "error", "tasks of the pretraining", drawn=drawn)
+        plan.append(replace(known, seed=seeds["pretraining"], paired=False))
+    permute = partial(_permuted, seed=seeds["order"])
+    text = "context in a random order"
+    plan.append(section("permuted", "order", text, drawn=counts["order"], change=permute))
+    other = partial(_with_other_labels, problem=problem, seed=seeds["other"])
+    for name, (text, factors) in _LABELS.items():
+        change = partial(other, factors=factors)
+        drawn = counts["linearity"]
+        plan.append(section(f"labels:{name}", "linearity", text, drawn=drawn, change=change))
+    plan += _sensitivities(problem, fresh, min(SENSITIVITY_PROMPTS, test_prompts))
+    for name, (text, shifted) in _shifts(problem, seeds["rotation"]).items():
+        plan.append(section(name, "shift", text, problem=shifted, drawn=counts["shift"]))
+    if context_lengths:
+        plan += _context_lengths(problem, counts["shift"], seeds)
+    return plan
+
+
+def central_differences(plus: np.ndarray, minus: np.ndarray, section: Section) -> np.ndarray:
+    """Sensitivities (prompts, variants) from the answers to the two sections of a change.
+
+    Parameters
+    ----------
+    plus, minus : array (len(section),)
+        Answers to "query:plus" and "query:minus", or to the same of labels.
+    section : Section
+        Either of the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.probing.sections import central_differences, plan_sections
+    >>> plan = {each.name: each for each in plan_sections(Problem(3, 2), test_prompts=4)}
+    >>> sections = plan["query:plus"], plan["query:minus"]
+    >>> plus, minus = [np.concatenate([b.query[:, 0] for b in s.blocks()]) for s in sections]
+    >>> central_differences(plus, minus, sections[0]).round(9)[:2]
+    array([[1., 0.],
+           [1., 0.]])
+    """
+    return (plus - minus).reshape(-1, section.variants) / (2 * section.step)
+
+
+_LABELS = {
+    "other": ("labels y' of another task", (0, 1)),
+    "sum": ("labels y + y'", (1, 1)),
+    "zero": ("labels 0", (0, 0)),
+}
+"""Sections of linearity: description, and factors of y and y'."""
+
+
+def _rows(drawn: DrawnPrompts, chosen: Any) -> DrawnPrompts:
+    """Some prompts of a block."""
+    return DrawnPrompts(*(each[chosen, ...] for each in vars(drawn).values()))
+
+
+def _permuted(drawn: DrawnPrompts, block: int, *, seed: np.random.SeedSequence) -> DrawnPrompts:
+    """Prompts with their pairs in a random order."""
+    # Row by row, so that the first prompts of a longer run are those of a shorter one.
+    keys = _generator(seed, block).random(drawn.labels.shape)
+    order = np.argsort(keys, axis=1)
+    inputs = np.take_along_axis(drawn.inputs, order[:, :, None], axis=1)
+    return replace(drawn, inputs=inputs, labels=np.take_along_axis(drawn.labels, order, axis=1))
+
+
+def _with_other_labels(
+    drawn: DrawnPrompts,
+    block: int,
+    *,
+    problem: Problem,
+    seed: np.random.SeedSequence,
+    factors: tuple[int, int],
+) -> DrawnPrompts:
+    """Prompts with a sum of their labels and those of another task on the same inputs.
+
+    The noise variance stays that of the prompt: an algorithm that is told it uses the same one for
+    all labels.
+    """
+    other = problem.sample(len(drawn), rng=_child(seed, block))
+    noise = other.labels - _values(other.inputs, other.tasks)
+    labels = _values(drawn.inputs, other.tasks) + noise
+    own, new = factors
+    return replace(
+        drawn,
+        labels=own * drawn.labels + new * labels,
+        tasks=own * drawn.tasks + new * other.tasks,
+    )
+
+
+def _values(inputs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+    return (inputs @ tasks[:, :, None])[:, :, 0]
+
+
+def _sensitivities(problem: Problem, fresh: Section, drawn: int) -> list[Section]:
+    """Sections of finite differences along coordinates of the query and along labels."""
+    inputs = problem.input_variance * _mean_eigenvalue(problem.input_covariance)
+    labels = label_variance(problem) + problem.mean_noise_variance
+    plan = []
+    for what, variance, variants in (
+        ("query", inputs, problem.dim),
+        ("labels", labels, problem.context),
+    ):
+        for sign, side in ((1, "plus"), (-1, "minus")):
+            # Even where all inputs are 0, plus and minus differ.
+            step = STEP * (math.sqrt(variance) or 1.0)
+            plan.append(
+                replace(
+                    fresh,
+                    name=f"{what}:{side}",
+                    purpose="sensitivity",
+                    description=f"one {_ENTRIES[what]} {'+-'[sign < 0]} {step:.3g}",
+                    drawn=drawn,
+                    variants=variants,
+                    step=step,
+                    change=partial(_stepped, what=what, step=sign * step),
+                )
+            )
+    return plan
+
+
+_ENTRIES = {"query": "coordinate of the query", "labels": "label"}
+
+
+def _stepped(drawn: DrawnPrompts, _: int, *, what: str, step: float) -> DrawnPrompts:
+    """One variant of each prompt for each coordinate of the query, or label, with a step in it."""
+    values = getattr(drawn, what)
+    count, variants = values.shape
+    repeated = DrawnPrompts(*(np.repeat(each, variants, axis=0) for each in vars(drawn).values()))
+    steps = np.tile(step * np.eye(variants), (count, 1))
+    return replace(repeated, **{what: getattr(repeated, what) + steps})
+
+
+def _shifts(problem: Problem, rotation: np.random.SeedSequence) -> dict[str, tuple[str, Problem]]:
+    """Other laws of the prompts, by the names of their sections, with a description."""
+    shifts = {}
+    for name, factor in (("half", 0.5), ("double", 2.0)):
+        changed = replace(problem, scale=factor * problem.scale)
+        shifts[f"inputs:{name}"] = f"inputs times {factor:g}", changed
+    for name, factor in (("half", 0.5), ("double", 2.0)):
+        changed = replace(problem, task_variance=factor**2 * problem.task_variance)
+        shifts[f"tasks:{name}"] = f"tasks times {factor:g}", changed
+    if problem.mean_noise_variance:
+        silent = replace(problem, noise_variance=0.0, noise_law=None)
+        shifts["noise:none"] = "no label noise", silent
+        text = "label noise of four times the variance"
+        shifts["noise:fourfold"] = text, _with_fourfold_noise(problem)
+    else:
+        # The variance, to three digits that a report can show.
+        noise = float(f"{label_variance(problem) / 4:.3g}")
+        changed = replace(problem, noise_variance=noise, noise_law=None)
+        shifts["noise:added"] = f"label noise of variance {noise:g}", changed
+    for what in ("input", "task"):
+        covariance = getattr(problem, f"{what}_covariance")
+        if covariance is None:
+            continue
+        for how, text in (
+            ("reversed", "eigenvalues in the opposite order"),
+            ("rotated", "eigenvectors turned at random"),
+        ):
+            turned = _reversed(covariance) if how == "reversed" else _rotated(covariance, rotation)
+            changes: dict[str, Any] = {f"{what}_covariance": turned}
+            changed = replace(problem, **changes)
+            shifts[f"{what}s:{how}"] = f"covariance of the {what}s: {text}", changed
+    return shifts
+
+
+def _with_fourfold_noise(problem: Problem) -> Problem:
+    if problem.noise_law is None:
+        return replace(problem, noise_variance=4 * problem.noise_variance)
+    law = NoiseLevels(problem.noise_law.kind, tuple(2 * each for each in problem.noise_law.levels))
+    return replace(problem, noise_law=law)
+
+
+def _context_lengths(
+    problem: Problem, drawn: int, seeds: dict[str, np.random.SeedSequence]
+) -> list[Section]:
+    """Sections with half and twice the context length, with prompts of their own."""
+    lengths = {"half": problem.context // 2, "double": 2 * problem.context}
+    return [
+        Section(
+            f"context:{name}",
+            "shift",
+            f"context of {length} pairs",
+            replace(problem, context=length),
+            drawn,
+            seeds[f"context:{name}"],
+            paired=False,
+        )
+        for name, length in lengths.items()
+        if length
+    ]
+
+
+def label_variance(problem: Problem) -> float:
+    """Variance of a label without its noise."""
+    covariances = [
+        np.ones(problem.dim) if each is None else each
+        for each in (problem.input_covariance, problem.task_covariance)
+    ]
+    first, second = (np.diag(each) if each.ndim == 1 else each for each in covariances)
+    return problem.input_variance * problem.task_variance * float(np.sum(first * second))
+
+
+def _mean_eigenvalue(covariance: np.ndarray | None) -> float:
+    if covariance is None:
+        return 1.0
+    return float(np.mean(covariance if covariance.ndim == 1 else np.diag(covariance)))
+
+
+def _reversed(covariance: np.ndarray) -> np.ndarray:
+    """The same eigenvectors, the largest eigenvalue where the smallest was, and so on."""
+    if covariance.ndim == 1:
+        turned = np.empty_like(covariance)
+        order = np.argsort(covariance, kind="stable")
+        turned[order] = covariance[order[::-1]]
+        return turned
+    eigenvalues, basis = np.linalg.eigh(covariance)
+    return _symmetric((basis * np.maximum(eigenvalues[::-1], 0)) @ basis.T)
+
+
+def _rotated(covariance: np.ndarray, seed: np.random.SeedSequence) -> np.ndarray:
+    """The same eigenvalues, with eigenvectors turned by a uniformly distributed rotation."""
+    gaussian = np.random.default_rng(seed).standard_normal((len(covariance),) * 2)
+    basis, triangle = np.linalg.qr(gaussian)
+    basis = basis * np.sign(np.diag(triangle))
+    matrix = np.diag(covariance) if covariance.ndim == 1 else covariance
+    return _symmetric(basis @ matrix @ basis.T)
+
+
+def _symmetric(matrix: np.ndarray) -> np.ndarray:
+    return (matrix + matrix.T) / 2
+
+
+def _child(seed: np.random.SeedSequence, block: int) -> np.random.SeedSequence:
+    """Seed of a block."""
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block))
+
+
+def _generator(seed: np.random.SeedSequence, block: int) -> np.random.Generator:
+    return np.random.default_rng(_child(seed, block))
