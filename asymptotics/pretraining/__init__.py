@@ -10,6 +10,12 @@ from iclimit.asymptotics.pretraining.fixed_point_derivations import (
     derive_resolvent,
     derive_threshold,
 )
+from iclimit.asymptotics.pretraining.gamma_errors import (
+    GammaErrors,
+    OptimalGamma,
+    errors_of_gamma,
+    optimal_gamma,
+)
 from iclimit.asymptotics.pretraining.icl import icl_error, idg_error, task_gap
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.pretraining.phase_margins import OptimalRidge, optimal_ridge
@@ -33,7 +39,9 @@ __all__ = [
     "BestCovariance",
     "DMMSEErrors",
     "FiniteSizeErrors",
+    "GammaErrors",
     "JointSpectrum",
+    "OptimalGamma",
     "OptimalRidge",
     "StructuredErrors",
     "bayes_error",
@@ -50,9 +58,11 @@ __all__ = [
     "direction_slopes",
     "diversity_slope",
     "dmmse_errors",
+    "errors_of_gamma",
     "finite_size_errors",
     "icl_error",
     "idg_error",
+    "optimal_gamma",
     "optimal_ridge",
     "resolvent_alignment",
     "structured_errors",

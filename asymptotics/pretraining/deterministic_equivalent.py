@@ -79,6 +79,7 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
+from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
 
 
 @dataclass(frozen=True)
@@ -343,13 +344,8 @@ def _assemble(
     context: int,
     rho: float,
 ) -> SummaryLaw:
-    d = len(second)
-    corner = 1 + 2 / context
-    head = d / context * np.mean(label) * np.eye(d) + (1 + 1 / context) * second
-    side = corner * cross[:, None]
-    tail = np.atleast_2d(corner * np.mean(label**2))
-    G = np.block([[head, side], [side.T, tail]])
-    A = np.vstack([second, cross])
+    moments = TaskMoments(second, cross, np.mean(label), np.mean(label**2))
+    G, A = summary_moments(moments, context)
     return SummaryLaw(G, A, float(np.mean(label)), tasks, context, rho)
 
 

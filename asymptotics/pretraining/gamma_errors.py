@@ -1,0 +1,378 @@
+r"""Exact test errors of a given :math:`\Gamma`, and the best one.
+
+Linear attention whose reduced matrix is :math:`\Gamma` predicts :math:`\hat y = x_q^\top \Gamma h`
+with the context summary h.  For inputs :math:`x \sim N(0, \Sigma/d)` its mean squared error on a
+noisy query label is a quadratic in :math:`\Gamma`,
+
+.. math:: e(\Gamma) = E\,v + \frac1d \operatorname{tr} \Sigma \Gamma G \Gamma^\top
+   - \frac2d \operatorname{tr} \Sigma \Gamma A,
+   \qquad G = E\,hh^\top, \quad A = E\,hw^\top,
+
+with the moments of `iclimit.asymptotics.pretraining.summary_moments`, v being the variance of a
+label given its task.  This is exact at any dimension and context length: no limit is taken and
+nothing is sampled.  The minimum is at :math:`\Gamma = A^\top G^{-1}`, which makes
+:math:`\Gamma h` the best linear estimate of the task from the summary.
+
+For fresh tasks the best :math:`\Gamma` is, up to the factor 1/d, the preconditioner of
+`iclimit.asymptotics.descent.optimal_preconditioner`, and its last column is zero.  On a set of
+tasks the last column is not.
+
+The formula of the error is written once for all number systems: NumPy and CuPy arrays (stacks of
+:math:`\Gamma` along the leading axes), mpmath and SymPy matrices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import array_api_compat
+import numpy as np
+
+from iclimit.asymptotics.checks import check_choice, check_integers, checked
+from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, refuse_masked
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TASK_LAWS = ("sphere", "gaussian")
+
+
+@dataclass(frozen=True)
+class GammaErrors:
+    """Exact test errors of one or several matrices Gamma.
+
+    Attributes
+    ----------
+    icl : float or array (...)
+        Mean squared error on a noisy query label, for fresh tasks.
+    idg : float or array (...)
+        The same for the pretraining tasks.
+    """
+
+    icl: Any
+    idg: Any
+
+
+@dataclass(frozen=True)
+class OptimalGamma:
+    """Matrix Gamma of least error, and its error.
+
+    Attributes
+    ----------
+    gamma : ndarray (d, d + 1)
+        The matrix.
+    error : float
+        Mean squared error on a noisy query label.
+    """
+
+    gamma: np.ndarray
+    error: float
+
+
+def errors_of_gamma(
+    gamma: Any,
+    *,
+    context: Number,
+    rho: Number,
+    tasks: Number = math.inf,
+    task_law: str = "sphere",
+    task_covariance: Any = None,
+    test_covariance: Any = None,
+    test_context: Number | None = None,
+    test_rho: Number | None = None,
+    input_covariance: Any = None,
+) -> GammaErrors:
+    r"""Exact ICL and IDG error of linear attention with a given reduced matrix.
+
+    Parameters
+    ----------
+    gamma : array (..., d, d + 1) or (..., d, d)
+        Reduced matrix :math:`\Gamma`, or a stack of them; NumPy, CuPy, or one matrix of mpmath or
+        SymPy.  A square one has no last column: :math:`\frac1\ell \sum_i y_i^2` is not used.
+    context : number >= 1
+        Context length :math:`\ell`.
+    rho : number >= 0
+        Variance of the label noise.
+    tasks : inf or array (k, d)
+        Pretraining tasks of the IDG error, equally likely; ``inf`` for fresh tasks of the law.
+    task_law : {"sphere", "gaussian"}
+        Law of fresh tasks: uniform on the sphere :math:`|w|^2 = d`, or N(0, I).  Not used where a
+        covariance of tasks is given.
+    task_covariance : array (d, d) or (d,), optional
+        Covariance of Gaussian tasks; the eigenvalues of a diagonal one.
+    test_covariance : array (d, d) or (d,), optional
+        Covariance of the Gaussian tasks behind the ICL error; None: the law of the tasks.
+    test_context : number >= 1, optional
+        Context length of the prompts behind the ICL error; None: ``context``.
+    test_rho : number >= 0, optional
+        Label noise of the prompts behind the ICL error; None: ``rho``.
+    input_covariance : array (d, d) or (d,), optional
+        Covariance :math:`\Sigma` of inputs :math:`x \sim N(0, \Sigma/d)`.  It need not commute
+        with the covariances of the tasks.
+
+    Returns
+    -------
+    GammaErrors
+        With fields ``icl`` and ``idg``: numbers, or arrays of the shape of the stack.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or shapes do not fit.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    The laws are those of `finite_size_errors`, which predicts the errors of a trained
+    :math:`\Gamma`; this function has the errors of one that is there.
+
+    References
+    ----------
+    Reduced matrix and summary: Lu et al., arXiv:2405.11751.  Moments: module
+    `iclimit.asymptotics.pretraining.summary_moments`.
+
+    Examples
+    --------
+    One step of gradient descent, at several rates:
+
+    >>> import numpy as np
+    >>> from iclimit.asymptotics.pretraining import errors_of_gamma
+    >>> rates = np.array([0.0, 0.4, 0.8])
+    >>> errors_of_gamma(rates[:, None, None] * np.eye(5), context=10, rho=0.1).icl.round(3)
+    array([1.1  , 0.564, 0.556])
+
+    The same as a formula:
+
+    >>> import sympy
+    >>> rate, length = sympy.symbols("eta ell", positive=True)
+    >>> error = errors_of_gamma(rate * sympy.eye(2), context=length, rho=0).icl
+    >>> error.expand().collect(rate)
+    eta**2*(1 + 3/ell) - 2*eta + 1
+    """
+    matrix = _gamma(gamma)
+    d = matrix.shape[-2]
+    check_choice("task_law", task_law, TASK_LAWS)
+    test_context = context if test_context is None else test_context
+    test_rho = rho if test_rho is None else test_rho
+    covariances = {
+        "task_covariance": task_covariance,
+        "test_covariance": test_covariance,
+        "input_covariance": input_covariance,
+    }
+    given = (gamma, tasks, *covariances.values())
+    exact = next((each for each in given if _is_exact(each)), None)
+    C, C_test, sigma = (
+        None if value is None else _covariance(name, value, d, exact is not None)
+        for name, value in covariances.items()
+    )
+    # Matrices of mpmath or SymPy make the numbers beside them such numbers too.
+    entry = 0.0 if exact is None else _exact_matrix("gamma", exact).flat[0]
+    _, (context, rho, test_context, test_rho, _) = checked(
+        single=True,
+        context=context,
+        rho=rho,
+        test_context=test_context,
+        test_rho=test_rho,
+        gamma=entry,
+    )
+    task_set = _task_set(tasks, d, exact is not None)
+    test = fresh_task_moments(C if C_test is None else C_test, sigma, d, task_law, test_rho)
+    if task_set is None:
+        trained = fresh_task_moments(C, sigma, d, task_law, rho)
+    else:
+        trained = task_set_moments(task_set, sigma, rho)
+    return GammaErrors(
+        icl=_error(matrix, test, test_context, sigma), idg=_error(matrix, trained, context, sigma)
+    )
+
+
+def optimal_gamma(
+    *,
+    context: Number,
+    rho: Number,
+    dim: int | None = None,
+    tasks: Number = math.inf,
+    task_law: str = "sphere",
+    task_covariance: Any = None,
+    input_covariance: Any = None,
+) -> OptimalGamma:
+    r"""Matrix :math:`\Gamma` of least error, on fresh tasks or on a set of tasks.
+
+    Parameters
+    ----------
+    context, rho, tasks, task_law, task_covariance, input_covariance
+        As in `errors_of_gamma`: the matrix minimises its IDG error.
+    dim : int >= 1, optional
+        Dimension of the inputs, where neither tasks nor a covariance tell it.
+
+    Returns
+    -------
+    OptimalGamma
+        With fields ``gamma`` and ``error``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, shapes do not fit, or the dimension is not known.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    Where the moments are singular (few tasks without noise) it is the solution of least norm.
+    For fresh tasks `iclimit.optimal_preconditioner` has the same matrix times d, with SymPy too.
+
+    References
+    ----------
+    Fresh tasks: Ahn et al., arXiv:2306.00297; Zhang, Frei and Bartlett, arXiv:2306.09927.
+
+    Examples
+    --------
+    The best single step on isotropic inputs; to know its two tasks gives a matrix more:
+
+    >>> import numpy as np
+    >>> from iclimit.asymptotics.pretraining import optimal_gamma
+    >>> best = optimal_gamma(dim=4, context=8, rho=0.1)
+    >>> best.gamma[0].round(3), round(best.error, 3)
+    (array([0.597, 0.   , 0.   , 0.   , 0.   ]), 0.503)
+    >>> tasks = np.array([[2.0, 0, 0, 0], [0, 2.0, 0, 0]])
+    >>> round(optimal_gamma(context=8, rho=0.1, tasks=tasks).error, 3)
+    0.343
+    """
+    sizes = [
+        np.shape(each)[-1] for each in (task_covariance, input_covariance) if each is not None
+    ]
+    sizes += [np.shape(tasks)[-1]] if np.ndim(tasks) else []
+    if dim is None and not sizes:
+        raise ValueError("dim must be given where neither tasks nor a covariance tell it")
+    d = sizes[0] if dim is None else dim
+    check_integers(dim=d)
+    check_choice("task_law", task_law, TASK_LAWS)
+    _, numbers = checked(systems="numpy", single=True, context=context, rho=rho)
+    length, noise = map(float, numbers)
+    C = (
+        None
+        if task_covariance is None
+        else covariance_matrix("task_covariance", task_covariance, d)
+    )
+    given = input_covariance
+    sigma = None if given is None else covariance_matrix("input_covariance", given, d)
+    task_set = _task_set(tasks, d, exact=False)
+    if task_set is None:
+        moments = fresh_task_moments(C, sigma, d, task_law, noise)
+    else:
+        moments = task_set_moments(task_set, sigma, noise)
+    G, A = summary_moments(moments, length, sigma)
+    # Squares of labels have another scale than inputs, which would move the cut-off of lstsq.
+    scale = np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
+    best = np.linalg.lstsq(G / np.outer(scale, scale), A / scale[:, None])[0]
+    gamma = (best / scale[:, None]).T
+    return OptimalGamma(gamma, float(_error(gamma, moments, length, sigma)))
+
+
+def fresh_task_moments(
+    covariance: np.ndarray | None, sigma: np.ndarray | None, d: int, task_law: str, rho: Any
+) -> TaskMoments:
+    r"""Moments of fresh tasks: Gaussian ones of a covariance, else isotropic ones of the law.
+
+    The variance of :math:`w^\top \Sigma w` is :math:`2 \operatorname{tr} (C \Sigma)^2`, and on the
+    sphere :math:`\frac2{d + 2} (d \operatorname{tr} \Sigma^2 - (\operatorname{tr} \Sigma)^2)`.
+    """
+    unit = np.eye(d, dtype=int) * (1 + 0 * rho)  # of the number system of rho
+    second = unit if covariance is None else covariance
+    scatter = second if sigma is None else second @ sigma
+    trace, square = np.trace(scatter), np.sum(scatter * scatter.T)
+    if covariance is None and task_law == "sphere":
+        spread = 2 * (d * square - trace**2) / (d + 2)
+    else:
+        spread = 2 * square
+    label = trace / d + rho
+    return TaskMoments(second, 0 * unit[0], label, label**2 + spread / d**2)
+
+
+def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Any) -> TaskMoments:
+    """Moments of tasks that are drawn from the rows of an array (k, d), all equally likely."""
+    k, d = tasks.shape
+    label = np.sum(tasks * (tasks if sigma is None else tasks @ sigma), axis=1) / d + rho
+    second, third = tasks.T @ tasks / k, label @ tasks / k
+    return TaskMoments(second, third, np.sum(label) / k, np.sum(label**2) / k)
+
+
+def _error(gamma: Any, tasks: TaskMoments, context: Any, sigma: np.ndarray | None) -> Any:
+    """Quadratic form of the module docstring."""
+    G, A = summary_moments(tasks, context, sigma)
+    d, columns = gamma.shape[-2:]
+    linear = A.T if sigma is None else sigma @ A.T
+    xp = np if _is_exact(gamma) else array_api_compat.array_namespace(gamma)
+    G, linear = xp.asarray(G[:columns, :columns]), xp.asarray(linear[:, :columns])
+    weighted = gamma if sigma is None else xp.asarray(sigma) @ gamma
+    form = xp.sum(weighted * (gamma @ G) - 2 * gamma * linear, axis=(-2, -1))
+    error = tasks.label + form / d
+    return float(error) if getattr(error, "ndim", None) == 0 else error
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether it is an array or a matrix of mpmath or SymPy."""
+    objects = isinstance(value, np.ndarray) and value.dtype == np.dtype(object)
+    return objects or type(value).__module__.startswith(("mpmath.", "sympy."))
+
+
+def _exact_matrix(name: str, value: Any) -> np.ndarray:
+    """Array of Python objects from a matrix of any number system."""
+    entries = np.array(value.tolist() if hasattr(value, "tolist") else value, dtype=object)
+    for entry in entries.flat:
+        convert(namespace(**{name: entry}), name, entry)
+    return entries
+
+
+def _gamma(value: Any) -> Any:
+    """Reduced matrices as an array whose last two axes are (d, d + 1) or (d, d)."""
+    if _is_exact(value):
+        matrix: Any = _exact_matrix("gamma", value)
+    else:
+        refuse_masked("gamma", value)
+        math_ = namespace(gamma=value)
+        assert isinstance(math_, ArrayMath)
+        matrix = convert(math_, "gamma", value)
+        if math_.violates(matrix, lambda v: abs(v) < math.inf) is not None:
+            raise ValueError("gamma must be finite, got NaN or inf among its entries")
+    shape: Sequence[int] = matrix.shape
+    if len(shape) < 2 or shape[-2] < 1 or shape[-1] - shape[-2] not in (0, 1):
+        raise ValueError(f"gamma must have shape (..., d, d + 1) or (..., d, d), got {shape}")
+    return matrix
+
+
+def _covariance(name: str, value: Any, d: int, exact: bool) -> np.ndarray:
+    """Covariance of any number system."""
+    if not (exact or _is_exact(value)):
+        return covariance_matrix(name, value, d)
+    matrix = _exact_matrix(name, value)
+    matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
+    if matrix.shape != (d, d) or not np.all(matrix == matrix.T):
+        raise ValueError(f"{name} must be a symmetric matrix of shape ({d}, {d})")
+    return matrix
+
+
+def _task_set(tasks: Any, d: int, exact: bool) -> np.ndarray | None:
+    """Pretraining tasks as an array (k, d); None stands for infinitely many."""
+    if not np.ndim(tasks):
+        if tasks != math.inf:
+            raise ValueError(f"tasks must be inf or an array of shape (k, {d}), got {tasks!r}")
+        return None
+    if exact or _is_exact(tasks):
+        task_set = _exact_matrix("tasks", tasks)
+    else:
+        math_ = namespace(tasks=tasks)
+        assert isinstance(math_, ArrayMath)
+        task_set = math_.host(convert(math_, "tasks", tasks))
+        if not np.all(np.isfinite(task_set)):
+            raise ValueError("tasks must be finite, got NaN or inf among the task vectors")
+    if task_set.ndim != 2 or task_set.shape[1] != d or not len(task_set):
+        shape = task_set.shape
+        raise ValueError(f"tasks must have shape (k, {d}) with k >= 1, got shape {shape}")
+    return task_set

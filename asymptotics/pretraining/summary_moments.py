@@ -1,0 +1,61 @@
+r"""Exact moments of the context summary for Gaussian inputs of any covariance.
+
+For a task w, inputs of covariance :math:`\Sigma/d` and labels of variance
+:math:`v = w^\top \Sigma w/d + \rho`, the summary
+:math:`h = (\frac d\ell \sum_i y_i x_i, \frac1\ell \sum_i y_i^2)` of :math:`\ell` pairs has
+
+.. math:: E\,h = (\Sigma w, v), \qquad E\,hh^\top = \begin{pmatrix}
+   (1 + \frac1\ell)\,\Sigma w w^\top \Sigma + \frac{d v}\ell \Sigma
+   & (1 + \frac2\ell)\,v \Sigma w \\
+   (1 + \frac2\ell)\,v w^\top \Sigma & (1 + \frac2\ell)\,v^2 \end{pmatrix},
+
+by Isserlis' theorem: :math:`E\,x_i y_i = \Sigma w/d`, and inputs and labels are jointly Gaussian.
+Over a law of tasks, :math:`G = E\,hh^\top` and :math:`A = E\,hw^\top` need
+:math:`E\,ww^\top`, :math:`E\,vw`, :math:`E\,v` and :math:`E\,v^2` only.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TaskMoments:
+    r"""What the moments of the summary need of a law of tasks.
+
+    Attributes
+    ----------
+    second : ndarray (d, d)
+        :math:`E\,ww^\top`.
+    third : ndarray (d,)
+        :math:`E\,vw`.
+    label, label_square : float
+        :math:`E\,v` and :math:`E\,v^2` of the variance v of a noisy label.
+    """
+
+    second: np.ndarray
+    third: np.ndarray
+    label: Any
+    label_square: Any
+
+
+def summary_moments(
+    tasks: TaskMoments, context: Any, sigma: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Moments :math:`G = E\,hh^\top`, (d + 1, d + 1), and :math:`A = E\,hw^\top`, (d + 1, d).
+
+    ``sigma`` is the covariance :math:`\Sigma` of the inputs times d; None if they are isotropic.
+    Entries may be of any number system.
+    """
+    d = len(tasks.second)
+    inputs = np.eye(d, dtype=tasks.second.dtype) if sigma is None else sigma
+    head, third = tasks.second, tasks.third[:, None]
+    if sigma is not None:
+        head, third = sigma @ head @ sigma, sigma @ third
+    corner = 1 + 2 / context
+    head = d / context * tasks.label * inputs + (1 + 1 / context) * head
+    tail = np.full((1, 1), corner * tasks.label_square)
+    G = np.block([[head, corner * third], [corner * third.T, tail]])
+    first = tasks.second if sigma is None else sigma @ tasks.second
+    return G, np.vstack([first, tasks.third])

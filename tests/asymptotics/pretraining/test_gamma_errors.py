@@ -1,0 +1,225 @@
+"""Exact errors of a given Gamma: simulation, tokens, other number systems, by hand."""
+
+import math
+from typing import Any
+
+import array_api_strict
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from sampled_means import assert_mean
+
+import iclimit
+from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
+from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
+from iclimit.simulate.pretraining.summaries import (
+    exact_error,
+    fresh_task_moments,
+    squared_errors,
+    task_set_moments,
+    whitened_gamma,
+)
+
+BACKEND = get_backend("numpy")
+ROUNDING = 1e-12
+TEST_PROMPTS = 40_000
+
+
+def root(covariance: np.ndarray) -> np.ndarray:
+    values, basis = np.linalg.eigh(covariance)
+    return (basis * np.sqrt(values)) @ basis.T
+
+
+def made_up(d: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Gamma, tasks, and covariances of tasks and inputs that do not commute."""
+    generator = np.random.default_rng([d, seed])
+    gamma = np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
+    wishart = [each @ each.T / 9 for each in generator.standard_normal((2, d, 9))]
+    return gamma, generator.standard_normal((3, d)), wishart[0], wishart[1]
+
+
+@pytest.mark.parametrize("task_law", ["sphere", "gaussian"])
+@pytest.mark.parametrize(("d", "context", "rho"), [(1, 1, 0.3), (4, 6, 0.0), (7, 40, 0.2)])
+def test_the_simulation_has_the_same_errors(
+    d: int, context: int, rho: float, task_law: str
+) -> None:
+    gamma, tasks, C, sigma = made_up(d, 1)
+    isotropic = errors_of_gamma(gamma, context=context, rho=rho, tasks=tasks, task_law=task_law)
+    fresh = fresh_task_moments(BACKEND, d, context, rho, task_law)
+    given = task_set_moments(BACKEND, tasks, context, rho)
+    assert isotropic.icl == pytest.approx(float(exact_error(gamma, fresh)), rel=ROUNDING)
+    assert isotropic.idg == pytest.approx(float(exact_error(gamma, given)), rel=ROUNDING)
+
+    found = errors_of_gamma(
+        gamma,
+        context=context,
+        rho=rho,
+        tasks=tasks,
+        task_law=task_law,
+        test_covariance=C,
+        test_context=context + 3,
+        test_rho=rho + 0.1,
+        input_covariance=sigma,
+    )
+    half = root(sigma)
+    seen = whitened_gamma(gamma, half)
+    scatter = half @ C @ half
+    test = fresh_task_moments(BACKEND, d, context + 3, rho + 0.1, "gaussian", covariance=scatter)
+    assert found.icl == pytest.approx(float(exact_error(seen, test)), rel=ROUNDING)
+    given = task_set_moments(BACKEND, tasks @ half, context, rho)
+    assert found.idg == pytest.approx(float(exact_error(seen, given)), rel=ROUNDING)
+    # Tasks on the sphere and inputs that are not isotropic.
+    found = errors_of_gamma(
+        gamma, context=context, rho=rho, task_law=task_law, input_covariance=sigma
+    )
+    moments = fresh_task_moments(BACKEND, d, context, rho, task_law, covariance=sigma)
+    assert found.icl == found.idg == pytest.approx(float(exact_error(seen, moments)), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_tokens_show_these_errors(fresh: bool) -> None:
+    d, context, rho = 3, 5, 0.2
+    gamma, task_set, C, sigma = made_up(d, 2)
+    generator = np.random.default_rng(3)
+    if fresh:
+        tasks = sample_tasks(BACKEND, generator, TEST_PROMPTS, d, "gaussian", root=root(C))
+    else:
+        tasks = task_set[generator.integers(0, len(task_set), TEST_PROMPTS)]
+    prompts = sample_prompts(BACKEND, generator, tasks, context, rho, input_root=root(sigma))
+    samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
+    exact = errors_of_gamma(
+        gamma, context=context, rho=rho, tasks=task_set, task_covariance=C, input_covariance=sigma
+    )
+    assert_mean(samples, exact.icl if fresh else exact.idg)
+
+
+def test_stacks_and_square_matrices() -> None:
+    gamma, tasks, C, sigma = made_up(5, 4)
+    setting: dict[str, Any] = {"context": 7, "rho": 0.1, "tasks": tasks, "task_covariance": C}
+    setting["input_covariance"] = sigma
+    stack = gamma * np.arange(6).reshape(2, 3, 1, 1)
+    found = errors_of_gamma(stack, **setting)
+    assert found.icl.shape == found.idg.shape == (2, 3)
+    for index in np.ndindex(2, 3):
+        single = errors_of_gamma(stack[index], **setting)
+        assert isinstance(single.icl, float)
+        assert (found.icl[index], found.idg[index]) == pytest.approx((single.icl, single.idg))
+    padded = np.concatenate([stack[..., :5], 0 * stack[..., :1]], axis=-1)
+    square = errors_of_gamma(stack[..., :5], **setting)
+    assert square.idg == pytest.approx(errors_of_gamma(padded, **setting).idg, rel=ROUNDING)
+    assert square.icl[0, 0] == pytest.approx(np.trace(C @ sigma) / 5 + 0.1)
+
+
+def test_other_arrays_are_computed_with_where_they_are() -> None:
+    gamma, tasks, _, sigma = made_up(4, 5)
+    strict = errors_of_gamma(
+        array_api_strict.asarray(gamma[None]),
+        context=7,
+        rho=0.1,
+        tasks=tasks,
+        input_covariance=sigma,
+    )
+    assert strict.icl.__array_namespace__() is array_api_strict
+    expected = errors_of_gamma(gamma, context=7, rho=0.1, tasks=tasks, input_covariance=sigma)
+    assert float(strict.icl[0]) == pytest.approx(expected.icl, rel=ROUNDING)
+    assert float(strict.idg[0]) == pytest.approx(expected.idg, rel=ROUNDING)
+
+
+def test_fifty_digits() -> None:
+    gamma, tasks, C, sigma = made_up(3, 6)
+    setting: dict[str, Any] = {"tasks": tasks, "task_covariance": C, "input_covariance": sigma}
+    found = errors_of_gamma(gamma, context=4, rho=0.3, **setting)
+    with mpmath.workdps(50):
+        rho = mpmath.mpf("0.3")
+        exact = errors_of_gamma(mpmath.matrix(gamma.tolist()), context=4, rho=rho, **setting)
+        assert isinstance(exact.icl, mpmath.mpf)
+        assert abs(found.icl / exact.icl - 1) < ROUNDING
+        assert abs(found.idg / exact.idg - 1) < ROUNDING
+        # Where float64 has lost all digits: the error of the best matrix in a long context.
+        length = mpmath.mpf(10) ** 30
+        step = mpmath.eye(2) / (1 + 3 / length)
+        least = errors_of_gamma(step, context=length, rho=0).icl
+        assert abs(least * length / 3 - 1) < mpmath.mpf(10) ** -15
+
+
+def test_formula_of_one_step_by_hand() -> None:
+    """Isotropic inputs: 1 + rho - 2 eta + eta^2 (1 + (d + 1 + d rho)/ell)."""
+    eta, rho, length = sympy.symbols("eta rho ell", positive=True)
+    for d in (1, 3):
+        found = errors_of_gamma(eta * sympy.eye(d), context=length, rho=rho)
+        by_hand = 1 + rho - 2 * eta + eta**2 * (1 + (d + 1 + d * rho) / length)
+        assert sympy.simplify(found.icl - by_hand) == 0
+    a, b, c = sympy.symbols("a b c", positive=True)
+    found = errors_of_gamma(
+        sympy.Matrix([[c, 0]]), context=length, rho=0, input_covariance=sympy.Matrix([[a]]),
+        task_covariance=sympy.Matrix([[b]]),
+    )  # fmt: skip
+    # One dimension: y^ = c x_q w m with m the mean of x_i^2, E m^2 = a^2 (1 + 2/ell).
+    by_hand = a * b * (1 - 2 * c * a + c**2 * a**2 * (1 + 2 / length))
+    assert sympy.simplify(found.icl - by_hand) == 0
+
+
+def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner() -> None:
+    d, context, rho = 4, 9, 0.2
+    _, _, C, sigma = made_up(d, 7)
+    best = optimal_gamma(context=context, rho=rho, task_covariance=C, input_covariance=sigma)
+    step = optimal_preconditioner(sigma / d, C, context=context, noise_variance=rho)
+    assert best.gamma[:, :d] == pytest.approx(step.matrix / d, rel=1e-9)
+    assert best.gamma[:, d] == pytest.approx(0, abs=1e-12)
+    assert best.error == pytest.approx(step.loss, rel=ROUNDING)
+    gamma, *_ = made_up(d, 8)
+    loss = preconditioner_loss(d * gamma[:, :d], sigma / d, C, context=context, noise_variance=rho)
+    setting: dict[str, Any] = {"context": context, "rho": rho, "input_covariance": sigma}
+    assert errors_of_gamma(gamma[:, :d], task_covariance=C, **setting).icl == pytest.approx(loss)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_any_other_gamma_is_worse_by_a_quadratic(given: bool) -> None:
+    gamma, tasks, C, sigma = made_up(5, 9)
+    setting: dict[str, Any] = {"context": 6, "rho": 0.1, "input_covariance": sigma}
+    setting |= {"tasks": tasks} if given else {"task_covariance": C}
+    best = optimal_gamma(**setting)
+    steps = np.array([-1.0, -1e-3, 0, 1e-3, 1.0])
+    errors = errors_of_gamma(best.gamma + steps[:, None, None] * gamma, **setting).idg
+    assert errors[2] == pytest.approx(best.error, rel=ROUNDING)
+    excess = errors - best.error
+    assert excess == pytest.approx(steps**2 * excess[-1], rel=1e-6, abs=1e-12)
+
+
+def test_few_tasks_without_noise() -> None:
+    """The moments are singular; the best matrix still beats that of fresh tasks."""
+    tasks = np.array([[2.0, 0, 0, 0]])
+    best = optimal_gamma(context=6, rho=0.0, tasks=tasks)
+    assert np.all(np.isfinite(best.gamma))
+    fresh = optimal_gamma(context=6, rho=0.0, dim=4)
+    assert 0 <= best.error < 0.6 * fresh.error
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gamma": np.zeros((3, 5))}, r"gamma must have shape .*\(3, 5\)"),
+        ({"gamma": np.full((2, 2), np.nan)}, "gamma must be finite"),
+        ({"context": 0}, "context must be >= 1"),
+        ({"rho": -0.1}, "rho must be >= 0"),
+        ({"test_rho": -0.1}, "test_rho must be >= 0"),
+        ({"tasks": 5}, r"tasks must be inf or an array of shape \(k, 2\), got 5"),
+        ({"tasks": np.ones((3, 4))}, r"tasks must have shape \(k, 2\)"),
+        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian"),
+        ({"input_covariance": np.ones(3)}, r"input_covariance must have shape \(2, 2\)"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {"gamma": np.eye(2), "context": 5, "rho": 0.1}
+    with pytest.raises(ValueError, match=message):
+        errors_of_gamma(**good | change)
+
+
+def test_the_dimension_must_be_known() -> None:
+    with pytest.raises(ValueError, match="dim must be given"):
+        optimal_gamma(context=5, rho=0.1)
+    assert iclimit.errors_of_gamma is iclimit.pretraining.errors_of_gamma
