@@ -312,7 +312,8 @@ def _error(gamma: Any, tasks: TaskMoments, context: Any, sigma: np.ndarray | Non
     G, linear = xp.asarray(G[:columns, :columns]), xp.asarray(linear[:, :columns])
     weighted = gamma if sigma is None else xp.asarray(sigma) @ gamma
     form = xp.sum(weighted * (gamma @ G) - 2 * gamma * linear, axis=(-2, -1))
-    error = form / d + tasks.label
+    label = float(tasks.label) if isinstance(tasks.label, np.generic) else tasks.label
+    error = form / d + label
     return float(error) if getattr(error, "ndim", None) == 0 else error
 
 
