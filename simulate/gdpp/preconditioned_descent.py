@@ -23,6 +23,7 @@ tasks, labels and queries need no sampling.  The recursion runs on matrices as a
 eigenvalue is computed.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def simulate_gdpp(
     check_arguments(**numbers, contexts=contexts)
     check_choice("input_law", input_law, INPUT_LAWS)
     losses = [
-        to_host(_loss(_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
+        to_host(_loss(context_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
         for x in context_blocks(context, dim, input_law, contexts, rng, backend)
     ]
     layers = {"rates": etas, "gammas": strengths}
@@ -155,7 +156,7 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
     xp = array_namespace(x)
     spectra = []
     for gamma in [*parse_array("gammas", gammas, (None,)).tolist(), 0.0]:
-        covariance = _covariance(x)
+        covariance = context_covariance(x)
         spectra.append(xp.linalg.eigvalsh(covariance))
         x = x - gamma * (x @ covariance)
     return xp.stack(spectra)
@@ -166,23 +167,31 @@ def _parse_layers(rates: Any, gammas: Any) -> tuple[np.ndarray, np.ndarray]:
     return etas, parse_array("gammas", gammas, (len(etas) - 1,))
 
 
-def _covariance(x: Array) -> Array:
+def context_covariance(x: Array) -> Array:
+    """Covariances X^T X/N of context inputs, (n, N, d) -> (n, d, d)."""
     return array_namespace(x).matrix_transpose(x) @ x / x.shape[1]
+
+
+def gdpp_matrices(H: Array, rates: Sequence[float], gammas: Sequence[float]) -> Array:
+    """Matrices B of the weights B X^T y/N, from covariances H of contexts, shape (n, d, d)."""
+    xp = array_namespace(H)
+    eye = xp.eye(H.shape[-1], dtype=H.dtype)
+    B, M = xp.zeros_like(H), xp.zeros_like(H) + eye
+    for rate, gamma in zip(rates, [*gammas, 0.0], strict=True):
+        transposed = xp.matrix_transpose(M)
+        B = B + rate * (M @ (transposed @ (eye - H @ B)))
+        if gamma:
+            M = M - gamma * (M @ (transposed @ H @ M))
+    return B
 
 
 def _loss(H: Array, rates: list[float], gammas: list[float], noise: float) -> Array:
     """Conditional losses of contexts given their covariances H."""
     xp = array_namespace(H)
     dim = H.shape[-1]
-    eye = xp.eye(dim, dtype=H.dtype)
-    B, M = xp.zeros_like(H), xp.zeros_like(H) + eye
     with np.errstate(over="ignore", invalid="ignore"):
-        for rate, gamma in zip(rates, [*gammas, 0.0], strict=True):
-            transposed = xp.matrix_transpose(M)
-            B = B + rate * (M @ (transposed @ (eye - H @ B)))
-            if gamma:
-                M = M - gamma * (M @ (transposed @ H @ M))
+        B = gdpp_matrices(H, rates, gammas)
         BH = B @ H
-        total = xp.sum((eye - BH) ** 2 + noise * BH * B, axis=(1, 2))
+        total = xp.sum((xp.eye(dim, dtype=H.dtype) - BH) ** 2 + noise * BH * B, axis=(1, 2))
     # Only overflow gives NaN, as inf - inf.
     return xp.where(xp.isnan(total), xp.inf, total / dim)

@@ -69,6 +69,10 @@ class DrawnPrompts:
     def __len__(self) -> int:
         return self.query.shape[0]
 
+    def rows(self, chosen: slice) -> DrawnPrompts:
+        """Some of the prompts."""
+        return DrawnPrompts(*(each[chosen, ...] for each in vars(self).values()))
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -191,7 +195,7 @@ class Problem:
         block = max(1, BLOCK_NUMBERS // ((self.context + 1) * self.dim))
         for index, generator in enumerate(device.generators(rng, math.ceil(count / block))):
             drawn = self._draw(device, generator, block, tasks)
-            yield _first(drawn, min(block, count - index * block))
+            yield drawn.rows(slice(min(block, count - index * block)))
 
     def _draw(self, device: Backend, generator: Any, count: int, tasks: str) -> DrawnPrompts:
         xp = device.xp
@@ -218,8 +222,3 @@ class Problem:
         inputs = x[:, :-1, :]
         labels = (inputs @ drawn[:, :, None])[:, :, 0] + noise[:, :-1]
         return DrawnPrompts(inputs, labels, x[:, -1, :], drawn, variance)
-
-
-def _first(prompts: DrawnPrompts, count: int) -> DrawnPrompts:
-    """Keep the first prompts of a block."""
-    return DrawnPrompts(*(each[:count, ...] for each in vars(prompts).values()))

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
+from iclimit.asymptotics.gdpp import optimal_gdpp
+from iclimit.simulate.pretraining.covariances import covariance_root
+from iclimit.simulate.probing.predictors import (
+    Predictor,
+    adaptive_ridge_weights,
+    descent_weights,
+    dmmse_weights,
+    gdpp_weights,
+    in_blocks,
+    least_squares_weights,
+    linear_predictor,
+    nearest_neighbours,
+    regression_weights,
+)
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.validation.probing.fitted_layers import context_moments, fit_layers
+from iclimit.validation.probing.problem_units import ProblemUnits
+
+STEPS = (2, 3, 5)
+"""Numbers of steps of gradient descent beside one."""
+
+LAYERS = (2, 3)
+"""Numbers of layers of GD++: the search for the best four takes seconds."""
+
+FITTED_LAYERS = (2,)
+"""The same where they are fitted.  Rare contexts dominate the loss of three, of degree 26 in their
+eigenvalues: fitted to thousands of contexts it is far larger on others."""
+
+NEIGHBOURS = 3
+"""Neighbours that are averaged over, as in Garg et al. (arXiv:2208.01066)."""
 
 
 @dataclass(frozen=True)
@@ -30,3 +62,179 @@ class Baseline:
     description: str
     predict: Callable[[DrawnPrompts], np.ndarray]
     loss: float | None = None
+
+
+def baselines(problem: Problem) -> list[Baseline]:
+    r"""Algorithms at the parameters that are best for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+
+    Returns
+    -------
+    list of Baseline
+        From the simplest to the best informed: "null", "averaging", "nearest_neighbours",
+        "one_step", "preconditioner" (where there is a covariance), "steps_2", "steps_3",
+        "steps_5", "gdpp_2", "gdpp_3", "least_squares", "ridge" (where there is noise),
+        "adaptive_ridge" and "oracle_ridge" (where the noise level varies), "dmmse" (where tasks
+        are given).  What would coincide with another one is left out.
+
+    Raises
+    ------
+    ValueError
+        If the labels of the problem do not depend on the inputs.
+
+    Notes
+    -----
+    The parameters are the best ones for fresh tasks.  Other prompts, of another context length,
+    scale or noise, are answered with these same parameters.
+
+    For several steps and GD++ they come from the theory of isotropic Gaussian inputs; for other
+    laws they are fitted to simulated contexts, and the loss is not stated.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.probing.baselines import baselines
+    >>> found = baselines(Problem(context=40, dim=20, noise_variance=0.25))
+    >>> for each in found[3:6]:
+    ...     print(f"{each.name}: {each.loss:.2f}")
+    one_step: 7.19
+    steps_2: 3.47
+    steps_3: 1.97
+    """
+    units = ProblemUnits(problem)
+    if units.signal == 0:
+        raise ValueError(
+            "problem must have labels that depend on the inputs, got covariances of inputs and "
+            "tasks whose product is zero"
+        )
+    parts = (_simple(units), _one_step(units), _layers(units), _regressions(units))
+    return [baseline for part in parts for baseline in part]
+
+
+def _simple(units: ProblemUnits) -> Iterator[Baseline]:
+    """What takes no fit and no inverse."""
+    eye = np.eye(units.problem.dim)
+    yield Baseline("null", "zero", _null, units.step_loss(0 * eye))
+    rate = 1 / units.input_variance
+    weights = partial(descent_weights, rates=[rate])
+    text = f"averaging: {rate:.4g} times the mean of y x"
+    yield _linear(units, "averaging", text, weights, units.step_loss(rate * eye))
+    nearest: Predictor = partial(nearest_neighbours, neighbours=NEIGHBOURS)
+    text = f"mean label of the {NEIGHBOURS} nearest inputs"
+    yield Baseline("nearest_neighbours", text, in_blocks(nearest, _prompt_numbers(units)))
+
+
+def _null(prompts: DrawnPrompts) -> Any:
+    return 0 * prompts.query[:, 0]
+
+
+def _one_step(units: ProblemUnits) -> Iterator[Baseline]:
+    """One step of gradient descent, with and without a preconditioner."""
+    eye = np.eye(units.problem.dim)
+    # The loss is a quadratic function of the rate.
+    unit = 1 / units.input_variance
+    lower, middle, upper = (units.step_loss(rate * unit * eye) for rate in (-1, 0, 1))
+    rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
+    weights = partial(descent_weights, rates=[rate])
+    text = f"a step of gradient descent at the best rate {rate:.4g}"
+    yield _linear(units, "one_step", text, weights, units.step_loss(rate * eye))
+    if not units.isotropic:
+        best = optimal_preconditioner(
+            units.input_covariance,
+            units.task_covariance,
+            context=units.problem.context,
+            noise_variance=units.noise_variance,
+            excess_kurtosis=units.excess_kurtosis,
+        )
+        weights = partial(descent_weights, rates=[1.0], preconditioner=best.matrix)
+        text = "a step of gradient descent with the best preconditioner"
+        yield _linear(units, "preconditioner", text, weights, float(best.loss))
+
+
+def _layers(units: ProblemUnits) -> Iterator[Baseline]:
+    """Several steps of gradient descent, and GD++."""
+    solved = units.solved
+    moments = None if solved else context_moments(units, max(STEPS))
+
+    def scaled(rates: np.ndarray, gammas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if moments is not None:
+            rates, gammas = fit_layers(moments, rates, gammas)
+        return rates / units.input_variance, gammas / units.input_variance
+
+    for count in STEPS:
+        schedule = optimal_schedule(steps=count, **units.size, noise_ratio=units.noise_ratio)
+        rates, _ = scaled(schedule.rates, np.zeros(count - 1))
+        text = f"{count} steps of gradient descent at the best rates {_listed(rates)}"
+        weights = partial(descent_weights, rates=rates)
+        yield _linear(units, f"steps_{count}", text, weights, units.loss_of(schedule.loss))
+    for count in (LAYERS if solved else FITTED_LAYERS) if units.has_gdpp else ():
+        best = optimal_gdpp(count, **units.size, noise_ratio=units.noise_ratio)
+        rates, gammas = scaled(best.rates, best.gammas)
+        parameters = f"best rates {_listed(rates)} and gammas {_listed(gammas)}"
+        text = f"{count} layers of GD++ with {parameters}"
+        weights = partial(gdpp_weights, rates=rates.tolist(), gammas=gammas.tolist())
+        yield _linear(units, f"gdpp_{count}", text, weights, units.loss_of(best.loss))
+
+
+def _regressions(units: ProblemUnits) -> Iterator[Baseline]:
+    """Least squares, ridge regression, and the posterior mean over given tasks."""
+    problem, a2 = units.problem, units.problem.task_variance
+    covariance = problem.task_covariance
+    root = None if covariance is None else covariance_root(covariance)
+    loss = units.ridge_loss(0.0)
+    text = "least squares, of minimum norm"
+    yield _linear(units, "least_squares", text, least_squares_weights, loss)
+    penalty = units.noise_variance / a2
+    if penalty:
+        weights = partial(regression_weights, penalty=penalty, task_root=root)
+        text = f"ridge regression with the best penalty {penalty:.4g}"
+        yield _linear(units, "ridge", text, weights, units.ridge_loss(penalty))
+    elif root is not None and problem.context < problem.dim:
+        # Where least squares leaves directions open, the covariance of the tasks fills them.
+        weights = partial(least_squares_weights, task_root=root)
+        text = "least squares, of minimum norm under the covariance of the tasks"
+        yield _linear(units, "ridge", text, weights, None)
+    if problem.noise_law is not None and problem.noise_law.kind != "fixed":
+        if problem.context > problem.dim:
+            weights = partial(adaptive_ridge_weights, task_variance=a2, task_root=root)
+            text = "ridge regression with the noise estimated from the residuals"
+            yield _linear(units, "adaptive_ridge", text, weights, units.informed_loss(True))
+        weights = partial(_told_ridge, task_variance=a2, task_root=root)
+        text = "ridge regression that is told the noise of the prompt"
+        yield _linear(units, "oracle_ridge", text, weights, units.informed_loss(False))
+    if problem.tasks is not None:
+        weights = partial(dmmse_weights, tasks=problem.tasks)
+        text = f"posterior mean over the {len(problem.tasks)} tasks, told the noise of the prompt"
+        numbers = problem.context * len(problem.tasks)
+        yield _linear(units, "dmmse", text, weights, None, numbers)
+
+
+def _told_ridge(prompts: DrawnPrompts, task_variance: float, task_root: Any) -> Any:
+    penalty = prompts.noise_variance / task_variance
+    return regression_weights(prompts, penalty, task_root=task_root)
+
+
+def _linear(
+    units: ProblemUnits,
+    name: str,
+    description: str,
+    weights: Callable[[DrawnPrompts], Any],
+    loss: float | None,
+    numbers: int = 0,
+) -> Baseline:
+    """Baseline that is linear in the query, with so many numbers per prompt in between."""
+    predict = in_blocks(linear_predictor(weights), max(numbers, _prompt_numbers(units)))
+    return Baseline(name, description, predict, loss)
+
+
+def _prompt_numbers(units: ProblemUnits) -> int:
+    """Numbers in the inputs of a context or in their covariance."""
+    return units.problem.dim * max(units.problem.context, units.problem.dim)
+
+
+def _listed(numbers: np.ndarray) -> str:
+    return ", ".join(f"{number:.4g}" for number in numbers)

@@ -1,0 +1,151 @@
+r"""Algorithms that predict the label of a query from a context, on arrays.
+
+Those that are linear in the query return weights (n, dim): the prediction is their inner product
+with the query.  None looks at the task of a prompt; those that are told the noise variance of a
+prompt say so.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.descent.regression import descend
+from iclimit.simulate.gdpp.preconditioned_descent import context_covariance, gdpp_matrices
+from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.covariances import times_root
+from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_weights
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.probing.problem import DrawnPrompts
+
+Predictor: TypeAlias = Callable[[DrawnPrompts], Array]
+"""Function of prompts that returns predictions (n,)."""
+
+BLOCK_NUMBERS = 2**20
+"""Most numbers of an intermediate result (8 MiB)."""
+
+
+def linear_predictor(weights: Callable[[DrawnPrompts], Array]) -> Predictor:
+    """Predictor with the weights (n, dim) that a function finds in the contexts."""
+
+    def predict(prompts: DrawnPrompts) -> Array:
+        return array_namespace(prompts.query).vecdot(prompts.query, weights(prompts))
+
+    return predict
+
+
+def in_blocks(predict: Predictor, numbers: int) -> Predictor:
+    """The same predictor on few prompts at a time, so that its memory is bounded.
+
+    Parameters
+    ----------
+    predict : callable
+        The predictor.
+    numbers : int
+        Numbers in the largest intermediate result for one prompt.
+    """
+    rows = max(1, BLOCK_NUMBERS // numbers)
+
+    def blockwise(prompts: DrawnPrompts) -> Array:
+        starts = range(0, len(prompts), rows)
+        parts = [predict(prompts.rows(slice(start, start + rows))) for start in starts]
+        return array_namespace(prompts.query).concat(parts)
+
+    return blockwise
+
+
+def descent_weights(
+    prompts: DrawnPrompts, rates: Any, *, preconditioner: Array | None = None
+) -> Array:
+    r"""Weights after gradient descent from zero, as of `descend`.
+
+    One step of rate 1/m, where m is the variance of the inputs, is the averaging estimator of Garg
+    et al. (arXiv:2208.01066): :math:`\frac1N\sum_i y_i x_i` at their unit variance.
+    """
+    return descend(_pairs(prompts), rates, preconditioner=preconditioner)
+
+
+def gdpp_weights(prompts: DrawnPrompts, rates: Any, gammas: Any) -> Array:
+    """Weights after layers of GD++, see `iclimit.simulate.gdpp.preconditioned_descent`."""
+    xp = array_namespace(prompts.inputs)
+    moments = xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None]
+    matrices = gdpp_matrices(context_covariance(prompts.inputs), rates, gammas)
+    return (matrices @ moments)[:, :, 0] / prompts.inputs.shape[1]
+
+
+def regression_weights(
+    prompts: DrawnPrompts, penalty: Array | float, *, task_root: Array | None = None
+) -> Array:
+    r"""Weights of ridge regression.
+
+    Parameters
+    ----------
+    prompts : DrawnPrompts
+        Contexts.
+    penalty : float or array (n,), > 0
+        Penalty :math:`\lambda` of :math:`(X^\top X + \lambda)^{-1} X^\top y`.  With the noise
+        variance over the task variance it is the posterior mean for Gaussian tasks.
+    task_root : array (dim,) or (dim, dim), optional
+        Symmetric root R of the covariance of the tasks over their variance: the penalty is on
+        :math:`R^{-1} w`.
+    """
+    inputs = times_root(prompts.inputs, task_root)
+    return times_root(ridge_weights(inputs, prompts.labels, penalty), task_root)
+
+
+def least_squares_weights(prompts: DrawnPrompts, *, task_root: Array | None = None) -> Array:
+    """Weights of least squares: of least norm where several fit equally well.
+
+    With a root R of the task covariance it is the norm of R^-1 w, and they are the limit of
+    `regression_weights` for small penalties.
+    """
+    inputs = times_root(prompts.inputs, task_root)
+    inverse = array_namespace(inputs).linalg.pinv(inputs)
+    return times_root((inverse @ prompts.labels[:, :, None])[:, :, 0], task_root)
+
+
+def adaptive_ridge_weights(
+    prompts: DrawnPrompts, task_variance: float, *, task_root: Array | None = None
+) -> Array:
+    """Weights of ridge regression with an estimated noise variance.
+
+    The estimate is RSS/(N - dim), from the residuals of least squares, and 0 for contexts of at
+    most dim pairs (AdaRR of Vladymyrov et al., arXiv:2402.14180).
+    """
+    xp, (_, length, dim) = array_namespace(prompts.inputs), prompts.inputs.shape
+    fit = (prompts.inputs @ least_squares_weights(prompts)[:, :, None])[:, :, 0]
+    variance = xp.sum((prompts.labels - fit) ** 2, axis=1) / max(length - dim, 1)
+    return regression_weights(prompts, variance / task_variance, task_root=task_root)
+
+
+def dmmse_weights(prompts: DrawnPrompts, tasks: Array) -> Array:
+    """Posterior mean of the task over the rows of tasks; told the noise variance of the prompt."""
+    return dmmse_estimate(prompts.inputs, prompts.labels, tasks, prompts.noise_variance)
+
+
+def attention_weights(prompts: DrawnPrompts, gamma: Array) -> Array:
+    """Weights of linear attention with a reduced matrix gamma (dim, dim + 1)."""
+    return context_summary(_pairs(prompts)) @ array_namespace(gamma).matrix_transpose(gamma)
+
+
+def nearest_neighbours(prompts: DrawnPrompts, neighbours: int) -> Array:
+    """Mean label (n,) of the context inputs nearest to the query.
+
+    Of inputs at the same distance, each counts as often as in random choices among them.
+    """
+    xp = array_namespace(prompts.inputs)
+    distance = xp.sum((prompts.inputs - prompts.query[:, None, :]) ** 2, axis=2)
+    count = min(neighbours, distance.shape[1])
+    last = xp.sort(distance, axis=1)[:, count - 1 : count]
+    nearer, tied = (
+        xp.astype(each, distance.dtype) for each in (distance < last, distance == last)
+    )
+    left = count - xp.sum(nearer, axis=1, keepdims=True)
+    weight = nearer + tied * left / xp.sum(tied, axis=1, keepdims=True)
+    return xp.sum(weight * prompts.labels, axis=1) / count
+
+
+def _pairs(prompts: DrawnPrompts) -> Prompts:
+    """The same prompts for functions that know no tasks; their query label is not used."""
+    return Prompts(prompts.inputs, prompts.labels, prompts.query, prompts.labels[:, 0])

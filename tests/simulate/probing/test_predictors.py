@@ -1,0 +1,114 @@
+"""Every algorithm against a plain computation on single prompts."""
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.probing import predictors
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+
+ROOT = np.array([[1.2, 0.4, 0.0], [0.4, 0.9, 0.2], [0.0, 0.2, 0.5]])
+ROUNDING = 1e-10  # relative, of solutions of well-conditioned systems
+
+
+@pytest.fixture(params=[7, 2], ids=["long", "short"])
+def prompts(request: pytest.FixtureRequest) -> DrawnPrompts:
+    """Contexts longer and shorter than the dimension."""
+    return Problem(request.param, 3, noise_law="categorical:0.5,1").sample(5, rng=0)
+
+
+def contexts(prompts: DrawnPrompts) -> list[tuple[np.ndarray, np.ndarray]]:
+    return list(zip(prompts.inputs, prompts.labels, strict=True))
+
+
+def assert_weights(found: np.ndarray, expected: list[np.ndarray]) -> None:
+    assert np.allclose(found, expected, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_gdpp_is_the_layers_of_its_definition(prompts: DrawnPrompts) -> None:
+    rates, gammas = [0.3, 0.9, 2.0], [0.2, 0.7]
+    weights = predictors.gdpp_weights(prompts, rates, gammas)
+    found = predictors.linear_predictor(lambda _: weights)(prompts)
+    for index, (x, y) in enumerate(contexts(prompts)):
+        query, answer, residual, length = prompts.query[index], 0.0, y, len(y)
+        for rate, gamma in zip(rates, [*gammas, 0.0], strict=True):
+            answer += rate / length * query @ x.T @ residual
+            residual = residual - rate / length * x @ x.T @ residual
+            x, query = x - gamma / length * x @ x.T @ x, query - gamma / length * query @ x.T @ x
+        assert found[index] == pytest.approx(answer, rel=ROUNDING)
+
+
+def test_ridge_regression_solves_the_augmented_least_squares(prompts: DrawnPrompts) -> None:
+    penalty = 0.1 + prompts.noise_variance
+    for root in (None, ROOT):
+        expected = []
+        for (x, y), strength in zip(contexts(prompts), penalty, strict=True):
+            inverse_root = np.eye(3) if root is None else np.linalg.inv(root)
+            rows = np.concatenate([x, np.sqrt(strength) * inverse_root])
+            expected.append(np.linalg.lstsq(rows, np.append(y, np.zeros(3)))[0])
+        weights = predictors.regression_weights(prompts, penalty, task_root=root)
+        assert_weights(weights, expected)
+
+
+def test_least_squares_is_that_of_lapack(prompts: DrawnPrompts) -> None:
+    plain = [np.linalg.lstsq(x, y)[0] for x, y in contexts(prompts)]
+    assert_weights(predictors.least_squares_weights(prompts), plain)
+    rooted = [ROOT @ np.linalg.lstsq(x @ ROOT, y)[0] for x, y in contexts(prompts)]
+    assert_weights(predictors.least_squares_weights(prompts, task_root=ROOT), rooted)
+
+
+def test_least_squares_takes_equal_inputs() -> None:
+    x = np.array([[[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]])
+    prompts = DrawnPrompts(x, np.array([[2.0, 1.0, 0.0]]), x[:, 0], x[:, 0], np.ones(1))
+    assert_weights(predictors.least_squares_weights(prompts), [np.array([0.5, 0.5])])
+
+
+def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts: DrawnPrompts) -> None:
+    expected = []
+    for x, y in contexts(prompts):
+        residual = y - x @ np.linalg.lstsq(x, y)[0]
+        penalty = residual @ residual / max(len(y) - 3, 1) / 2.5
+        inverse = np.linalg.pinv(x.T @ x + penalty * np.eye(3), rcond=1e-12)
+        expected.append(inverse @ x.T @ y)
+    assert_weights(predictors.adaptive_ridge_weights(prompts, 2.5), expected)
+
+
+def test_dmmse_is_the_posterior_mean(prompts: DrawnPrompts) -> None:
+    tasks = np.random.default_rng(1).standard_normal((4, 3))
+    expected = []
+    for (x, y), variance in zip(contexts(prompts), prompts.noise_variance, strict=True):
+        likelihood = np.exp(-np.sum((y - tasks @ x.T) ** 2, axis=1) / (2 * variance))
+        expected.append(likelihood @ tasks / np.sum(likelihood))
+    assert_weights(predictors.dmmse_weights(prompts, tasks), expected)
+
+
+def test_dmmse_without_noise_takes_the_task_that_fits() -> None:
+    tasks = np.random.default_rng(1).standard_normal((4, 3))
+    drawn = Problem(5, 3, tasks=tasks).sample(20, rng=0, tasks="pretraining")
+    assert np.array_equal(predictors.dmmse_weights(drawn, tasks), drawn.tasks)
+
+
+def test_attention_is_the_bilinear_form_of_the_summary(prompts: DrawnPrompts) -> None:
+    gamma = np.random.default_rng(1).standard_normal((3, 4))
+    expected = [gamma @ np.append(3 / len(y) * y @ x, np.mean(y**2)) for x, y in contexts(prompts)]
+    assert_weights(predictors.attention_weights(prompts, gamma), expected)
+
+
+def test_nearest_neighbours_are_those_of_a_sort(prompts: DrawnPrompts) -> None:
+    found = predictors.nearest_neighbours(prompts, 3)
+    for index, (x, y) in enumerate(contexts(prompts)):
+        order = np.argsort(np.linalg.norm(x - prompts.query[index], axis=1))
+        assert found[index] == pytest.approx(np.mean(y[order[:3]]), rel=ROUNDING)
+
+
+def test_neighbours_at_one_distance_share_their_places() -> None:
+    x = np.array([[[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.5]]])
+    drawn = DrawnPrompts(x, np.array([[1.0, 2.0, 3.0, 10.0]]), 0 * x[:, 0], x[:, 0], np.ones(1))
+    # The nearest counts once, the other three share two places.
+    assert predictors.nearest_neighbours(drawn, 3)[0] == pytest.approx((10 + 2 / 3 * 6) / 3)
+
+
+def test_blocks_change_nothing() -> None:
+    drawn = Problem(6, 3).sample(50, rng=0)
+    predict = predictors.linear_predictor(predictors.least_squares_weights)
+    blockwise = predictors.in_blocks(predict, predictors.BLOCK_NUMBERS // 7)
+    assert np.array_equal(blockwise(drawn), predict(drawn))

@@ -1,0 +1,135 @@
+r"""A problem in the units of the theory, and its losses in those of the problem.
+
+The theory of steps, GD++ and ridge regression is for inputs :math:`N(0, I)` and tasks
+:math:`N(0, I)`.  For inputs :math:`N(0, m I)`, tasks of covariance :math:`a^2 I` and label noise
+of variance :math:`\sigma^2`, rates are divided by m, the noise variance by :math:`a^2 m`, and
+squared errors are multiplied by :math:`a^2 m`.  Only the covariance of the tasks matters, not
+their law: the errors are quadratic in the task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from iclimit.asymptotics.descent import preconditioner_loss
+from iclimit.asymptotics.descent.learning_rate import MOMENTS
+from iclimit.asymptotics.gdpp import NoiseLaw, oracle_risk, parse_noise_law
+from iclimit.asymptotics.gdpp.ridge_losses import adaptive_ridge_loss, ridge_risk
+from iclimit.simulate.probing.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemUnits:
+    """A problem as the theory sees it.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem.
+    """
+
+    problem: Problem
+
+    @cached_property
+    def input_covariance(self) -> np.ndarray:
+        """Covariance of the inputs, (dim, dim)."""
+        return self.problem.input_variance * self._matrix(self.problem.input_covariance)
+
+    @cached_property
+    def task_covariance(self) -> np.ndarray:
+        """Covariance of the fresh tasks, (dim, dim)."""
+        return self.problem.task_variance * self._matrix(self.problem.task_covariance)
+
+    @property
+    def size(self) -> dict[str, int]:
+        """Context length and dimension."""
+        return {"context": self.problem.context, "dim": self.problem.dim}
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether no covariance is given."""
+        return self.problem.input_covariance is None and self.problem.task_covariance is None
+
+    @property
+    def solved(self) -> bool:
+        """Whether the theory knows more than one step exactly: isotropic Gaussian inputs."""
+        return self.isotropic and self.problem.input_law == "gaussian"
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the label noise, on average over prompts."""
+        return float(self.problem.mean_noise_variance)
+
+    @property
+    def input_variance(self) -> float:
+        """Mean variance of an input coordinate."""
+        return float(np.trace(self.input_covariance)) / self.problem.dim
+
+    @property
+    def signal(self) -> float:
+        """Mean square of a noiseless label."""
+        return float(np.sum(self.input_covariance * self.task_covariance))
+
+    @property
+    def noise_ratio(self) -> float:
+        """Noise variance over the mean square of a label per dimension and number of pairs."""
+        size = self.problem.context * self.signal
+        return self.noise_variance * self.problem.dim / size
+
+    @property
+    def has_gdpp(self) -> bool:
+        """Whether the search for the best GD++ takes such numbers."""
+        ratio = self.problem.dim / self.problem.context
+        return 1e-3 <= ratio <= 1e3 and self.noise_ratio <= 1e6
+
+    @property
+    def excess_kurtosis(self) -> float:
+        """Excess kurtosis of the independent coordinates of the inputs."""
+        second, fourth = (top / bottom for top, bottom in MOMENTS[self.problem.input_law])
+        return fourth / second**2 - 3
+
+    def step_loss(self, matrix: np.ndarray) -> float:
+        """Exact loss of one step with a preconditioner, a matrix (dim, dim)."""
+        return float(
+            preconditioner_loss(
+                matrix,
+                self.input_covariance,
+                self.task_covariance,
+                context=self.problem.context,
+                noise_variance=self.noise_variance,
+                excess_kurtosis=self.excess_kurtosis,
+            )
+        )
+
+    def loss_of(self, relative: float) -> float | None:
+        """Loss from that of a noiseless query over the null predictor's, where it is exact."""
+        return self.noise_variance + self.signal * float(relative) if self.solved else None
+
+    def ridge_loss(self, penalty: float) -> float | None:
+        """Exact loss of ridge regression with one penalty, if it is known."""
+        unit = self.signal / self.problem.dim
+        scaled = penalty / self.input_variance, self.noise_variance / unit
+        risk = ridge_risk(*scaled, **self.size)
+        return self.loss_of(2 / self.problem.dim * float(risk))
+
+    def informed_loss(self, estimated: bool) -> float | None:
+        """Exact loss of ridge regression that is told the noise of a prompt, or estimates it."""
+        risk = oracle_risk(self.noise_law, **self.size)
+        if estimated:
+            risk += adaptive_ridge_loss(self.noise_law, **self.size)
+        return self.loss_of(2 / self.problem.dim * risk)
+
+    @property
+    def noise_law(self) -> NoiseLaw:
+        """Law of the noise level of a prompt in units of the theory."""
+        given = self.problem.noise_law or f"fixed:{self.problem.noise_variance**0.5}"
+        law, unit = parse_noise_law(str(given)), (self.signal / self.problem.dim) ** 0.5
+        return NoiseLaw(law.kind, tuple(level / unit for level in law.values))
+
+    def _matrix(self, covariance: np.ndarray | None) -> np.ndarray:
+        if covariance is None:
+            return np.eye(self.problem.dim)
+        return np.diag(covariance) if covariance.ndim == 1 else covariance
