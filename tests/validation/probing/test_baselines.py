@@ -85,10 +85,9 @@ def test_units_change_predictions_as_they_change_labels(case: str) -> None:
     redrawn = DrawnPrompts(**{name: factors[name] * each for name, each in vars(drawn).items()})
     for name, baseline in found(problem).items():
         # Fitted rates are accurate to the tolerance of the search.
-        close = {"rtol": 1e-3, "atol": 1e-3} if baseline.loss is None else {"rtol": 1e-9}
-        assert np.allclose(scaled[name].predict(redrawn), 6 * baseline.predict(drawn), **close), (
-            name
-        )
+        close = 1e-3 if baseline.loss is None else 1e-9
+        there, expected = scaled[name].predict(redrawn), 6 * baseline.predict(drawn)
+        assert np.allclose(there, expected, rtol=close, atol=close), name
 
 
 @pytest.mark.usefixtures("without_gdpp")
