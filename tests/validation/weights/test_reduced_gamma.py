@@ -1,0 +1,354 @@
+"""Reduced matrices against forward passes of each paper's layer, written out token by token."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sampled_means import assert_mean
+
+import iclimit
+from iclimit.simulate.descent import Regression
+from iclimit.simulate.descent.constructions import descent_layer
+from iclimit.simulate.pretraining.attention import weights_from_gamma
+from iclimit.validation.weights import LAYOUTS, reduced_gamma
+
+D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
+ROUNDING = 1e-11
+SAMPLES = 40_000
+
+Weights = dict[str, np.ndarray]
+Prompt = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Inputs (l, d), labels (l,) and a query (d,)."""
+
+
+def embedding(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Columns (x_i, y_i), the last one (x_q, 0): E of Zhang et al., Z of the others."""
+    return np.vstack([np.vstack([x, query]).T, np.append(y, 0.0)])
+
+
+def lu2025(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """A(Z) = Z + V Z (K Z)^T (Q Z) / l, last entry of the last column."""
+    Z = embedding(x, y, query)
+    return float((Z + w["V"] @ Z @ (w["K"] @ Z).T @ (w["Q"] @ Z) / len(y))[-1, -1])
+
+
+def vonoswald2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """e_j + sum_h P_h sum_i (W_V e_i) (W_K e_i)^T (W_Q e_j) over the context, minus the label."""
+    e = np.append(query, 0.0)
+    out = e.copy()
+    for h in range(HEADS):
+        for x_i, y_i in zip(x, y, strict=True):
+            e_i = np.append(x_i, y_i)
+            score = (w["W_K"][h] @ e_i) @ (w["W_Q"][h] @ e)
+            out = out + w["P"][h] @ (w["W_V"][h] @ e_i) * score
+    return -float(out[-1])
+
+
+def blog2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """The same with the mean over the context."""
+    return vonoswald2023(w | {"P": w["P"] / len(y)}, x, y, query)
+
+
+def ahn2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """Z + P Z M (Z^T Q Z) / n, M without the query; minus the last entry."""
+    Z = embedding(x, y, query)
+    M = np.diag(np.append(np.ones(len(y)), 0.0))
+    return -float((Z + w["P"] @ Z @ M @ (Z.T @ w["Q"] @ Z) / len(y))[-1, -1])
+
+
+def zhang2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """E + W^PV E (E^T W^KQ E) / rho with rho = N, the last entry."""
+    E = embedding(x, y, query)
+    return float((E + w["W_PV"] @ E @ (E.T @ w["W_KQ"] @ E) / len(y))[-1, -1])
+
+
+def versatile2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """e + sum_h P_h (sum_j e_j e_j^T) Q_h e over the context; minus the last entry."""
+    tokens, e = np.column_stack([x, y]), np.append(query, 0.0)
+    change = sum(P @ (tokens.T @ tokens) @ Q @ e for P, Q in zip(w["P"], w["Q"], strict=True))
+    return -float((e + change)[-1])
+
+
+def linattn2025(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """sum_h v_h^T S U_h x_q with S the mean over the context of tokens, the query's included."""
+    Z = embedding(x, y, query)
+    S = Z @ Z.T / len(y)
+    return float(sum(v @ S @ U @ query for v, U in zip(w["v"], w["U"], strict=True)))
+
+
+FORWARD: dict[str, Callable[..., float]] = {
+    each.__name__: each
+    for each in (lu2025, vonoswald2023, blog2024, ahn2023, zhang2024, versatile2024, linattn2025)
+}
+SEPARATE: dict[str, tuple[int, ...]] = {
+    "P": (HEADS, D + 1, ROWS),
+    "W_V": (HEADS, ROWS, D + 1),
+    "W_K": (HEADS, ROWS, D + 1),
+    "W_Q": (HEADS, ROWS, D + 1),
+}
+SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+    "lu2025": dict.fromkeys("VKQ", (D + 1, D + 1)),
+    "vonoswald2023": SEPARATE,
+    "blog2024": SEPARATE,
+    "ahn2023": dict.fromkeys("PQ", (D + 1, D + 1)),
+    "zhang2024": dict.fromkeys(("W_PV", "W_KQ"), (D + 1, D + 1)),
+    "versatile2024": dict.fromkeys("PQ", (HEADS, D + 1, D + 1)),
+    "linattn2025": {"v": (HEADS, D + 1), "U": (HEADS, D + 1, D)},
+}
+
+
+def random_weights(layout: str, seed: int = 0) -> Weights:
+    generator = np.random.default_rng(seed)
+    return {name: generator.standard_normal(shape) for name, shape in SHAPES[layout].items()}
+
+
+def scales(layout: str) -> tuple[float, float, float]:
+    """Standard deviations of inputs, tasks and noiseless labels, as the papers have them."""
+    inputs = {
+        "lu2025": 1 / math.sqrt(D),
+        "linattn2025": 1 / math.sqrt(D),
+        "vonoswald2023": math.sqrt(1 / 12),
+        "blog2024": math.sqrt(1 / 3),
+    }.get(layout, 1.0)
+    return inputs, 1.0, inputs * math.sqrt(D)
+
+
+def random_prompt(layout: str, generator: np.random.Generator) -> Prompt:
+    x = scales(layout)[0] * generator.standard_normal((CONTEXT + 1, D))
+    return x[:-1], generator.standard_normal(CONTEXT), x[-1]
+
+
+def summary(layout: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Context summary in the units of the library."""
+    s, _, label = scales(layout)
+    x, y = x / s / math.sqrt(D), y / label
+    return np.append(D / len(y) * (y @ x), np.mean(y**2))
+
+
+@pytest.mark.parametrize("layout", FORWARD)
+def test_forward_passes_are_gamma_and_what_sees_no_label(layout: str) -> None:
+    weights = random_weights(layout)
+    reduced = reduced_gamma(weights, layout=layout, context=CONTEXT, noise_variance=0.2)
+    generator, (s, _, label) = np.random.default_rng(1), scales(layout)
+    assert 0 < reduced.ignored < 1
+    for _ in range(3):
+        x, y, query = random_prompt(layout, generator)
+        predicted = FORWARD[layout](weights, x, y, query)
+        without = FORWARD[layout](weights, x, 0 * y, query)
+        by_gamma = query / s / math.sqrt(D) @ reduced.gamma @ summary(layout, x, y)
+        assert predicted - without == pytest.approx(label * by_gamma, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("layout", FORWARD)
+def test_ignored_share_and_errors_against_sampled_tokens(layout: str) -> None:
+    """Few prompts, since the forward passes are loops: 2000 bound the share to some 10 %."""
+    weights = {name: 0.5 * each for name, each in random_weights(layout, 2).items()}
+    s, _, label = scales(layout)
+    noise = 0.2 * label**2
+    mixing = np.array([[1.2, 0, 0], [0.3, 0.8, 0], [0, -0.2, 0.7]])
+    reduced = reduced_gamma(
+        weights,
+        layout=layout,
+        context=CONTEXT,
+        noise_variance=noise,
+        task_law="gaussian",
+        input_covariance=mixing @ mixing.T,
+    )
+    assert reduced.rho == pytest.approx(0.2)
+    generator = np.random.default_rng(3)
+    ignored, errors, squares = [], [], []
+    for _ in range(2000):
+        x = s * generator.standard_normal((CONTEXT + 1, D)) @ mixing.T
+        y = x @ generator.standard_normal(D) + math.sqrt(noise) * generator.standard_normal(
+            CONTEXT + 1
+        )
+        predicted = FORWARD[layout](weights, x[:-1], y[:-1], x[-1])
+        without = FORWARD[layout](weights, x[:-1], 0 * y[:-1], x[-1])
+        ignored.append((without / label) ** 2)
+        squares.append((predicted / label) ** 2)
+        errors.append(((predicted - y[-1]) / label) ** 2)
+    assert_mean(np.array(ignored), reduced.ignored_square)
+    assert_mean(np.array(squares), reduced.ignored_square / reduced.ignored)
+    assert_mean(np.array(errors), reduced.errors().icl + reduced.ignored_square)
+
+
+def test_weights_that_were_made_from_gamma_are_read_back() -> None:
+    gamma = np.random.default_rng(4).standard_normal((D, D + 1))
+    value, key, query = weights_from_gamma(gamma)
+    layer = {"V": value, "K": key, "Q": query}
+    reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
+    assert reduced.gamma == pytest.approx(gamma, rel=ROUNDING)
+    assert reduced.ignored == 0
+    exact = iclimit.errors_of_gamma(gamma, context=CONTEXT, rho=0.1)
+    assert reduced.errors().icl == pytest.approx(exact.icl, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+def test_a_constructed_step_is_read_as_its_preconditioner(normalization: str) -> None:
+    matrix = np.random.default_rng(5).standard_normal((D, D))
+    layer = descent_layer(
+        0.4, context=CONTEXT, dim=D, preconditioner=matrix, normalization=normalization
+    )
+    reduced = reduced_gamma(layer, layout="versatile2024", context=CONTEXT, noise_variance=0.3)
+    # The sum over the context is the layer's own; its rate may be divided by the context.
+    rate = 0.4 if normalization == "mean" else 0.4 * CONTEXT
+    # A layer looks up K^T Q = A^T, and the step is A X^T y.
+    assert reduced.gamma[:, :D] == pytest.approx(rate * matrix, rel=ROUNDING)
+    assert reduced.ignored == 0
+    assert reduced.asymmetry == pytest.approx(
+        0.25 * np.sum((matrix - matrix.T) ** 2) / np.sum(matrix**2)
+    )
+
+
+def test_a_trained_layer_reaches_the_optimum() -> None:
+    """Trained without the theory, in two dimensions: the excess is a few per mille."""
+    problem = Regression(context=8, dim=2, noise_variance=0.2)
+    run = iclimit.train_attention(problem, optimizer="lbfgs", batch=2**14, rng=0)
+    reduced = reduced_gamma(run.layers[0], layout="versatile2024", context=8, noise_variance=0.2)
+    assert reduced.rho == pytest.approx(0.1)
+    assert 0 < reduced.excess < 0.01 * reduced.optimum.error
+    assert reduced.ignored < 0.01
+    # The loss of the batch is close to the exact error of the layer.
+    loss = reduced.units.to_library("difference", run.losses[-1]) / 2
+    assert loss == pytest.approx(reduced.errors().icl, rel=0.05)
+
+
+def test_rows_are_columns_transposed() -> None:
+    weights = random_weights("vonoswald2023", 6)
+    setting: dict[str, Any] = {"layout": "vonoswald2023", "context": CONTEXT}
+    setting["noise_variance"] = 0.1
+    columns = reduced_gamma(weights, **setting)
+    transposed = {name: np.swapaxes(each, -1, -2) for name, each in weights.items()}
+    rows = reduced_gamma(transposed, orientation="rows", **setting)
+    assert rows.gamma == pytest.approx(columns.gamma, rel=ROUNDING)
+    assert rows.ignored == pytest.approx(columns.ignored, rel=ROUNDING)
+    # Heads as PyTorch stacks them, and products instead of factors.
+    stacked = {name: np.concatenate(each) for name, each in weights.items() if name != "P"}
+    stacked["W_O"] = np.concatenate(weights["P"], axis=1)
+    assert reduced_gamma(stacked, heads=HEADS, **setting).gamma == pytest.approx(columns.gamma)
+    products = {
+        "W_KQ": np.swapaxes(weights["W_K"], 1, 2) @ weights["W_Q"],
+        "W_PV": weights["P"] @ weights["W_V"],
+    }
+    assert reduced_gamma(products, **setting).gamma == pytest.approx(columns.gamma, rel=ROUNDING)
+
+
+def test_a_wrong_layout_shows_in_the_ignored_share() -> None:
+    """A good layer, read as if its label came first: tokens (y, x) instead of (x, y)."""
+    value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
+    setting: dict[str, Any] = {"layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
+    right = reduced_gamma({"V": value, "K": key, "Q": query}, **setting)
+    turn = np.roll(np.eye(D + 1), 1, axis=0)
+    wrong = {"V": turn @ value @ turn.T, "K": turn @ key @ turn.T, "Q": turn @ query @ turn.T}
+    assert right.ignored == 0
+    assert "the prediction is 0" in str(reduced_gamma(wrong, **setting))
+    # With some weights everywhere, as after training.
+    generator = np.random.default_rng(7)
+    noisy = {n: each + 0.1 * generator.standard_normal((4, 4)) for n, each in wrong.items()}
+    found = reduced_gamma(noisy, **setting)
+    assert found.ignored > 0.3
+    assert "is the layout that of the weights?" in str(found)
+    backwards = reduced_gamma({"V": -value, "K": key, "Q": query}, **setting)
+    assert "worse than predicting 0" in str(backwards)
+
+
+def test_other_context_lengths() -> None:
+    weights = random_weights("versatile2024", 8)
+    for normalization, factor in {"sum": 3.0, "mean": 1.0, "tokens": 3 * 5 / 13}.items():
+        setting: dict[str, Any] = {"layout": "versatile2024", "noise_variance": 0.1}
+        setting["normalization"] = normalization
+        short = reduced_gamma(weights, context=CONTEXT, **setting)
+        long = reduced_gamma(weights, context=3 * CONTEXT, **setting)
+        assert short.gamma_at(3 * CONTEXT) == pytest.approx(long.gamma, rel=ROUNDING)
+        assert long.gamma == pytest.approx(factor * short.gamma, rel=ROUNDING)
+        found = short.errors(test_context=3 * CONTEXT)
+        assert found.icl == pytest.approx(long.errors().icl, rel=ROUNDING)
+        assert found.idg == pytest.approx(short.errors().icl, rel=ROUNDING)
+
+
+def test_tasks_come_in_the_units_of_the_layout() -> None:
+    weights = random_weights("zhang2024", 9)
+    tasks = np.random.default_rng(10).standard_normal((5, D))
+    setting: dict[str, Any] = {"layout": "zhang2024", "context": CONTEXT}
+    plain = reduced_gamma(weights, noise_variance=0.3, **setting)
+    # Labels twice as large: the same layer on them has a prediction of half the relative size
+    # in the part of Gamma that multiplies labels once.
+    double = reduced_gamma(weights, noise_variance=1.2, task_variance=4.0, **setting)
+    assert double.rho == pytest.approx(plain.rho)
+    assert double.gamma[:, :D] == pytest.approx(plain.gamma[:, :D])
+    assert double.gamma[:, D] == pytest.approx(2 * plain.gamma[:, D])
+    assert double.errors(tasks=2 * tasks).idg == pytest.approx(
+        iclimit.errors_of_gamma(double.gamma, context=CONTEXT, rho=0.1, tasks=tasks).idg
+    )
+
+
+def test_comparison_with_pretraining() -> None:
+    """The best matrix is better than any run with so few prompts."""
+    run: dict[str, Any] = {"tasks": 6, "prompts": 100, "ridge": 0.1, "repeats": 20}
+    best = iclimit.pretraining.optimal_gamma(dim=8, context=10, rho=0.1)
+    value, key, query = weights_from_gamma(best.gamma)
+    reduced = reduced_gamma(
+        {"V": value, "K": key, "Q": query}, layout="lu2025", context=10, noise_variance=0.1
+    )
+    found = reduced.against_pretraining(rng=1, **run)
+    assert found.z() < -4
+    simulated = found.simulated.icl
+    assert abs(found.predicted.icl.mean - simulated.mean) < 5 * simulated.standard_error
+    assert "fresh tasks" in str(found)
+    with pytest.raises(ValueError, match="error must be one of icl, got 'idg'"):
+        found.z("idg")
+
+
+def test_table_and_picture() -> None:
+    value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
+    layer = {"V": value, "K": key, "Q": query}
+    reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
+    assert f"{reduced.errors().icl:.5g}" in str(reduced)
+    assert "ignored share of the prediction: 0 %" in str(reduced)
+    ax = Figure().subplots()
+    assert reduced.plot(ax) is ax
+    assert ax.lines[1].get_ydata() == pytest.approx([0.6] * D)
+
+
+EYE = {"V": np.eye(4), "K": np.eye(4), "Q": np.eye(4)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layout": "lu2024"}, "layout must be one of lu2025, .*did you mean lu2025"),
+        ({"layer": {"V": np.eye(4), "K": np.eye(4)}}, "layer lacks query"),
+        ({"layer": EYE | {"W_Q": np.eye(4)}}, "layer has 'Q' and 'W_Q', which are the same"),
+        ({"layer": EYE | {"W_QK": np.eye(4)}}, "a matrix 'W_QK', which .*did you mean W_Q"),
+        ({"layer": EYE | {"W_KQ": np.eye(4)}}, "key and query, or their product, not both"),
+        ({"layer": {"K": np.eye(4), "Q": np.eye(4)}}, "must have one value matrix"),
+        ({"layer": EYE | {"V": np.eye(3)}}, "V must act on tokens of 4 numbers, got 3"),
+        ({"layer": EYE | {"Q": np.eye(5)}}, "K and Q must have as many rows, got 4 and 5"),
+        ({"layer": EYE | {"V": np.ones((2, 4, 4))}}, "V and Q must have as many heads"),
+        ({"layer": EYE | {"V": np.full((4, 4), np.nan)}}, "V must be finite"),
+        ({"orientation": "row"}, "orientation must be one of columns, rows.*did you mean rows"),
+        ({"normalization": "none"}, "normalization must be one of sum, mean, tokens"),
+        ({"noise_variance": -1.0}, "noise_variance must be >= 0"),
+        ({"readout": np.ones(3)}, r"readout must be a number or of shape \(4,\)"),
+        ({"heads": 3}, "V must be divisible into 3 heads"),
+        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "layer": EYE,
+        "layout": "lu2025",
+        "context": CONTEXT,
+        "noise_variance": 0.1,
+    }
+    with pytest.raises(ValueError, match=message):
+        reduced_gamma(**good | change)
+    with pytest.raises(TypeError, match="layer must be a mapping"):
+        reduced_gamma(np.eye(4), context=CONTEXT, noise_variance=0.1)
+
+
+def test_layouts_are_those_of_the_tests() -> None:
+    assert set(LAYOUTS) == set(FORWARD)

@@ -1,0 +1,319 @@
+r"""How papers arrange tokens and name the weights of linear attention.
+
+In every layout a layer adds to the token z, here a column of D = d + 1 numbers (x, y),
+
+.. math:: c \sum_h O_h \sum_s e_s\, (e_s^\top B_h z), \qquad
+   O_h = W_{O,h} W_{V,h}, \quad B_h = W_{K,h}^\top W_{Q,h},
+
+where s runs over the context, with or without the query.  The layouts differ in which products
+the weights are, in the factor c, in whether the query is among the keys, in the sign of the
+prediction, and in whether matrices act on columns (W z, as PyTorch stores ``Linear.weight``) or on
+rows (z W, as JAX stores a kernel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from iclimit.asymptotics.numbers import refuse_masked
+from iclimit.notation import did_you_mean
+from iclimit.simulate.arrays import to_host
+from iclimit.simulate.transformer import Layer
+from iclimit.validation.conventions import CONVENTIONS, Convention
+
+ROLES = ("query", "key", "value", "projection", "key_query", "value_row")
+"""What a matrix can be: W_Q, W_K, W_V, W_O, W_K^T W_Q, or the one row of W_V that counts."""
+
+ORIENTATIONS = ("columns", "rows")
+
+NORMALIZATIONS = ("sum", "mean", "tokens")
+"""Factor c of a layer: 1, one over the pairs, or one over the pairs and the query."""
+
+ALIASES = {
+    "W_Q": "query",
+    "W_K": "key",
+    "W_V": "value",
+    "W_O": "projection",
+    "W_KQ": "key_query",
+    "W_PV": "value",
+}
+"""Names of weights that every layout knows, beside the roles themselves."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Arrangement of a paper; `dataclasses.replace` changes single choices.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layout.
+    convention : Convention
+        Variances of inputs and tasks.
+    names : dict
+        What the paper calls the weights, and their roles.
+    orientation : {"columns", "rows"}
+        Whether a matrix W maps a token z to W z or to z W.
+    normalization : {"sum", "mean", "tokens"}
+        Factor of a layer: 1, one over the pairs, or one over the pairs and the query.
+    include_query : bool
+        Whether the query's token is among the keys.
+    sign : float
+        The prediction is this times the last entry of the query's token.
+    residual : bool
+        Whether the token itself is added to what the layer returns.
+    """
+
+    name: str
+    convention: Convention
+    names: Mapping[str, str] = field(default_factory=dict)
+    orientation: str = "columns"
+    normalization: str = "mean"
+    include_query: bool = False
+    sign: float = 1.0
+    residual: bool = True
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("orientation", ORIENTATIONS), ("normalization", NORMALIZATIONS)):
+            given = getattr(self, name)
+            if given not in allowed:
+                hint = did_you_mean(str(given), allowed)
+                raise ValueError(
+                    f"{name} must be one of {', '.join(allowed)}, got {given!r}{hint}"
+                )
+
+    def factor(self, context: int) -> float:
+        """Factor c of a layer at a context length."""
+        return {"sum": 1.0, "mean": 1 / context, "tokens": 1 / (context + 1)}[self.normalization]
+
+    def describe(self) -> str:
+        """The choices in words."""
+        normalization = {"sum": "sum", "mean": "mean over pairs", "tokens": "mean over tokens"}
+        keys = "query among keys" if self.include_query else "query not among keys"
+        return f"{self.name} ({self.orientation}, {normalization[self.normalization]}, {keys})"
+
+
+_UNIT = replace(CONVENTIONS["versatile2024"], loss_factor="1", query_noise=True, remark="")
+"""Inputs and tasks of coordinates of variance 1, and the squared error itself."""
+
+LAYOUTS = {
+    each.name: each
+    for each in (
+        Layout(
+            "lu2025",
+            CONVENTIONS["lu2025"],
+            {"V": "value", "K": "key", "Q": "query"},
+            include_query=True,
+        ),
+        Layout(
+            "vonoswald2023",
+            CONVENTIONS["vonoswald2023"],
+            {"P": "projection"},
+            normalization="sum",
+            sign=-1.0,
+        ),
+        Layout("blog2024", CONVENTIONS["blog2024"], {"P": "projection"}, sign=-1.0),
+        Layout(
+            "ahn2023",
+            replace(_UNIT, name="ahn2023", minus_oracle=False),
+            {"P": "value", "Q": "key_query"},
+            sign=-1.0,
+        ),
+        Layout(
+            "zhang2024",
+            replace(_UNIT, name="zhang2024", minus_oracle=False),
+            {"W_PV": "value", "W_KQ": "key_query"},
+            include_query=True,
+        ),
+        Layout(
+            "versatile2024",
+            CONVENTIONS["versatile2024"],
+            {"P": "value", "Q": "key_query"},
+            normalization="sum",
+            sign=-1.0,
+        ),
+        Layout(
+            "linattn2025",
+            CONVENTIONS["linattn2025"],
+            {"v": "value_row", "U": "key_query"},
+            include_query=True,
+            residual=False,
+        ),
+    )
+}
+"""The layouts by name."""
+
+
+def get_layout(layout: str | Layout, **changes: Any) -> Layout:
+    """Return a layout by its name, or as it is given, with those changes that are not None."""
+    if not isinstance(layout, Layout):
+        if layout not in LAYOUTS:
+            hint = did_you_mean(str(layout), LAYOUTS)
+            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}{hint}")
+        layout = LAYOUTS[layout]
+    return replace(layout, **{name: value for name, value in changes.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Products:
+    """What a layer computes with: products of its weights on columns.
+
+    Attributes
+    ----------
+    lookup : ndarray (H, D, D)
+        :math:`B_h`.
+    output : ndarray (H, m, D)
+        :math:`O_h`; m is D, or 1 where only the prediction is read.
+    """
+
+    lookup: np.ndarray
+    output: np.ndarray
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the inputs."""
+        return self.lookup.shape[-1] - 1
+
+
+def parse_layer(layer: Any, layout: Layout, heads: int = 1) -> Products:
+    """Products of the weights of one layer.
+
+    Parameters
+    ----------
+    layer : mapping of arrays, or Layer
+        Matrices by the names of the layout; an opened ``.npz`` file is one.  Their shapes are
+        (rows, D), or (H, rows, D) for several heads.
+    layout : Layout
+        Says what the names mean and on which side the matrices act.
+    heads : int >= 1
+        Number of heads that are stacked in matrices (H rows, D), as PyTorch has them.
+
+    Raises
+    ------
+    ValueError
+        If a name is not known, a matrix is missing, given twice or not finite, or shapes do not
+        fit.
+    TypeError
+        If it is neither a mapping nor a Layer.
+    """
+    if isinstance(layer, Layer):
+        return Products(np.asarray(to_host(layer.lookup)), np.asarray(to_host(layer.output)))
+    if not isinstance(layer, Mapping):
+        raise TypeError(f"layer must be a mapping of arrays by name, got {type(layer).__name__}")
+    given = _by_role(layer, layout)
+    names = {role: name for role, (name, _) in given.items()}
+    weights = {
+        role: _stacked(name, role, value, layout, heads) for role, (name, value) in given.items()
+    }
+    _check_complete(weights, layout)
+    if "key_query" in weights:
+        lookup, named = weights["key_query"], names["key_query"]
+    else:
+        key, query = weights["key"], weights["query"]
+        _check_heads(names["key"], key, names["query"], query)
+        if key.shape[1] != query.shape[1]:
+            raise ValueError(
+                f"{names['key']} and {names['query']} must have as many rows, got "
+                f"{key.shape[1]} and {query.shape[1]}"
+            )
+        lookup, named = key.transpose(0, 2, 1) @ query, names["query"]
+    size = lookup.shape[1]
+    if lookup.shape[2] == size - 1:  # the query's label is zero: its column may be left out
+        lookup = np.concatenate([lookup, np.zeros((len(lookup), size, 1))], axis=2)
+    if size < 2 or lookup.shape[2] != size:
+        raise ValueError(
+            f"{named} must act on tokens of d + 1 numbers, as the other weights, got shape "
+            f"{np.shape(given['key_query' if 'key_query' in given else 'query'][1])}"
+        )
+    role = "value" if "value" in weights else "value_row"
+    output = weights[role]
+    _check_heads(names[role], output, named, lookup)
+    if output.shape[2] != size:
+        raise ValueError(
+            f"{names[role]} must act on tokens of {size} numbers, got {output.shape[2]}"
+        )
+    if "projection" in weights:
+        projection = weights["projection"]
+        _check_heads(names["projection"], projection, names[role], output)
+        if projection.shape[2] != output.shape[1]:
+            raise ValueError(
+                f"{names['projection']} must act on the {output.shape[1]} numbers of "
+                f"{names[role]}, got {projection.shape[2]}"
+            )
+        output = projection @ output
+    if output.shape[1] not in (1, size):
+        raise ValueError(
+            f"{names[role]} must lead to {size} numbers, or to the prediction alone, "
+            f"got {output.shape[1]}"
+        )
+    return Products(lookup, output)
+
+
+def _by_role(layer: Mapping[str, Any], layout: Layout) -> dict[str, tuple[str, Any]]:
+    """Name and value of the matrix of each role."""
+    known = {role: role for role in ROLES} | ALIASES | dict(layout.names)
+    found: dict[str, tuple[str, Any]] = {}
+    for name in layer:
+        if name not in known:
+            own = [*layout.names, *(each for each in (*ALIASES, *ROLES) if each != "value_row")]
+            hint = did_you_mean(str(name), known)
+            raise ValueError(
+                f"layer has a matrix {name!r}, which layout {layout.name!r} does not know: "
+                f"it knows {', '.join(dict.fromkeys(own))}{hint}"
+            )
+        role = known[name]
+        if role in found:
+            raise ValueError(f"layer has {found[role][0]!r} and {name!r}, which are the same")
+        found[role] = name, layer[name]
+    return found
+
+
+def _stacked(name: str, role: str, value: Any, layout: Layout, heads: int) -> np.ndarray:
+    """Matrices of the heads, on columns: (H, rows, columns)."""
+    try:
+        refuse_masked(name, value)
+        array = np.asarray(to_host(value) if is_array_api_obj(value) else value, dtype=float)
+    except TypeError as error:
+        raise TypeError(f"{name} must be an array of real numbers, got {value!r}") from error
+    if role == "value_row" and array.ndim in (1, 2):
+        array = np.atleast_2d(array)[:, None, :]
+    elif layout.orientation == "rows" and array.ndim in (2, 3):
+        array = array.swapaxes(-1, -2)
+    if array.ndim == 2 and heads > 1 and role != "key_query":
+        axis = 1 if role == "projection" else 0
+        if array.shape[axis] % heads:
+            raise ValueError(
+                f"{name} must be divisible into {heads} heads, got shape {np.shape(value)}"
+            )
+        array = np.stack(np.split(array, heads, axis))
+    if array.ndim == 2:
+        array = array[None]
+    if array.ndim != 3 or not array.size:
+        raise ValueError(f"{name} must be a matrix, or one for each head, got {np.shape(value)}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite, got NaN or inf among its entries")
+    return array
+
+
+def _check_complete(weights: Mapping[str, Any], layout: Layout) -> None:
+    """Raise a ValueError unless the matrices make up a layer."""
+    merged, separate = "key_query" in weights, {"key", "query"} & weights.keys()
+    if merged and separate:
+        raise ValueError("layer must have key and query, or their product, not both")
+    if not merged and len(separate) < 2:
+        lacks = " and ".join(sorted({"key", "query"} - separate))
+        raise ValueError(f"layer lacks {lacks} (or key_query) in layout {layout.name!r}")
+    if len({"value", "value_row"} & weights.keys()) != 1:
+        raise ValueError(f"layer must have one value matrix in layout {layout.name!r}")
+
+
+def _check_heads(name: str, first: np.ndarray, other: str, second: np.ndarray) -> None:
+    if len(first) != len(second):
+        raise ValueError(
+            f"{name} and {other} must have as many heads, got {len(first)} and {len(second)}"
+        )
