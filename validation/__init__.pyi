@@ -17,3 +17,5 @@ from .statistics import Extrapolation as Extrapolation
 from .statistics import extrapolate as extrapolate
 from .statistics import extrapolate_runs as extrapolate_runs
 from .verdict import Verdict as Verdict
+from .weights import reduced_gamma as reduced_gamma
+from .weights import reduced_stack as reduced_stack
