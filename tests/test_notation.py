@@ -17,8 +17,14 @@ from iclimit.notation import PARAMETERS
 from iclimit.runs.execution import run_cells
 from iclimit.validation import reduced_gamma, reduced_stack
 
-VERBS = (iclimit.curve, iclimit.phase_diagram, iclimit.validate, run_cells)
-VERBS += (reduced_gamma, reduced_stack)
+VERBS = (
+    iclimit.curve,
+    iclimit.phase_diagram,
+    iclimit.validate,
+    run_cells,
+    reduced_gamma,
+    reduced_stack,
+)
 STRUCTURAL = {"self", "cls", "other", "y"}
 """Names that carry no meaning of the theory: of Python, of what is concatenated, of an axis."""
 
