@@ -1,0 +1,163 @@
+r"""What of a predictor is linear attention: its reduced matrix and the share that it explains.
+
+Linear attention answers :math:`\hat y = x_q^\top \Gamma h` with
+:math:`h = (\frac dN \sum_i y_i x_i,\; \frac1N \sum_i y_i^2)`, in the units of Lu et al.
+(arXiv:2405.11751): inputs of variance 1/d, labels of variance 1 without noise.  Gamma minimises the
+squared distance to the answers of a predictor.  The share that it explains is held out: each fold
+of the prompts is predicted by the Gamma of the others.  Standard errors of the spectrum are those
+of the jackknife over these folds.
+
+For isotropic inputs and tasks the least error has :math:`\Gamma = (c\,I, 0)`, c being the optimal
+rate of one step of gradient descent for inputs of variance 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.results import Estimate
+from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.pretraining.ridge import solve_ridge
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.validation.probing.ratios import ROUNDING, ratio, without_rounding
+from iclimit.validation.statistics import z_score
+
+FOLDS = 8
+"""Parts of the prompts that are predicted by the others."""
+
+FEWEST = 2.0
+"""Least prompts over entries of Gamma: with fewer the held-out share says little."""
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """The linear attention that is nearest to a predictor.
+
+    Attributes
+    ----------
+    gamma : array (d, d + 1)
+        Its reduced matrix, for inputs of variance 1/d and labels of variance 1.
+    explained : Estimate
+        Share of the mean square of the answers that it explains, on prompts held out.
+    eigenvalues : tuple of Estimate
+        Of the symmetric part of the first d columns, in ascending order.
+    mean_eigenvalue : Estimate
+        Their mean.
+    rest : Estimate
+        Norm of the antisymmetric part and the last column, relative to that of Gamma.
+    optimum : float or None
+        Eigenvalue of the Gamma with the least error, where this is a multiple of the identity.
+    z : float or None
+        Deviation of the mean eigenvalue from it.
+    """
+
+    gamma: np.ndarray
+    explained: Estimate
+    eigenvalues: tuple[Estimate, ...]
+    mean_eigenvalue: Estimate
+    rest: Estimate
+    optimum: float | None
+    z: float | None
+
+
+def attention_features(drawn: DrawnPrompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Queries (n, d) and context summaries (n, d + 1) in the units of Lu et al."""
+    x_unit, y_unit = units(problem)
+    query = drawn.query / x_unit
+    units_of_lu = drawn.inputs / x_unit, drawn.labels / y_unit, query, drawn.target / y_unit
+    summary = context_summary(Prompts(*units_of_lu))
+    return query, summary
+
+
+def units(problem: Problem) -> tuple[float, float]:
+    """What inputs and labels of a problem are divided by, to have variance 1/d and 1."""
+    x_unit = math.sqrt(problem.dim * problem.input_variance)
+    return x_unit, x_unit * math.sqrt(problem.task_variance)
+
+
+def linear_part(
+    query: np.ndarray, summary: np.ndarray, model: np.ndarray, problem: Problem
+) -> LinearPart | None:
+    """Fit linear attention to the answers of a model.
+
+    Parameters
+    ----------
+    query, summary : array (n, d) and (n, d + 1)
+        As `attention_features` makes them.
+    model : array (n,)
+        Answers of the model, in the units of the problem.
+    problem : Problem
+        Law of the prompts.
+
+    Returns
+    -------
+    LinearPart or None
+        None for fewer than 2 d (d + 1) prompts.
+    """
+    count, dim = query.shape
+    if count < FEWEST * dim * (dim + 1) or not np.any(model):
+        return None
+    answers = model / units(problem)[1]
+    gamma = solve_ridge(query, summary, answers, 0.0).gamma
+    held_out, fits = np.empty(count), []
+    for fold in range(FOLDS):
+        out = np.arange(count) % FOLDS == fold
+        fit = solve_ridge(query[~out], summary[~out], answers[~out], 0.0).gamma
+        held_out[out] = np.vecdot(query[out] @ fit, summary[out])
+        fits.append(fit)
+    left = ratio((answers - held_out) ** 2, answers**2)
+    eigenvalues = _jackknife(_eigenvalues(gamma), [_eigenvalues(each) for each in fits])
+    (mean,) = _jackknife(_mean(gamma), [_mean(each) for each in fits])
+    (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
+    optimum = optimal_eigenvalue(problem)
+    z = None
+    if optimum is not None:
+        allowed = ROUNDING * optimum
+        z = z_score(mean.mean, optimum, mean.standard_error, allowed, FOLDS - 1)
+    explained = Estimate(1 - left.mean, left.standard_error, count)
+    return LinearPart(gamma, explained, eigenvalues, mean, rest, optimum, z)
+
+
+def optimal_eigenvalue(problem: Problem) -> float | None:
+    """Eigenvalue of the best Gamma; None where it is no multiple of the identity."""
+    if problem.input_covariance is not None or problem.task_covariance is not None:
+        return None
+    step = optimal_learning_rate(
+        context=problem.context,
+        dim=problem.dim,
+        input_law=problem.input_law,
+        noise_variance=problem.mean_noise_variance / problem.scale**2,
+        task_variance=problem.task_variance,
+    )
+    # The rate is that of the coordinates without the scale; inputs of variance 1 have this one.
+    return float(step.rate) * problem.input_variance / problem.scale**2
+
+
+def _eigenvalues(gamma: np.ndarray) -> np.ndarray:
+    block = gamma[:, :-1]
+    return np.linalg.eigvalsh((block + block.T) / 2)
+
+
+def _mean(gamma: np.ndarray) -> np.ndarray:
+    return np.array([np.trace(gamma[:, :-1]) / len(gamma)])
+
+
+def _rest(gamma: np.ndarray) -> np.ndarray:
+    block = gamma[:, :-1]
+    parts = np.linalg.norm((block - block.T) / 2), np.linalg.norm(gamma[:, -1])
+    return np.array([np.hypot(*parts) / np.linalg.norm(gamma)])
+
+
+def _jackknife(values: np.ndarray, left_out: list[np.ndarray]) -> tuple[Estimate, ...]:
+    """Values (m,), with standard errors from the same without one of the folds each."""
+    count = len(left_out)
+    errors = math.sqrt(count - 1) * np.std(left_out, axis=0)
+    return tuple(
+        without_rounding(float(value), float(error), count)
+        for value, error in zip(values, errors, strict=True)
+    )
