@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Mapping
 from importlib import resources
@@ -10,6 +9,7 @@ from string import Template
 
 from iclimit.runs.code_version import versions
 from iclimit.validation.coverage import REASONS, SHELVES, TOGETHER, Coverage, coverage, percent
+from iclimit.validation.html_parts import embedded, style, table_row
 from iclimit.validation.run_claims import ClaimResult, ValidationRun
 from iclimit.validation.summary import sharpness
 
@@ -21,6 +21,7 @@ def page(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
     """The whole page: verdict, resolutions, contents, then the claims by subject."""
     text = (resources.files(__package__) / "report.html").read_text(encoding="utf-8")
     return Template(text).substitute(
+        style=style(),
         outcome=_outcome(run),
         preset=run.preset,
         seed=run.rng,
@@ -45,11 +46,6 @@ def _subjects(run: ValidationRun) -> list[str]:
     return sorted(found, key=lambda name: (*SHELVES, name).index(name))
 
 
-def _row(*entries: object, tag: str = "td", style: str = "") -> str:
-    cells = "".join(f"<{tag}>{entry}</{tag}>" for entry in entries)
-    return f"<tr class='{style}'>{cells}</tr>"
-
-
 def _link(result: ClaimResult) -> str:
     name = html.escape(result.claim.name, quote=True)
     return f"<a href='#{name}'>{html.escape(result.claim.title)}</a>"
@@ -58,7 +54,7 @@ def _link(result: ClaimResult) -> str:
 def _resolutions(run: ValidationRun) -> str:
     """Functions of each subject with what would have been noticed, and those not covered."""
     found = coverage(run)
-    rows = [_row("Subject", "a relative change that would have been noticed", tag="th")]
+    rows = [table_row("Subject", "a relative change that would have been noticed", tag="th")]
     for subject in SHELVES:
         mine = sorted((c for c in found if c.subject == subject), key=lambda c: c.resolution)
         words = [
@@ -70,7 +66,7 @@ def _resolutions(run: ValidationRun) -> str:
             notes.append(f"not in these claims: {', '.join(others)}")
         if words:
             small = "".join(f"<br><span class='small'>{note}</span>" for note in notes)
-            rows.append(_row(subject, ", ".join(words) + small))
+            rows.append(table_row(subject, ", ".join(words) + small))
     return f"<table class='words'>{''.join(rows)}</table>{_together(run)}"
 
 
@@ -79,11 +75,13 @@ def _together(run: ValidationRun) -> str:
     verdict = run.together
     if not verdict.comparisons:
         return ""
-    rows = [_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")]
+    rows = [
+        table_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")
+    ]
     for each in verdict.comparisons:
         numbers = (f"{each.estimate:.5f}", f"{each.standard_error:.2g}", f"{each.z:.2f}")
         far = "far" if any(each is row for row in verdict.failures) else ""
-        rows.append(_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
+        rows.append(table_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
     return f"<table>{''.join(rows)}</table>"
 
 
@@ -96,12 +94,13 @@ def _function(each: Coverage) -> str:
 
 def _contents(run: ValidationRun) -> str:
     heads = ("Claim", "holds", "compared", "|z|", "allowed", "would notice", "median", "CPU s")
-    rows = [_row(*heads, tag="th")]
+    rows = [table_row(*heads, tag="th")]
     for subject in _subjects(run):
         rows.append(f"<tr><th colspan='{len(heads)}'>{html.escape(subject)}</th></tr>")
         rows += [_content(each) for each in run.results if each.claim.subject == subject]
     rows += [
-        _row(html.escape(name), "<span class='no'>not finished</span>") for name in run.missing
+        table_row(html.escape(name), "<span class='no'>not finished</span>")
+        for name in run.missing
     ]
     return f"<table>{''.join(rows)}</table>"
 
@@ -114,7 +113,7 @@ def _content(result: ClaimResult) -> str:
     answer = "yes" if result.holds else "no"
     holds = f"<span class='{answer}'>{answer}</span>"
     sharp = (percent(each) for each in sharpness(result))
-    return _row(_link(result), holds, *numbers, *sharp, f"{result.seconds:.1f}")
+    return table_row(_link(result), holds, *numbers, *sharp, f"{result.seconds:.1f}")
 
 
 def _subject(subject: str, run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
@@ -135,18 +134,17 @@ def _section(result: ClaimResult, picture: bytes | None) -> str:
     )
     if verdict is None or picture is None:
         return head + f"<p class='no'>{text(result.error)}</p>"
-    encoded = base64.b64encode(picture).decode()
-    image = f"<img alt='{text(claim.title)}' src='data:image/png;base64,{encoded}'>"
+    image = embedded(picture, claim.title)
     notes = "".join(f"<li>{text(note)}</li>" for note in verdict.notes)
     names = (*(name.replace("_", " ") for name in NUMBERS), "z", "would notice")
-    rows = [_row("Quantity", *names, tag="th")]
+    rows = [table_row("Quantity", *names, tag="th")]
     for each in verdict.rows:
         numbers = (f"{getattr(each, name):.5g}" for name in NUMBERS)
         far = (
             "far" if any(each is row for row in verdict.failures) else "pooled" * bool(each.pooled)
         )
         seen = percent(verdict.resolution(each))
-        rows.append(_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
+        rows.append(table_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
     summary = f"<summary>{len(verdict.rows)} comparisons</summary>"
     table = f"<table>{''.join(rows)}</table>"
     return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"
