@@ -49,7 +49,7 @@ class Ladder:
 
     Attributes
     ----------
-    section : str
+    section, description : str
         Which prompts.
     error : Estimate
         Mean squared error of the model.
@@ -58,14 +58,20 @@ class Ladder:
     """
 
     section: str
+    description: str
     error: Estimate
     rungs: tuple[Rung, ...]
 
     def __getitem__(self, name: str) -> Rung:
         return next(rung for rung in self.rungs if rung.name == name)
 
+    @property
+    def nearest(self) -> Rung:
+        """The algorithm whose error is nearest to that of the model."""
+        return min(self.rungs, key=lambda rung: abs(rung.difference.mean))
 
-def ladder(answers: Answers, baselines: Iterable[Baseline]) -> Ladder:
+
+def ladder(answers: Answers, baselines: Iterable[Baseline], description: str = "") -> Ladder:
     """Compare the errors of a model and of the baselines, prompt by prompt.
 
     Parameters
@@ -74,6 +80,8 @@ def ladder(answers: Answers, baselines: Iterable[Baseline]) -> Ladder:
         To one section of prompts.
     baselines : iterable of Baseline
         Those whose answers are compared; their exact losses count for fresh tasks only.
+    description : str
+        Which prompts, in words.
     """
     of_model = answers.errors(answers.model)
     rungs = [
@@ -82,7 +90,8 @@ def ladder(answers: Answers, baselines: Iterable[Baseline]) -> Ladder:
         if each.name in answers.baselines
     ]
     rungs.sort(key=lambda rung: -rung.error.mean)
-    return Ladder(answers.section, Estimate.of(of_model, keep=False), tuple(rungs))
+    error = Estimate.of(of_model, keep=False)
+    return Ladder(answers.section, description or answers.section, error, tuple(rungs))
 
 
 def _rung(baseline: Baseline, of_model: np.ndarray, answers: Answers, exact: bool) -> Rung:

@@ -59,9 +59,9 @@ class Mixture:
     terms : tuple of Term
         The algorithms with their weights.
     unexplained : Estimate
-        Share of the model's mean square that the mixture leaves, on prompts that did not choose it.
+        Share of the mean square that it leaves unexplained, on prompts that did not choose it.
     alternatives : tuple of str
-        Other mixtures of as many algorithms that these prompts cannot tell from it.
+        Other mixtures of as many algorithms that are as near, for all these prompts tell.
     """
 
     terms: tuple[Term, ...]

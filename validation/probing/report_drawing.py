@@ -1,0 +1,123 @@
+"""Figures of a report on a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from iclimit.results import Estimate
+from iclimit.validation.drawing import COLOURS, Axes, draw_estimates, finish, log_scale
+
+if TYPE_CHECKING:
+    from iclimit.validation.probing.algorithm_report import AlgorithmReport
+
+MODEL, BASELINE, THEORY = COLOURS[1], COLOURS[0], "0.45"
+"""Colours of the model, of the algorithms and of their exact errors."""
+
+LEAST_SHARE = 1e-6
+"""Shares below this are drawn there: equal answers have none that a logarithm could show."""
+
+
+def axes_of(ax: Axes | None) -> Axes:
+    """The axes, by default the current ones of pyplot."""
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        ax = plt.gca()
+    return ax
+
+
+def draw_ladder(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw errors of the algorithms, largest on top, and that of the model across them."""
+    ax = axes_of(ax)
+    rungs, error = report.fresh.rungs, report.fresh.error
+    heights = np.arange(len(rungs))[::-1]
+    for height, rung in zip(heights, rungs, strict=True):
+        _point(ax, rung.error, height, BASELINE)
+        if rung.theory is not None:
+            ax.plot([rung.theory] * 2, [height - 0.3, height + 0.3], color=THEORY, linewidth=1.2)
+    band = error.mean - error.standard_error, error.mean + error.standard_error
+    ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
+    ax.axvline(error.mean, color=MODEL, label="model")
+    ax.plot([], [], "o", color=BASELINE, markersize=4, label="algorithm")
+    if any(rung.theory is not None for rung in rungs):
+        ax.plot([], [], "|", color=THEORY, markersize=9, label="its exact error")
+    if report.problem.mean_noise_variance:
+        noise = report.problem.mean_noise_variance
+        ax.axvline(noise, color="0.7", linestyle=":", label="label noise")
+    ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
+    finish(ax, "mean squared error, fresh tasks", "", legend="")
+    largest, least = rungs[0].error.mean, min(rungs[-1].error.mean, error.mean)
+    if least > 0 and largest > 5 * least:
+        log_scale(ax, "x")
+    return ax
+
+
+def draw_likeness(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw the share that each algorithm leaves unexplained, the nearest at the bottom."""
+    ax = axes_of(ax)
+    found = report.identification
+    shown = found.likenesses[::-1]
+    heights = np.arange(len(shown))[::-1]
+    for height, each in zip(heights, shown, strict=True):
+        share = each.unexplained
+        colour = MODEL if each.name in found.names else BASELINE
+        if share.mean < LEAST_SHARE:
+            ax.plot(LEAST_SHARE, height, "<", color=colour)
+        else:
+            _point(ax, share, height, colour)
+    ax.axvline(found.tolerance, color=THEORY, linestyle="--", label="tolerance")
+    ax.set_yticks(heights, [each.label.replace("_", " ") for each in shown])
+    finish(ax, "share of the answers left unexplained", "", legend="")
+    ax.set_xscale("log")
+    return ax
+
+
+def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw errors beyond the label noise of the model and of the nearest algorithms."""
+    ax = axes_of(ax)
+    ladders = (report.fresh, *report.shifts)
+    heights = np.arange(len(ladders))[::-1]
+    nearest = [each.name for each in report.identification.likenesses[:3]]
+    for colour, name in zip((BASELINE, *COLOURS[2:]), nearest, strict=False):
+        errors = [each[name].error for each in ladders]
+        _points(ax, errors, heights, colour, name.replace("_", " "))
+    _points(ax, [each.error for each in ladders], heights, MODEL, "model")
+    ax.set_yticks(heights, [each.description for each in ladders])
+    finish(ax, "mean squared error", "", legend="", log="x")
+    return ax
+
+
+def draw_positions(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw errors against the number of examples."""
+    ax = axes_of(ax)
+    found = report.positions
+    if found is None:
+        raise ValueError("positions must be asked for with form='positions', got form='query'")
+    styles = ("-", "--", ":", "-.")
+    for number, (name, errors) in enumerate(found.baselines.items()):
+        colour = COLOURS[(0, 2, 3, 4, 5, 6)[number % 6]]
+        means = [each.mean for each in errors]
+        label, style = name.replace("_", " "), styles[number // 6 % 4]
+        ax.plot(found.examples, means, style, color=colour, linewidth=1.2, label=label)
+    draw_estimates(ax, found.examples, list(found.model), MODEL, label="model")
+    finish(ax, "examples in the context", "mean squared error", legend="", log="y", beside=True)
+    return ax
+
+
+def _point(ax: Axes, estimate: Estimate, height: float, colour: str) -> None:
+    _points(ax, [estimate], [height], colour, None)
+
+
+def _points(
+    ax: Axes,
+    estimates: list[Estimate],
+    heights: np.ndarray | list[float],
+    colour: str,
+    label: str | None,
+) -> None:
+    means = [each.mean for each in estimates]
+    bars = [each.standard_error for each in estimates]
+    style = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}
+    ax.errorbar(means, heights, xerr=bars, color=colour, label=label, **style)

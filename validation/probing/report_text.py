@@ -1,0 +1,131 @@
+"""A report on a model as text: the verdict, the ladder, and a few lines on the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from iclimit.results import Estimate
+from iclimit.validation.probing.algorithm_report import AlgorithmReport
+from iclimit.validation.probing.ladder import Ladder
+
+HEADINGS = {
+    "algorithm": "algorithm",
+    "error": "error",
+    "theory_z": "z of theory",
+    "difference": "model - it",
+    "difference_z": "z",
+    "unexplained": "unexplained",
+    "factor": "factor",
+    "factor_z": "z of 1",
+    "cosine_query": "cos query",
+    "cosine_labels": "cos labels",
+}
+"""Columns of the ladder, and what stands above them."""
+
+
+def report_text(report: AlgorithmReport) -> str:
+    """Verdict first, then tables."""
+    cells = table_cells(report)
+    parts = [
+        report.verdict,
+        setting_line(report),
+        text_table([*cells[:1], ["model", str(report.fresh.error)], *cells[1:]]),
+        *sentences(report),
+    ]
+    if report.shifts:
+        parts.append(text_table(shift_cells(report)))
+    return "\n\n".join(parts)
+
+
+def setting_line(report: AlgorithmReport) -> str:
+    """The problem and the number of prompts."""
+    problem = report.problem
+    laws = f"{problem.input_law} inputs, noise variance {problem.mean_noise_variance:g}"
+    prompts = f"{report.test_prompts:,} fresh prompts"
+    return f"{prompts}, d = {problem.dim}, N = {problem.context}, {laws}."
+
+
+def table_cells(report: AlgorithmReport) -> list[list[str]]:
+    """The ladder as lines of cells, with headings."""
+    rows = report.rows()
+    names = [name for name in HEADINGS if any(name in row for row in rows)]
+    lines = [[HEADINGS[name] for name in names]]
+    for row in rows:
+        lines.append([_cell(name, row) for name in names])
+    return lines
+
+
+def _cell(name: str, row: dict[str, float | str]) -> str:
+    value, error = row.get(name, ""), row.get(f"{name}_standard_error")
+    if isinstance(value, str):
+        return value
+    if math.isnan(value):
+        return ""
+    if isinstance(error, float):
+        scale = 100 if name == "unexplained" else 1
+        shown = Estimate(scale * value, scale * error, 0)
+        return f"{shown} %" if name == "unexplained" else str(shown)
+    return f"{value:.1f}"
+
+
+def sentences(report: AlgorithmReport) -> list[str]:
+    """What else is known, a line for each subject."""
+    found = []
+    mixture = report.identification.mixture
+    if len(mixture.terms) > 1:
+        left = percent(mixture.unexplained)
+        others = f"; as near: {', '.join(mixture.alternatives)}" * bool(mixture.alternatives)
+        found.append(f"Best mixture: {mixture}, which leaves {left} unexplained{others}.")
+    if (pretraining := report.pretraining) is not None:
+        near = pretraining.nearest
+        found.append(
+            f"Pretraining tasks: error {pretraining.error}, on fresh tasks {report.fresh.error}; "
+            f"the nearest algorithm there is {near.name} with {near.error} (z = {near.z:.1f})."
+        )
+    if (linear := report.linear) is not None:
+        optimum = ""
+        if linear.optimum is not None and linear.z is not None:
+            optimum = f"; the optimum is {linear.optimum:.4g} (z = {linear.z:.1f})"
+        low, high = linear.eigenvalues[0].mean, linear.eigenvalues[-1].mean
+        found.append(
+            f"Linear attention explains {percent(linear.explained)}: eigenvalues of Gamma from "
+            f"{low:.4g} to {high:.4g}, mean {linear.mean_eigenvalue}{optimum}."
+        )
+    if (checks := report.diagnosis) is not None:
+        found.append(
+            f"Order of the context: {percent(checks.order)}; nonlinear in the labels: "
+            f"{percent(checks.nonlinearity)}; answers to labels 0: {percent(checks.constant)}."
+        )
+    return found
+
+
+def shift_cells(report: AlgorithmReport) -> list[list[str]]:
+    """Errors on prompts of other laws, beside the best and the nearest algorithm."""
+    lines = [["other prompts", "model", "best algorithm", "error", "nearest", "model - it", "z"]]
+    return lines + [_shift_line(ladder) for ladder in report.shifts]
+
+
+def _shift_line(ladder: Ladder) -> list[str]:
+    best, near = ladder.rungs[-1], ladder.nearest
+    found = [best.name, str(best.error), near.name, str(near.difference), f"{near.z:.1f}"]
+    return [ladder.description, str(ladder.error), *found]
+
+
+def percent(share: Estimate) -> str:
+    """Share in per cent, with its standard error."""
+    return f"{Estimate(100 * share.mean, 100 * share.standard_error, share.repeats)} %"
+
+
+def text_table(lines: Sequence[Sequence[str]]) -> str:
+    """Columns of text, the first left-aligned."""
+    width = max(map(len, lines))
+    filled = [[*line, *[""] * (width - len(line))] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
+    return "\n".join(
+        "  ".join(
+            f"{text:<{size}}" if number == 0 else f"{text:>{size}}"
+            for number, (text, size) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in filled
+    )
