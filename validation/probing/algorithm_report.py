@@ -106,7 +106,7 @@ class AlgorithmReport:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """All numbers, as a dictionary that JSON can hold; numbers it has no words for are text."""
+        """All numbers, as a dictionary that JSON can hold; infinite ones are text."""
         found = self.identification
         linear, checks, positions = self.linear, self.diagnosis, self.positions
         entry: dict[str, Any] = {

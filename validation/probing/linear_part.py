@@ -2,23 +2,26 @@ r"""What of a predictor is linear attention: its reduced matrix and the share th
 
 Linear attention answers :math:`\hat y = x_q^\top \Gamma h` with
 :math:`h = (\frac dN \sum_i y_i x_i,\; \frac1N \sum_i y_i^2)`, in the units of Lu et al.
-(arXiv:2405.11751): inputs of variance 1/d, labels of variance 1 without noise.  Gamma minimises the
-squared distance to the answers of a predictor.  The share that it explains is held out: each fold
-of the prompts is predicted by the Gamma of the others.  Standard errors of the spectrum are those
-of the jackknife over these folds.
+(arXiv:2405.11751): inputs of variance 1/d, labels of variance 1 without noise.  Gamma minimises
+the squared distance to the answers of a predictor.  The share that it explains is held out: each
+fold of the prompts is predicted by the Gamma of the others.  Standard errors of the spectrum are
+those of the jackknife over these folds.
 
-For isotropic inputs and tasks the least error has :math:`\Gamma = (c\,I, 0)`, c being the optimal
-rate of one step of gradient descent for inputs of variance 1.
+The theory beside it is the Gamma of least error on fresh tasks.  For isotropic inputs and tasks it
+is :math:`(c\,I, 0)`, c being the optimal rate of one step of gradient descent for inputs of
+variance 1; for Gaussian inputs of any covariance, see `iclimit.pretraining.optimal_gamma`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import Prompts
@@ -50,10 +53,12 @@ class LinearPart:
         Their mean.
     rest : Estimate
         Norm of the antisymmetric part and the last column, relative to that of Gamma.
-    optimum : float or None
-        Eigenvalue of the Gamma with the least error, where this is a multiple of the identity.
+    theory : array (d,) or None
+        Eigenvalues of the Gamma of least error on fresh tasks, where it is known.
     z : float or None
-        Deviation of the mean eigenvalue from it.
+        Deviation of the mean eigenvalue from theirs.
+    error : float or None
+        Exact error of Gamma on fresh tasks, in the units of the problem, for Gaussian inputs.
     """
 
     gamma: np.ndarray
@@ -61,8 +66,9 @@ class LinearPart:
     eigenvalues: tuple[Estimate, ...]
     mean_eigenvalue: Estimate
     rest: Estimate
-    optimum: float | None
+    theory: np.ndarray | None
     z: float | None
+    error: float | None
 
 
 def attention_features(drawn: DrawnPrompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -114,28 +120,51 @@ def linear_part(
     eigenvalues = _jackknife(_eigenvalues(gamma), [_eigenvalues(each) for each in fits])
     (mean,) = _jackknife(_mean(gamma), [_mean(each) for each in fits])
     (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
-    optimum = optimal_eigenvalue(problem)
-    z = None
-    if optimum is not None:
-        allowed = ROUNDING * optimum
-        z = z_score(mean.mean, optimum, mean.standard_error, allowed, FOLDS - 1)
+    theory, z = best_eigenvalues(problem), None
+    if theory is not None:
+        expected = float(np.mean(theory))
+        allowed = ROUNDING * abs(expected)
+        z = z_score(mean.mean, expected, mean.standard_error, allowed, FOLDS - 1)
     explained = Estimate(1 - left.mean, left.standard_error, count)
-    return LinearPart(gamma, explained, eigenvalues, mean, rest, optimum, z)
+    error = exact_error(gamma, problem)
+    return LinearPart(gamma, explained, eigenvalues, mean, rest, theory, z, error)
 
 
-def optimal_eigenvalue(problem: Problem) -> float | None:
-    """Eigenvalue of the best Gamma; None where it is no multiple of the identity."""
-    if problem.input_covariance is not None or problem.task_covariance is not None:
+def best_eigenvalues(problem: Problem) -> np.ndarray | None:
+    """Eigenvalues (d,) of the best Gamma; None for covariances of inputs that are not Gaussian."""
+    if problem.input_covariance is None and problem.task_covariance is None:
+        square = problem.scale**2
+        step = optimal_learning_rate(
+            context=problem.context,
+            dim=problem.dim,
+            input_law=problem.input_law,
+            noise_variance=problem.mean_noise_variance / square,
+            task_variance=problem.task_variance,
+        )
+        # The rate is that of inputs without the scale; it goes as the inverse of their variance.
+        return np.full(problem.dim, float(step.rate) * problem.input_variance / square)
+    if problem.input_law != "gaussian":
         return None
-    step = optimal_learning_rate(
-        context=problem.context,
-        dim=problem.dim,
-        input_law=problem.input_law,
-        noise_variance=problem.mean_noise_variance / problem.scale**2,
-        task_variance=problem.task_variance,
-    )
-    # The rate is that of the coordinates without the scale; inputs of variance 1 have this one.
-    return float(step.rate) * problem.input_variance / problem.scale**2
+    best = optimal_gamma(context=problem.context, dim=problem.dim, **_laws(problem))
+    return _eigenvalues(best.gamma)
+
+
+def exact_error(gamma: np.ndarray, problem: Problem) -> float | None:
+    """Error of Gamma on fresh tasks in the units of the problem, where it has a closed form."""
+    if problem.input_law != "gaussian" or problem.noise_law is not None:
+        return None
+    found = errors_of_gamma(gamma, context=problem.context, **_laws(problem))
+    return float(found.icl) * units(problem)[1] ** 2
+
+
+def _laws(problem: Problem) -> dict[str, Any]:
+    """Laws of a problem in the units of Lu et al."""
+    return {
+        "rho": problem.mean_noise_variance / units(problem)[1] ** 2,
+        "task_law": problem.task_law,
+        "task_covariance": problem.task_covariance,
+        "input_covariance": problem.input_covariance,
+    }
 
 
 def _eigenvalues(gamma: np.ndarray) -> np.ndarray:

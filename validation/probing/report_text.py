@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from iclimit.results import Estimate
 from iclimit.validation.probing.algorithm_report import AlgorithmReport
 from iclimit.validation.probing.ladder import Ladder
@@ -85,8 +87,10 @@ def sentences(report: AlgorithmReport) -> list[str]:
         )
     if (linear := report.linear) is not None:
         optimum = ""
-        if linear.optimum is not None and linear.z is not None:
-            optimum = f"; the optimum is {linear.optimum:.4g} (z = {linear.z:.1f})"
+        if linear.theory is not None and linear.z is not None:
+            optimum = f"; the optimum has {np.mean(linear.theory):.4g} (z = {linear.z:.1f})"
+        if linear.error is not None:
+            optimum += f"; its exact error is {linear.error:.4g}"
         low, high = linear.eigenvalues[0].mean, linear.eigenvalues[-1].mean
         found.append(
             f"Linear attention explains {percent(linear.explained)}: eigenvalues of Gamma from "
