@@ -142,8 +142,8 @@ def _refined(answers: Answers, best: Likeness, mixture: Mixture) -> str:
         if best.unexplained.mean > ROUNDING**2 * mean_square:
             return f"; still nearer is {mixture}"
     if abs(best.factor_z) > z_threshold(1, DOUBT):
-        return f"; its factor is {best.factor}, not 1 (z = {best.factor_z:.1f})"
-    return f", and its factor is {best.factor} (z = {best.factor_z:.1f} from 1)"
+        return f", with a factor of {best.factor}, which is not 1 (z = {best.factor_z:.1f})"
+    return f", with a factor of {best.factor}"
 
 
 def _mixture_sentence(mixture: Mixture, nearest: Likeness) -> str:

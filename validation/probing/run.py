@@ -21,14 +21,16 @@ from iclimit.validation.probing.identification import TOLERANCE, identify
 from iclimit.validation.probing.ladder import ladder
 from iclimit.validation.probing.linear_part import LinearPart, attention_features, linear_part
 from iclimit.validation.probing.model import Model
-from iclimit.validation.probing.positions import Positions
-from iclimit.validation.probing.ratios import cosine
-from iclimit.validation.probing.sections import Section, central_differences, plan_sections
+from iclimit.validation.probing.positions import LastPosition, Positions, ask_positions
+from iclimit.validation.probing.sections import Section, plan_sections
+from iclimit.validation.probing.sensitivities import (
+    MOVED,
+    cosines,
+    derivatives,
+    given_gradients,
+)
 
 FORMS = ("query", "positions")
-MOVED = ("query", "labels")
-"""What is moved to measure sensitivities."""
-
 CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
 """Sections that the diagnosis needs."""
 
@@ -40,6 +42,7 @@ def judge(
     answers: Mapping[str, Answers],
     *,
     tolerance: float = TOLERANCE,
+    gradients: Mapping[str, np.ndarray] | None = None,
     positions: Positions | None = None,
     seed: str = "",
 ) -> AlgorithmReport:
@@ -54,15 +57,17 @@ def judge(
     sections : sequence of Section
         What was asked.
     answers : mapping of str to Answers
-        By section; those of sensitivities, "query" and "labels", are derivatives (n, m) already.
+        By section.
     tolerance : float
-        Share of the answers that an algorithm may leave unexplained.
+        Share of the mean square that an algorithm may leave unexplained.
+    gradients : mapping of str to array, optional
+        Derivatives of the model by "query" and by "labels", instead of finite differences.
     positions : Positions, optional
         Errors by position.
     seed : str
         Of the prompts, for the record.
     """
-    plan = {section.name: section for section in sections}
+    plan = _by_name(sections)
 
     def rungs(name: str) -> Any:
         return ladder(answers[name], baselines, plan[name].description)
@@ -70,6 +75,13 @@ def judge(
     checks = None
     if all(name in answers for name in CHECKS):
         checks = diagnose(answers["fresh"].model, *(answers[name].model for name in CHECKS))
+    sensitivities = {}
+    for moved in MOVED:
+        if f"{moved}:plus" in answers and f"{moved}:minus" in answers:
+            found = derivatives(moved, plan, answers)
+            if gradients is not None:
+                found = replace(found, model=gradients[moved])
+            sensitivities[moved] = cosines(found)
     shifts = [each.name for each in sections if each.purpose == "shift" and each.name in answers]
     return AlgorithmReport(
         problem=problem,
@@ -77,14 +89,150 @@ def judge(
         identification=identify(answers["fresh"], tolerance=tolerance),
         fresh=rungs("fresh"),
         pretraining=rungs("pretraining") if "pretraining" in answers else None,
-        sensitivities={
-            moved: _cosines(_derivatives(moved, plan, answers))
-            for moved in MOVED
-            if f"{moved}:plus" in answers and f"{moved}:minus" in answers
-        },
+        sensitivities=sensitivities,
         linear=_linear_part(plan["fresh"], answers["fresh"], problem),
         diagnosis=checks,
         shifts=tuple(map(rungs, shifts)),
         positions=positions,
         seed=seed,
     )
+
+
+def probe(
+    predict: Callable[..., Any],
+    problem: Problem,
+    *,
+    test_prompts: int = 20_000,
+    baselines: Sequence[str | Baseline] | None = None,
+    gradients: Callable[..., Any] | None = None,
+    form: str = "query",
+    tolerance: float = TOLERANCE,
+    context_lengths: bool = False,
+    batch: int | None = None,
+    deterministic: bool = True,
+    rng: Any = 0,
+    progress: bool = False,
+) -> AlgorithmReport:
+    """Ask a model about a problem, and say which algorithm its answers come from.
+
+    The model is asked for the labels of queries after contexts of labelled pairs.  Its errors are
+    compared with those of algorithms on the same prompts, and so are its answers: the verdict
+    names the algorithm that leaves less of them unexplained than the tolerance, or a mixture, or
+    none (`iclimit.validation.probing.identification`).
+
+    Parameters
+    ----------
+    predict : callable
+        The model.  With the form "query", ``predict(inputs, labels, query)`` of arrays
+        (batch, context, dim), (batch, context) and (batch, dim) returns predictions (batch,).
+        With "positions", ``predict(inputs, labels)`` returns predictions (batch, positions), each
+        from the pairs before its position; the query is the last position, with label 0.
+    problem : Problem
+        Law of the prompts.
+    test_prompts : int >= 1
+        Prompts with fresh tasks; other questions take a part of as many.
+    baselines : sequence of str or Baseline, optional
+        Algorithms to compare with: names of those of
+        `iclimit.validation.probing.baselines.baselines`, or others; all of them by default.
+    gradients : callable, optional
+        ``gradients(inputs, labels, query)`` returns derivatives of the predictions by the query,
+        (batch, dim), and by the labels, (batch, context).  Finite differences by default.
+    form : {"query", "positions"}
+        How the model is called.
+    tolerance : float
+        Share of the mean square of the answers that an algorithm may leave unexplained, in (0, 1).
+    context_lengths : bool
+        Whether the model takes prompts of half and twice the context length, too.
+    batch : int >= 1, optional
+        Most prompts that the model is given at once.
+    deterministic : bool
+        Whether a model that answers the same prompt differently is refused.
+    rng : int, SeedSequence or Generator
+        Root seed of the prompts.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    AlgorithmReport
+        ``print`` shows it, ``plot`` draws the ladder, ``save`` writes a page.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the model's answers are no finite numbers of the
+        right shape, change from call to call, or come with changed arguments.
+    TypeError
+        If an argument is of another kind.
+
+    References
+    ----------
+    Models as predictors, least squares and nearest neighbours beside them: Garg et al.,
+    arXiv:2208.01066.  Sensitivities: von Oswald et al., arXiv:2212.07677.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import iclimit
+    >>> problem = iclimit.Problem(context=20, dim=5, noise_variance=0.25)
+    >>> def ridge(inputs, labels, query):
+    ...     gram = inputs.mT @ inputs + 0.25 * np.eye(5)
+    ...     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
+    ...     return (query[:, None, :] @ weights)[:, 0, 0]
+    >>> report = iclimit.probe(ridge, problem, test_prompts=1000, rng=0)
+    >>> print(report.verdict)
+    It is ridge: it leaves 0 % of the mean square unexplained, with a factor of 1.
+    """
+    check_choice("form", form, FORMS)
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance must be > 0 and < 1, got {tolerance!r}")
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
+    chosen = choose_baselines(problem, baselines)
+    sections = plan_sections(
+        problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
+    )
+    model = Model(predict, batch, deterministic, form == "positions")
+    asked = LastPosition(model) if form == "positions" else model
+    answers = ask_all(asked, chosen, sections, progress=progress)
+    return judge(
+        problem,
+        chosen,
+        sections,
+        answers,
+        tolerance=tolerance,
+        gradients=None if gradients is None else given_gradients(gradients, _by_name(sections)),
+        positions=ask_positions(model, chosen, sections[0]) if form == "positions" else None,
+        seed=str(rng),
+    )
+
+
+def choose_baselines(
+    problem: Problem, wanted: Sequence[str | Baseline] | None
+) -> list[Baseline]:
+    """Baselines that are named or given, by default all that fit the problem."""
+    if isinstance(wanted, str):
+        raise TypeError(f"baselines must be a list of names, got {wanted!r}")
+    known = {each.name: each for each in best_baselines(problem)}
+    if wanted is None:
+        return list(known.values())
+    chosen = []
+    for each in wanted:
+        if isinstance(each, str) and each not in known:
+            hint = did_you_mean(each, known)
+            raise ValueError(f"baselines must be of {', '.join(known)}, got {each!r}{hint}")
+        chosen.append(known[each] if isinstance(each, str) else each)
+    if not chosen:
+        raise ValueError("baselines must be at least one, got none")
+    return chosen
+
+
+def _by_name(sections: Sequence[Section]) -> dict[str, Section]:
+    return {section.name: section for section in sections}
+
+
+def _linear_part(fresh: Section, answers: Answers, problem: Problem) -> LinearPart | None:
+    """Linear attention that is nearest to the answers to fresh prompts, which are drawn again."""
+    features = [attention_features(block, problem) for block in fresh.blocks()]
+    query, summary = (np.concatenate(each) for each in zip(*features, strict=True))
+    return linear_part(query, summary, answers.model, problem)
