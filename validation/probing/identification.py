@@ -130,7 +130,11 @@ def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Wo
     if rivals:
         names = (best.name, *(each.name for each in rivals))
         labels = " from ".join((best.label, " and ".join(each.label for each in rivals)))
-        return "ambiguous", names, f"These prompts cannot tell {labels}: nearest is the first, {share}"
+        return (
+            "ambiguous",
+            names,
+            f"These prompts cannot tell {labels}: nearest is the first, {share}",
+        )
     sentence = f"It is {best.label}: {share}{_refined(answers, best, mixture)}"
     return "algorithm", (best.name,), sentence
 

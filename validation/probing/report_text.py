@@ -10,6 +10,7 @@ import numpy as np
 from iclimit.results import Estimate
 from iclimit.validation.probing.algorithm_report import AlgorithmReport
 from iclimit.validation.probing.ladder import Ladder
+from iclimit.validation.probing.ratios import FLOAT64
 
 HEADINGS = {
     "algorithm": "algorithm",
@@ -67,7 +68,7 @@ def _cell(name: str, row: dict[str, float | str]) -> str:
     if isinstance(error, float):
         scale = 100 if name == "unexplained" else 1
         shown = Estimate(scale * value, scale * error, 0)
-        return f"{shown} %" if name == "unexplained" else str(shown)
+        return f"{shown} %" if name == "unexplained" else number(shown)
     return f"{value:.1f}"
 
 
@@ -112,8 +113,22 @@ def shift_cells(report: AlgorithmReport) -> list[list[str]]:
 
 def _shift_line(ladder: Ladder) -> list[str]:
     best, near = ladder.rungs[-1], ladder.nearest
-    found = [best.name, str(best.error), near.name, str(near.difference), f"{near.z:.1f}"]
-    return [ladder.description, str(ladder.error), *found]
+    found = [best.name, number(best.error), near.name, number(near.difference)]
+    return [ladder.description, number(ladder.error), *found, f"{near.z:.1f}"]
+
+
+def ladder_cells(ladder: Ladder) -> list[list[str]]:
+    """All algorithms on one section of prompts."""
+    lines = [["algorithm", "error", "model - it", "z"], ["model", number(ladder.error), "", ""]]
+    return lines + [
+        [rung.name, number(rung.error), number(rung.difference), f"{rung.z:.1f}"]
+        for rung in ladder.rungs
+    ]
+
+
+def number(estimate: Estimate) -> str:
+    """Estimate with its standard error; 0 where it is rounding."""
+    return "0" if abs(estimate.mean) < FLOAT64 else str(estimate)
 
 
 def percent(share: Estimate) -> str:

@@ -23,12 +23,7 @@ from iclimit.validation.probing.linear_part import LinearPart, attention_feature
 from iclimit.validation.probing.model import Model
 from iclimit.validation.probing.positions import LastPosition, Positions, ask_positions
 from iclimit.validation.probing.sections import Section, plan_sections
-from iclimit.validation.probing.sensitivities import (
-    MOVED,
-    cosines,
-    derivatives,
-    given_gradients,
-)
+from iclimit.validation.probing.sensitivities import MOVED, cosines, derivatives, given_gradients
 
 FORMS = ("query", "positions")
 CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
@@ -207,9 +202,7 @@ def probe(
     )
 
 
-def choose_baselines(
-    problem: Problem, wanted: Sequence[str | Baseline] | None
-) -> list[Baseline]:
+def choose_baselines(problem: Problem, wanted: Sequence[str | Baseline] | None) -> list[Baseline]:
     """Baselines that are named or given, by default all that fit the problem."""
     if isinstance(wanted, str):
         raise TypeError(f"baselines must be a list of names, got {wanted!r}")
