@@ -20,6 +20,7 @@ from iclimit.validation import reduced_gamma, reduced_stack
 VERBS = (
     iclimit.curve,
     iclimit.phase_diagram,
+    iclimit.probe,
     iclimit.validate,
     run_cells,
     reduced_gamma,

@@ -10,6 +10,8 @@ from .comparisons import compare_errors as compare_errors
 from .comparisons import compare_limits as compare_limits
 from .comparisons import compare_p_value as compare_p_value
 from .comparisons import difference as difference
+from .probing.algorithm_report import AlgorithmReport as AlgorithmReport
+from .probing.run import probe as probe
 from .run_claims import ClaimResult as ClaimResult
 from .run_claims import ValidationRun as ValidationRun
 from .run_claims import validate as validate

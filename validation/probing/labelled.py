@@ -56,8 +56,12 @@ def labelled_report(report: AlgorithmReport) -> xarray.Dataset:
         dims = ("position_algorithm", "examples")
         variables |= _with_errors("position_error", dims, table)
         variables |= _with_errors("model_position_error", dims[1:], list(found_at.model))
-    found = {"verdict": report.verdict, "kind": report.identification.kind}
-    attributes = {**found, "test_prompts": report.test_prompts, "seed": report.seed}
+    attributes = {
+        "verdict": report.verdict,
+        "kind": report.identification.kind,
+        "test_prompts": report.test_prompts,
+        "seed": report.seed,
+    }
     return xarray.Dataset(variables, coords=coordinates, attrs=attributes)
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, stdtr
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
@@ -27,8 +28,7 @@ from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.probing.ratios import ROUNDING, ratio, without_rounding
-from iclimit.validation.statistics import z_score
+from iclimit.validation.probing.ratios import ratio, without_rounding, z_of
 
 FOLDS = 8
 """Parts of the prompts that are predicted by the others."""
@@ -122,9 +122,7 @@ def linear_part(
     (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
     theory, z = best_eigenvalues(problem), None
     if theory is not None:
-        expected = float(np.mean(theory))
-        allowed = ROUNDING * abs(expected)
-        z = z_score(mean.mean, expected, mean.standard_error, allowed, FOLDS - 1)
+        z = _student_z(mean, float(np.mean(theory)))
     explained = Estimate(1 - left.mean, left.standard_error, count)
     error = exact_error(gamma, problem)
     return LinearPart(gamma, explained, eigenvalues, mean, rest, theory, z, error)
@@ -165,6 +163,13 @@ def _laws(problem: Problem) -> dict[str, Any]:
         "task_covariance": problem.task_covariance,
         "input_covariance": problem.input_covariance,
     }
+
+
+def _student_z(found: Estimate, expected: float) -> float:
+    """Deviation beyond rounding as a normal deviate; over its error it is a Student t."""
+    ratio_of_errors = z_of(found, expected, expected)
+    deviate = float(-ndtri(stdtr(FOLDS - 1, -abs(ratio_of_errors))))
+    return math.copysign(deviate, ratio_of_errors)
 
 
 def _eigenvalues(gamma: np.ndarray) -> np.ndarray:

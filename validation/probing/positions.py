@@ -112,8 +112,10 @@ def ask_positions(model: Model, baselines: Sequence[Baseline], section: Section)
     for block in few.blocks():
         sequences = as_sequences(block)
         answers.append(model.answer(sequences))
-        cut = [_cut(sequences, length) for length in range(sequences.labels.shape[1])]
-        others.append([np.stack([each.predict(c) for c in cut], axis=1) for each in baselines])
+        cut = [_cut(sequences, length) for length in range(1, sequences.labels.shape[1])]
+        # Without examples the answer is 0.
+        none = np.zeros(len(block))
+        others.append([np.stack([none, *map(each.predict, cut)], axis=1) for each in baselines])
         targets.append((sequences.inputs @ block.tasks[:, :, None])[:, :, 0])
         noise.append(block.noise_variance)
     columns = (np.concatenate(each) for each in zip(*others, strict=True))

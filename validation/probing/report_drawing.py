@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 MODEL, BASELINE, THEORY = COLOURS[1], COLOURS[0], "0.45"
 """Colours of the model, of the algorithms and of their exact errors."""
+
+RANGE = 30.0
+"""Errors on other prompts are drawn up to so many times those of the model: some diverge."""
 
 LEAST_SHARE = 1e-6
 """Shares below this are drawn there: equal answers have none that a logarithm could show."""
@@ -39,7 +42,7 @@ def draw_ladder(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
             ax.plot([rung.theory] * 2, [height - 0.3, height + 0.3], color=THEORY, linewidth=1.2)
     band = error.mean - error.standard_error, error.mean + error.standard_error
     ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
-    ax.axvline(error.mean, color=MODEL, label="model")
+    ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
     ax.plot([], [], "o", color=BASELINE, markersize=4, label="algorithm")
     if any(rung.theory is not None for rung in rungs):
         ax.plot([], [], "|", color=THEORY, markersize=9, label="its exact error")
@@ -75,17 +78,29 @@ def draw_likeness(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
 
 
 def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
-    """Draw errors beyond the label noise of the model and of the nearest algorithms."""
+    """Draw errors of the model and of the nearest algorithms on prompts of other laws.
+
+    Errors beyond `RANGE` times those of the model are drawn as triangles at the edge.
+    """
     ax = axes_of(ax)
     ladders = (report.fresh, *report.shifts)
     heights = np.arange(len(ladders))[::-1]
+    of_model = [each.error.mean for each in ladders]
+    limits = min(of_model) / RANGE, max(of_model) * RANGE
     nearest = [each.name for each in report.identification.likenesses[:3]]
-    for colour, name in zip((BASELINE, *COLOURS[2:]), nearest, strict=False):
+    for number, name in enumerate(nearest):
         errors = [each[name].error for each in ladders]
-        _points(ax, errors, heights, colour, name.replace("_", " "))
+        inside = [limits[0] < each.mean < limits[1] for each in errors]
+        lower, colour = heights - 0.18 * (number + 1), COLOURS[(0, 2, 3)[number]]
+        kept = [each for each, shown in zip(errors, inside, strict=True) if shown]
+        _points(ax, kept, lower[inside], colour, name.replace("_", " "))
+        for height, each, shown in zip(lower, errors, inside, strict=True):
+            if not shown:
+                low = each.mean < limits[1]
+                ax.plot(limits[not low], height, "<" if low else ">", color=colour, markersize=4)
     _points(ax, [each.error for each in ladders], heights, MODEL, "model")
     ax.set_yticks(heights, [each.description for each in ladders])
-    finish(ax, "mean squared error", "", legend="", log="x")
+    finish(ax, "mean squared error", "", legend="", log="x", beside=True)
     return ax
 
 
@@ -119,5 +134,5 @@ def _points(
 ) -> None:
     means = [each.mean for each in estimates]
     bars = [each.standard_error for each in estimates]
-    style = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}
+    style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}
     ax.errorbar(means, heights, xerr=bars, color=colour, label=label, **style)
