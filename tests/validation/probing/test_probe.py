@@ -113,7 +113,7 @@ def test_gradients_take_the_place_of_differences() -> None:
     )
     for cosines in found.sensitivities.values():
         assert cosines["ridge"].mean == pytest.approx(1)
-    wrong = {"test_prompts": 60, "baselines": names}
+    wrong: dict[str, Any] = {"test_prompts": 60, "baselines": names}
     with pytest.raises(ValueError, match=r"shapes \(50, 3\) and \(50, 8\), got \(50,\), \(50,\)"):
         iclimit.probe(ridge, PROBLEM, gradients=lambda *_: np.zeros((2, 50)), **wrong)
 
