@@ -4,7 +4,7 @@ The prediction of a layer is linear in the second moments of its tokens and in t
 (`iclimit.validation.weights.label_free`).  Moments of inputs with labels, and of labels, are the
 context summary h, so these parts are :math:`x_q^\top \Gamma h`, whatever the weights are factored
 into.  The rest sees no label.  It is left out of :math:`\Gamma`, and its share of the mean square
-of the prediction is computed exactly for Gaussian inputs.
+of the prediction is computed exactly for Gaussian inputs.  So are the errors of the layer with it.
 
 Everything here is in the units of the library (`iclimit.validation.conventions`): inputs of
 variance 1/d, tasks of variance 1, and so noiseless labels of variance 1.
@@ -13,7 +13,7 @@ variance 1/d, tasks of variance 1, and so noiseless labels of variance 1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,12 +26,12 @@ from iclimit.asymptotics.pretraining import (
     errors_of_gamma,
     optimal_gamma,
 )
-from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
+from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.notation import explain_names
 from iclimit.validation.conventions import Units
 from iclimit.validation.drawing import COLOURS, Axes, finish, house_style, new_figure
-from iclimit.validation.weights.label_free import label_free_form, label_free_square
+from iclimit.validation.weights.label_free import LabelFree
 from iclimit.validation.weights.layouts import Layout, Products, parse_layer
 from iclimit.validation.weights.pretrained import PretrainingComparison, compare_with_pretraining
 from iclimit.validation.weights.units import input_variance_of, of_sums, settle, task_variance_of
@@ -54,9 +54,8 @@ class ReducedGamma:
     ignored : float
         Share of the mean square of the layer's prediction that :math:`\Gamma` leaves out, on
         fresh tasks.
-    ignored_square : float
-        That mean square itself.  On fresh tasks, which are as likely as their negatives, the
-        error of the layer is that of :math:`\Gamma` plus this number.
+    label_free : LabelFree
+        That part, in the units of the library.
     context : int
         Context length :math:`\ell`.
     rho : float
@@ -71,7 +70,7 @@ class ReducedGamma:
 
     gamma: np.ndarray
     ignored: float
-    ignored_square: float
+    label_free: LabelFree = field(repr=False)
     context: int
     rho: float
     layout: Layout = field(repr=False)
@@ -114,16 +113,28 @@ class ReducedGamma:
         -------
         GammaErrors
         """
-        length = self.context if test_context is None else test_context
-        noise = self.rho
-        if test_noise_variance is not None:
-            noise = self.units.to_library("noise_variance", test_noise_variance)
-        fresh = {"test_covariance": test_covariance, "test_context": length, "test_rho": noise}
-        setting: dict[str, Any] = {"context": self.context, "rho": self.rho} | self.law
-        return GammaErrors(
-            icl=errors_of_gamma(self.gamma_at(length), **setting, **fresh).icl,
-            idg=errors_of_gamma(self.gamma, **setting, tasks=self._scaled(tasks)).idg,
-        )
+        return self._errors(tasks, test_covariance, test_context, test_noise_variance)
+
+    def layer_errors(
+        self,
+        *,
+        tasks: Any = math.inf,
+        test_covariance: Any = None,
+        test_context: int | None = None,
+        test_noise_variance: float | None = None,
+    ) -> GammaErrors:
+        """Exact errors of the layer itself, with the part that the matrix leaves out.
+
+        Parameters
+        ----------
+        tasks, test_covariance, test_context, test_noise_variance
+            As in `errors`.
+
+        Returns
+        -------
+        GammaErrors
+        """
+        return self._errors(tasks, test_covariance, test_context, test_noise_variance, whole=True)
 
     def best(self, *, tasks: Any = math.inf) -> OptimalGamma:
         """Best matrix for fresh tasks, or for a set of tasks in the units of the layout."""
@@ -176,7 +187,7 @@ class ReducedGamma:
         PretrainingComparison
         """
         given = self._scaled(tasks) if np.ndim(tasks) else tasks
-        found = self.errors(tasks=tasks if np.ndim(tasks) else math.inf)
+        found = self.layer_errors(tasks=tasks if np.ndim(tasks) else math.inf)
         run = {"dim": self.dim, "context": self.context, "tasks": given, "prompts": prompts}
         run |= {"rho": self.rho, "ridge": ridge} | self.law
         return compare_with_pretraining(found, run, repeats, rng)
@@ -215,7 +226,7 @@ class ReducedGamma:
         null = float(errors_of_gamma(0 * self.gamma, context=1, rho=self.rho, **self.law).icl)
         rows = [
             ("Gamma of the layer", error),
-            ("layer with the ignored part", error + self.ignored_square),
+            ("layer with the ignored part", float(self.layer_errors().icl)),
             ("best Gamma", self.optimum.error),
             ("null predictor", null),
         ]
@@ -229,13 +240,58 @@ class ReducedGamma:
             *(f"  {name:<28}{value:>10.5g}" for name, value in rows),
             f"  share of the best gain      {_percent(reached):>10}",
         ]
-        if not (np.any(self.gamma) or self.ignored_square):
+        if not (np.any(self.gamma) or self.ignored):
             lines.append("the prediction is 0 on every prompt; is the layout that of the weights?")
         if self.ignored > LARGE_SHARE:
             lines.append("a large share is ignored; is the layout that of the weights?")
         if error > null:
             lines.append("worse than predicting 0; are sign, normalization and units right?")
         return "\n".join(lines)
+
+    def _errors(
+        self,
+        tasks: Any,
+        covariance: Any,
+        context: int | None,
+        noise: float | None,
+        whole: bool = False,
+    ) -> GammaErrors:
+        """Errors of Gamma, or of the whole layer."""
+        length = self.context if context is None else context
+        rho = self.rho if noise is None else self.units.to_library("noise_variance", noise)
+        matrix, task_set = self.gamma_at(length), self._scaled(tasks)
+        fresh = {"test_covariance": covariance, "test_context": length, "test_rho": rho}
+        setting: dict[str, Any] = {"context": self.context, "rho": self.rho} | self.law
+        icl = float(errors_of_gamma(matrix, **setting, **fresh).icl)
+        idg = float(errors_of_gamma(self.gamma, **setting, tasks=task_set).idg)
+        if whole:
+            icl += self._added(matrix, length, rho, covariance)
+            idg += self._added(self.gamma, self.context, self.rho, None, task_set)
+        return GammaErrors(icl, idg)
+
+    def _added(
+        self, gamma: np.ndarray, context: int, rho: float, covariance: Any, tasks: Any = math.inf
+    ) -> float:
+        """What the part without labels adds to an error."""
+        d, law = self.dim, self.law
+        C, sigma = (
+            None if law[name] is None else covariance_matrix(name, law[name], d)
+            for name in ("task_covariance", "input_covariance")
+        )
+        if covariance is not None:
+            C = covariance_matrix("test_covariance", covariance, d)
+        given = bool(np.ndim(tasks))
+        mean = np.mean(tasks, axis=0) if given else np.zeros(d)
+        moments = (
+            task_set_moments(tasks, sigma, rho)
+            if given
+            else fresh_task_moments(C, sigma, d, law["task_law"], rho)
+        )
+        part = self.label_free.times(
+            self.layout.factor(context) / self.layout.factor(self.context)
+        )
+        product = part.product(gamma, moments, mean, context, rho, sigma)
+        return part.square(context, sigma) + 2 * product
 
     def _scaled(self, tasks: Any) -> Any:
         """Tasks in the units of the library."""
@@ -357,21 +413,9 @@ def reduced_gamma(
     }
     read = _readout(readout, products, chosen)
     gamma = _summed(products, read, chosen, units)
-    # Errors are quadratic in gamma: its even part is the mean square of the prediction.
-    errors = errors_of_gamma(np.stack([gamma, -gamma, 0 * gamma]), context=context, rho=rho, **law)
-    square = max(float(np.sum(errors.icl[:2]) / 2 - errors.icl[2]), 0.0)
-    left_out = _left_out(products, read, chosen, units, input_covariance)
-    total = square + left_out
-    return ReducedGamma(
-        gamma=gamma,
-        ignored=left_out / total if total > 0 else 0.0,
-        ignored_square=left_out,
-        context=context,
-        rho=rho,
-        layout=chosen,
-        units=units,
-        law=law,
-    )
+    part = _label_free(products, read, chosen, units)
+    found = ReducedGamma(gamma, 0.0, part, context, rho, chosen, units, law)
+    return replace(found, ignored=_ignored(found))
 
 
 def _readout(readout: Any, products: Products, layout: Layout) -> np.ndarray:
@@ -398,21 +442,28 @@ def _summed(products: Products, readout: np.ndarray, layout: Layout, units: Unit
     return np.asarray(of_sums(units).to_library("gamma", np.column_stack([first, last])))
 
 
-def _left_out(
-    products: Products, readout: np.ndarray, layout: Layout, units: Units, input_covariance: Any
-) -> float:
-    """Mean square of the part without labels, in the units of the library."""
-    d = products.dim
-    linear = np.zeros(d)
-    if layout.residual and len(readout) == d + 1:
-        linear = readout[:d]
-    form = layout.factor(units.context) * label_free_form(products, readout)
-    root = np.eye(d)
-    if input_covariance is not None:
-        root = matrix_root(covariance_matrix("input_covariance", input_covariance, d))
-    root = math.sqrt(input_variance_of(units)) * root
-    square = label_free_square(form, linear, units.context, root, layout.include_query)
-    return square / float(units.factor("noise_variance"))
+def _label_free(
+    products: Products, readout: np.ndarray, layout: Layout, units: Units
+) -> LabelFree:
+    """Part without labels in the units of the library."""
+    part = LabelFree.of(products, readout, layout.residual, layout.include_query)
+    inputs = math.sqrt(input_variance_of(units) * products.dim)
+    labels = math.sqrt(units.factor("noise_variance"))
+    return part.times(layout.factor(units.context)).in_units(inputs, labels)
+
+
+def _ignored(found: ReducedGamma) -> float:
+    """Share of the mean square of the prediction on fresh tasks that sees no label."""
+    # Errors are quadratic in gamma: their even part is the mean square of the prediction by it.
+    law: dict[str, Any] = {"context": found.context, "rho": found.rho} | found.law
+    both = np.stack([found.gamma, -found.gamma, 0 * found.gamma])
+    plus, minus, null = errors_of_gamma(both, **law).icl
+    sigma = found.law["input_covariance"]
+    if sigma is not None:
+        sigma = covariance_matrix("input_covariance", sigma, found.dim)
+    square = found.label_free.square(found.context, sigma)
+    total = (plus + minus) / 2 - null + found.layer_errors().icl - plus
+    return float(square / total) if total > 0 else 0.0
 
 
 def _eigenvalues(gamma: np.ndarray) -> np.ndarray:

@@ -10,9 +10,12 @@ from matplotlib.figure import Figure
 from sampled_means import assert_mean
 
 import iclimit
+from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.constructions import descent_layer
+from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.pretraining.attention import weights_from_gamma
+from iclimit.simulate.transformer import Layer, prediction
 from iclimit.validation.weights import LAYOUTS, reduced_gamma
 
 D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
@@ -170,9 +173,44 @@ def test_ignored_share_and_errors_against_sampled_tokens(layout: str) -> None:
         ignored.append((without / label) ** 2)
         squares.append((predicted / label) ** 2)
         errors.append(((predicted - y[-1]) / label) ** 2)
-    assert_mean(np.array(ignored), reduced.ignored_square)
-    assert_mean(np.array(squares), reduced.ignored_square / reduced.ignored)
-    assert_mean(np.array(errors), reduced.errors().icl + reduced.ignored_square)
+    square = reduced.label_free.square(CONTEXT, mixing @ mixing.T)
+    assert_mean(np.array(ignored), square)
+    assert_mean(np.array(squares), square / reduced.ignored)
+    assert_mean(np.array(errors), reduced.layer_errors().icl)
+
+
+@pytest.mark.parametrize("include_query", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: bool) -> None:
+    """Labels and the ignored part are correlated: through the mean task and squared labels."""
+    generator = np.random.default_rng(12)
+    weights = {name: 0.1 * generator.standard_normal((D + 1, D + 1)) for name in ("P", "Q")}
+    weights["P"][-1], weights["Q"] = [0.3, 0.3, 0.3, -0.2], weights["Q"] + np.eye(D + 1)
+    weights["Q"][-1, :D] = -0.5
+    few, mixing = 1 + generator.standard_normal((2, D)), np.diag([1.2, 0.8, 0.5])
+    setting: dict[str, Any] = {"layout": "versatile2024", "normalization": "mean"}
+    setting |= {"include_query": include_query, "input_covariance": mixing**2}
+    reduced = reduced_gamma(weights, context=9, noise_variance=0.6, **setting)
+    law = Regression(context=6, dim=D, noise_variance=0.9, mixing=mixing)
+    device = get_backend("numpy")
+    if fresh:
+        prompts = law.sample(device, generator, SAMPLES)
+        found = reduced.layer_errors(test_context=6, test_noise_variance=0.9).icl
+        by_gamma = reduced.errors(test_context=6, test_noise_variance=0.9).icl
+    else:
+        prompts = law.prompts(device, generator, few[generator.integers(0, 2, SAMPLES)])
+        reduced = reduced_gamma(weights, context=6, noise_variance=0.9, **setting)
+        found = reduced.layer_errors(tasks=few).idg
+        by_gamma = reduced.errors(tasks=few).idg
+    eye = np.eye(D + 1)[None]
+    layer = Layer(eye, weights["Q"][None], eye, weights["P"][None])
+    tokens = regression_tokens(prompts)
+    predicted = prediction(tokens, [layer], include_query=include_query, dampening=1 / 6)
+    samples = (predicted - prompts.y_query) ** 2 / D
+    assert_mean(samples, found)
+    # The test sees the correlation: with the mean square alone it would fail.
+    alone = by_gamma + reduced.label_free.square(6, mixing**2)
+    assert abs(np.mean(samples) - alone) > 6 * np.std(samples) / math.sqrt(SAMPLES)
 
 
 def test_weights_that_were_made_from_gamma_are_read_back() -> None:
