@@ -25,6 +25,9 @@ Predictor: TypeAlias = Callable[[DrawnPrompts], Array]
 BLOCK_NUMBERS = 2**20
 """Most numbers of an intermediate result (8 MiB)."""
 
+TIE = 1e-9
+"""Squared distances that differ by less than this share are the same, apart from rounding."""
+
 
 def linear_predictor(weights: Callable[[DrawnPrompts], Array]) -> Predictor:
     """Predictor with the weights (n, dim) that a function finds in the contexts."""
@@ -83,26 +86,21 @@ def regression_weights(
     ----------
     prompts : DrawnPrompts
         Contexts.
-    penalty : float or array (n,), > 0
+    penalty : float or array (n,), >= 0
         Penalty :math:`\lambda` of :math:`(X^\top X + \lambda)^{-1} X^\top y`.  With the noise
-        variance over the task variance it is the posterior mean for Gaussian tasks.
+        variance over the task variance it is the posterior mean for Gaussian tasks.  At 0 least
+        squares: of least norm where several weights fit equally well.
     task_root : array (dim,) or (dim, dim), optional
-        Symmetric root R of the covariance of the tasks over their variance: the penalty is on
-        :math:`R^{-1} w`.
+        Symmetric root R of the covariance of the tasks over their variance: penalty and norm are
+        those of :math:`R^{-1} w`.
     """
+    xp = array_namespace(prompts.inputs)
     inputs = times_root(prompts.inputs, task_root)
-    return times_root(ridge_weights(inputs, prompts.labels, penalty), task_root)
-
-
-def least_squares_weights(prompts: DrawnPrompts, *, task_root: Array | None = None) -> Array:
-    """Weights of least squares: of least norm where several fit equally well.
-
-    With a root R of the task covariance it is the norm of R^-1 w, and they are the limit of
-    `regression_weights` for small penalties.
-    """
-    inputs = times_root(prompts.inputs, task_root)
-    inverse = array_namespace(inputs).linalg.pinv(inputs)
-    return times_root((inverse @ prompts.labels[:, :, None])[:, :, 0], task_root)
+    if bool(xp.all(xp.asarray(penalty) > 0)):
+        weights = ridge_weights(inputs, prompts.labels, penalty)
+    else:
+        weights = _SingularValues(inputs, prompts.labels).weights(penalty)
+    return times_root(weights, task_root)
 
 
 def adaptive_ridge_weights(
@@ -113,10 +111,37 @@ def adaptive_ridge_weights(
     The estimate is RSS/(N - dim), from the residuals of least squares, and 0 for contexts of at
     most dim pairs (AdaRR of Vladymyrov et al., arXiv:2402.14180).
     """
-    xp, (_, length, dim) = array_namespace(prompts.inputs), prompts.inputs.shape
-    fit = (prompts.inputs @ least_squares_weights(prompts)[:, :, None])[:, :, 0]
-    variance = xp.sum((prompts.labels - fit) ** 2, axis=1) / max(length - dim, 1)
-    return regression_weights(prompts, variance / task_variance, task_root=task_root)
+    (_, length, dim), labels = prompts.inputs.shape, prompts.labels
+    found = _SingularValues(times_root(prompts.inputs, task_root), labels)
+    variance = found.residual_squares() / (length - dim) if length > dim else 0.0
+    return times_root(found.weights(variance / task_variance), task_root)
+
+
+class _SingularValues:
+    """Singular value decompositions of contexts, without values that are rounding."""
+
+    def __init__(self, inputs: Array, labels: Array) -> None:
+        xp = array_namespace(inputs)
+        left, values, self.right = xp.linalg.svd(inputs, full_matrices=False)
+        floor = max(inputs.shape[1:]) * xp.finfo(values.dtype).eps * values[:, :1]
+        self.kept = values > floor
+        self.values, self.left, self.labels = values, left, labels
+        self.coordinates = (labels[:, None, :] @ left)[:, 0, :]
+
+    def weights(self, penalty: Array | float) -> Array:
+        """Weights of ridge regression with a penalty, one or (n,)."""
+        xp, values = array_namespace(self.values), self.values
+        ridge = xp.reshape(xp.asarray(penalty, dtype=values.dtype), (-1, 1))
+        squares = xp.where(self.kept, values**2 + ridge, 1.0)
+        filtered = xp.where(self.kept, values * self.coordinates / squares, 0.0)
+        return (filtered[:, None, :] @ self.right)[:, 0, :]
+
+    def residual_squares(self) -> Array:
+        """Residual sums of squares of least squares."""
+        xp = array_namespace(self.values)
+        coordinates = xp.where(self.kept, self.coordinates, 0.0)
+        residual = self.labels - (self.left @ coordinates[:, :, None])[:, :, 0]
+        return xp.sum(residual**2, axis=1)
 
 
 def dmmse_weights(prompts: DrawnPrompts, tasks: Array) -> Array:
@@ -139,7 +164,8 @@ def nearest_neighbours(prompts: DrawnPrompts, neighbours: int) -> Array:
     count = min(neighbours, distance.shape[1])
     last = xp.sort(distance, axis=1)[:, count - 1 : count]
     nearer, tied = (
-        xp.astype(each, distance.dtype) for each in (distance < last, distance == last)
+        xp.astype(each, distance.dtype)
+        for each in (distance < (1 - TIE) * last, xp.abs(distance - last) <= TIE * last)
     )
     left = count - xp.sum(nearer, axis=1, keepdims=True)
     weight = nearer + tied * left / xp.sum(tied, axis=1, keepdims=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ from iclimit.simulate.probing.predictors import (
     dmmse_weights,
     gdpp_weights,
     in_blocks,
-    least_squares_weights,
     linear_predictor,
     nearest_neighbours,
     regression_weights,
@@ -111,11 +110,19 @@ def baselines(problem: Problem) -> list[Baseline]:
             "problem must have labels that depend on the inputs, got covariances of inputs and "
             "tasks whose product is zero"
         )
-    parts = (_simple(units), _one_step(units), _layers(units), _regressions(units))
+    # Contexts are drawn only where no theory gives the parameters.
+    moments = None if units.solved else context_moments(units, max(STEPS))
+    parts = (
+        simple_baselines(units),
+        one_step_baselines(units),
+        step_baselines(units, STEPS, moments),
+        _gdpp_baselines(units, moments),
+        regression_baselines(units),
+    )
     return [baseline for part in parts for baseline in part]
 
 
-def _simple(units: ProblemUnits) -> Iterator[Baseline]:
+def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     """What takes no fit and no inverse."""
     eye = np.eye(units.problem.dim)
     yield Baseline("null", "zero", _null, units.step_loss(0 * eye))
@@ -132,7 +139,7 @@ def _null(prompts: DrawnPrompts) -> Any:
     return 0 * prompts.query[:, 0]
 
 
-def _one_step(units: ProblemUnits) -> Iterator[Baseline]:
+def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     """One step of gradient descent, with and without a preconditioner."""
     eye = np.eye(units.problem.dim)
     # The loss is a quadratic function of the rate.
@@ -155,49 +162,55 @@ def _one_step(units: ProblemUnits) -> Iterator[Baseline]:
         yield _linear(units, "preconditioner", text, weights, float(best.loss))
 
 
-def _layers(units: ProblemUnits) -> Iterator[Baseline]:
-    """Several steps of gradient descent, and GD++."""
-    solved = units.solved
-    moments = None if solved else context_moments(units, max(STEPS))
-
-    def scaled(rates: np.ndarray, gammas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if moments is not None:
-            rates, gammas = fit_layers(moments, rates, gammas)
-        return rates / units.input_variance, gammas / units.input_variance
-
-    for count in STEPS:
-        schedule = optimal_schedule(steps=count, **units.size, noise_ratio=units.noise_ratio)
-        rates, _ = scaled(schedule.rates, np.zeros(count - 1))
+def step_baselines(
+    units: ProblemUnits, steps: Sequence[int], moments: np.ndarray | None
+) -> Iterator[Baseline]:
+    """Several steps of gradient descent; with moments of contexts their rates are fitted."""
+    for count in steps:
+        best = optimal_schedule(steps=count, **units.size, noise_ratio=units.noise_ratio)
+        rates, _ = _best_layers(units, moments, best.rates, np.zeros(count - 1))
         text = f"{count} steps of gradient descent at the best rates {_listed(rates)}"
         weights = partial(descent_weights, rates=rates)
-        yield _linear(units, f"steps_{count}", text, weights, units.loss_of(schedule.loss))
-    for count in (LAYERS if solved else FITTED_LAYERS) if units.has_gdpp else ():
+        yield _linear(units, f"steps_{count}", text, weights, units.loss_of(best.loss))
+
+
+def _gdpp_baselines(units: ProblemUnits, moments: np.ndarray | None) -> Iterator[Baseline]:
+    """Layers of GD++, likewise."""
+    if not units.has_gdpp:
+        return
+    for count in LAYERS if moments is None else FITTED_LAYERS:
         best = optimal_gdpp(count, **units.size, noise_ratio=units.noise_ratio)
-        rates, gammas = scaled(best.rates, best.gammas)
+        rates, gammas = _best_layers(units, moments, best.rates, best.gammas)
         parameters = f"best rates {_listed(rates)} and gammas {_listed(gammas)}"
         text = f"{count} layers of GD++ with {parameters}"
         weights = partial(gdpp_weights, rates=rates.tolist(), gammas=gammas.tolist())
         yield _linear(units, f"gdpp_{count}", text, weights, units.loss_of(best.loss))
 
 
-def _regressions(units: ProblemUnits) -> Iterator[Baseline]:
+def _best_layers(
+    units: ProblemUnits, moments: np.ndarray | None, rates: np.ndarray, gammas: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rates and gammas in units of the problem, fitted from these if there are moments."""
+    if moments is not None:
+        rates, gammas = fit_layers(moments, rates, gammas)
+    return rates / units.input_variance, gammas / units.input_variance
+
+
+def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     """Least squares, ridge regression, and the posterior mean over given tasks."""
     problem, a2 = units.problem, units.problem.task_variance
     covariance = problem.task_covariance
     root = None if covariance is None else covariance_root(covariance)
-    loss = units.ridge_loss(0.0)
     text = "least squares, of minimum norm"
-    yield _linear(units, "least_squares", text, least_squares_weights, loss)
+    weights = partial(regression_weights, penalty=0.0)
+    yield _linear(units, "least_squares", text, weights, units.ridge_loss(0.0))
     penalty = units.noise_variance / a2
-    if penalty:
+    # Without noise it is least squares, unless that leaves directions to the prior.
+    if penalty or (root is not None and problem.context < problem.dim):
         weights = partial(regression_weights, penalty=penalty, task_root=root)
-        text = f"ridge regression with the best penalty {penalty:.4g}"
+        prior = "" if root is None else " under the covariance of the tasks"
+        text = f"ridge regression with the best penalty {penalty:.4g}{prior}"
         yield _linear(units, "ridge", text, weights, units.ridge_loss(penalty))
-    elif root is not None and problem.context < problem.dim:
-        # Where least squares leaves directions open, the covariance of the tasks fills them.
-        weights = partial(least_squares_weights, task_root=root)
-        text = "least squares, of minimum norm under the covariance of the tasks"
-        yield _linear(units, "ridge", text, weights, None)
     if problem.noise_law is not None and problem.noise_law.kind != "fixed":
         if problem.context > problem.dim:
             weights = partial(adaptive_ridge_weights, task_variance=a2, task_root=root)

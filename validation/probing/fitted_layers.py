@@ -38,7 +38,7 @@ SCALES = np.geomspace(0.02, 2, 41)
 """Factors of the first guess that are tried before the search."""
 
 
-def context_moments(units: ProblemUnits, degree: int) -> np.ndarray:
+def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.ndarray:
     """Matrix of the quadratic form of the loss in the coefficients of P, the constant first.
 
     It is for eigenvalues in units of the mean variance of the inputs.
@@ -49,9 +49,11 @@ def context_moments(units: ProblemUnits, degree: int) -> np.ndarray:
         The problem.
     degree : int
         Largest degree of P.
+    most : int
+        Most contexts to draw.
     """
     problem, queries = units.problem, units.input_covariance
-    count = int(np.clip(PRODUCTS / problem.dim**3, FEWEST, MOST))
+    count = int(np.clip(PRODUCTS / problem.dim**3, FEWEST, most))
     total = np.zeros((degree + 1, degree + 1))
     noise = units.noise_variance / problem.context / units.input_variance
     for covariance in _covariances(problem, count):
@@ -83,6 +85,8 @@ def fit_layers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rates and gammas of a local minimum of the loss; gammas that are 0 remain so.
 
+    Without gammas it is the global one if the best polynomial has real zeros.
+
     Parameters
     ----------
     moments : array (degree + 1, degree + 1)
@@ -90,6 +94,8 @@ def fit_layers(
     rates, gammas : array (L,) and (L - 1,)
         First guess, up to a common factor, in the same units.
     """
+    if not np.any(gammas) and (exact := _best_rates(moments, len(rates))) is not None:
+        return exact, gammas
     guess = np.concatenate([rates, gammas])
     free, count = guess != 0, len(rates)
 
@@ -107,11 +113,28 @@ def fit_layers(
     return guess[:count], guess[count:]
 
 
+def _best_rates(moments: np.ndarray, count: int) -> np.ndarray | None:
+    """Rates of the best polynomial of this degree, or None if they are not real."""
+    inner = moments[1 : count + 1, 1 : count + 1]
+    try:
+        zeros = Polynomial([1.0, *np.linalg.solve(inner, -moments[1 : count + 1, 0])]).roots()
+    except np.linalg.LinAlgError:  # eigenvalues without spread need fewer steps
+        return None
+    if np.any(np.imag(zeros)) or np.any(np.real(zeros) <= 0):
+        return None
+    return np.sort(1 / np.real(zeros))
+
+
 def residual_polynomial(rates: np.ndarray, gammas: np.ndarray) -> np.ndarray:
     """Coefficients of P, the constant first, of layers of GD++."""
-    eigenvalue, P = Polynomial([0.0, 1.0]), Polynomial([1.0])
+    eigenvalue, P = np.array([0.0, 1.0]), np.ones(1)
     for rate, gamma in zip(rates, np.append(gammas, 0.0), strict=True):
-        P = P * (1 - rate * eigenvalue)
+        P = np.convolve(P, _one_minus(rate * eigenvalue))
         if gamma:
-            eigenvalue = eigenvalue * (1 - gamma * eigenvalue) ** 2
-    return np.asarray(P.coef)
+            kept = _one_minus(gamma * eigenvalue)
+            eigenvalue = np.convolve(eigenvalue, np.convolve(kept, kept))
+    return P
+
+
+def _one_minus(polynomial: np.ndarray) -> np.ndarray:
+    return np.concatenate([[1 - polynomial[0]], -polynomial[1:]])

@@ -51,15 +51,15 @@ def test_ridge_regression_solves_the_augmented_least_squares(prompts: DrawnPromp
 
 def test_least_squares_is_that_of_lapack(prompts: DrawnPrompts) -> None:
     plain = [np.linalg.lstsq(x, y)[0] for x, y in contexts(prompts)]
-    assert_weights(predictors.least_squares_weights(prompts), plain)
+    assert_weights(predictors.regression_weights(prompts, 0.0), plain)
     rooted = [ROOT @ np.linalg.lstsq(x @ ROOT, y)[0] for x, y in contexts(prompts)]
-    assert_weights(predictors.least_squares_weights(prompts, task_root=ROOT), rooted)
+    assert_weights(predictors.regression_weights(prompts, 0.0, task_root=ROOT), rooted)
 
 
 def test_least_squares_takes_equal_inputs() -> None:
     x = np.array([[[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]])
     prompts = DrawnPrompts(x, np.array([[2.0, 1.0, 0.0]]), x[:, 0], x[:, 0], np.ones(1))
-    assert_weights(predictors.least_squares_weights(prompts), [np.array([0.5, 0.5])])
+    assert_weights(predictors.regression_weights(prompts, 0.0), [np.array([0.5, 0.5])])
 
 
 def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts: DrawnPrompts) -> None:
@@ -109,6 +109,6 @@ def test_neighbours_at_one_distance_share_their_places() -> None:
 
 def test_blocks_change_nothing() -> None:
     drawn = Problem(6, 3).sample(50, rng=0)
-    predict = predictors.linear_predictor(predictors.least_squares_weights)
+    predict = predictors.linear_predictor(lambda each: predictors.regression_weights(each, 0.0))
     blockwise = predictors.in_blocks(predict, predictors.BLOCK_NUMBERS // 7)
     assert np.array_equal(blockwise(drawn), predict(drawn))
