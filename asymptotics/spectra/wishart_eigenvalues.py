@@ -230,14 +230,14 @@ def _tail(x: float, context: int, dim: int, digits: int) -> Any:
     if x <= 0:
         return mpmath.mpf(1)
     with mpmath.workdps(digits):
-        inside = _pfaffian_square(mpmath.mpf(x) * context, context, dim)
-        return 1 - mpmath.sqrt(max(inside / _total(context, dim, digits), 0))
+        inside = _pfaffian(mpmath.mpf(x) * context, context, dim)
+        return 1 - max(inside / _total(context, dim, digits), 0)
 
 
 def _digits(context: int, dim: int) -> int:
     """Working digits.
 
-    The determinant loses up to 1 + log10(m/s) per eigenvalue (measured for s to 100, m/s to 1e5).
+    The Pfaffian loses up to 1 + log10(m/s) per eigenvalue (measured for s to 100, m/s to 1e5).
     """
     fewer, more = sorted((context, dim))
     return 40 + math.ceil(fewer * (2 + math.log10(more / fewer)))
@@ -248,11 +248,11 @@ def _total(context: int, dim: int, digits: int) -> Any:
     import mpmath
 
     with mpmath.workdps(digits):
-        return _pfaffian_square(mpmath.inf, context, dim)
+        return _pfaffian(mpmath.inf, context, dim)
 
 
-def _pfaffian_square(x: Any, context: int, dim: int) -> Any:
-    """Determinant of the antisymmetric matrix at an eigenvalue x of X^T X."""
+def _pfaffian(x: Any, context: int, dim: int) -> Any:
+    """Pfaffian of the antisymmetric matrix at an eigenvalue x of X^T X."""
     import mpmath
 
     count, most = min(context, dim), max(context, dim)
@@ -265,16 +265,36 @@ def _pfaffian_square(x: Any, context: int, dim: int) -> Any:
         for k, value in enumerate(_regularised(2 * a + 3, 2 * count - 3, x))
     ]
     size = count + count % 2
-    matrix = mpmath.zeros(size)
+    # Right of the diagonal; odd sizes are bordered by the distribution functions.
+    matrix = [[value] * size for value in [*cdf, mpmath.mpf(0)][:size]]
     for j in range(count):
         integral = cdf[j] ** 2 / 2
         for i in range(j - 1, -1, -1):
             integral += pair[i + j - 1] / (gamma[j] * gamma[i + 1])
-            matrix[i, j] = 2 * integral - cdf[i] * cdf[j]
-            matrix[j, i] = -matrix[i, j]
-        if size > count:
-            matrix[j, count], matrix[count, j] = cdf[j], -cdf[j]
-    return mpmath.det(matrix)
+            matrix[i][j] = 2 * integral - cdf[i] * cdf[j]
+    return _eliminate(matrix)
+
+
+def _eliminate(matrix: list[list[Any]]) -> Any:
+    """Pfaffian from the entries right of the diagonal, which are overwritten two rows at a time.
+
+    Pivots are quotients of the Pfaffians of the leading blocks.  These are positive, as they
+    belong to the same densities, so rows need not be exchanged.
+    """
+    size = len(matrix)
+    product = 1
+    for k in range(0, size, 2):
+        first, second = matrix[k : k + 2]
+        pivot = first[k + 1]
+        if pivot == 0:  # a probability too small for the digits
+            return pivot
+        product *= pivot
+        for i in range(k + 2, size):
+            u, v = first[i] / pivot, second[i] / pivot
+            row = matrix[i]
+            for j in range(i + 1, size):
+                row[j] += v * first[j] - u * second[j]
+    return product
 
 
 def _regularised(first: Any, count: int, z: Any) -> list[Any]:
