@@ -69,18 +69,26 @@ def _version(module: str, name: str) -> str:
     waiting = [(module, name)]
     while waiting:
         place = waiting.pop()
-        if place not in seen and (nodes := _definitions(place[0]).get(place[1])):
-            imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-            others = [node for node in nodes if not isinstance(node, ast.ImportFrom)]
-            seen[place] = "\n".join(map(ast.unparse, others))
-            for source in imports:
-                waiting.extend(_imported(source, place[1], set()))
-            for other in others:
-                waiting.extend(_used(place[0], other))
+        if place not in seen and place[1] in _definitions(place[0]):
+            seen[place], used = _source(*place)
+            waiting.extend(used)
     if not seen:
         raise ValueError(f"function must be defined in a module's file, got {(module, name)}")
     text = "\n".join(f"{place}: {source}" for place, source in sorted(seen.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@cache
+def _source(module: str, name: str) -> tuple[str, set[tuple[str, str]]]:
+    """Text of what defines a name, and the places (module, name) that it uses."""
+    texts, used = [], set()
+    for node in _definitions(module)[name]:
+        if isinstance(node, ast.ImportFrom):
+            used.update(_imported(node, name, set()))
+        else:
+            texts.append(ast.unparse(node))
+            used.update(_used(module, node))
+    return "\n".join(texts), used
 
 
 @cache

@@ -87,13 +87,16 @@ def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         for name in [name for name in sys.modules if name.partition(".")[0] == "tinypackage"]:
             monkeypatch.delitem(sys.modules, name)
         importlib.invalidate_caches()
-        module._definitions.cache_clear()
-        module._version.cache_clear()
+        clear_caches()
         return code_version(importlib.import_module("tinypackage.main").simulate)
 
     yield version
-    module._definitions.cache_clear()
-    module._version.cache_clear()
+    clear_caches()
+
+
+def clear_caches() -> None:
+    for function in (module._definitions, module._source, module._version):
+        function.cache_clear()
 
 
 @pytest.mark.parametrize(
