@@ -137,15 +137,8 @@ class Wishart:
         check_integers(least=1, order=order)
         if not isinstance(self.dim, int) or not isinstance(self.context, int):
             raise TypeError(f"context and dim must be integers, got {self.context}, {self.dim}")
-        moments = [self.moment(k) for k in range(2 * order + 1)]
-        digits = 30 + 2 * order
-        rule = _radau(moments, digits)
-        while True:
-            digits *= 2
-            finer = _radau(moments, digits)
-            if rule and finer and np.allclose(rule, finer, rtol=1e-15, atol=0):
-                return finer
-            rule = finer
+        nodes, weights = _rule(self.context, self.dim, order)
+        return nodes.copy(), weights.copy()
 
 
 def _simplify(value: Any) -> Any:
@@ -177,6 +170,21 @@ def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
         if len(moments) > 2 * (k + 1):
             norms.append(inner(following, k + 1))
     return polynomials, norms
+
+
+@lru_cache(maxsize=64)
+def _rule(context: int, dim: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Radau rule, with digits doubled until it is correct to rounding."""
+    law = Wishart(context=context, dim=dim)
+    moments = [law.moment(k) for k in range(2 * order + 1)]
+    digits = 30 + 2 * order
+    rule = _radau(moments, digits)
+    while True:
+        digits *= 2
+        finer = _radau(moments, digits)
+        if rule and finer and np.allclose(rule, finer, rtol=1e-15, atol=0):
+            return finer
+        rule = finer
 
 
 def _radau(moments: Sequence[Fraction], digits: int) -> tuple[np.ndarray, np.ndarray] | None:
