@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -142,23 +142,33 @@ def validate(
     check_run(rng, jobs)
     get_backend(backend)
     start, interrupted = time.perf_counter(), False
-    needed = {claim.name: claim.cells_by_key(preset) for claim in claims}
-    cells = list(dict.fromkeys(cell for keyed in needed.values() for cell in keyed.values()))
+    needed: dict[str, dict[Any, Cell]] = {}
+    cells: set[Cell] = set()
     done: dict[Cell, Outcome] = {}
     results: dict[str, ClaimResult] = {}
 
+    def list_cells() -> Iterator[Cell]:
+        """The cells claim by claim, as listing those of some takes theory that takes seconds."""
+        for claim in claims:
+            needed[claim.name] = claim.cells_by_key(preset)
+            cells.update(needed[claim.name].values())
+            bar.total = len(cells)
+            yield from needed[claim.name].values()
+
     def judge_finished() -> None:
         for claim in claims:
+            if claim.name in results or claim.name not in needed:
+                continue
             keyed = needed[claim.name]
-            if claim.name not in results and all(cell in done for cell in keyed.values()):
+            if all(cell in done for cell in keyed.values()):
                 found = {key: done[cell] for key, cell in keyed.items()}
                 results[claim.name] = _judge(claim, preset, found)
                 finished(results[claim.name])
 
-    bar = tqdm(total=len(cells), disable=not progress, unit="cell", desc="simulating")
+    bar = tqdm(disable=not progress, unit="cell", desc="simulating")
     try:
         for outcome in run_cells(
-            cells,
+            list_cells(),
             rng=rng,
             jobs=jobs,
             backend=backend,

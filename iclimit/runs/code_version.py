@@ -81,7 +81,8 @@ def _version(module: str, name: str) -> str:
 @cache
 def _source(module: str, name: str) -> tuple[str, set[tuple[str, str]]]:
     """Text of what defines a name, and the places (module, name) that it uses."""
-    texts, used = [], set()
+    texts: list[str] = []
+    used: set[tuple[str, str]] = set()
     for node in _definitions(module)[name]:
         if isinstance(node, ast.ImportFrom):
             used.update(_imported(node, name, set()))

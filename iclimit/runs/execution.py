@@ -59,7 +59,7 @@ def check_run(rng: int, jobs: int) -> None:
 
 
 def run_cells(
-    cells: Sequence[Cell],
+    cells: Iterable[Cell],
     *,
     rng: int,
     jobs: int = -1,
@@ -73,8 +73,8 @@ def run_cells(
 
     Parameters
     ----------
-    cells : sequence of Cell
-        Equal cells are run once.
+    cells : iterable of Cell
+        Equal cells are run once.  Workers begin with the first while the others are asked for.
     rng : int >= 0
         Root of all random numbers.
     jobs : int
@@ -83,7 +83,8 @@ def run_cells(
     backend : str
         What cells that can choose get as ``backend``.
     store : RunStore, optional
-        Where results are looked up and put on record.  Stored ones come first.
+        Where results are looked up and put on record.  Stored ones come as soon as they are found:
+        before any other if no workers are used.
     scheduler : str, optional
         Address of a Dask scheduler, such as "tcp://10.0.0.1:8786".  Within
         ``joblib.parallel_config(backend="dask")`` the cluster of that is used.
@@ -120,9 +121,6 @@ def run_cells(
     >>> outcome.result.repeats, outcome.stored
     (4, False)
     """
-    for cell in cells:
-        if not isinstance(cell, Cell):
-            raise TypeError(f"cells must be Cell objects, got {cell!r}")
     check_run(rng, jobs)
     limit = math.inf if time_limit is None else time_limit
     if not isinstance(limit, Real) or isinstance(limit, bool) or not limit > 0:
@@ -131,7 +129,7 @@ def run_cells(
     if count == 1 and limit == math.inf:
         count = 0  # no process but this one, which could not abandon a cell
     sweep = _Sweep(int(rng), backend, store, batch_repeats)
-    return _run(dict.fromkeys(cells), sweep, lambda: Workers(count, scheduler), float(limit))
+    return _run(cells, sweep, lambda: Workers(count, scheduler), float(limit), ahead=count > 0)
 
 
 def run_recorded(
@@ -172,51 +170,59 @@ def run_recorded(
 
 
 def _run(
-    cells: Iterable[Cell], sweep: _Sweep, open_workers: Callable[[], Workers], limit: float
+    cells: Iterable[Cell],
+    sweep: _Sweep,
+    open_workers: Callable[[], Workers],
+    limit: float,
+    *,
+    ahead: bool,
 ) -> Iterator[Outcome]:
+    """Ask for all cells and keep the workers busy, until all is computed or the time is up.
+
+    Without ``ahead`` nothing is computed before all cells are asked for.
+    """
     deadline = time.monotonic() + limit
-    for cell in cells:
-        sweep.ask(cell)
-        yield from sweep.outcomes()
-        if time.monotonic() >= deadline:
-            return
-    if sweep.ready:
-        yield from _compute(sweep, open_workers(), deadline)
-
-
-def _compute(sweep: _Sweep, workers: Workers, deadline: float) -> Iterator[Outcome]:
-    """Keep the workers busy until all is computed or the time is up."""
+    unasked: Iterator[Cell] = iter(cells)
+    asking, workers = True, None
     running: dict[Future, _Batch] = {}
     try:
-        while True:
-            while len(running) < workers.room and (batch := sweep.next_batch()):
-                running[workers.submit(*sweep.job(batch))] = batch
-            yield from sweep.outcomes()
-            if not running and not sweep.ready:
+        while asking or running or sweep.ready or sweep.found:
+            asking = asking and sweep.ask_next(unasked)
+            if sweep.ready and (ahead or not asking):
+                workers = workers or open_workers()
+                while len(running) < workers.room and (batch := sweep.next_batch()):
+                    running[workers.submit(*sweep.job(batch))] = batch
+            yield from sweep.outcomes()  # with the workers busy, as the caller may take its time
+            left = min(LOOK, deadline - time.monotonic())
+            if left <= 0:
                 return
-            # What is ready and yet not running has no room, or other processes have reserved it.
-            left = min(LOOK, max(0.0, deadline - time.monotonic()))
-            if not running:
+            if workers and running:
+                _collect(running, workers, sweep, 0.0 if asking else left)
+            elif sweep.ready and not asking:  # other processes have reserved it
                 time.sleep(left)
-            broken = None
-            for future in wait(running, left, FIRST_COMPLETED).done:
-                try:
-                    sweep.accept(running[future], workers.result(future))
-                    del running[future]
-                except BrokenExecutor as error:
-                    broken = error
-            if broken is not None:
-                names = "; ".join(batch.work.cell.name for batch in running.values())
-                raise RuntimeError(
-                    "a worker process died, killed or out of memory, with one of these: "
-                    f"{names} (what was finished before is on record if there is a store)"
-                ) from broken
-            yield from sweep.outcomes()
-            if time.monotonic() >= deadline:
-                return
     finally:
-        workers.close(unfinished=bool(running))
+        if workers:
+            workers.close(unfinished=bool(running))
         sweep.close()
+
+
+def _collect(
+    running: dict[Future, _Batch], workers: Workers, sweep: _Sweep, patience: float
+) -> None:
+    """Accept what is finished, after so many seconds of patience at most."""
+    broken = None
+    for future in wait(running, patience, FIRST_COMPLETED).done:
+        try:
+            sweep.accept(running[future], workers.result(future))
+            del running[future]
+        except BrokenExecutor as error:
+            broken = error
+    if broken is not None:
+        names = "; ".join(batch.work.cell.name for batch in running.values())
+        raise RuntimeError(
+            "a worker process died, killed or out of memory, with one of these: "
+            f"{names} (what was finished before is on record if there is a store)"
+        ) from broken
 
 
 @dataclass(frozen=True)
@@ -264,12 +270,27 @@ class _Sweep:
     backend: str
     store: RunStore | None
     batch_repeats: Callable[[Cell], int] | None
+    asked: set[Cell] = field(default_factory=set)
     ready: deque[_Work] = field(default_factory=deque)
     works: dict[str, _Work] = field(default_factory=dict)
+    """What is not finished yet, by identity."""
+    finished: dict[str, Sequence[StoredBatch | _Part]] = field(default_factory=dict)
+    """What is finished and not on record, by identity."""
     found: deque[Outcome] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self.reservations = None if self.store is None else Reservations(self.store.path)
+
+    def ask_next(self, cells: Iterator[Cell]) -> bool:
+        """Ask for the next cell, unless it was asked for; False if there is none."""
+        for cell in cells:
+            if not isinstance(cell, Cell):
+                raise TypeError(f"cells must be Cell objects, got {cell!r}")
+            if cell not in self.asked:
+                self.asked.add(cell)
+                self.ask(cell)
+            return True
+        return False
 
     def ask(self, cell: Cell, by: _Work | None = None) -> None:
         """Find the outcome on record, or plan what there is to do, what is needed first."""
@@ -285,7 +306,7 @@ class _Sweep:
                 self.ask(need, work)
             if not cell.needs:
                 self.ready.append(work)
-        elif work.repeats is not None and cell.repeats is not None:
+        elif work.repeats is not None and cell.repeats is not None and work.batches is None:
             work.repeats = max(work.repeats, cell.repeats)
         work.asked.append((cell, by))
 
@@ -341,8 +362,10 @@ class _Sweep:
         if self.reservations:
             self.reservations.close()
 
-    def _find(self, identity: str) -> list[StoredBatch]:
-        return [] if self.store is None else self.store.find(identity)
+    def _find(self, identity: str) -> Sequence[StoredBatch | _Part]:
+        if identity in self.finished or self.store is None:
+            return self.finished.get(identity, [])
+        return self.store.find(identity)
 
     def _start(self, work: _Work) -> bool:
         """Cut what is missing by now into batches; False if another process computes it."""
@@ -372,18 +395,21 @@ class _Sweep:
         work.finished, work.batches = True, deque()
         if self.reservations:
             self.reservations.release(work.identity)
+        del self.works[work.identity]
+        parts = sorted(work.parts, key=lambda part: part.first)
+        if failure is not None:
+            seconds = sum(part.seconds for part in parts)
+            parts = [_Part(0, max(1, work.repeats or 1), seconds, failure)]
+        if failure is not None or self.store is None:
+            self.finished[work.identity] = parts
         for cell, by in work.asked:
-            self._report(cell, by, work.parts, failure)
-        work.parts, work.results = [], {}
+            if failure is None and (cell.repeats or 0) > (work.repeats or 0):
+                self.ask(cell, by)  # for more repeats than were known of when it began
+            else:
+                self._report(cell, by, parts)
 
-    def _report(
-        self,
-        cell: Cell,
-        by: _Work | None,
-        parts: Sequence[StoredBatch | _Part],
-        failure: Exception | None = None,
-    ) -> None:
-        outcome = _outcome(cell, parts, failure)
+    def _report(self, cell: Cell, by: _Work | None, parts: Sequence[StoredBatch | _Part]) -> None:
+        outcome = _outcome(cell, parts)
         if by is None:
             self.found.append(outcome)
         else:
@@ -404,15 +430,13 @@ def _gaps(parts: Sequence[StoredBatch | _Part], repeats: int | None) -> Iterator
         yield covered, wanted - covered
 
 
-def _outcome(
-    cell: Cell, parts: Sequence[StoredBatch | _Part], failure: Exception | None = None
-) -> Outcome:
+def _outcome(cell: Cell, parts: Sequence[StoredBatch | _Part]) -> Outcome:
     """Concatenate the parts and cut them to what the cell asks for."""
     stored = all(isinstance(part, StoredBatch) for part in parts)
-    if failure is not None:
-        return Outcome(cell, failure, sum(part.seconds for part in parts), stored=False)
+    if isinstance(parts[0].value, Exception):
+        return Outcome(cell, parts[0].value, parts[0].seconds, stored)
     wanted = 1 if cell.repeats is None else cell.repeats
-    used = [part for part in sorted(parts, key=lambda part: part.first) if part.first < wanted]
+    used = [part for part in parts if part.first < wanted]
     try:
         value = reduce(lambda left, right: left.concatenate(right), (part.value for part in used))
         if cell.repeats is not None and used[-1].first + used[-1].count > wanted:

@@ -27,8 +27,8 @@ from threadpoolctl import threadpool_limits
 
 from iclimit.runs.cell import Cell
 
-AHEAD = 2
-"""Jobs in flight per worker process, so that no worker waits for its next job."""
+AHEAD = 8
+"""Jobs in flight per worker process, so that none waits while this process judges and draws."""
 
 IDLE = 60
 """Seconds after which worker processes without a job end."""

@@ -53,8 +53,9 @@ class TwoArgumentsError(Exception):
         super().__init__(f"{first} and {second}")
 
 
-def fails(*, rng: Any, how: str) -> Any:  # noqa: ARG001
+def fails(*, rng: Any, how: str, log: str = "") -> Any:  # noqa: ARG001
     """Go wrong in some way."""
+    note(log, f"fails {how}")
     if how == "value":
         raise ValueError("no such value")
     if how == "two":

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import joblib
 import pytest
 from sample_cells import blas_threads, dies, draws, fails, number, total
+from started_commands import PATIENCE, POLL
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from iclimit.runs.cell import Cell
@@ -139,6 +141,45 @@ def test_cells_that_differ_in_repeats_are_one_piece_of_work(tmp_path: Path) -> N
     assert found[many].repeats == 5
 
 
+def test_workers_begin_while_cells_are_asked_for(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def cells() -> Iterator[Cell]:
+        yield Cell.of(number, of=1, log=str(log))
+        deadline = time.monotonic() + PATIENCE
+        while not log.exists():
+            assert time.monotonic() < deadline
+            time.sleep(POLL)
+        yield NUMBERS[2]
+
+    assert len(list(run_cells(cells(), rng=0, jobs=2))) == 2
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_is_asked_for_after_it_was_computed_is_not_computed_again(
+    tmp_path: Path, recorded: bool
+) -> None:
+    log = str(tmp_path / "log")
+    few, many = (Cell.of(draws, size=1, repeats=r, log=log) for r in (2, 5))
+    bad = Cell.of(fails, how="value", log=log)
+    found: dict[Cell, Any] = {}
+
+    def cells() -> Iterator[Cell]:
+        yield from (few, bad)
+        while not {few, bad} <= found.keys():
+            yield few
+        yield from (Cell.of(total, parts=(bad,)), many)
+
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        for outcome in run_cells(cells(), rng=0, jobs=2, store=store if recorded else None):
+            found[outcome.cell] = outcome.result
+    assert encode(found[many]) == encode(draws(rng=many.seed(0), size=1, repeats=5))
+    assert encode(found[few]) == encode(draws(rng=few.seed(0), size=1, repeats=2))
+    assert isinstance(found[bad], ValueError)
+    assert len(found) == 4
+    assert len((tmp_path / "log").read_text().splitlines()) == 6
+
+
 def test_stored_results_come_first_and_failures_are_not_stored(tmp_path: Path) -> None:
     bad = Cell.of(fails, how="value")
     with RunStore(tmp_path / "runs.sqlite") as store:
@@ -201,7 +242,7 @@ def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
 
 def test_bad_cells() -> None:
     with pytest.raises(TypeError, match="cells must be Cell objects, got 3"):
-        run_cells([3], rng=0)  # type: ignore[list-item]
+        list(run_cells([3], rng=0))  # type: ignore[list-item]
     check_run(0, -1)
 
 
