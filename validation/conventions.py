@@ -160,7 +160,8 @@ class Units:
             )
         return self._factors[quantity]
 
-    def _value(self, name: str) -> float:
+    def value(self, name: str) -> float:
+        """Value of a choice of the convention that is a number, such as "input_variance"."""
         text = getattr(self.convention, name)
         known = {"1/d": 1 / self.dim, "1/l": 1 / self.context, "d/l": self.dim / self.context}
         try:
@@ -174,17 +175,17 @@ class Units:
 
     @cached_property
     def _factors(self) -> Mapping[str, Any]:
-        variance, task = self._value("input_variance"), self._value("task_variance")
+        variance, task = self.value("input_variance"), self.value("task_variance")
         label = task * variance * self.dim
-        loss = self._value("loss_factor") * label
-        step = variance * self.context * self._value("product_factor")
+        loss = self.value("loss_factor") * label
+        step = variance * self.context * self.value("product_factor")
         square = math.sqrt(task) * variance * self.dim * self.context
-        last = square * self._value("square_factor")
+        last = square * self.value("square_factor")
         return {
             "error": loss,
             "difference": loss,
             "noise_variance": label,
-            "ridge": loss * step**2 / (self.dim * self._value("ridge_factor")),
+            "ridge": loss * step**2 / (self.dim * self.value("ridge_factor")),
             "rate": 1 / step,
             "gamma": np.append(np.full(self.dim, 1 / step), 1 / last),
         }
@@ -192,12 +193,12 @@ class Units:
     @cached_property
     def _offset(self) -> float:
         """What reported losses leave out."""
-        loss, found = self._value("loss_factor"), 0.0
+        loss, found = self.value("loss_factor"), 0.0
         if self.convention.minus_oracle or not self.convention.query_noise:
             found += loss * self.noise_variance
         if self.convention.minus_oracle:
             # Ridge regression for inputs and tasks of variance 1, whose loss is a half.
-            scale = self._value("input_variance") * self._value("task_variance")
+            scale = self.value("input_variance") * self.value("task_variance")
             relative = self.noise_variance / scale
             sizes = {"context": self.context, "dim": self.dim}
             found += 2 * loss * scale * float(ridge_risk(relative, relative, **sizes))

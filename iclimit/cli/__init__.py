@@ -22,6 +22,7 @@ VERBS = (
     "train",
     "validate",
     "figure",
+    "prompts",
     "runs",
 )
 """Modules of the verbs, in the order of the help: theory, simulation, validation, record."""

@@ -101,6 +101,8 @@ class Section:
         Whether its prompts are those of fresh, with something changed.
     change : callable, optional
         What is changed in single prompts: the new ones for a block and the number of the block.
+    float32 : bool
+        Whether inputs, labels and query are rounded to float32, as in a file of such numbers.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Section:
     step: float = 0.0
     paired: bool = True
     change: Change | None = None
+    float32: bool = False
 
     def __len__(self) -> int:
         """Number of prompts that a model is asked, with all variants."""
@@ -120,6 +123,10 @@ class Section:
 
     def blocks(self) -> Iterator[DrawnPrompts]:
         """Draw the prompts in blocks of bounded memory, the same at every call."""
+        for block in self._changed_blocks():
+            yield _rounded(block) if self.float32 else block
+
+    def _changed_blocks(self) -> Iterator[DrawnPrompts]:
         tasks = "pretraining" if self.name == "pretraining" else "fresh"
         for index, block in enumerate(self.problem.blocks(self.drawn, rng=self.seed, tasks=tasks)):
             if self.change is None:
@@ -229,6 +236,12 @@ _LABELS = {
 def _rows(drawn: DrawnPrompts, chosen: Any) -> DrawnPrompts:
     """Some prompts of a block."""
     return DrawnPrompts(*(each[chosen, ...] for each in vars(drawn).values()))
+
+
+def _rounded(drawn: DrawnPrompts) -> DrawnPrompts:
+    """What a model sees, rounded to float32."""
+    seen = {name: getattr(drawn, name) for name in ("inputs", "labels", "query")}
+    return replace(drawn, **{name: v.astype("f4").astype(float) for name, v in seen.items()})
 
 
 def _permuted(drawn: DrawnPrompts, block: int, *, seed: np.random.SeedSequence) -> DrawnPrompts:
