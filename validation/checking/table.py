@@ -176,7 +176,7 @@ def read_table(
 def _columns(table: Any) -> dict[str, list[Any]]:
     """Columns of a table by the user's names."""
     if isinstance(table, (str, os.PathLike)):
-        return _file_columns(Path(table))
+        return file_columns(Path(table))
     if isinstance(table, Mapping):
         for name, entries in table.items():
             if isinstance(entries, str) or not isinstance(entries, Iterable):
@@ -198,7 +198,8 @@ def _columns(table: Any) -> dict[str, list[Any]]:
     )
 
 
-def _file_columns(path: Path) -> dict[str, list[Any]]:
+def file_columns(path: Path) -> dict[str, list[Any]]:
+    """Columns of a file, by their names there."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise ValueError(f"a table must end in {', '.join(ENDINGS)}, got {str(path)!r}")

@@ -149,6 +149,8 @@ class PromptFile:
                 hint = did_you_mean(name, known)
                 raise ValueError(f"problem takes {', '.join(known)}, got {name!r} in {path}{hint}")
         if version == FORMAT:
+            if missing := {"context", "dim"} - problem.keys():
+                raise ValueError(f"problem must have {min(missing)}, got none in {path}")
             found = cls(Problem(**problem | arrays), **settings)
             if sections == {section.name: len(section) for section in found.sections}:
                 return found

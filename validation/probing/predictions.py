@@ -10,13 +10,14 @@ import numpy as np
 
 from iclimit.notation import did_you_mean
 from iclimit.simulate.probing.problem import DrawnPrompts
-from iclimit.validation.checking.table import read_table
+from iclimit.validation.checking.table import file_columns, read_table
 from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.asking import ask_all
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.files import PromptFile
 from iclimit.validation.probing.model import LARGEST, first_unusable
 from iclimit.validation.probing.npz import StoredArray, open_npz, parse_npy
+from iclimit.validation.probing.prompt_rows import columns_of
 from iclimit.validation.probing.sections import Section
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet", ".json")
@@ -92,7 +93,7 @@ def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
             name, size = f"predictions in {path}", path.stat().st_size
             found = _whole(parse_npy(name, stream, size), count)
     else:
-        found = _from_table(path, count)
+        found = _from_table(path, prompts)
     if (odd := first_unusable(found)) is not None:
         raise ValueError(
             f"predictions must be finite and of size at most {LARGEST:g}, got {found[odd]:g} for "
@@ -138,13 +139,22 @@ def _whole(array: StoredArray, count: int) -> np.ndarray:
         return array.whole().astype(float)
 
 
-def _from_table(path: Path, count: int) -> np.ndarray:
+def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    table = read_table(path, ("index", "prediction"), ignore="others")
+    count = len(prompts)
+    columns, known = file_columns(path), ("index", "prediction")
+    asked = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
+    for name in columns:
+        if name not in asked and name not in known:
+            hint = did_you_mean(name, known)
+            raise ValueError(
+                f"predictions must have columns index and prediction, beside those of the "
+                f"prompts, got {name!r} in {path}{hint}"
+            )
+    table = read_table({name: columns[name] for name in known if name in columns}, known)
     if "prediction" not in table:
-        hint = did_you_mean("prediction", table.names)
-        raise ValueError(f"predictions must have a column 'prediction', got none in {path}{hint}")
+        raise ValueError(f"predictions must have a column 'prediction', got none in {path}")
     if len(table) != count:
         raise ValueError(
             f"predictions must have {count} rows, one for each prompt, got {len(table)} in {path}"

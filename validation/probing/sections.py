@@ -135,8 +135,7 @@ class Section:
             numbers = (self.problem.context + 1) * self.problem.dim * self.variants
             step = len(block) if self.variants == 1 else max(1, BLOCK_NUMBERS // numbers)
             for start in range(0, len(block), step):
-                chosen = slice(start, start + step)
-                yield self.change(_rows(block, chosen), index)
+                yield self.change(block.rows(slice(start, start + step)), index)
 
 
 def plan_sections(
@@ -231,11 +230,6 @@ _LABELS = {
     "zero": ("labels 0", (0, 0)),
 }
 """Sections of linearity: description, and factors of y and y'."""
-
-
-def _rows(drawn: DrawnPrompts, chosen: Any) -> DrawnPrompts:
-    """Some prompts of a block."""
-    return DrawnPrompts(*(each[chosen, ...] for each in vars(drawn).values()))
 
 
 def _rounded(drawn: DrawnPrompts) -> DrawnPrompts:
@@ -383,11 +377,12 @@ def _context_lengths(
 
 def label_variance(problem: Problem) -> float:
     """Variance of a label without its noise."""
-    covariances = [
+    first, second = (
         np.ones(problem.dim) if each is None else each
         for each in (problem.input_covariance, problem.task_covariance)
-    ]
-    first, second = (np.diag(each) if each.ndim == 1 else each for each in covariances)
+    )
+    if first.ndim != second.ndim:
+        first, second = (np.diag(each) if each.ndim == 2 else each for each in (first, second))
     return problem.input_variance * problem.task_variance * float(np.sum(first * second))
 
 

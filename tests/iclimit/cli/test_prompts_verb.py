@@ -1,0 +1,137 @@
+"""The verb ``iclimit prompts``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.cli import main
+from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.conventions import CONVENTIONS
+from iclimit.validation.probing.convention_problem import convention_problem
+from iclimit.validation.probing.files import read_prompts
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block is drawn whole."""
+    monkeypatch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 2**9)
+
+
+def written(folder: Path, flags: str, ending: str = "npz") -> tuple[Problem, Path]:
+    """Problem of the file that the verb writes, and its path."""
+    path = folder / f"prompts.{ending}"
+    assert main(["prompts", *flags.split(), "--test-prompts", "5", "-o", str(path)]) == 0
+    read = path if ending == "npz" else path.with_suffix(".json")
+    return read_prompts(read).problem, path
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"),
+    [
+        ("", {}),
+        ("--noise-variance 0.5 --scale 2", {"noise_variance": 0.5, "scale": 2.0}),
+        (
+            "--noise-law uniform:5 --input-law laplace",
+            {"noise_law": "uniform:5", "input_law": "laplace"},
+        ),
+        (
+            "--task-law sphere --task-variance 3 --seed 7",
+            {"task_law": "sphere", "task_variance": 3.0},
+        ),
+        ("--input-spectrum atoms:0.5,1.5", {"input_covariance": [0.5, 0.5, 1.5, 1.5]}),
+        ("--task-spectrum uniform:0,2", {"task_covariance": [0.25, 0.75, 1.25, 1.75]}),
+    ],
+)
+def test_flags_are_those_of_the_problem(
+    tmp_path: Path, flags: str, settings: dict[str, Any]
+) -> None:
+    problem, _ = written(tmp_path, f"--dim 4 --context 3 {flags}")
+    for name, expected in vars(Problem(3, 4, **settings)).items():
+        found = getattr(problem, name)
+        if isinstance(expected, np.ndarray):
+            assert np.allclose(found, expected), name
+        else:
+            assert found == expected, name
+
+
+@pytest.mark.parametrize("name", list(CONVENTIONS))
+def test_units_of_a_paper(tmp_path: Path, name: str) -> None:
+    problem, _ = written(tmp_path, f"--dim 4 --context 3 --units {name} --noise-variance 0.1")
+    assert vars(problem) == vars(convention_problem(name, context=3, dim=4, noise_variance=0.1))
+    variances = {"lu2025": 1 / 4, "vonoswald2023": 1 / 12, "blog2024": 1 / 3, "versatile2024": 1}
+    assert problem.input_variance == pytest.approx(variances.get(name, 1 / 4))
+
+
+def test_tasks_from_files(tmp_path: Path) -> None:
+    tasks = np.arange(12.0).reshape(3, 4)
+    np.save(tmp_path / "tasks.npy", tasks)
+    np.savetxt(tmp_path / "tasks.csv", tasks, delimiter=",")
+    for name in ("tasks.npy", "tasks.csv"):
+        problem, _ = written(tmp_path, f"--dim 4 --context 3 --tasks {tmp_path / name}")
+        assert np.array_equal(problem.tasks, tasks)
+
+
+def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, path = written(tmp_path, "--dim 4 --context 3", "csv")
+    shown = capsys.readouterr()
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert lines[0] == ["section", "prompts", "question"]
+    sections = json.loads(path.with_suffix(".json").read_text())["sections"]
+    assert {line[0]: int(line[1]) for line in lines[1:]} == sections
+    assert shown.err == (
+        f"{sum(sections.values())} prompts in {path}. When the model has answered them: "
+        f"iclimit probe {path.with_suffix('.json')} PREDICTIONS\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--dim 0", "dim must be an integer >= 1, got 0"),
+        ("--test-prompts 0", "test_prompts must be an integer >= 1, got 0"),
+        ("--seed -1", "seed must be an integer >= 0, got -1"),
+        ("--input-law cauchy", "input_law must be one of gaussian, uniform"),
+        ("--units lu2024", "got 'lu2024'; did you mean lu2025?"),
+        ("--units lu2025 --scale 1", "scale must not be given where the convention lu2025 says"),
+        ("--noise-law often", "noise_law must be fixed:SIGMA"),
+        ("--task-spectrum 3", "task_spectrum: spec must be one of isotropic"),
+        ("--tasks tasks.txt", "--tasks must be a file .npy or .csv, got 'tasks.txt'"),
+        ("--tasks empty.csv", "--tasks must have a task in each row, got the empty file"),
+        ("--tasks words.csv", "--tasks must be rows of numbers, got 'words.csv': could not conv"),
+        ("--tasks words.npy", "--tasks in words.npy must be intact and without pickle"),
+        ("--tasks wide.csv", "tasks must have shape (any, 4), got (1, 5)"),
+    ],
+)
+def test_errors_are_one_line(
+    flags: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"empty.csv": "\n", "words.csv": "a,b\n", "words.npy": "words"}.items():
+        Path(name).write_text(text)
+    Path("wide.csv").write_text("1,2,3,4,5\n")
+    before = sorted(tmp_path.iterdir())
+    arguments = ["prompts", "--dim", "4", "--context", "3", *flags.split(), "-o", "prompts.npz"]
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"iclimit prompts: error: {message}"[:60])
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_files_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, message in {
+        "p.txt": "must end in .npz, .csv, .parquet",
+        "no/p.npz": "existing",
+    }.items():
+        with pytest.raises(SystemExit, match="2"):
+            main(["prompts", "--dim", "4", "--context", "3", "-o", name])
+        assert message in capsys.readouterr().err
