@@ -80,7 +80,7 @@ class PromptFile:
     >>> from iclimit.validation.probing.files import PromptFile
     >>> prompts = PromptFile(Problem(context=10, dim=5), test_prompts=100)
     >>> len(prompts), prompts.sections[0].name
-    (2800, 'fresh')
+    (2500, 'fresh')
     """
 
     problem: Problem

@@ -121,17 +121,15 @@ def test_errors_are_one_line(
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith(f"iclimit prompts: error: {message}"[:60])
+    assert shown.err.startswith("iclimit prompts: error: ")
     assert message in shown.err
     assert shown.err.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_files_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, message in {
-        "p.txt": "must end in .npz, .csv, .parquet",
-        "no/p.npz": "existing",
-    }.items():
+    wrong = {"p.txt": "must end in .npz, .csv, .parquet", "no/p.npz": "an existing folder"}
+    for name, message in wrong.items():
         with pytest.raises(SystemExit, match="2"):
             main(["prompts", "--dim", "4", "--context", "3", "-o", name])
         assert message in capsys.readouterr().err

@@ -146,12 +146,12 @@ def test_wrong_tables(tmp_path: Path, lines: list[str], message: str) -> None:
 
 def test_other_files(tmp_path: Path) -> None:
     write_prompts(tmp_path / "prompts.npz", PROMPTS)
-    with pytest.raises(ValueError, match="got prompts in .*: the prompts come first"):
+    with pytest.raises(ValueError, match=r"got prompts in .*: the prompts come first"):
         read_predictions(tmp_path / "prompts.npz", PROMPTS)
     with pytest.raises(ValueError, match="with predictions: it comes first"):
         read_prompts(saved(tmp_path, VALUES, "npz"))
     np.savez(tmp_path / "other.npz", prediction=VALUES)
-    with pytest.raises(ValueError, match="got prediction; did you mean prediction?"):
+    with pytest.raises(ValueError, match="got prediction; did you mean prediction"):
         read_predictions(tmp_path / "other.npz", PROMPTS)
     with pytest.raises(ValueError, match=r"in a file \.npz, \.npy, .* got '.*model\.pt'"):
         read_predictions(tmp_path / "model.pt", PROMPTS)
