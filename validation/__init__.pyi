@@ -1,3 +1,5 @@
+from .checking.run_check import RunCheck as RunCheck
+from .checking.run_check import check_runs as check_runs
 from .claim import Cell as Cell
 from .claim import Claim as Claim
 from .claim import Preset as Preset

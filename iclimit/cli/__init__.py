@@ -21,6 +21,7 @@ VERBS = (
     "dynamics",
     "train",
     "validate",
+    "check",
     "figure",
     "prompts",
     "runs",

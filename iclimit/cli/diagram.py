@@ -50,9 +50,7 @@ def add_diagram(parser: argparse.ArgumentParser, points: str) -> None:
     parser.add_argument(
         "--set", type=parse_setting, action="append", default=[], metavar="NAME=VALUES", help=text
     )
-    group = parser.add_argument_group("structured data", STRUCTURED_DATA)
-    for name, text in SPECTRA.items():
-        group.add_argument(f"--{name.replace('_', '-')}", metavar="SPEC", help=text)
+    add_spectra(parser)
     group = parser.add_argument_group("simulated points")
     text = (
         "simulate points of icl_error, idg_error or task_gap: dim=80, or dim=16:24:32 for "
@@ -64,6 +62,13 @@ def add_diagram(parser: argparse.ArgumentParser, points: str) -> None:
     text = "the same, relative to the value, as 0.01 or 1%%"
     add_parameter(group, "target_relative_error", text=text, type=parse_share)
     add_execution(parser)
+
+
+def add_spectra(parser: argparse.ArgumentParser) -> None:
+    """Add --task-spectrum, --test-spectrum and --input-spectrum."""
+    group = parser.add_argument_group("structured data", STRUCTURED_DATA)
+    for name, text in SPECTRA.items():
+        group.add_argument(f"--{name.replace('_', '-')}", metavar="SPEC", help=text)
 
 
 def diagram_options(
