@@ -17,7 +17,7 @@ from iclimit.validation.probing.diagnosis import Diagnosis
 from iclimit.validation.probing.identification import Identification
 from iclimit.validation.probing.ladder import Ladder, Rung
 from iclimit.validation.probing.linear_part import LinearPart
-from iclimit.validation.probing.positions import Positions
+from iclimit.validation.probing.position_errors import PositionErrors
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -49,7 +49,7 @@ class AlgorithmReport:
         Dependence on the order of the context, and nonlinearity in the labels.
     shifts : tuple of Ladder
         Errors on prompts of other laws.
-    positions : Positions or None
+    positions : PositionErrors or None
         Errors by the number of examples, for models that answer at every position.
     seed : str
         Of the prompts.
@@ -64,7 +64,7 @@ class AlgorithmReport:
     linear: LinearPart | None = None
     diagnosis: Diagnosis | None = None
     shifts: tuple[Ladder, ...] = ()
-    positions: Positions | None = None
+    positions: PositionErrors | None = None
     seed: str = ""
 
     @property
@@ -130,7 +130,7 @@ class AlgorithmReport:
         if checks is not None:
             entry["diagnosis"] = vars(checks)
         if positions is not None:
-            entry["positions"] = vars(positions)
+            entry["positions"] = positions.rows()
         plain: dict[str, Any] = _plain(entry | {"versions": versions()})
         return plain
 
@@ -160,9 +160,9 @@ class AlgorithmReport:
 
     def plot_positions(self, ax: Axes | None = None) -> Axes:
         """Draw errors against the number of examples in the context."""
-        from iclimit.validation.probing.report_drawing import draw_positions
-
-        return draw_positions(self, ax)
+        if self.positions is None:
+            raise ValueError("positions must be asked for with form='positions', got form='query'")
+        return self.positions.plot(ax)
 
     def save(self, folder: Any) -> Any:
         """Write report.html, report.json and the figures into a folder; return the page's path."""

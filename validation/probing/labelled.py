@@ -21,8 +21,8 @@ def labelled_report(report: AlgorithmReport) -> xarray.Dataset:
 
     ``error`` and ``difference`` (of the model to the algorithm) have dimensions (section,
     algorithm), ``model_error`` (section); standard errors stand beside them as
-    ``X_standard_error``.  Likenesses have the dimension algorithm, Gamma (row, column), errors by
-    position (algorithm, examples).
+    ``X_standard_error``.  Likenesses have the dimension algorithm, Gamma (row, column), variables
+    whose name begins with position (position_algorithm, examples).
     """
     names = [rung.name for rung in report.fresh.rungs]
     sections = [ladder.section for ladder in report.ladders]
@@ -48,21 +48,18 @@ def labelled_report(report: AlgorithmReport) -> xarray.Dataset:
         eigenvalues = list(report.linear.eigenvalues)
         variables |= _with_errors("eigenvalue", ("row",), eigenvalues)
     coordinates: dict[str, Any] = {"section": sections, "algorithm": names}
-    if report.positions is not None:
-        found_at = report.positions
-        coordinates["examples"] = found_at.examples
-        table = [list(found_at.baselines[name]) for name in names if name in found_at.baselines]
-        coordinates["position_algorithm"] = [n for n in names if n in found_at.baselines]
-        dims = ("position_algorithm", "examples")
-        variables |= _with_errors("position_error", dims, table)
-        variables |= _with_errors("model_position_error", dims[1:], list(found_at.model))
     attributes = {
         "verdict": report.verdict,
         "kind": report.identification.kind,
         "test_prompts": report.test_prompts,
         "seed": report.seed,
     }
-    return xarray.Dataset(variables, coords=coordinates, attrs=attributes)
+    whole = xarray.Dataset(variables, coords=coordinates, attrs=attributes)
+    if report.positions is None:
+        return whole
+    by_position = report.positions.to_xarray()
+    prefixed = {name: f"position_{name}" for name in (*by_position.data_vars, "algorithm")}
+    return whole.merge(by_position.rename(prefixed))
 
 
 def _with_errors(name: str, dims: tuple[str, ...], estimates: list[Any]) -> dict[str, Any]:

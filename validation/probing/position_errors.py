@@ -292,6 +292,23 @@ def ask_positions(
     )
 
 
+@dataclass(frozen=True)
+class LastPosition:
+    """A model that answers at every position, asked for the query after a full context.
+
+    Attributes
+    ----------
+    model : Model
+        Of the form per position.
+    """
+
+    model: Model
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+        """Answers (n,) to the queries."""
+        return self.model.answer(as_sequences(drawn), section=section, first=first)[:, -1]
+
+
 def as_sequences(prompts: DrawnPrompts) -> DrawnPrompts:
     """The same prompts with the query, labelled 0, behind the pairs."""
     labels = np.concatenate([prompts.labels, 0 * prompts.labels[:, :1]], axis=1)

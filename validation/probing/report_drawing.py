@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.results import Estimate
-from iclimit.validation.drawing import COLOURS, Axes, draw_estimates, finish, log_scale
+from iclimit.validation.drawing import COLOURS, Axes, finish, log_scale
 
 if TYPE_CHECKING:
     from iclimit.validation.probing.algorithm_report import AlgorithmReport
@@ -101,23 +101,6 @@ def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     _points(ax, [each.error for each in ladders], heights, MODEL, "model")
     ax.set_yticks(heights, [each.description for each in ladders])
     finish(ax, "mean squared error", "", legend="", log="x", beside=True)
-    return ax
-
-
-def draw_positions(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
-    """Draw errors against the number of examples."""
-    ax = axes_of(ax)
-    found = report.positions
-    if found is None:
-        raise ValueError("positions must be asked for with form='positions', got form='query'")
-    styles = ("-", "--", ":", "-.")
-    for number, (name, errors) in enumerate(found.baselines.items()):
-        colour = COLOURS[(0, 2, 3, 4, 5, 6)[number % 6]]
-        means = [each.mean for each in errors]
-        label, style = name.replace("_", " "), styles[number // 6 % 4]
-        ax.plot(found.examples, means, style, color=colour, linewidth=1.2, label=label)
-    draw_estimates(ax, found.examples, list(found.model), MODEL, label="model")
-    finish(ax, "examples in the context", "mean squared error", legend="", log="y", beside=True)
     return ax
 
 

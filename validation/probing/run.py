@@ -22,11 +22,15 @@ from iclimit.validation.probing.identification import TOLERANCE, identify
 from iclimit.validation.probing.ladder import ladder
 from iclimit.validation.probing.linear_part import LinearPart, attention_features, linear_part
 from iclimit.validation.probing.model import Model
-from iclimit.validation.probing.positions import LastPosition, Positions, ask_positions
+from iclimit.validation.probing.position_baselines import position_baselines
+from iclimit.validation.probing.position_errors import LastPosition, PositionErrors, ask_positions
 from iclimit.validation.probing.sections import Section, plan_sections
 from iclimit.validation.probing.sensitivities import MOVED, cosines, derivatives, given_gradients
 
 FORMS = ("query", "positions")
+POSITION_PROMPTS = 5000
+"""Most prompts whose positions are all looked at."""
+
 CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
 """Sections that the diagnosis needs."""
 
@@ -39,7 +43,7 @@ def judge(
     *,
     tolerance: float = TOLERANCE,
     gradients: Mapping[str, np.ndarray] | None = None,
-    positions: Positions | None = None,
+    positions: PositionErrors | None = None,
     seed: str = "",
 ) -> AlgorithmReport:
     """Make a report of the answers of a model and of baselines.
@@ -58,7 +62,7 @@ def judge(
         Share of the mean square that an algorithm may leave unexplained.
     gradients : mapping of str to array, optional
         Derivatives of the model by "query" and by "labels", instead of finite differences.
-    positions : Positions, optional
+    positions : PositionErrors, optional
         Errors by position.
     seed : str
         Of the prompts, for the record.
@@ -197,7 +201,7 @@ def probe(
         answers,
         tolerance=tolerance,
         gradients=None if gradients is None else given_gradients(gradients, _by_name(sections)),
-        positions=ask_positions(model, chosen, sections[0]) if form == "positions" else None,
+        positions=_positions(model, chosen, sections[0]) if form == "positions" else None,
         seed=str(rng),
     )
 
@@ -224,6 +228,14 @@ def choose_baselines(problem: Problem, wanted: Sequence[str | Baseline] | None) 
 def known_baselines(problem: Problem) -> tuple[Baseline, ...]:
     """All baselines of a problem, found once: the best GD++ takes a second."""
     return tuple(best_baselines(problem))
+
+
+def _positions(model: Model, chosen: Sequence[Baseline], fresh: Section) -> PositionErrors:
+    """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
+    names = {each.name for each in chosen} | {"fixed_step"}
+    known = [each for each in position_baselines(fresh.problem) if each.name in names]
+    few = replace(fresh, drawn=min(fresh.drawn, POSITION_PROMPTS))
+    return ask_positions(model, known, few.problem, few.blocks())
 
 
 def _by_name(sections: Sequence[Section]) -> dict[str, Section]:

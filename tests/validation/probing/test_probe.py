@@ -96,6 +96,10 @@ def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> N
         [each.mean for each in positions.model]
     )
     assert positions.model[0].mean == positions.baselines["null"][0].mean
+    arrays = found.to_xarray()
+    assert arrays["position_error"].dims == ("position_algorithm", "examples")
+    assert float(arrays["position_model_error"][8]) == positions.model[8].mean
+    assert len(found.as_json()["positions"]) == 9 * len(positions.baselines)
     with pytest.raises(ValueError, match="form='positions', got form='query'"):
         report.plot_positions()
 
