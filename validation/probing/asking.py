@@ -10,7 +10,6 @@ import numpy as np
 from iclimit.simulate.probing.problem import DrawnPrompts
 from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.baselines import Baseline
-from iclimit.validation.probing.model import Model
 from iclimit.validation.probing.sections import Section
 
 
@@ -19,6 +18,9 @@ class Answering(Protocol):
 
     def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
         """Answers (n,) to prompts of a section, the first of which has this number."""
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Raise a ValueError if its answers to some first prompts depend on more than those."""
 
 
 def ask(
@@ -32,7 +34,7 @@ def ask(
 
     Parameters
     ----------
-    model : Model or RecordedPredictions
+    model : Model, LastPosition or RecordedPredictions
         What is asked.
     baselines : iterable of Baseline
         Algorithms that are asked the same.
@@ -72,7 +74,7 @@ def ask_all(
 
     Parameters
     ----------
-    model : Model or RecordedPredictions
+    model : Model, LastPosition or RecordedPredictions
         What is asked.
     baselines : sequence of Baseline
         Algorithms that are asked the same.
@@ -96,7 +98,7 @@ def ask_all(
     from tqdm import tqdm
 
     sections = list(sections)
-    if isinstance(model, Model) and sections:
+    if sections:
         model.check(next(iter(sections[0].blocks())), section=sections[0].name)
     found = {}
     with tqdm(total=sum(map(len, sections)), unit="prompt", disable=not progress) as bar:

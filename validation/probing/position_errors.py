@@ -308,6 +308,10 @@ class LastPosition:
         """Answers (n,) to the queries."""
         return self.model.answer(as_sequences(drawn), section=section, first=first)[:, -1]
 
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Ask some first prompts again, also with other pairs behind a position."""
+        self.model.check(as_sequences(drawn), section=section)
+
 
 def as_sequences(prompts: DrawnPrompts) -> DrawnPrompts:
     """The same prompts with the query, labelled 0, behind the pairs."""

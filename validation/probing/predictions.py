@@ -51,6 +51,9 @@ class RecordedPredictions:
         start = self._starts[section] + first
         return self.predictions[start : start + len(drawn)]
 
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Nothing can be asked again."""
+
 
 def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
     """Read the predictions of a model for the prompts of a file.

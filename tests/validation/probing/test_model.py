@@ -10,6 +10,7 @@ from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.probing.asking import ask, ask_all
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.model import Model
+from iclimit.validation.probing.position_errors import LastPosition
 from iclimit.validation.probing.sections import Section, plan_sections
 
 PROBLEM = Problem(6, 3, noise_variance=0.2)
@@ -266,6 +267,14 @@ def test_a_section_is_asked_in_blocks() -> None:
             numbers.append((section, first, len(drawn)))
             return np.zeros(len(drawn))
 
+        def check(self, drawn: Any, *, section: str) -> None: ...
+
     ask(Counting(), [], section)
     assert [first for _, first, _ in numbers] == [0, *np.cumsum([n for *_, n in numbers])[:-1]]
     assert len(numbers) > 1
+
+
+def test_models_per_position_are_checked_when_they_are_probed() -> None:
+    ahead = Model(lambda _, labels: labels + 0.0, per_position=True)
+    with pytest.raises(ValueError, match="is attention causal"):
+        ask_all(LastPosition(ahead), [], sections())
