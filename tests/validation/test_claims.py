@@ -21,7 +21,7 @@ from iclimit.validation.claims.pretraining.nonmonotonicity import (
     optimal_context,
 )
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.published import error_points, gap_points
+from iclimit.validation.claims.pretraining.published import error_runs, gap_runs
 from iclimit.validation.report import as_json, write_report
 from iclimit.validation.summary import table
 
@@ -245,12 +245,12 @@ def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims(
 
 
 def test_published_tables_are_read_with_their_provenance() -> None:
-    points = error_points()
-    assert len(points) == 23
-    assert points[1].errors["icl"].mean == pytest.approx(1.305007919139215)
+    runs = error_runs()
+    assert len(runs) == 23
+    assert runs[1].errors["icl"].mean == pytest.approx(1.305007919139215)
     # Ten runs, population standard deviation.
-    assert points[1].errors["icl"].standard_error == pytest.approx(0.008524970808670483 / 3)
-    assert {point.dim for point in gap_points()} == {10, 32}
+    assert runs[1].errors["icl"].standard_error == pytest.approx(0.008524970808670483 / 3)
+    assert {run.sizes["dim"] for run in gap_runs()} == {10, 32}
 
 
 def test_nonmonotonicity_boundary_separates_finite_from_infinite_optimal_context() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import (
+    FiniteSizeErrors,
     finite_size_errors,
     icl_error,
     idg_error,
@@ -92,6 +93,16 @@ class Prediction:
     uncertainty: float
     degrees: float
 
+    @classmethod
+    def of(cls, errors: FiniteSizeErrors) -> Prediction:
+        """Return the prediction of these errors alone."""
+        mean, count = np.array([errors.icl.mean, errors.idg.mean]), len(errors.icl.samples)
+        if count < 2 or not np.all(np.isfinite(mean)):
+            nothing = np.zeros((2, 2))
+            return cls(mean, nothing, nothing, errors.uncertainty, math.inf)
+        spread = np.cov([errors.icl.samples, errors.idg.samples])
+        return cls(mean, spread / count, spread, errors.uncertainty, count - 1.0)
+
     @property
     def doubt(self) -> np.ndarray:
         """Covariance of the errors of the theory: nearly all runs are within two deviations."""
@@ -132,22 +143,18 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
             exact = finite_size_errors(**arguments, draws=full)
     except ArithmeticError as error:
         raise ValueError(f"{run.label}: {error}") from None
-    moments = np.array([cheap.icl.samples, cheap.idg.samples])
-    mean = np.mean(moments, axis=1)
-    if not np.all(np.isfinite(mean)):
-        nothing = np.zeros((2, 2))
-        return Prediction(mean, nothing, nothing, exact.uncertainty, math.inf)
-    spread = np.cov(moments) if draws > 1 else np.zeros((2, 2))
-    covariance, degrees = spread / draws, float(draws - 1) or math.inf
-    if exact is not cheap:
-        ratios = np.array([exact.icl.samples, exact.idg.samples]) / moments[:, :full]
-        ratio = np.mean(ratios, axis=1)
-        scatter = np.outer(mean, mean) * (np.cov(ratios) if full > 1 else 0.0)
-        mean, spread = mean * ratio, spread * np.outer(ratio, ratio)
-        parts = spread / draws, scatter / full
-        covariance, spread = parts[0] + parts[1], spread + scatter
-        degrees = welch_degrees([np.trace(part) for part in parts], [draws - 1, full - 1])
-    return Prediction(mean, covariance, spread, exact.uncertainty, degrees)
+    found = Prediction.of(cheap)
+    if exact is cheap or not np.all(np.isfinite(found.mean)):
+        return replace(found, uncertainty=exact.uncertainty)
+    moments = np.array([cheap.icl.samples, cheap.idg.samples])[:, :full]
+    ratios = np.array([exact.icl.samples, exact.idg.samples]) / moments
+    ratio = np.mean(ratios, axis=1)
+    mean, scale = found.mean * ratio, np.outer(ratio, ratio)
+    scatter = np.outer(found.mean, found.mean) * (np.cov(ratios) if full > 1 else 0.0)
+    parts = found.covariance * scale, scatter / full
+    degrees = welch_degrees([float(np.trace(part)) for part in parts], [draws - 1, full - 1])
+    spread = found.spread * scale + scatter
+    return Prediction(mean, parts[0] + parts[1], spread, exact.uncertainty, degrees)
 
 
 def _between(ends: tuple[int, int], count: int) -> int:
