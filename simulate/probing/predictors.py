@@ -13,7 +13,6 @@ from array_api_compat import array_namespace
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.descent.regression import descend
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance, gdpp_matrices
-from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.covariances import times_root
 from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
@@ -147,11 +146,6 @@ class _SingularValues:
 def dmmse_weights(prompts: DrawnPrompts, tasks: Array) -> Array:
     """Posterior mean of the task over the rows of tasks; told the noise variance of the prompt."""
     return dmmse_estimate(prompts.inputs, prompts.labels, tasks, prompts.noise_variance)
-
-
-def attention_weights(prompts: DrawnPrompts, gamma: Array) -> Array:
-    """Weights of linear attention with a reduced matrix gamma (dim, dim + 1)."""
-    return context_summary(_pairs(prompts)) @ array_namespace(gamma).matrix_transpose(gamma)
 
 
 def nearest_neighbours(prompts: DrawnPrompts, neighbours: int) -> Array:

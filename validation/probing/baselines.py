@@ -25,7 +25,13 @@ from iclimit.simulate.probing.predictors import (
 )
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.probing.fitted_layers import context_moments, fit_layers
+from iclimit.validation.probing.linear_part import exact_error
 from iclimit.validation.probing.problem_units import ProblemUnits
+from iclimit.validation.probing.trained_attention import (
+    answer_with,
+    expected_errors,
+    train_attention,
+)
 
 STEPS = (2, 3, 5)
 """Numbers of steps of gradient descent beside one."""
@@ -63,13 +69,21 @@ class Baseline:
     loss: float | None = None
 
 
-def baselines(problem: Problem) -> list[Baseline]:
+def baselines(
+    problem: Problem, *, prompts: int | None = None, ridge: float = 0.0, rng: Any = 0
+) -> list[Baseline]:
     r"""Algorithms at the parameters that are best for a problem.
 
     Parameters
     ----------
     problem : Problem
         Law of the prompts.
+    prompts : int >= 1, optional
+        Number of prompts that linear attention is trained on; without it that is left out.
+    ridge : float >= 0
+        Ridge of this training, in the units of Lu et al.
+    rng : int, SeedSequence or Generator
+        Root seed of its prompts.
 
     Returns
     -------
@@ -78,7 +92,8 @@ def baselines(problem: Problem) -> list[Baseline]:
         "one_step", "preconditioner" (where there is a covariance), "steps_2", "steps_3",
         "steps_5", "gdpp_2", "gdpp_3", "least_squares", "ridge" (where there is noise),
         "adaptive_ridge" and "oracle_ridge" (where the noise level varies), "dmmse" (where tasks
-        are given).  What would coincide with another one is left out.
+        are given), "linear_attention" (where prompts are given).  What would coincide with another
+        one is left out.
 
     Raises
     ------
@@ -119,7 +134,10 @@ def baselines(problem: Problem) -> list[Baseline]:
         _gdpp_baselines(units, moments),
         regression_baselines(units),
     )
-    return [baseline for part in parts for baseline in part]
+    found = [baseline for part in parts for baseline in part]
+    if prompts is not None:
+        found.append(_linear_attention(units, prompts, ridge, rng))
+    return found
 
 
 def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:
@@ -229,6 +247,19 @@ def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
 def _told_ridge(prompts: DrawnPrompts, task_variance: float, task_root: Any) -> Any:
     penalty = prompts.noise_variance / task_variance
     return regression_weights(prompts, penalty, task_root=task_root)
+
+
+def _linear_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Any) -> Baseline:
+    """Linear attention that is trained on so many prompts, with the error that theory expects."""
+    problem = units.problem
+    gamma = train_attention(problem, prompts=prompts, ridge=ridge, rng=rng)
+    expected = expected_errors(problem, prompts=prompts, ridge=ridge)
+    text = f"linear attention trained on {prompts} prompts with ridge {ridge:.4g}"
+    if expected:
+        errors = " and ".join(f"{each:.4g} {where}" for where, each in expected.items())
+        text += f", for which theory expects the error {errors}"
+    answer = in_blocks(partial(answer_with, gamma, problem), _prompt_numbers(units))
+    return Baseline("linear_attention", text, answer, exact_error(gamma, problem))
 
 
 def _linear(

@@ -87,12 +87,6 @@ def test_dmmse_without_noise_takes_the_task_that_fits() -> None:
     assert np.array_equal(predictors.dmmse_weights(drawn, tasks), drawn.tasks)
 
 
-def test_attention_is_the_bilinear_form_of_the_summary(prompts: DrawnPrompts) -> None:
-    gamma = np.random.default_rng(1).standard_normal((3, 4))
-    expected = [gamma @ np.append(3 / len(y) * y @ x, np.mean(y**2)) for x, y in contexts(prompts)]
-    assert_weights(predictors.attention_weights(prompts, gamma), expected)
-
-
 def test_nearest_neighbours_are_those_of_a_sort(prompts: DrawnPrompts) -> None:
     found = predictors.nearest_neighbours(prompts, 3)
     for index, (x, y) in enumerate(contexts(prompts)):
