@@ -40,7 +40,11 @@ def z_score(
     if math.isfinite(degrees) and math.isfinite(size):
         from scipy.stats import t  # a second, which workers do without
 
-        size = float(-ndtri_exp(t.logsf(size, degrees)))
+        tail = t.logsf(size, degrees)
+        if math.isinf(tail):  # below the smallest float: the leading term of the tail
+            slope = (degrees + 1) * size / (degrees + size**2)
+            tail = t.logpdf(size, degrees) - math.log(slope)
+        size = float(-ndtri_exp(tail))
     return math.copysign(size, estimate - theory)
 
 

@@ -76,6 +76,9 @@ def test_z_score() -> None:
     assert z_score(1.0, 1.0, 0.0) == 0
     assert z_score(1.0, 2.0, 0.0) == -math.inf
     assert math.isnan(z_score(math.nan, 1.0, 0.1))
+    # Tails below the smallest float; from the incomplete beta function at 30 digits.
+    assert z_score(300.0, 0.0, 1.0, degrees=1000) == pytest.approx(67.151637, rel=1e-6)
+    assert z_score(60.0, 0.0, 1.0, degrees=1e5) == pytest.approx(59.470133, rel=1e-6)
 
 
 @pytest.mark.parametrize("degrees", [4, 11, 60])
