@@ -22,6 +22,7 @@ VERBS = (
     "train",
     "validate",
     "check",
+    "probe",
     "figure",
     "prompts",
     "runs",

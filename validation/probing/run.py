@@ -18,12 +18,14 @@ from iclimit.validation.probing.asking import ask_all
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.baselines import baselines as best_baselines
 from iclimit.validation.probing.diagnosis import diagnose
+from iclimit.validation.probing.files import PromptFile
 from iclimit.validation.probing.identification import TOLERANCE, identify
 from iclimit.validation.probing.ladder import ladder
 from iclimit.validation.probing.linear_part import LinearPart, attention_features, linear_part
 from iclimit.validation.probing.model import Model
 from iclimit.validation.probing.position_baselines import position_baselines
 from iclimit.validation.probing.position_errors import LastPosition, PositionErrors, ask_positions
+from iclimit.validation.probing.predictions import file_answers
 from iclimit.validation.probing.sections import Section, plan_sections
 from iclimit.validation.probing.sensitivities import MOVED, cosines, derivatives, given_gradients
 
@@ -204,6 +206,32 @@ def probe(
         positions=_positions(model, chosen, sections[0]) if form == "positions" else None,
         seed=str(rng),
     )
+
+
+def judge_predictions(
+    prompts: PromptFile,
+    predictions: np.ndarray,
+    *,
+    baselines: Sequence[str | Baseline] | None = None,
+    tolerance: float = TOLERANCE,
+    progress: bool = False,
+) -> AlgorithmReport:
+    """Make a report of the answers of a model that ran elsewhere.
+
+    Parameters
+    ----------
+    prompts : PromptFile
+        What was asked (`iclimit.validation.probing.files.read_prompts`).
+    predictions : array (n,)
+        What was answered (`iclimit.validation.probing.predictions.read_predictions`).
+    baselines, tolerance, progress
+        As in `probe`.
+    """
+    check_arguments(tolerance=tolerance)
+    chosen = choose_baselines(prompts.problem, baselines)
+    answers = file_answers(prompts, predictions, chosen, progress=progress)
+    options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
+    return judge(prompts.problem, chosen, prompts.sections, answers, **options)
 
 
 def choose_baselines(problem: Problem, wanted: Sequence[str | Baseline] | None) -> list[Baseline]:

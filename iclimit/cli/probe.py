@@ -1,0 +1,82 @@
+"""Judge the answers of a model: which algorithm is it?
+
+Judge the answers of a model to the prompts that iclimit prompts wrote. The
+first line is the verdict. The table has the error of the model between those
+of algorithms, asked the same prompts, and how near their answers are to its
+own. With -o a folder gets report.html, report.json and the figures.
+
+PROMPTS is the .npz file of iclimit prompts, or the .json file beside a table.
+PREDICTIONS has an array predictions (.npz), an array (.npy), or a column
+prediction (.csv, .parquet, .json), in the order of the prompts.
+
+The exit status is 0 when there is a report, whatever the verdict, and 2 if a
+file cannot be used.
+
+Examples
+--------
+  iclimit prompts --dim 20 --context 40 --noise-variance 0.25 -o prompts.npz
+  iclimit probe prompts.npz predictions.npz
+  iclimit probe prompts.npz predictions.npz -o probe-report --format json
+  iclimit probe prompts.json predictions.csv --baselines one_step,ridge --tolerance 0.05
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from iclimit.cli.arguments import add_parameter, add_verb
+from iclimit.cli.output import add_format, print_json, write_rows
+from iclimit.cli.validate import check_folder
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(verbs, "probe", run, __doc__)
+    parser.add_argument("prompts", type=Path, metavar="PROMPTS", help="what the model was asked")
+    text = "what it answered"
+    parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help=text)
+    text = "folder for report.html, report.json and the figures"
+    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=text)
+    text = "algorithms to compare with (default: all)"
+    parser.add_argument("--baselines", type=_names, metavar="NAME,...", help=text)
+    text = "share of the answers that an algorithm may leave unexplained"
+    add_parameter(parser, "tolerance", 0.01, text=text)
+    add_format(parser)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, judge, print and write."""
+    from iclimit.validation.probing.files import read_prompts
+    from iclimit.validation.probing.predictions import read_predictions
+    from iclimit.validation.probing.run import judge_predictions
+
+    if options.out is not None:
+        check_folder(options.out)
+    try:
+        prompts = read_prompts(options.prompts)
+        predictions = read_predictions(options.predictions, prompts)
+    except OSError as error:
+        raise ValueError(f"cannot read a file: {error}") from error
+    report = judge_predictions(
+        prompts,
+        predictions,
+        baselines=options.baselines,
+        tolerance=options.tolerance,
+        progress=sys.stderr.isatty(),
+    )
+    if options.format == "json":
+        print_json(report.as_json())
+    elif options.format == "csv":
+        write_rows(report.rows(), "csv")
+    else:
+        print(report)
+    if options.out is not None:
+        print(f"report: {report.save(options.out)}", file=sys.stderr)
+    return 0
