@@ -1,0 +1,145 @@
+"""
+Is my transformer doing gradient descent?
+=========================================
+
+A probe asks a trained model about prompts, asks algorithms the same, and compares the answers.  It
+needs the model as a function of arrays only.  Here three models learn linear regression in context:
+one layer of linear attention, one of softmax attention, and two layers of linear attention.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import iclimit
+from iclimit.descent import Regression
+from iclimit.simulate.transformer import prediction
+
+D, N, SIGMA2 = 5, 20, 0.1
+problem = iclimit.Problem(context=N, dim=D, noise_variance=SIGMA2)
+
+# %%
+# The first two layers are written and trained here, in plain NumPy.  Both weigh the labels of the
+# context by the scores :math:`x_q^\top A x_i`, one as they are and one after a softmax.  The
+# matrix A and the output weight v start at small random values and are trained by Adam on fresh
+# prompts.
+
+
+def weigh(scores, kind):
+    if kind == "linear":
+        return scores / scores.shape[1]
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def answer(weights, inputs, labels, query, kind):
+    A, v = weights
+    scores = (inputs @ (query @ A)[:, :, None])[:, :, 0]
+    return v * np.sum(weigh(scores, kind) * labels, axis=1)
+
+
+def gradients(weights, drawn, kind):
+    """Gradients of half the mean squared error by A and v."""
+    A, v = weights
+    inputs, labels, query = drawn.inputs, drawn.labels, drawn.query
+    scores = (inputs @ (query @ A)[:, :, None])[:, :, 0]
+    shares = weigh(scores, kind)
+    mean = np.sum(shares * labels, axis=1)
+    miss = v * mean - drawn.target
+    by_scores = labels / N if kind == "linear" else shares * (labels - mean[:, None])
+    by_vector = np.sum(by_scores[:, :, None] * inputs, axis=1)
+    return (miss * v * query.T) @ by_vector / len(miss), np.mean(miss * mean)
+
+
+def train(kind, steps=1500, batch=500, rate=0.02):
+    rng = np.random.default_rng(0)
+    weights = [0.1 * rng.standard_normal((D, D)), 0.5]
+    moments = [[0.0, 0.0], [0.0, 0.0]]
+    for step in range(1, steps + 1):
+        decay = min(1.0, 3 * (1 - step / steps))
+        found = gradients(weights, problem.sample(batch, rng=1000 + step), kind)
+        for i, gradient in enumerate(found):
+            first = moments[i][0] = 0.9 * moments[i][0] + 0.1 * gradient
+            second = moments[i][1] = 0.99 * moments[i][1] + 0.01 * gradient**2
+            unit = np.sqrt(second / (1 - 0.99**step)) + 1e-8
+            weights[i] = weights[i] - rate * decay * first / (1 - 0.9**step) / unit
+    return weights
+
+
+linear, softmax = train("linear"), train("softmax")
+
+# %%
+# The layer of linear attention does what the theory says: one step of gradient descent.  Its factor
+# shows how far training has brought the rate, and the eigenvalues of Gamma how far from a multiple
+# of the identity its matrix is.
+
+
+def one_layer(inputs, labels, query):
+    return answer(linear, inputs, labels, query, "linear")
+
+
+report = iclimit.probe(one_layer, problem, test_prompts=5000, rng=2)
+print(report)
+
+# %%
+# The layer of softmax attention is none of these algorithms.  It takes no linear combination of
+# the labels' products with the inputs, but a weighted mean of the labels near the query.
+
+
+def smoothing(inputs, labels, query):
+    return answer(softmax, inputs, labels, query, "softmax")
+
+
+smoother = iclimit.probe(smoothing, problem, test_prompts=5000, rng=2)
+print(smoother.verdict)
+print(f"nonlinear in the labels: {smoother.diagnosis.nonlinearity.mean:.1g}")
+print(f"linear attention explains {smoother.linear.explained}")
+
+# %%
+# Two layers of linear attention, trained by the library on the same problem.
+
+trained = iclimit.train_attention(
+    Regression(context=N, dim=D, noise_variance=SIGMA2), layers=2, steps=1500, batch=1000, rng=0
+)
+
+
+def two_layers(inputs, labels, query):
+    pairs = np.concatenate([inputs, labels[:, :, None]], axis=2)
+    asked = np.concatenate([query, np.zeros((len(query), 1))], axis=1)
+    tokens = np.concatenate([pairs, asked[:, None, :]], axis=1)
+    return prediction(tokens, trained.layers)
+
+
+deeper = iclimit.probe(two_layers, problem, test_prompts=5000, rng=2)
+print(deeper.verdict)
+
+# %%
+# The ladders of all three.  The line is the model; the points are the algorithms, and the marks
+# beside them their exact errors.
+
+models = {"linear attention": report, "softmax attention": smoother, "two linear layers": deeper}
+figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
+for ax, (name, found) in zip(axes, models.items(), strict=True):
+    found.plot(ax)
+    ax.set_title(name)
+    if ax is not axes[0]:
+        ax.get_legend().remove()
+
+# %%
+# Models that answer at every position show how their error falls with the number of examples.
+# Here the softmax layer looks at the pairs before each position.
+
+
+def at_every_position(inputs, labels):
+    answers = np.zeros(labels.shape)
+    for end in range(1, labels.shape[1]):
+        before = inputs[:, :end], labels[:, :end], inputs[:, end]
+        answers[:, end] = answer(softmax, *before, "softmax")
+    return answers
+
+
+names = ["null", "one_step", "nearest_neighbours", "least_squares", "ridge"]
+form = {"form": "positions", "baselines": names}
+positions = iclimit.probe(at_every_position, problem, test_prompts=2000, rng=3, **form)
+figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+positions.plot_positions(ax)
+ax.set_ylim(0.08, 30)
