@@ -2,9 +2,9 @@
 Is my transformer doing gradient descent?
 =========================================
 
-A probe asks a trained model about prompts, asks algorithms the same, and compares the answers.  It
-needs the model as a function of arrays only.  Here three models learn linear regression in context:
-one layer of linear attention, one of softmax attention, and two layers of linear attention.
+A probe asks a trained model about prompts, asks algorithms the same, and compares the answers.
+It needs the model as a function of arrays only.  Here three models learn linear regression in
+context: one layer of linear attention, one of softmax attention, and two of linear attention.
 """
 
 import matplotlib.pyplot as plt
@@ -37,27 +37,29 @@ def answer(weights, inputs, labels, query, kind):
     return v * np.sum(weigh(scores, kind) * labels, axis=1)
 
 
-def gradients(weights, drawn, kind):
+def gradients(weights, inputs, labels, query, target, kind):
     """Gradients of half the mean squared error by A and v."""
     A, v = weights
-    inputs, labels, query = drawn.inputs, drawn.labels, drawn.query
     scores = (inputs @ (query @ A)[:, :, None])[:, :, 0]
     shares = weigh(scores, kind)
     mean = np.sum(shares * labels, axis=1)
-    miss = v * mean - drawn.target
+    miss = v * mean - target
     by_scores = labels / N if kind == "linear" else shares * (labels - mean[:, None])
     by_vector = np.sum(by_scores[:, :, None] * inputs, axis=1)
     return (miss * v * query.T) @ by_vector / len(miss), np.mean(miss * mean)
 
 
-def train(kind, steps=1500, batch=500, rate=0.02):
+def train(kind, steps=1500, batch=256, rate=0.02):
     rng = np.random.default_rng(0)
     weights = [0.1 * rng.standard_normal((D, D)), 0.5]
     moments = [[0.0, 0.0], [0.0, 0.0]]
     for step in range(1, steps + 1):
-        decay = min(1.0, 3 * (1 - step / steps))
-        found = gradients(weights, problem.sample(batch, rng=1000 + step), kind)
-        for i, gradient in enumerate(found):
+        inputs, tasks = rng.standard_normal((batch, N + 1, D)), rng.standard_normal((batch, D, 1))
+        labels = (inputs @ tasks)[:, :, 0]
+        noisy = labels + np.sqrt(SIGMA2) * rng.standard_normal(labels.shape)
+        prompts = inputs[:, :N], noisy[:, :N], inputs[:, N], labels[:, N]
+        decay = min(1.0, 2 * (1 - step / steps))
+        for i, gradient in enumerate(gradients(weights, *prompts, kind)):
             first = moments[i][0] = 0.9 * moments[i][0] + 0.1 * gradient
             second = moments[i][1] = 0.99 * moments[i][1] + 0.01 * gradient**2
             unit = np.sqrt(second / (1 - 0.99**step)) + 1e-8
@@ -68,9 +70,9 @@ def train(kind, steps=1500, batch=500, rate=0.02):
 linear, softmax = train("linear"), train("softmax")
 
 # %%
-# The layer of linear attention does what the theory says: one step of gradient descent.  Its factor
-# shows how far training has brought the rate, and the eigenvalues of Gamma how far from a multiple
-# of the identity its matrix is.
+# The layer of linear attention does what the theory says: one step of gradient descent.  Its
+# factor shows how far training has brought the rate, and the eigenvalues of Gamma how far from a
+# multiple of the identity its matrix is.
 
 
 def one_layer(inputs, labels, query):

@@ -22,9 +22,9 @@ VERBS = (
     "train",
     "validate",
     "check",
+    "prompts",
     "probe",
     "figure",
-    "prompts",
     "runs",
 )
 """Modules of the verbs, in the order of the help: theory, simulation, validation, record."""

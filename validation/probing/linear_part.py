@@ -56,7 +56,8 @@ class LinearPart:
     theory : array (d,) or None
         Eigenvalues of the Gamma of least error on fresh tasks, where it is known.
     z : float or None
-        Deviation of the mean eigenvalue from theirs.
+        Deviation of the mean eigenvalue from theirs; infinite for a predictor that is linear
+        attention with another one, which is then known without error.
     error : float or None
         Exact error of Gamma on fresh tasks, in the units of the problem, for Gaussian inputs.
     """

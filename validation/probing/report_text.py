@@ -89,7 +89,8 @@ def sentences(report: AlgorithmReport) -> list[str]:
     if (linear := report.linear) is not None:
         optimum = ""
         if linear.theory is not None and linear.z is not None:
-            optimum = f"; the optimum has {np.mean(linear.theory):.4g} (z = {linear.z:.1f})"
+            z = f" (z = {linear.z:.1f})" if math.isfinite(linear.z) else ""
+            optimum = f"; the optimum has {np.mean(linear.theory):.4g}{z}"
         if linear.error is not None:
             optimum += f"; its exact error is {linear.error:.4g}"
         low, high = linear.eigenvalues[0].mean, linear.eigenvalues[-1].mean

@@ -1,0 +1,62 @@
+"""The verb probe: prompts and predictions in files, a table, a page, exit status."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from iclimit.cli import main
+
+PROMPTS = ["--dim", "3", "--context", "6", "--noise-variance", "0.4", "--test-prompts", "100"]
+FEW = ["--baselines", "null,one_step,ridge"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prompts, and the answers of ridge regression to them."""
+    place = tmp_path_factory.mktemp("probe")
+    assert main(["prompts", *PROMPTS, "-o", str(place / "prompts.npz")]) == 0
+    with np.load(place / "prompts.npz") as asked:
+        inputs, labels, query = (asked[name] for name in ("inputs", "labels", "query"))
+    gram = inputs.mT @ inputs + 0.4 * np.eye(3)
+    weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])[:, :, 0]
+    np.savez(place / "predictions.npz", predictions=np.vecdot(query, weights))
+    return place
+
+
+def test_ridge_is_found_from_its_answers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(folder / "prompts.npz"), str(folder / "predictions.npz")]
+    assert main(["probe", *files, *FEW, "-o", str(folder / "report")]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("It is ridge: it leaves 0 % ")
+    assert str(folder / "report" / "report.html") in printed.err
+    entry = json.loads((folder / "report" / "report.json").read_text(encoding="utf-8"))
+    assert entry["verdict"]["algorithms"] == ["ridge"]
+    assert main(["probe", *files, *FEW, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == entry
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["prompts.npz", "nothing.npz"], "nothing.npz"),
+        (["nothing.npz", "predictions.npz"], "nothing.npz"),
+        (["predictions.npz", "predictions.npz"], "prompts must be"),
+        (["prompts.npz", "prompts.npz"], "the prompts come first"),
+        (["prompts.npz", "predictions.npz", "--baselines", "rigde"], "did you mean ridge?"),
+        (["prompts.npz", "predictions.npz", "--tolerance", "2"], "tolerance must be > 0 and < 1"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_with_status_2(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["probe", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
