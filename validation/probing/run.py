@@ -106,6 +106,8 @@ def probe(
     *,
     test_prompts: int = 20_000,
     baselines: Sequence[str | Baseline] | None = None,
+    prompts: int | None = None,
+    ridge: float = 0.0,
     gradients: Callable[..., Any] | None = None,
     form: str = "query",
     tolerance: float = TOLERANCE,
@@ -136,6 +138,10 @@ def probe(
     baselines : sequence of str or Baseline, optional
         Algorithms to compare with: names of those of
         `iclimit.validation.probing.baselines.baselines`, or others; all of them by default.
+    prompts : int >= 1, optional
+        Prompts of the problem on which linear attention is trained, to be one of the algorithms.
+    ridge : float >= 0
+        Ridge of this training, in the units of Lu et al.
     gradients : callable, optional
         ``gradients(inputs, labels, query)`` returns derivatives of the predictions by the query,
         (batch, dim), and by the labels, (batch, context).  Finite differences by default.
@@ -189,7 +195,7 @@ def probe(
     check_arguments(tolerance=tolerance)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
-    chosen = choose_baselines(problem, baselines)
+    chosen = choose_baselines(problem, baselines, prompts, ridge)
     sections = plan_sections(
         problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
     )
@@ -213,6 +219,8 @@ def judge_predictions(
     predictions: np.ndarray,
     *,
     baselines: Sequence[str | Baseline] | None = None,
+    trained_on: int | None = None,
+    ridge: float = 0.0,
     tolerance: float = TOLERANCE,
     progress: bool = False,
 ) -> AlgorithmReport:
@@ -224,21 +232,28 @@ def judge_predictions(
         What was asked (`iclimit.validation.probing.files.read_prompts`).
     predictions : array (n,)
         What was answered (`iclimit.validation.probing.predictions.read_predictions`).
-    baselines, tolerance, progress
+    trained_on : int >= 1, optional
+        Prompts on which linear attention is trained, called ``prompts`` in `probe`.
+    baselines, ridge, tolerance, progress
         As in `probe`.
     """
     check_arguments(tolerance=tolerance)
-    chosen = choose_baselines(prompts.problem, baselines)
+    chosen = choose_baselines(prompts.problem, baselines, trained_on, ridge)
     answers = file_answers(prompts, predictions, chosen, progress=progress)
     options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
     return judge(prompts.problem, chosen, prompts.sections, answers, **options)
 
 
-def choose_baselines(problem: Problem, wanted: Sequence[str | Baseline] | None) -> list[Baseline]:
+def choose_baselines(
+    problem: Problem,
+    wanted: Sequence[str | Baseline] | None,
+    prompts: int | None = None,
+    ridge: float = 0.0,
+) -> list[Baseline]:
     """Baselines that are named or given, by default all that fit the problem."""
     if isinstance(wanted, str):
         raise TypeError(f"baselines must be a list of names, got {wanted!r}")
-    known = {each.name: each for each in known_baselines(problem)}
+    known = {each.name: each for each in known_baselines(problem, prompts, ridge)}
     if wanted is None:
         return list(known.values())
     chosen = []
@@ -253,9 +268,9 @@ def choose_baselines(problem: Problem, wanted: Sequence[str | Baseline] | None) 
 
 
 @lru_cache(maxsize=8)
-def known_baselines(problem: Problem) -> tuple[Baseline, ...]:
+def known_baselines(problem: Problem, prompts: int | None, ridge: float) -> tuple[Baseline, ...]:
     """All baselines of a problem, found once: the best GD++ takes a second."""
-    return tuple(best_baselines(problem))
+    return tuple(best_baselines(problem, prompts=prompts, ridge=ridge))
 
 
 def _positions(model: Model, chosen: Sequence[Baseline], fresh: Section) -> PositionErrors:

@@ -62,6 +62,14 @@ def test_ridge_is_linear_in_the_labels_and_ignores_their_order(report: Algorithm
         assert found.mean == pytest.approx(0, abs=1e-12)
 
 
+def test_linear_attention_is_trained_where_prompts_are_given() -> None:
+    options: dict[str, Any] = {"test_prompts": 100, "baselines": ["null", "linear_attention"]}
+    found = iclimit.probe(ridge, PROBLEM, prompts=500, ridge=0.1, **options)
+    assert "500 prompts with ridge 0.1" in found.fresh["linear_attention"].description
+    with pytest.raises(ValueError, match="baselines must be of null, "):
+        iclimit.probe(ridge, PROBLEM, **options)
+
+
 def test_order_and_squares_of_labels_are_noticed() -> None:
     found = iclimit.probe(in_order, PROBLEM, test_prompts=PROMPTS, baselines=["null", "ridge"])
     assert found.identification.kind == "none"
