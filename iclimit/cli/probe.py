@@ -42,6 +42,11 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=text)
     text = "algorithms to compare with (default: all)"
     parser.add_argument("--baselines", type=_names, metavar="NAME,...", help=text)
+    text = "train linear attention on so many prompts, to be one of the algorithms"
+    # The argument before is the file.
+    add_parameter(parser, "prompts", flag="--trained-on", dest="trained_on", text=text)
+    text = "ridge of this training"
+    add_parameter(parser, "ridge", 0.0, text=text)
     text = "share of the answers that an algorithm may leave unexplained"
     add_parameter(parser, "tolerance", 0.01, text=text)
     add_format(parser)
@@ -68,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
         prompts,
         predictions,
         baselines=options.baselines,
+        trained_on=options.trained_on,
+        ridge=options.ridge,
         tolerance=options.tolerance,
         progress=sys.stderr.isatty(),
     )

@@ -37,6 +37,15 @@ def test_ridge_is_found_from_its_answers(folder: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == entry
 
 
+def test_linear_attention_is_trained_where_it_is_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(folder / "prompts.npz"), str(folder / "predictions.npz")]
+    few = ["--baselines", "null,linear_attention", "--format", "csv"]
+    assert main(["probe", *files, *few, "--trained-on", "200", "--ridge", "0.1"]) == 0
+    assert "linear attention trained on 200 prompts with ridge 0.1" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
