@@ -288,7 +288,7 @@ def test_a_wrong_layout_shows_in_the_ignored_share() -> None:
     noisy = {n: each + 0.1 * generator.standard_normal((4, 4)) for n, each in wrong.items()}
     found = reduced_gamma(noisy, **setting)
     assert found.ignored > 0.3
-    assert "is the layout that of the weights?" in str(found)
+    assert "a large share is ignored: another layout" in str(found)
     backwards = reduced_gamma({"V": -value, "K": key, "Q": query}, **setting)
     assert "worse than predicting 0" in str(backwards)
 
