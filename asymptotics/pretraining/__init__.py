@@ -14,6 +14,7 @@ from iclimit.asymptotics.pretraining.gamma_errors import (
     GammaErrors,
     OptimalGamma,
     errors_of_gamma,
+    expected_gamma,
     optimal_gamma,
 )
 from iclimit.asymptotics.pretraining.icl import icl_error, idg_error, task_gap
@@ -59,6 +60,7 @@ __all__ = [
     "diversity_slope",
     "dmmse_errors",
     "errors_of_gamma",
+    "expected_gamma",
     "finite_size_errors",
     "icl_error",
     "idg_error",

@@ -32,6 +32,10 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_choice, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, refuse_masked
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    effective_ridge,
+    undefined_in_float64,
+)
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
 
@@ -244,35 +248,88 @@ def optimal_gamma(
     >>> round(optimal_gamma(context=8, rho=0.1, tasks=tasks).error, 3)
     0.343
     """
-    sizes = [
-        np.shape(each)[-1] for each in (task_covariance, input_covariance) if each is not None
-    ]
-    sizes += [np.shape(tasks)[-1]] if np.ndim(tasks) else []
-    if dim is None and not sizes:
-        raise ValueError("dim must be given where neither tasks nor a covariance tell it")
-    d = sizes[0] if dim is None else dim
-    check_integers(dim=d)
-    check_choice("task_law", task_law, TASK_LAWS)
-    _, numbers = checked(systems="numpy", single=True, context=context, rho=rho)
-    length, noise = map(float, numbers)
-    C = (
-        None
-        if task_covariance is None
-        else covariance_matrix("task_covariance", task_covariance, d)
-    )
-    given = input_covariance
-    sigma = None if given is None else covariance_matrix("input_covariance", given, d)
-    task_set = _task_set(tasks, d, exact=False)
-    if task_set is None:
-        moments = fresh_task_moments(C, sigma, d, task_law, noise)
-    else:
-        moments = task_set_moments(task_set, sigma, noise)
-    G, A = summary_moments(moments, length, sigma)
+    law = _parse_law(context, rho, dim, tasks, task_law, task_covariance, input_covariance)
+    G, A = summary_moments(law.moments, law.context, law.sigma)
     # Squares of labels have another scale than inputs, which would move the cut-off of lstsq.
     scale = np.sqrt(np.maximum(np.diag(G), np.finfo(float).tiny))
     best = np.linalg.lstsq(G / np.outer(scale, scale), A / scale[:, None])[0]
     gamma = (best / scale[:, None]).T
-    return OptimalGamma(gamma, float(_error(gamma, moments, length, sigma)))
+    return OptimalGamma(gamma, float(_error(gamma, law.moments, law.context, law.sigma)))
+
+
+def expected_gamma(
+    *,
+    context: Number,
+    prompts: int,
+    rho: Number,
+    ridge: Number = 0.0,
+    dim: int | None = None,
+    tasks: Number = math.inf,
+    task_law: str = "sphere",
+    task_covariance: Any = None,
+    input_covariance: Any = None,
+) -> np.ndarray:
+    r"""Mean of the matrix :math:`\Gamma` that ridge regression on n prompts finds.
+
+    In the eigenbases of :math:`\Sigma` and G, with eigenvalues :math:`\sigma_i` and :math:`g_a`,
+    it is the population solution at the effective ridge :math:`\xi`:
+
+    .. math:: \Gamma_{ia} = \frac{\sigma_i (A^\top)_{ia}}{\sigma_i g_a + \xi}, \qquad
+       n \Bigl(1 - \frac\lambda\xi\Bigr) = \sum_{ia} \frac{\sigma_i g_a}{\sigma_i g_a + \xi}\,.
+
+    Parameters
+    ----------
+    context, rho, tasks, task_law, task_covariance, input_covariance, dim
+        As in `optimal_gamma`.
+    prompts : int >= 1
+        Number of training prompts, n.
+    ridge : float >= 0
+        Ridge :math:`\lambda` of the penalty :math:`\frac nd \lambda \lVert\Gamma\rVert_F^2`.
+
+    Returns
+    -------
+    ndarray (d, d + 1)
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, shapes do not fit, or the dimension is not known.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    A deterministic equivalent, right up to O(1/d): for few tasks, contexts of 2 d pairs, d^2
+    prompts and a ridge of 0.1 the mean was longer by 7 to 13 % at d = 8 and 2 to 5 % at d = 16.
+    The matrix of one run differs from the mean by noise, which moves extreme eigenvalues outwards.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.pretraining.deterministic_equivalent`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.pretraining import expected_gamma, optimal_gamma
+    >>> setting = {"dim": 10, "context": 20, "rho": 0.1}
+    >>> mean = expected_gamma(**setting, prompts=150, ridge=0.1)
+    >>> round(float(mean[0, 0]), 3), round(float(optimal_gamma(**setting).gamma[0, 0]), 3)
+    (0.535, 0.625)
+    """
+    law = _parse_law(context, rho, dim, tasks, task_law, task_covariance, input_covariance)
+    check_integers(prompts=prompts)
+    _, (penalty,) = checked(systems="numpy", single=True, ridge=ridge)
+    G, A = summary_moments(law.moments, law.context, law.sigma)
+    d = len(G) - 1
+    sigma, left = (np.ones(1), np.eye(d)) if law.sigma is None else np.linalg.eigh(law.sigma)
+    g, right = np.linalg.eigh(G)
+    feature = np.maximum(sigma, 0.0)[:, None] * np.maximum(g, 0.0)
+    # One eigenvalue of isotropic inputs stands for all d directions.
+    samples = prompts / (d if law.sigma is None else 1)
+    with undefined_in_float64():
+        xi = effective_ridge(feature, samples, float(penalty))
+    target = left.T @ A.T @ right
+    share = np.divide(sigma[:, None], feature + xi, out=0 * feature, where=feature + xi > 0)
+    return np.asarray(left @ (share * target) @ right.T)
 
 
 def fresh_task_moments(
@@ -301,6 +358,49 @@ def task_set_moments(tasks: np.ndarray, sigma: np.ndarray | None, rho: Any) -> T
     label = np.sum(tasks * (tasks if sigma is None else tasks @ sigma), axis=1) / d + rho
     second, third = tasks.T @ tasks / k, label @ tasks / k
     return TaskMoments(second, third, np.sum(label) / k, np.sum(label**2) / k)
+
+
+@dataclass(frozen=True)
+class _Law:
+    """Law of the prompts that a matrix is fitted to, checked."""
+
+    moments: TaskMoments
+    context: float
+    sigma: np.ndarray | None
+
+
+def _parse_law(
+    context: Number,
+    rho: Number,
+    dim: int | None,
+    tasks: Any,
+    task_law: str,
+    task_covariance: Any,
+    input_covariance: Any,
+) -> _Law:
+    """Law from arguments; the dimension is that of tasks or covariances unless it is given."""
+    given = [each for each in (task_covariance, input_covariance) if each is not None]
+    sizes = [np.shape(each)[-1] for each in (*given, tasks) if np.ndim(each)]
+    if dim is None and not sizes:
+        raise ValueError("dim must be given where neither tasks nor a covariance tell it")
+    d = sizes[0] if dim is None else dim
+    check_integers(dim=d)
+    check_choice("task_law", task_law, TASK_LAWS)
+    _, numbers = checked(systems="numpy", single=True, context=context, rho=rho)
+    length, noise = map(float, numbers)
+    C, sigma = (
+        None if value is None else covariance_matrix(name, value, d)
+        for name, value in {
+            "task_covariance": task_covariance,
+            "input_covariance": input_covariance,
+        }.items()
+    )
+    task_set = _task_set(tasks, d, exact=False)
+    if task_set is None:
+        moments = fresh_task_moments(C, sigma, d, task_law, noise)
+    else:
+        moments = task_set_moments(task_set, sigma, noise)
+    return _Law(moments, length, sigma)
 
 
 def _error(gamma: Any, tasks: TaskMoments, context: Any, sigma: np.ndarray | None) -> Any:

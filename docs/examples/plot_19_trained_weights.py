@@ -95,8 +95,8 @@ print(read_off["fresh tasks"][-1])
 
 # %%
 # The layer that has seen four tasks only is good on these and poor on others.  More than half of
-# its prediction sees no label at all: it has learnt the mean of its tasks, and multiplies the query
-# with it.  :math:`\Gamma` cannot express that; ``layer_errors`` counts it.
+# its prediction sees no label at all: it has learnt the mean of its tasks, and multiplies the
+# query with it.  :math:`\Gamma` cannot express that; ``layer_errors`` counts it.
 
 seen = read_off["4 tasks"][-1]
 print(seen)

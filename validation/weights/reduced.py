@@ -30,17 +30,22 @@ from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, tas
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.notation import explain_names
 from iclimit.validation.conventions import Units
-from iclimit.validation.drawing import COLOURS, Axes, finish, house_style, new_figure
+from iclimit.validation.drawing import Axes
 from iclimit.validation.weights.label_free import LabelFree
 from iclimit.validation.weights.layouts import Layout, Products, parse_layer
-from iclimit.validation.weights.pretrained import PretrainingComparison, compare_with_pretraining
+from iclimit.validation.weights.pretrained import (
+    PretrainingComparison,
+    block_eigenvalues,
+    compare_with_pretraining,
+    draw_spectra,
+)
 from iclimit.validation.weights.units import input_variance_of, of_sums, settle, task_variance_of
 
 __all__ = ["ReducedGamma", "reduced_gamma"]
 
 LARGE_SHARE = 0.1
-"""Ignored share above which a table asks for the layout.  Measured: .0003 for a layer trained on fresh
-tasks, .14 for the same matrices read as their transposes, .56 for one trained on four tasks."""
+"""Ignored share above which a table asks for the layout.  Measured: .0003 for a layer trained on
+fresh tasks, .14 for its matrices read as their transposes, .56 for one trained on four tasks."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,7 @@ class ReducedGamma:
     @property
     def eigenvalues(self) -> np.ndarray:
         """Ascending eigenvalues of the symmetric part of the block (d, d) of the matrix."""
-        return _eigenvalues(self.gamma)
+        return block_eigenvalues(self.gamma)
 
     @property
     def asymmetry(self) -> float:
@@ -190,7 +195,7 @@ class ReducedGamma:
         found = self.layer_errors(tasks=tasks if np.ndim(tasks) else math.inf)
         run = {"dim": self.dim, "context": self.context, "tasks": given, "prompts": prompts}
         run |= {"rho": self.rho, "ridge": ridge} | self.law
-        return compare_with_pretraining(found, run, repeats, rng)
+        return compare_with_pretraining(found, self.gamma, run, repeats, rng)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the eigenvalues of the block (d, d) beside those of the best matrix.
@@ -204,21 +209,13 @@ class ReducedGamma:
         -------
         Axes
         """
-        from matplotlib.ticker import MaxNLocator
-
-        with house_style():
-            axes = new_figure().subplots() if ax is None else ax
-            index = np.arange(1, self.dim + 1)
-            best = _eigenvalues(self.optimum.gamma)
-            axes.plot(index, best, color=COLOURS[0], label=f"best, error {self.optimum.error:.4g}")
-            label = f"this layer, error {self.errors().icl:.4g}"
-            axes.plot(index, self.eigenvalues, "o", color=COLOURS[1], markersize=4, label=label)
-            values = np.append(best, self.eigenvalues)
-            axes.set_ylim(1.1 * min(0.0, values.min()), 1.25 * max(0.1, values.max()))
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            title = f"ignored share of the prediction {_percent(self.ignored)}"
-            finish(axes, "index, ascending", r"eigenvalue of $\Gamma$", title=title, legend="")
-        return axes
+        return draw_spectra(
+            ax,
+            self.eigenvalues,
+            f"this layer, error {self.errors().icl:.4g}",
+            {f"best, error {self.optimum.error:.4g}": block_eigenvalues(self.optimum.gamma)},
+            title=f"ignored share of the prediction {_percent(self.ignored)}",
+        )
 
     def __str__(self) -> str:
         """Short table."""
@@ -468,11 +465,6 @@ def _ignored(found: ReducedGamma) -> float:
     square = found.label_free.square(found.context, sigma)
     total = (plus + minus) / 2 - null + found.layer_errors().icl - plus
     return float(square / total) if total > 0 else 0.0
-
-
-def _eigenvalues(gamma: np.ndarray) -> np.ndarray:
-    block = gamma[:, : len(gamma)]
-    return np.linalg.eigvalsh((block + block.T) / 2)
 
 
 def _percent(share: float) -> str:

@@ -12,7 +12,7 @@ from sampled_means import assert_mean
 
 import iclimit
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
-from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
+from iclimit.asymptotics.pretraining import errors_of_gamma, expected_gamma, optimal_gamma
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
@@ -223,3 +223,38 @@ def test_the_dimension_must_be_known() -> None:
     with pytest.raises(ValueError, match="dim must be given"):
         optimal_gamma(context=5, rho=0.1)
     assert iclimit.errors_of_gamma is iclimit.pretraining.errors_of_gamma
+
+
+@pytest.mark.parametrize(
+    ("d", "structured", "deviation"), [(8, True, 0.16), (8, False, 0.16), (16, False, 0.07)]
+)
+def test_mean_matrix_of_ridge_regressions(d: int, structured: bool, deviation: float) -> None:
+    """Brute force on the features x h^T; what is left is the error of the equivalent, O(1/d)."""
+    context, rho, prompts, ridge = 2 * d, 0.2, d**2, 0.1
+    _, tasks, _, sigma = made_up(d, 20)
+    setting: dict[str, Any] = {"context": context, "rho": rho, "tasks": tasks}
+    half = np.eye(d)
+    if structured:
+        setting["input_covariance"], half = sigma, root(sigma)
+    expected = expected_gamma(**setting, dim=d, prompts=prompts, ridge=ridge)
+    generator, total, repeats = np.random.default_rng(21), np.zeros((d, d + 1)), 400 // d
+    for _ in range(repeats):
+        drawn = tasks[generator.integers(0, len(tasks), prompts)]
+        found = sample_prompts(BACKEND, generator, drawn, context, rho, input_root=half)
+        features = found.x_query[:, :, None] * context_summary(found)[:, None, :]
+        flat = features.reshape(prompts, -1)
+        gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])
+        total += np.linalg.solve(gram, flat.T @ found.y_query).reshape(d, d + 1)
+    mean = total / repeats
+    length = np.vdot(mean, expected) / np.sum(expected**2)
+    best = np.vdot(optimal_gamma(**setting).gamma, expected) / np.sum(expected**2)
+    assert abs(length - 1) < deviation < 0.17 < best - 1
+
+
+def test_with_many_prompts_the_mean_matrix_is_the_best() -> None:
+    _, tasks, _, sigma = made_up(4, 22)
+    setting: dict[str, Any] = {"context": 9, "rho": 0.2, "tasks": tasks, "input_covariance": sigma}
+    many = expected_gamma(**setting, dim=4, prompts=10**9, ridge=1e-9)
+    assert many == pytest.approx(optimal_gamma(**setting).gamma, rel=1e-5, abs=1e-7)
+    none = expected_gamma(**setting, dim=4, prompts=10**9)
+    assert none == pytest.approx(optimal_gamma(**setting).gamma, rel=1e-9, abs=1e-11)

@@ -336,6 +336,16 @@ def test_comparison_with_pretraining() -> None:
     simulated = found.simulated.icl
     assert abs(found.predicted.icl.mean - simulated.mean) < 5 * simulated.standard_error
     assert "fresh tasks" in str(found)
+    # Two of eight directions have no task in them.
+    assert found.eigenvalues == pytest.approx([best.gamma[0, 0]] * 8)
+    assert found.expected[:2] == pytest.approx(0, abs=1e-12)
+    assert found.expected[2] > 0.01
+    ax = Figure().subplots()
+    assert found.plot(ax) is ax
+    tasks = np.random.default_rng(2).standard_normal((6, 8))
+    known = reduced.against_pretraining(rng=1, **run | {"tasks": tasks})
+    assert known.expected[:2] == pytest.approx(0, abs=1e-12)
+    assert known.z("idg") != 0
     with pytest.raises(ValueError, match="error must be one of icl, got 'idg'"):
         found.z("idg")
 

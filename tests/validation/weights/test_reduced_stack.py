@@ -123,7 +123,7 @@ def test_errors_are_those_of_the_theory() -> None:
     ).errors["gd++"]
     theory = iclimit.gdpp.gdpp_loss(rates, gammas, context=20, dim=5)
     assert abs(found.z(theory)) < STANDARD_ERRORS
-    assert found.standard_error < 0.03 * theory
+    assert found.standard_error < 0.06 * theory
 
 
 def test_covariances_of_inputs_and_tasks() -> None:
