@@ -199,8 +199,10 @@ class _Where:
 def _as_array(returned: Any) -> np.ndarray:
     """What a model returned as an array of NumPy."""
     refuse_masked("predictions", returned)
-    if hasattr(returned, "__cuda_array_interface__") and hasattr(returned, "get"):
-        returned = returned.get()  # CuPy converts only when asked to
+    # CuPy converts only when asked to.  Tensors of PyTorch, without "get", may refuse to say
+    # whether they have the other attribute.
+    if hasattr(returned, "get") and hasattr(returned, "__cuda_array_interface__"):
+        returned = returned.get()
     try:
         return np.asarray(returned)
     except Exception as error:  # of any library
