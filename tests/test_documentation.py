@@ -2,9 +2,13 @@
 
 import csv
 import re
+import runpy
 from pathlib import Path
 
+import pytest
+
 import iclimit
+from iclimit.cli import main
 
 TABLES = Path(__file__).resolve().parents[1] / "docs" / "tables"
 
@@ -21,3 +25,18 @@ def test_how_far_runs_are_from_the_limit() -> None:
     )
     limit = iclimit.icl_error(tau=10, alpha=5, kappa=1 / 16, rho=0.1)
     assert median < 100 * (run.icl.mean / limit - 1) < largest
+
+
+def test_the_model_elsewhere_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The script of the page "Your model", between the two verbs."""
+    monkeypatch.chdir(tmp_path)
+    size = ["--dim", "5", "--context", "15", "--test-prompts", "2000", "--float32"]
+    assert main(["prompts", *size, "-o", "prompts.npz"]) == 0
+    runpy.run_path(str(TABLES / "model_elsewhere.py"), run_name="__main__")
+    capsys.readouterr()
+    chosen = ["--baselines", "null,one_step,steps_2,least_squares"]
+    assert main(["probe", "prompts.npz", "predictions.npz", *chosen]) == 0
+    # The best rate is 15 / (15 + 5 + 1), and the model has 0.6.
+    assert re.match(r"It is 0\.84\S* one_step: ", capsys.readouterr().out)

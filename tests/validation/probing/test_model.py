@@ -111,7 +111,7 @@ def test_arrays_of_other_libraries() -> None:
 
         @property
         def __cuda_array_interface__(self) -> None:
-            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")
+            raise RuntimeError("Can't get it on Variable that requires grad.")
 
     class DeviceArray:
         """Array in the memory of a GPU."""
