@@ -40,6 +40,11 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 """Settings of the published training script by the kind of attention."""
 
 
+PROBED = {"context": 40, "dim": 20}
+PROBED_TASKS, PROBED_PROMPTS, PLAIN_PROMPTS = 256, 20_000, 200
+"""Of the benchmarks of probing: pretraining tasks, prompts, and those of them in a plain loop."""
+
+
 def cell(d: int) -> dict[str, Any]:
     """The cell of all simulation benchmarks: tau = 2, alpha = 1, kappa = 0.5, ridgeless."""
     return {"dim": d, "context": d, "tasks": d // 2, "prompts": 2 * d**2, "rho": 0.01}
@@ -209,6 +214,59 @@ def plain_transformer(layers: int, seed: int) -> dict[str, float]:
     start = time.process_time()
     train(layers, TIMED_STEPS, seed)
     return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
+
+
+def probing(positions: bool, seed: int) -> dict[str, float]:
+    """Answers of all baselines to prompts, of which a quarter is taken at every position."""
+    from iclimit.validation.probing.baselines import baselines
+    from iclimit.validation.probing.position_baselines import position_baselines
+
+    problem = _probed()
+    count = PROBED_PROMPTS // 4 if positions else PROBED_PROMPTS
+    errors = []
+    start = time.process_time()
+    known = position_baselines(problem) if positions else baselines(problem)
+    least_squares = [each.name for each in known].index("least_squares")
+    for block in problem.blocks(count, rng=seed):
+        answers = [each.predict(block) for each in known]
+        errors.append((answers[least_squares].reshape(len(block), -1)[:, -1] - block.target) ** 2)
+    seconds = time.process_time() - start
+    return {"seconds": seconds, "least squares": float(np.mean(np.concatenate(errors)))}
+
+
+def plain_probing(positions: bool, seed: int) -> dict[str, float]:
+    """The same algorithms prompt by prompt, some of the prompts; the time is scaled to all."""
+    from benchmarks.plain_probing import plain_algorithms
+    from iclimit.asymptotics.descent import optimal_schedule
+    from iclimit.asymptotics.gdpp import optimal_gdpp
+
+    problem = _probed()
+    size: dict[str, Any] = {**PROBED, "noise_ratio": 0.25 / PROBED["context"]}
+    steps = (1, 2, 5) if positions else (1, 2, 3, 5)
+    rates = [optimal_schedule(steps=each, **size).rates.tolist() for each in steps]
+    best = [] if positions else [optimal_gdpp(each, **size) for each in (2, 3)]
+    layers = [(each.rates.tolist(), each.gammas.tolist()) for each in best]
+    algorithms = plain_algorithms(rates, layers, problem.tasks)
+    count = PLAIN_PROMPTS // 10 if positions else PLAIN_PROMPTS
+    drawn = problem.sample(count, rng=seed)
+    start, errors = time.process_time(), []
+    for x, y, q, target in zip(drawn.inputs, drawn.labels, drawn.query, drawn.target, strict=True):
+        sequence = np.concatenate([x, q[None]])
+        for length in range(1, len(x)) if positions else ():
+            for answer in algorithms.values():
+                answer(x[:length], y[:length], sequence[length])
+        answers = {name: answer(x, y, q) for name, answer in algorithms.items()}
+        errors.append((answers["least_squares"] - target) ** 2)
+    whole = PROBED_PROMPTS // 4 if positions else PROBED_PROMPTS
+    seconds = (time.process_time() - start) * whole / count
+    return {"seconds": seconds, "least squares": float(np.mean(errors))}
+
+
+def _probed() -> Any:
+    from iclimit.simulate.probing.problem import Problem
+
+    tasks = np.random.default_rng(0).standard_normal((PROBED_TASKS, PROBED["dim"]))
+    return Problem(**PROBED, noise_variance=0.25, tasks=tasks)
 
 
 def dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, float]:
