@@ -1,7 +1,9 @@
 """Closed-form test error of a given Gamma equals Monte Carlo over tokens.
 
 The test error of random attention matrices from exact moments equals the mean squared error
-over token-level prompts, for fresh and for training tasks.
+over token-level prompts: for fresh and for training tasks, and for tasks and inputs of covariances
+that do not commute.  So does the least error of any matrix, which the simulation's own moments
+have, too.
 
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
@@ -10,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.summaries import (
     exact_error,
@@ -28,41 +32,84 @@ PROMPTS: dict[Preset, int] = {"quick": 25_000, "medium": 200_000, "full": 2_000_
 MATRICES = 6
 """Random attention matrices."""
 
+ROUNDING = 1e-12
+"""Relative difference of two ways to compute the same number; 1e-14 was seen."""
+
+
+def wishart(generator: np.random.Generator) -> np.ndarray:
+    """Covariance in a random basis."""
+    factors = generator.standard_normal((DIM, 2 * DIM))
+    return factors @ factors.T / (2 * DIM)
+
 
 def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
-    """Closed-form error and Monte Carlo error of a random Gamma, on fresh and training tasks."""
+    """Closed-form and Monte Carlo errors of a random Gamma and of the best one."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
     task_set = sample_tasks(backend, generator, TASKS, DIM, "sphere")
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
-    cases = {
-        "fresh": (
-            fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere"),
-            sample_tasks(backend, generator, prompts, DIM, "sphere"),
-        ),
-        "training": (
-            task_set_moments(backend, task_set, CONTEXT, RHO),
-            task_set[generator.integers(0, TASKS, prompts)],
-        ),
+    C, sigma = wishart(generator), wishart(generator)
+    size: dict[str, Any] = {"context": CONTEXT, "rho": RHO}
+    exact = errors_of_gamma(gamma, **size, tasks=task_set)
+    structured = errors_of_gamma(gamma, **size, task_covariance=C, input_covariance=sigma)
+    best = optimal_gamma(**size, tasks=task_set)
+    fresh = sample_tasks(backend, generator, prompts, DIM, "sphere")
+    drawn = task_set[generator.integers(0, TASKS, prompts)]
+    root = covariance_root(C)
+    correlated = sample_tasks(backend, generator, prompts, DIM, "gaussian", root=root)
+    cases: dict[str, tuple[float, np.ndarray, np.ndarray, np.ndarray | None]] = {
+        "fresh": (exact.icl, gamma, fresh, None),
+        "training": (exact.idg, gamma, drawn, None),
+        "structured": (structured.icl, gamma, correlated, covariance_root(sigma)),
+        "best": (best.error, best.gamma, drawn, None),
     }
     found = {}
-    for name, (moments, truth) in cases.items():
-        drawn = sample_prompts(backend, generator, truth, CONTEXT, RHO)
-        squared = squared_errors(gamma, drawn.x_query, context_summary(drawn), drawn.y_query)
-        found[name] = float(exact_error(gamma, moments)), Estimate.of(squared, keep=False)
+    for name, (theory, matrix, truth, half) in cases.items():
+        each = sample_prompts(backend, generator, truth, CONTEXT, RHO, input_root=half)
+        squared = squared_errors(matrix, each.x_query, context_summary(each), each.y_query)
+        found[name] = theory, Estimate.of(squared, keep=False)
     return found
+
+
+def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
+    """Theory, and the same numbers from the moments that the simulation has."""
+    backend, generator = get_backend("numpy"), np.random.default_rng(rng)
+    task_set = sample_tasks(backend, generator, TASKS, DIM, "sphere")
+    gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
+    exact = errors_of_gamma(gamma, context=CONTEXT, rho=RHO, tasks=task_set)
+    fresh = fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere")
+    training = task_set_moments(backend, task_set, CONTEXT, RHO)
+    least = np.linalg.solve(training.second, training.cross).T
+    best = optimal_gamma(context=CONTEXT, rho=RHO, tasks=task_set)
+    return {
+        "fresh": (exact.icl, float(exact_error(gamma, fresh))),
+        "training": (exact.idg, float(exact_error(gamma, training))),
+        "best": (best.error, float(exact_error(least, training))),
+    }
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
     """One cell per matrix; they differ by a prompt, and so in their seeds."""
-    return {k + 1: Cell.of(risk_pair, prompts=PROMPTS[preset] + k) for k in range(MATRICES)}
+    sampled = {k + 1: Cell.of(risk_pair, prompts=PROMPTS[preset] + k) for k in range(MATRICES)}
+    return sampled | {"moments": Cell.of(moment_pair)}
 
 
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare both errors of every matrix."""
+    """Compare all errors of every matrix."""
+    of = {"best": "optimal_gamma.error"}
     comparisons = [
-        compare(f"random Gamma {number}, {name} tasks", *pair, of="exact_error")
+        compare(f"Gamma {number}, {name} tasks", *pair, of=of.get(name, "errors_of_gamma"))
         for number, pairs in results.items()
         for name, pair in pairs.items()
+        if number != "moments"
+    ]
+    exact = [
+        compare(
+            f"moments of the simulation, {name} tasks",
+            *pair,
+            relative=ROUNDING,
+            of=of.get(name, "errors_of_gamma"),
+        )
+        for name, pair in results["moments"].items()
     ]
 
     def draw(figure: Figure) -> None:
@@ -70,7 +117,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         draw_ratios(ax, comparisons)
         finish(ax, "case", "Monte Carlo / closed form")
 
-    return Verdict(comparisons, draw)
+    return Verdict([*comparisons, *exact], draw)
 
 
 claim = Claim.of("test-error", __doc__, cells, judge, figure=False)
