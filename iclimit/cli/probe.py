@@ -7,7 +7,9 @@ own. With -o a folder gets report.html, report.json and the figures.
 
 PROMPTS is the .npz file of iclimit prompts, or the .json file beside a table.
 PREDICTIONS has an array predictions (.npz), an array (.npy), or a column
-prediction (.csv, .parquet, .json), in the order of the prompts.
+prediction (.csv, .parquet, .json), in the order of the prompts. Beside the
+predictions, an .npz file may have an array positions (m, context + 1): answers
+at every position of the first m prompts, the last one being the query.
 
 The exit status is 0 when there is a report, whatever the verdict, and 2 if a
 file cannot be used.
@@ -59,7 +61,7 @@ def _names(text: str) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     """Read, judge, print and write."""
     from iclimit.validation.probing.files import read_prompts
-    from iclimit.validation.probing.predictions import read_predictions
+    from iclimit.validation.probing.predictions import read_positions, read_predictions
     from iclimit.validation.probing.run import judge_predictions
 
     if options.out is not None:
@@ -67,11 +69,13 @@ def run(options: argparse.Namespace) -> int:
     try:
         prompts = read_prompts(options.prompts)
         predictions = read_predictions(options.predictions, prompts)
+        positions = read_positions(options.predictions, prompts, predictions)
     except OSError as error:
         raise ValueError(f"cannot read a file: {error}") from error
     report = judge_predictions(
         prompts,
         predictions,
+        positions=positions,
         baselines=options.baselines,
         trained_on=options.trained_on,
         ridge=options.ridge,

@@ -21,6 +21,7 @@ from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.drawing import COLOURS, Axes, draw_estimates, finish
+from iclimit.validation.probing.asking import Answering
 from iclimit.validation.probing.model import Model
 from iclimit.validation.probing.position_baselines import PositionBaseline, position_baselines
 from iclimit.validation.probing.problem_units import ProblemUnits
@@ -239,7 +240,7 @@ def probe_positions(
 
 
 def ask_positions(
-    model: Model,
+    model: Answering,
     baselines: Sequence[PositionBaseline],
     problem: Problem,
     blocks: Iterable[DrawnPrompts],
@@ -250,7 +251,7 @@ def ask_positions(
 
     Parameters
     ----------
-    model : Model
+    model : Model or RecordedPositions
         Of the form per position.
     baselines : sequence of PositionBaseline
         Algorithms.
@@ -267,10 +268,10 @@ def ask_positions(
     for block in blocks:
         sequences = as_sequences(block)
         if not first:
-            model.check(sequences)
+            model.check(sequences, section="fresh")
         target = (sequences.inputs @ block.tasks[:, :, None])[:, :, 0]
         answers = [
-            model.answer(sequences, first=first),
+            model.answer(sequences, section="fresh", first=first),
             *(each.predict(block) for each in baselines),
         ]
         columns.append([(each - target) ** 2 + block.noise_variance[:, None] for each in answers])

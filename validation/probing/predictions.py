@@ -15,7 +15,7 @@ from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.asking import ask_all
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.files import PromptFile
-from iclimit.validation.probing.model import LARGEST, first_unusable
+from iclimit.validation.probing.model import LARGEST, OTHER_BATCH, first_unusable
 from iclimit.validation.probing.npz import StoredArray, open_npz, parse_npy
 from iclimit.validation.probing.prompt_rows import columns_of
 from iclimit.validation.probing.sections import Section
@@ -50,6 +50,26 @@ class RecordedPredictions:
         """Predictions for prompts of a section, the first of which has this number in it."""
         start = self._starts[section] + first
         return self.predictions[start : start + len(drawn)]
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Nothing can be asked again."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPositions:
+    """Predictions at every position of the first fresh prompts, which answer like a model.
+
+    Attributes
+    ----------
+    positions : array (m, context + 1)
+        Predictions in the order of the file.
+    """
+
+    positions: np.ndarray
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:  # noqa: ARG002
+        """Predictions (n, context + 1) for fresh prompts, the first of which has this number."""
+        return self.positions[first : first + len(drawn)]
 
     def check(self, drawn: DrawnPrompts, *, section: str) -> None:
         """Nothing can be asked again."""
@@ -105,6 +125,60 @@ def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
     return found
 
 
+def read_positions(path: Path, prompts: PromptFile, predictions: np.ndarray) -> np.ndarray | None:
+    """Read predictions at every position, for models that give them.
+
+    Parameters
+    ----------
+    path : Path
+        A file of predictions.  In an .npz file there may be an array ``positions``
+        (m, context + 1) for the first m fresh prompts, with the query behind the pairs: the
+        prediction at each position, from the pairs before it.
+    prompts : PromptFile
+        What the model was asked.
+    predictions : array (n,)
+        What `read_predictions` found.
+
+    Returns
+    -------
+    array (m, context + 1) or None
+        None if the file has none.
+
+    Raises
+    ------
+    ValueError
+        If they are not finite, of another shape, or not the predictions at the last position.
+    """
+    if path.suffix != ".npz":
+        return None
+    with open_npz(path) as file:
+        if "positions" not in file:
+            return None
+        stored = file["positions"]
+        most, wide = prompts.test_prompts, prompts.problem.context + 1
+        fits = len(stored.shape) == 2 and 1 <= stored.shape[0] <= most and stored.shape[1] == wide
+        if not fits or stored.dtype.kind != "f":
+            raise ValueError(
+                f"positions must be floating-point numbers of shape (m, {wide}) for the first m "
+                f"<= {most} prompts, got {stored.shape} of {stored.dtype}"
+            )
+        found = _as_float(stored)
+    if (odd := first_unusable(found)) is not None:
+        raise ValueError(
+            f"positions must be finite and of size at most {LARGEST:g}, got {found[odd]:g} at "
+            f"position {odd[1]} of prompt {odd[0]}"
+        )
+    last = predictions[: len(found)]
+    differing = np.abs(found[:, -1] - last) > OTHER_BATCH * np.sqrt(np.mean(last**2))
+    if differing.any():
+        first = int(np.argmax(differing))
+        raise ValueError(
+            f"positions must end with the predictions for the queries, got {found[first, -1]:.6g} "
+            f"and the prediction {last[first]:.6g} for prompt {first}"
+        )
+    return found
+
+
 def file_answers(
     prompts: PromptFile,
     predictions: np.ndarray,
@@ -138,6 +212,10 @@ def _whole(array: StoredArray, count: int) -> np.ndarray:
         raise ValueError(
             f"predictions must have shape ({count},), one for each prompt, got {array.shape}{hint}"
         )
+    return _as_float(array)
+
+
+def _as_float(array: StoredArray) -> np.ndarray:
     with np.errstate(over="ignore"):
         return array.whole().astype(float)
 

@@ -14,7 +14,7 @@ from iclimit.simulate.checks import check_arguments, check_choice
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.probing.algorithm_report import AlgorithmReport
 from iclimit.validation.probing.answers import Answers
-from iclimit.validation.probing.asking import ask_all
+from iclimit.validation.probing.asking import Answering, ask_all
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.baselines import baselines as best_baselines
 from iclimit.validation.probing.diagnosis import diagnose
@@ -25,7 +25,7 @@ from iclimit.validation.probing.linear_part import LinearPart, attention_feature
 from iclimit.validation.probing.model import Model
 from iclimit.validation.probing.position_baselines import position_baselines
 from iclimit.validation.probing.position_errors import LastPosition, PositionErrors, ask_positions
-from iclimit.validation.probing.predictions import file_answers
+from iclimit.validation.probing.predictions import RecordedPositions, file_answers
 from iclimit.validation.probing.sections import Section, plan_sections
 from iclimit.validation.probing.sensitivities import MOVED, cosines, derivatives, given_gradients
 
@@ -218,6 +218,7 @@ def judge_predictions(
     prompts: PromptFile,
     predictions: np.ndarray,
     *,
+    positions: np.ndarray | None = None,
     baselines: Sequence[str | Baseline] | None = None,
     trained_on: int | None = None,
     ridge: float = 0.0,
@@ -232,6 +233,9 @@ def judge_predictions(
         What was asked (`iclimit.validation.probing.files.read_prompts`).
     predictions : array (n,)
         What was answered (`iclimit.validation.probing.predictions.read_predictions`).
+    positions : array (m, context + 1), optional
+        Answers at all positions of the first m fresh prompts, see
+        `iclimit.validation.probing.predictions.read_positions`.
     trained_on : int >= 1, optional
         Prompts on which linear attention is trained, called ``prompts`` in `probe`.
     baselines, ridge, tolerance, progress
@@ -241,6 +245,9 @@ def judge_predictions(
     chosen = choose_baselines(prompts.problem, baselines, trained_on, ridge)
     answers = file_answers(prompts, predictions, chosen, progress=progress)
     options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
+    if positions is not None:
+        recorded, fresh = RecordedPositions(positions), prompts.sections[0]
+        options["positions"] = _positions(recorded, chosen, fresh, len(positions))
     return judge(prompts.problem, chosen, prompts.sections, answers, **options)
 
 
@@ -273,11 +280,13 @@ def known_baselines(problem: Problem, prompts: int | None, ridge: float) -> tupl
     return tuple(best_baselines(problem, prompts=prompts, ridge=ridge))
 
 
-def _positions(model: Model, chosen: Sequence[Baseline], fresh: Section) -> PositionErrors:
+def _positions(
+    model: Answering, chosen: Sequence[Baseline], fresh: Section, most: int = POSITION_PROMPTS
+) -> PositionErrors:
     """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
     names = {each.name for each in chosen} | {"fixed_step"}
     known = [each for each in position_baselines(fresh.problem) if each.name in names]
-    few = replace(fresh, drawn=min(fresh.drawn, POSITION_PROMPTS))
+    few = replace(fresh, drawn=min(fresh.drawn, most))
     return ask_positions(model, known, few.problem, few.blocks())
 
 

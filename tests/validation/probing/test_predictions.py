@@ -12,7 +12,9 @@ from iclimit.validation.probing.asking import ask_all
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.files import PromptFile, read_prompts, write_prompts
 from iclimit.validation.probing.model import Model
-from iclimit.validation.probing.predictions import file_answers, read_predictions
+from iclimit.validation.probing.position_errors import probe_positions
+from iclimit.validation.probing.predictions import file_answers, read_positions, read_predictions
+from iclimit.validation.probing.run import judge_predictions
 
 PROMPTS = PromptFile(Problem(30, 20, noise_variance=0.5), test_prompts=40, seed=1, float32=True)
 COUNT = len(PROMPTS)
@@ -190,3 +192,60 @@ def test_a_pickle_is_no_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(ValueError, match="must be intact and without pickle"):
             read_predictions(tmp_path / name, PROMPTS)
     assert not Path("harmed").exists()
+
+
+def averaging(inputs: Any, labels: Any) -> Any:
+    """One step from the pairs before each position."""
+    before = np.cumsum(labels[:, :-1, None] * inputs[:, :-1], axis=1)
+    weights = before / np.arange(1, inputs.shape[1])[:, None]
+    return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
+
+
+def test_positions_of_a_model_elsewhere(tmp_path: Path) -> None:
+    """The same errors as those of a function that is called."""
+    small = PromptFile(Problem(8, 4, noise_variance=0.5), test_prompts=60, seed=1)
+    write_prompts(tmp_path / "prompts.npz", small)
+    with np.load(tmp_path / "prompts.npz") as file:
+        asked = [file[name] for name in ("inputs", "labels", "query")]
+    inputs = np.concatenate([asked[0], asked[2][:, None, :]], axis=1)[:40]
+    labels = np.pad(asked[1], ((0, 0), (0, 1)))[:40]
+    predictions, positions = one_step(*asked), averaging(inputs, labels)
+    path = tmp_path / "predictions.npz"
+    np.savez(path, predictions=predictions, positions=positions)
+    found = read_positions(path, small, predictions)
+    assert found is not None
+    names = ["null", "averaging"]
+    report = judge_predictions(small, predictions, positions=found, baselines=names)
+    fresh = small.sections[0].seed
+    called = probe_positions(averaging, small.problem, test_prompts=40, rng=fresh, baselines=names)
+    assert report.positions is not None
+    for name in names:
+        for first, second in zip(
+            report.positions.differences[name], called.differences[name], strict=True
+        ):
+            assert first.mean == pytest.approx(second.mean, abs=1e-12)
+            assert first.repeats == 40
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        (np.ones((5, 30)), r"of shape \(m, 31\) for the first m <= 40 prompts, got \(5, 30\)"),
+        (np.ones((41, 31)), r"got \(41, 31\) of float64"),
+        (np.ones((0, 31)), r"got \(0, 31\)"),
+        (np.ones(31), r"got \(31,\)"),
+        (np.ones((5, 31), dtype=int), "got .* of int64"),
+        (np.full((5, 31), np.nan), "got nan at position 0 of prompt 0"),
+        (np.zeros((5, 31)), r"must end with the predictions .*, got 0 and the prediction 0\.12"),
+    ],
+)
+def test_wrong_positions(tmp_path: Path, positions: Any, message: str) -> None:
+    path = tmp_path / "predictions.npz"
+    np.savez(path, predictions=VALUES, positions=positions)
+    with pytest.raises(ValueError, match=message):
+        read_positions(path, PROMPTS, read_predictions(path, PROMPTS))
+
+
+def test_files_without_positions(tmp_path: Path) -> None:
+    for kind in ("npz", "npy", "csv"):
+        assert read_positions(saved(tmp_path, VALUES, kind), PROMPTS, VALUES) is None
