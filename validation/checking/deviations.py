@@ -28,14 +28,16 @@ from iclimit.validation.checking.measured import MeasuredRun
 from iclimit.validation.checking.predictions import Prediction, Theory, predict, replaced
 from iclimit.validation.checking.sizes import ROUNDINGS
 
-SCREENED_ROWS = 30
-"""Rows that are tried first, evenly spaced: screening takes 2 to 10 ms a row and mistake."""
+SCREENED_ROWS = 20
+"""Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake."""
 
-SCREENING_DRAWS = 4
-"""Task sets of predictions that are only compared with each other."""
+CONFIRMED, WITHIN = 4, 60.0
+"""How many of the best are confirmed by full predictions, which take as long as the check itself,
+and how far their likelihoods may be from the best one's."""
 
-CONFIRMED = 4
-"""Mistakes that are confirmed by full predictions, which may take as long as the check itself."""
+SLOW_DIM = 48
+"""Above this dimension other laws of the tasks and their prompts, which take full predictions, are
+tried only if nothing else fits."""
 
 BETTER = 10.0
 """A mistake must raise twice the log-likelihood by so much: its odds by a factor of 150."""
@@ -251,17 +253,16 @@ def explain(
     one_set : bool
         Whether the runs of a row share a task set.
     """
-    step = math.ceil(len(rows) / SCREENED_ROWS)
-    screened = rows[::step]
+    screened = rows[:: math.ceil(len(rows) / SCREENED_ROWS)]
     runs = [row.run for row in rows]
-    cheap = replace(
-        theory, cheap=True, draws=min(theory.draws or SCREENING_DRAWS, SCREENING_DRAWS)
-    )
+    cheap = replace(theory, cheap=True)
     anchors = [predict(row.run, cheap) for row in screened]
-    found: list[tuple[float, Mistake]] = []
-    plain = _misfit(screened, screened, Mistake(""))
     tried = list(_that_differ(mistakes(runs, theory, one_set=one_set), runs))
-    for mistake in tried:
+    slow = max(run.sizes["dim"] for run in runs) > SLOW_DIM
+    plain, found, fitting = _misfit(screened, screened, Mistake("")), [], False
+    for mistake in sorted(tried, key=lambda each: each.theory is not None):
+        if mistake.theory is not None and slow and fitting:
+            break
         try:
             changed = [
                 _screen(row, anchor, mistake, cheap, one_set)
@@ -270,9 +271,10 @@ def explain(
         except ValueError:
             continue  # there is no prediction
         found.append((_misfit(changed, screened, mistake), mistake))
-    found.sort(key=lambda pair: pair[0])
-    better = [mistake for misfit, mistake in found if misfit < plain - BETTER]
-    fits = [_confirm(rows, mistake, theory, one_set) for mistake in better[:CONFIRMED]]
+        fitting = fitting or (found[-1][0] < plain - BETTER and verdict(changed).holds)
+    limit = min(plain - BETTER, min(misfit for misfit, _ in found) + WITHIN)
+    better = sorted((pair for pair in found if pair[0] <= limit), key=lambda pair: pair[0])
+    fits = [_confirm(rows, mistake, theory, one_set) for _, mistake in better[:CONFIRMED]]
     before = _misfit(rows, rows, Mistake(""))
     fits = [fit for fit in fits if fit.misfit < before - BETTER]
     return sorted(fits, key=lambda fit: fit.misfit), len(tried)

@@ -32,6 +32,9 @@ dimension squared (or times tasks) times the sets."""
 SETS, SETS_SIZE = (10, 100), 100_000
 """The same for task sets of predictions from mean moments: dimension squared times the sets."""
 
+PAIRED_SETS = (1, 4)
+"""The same for predictions that are only compared with each other."""
+
 LARGEST_DIM = 256
 """Above this dimension the prediction comes from mean moments: task by task it takes minutes."""
 
@@ -53,7 +56,8 @@ class Theory:
     structure : Structure or None
         Spectra of tasks, tests and inputs.
     draws : int or None
-        Task sets of a prediction; None: 10 to 100, the more the smaller the dimension.
+        Task sets of a prediction, unless it is cheap; None: 10 to 100, the more the smaller the
+        dimension.
     root : int
         Root of the random numbers.
     cheap : bool
@@ -133,6 +137,7 @@ def predict(run: MeasuredRun, theory: Theory) -> Prediction:
         "rng": [theory.root, *(0 if size == math.inf else size for size in seeds)],
     }
     draws = theory.draws or _between(SETS, SETS_SIZE // dim**2)
+    draws = _between(PAIRED_SETS, FULL_SIZE // dim**2) if theory.cheap else draws
     draws = 1 if sizes["tasks"] == math.inf else draws
     full = 1 if draws == 1 else _between(FULL_SETS, FULL_SIZE // (dim * max(dim, sizes["tasks"])))
     full = min(full, draws)
