@@ -19,6 +19,7 @@ the tolerance times that of the labels without noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ from iclimit.results import Estimate
 from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.likeness import Likeness, likenesses
 from iclimit.validation.probing.mixture import Mixture, best_mixture
-from iclimit.validation.probing.ratios import DOUBT, ROUNDING, quantile, ratio
+from iclimit.validation.probing.ratios import DOUBT, ROUNDING, percent, quantile, ratio
 from iclimit.validation.statistics import z_threshold
 
 TOLERANCE = 0.01
@@ -92,7 +93,7 @@ def _verdict(
 ) -> Words:
     size = ratio(answers.model**2, answers.target**2)
     if size.mean + quantile(1) * size.standard_error < tolerance:
-        sentence = f"It answers next to nothing: {_percent(size)} of the mean square of the labels"
+        sentence = f"It answers next to nothing: {percent(size)} of the mean square of the labels"
         return "null", ("null",), sentence
     limit = quantile(len(found))
     within = [each for each in found if _upper(each.unexplained, limit) < tolerance]
@@ -108,8 +109,8 @@ def _verdict(
         for each in some
     )
     left = (
-        f"the nearest, {nearest.label}, leaves {_percent(nearest.unexplained)} of the mean square "
-        f"of its answers unexplained, the best mixture ({mixture}) {_percent(mixture.unexplained)}"
+        f"the nearest, {nearest.label}, leaves {percent(nearest.unexplained)} of the mean square "
+        f"of its answers unexplained, the best mixture ({mixture}) {percent(mixture.unexplained)}"
     )
     if above:
         return "none", (), f"It is none of these algorithms: {left}"
@@ -126,7 +127,7 @@ def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Wo
         worse = Estimate.of(far - near, keep=False)
         if worse.mean <= limit * worse.standard_error:
             rivals.append(other)
-    share = f"it leaves {_percent(best.unexplained)} of the mean square unexplained"
+    share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
     if rivals:
         names = (best.name, *(each.name for each in rivals))
         labels = " from ".join((best.label, " and ".join(each.label for each in rivals)))
@@ -146,25 +147,20 @@ def _refined(answers: Answers, best: Likeness, mixture: Mixture) -> str:
         if best.unexplained.mean > ROUNDING**2 * mean_square:
             return f"; still nearer is {mixture}"
     if abs(best.factor_z) > z_threshold(1, DOUBT):
-        return f", with a factor of {best.factor}, which is not 1 (z = {best.factor_z:.1f})"
+        z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
+        return f", with a factor of {best.factor}, which is not 1{z}"
     return f", with a factor of {best.factor}"
 
 
 def _mixture_sentence(mixture: Mixture, nearest: Likeness) -> str:
-    share = f"it leaves {_percent(mixture.unexplained)} of the mean square unexplained"
+    share = f"it leaves {percent(mixture.unexplained)} of the mean square unexplained"
     other = ""
     if mixture.alternatives:
         other = f"; these prompts cannot tell it from {' or '.join(mixture.alternatives)}"
-    alone = f"{nearest.label} alone leaves {_percent(nearest.unexplained)}"
+    alone = f"{nearest.label} alone leaves {percent(nearest.unexplained)}"
     kind = "a mixture, " if len(mixture.terms) > 1 else ""
     return f"It is {kind}{mixture}: {share}{other} ({alone})"
 
 
 def _upper(share: Estimate, limit: float) -> float:
     return share.mean + limit * share.standard_error
-
-
-def _percent(share: Estimate) -> str:
-    """Share in per cent, with its standard error."""
-    scaled = Estimate(100 * share.mean, 100 * share.standard_error, share.repeats)
-    return f"{scaled} %"

@@ -88,3 +88,10 @@ def z_of(found: Estimate, expected: float, size: float = 1.0) -> float:
 def quantile(tests: int, doubt: float = DOUBT) -> float:
     """One-sided normal quantile for so many limits that shall hold together."""
     return float(-ndtri(-math.expm1(math.log1p(-doubt) / max(tests, 1))))
+
+
+def percent(share: Estimate) -> str:
+    """Share in per cent, with its standard error."""
+    if not share.standard_error:
+        return f"{100 * share.mean:.3g} %"
+    return f"{Estimate(100 * share.mean, 100 * share.standard_error, share.repeats)} %"

@@ -10,7 +10,7 @@ import numpy as np
 from iclimit.results import Estimate
 from iclimit.validation.probing.algorithm_report import AlgorithmReport
 from iclimit.validation.probing.ladder import Ladder
-from iclimit.validation.probing.ratios import FLOAT64
+from iclimit.validation.probing.ratios import FLOAT64, percent
 
 HEADINGS = {
     "algorithm": "algorithm",
@@ -66,9 +66,8 @@ def _cell(name: str, row: dict[str, float | str]) -> str:
     if math.isnan(value):
         return ""
     if isinstance(error, float):
-        scale = 100 if name == "unexplained" else 1
-        shown = Estimate(scale * value, scale * error, 0)
-        return f"{shown} %" if name == "unexplained" else number(shown)
+        shown = Estimate(value, error, 0)
+        return percent(shown) if name == "unexplained" else number(shown)
     return f"{value:.1f}"
 
 
@@ -130,11 +129,6 @@ def ladder_cells(ladder: Ladder) -> list[list[str]]:
 def number(estimate: Estimate) -> str:
     """Estimate with its standard error; 0 where it is rounding."""
     return "0" if abs(estimate.mean) < FLOAT64 else str(estimate)
-
-
-def percent(share: Estimate) -> str:
-    """Share in per cent, with its standard error."""
-    return f"{Estimate(100 * share.mean, 100 * share.standard_error, share.repeats)} %"
 
 
 def text_table(lines: Sequence[Sequence[str]]) -> str:

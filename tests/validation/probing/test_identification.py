@@ -134,3 +134,29 @@ def test_unknown_losses_and_other_tasks_have_no_theory() -> None:
     assert all(rung.theory is None for rung in ladder(other, BASELINES).rungs)
     plain = [Baseline("ridge", "", BASELINES[-1].predict)]
     assert ladder(answers, plain)["ridge"].theory is None
+
+
+def test_statements_are_as_sure_as_they_say() -> None:
+    """Over samples, the z of factor, distance and difference of errors are standard normal.
+
+    Each sample is a part of the prompts.  The noise has a known variance.
+    """
+    parts, size, variance = 100, 200, 0.04
+    drawn, rng = PROBLEM.sample(parts * size, rng=8), np.random.default_rng(9)
+    two = [each for each in BASELINES if each.name in ("ridge", "one_step")]
+    known = {each.name: each.predict(drawn) for each in two}
+    model = known["ridge"] + np.sqrt(variance) * rng.standard_normal(len(drawn))
+    kinds: list[list[float]] = [[], [], []]
+    for number in range(parts):
+        rows = slice(number * size, (number + 1) * size)
+        few = {name: each[rows] for name, each in known.items()}
+        of_prompts = drawn.target[rows], drawn.noise_variance[rows]
+        answers = Answers("fresh", model[rows], few, *of_prompts)
+        found, rung = identify(answers)["ridge"], ladder(answers, two)["ridge"]
+        zs = found.factor_z, found.distance.z(variance), rung.difference.z(variance)
+        for z, kind in zip(zs, kinds, strict=True):
+            kind.append(z)
+    # Four standard errors of a mean over the parts, and of a width.
+    for kind in kinds:
+        assert abs(np.mean(kind)) < 4 / np.sqrt(parts)
+        assert abs(np.std(kind) - 1) < 4 / np.sqrt(2 * parts)
