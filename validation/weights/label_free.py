@@ -39,6 +39,7 @@ A_i X + \rho \Gamma_{i,d+1} - \bar w_i]` with :math:`A_i = \frac d\ell \Gamma_i 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -111,22 +112,34 @@ class LabelFree:
         last = gamma[:, d]
         A = d / context * gamma[:, :d, None] * mean_task
         A += last[:, None, None] / context * tasks.second
-        A = np.einsum("iab,ij,ac,bd->jcd", A, root, root, root, optimize=True)
-        mean = context * _trace(A) + root.T @ (rho * last - mean_task)
+        A = _form_times(root, A)
+        mean = context * _trace(A) + _vector_times(root, rho * last - mean_task)
         found = mean @ (white.linear + context * _trace(white.form))
         found += 2 * context * np.sum(A * white.form)
         if self.include_query:
             found += 3 * mean @ _trace(_symmetric(white.form))
         return float(found)
 
-    def _white(self, root: np.ndarray) -> LabelFree:
-        form = np.einsum("iab,ij,ac,bd->jcd", self.form, root, root, root, optimize=True)
-        return replace(self, form=form, linear=root.T @ self.linear)
+    def _white(self, root: float | np.ndarray) -> LabelFree:
+        return replace(
+            self, form=_form_times(root, self.form), linear=_vector_times(root, self.linear)
+        )
 
 
-def _root(sigma: np.ndarray | None, d: int) -> np.ndarray:
-    """Root of the covariance of the inputs."""
-    return (np.eye(d) if sigma is None else matrix_root(sigma)) / np.sqrt(d)
+def _root(sigma: np.ndarray | None, d: int) -> float | np.ndarray:
+    """Root of the covariance of the inputs; a number for isotropic ones."""
+    return (1.0 if sigma is None else matrix_root(sigma)) / math.sqrt(d)
+
+
+def _vector_times(root: float | np.ndarray, vector: np.ndarray) -> np.ndarray:
+    return vector * root if isinstance(root, float) else vector @ root
+
+
+def _form_times(root: float | np.ndarray, form: np.ndarray) -> np.ndarray:
+    """Form with every index multiplied by the root."""
+    if isinstance(root, float):
+        return form * root**3
+    return np.asarray(np.einsum("iab,ij,ac,bd->jcd", form, root, root, root, optimize=True))
 
 
 def _trace(form: np.ndarray) -> np.ndarray:

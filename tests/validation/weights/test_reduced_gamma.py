@@ -14,7 +14,11 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.pretraining.attention import weights_from_gamma
+from iclimit.simulate.dynamics import TaskMixture
+from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss
+from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.simulate.pretraining.attention import context_summary, weights_from_gamma
+from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.transformer import Layer, prediction
 from iclimit.validation.weights import LAYOUTS, reduced_gamma
 
@@ -213,6 +217,34 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: b
     assert abs(np.mean(samples) - alone) > 6 * np.std(samples) / math.sqrt(SAMPLES)
 
 
+@pytest.mark.parametrize("kind", ["merged", "separate"])
+def test_losses_from_the_moments_of_all_features(kind: str) -> None:
+    """Cubature over tasks and Isserlis' sums of sixth order, for any weights: no sampling.
+
+    The simulation of training dynamics has its own moments of token features, which the query's
+    token is part of.  Fresh tasks, and a single shared one.
+    """
+    generator = np.random.default_rng(11)
+    model = AttentionModel(kind, dim=D, heads=HEADS, rank=2 if kind == "separate" else 1)
+    weights = [0.5 * generator.standard_normal(shape) for shape in model.shapes]
+    if kind == "merged":
+        layer = {"v": weights[0], "U": weights[1]}
+    else:
+        layer = dict(zip(("v", "W_K", "W_Q"), weights, strict=True))
+    factor = generator.standard_normal((D, 9)) / 3
+    sigma, task = factor @ factor.T, np.array([1.0, -0.5, 0.7])
+    setting: dict[str, Any] = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
+    reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
+    found = reduced.layer_errors(tasks=task[None])
+    problems = {
+        found.icl: TaskMixture(sigma / D, 5, 0.3),
+        found.idg: TaskMixture(sigma / D, 5, 0.3, fresh_fraction=0.0, shared_task=task),
+    }
+    for error, problem in problems.items():
+        loss = MomentLoss(model, population_moments(problem))([each[None] for each in weights])[0]
+        assert error == pytest.approx(float(loss[0]), rel=ROUNDING)
+
+
 def test_weights_that_were_made_from_gamma_are_read_back() -> None:
     gamma = np.random.default_rng(4).standard_normal((D, D + 1))
     value, key, query = weights_from_gamma(gamma)
@@ -348,6 +380,30 @@ def test_comparison_with_pretraining() -> None:
     assert known.z("idg") != 0
     with pytest.raises(ValueError, match="error must be one of icl, got 'idg'"):
         found.z("idg")
+
+
+def test_usual_pretrainings_are_found_usual() -> None:
+    """Ridge regressions by brute force: z of their errors has about the moments of a normal."""
+    d, context, prompts, ridge, found = 8, 10, 100, 0.1, []
+    backend = get_backend("numpy")
+    for seed in range(12):
+        generator = np.random.default_rng(seed)
+        tasks = sample_tasks(backend, generator, 6, d, "sphere")
+        drawn = tasks[generator.integers(0, 6, prompts)]
+        seen = sample_prompts(backend, generator, drawn, context, 0.1)
+        features = seen.x_query[:, :, None] * context_summary(seen)[:, None, :]
+        flat = features.reshape(prompts, -1)
+        gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])
+        gamma = np.linalg.solve(gram, flat.T @ seen.y_query).reshape(d, d + 1)
+        layer = dict(zip("VKQ", weights_from_gamma(gamma), strict=True))
+        reduced = reduced_gamma(layer, layout="lu2025", context=context, noise_variance=0.1)
+        run = reduced.against_pretraining(tasks=tasks, prompts=prompts, ridge=ridge, rng=seed)
+        found.append([run.z("icl"), run.z("idg")])
+    deviations = np.array(found)
+    # Of twelve normal deviates the mean has a spread of 0.3 and the standard deviation of 0.2.
+    assert np.all(np.abs(np.mean(deviations, axis=0)) < 1.2)
+    spread = np.std(deviations, axis=0)
+    assert np.all((spread > 0.4) & (spread < 2))
 
 
 def test_table_and_picture() -> None:
