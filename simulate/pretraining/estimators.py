@@ -36,7 +36,9 @@ def dmmse_estimate(x: Array, y: Array, tasks: Array, rho: Array | float) -> Arra
     xp = array_namespace(x)
     # One product of matrices: up to 100 times faster than a stack of them.
     predicted = xp.reshape(xp.reshape(x, (-1, x.shape[2])) @ tasks.T, (*y.shape, -1))
-    misfit = xp.sum((y[:, :, None] - predicted) ** 2, axis=1)
+    predicted -= y[:, :, None]
+    predicted *= predicted
+    misfit = xp.sum(predicted, axis=1)
     excess = misfit - xp.min(misfit, axis=1, keepdims=True)
     variance = xp.reshape(xp.asarray(rho, dtype=x.dtype), (-1, 1))
     weight = xp.exp(-excess / (2 * xp.clip(variance, LEAST_NOISE, None)))

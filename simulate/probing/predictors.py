@@ -24,6 +24,9 @@ Predictor: TypeAlias = Callable[[DrawnPrompts], Array]
 BLOCK_NUMBERS = 2**20
 """Most numbers of an intermediate result (8 MiB)."""
 
+DEPENDENT = 1e-12
+"""Inputs are taken to depend on each other if less than this share of one is new."""
+
 TIE = 1e-9
 """Squared distances that differ by less than this share are the same, apart from rounding."""
 
@@ -95,8 +98,11 @@ def regression_weights(
     """
     xp = array_namespace(prompts.inputs)
     inputs = times_root(prompts.inputs, task_root)
-    if bool(xp.all(xp.asarray(penalty) > 0)):
+    ridge = xp.asarray(penalty)
+    if bool(xp.all(ridge > 0)):
         weights = ridge_weights(inputs, prompts.labels, penalty)
+    elif bool(xp.all(ridge == 0)):
+        weights = _least_squares(inputs, prompts.labels)
     else:
         weights = _SingularValues(inputs, prompts.labels).weights(penalty)
     return times_root(weights, task_root)
@@ -114,6 +120,20 @@ def adaptive_ridge_weights(
     found = _SingularValues(times_root(prompts.inputs, task_root), labels)
     variance = found.residual_squares() / (length - dim) if length > dim else 0.0
     return times_root(found.weights(variance / task_variance), task_root)
+
+
+def _least_squares(inputs: Array, labels: Array) -> Array:
+    """Weights of least norm, by QR decompositions, which take a quarter of the time of others."""
+    xp = array_namespace(inputs)
+    wide = inputs.shape[1] < inputs.shape[2]
+    Q, R = xp.linalg.qr(xp.matrix_transpose(inputs) if wide else inputs)
+    diagonal = xp.abs(xp.linalg.diagonal(R))
+    # Inputs that depend on each other leave a diagonal entry of the size of rounding.
+    if bool(xp.any(xp.min(diagonal, axis=1) <= DEPENDENT * xp.max(diagonal, axis=1))):
+        return _SingularValues(inputs, labels).weights(0.0)
+    if wide:
+        return (Q @ xp.linalg.solve(xp.matrix_transpose(R), labels[:, :, None]))[:, :, 0]
+    return xp.linalg.solve(R, xp.matrix_transpose(Q) @ labels[:, :, None])[:, :, 0]
 
 
 class _SingularValues:
