@@ -31,6 +31,7 @@ from .results import Estimate as Estimate
 from .simulate.descent import train_attention as train_attention
 from .simulate.pretraining import simulate_errors as simulate_errors
 from .simulate.probing.problem import Problem as Problem
+from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs
 from .validation import probe as probe
 from .validation import reduced_gamma as reduced_gamma

@@ -20,6 +20,7 @@ from iclimit.validation import reduced_gamma, reduced_stack
 VERBS = (
     iclimit.curve,
     iclimit.phase_diagram,
+    iclimit.check_curve,
     iclimit.check_runs,
     iclimit.probe,
     iclimit.validate,

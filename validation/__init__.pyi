@@ -1,3 +1,5 @@
+from .checking.curves import CurveCheck as CurveCheck
+from .checking.curves import check_curve as check_curve
 from .checking.run_check import RunCheck as RunCheck
 from .checking.run_check import check_runs as check_runs
 from .claim import Cell as Cell

@@ -1,0 +1,129 @@
+"""What a user's training curve was made with, in the user's units, and these units in theory's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.notation import did_you_mean
+from iclimit.simulate.dynamics import AttentionModel, TaskMixture
+
+CHOICES = {
+    "model": ("merged", "separate", "cubic"),
+    "initialization": ("per-head", "per-layer"),
+    "normalization": ("mean", "sum"),
+}
+"""Choices, of which the first is the default."""
+
+LAYERS = {"merged": 2, "cubic": 2, "separate": 3}
+"""Layers of weights whose product is the prediction."""
+
+
+def time_factor(model: str, context: float, normalization: str) -> float:
+    """Time of the theory, for scores divided by N, over that of the flow with this normalization.
+
+    Initial weights count as larger by the root of this factor.  Derivation: documentation, units.
+    """
+    return 1.0 if normalization == "mean" else float(context) ** (2 / LAYERS[model])
+
+
+@dataclass(frozen=True)
+class CurveSetting:
+    """How a curve was trained; parameters are those of `iclimit.check_curve`.
+
+    ``eigenvalues`` is a tuple.  ``learning_rate`` is None for curves over the time of the flow.
+    ``time_unit`` and ``loss_unit`` are factors of the time of a step and of recorded losses that
+    the other parameters do not explain; 1 as stated.
+    """
+
+    model: str
+    eigenvalues: tuple[float, ...]
+    context: int
+    heads: int
+    rank: int
+    init_scale: float
+    initialization: str
+    learning_rate: float | None
+    normalization: str
+    noise_variance: float
+    query_noise: bool
+    loss_factor: float
+    training_set: float
+    standardize: bool
+    time_unit: float = 1.0
+    loss_unit: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                hint = did_you_mean(str(value), choices)
+                raise ValueError(
+                    f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}"
+                )
+        check_integers(heads=self.heads, rank=self.rank)
+        for name in ("context", "init_scale", "noise_variance", "loss_factor", "training_set"):
+            real_number(name, getattr(self, name))
+        if self.learning_rate is not None:
+            real_number("learning_rate", self.learning_rate)
+        lam = real_array("eigenvalues", self.eigenvalues, "(0, inf)")
+        if lam.ndim != 1 or not lam.size:
+            raise ValueError(
+                f"eigenvalues must be a list of numbers > 0, got {self.eigenvalues!r}"
+            )
+        AttentionModel(self.model, len(lam), self.heads, self.rank)
+
+    @property
+    def law(self) -> dict[str, Any]:
+        """Arguments that functions of the theory share."""
+        return {
+            "eigenvalues": np.sort(self.eigenvalues)[::-1],
+            "context": self.context,
+            "noise_variance": self.noise_variance,
+        }
+
+    @property
+    def problem(self) -> TaskMixture:
+        """Law of the sequences."""
+        return TaskMixture(
+            self.law["eigenvalues"], self.context, noise_variance=self.noise_variance
+        )
+
+    @property
+    def step_time(self) -> float:
+        """Time of a step in the units of the theory; of a unit of time without learning rate."""
+        factor = self.time_unit * time_factor(self.model, self.context, self.normalization)
+        if self.learning_rate is None:
+            return factor
+        # The gradient of a loss with the factor f is 2 f times the half gradient of the flow.
+        return 2 * self.loss_factor * self.learning_rate * factor
+
+    @property
+    def start(self) -> float:
+        """Scale of the initial weights in the units of the theory."""
+        return self.init_scale * self.weight_factor
+
+    @property
+    def weight_factor(self) -> float:
+        """Weights in the units of the theory over those of the user."""
+        return math.sqrt(time_factor(self.model, self.context, self.normalization))
+
+    @property
+    def learned(self) -> tuple[int, ...]:
+        """Directions that are learned at the start, at the plateaus and at the end."""
+        dim = len(self.eigenvalues)
+        if self.model != "separate":
+            return (0, dim)
+        return tuple(range(min(dim, self.heads * self.rank) + 1))
+
+    @property
+    def levels(self) -> np.ndarray:
+        """Losses at the start, at the plateaus and at the end, as they are recorded."""
+        losses = plateau_losses(**self.law)[list(self.learned)]
+        losses = losses - (0 if self.query_noise else self.noise_variance)
+        return self.loss_unit * self.loss_factor * losses
