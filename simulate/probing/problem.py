@@ -69,8 +69,8 @@ class DrawnPrompts:
     def __len__(self) -> int:
         return self.query.shape[0]
 
-    def rows(self, chosen: slice) -> DrawnPrompts:
-        """Some of the prompts."""
+    def rows(self, chosen: slice | Array) -> DrawnPrompts:
+        """Some of the prompts, which a slice or their numbers choose."""
         return DrawnPrompts(*(each[chosen, ...] for each in vars(self).values()))
 
 

@@ -65,14 +65,18 @@ FEWEST = 200
 PRETRAINING_SHARE = 0.25
 """Prompts on pretraining tasks over those on fresh tasks."""
 
-SENSITIVITY_PROMPTS = 50
-"""Prompts whose sensitivities are measured, each with one variant for every coordinate."""
+SENSITIVITY_PROMPTS = (10, 50)
+"""Least and largest number of prompts whose sensitivities are measured."""
+
+SENSITIVITY_VARIANTS = 4000
+"""Coordinates of the query and labels that are moved in all these prompts, about: in between."""
 
 SEEDS = ("fresh", "pretraining", "other", "order", "context:half", "context:double", "rotation")
 """What has random numbers of its own.  The place is part of what a seed means: add at the end."""
 
-Change = Callable[[DrawnPrompts, int], DrawnPrompts]
-"""Turns prompts of fresh, with the number of their block, into those of a section."""
+Change = Callable[[DrawnPrompts, Any], DrawnPrompts]
+"""Turns prompts of fresh into those of a section.  It is told the number of their block, or which
+variant (n,) each of them shall be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +104,7 @@ class Section:
     paired : bool
         Whether its prompts are those of fresh, with something changed.
     change : callable, optional
-        What is changed in single prompts: the new ones for a block and the number of the block.
+        What is changed in single prompts, see `Change`.
     float32 : bool
         Whether inputs, labels and query are rounded to float32, as in a file of such numbers.
     """
@@ -132,10 +136,13 @@ class Section:
             if self.change is None:
                 yield block
                 continue
-            numbers = (self.problem.context + 1) * self.problem.dim * self.variants
-            step = len(block) if self.variants == 1 else max(1, BLOCK_NUMBERS // numbers)
-            for start in range(0, len(block), step):
-                yield self.change(block.rows(slice(start, start + step)), index)
+            if self.variants == 1:
+                yield self.change(block, index)
+                continue
+            step = max(1, BLOCK_NUMBERS // ((self.problem.context + 1) * self.problem.dim))
+            for start in range(0, len(block) * self.variants, step):
+                rows = np.arange(start, min(start + step, len(block) * self.variants))
+                yield self.change(block.rows(rows // self.variants), rows % self.variants)
 
 
 def plan_sections(
@@ -191,7 +198,9 @@ def plan_sections(
         change = partial(other, factors=factors)
         drawn = counts["linearity"]
         plan.append(section(f"labels:{name}", "linearity", text, drawn=drawn, change=change))
-    plan += _sensitivities(problem, fresh, min(SENSITIVITY_PROMPTS, test_prompts))
+    least, most = SENSITIVITY_PROMPTS
+    moved = max(least, min(most, SENSITIVITY_VARIANTS // (problem.dim + problem.context)))
+    plan += _sensitivities(problem, fresh, min(moved, test_prompts))
     for name, (text, shifted) in _shifts(problem, seeds["rotation"]).items():
         plan.append(section(name, "shift", text, problem=shifted, drawn=counts["shift"]))
     if context_lengths:
@@ -305,13 +314,11 @@ def _sensitivities(problem: Problem, fresh: Section, drawn: int) -> list[Section
 _ENTRIES = {"query": "coordinate of the query", "labels": "label"}
 
 
-def _stepped(drawn: DrawnPrompts, _: int, *, what: str, step: float) -> DrawnPrompts:
-    """One variant of each prompt for each coordinate of the query, or label, with a step in it."""
-    values = getattr(drawn, what)
-    count, variants = values.shape
-    repeated = DrawnPrompts(*(np.repeat(each, variants, axis=0) for each in vars(drawn).values()))
-    steps = np.tile(step * np.eye(variants), (count, 1))
-    return replace(repeated, **{what: getattr(repeated, what) + steps})
+def _stepped(drawn: DrawnPrompts, moved: np.ndarray, *, what: str, step: float) -> DrawnPrompts:
+    """Prompts with a step in one coordinate of the query, or in one label, of each."""
+    values = np.array(getattr(drawn, what))
+    values[np.arange(len(values)), moved] += step
+    return replace(drawn, **{what: values})
 
 
 def _shifts(problem: Problem, rotation: np.random.SeedSequence) -> dict[str, tuple[str, Problem]]:

@@ -175,14 +175,31 @@ def test_a_longer_run_extends_a_shorter_one() -> None:
             assert not differing(drawn, first), name
 
 
-@pytest.mark.parametrize("name", ["fresh", "permuted", "labels:plus", "labels:sum"])
-def test_blocks_are_of_bounded_memory_and_the_same_again(name: str) -> None:
-    section = planned(Problem(40, 20), 3000)[name]
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *((name, (40, 20)) for name in ("fresh", "permuted", "labels:plus", "labels:sum")),
+        ("labels:plus", (200, 50)),
+    ],
+)
+def test_blocks_are_of_bounded_memory_and_the_same_again(name: str, size: tuple[int, int]) -> None:
+    section = planned(Problem(*size), 3000)[name]
     blocks = list(section.blocks())
     assert sum(map(len, blocks)) == len(section)
     assert max(block.inputs.nbytes for block in blocks) <= 2**22
     for first, second in zip(blocks, section.blocks(), strict=True):
         assert not differing(first, second)
+
+
+@pytest.mark.parametrize(("size", "drawn"), [((40, 20), 50), ((120, 80), 20), ((900, 100), 10)])
+def test_sensitivities_of_large_problems_are_of_fewer_prompts(
+    size: tuple[int, int], drawn: int
+) -> None:
+    plan = planned(Problem(*size))
+    for name, variants in (("query", size[1]), ("labels", size[0])):
+        for side in ("plus", "minus"):
+            section = plan[f"{name}:{side}"]
+            assert (section.drawn, section.variants) == (drawn, variants)
 
 
 def test_seeds_tell_prompts_apart(asked: dict[str, DrawnPrompts]) -> None:
