@@ -15,6 +15,8 @@ from .comparisons import compare_limits as compare_limits
 from .comparisons import compare_p_value as compare_p_value
 from .comparisons import difference as difference
 from .probing.algorithm_report import AlgorithmReport as AlgorithmReport
+from .probing.position_errors import PositionErrors as PositionErrors
+from .probing.position_errors import probe_positions as probe_positions
 from .probing.run import probe as probe
 from .run_claims import ClaimResult as ClaimResult
 from .run_claims import ValidationRun as ValidationRun
