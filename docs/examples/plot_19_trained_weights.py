@@ -155,3 +155,30 @@ for length in (6, 12, 24, 48, 96):
 
 arrays = dict(zip(("W_K", "W_Q", "W_V"), histories["fresh tasks"][-1], strict=True))
 print(iclimit.reduced_gamma(arrays, orientation="rows", **setting))
+
+# %%
+# A stack of layers
+# -----------------
+#
+# Two layers, trained by this library without any theory in the loop.  They are read as GD++: two
+# learning rates and the preconditioning of the inputs between them.  Stars, moved to the right,
+# are the best GD++ there is at this size, which nothing in the training knows about.
+
+problem = iclimit.descent.Regression(context=20, dim=4)
+run = iclimit.train_attention(problem, layers=2, steps=4000, batch=512, learning_rate=0.01, rng=1)
+stack = iclimit.validation.reduced_stack(
+    run.layers, layout="versatile2024", context=20, noise_variance=0.0
+)
+print(stack)
+
+best = iclimit.optimal_gdpp(2, context=20, dim=4)
+print("best GD++: rates", best.rates.round(3), "gamma", best.gammas.round(3), "loss", best.loss)
+figure, ax = plt.subplots(figsize=(5.2, 3.6))
+stack.plot(ax)
+for values, colour, label in (
+    (best.rates, "#0072b2", "best GD++"),
+    (best.gammas, "#d55e00", None),
+):
+    ax.plot(0.06 + np.arange(1, len(values) + 1), values, "*", color=colour, ms=11, label=label)
+ax.legend(loc="upper left")
+figure.tight_layout()
