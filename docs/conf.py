@@ -15,6 +15,7 @@ from iclimit.cli import build_parser
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.validation import CLAIMS
+from iclimit.validation.conventions import CONVENTIONS
 from iclimit.validation.drawing import STYLE
 
 HERE = Path(__file__).parent
@@ -129,8 +130,11 @@ html_sidebars = {
         "phase-diagrams",
         "structured-data",
         "runs",
+        "trained-weights",
         "validation",
         "adding-a-claim",
+        "your-model",
+        "your-runs",
         "references",
     )
 }
@@ -175,6 +179,7 @@ def write_generated():
         _write(folder / f"notation-{shelf}.inc", _table("12 20 48 20", _parameters(shelf)))
     _write(folder / "quantities.inc", _table("26 40 34", _quantities()))
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
+    _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
 
 
 def _api_page(shelf):
@@ -217,6 +222,21 @@ def _boundaries():
     for name, boundary in BOUNDARIES.items():
         label = re.sub(r"\$(.*?)\$", r":math:`\1`", boundary.label)
         yield f"``{name}``", label, ", ".join(f"``{each}``" for each in boundary.quantities)
+
+
+def _conventions():
+    yield "Name", "Inputs; tasks", "Context summary", "Loss reported", "Minimised with a ridge"
+    for name, each in CONVENTIONS.items():
+        inputs = f"{each.input_law}, variance {each.input_variance}"
+        tasks = f"{each.task_law}, variance {each.task_variance} of a coordinate"
+        products = f"({each.product_factor}) Σ y x, ({each.square_factor}) Σ y²"
+        error = "" if each.loss_factor == "1" else f"{each.loss_factor} of the "
+        error += "squared error" + ("" if each.query_noise else " of a noiseless query")
+        error += ", less that of the oracle" if each.minus_oracle else ""
+        weight = "" if each.ridge_factor == "1" else f"({each.ridge_factor}) "
+        minimised = f"mean loss + {weight}λ \\|Γ\\|²"
+        head = f"``{name}``: :cite:t:`{each.paper}`.  {each.remark}"
+        yield head, f"{inputs}; {tasks}", products, error, minimised
 
 
 def _table(widths, rows):

@@ -81,9 +81,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--balanced", action="store_true", help=text)
     text = "law of the tasks (default: that of the convention)"
     parser.add_argument("--task-law", choices=("sphere", "gaussian"), help=text)
-    text = (
-        "task sets that a prediction is averaged over (default: 10 to 100, the more the smaller d)"
-    )
+    text = "task sets of a prediction; by default 10 to 100, the more the smaller d"
     add_parameter(parser, "draws", text=text)
     text = "seed of the task sets of predictions (default 0)"
     parser.add_argument("--seed", type=int, default=0, metavar="N", help=text)

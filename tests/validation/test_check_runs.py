@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import iclimit
+from iclimit.cli import check as check_verb
 from iclimit.cli import main
 from iclimit.results import Estimate
 from iclimit.validation import check_runs
@@ -160,7 +161,7 @@ def test_single_runs_are_taken_together_with_their_pairing() -> None:
     names = ["icl", "idg", "gap"]
     found = [samples["icl"], samples["idg"], gap.samples]
     np.testing.assert_allclose(row.run.covariance(names), np.cov(found) / 12, rtol=1e-9)
-    assert "12 single runs of 1 settings are taken together." in check.notes
+    assert "12 single runs of one setting are taken together." in check.notes
     # The same as means, the correlation being known from the error of the difference.
     means = {name: Estimate.of(each) for name, each in zip(names, found, strict=True)}
     table = {name: [samples[name]] for name in NAMES} | {"runs": [12]}
@@ -358,6 +359,10 @@ def test_nothing_is_guessed(changes: Any, options: Any, message: str) -> None:
 def test_means_of_one_setting_come_once() -> None:
     with pytest.raises(ValueError, match="rows 1 and 3 have the same setting, but a table of"):
         check_runs([GOOD, GOOD | {"rho": 0.2}, GOOD])
+
+
+def test_command_knows_the_conventions() -> None:
+    assert tuple(CONVENTIONS) == check_verb.CONVENTIONS
 
 
 def test_command_says_by_its_status_what_the_table_says(

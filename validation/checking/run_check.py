@@ -154,50 +154,9 @@ class RunCheck:
         """What all rows say together, in sentences."""
         if not self.judged:
             return ["No row has a standard error: nothing is judged.", *self.notes]
-        return [*self._verdict_lines(), *self._fit_lines(), *self.notes]
-
-    def _verdict_lines(self) -> list[str]:
-        total = self.chi_square
-        lines = [
-            f"chi-square {total.value:.1f} for {total.count} errors "
-            f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
-        ]
-        for name, law in self.z.items():
-            if law.mean is not None:
-                width = "" if law.width is None else f", width {law.width:.2f}"
-                lines.append(
-                    f"z of {name.upper()}: mean {law.mean:.2f}{width} over {law.count} rows, "
-                    f"p = {law.p_value:.2g} for a standard normal law"
-                )
-        noticed = ", ".join(
-            f"{100 * value:.2g} % of {name.upper()}"
-            for name, value in self.resolutions.items()
-            if math.isfinite(value)
-        )
-        if noticed:
-            lines.append(f"would have been noticed: a common deviation of {noticed}")
-        failures = self.verdict.failures
-        if not failures:
-            return [*lines, "The table agrees with the theory."]
-        worst = self.verdict.worst
-        return [
-            *lines,
-            f"The table contradicts the theory: {len(failures)} of {len(self.verdict.rows)} "
-            f"comparisons; worst {worst.label}, z = {worst.z:.1f}.",
-        ]
-
-    def _fit_lines(self) -> list[str]:
-        if not self.tried:
-            return []
-        if not self.fits:
-            return [f"None of {self.tried} mistakes that were tried would explain it."]
-        lines = []
-        for fit in self.fits:
-            words = "It fits if" if fit.fits else "It comes nearer, but does not fit, if"
-            lines.append(f"{words} {fit.text} (chi-square {fit.chi_square.value:.1f}).")
-        if len(self.fits) > 1:
-            lines.append("This table does not tell these apart.")
-        return lines
+        together = run_text.together(self.chi_square, self.z, self.resolutions)
+        outcome = run_text.outcome(self.verdict, self.fits, self.tried)
+        return [*together, *outcome, *self.notes]
 
 
 def check_runs(
@@ -336,7 +295,8 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
     runs = [row.run for row in rows]
     if any(len(run.rows) > 1 for run in runs):
         count = sum(len(run.rows) for run in runs)
-        notes.append(f"{count} single runs of {len(runs)} settings are taken together.")
+        settings = "one setting" if len(runs) == 1 else f"{len(runs)} settings"
+        notes.append(f"{count} single runs of {settings} are taken together.")
     if not any(run.ridge for run in runs):
         notes.append("The ridge is 0.")
     two = [run for run in runs if "icl" in run.errors and "idg" in run.errors]

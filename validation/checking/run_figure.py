@@ -35,7 +35,9 @@ def draw(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -> None
     """Draw z by row, and relative deviations by row and by the most varied parameter."""
     scores, by_row, by_parameter = panels(figure, 3, width=11.4, height=3.5)
     names = [name for name in MEASURED if any(name in row.comparisons for row in rows)]
-    numbers = [row.run.rows[0] for row in rows]
+    grouped = any(len(row.run.rows) > 1 for row in rows)
+    numbers = [number if grouped else row.run.rows[0] for number, row in enumerate(rows, 1)]
+    counted = "setting" if grouped else "row"
     parameter = most_varied(rows)
     for name, colour in zip(names, COLOURS, strict=False):
         shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
@@ -51,8 +53,8 @@ def draw(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -> None
             scores.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
     for ax in (scores, by_row, by_parameter):
         ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
-    finish(scores, "row", "z", legend="" if len(names) > 1 else None)
-    finish(by_row, "row", "measured / predicted - 1, in %")
+    finish(scores, counted, "z", legend="" if len(names) > 1 else None)
+    finish(by_row, counted, "measured / predicted - 1, in %")
     finish(by_parameter, parameter, "measured / predicted - 1, in %")
     values = [value for value in _values(rows, parameter) if 0 < value < math.inf]
     if len(values) == len(rows) and max(values) > 20 * min(values):

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from iclimit.results import Estimate
-from iclimit.validation.checking.judgement import RowDeviation
+from iclimit.validation.checking.deviations import Fit
+from iclimit.validation.checking.judgement import ChiSquare, RowDeviation, ZDistribution
 from iclimit.validation.checking.measured import MEASURED
 from iclimit.validation.comparisons import Comparison
+from iclimit.validation.verdict import Verdict
 
 PRINTED = 24
 """Most lines of the printed table; of more, those with the largest z are shown."""
@@ -85,6 +87,49 @@ def table(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, float]]) -
         for line in cells
     ]
     return [*shown, *([f"({left} more with smaller z)"] if left else [])]
+
+
+def together(
+    total: ChiSquare, z: Mapping[str, ZDistribution], resolutions: Mapping[str, float]
+) -> list[str]:
+    """Lines on chi-square, the distribution of z and what would have been noticed."""
+    lines = [
+        f"chi-square {total.value:.1f} for {total.count} errors "
+        f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
+    ]
+    for name, law in z.items():
+        if law.mean is not None:
+            width = "" if law.width is None else f", width {law.width:.2f}"
+            lines.append(
+                f"z of {name.upper()}: mean {law.mean:.2f}{width} over {law.count} rows, "
+                f"p = {law.p_value:.2g} for a standard normal law"
+            )
+    noticed = ", ".join(
+        f"{100 * value:.2g} % of {name.upper()}"
+        for name, value in resolutions.items()
+        if math.isfinite(value)
+    )
+    return [
+        *lines,
+        *([f"would have been noticed: a common deviation of {noticed}"] * bool(noticed)),
+    ]
+
+
+def outcome(verdict: Verdict, fits: Sequence[Fit], tried: int) -> list[str]:
+    """Lines on whether the table agrees, and on what would explain it if not."""
+    if verdict.holds:
+        return ["The table agrees with the theory."]
+    worst, count = verdict.worst, len(verdict.failures)
+    lines = [
+        f"The table contradicts the theory: {count} of {len(verdict.rows)} comparisons; worst "
+        f"{worst.label}, z = {worst.z:.1f}."
+    ]
+    if not fits:
+        return [*lines, f"None of {tried} mistakes that were tried would explain it."]
+    for fit in fits:
+        words = "It fits if" if fit.fits else "It comes nearer, but does not fit, if"
+        lines.append(f"{words} {fit.text} (chi-square {fit.chi_square.value:.1f}).")
+    return [*lines, *(["This table does not tell these apart."] * (len(fits) > 1))]
 
 
 def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tuple[str, ...]:
