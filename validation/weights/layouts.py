@@ -98,8 +98,18 @@ class Layout:
         return f"{self.name} ({self.orientation}, {normalization[self.normalization]}, {keys})"
 
 
-_UNIT = replace(CONVENTIONS["versatile2024"], loss_factor="1", query_noise=True, remark="")
-"""Inputs and tasks of coordinates of variance 1, and the squared error itself."""
+def _of_variance_one(paper: str) -> Convention:
+    """Convention with coordinates of variance 1, and the squared error itself."""
+    return Convention(
+        paper,
+        paper,
+        input_law="gaussian",
+        input_variance="1",
+        task_law="gaussian",
+        product_factor="1/l",
+        square_factor="1/l",
+    )
+
 
 LAYOUTS = {
     each.name: each
@@ -119,14 +129,11 @@ LAYOUTS = {
         ),
         Layout("blog2024", CONVENTIONS["blog2024"], {"P": "projection"}, sign=-1.0),
         Layout(
-            "ahn2023",
-            replace(_UNIT, name="ahn2023", minus_oracle=False),
-            {"P": "value", "Q": "key_query"},
-            sign=-1.0,
+            "ahn2023", _of_variance_one("ahn2023"), {"P": "value", "Q": "key_query"}, sign=-1.0
         ),
         Layout(
             "zhang2024",
-            replace(_UNIT, name="zhang2024", minus_oracle=False),
+            _of_variance_one("zhang2024"),
             {"W_PV": "value", "W_KQ": "key_query"},
             include_query=True,
         ),
