@@ -1,4 +1,4 @@
-from .checking.curves import CurveCheck as CurveCheck
+from .checking.curve_check import CurveCheck as CurveCheck
 from .checking.curves import check_curve as check_curve
 from .checking.run_check import RunCheck as RunCheck
 from .checking.run_check import check_runs as check_runs

@@ -22,6 +22,7 @@ VERBS = (
     "train",
     "validate",
     "check",
+    "check_curve",
     "prompts",
     "probe",
     "figure",

@@ -92,18 +92,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_problem(parser: argparse.ArgumentParser) -> None:
-    """Add --dim, --white, --eigenvalues, --context and --noise-variance."""
-    spectrum = parser.add_mutually_exclusive_group()
-    text = "dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1; default 4"
-    add_parameter(spectrum, "dim", text=text)
+def add_problem(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add --dim, --white, --eigenvalues, --context and --noise-variance.
+
+    Eigenvalues and context have defaults unless they are required.
+    """
+    spectrum = parser.add_mutually_exclusive_group(required=required)
+    text = "dimension; eigenvalues in the proportions D, ..., 2, 1 with the sum 1"
+    add_parameter(spectrum, "dim", text=text if required else f"{text}; default 4")
     spectrum.add_argument(
         "--white", type=int, metavar="N", help="dimension; all eigenvalues 1/N instead"
     )
     spectrum.add_argument(
         "--eigenvalues", type=parse_values, metavar="LIST", help="eigenvalues a,b,c instead"
     )
-    add_parameter(parser, "context", 31)
+    add_parameter(parser, "context", None if required else 31, required=required)
     add_parameter(parser, "noise_variance", 0.0)
 
 

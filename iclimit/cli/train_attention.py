@@ -160,8 +160,10 @@ def train_mixture(
 
 def _unit(options: argparse.Namespace) -> float:
     """Time of a step, in time constants of the flow with scores divided by N."""
-    power = {"mean": 0.0, "sum": 2 / 3 if options.model == "separate" else 1.0}
-    return 2 * options.learning_rate * options.context ** power[options.normalization]
+    from iclimit.validation.checking.curve_setting import time_factor
+
+    factor = time_factor(options.model, options.context, options.normalization)
+    return 2 * options.learning_rate * factor
 
 
 def _predicted(

@@ -12,8 +12,8 @@ from iclimit.notation import did_you_mean
 from iclimit.simulate.dynamics import TrainingCurves
 from iclimit.validation.checking.table import Table, read_table
 
-MOST = 100
-"""Most columns of losses in one table."""
+MOST = 10
+"""Most numbered columns of losses in one table; more runs need a column run."""
 
 ROLES = ("step", "time", "loss", "run", *(f"loss_{number}" for number in range(MOST)))
 """Names of columns: what the loss is recorded against, steps of gradient descent or the time of
@@ -73,8 +73,12 @@ def read_curves(
         If the table cannot be read, or no curve can be used.
     """
     if isinstance(table, TrainingCurves):
-        losses = {f"loss_{number}": row for number, row in enumerate(table.losses)}
-        table = {"step": table.steps, **losses}
+        repeats, records = table.losses.shape
+        table = {
+            "step": np.tile(table.steps, repeats),
+            "loss": table.losses.ravel(),
+            "run": np.repeat(np.arange(repeats), records),
+        }
     found = read_table(table, ROLES, columns=columns, ignore=ignore, hint=_hint)
     names = [name for name in ROLES if name.startswith("loss") and name in found]
     if not names:

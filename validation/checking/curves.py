@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.validation.checking.curve_check import CurveCheck
 from iclimit.validation.checking.curve_features import inner_plateau
 from iclimit.validation.checking.curve_mistakes import likely_mistakes
-from iclimit.validation.checking.curve_rows import CurveRow, compare_curves
+from iclimit.validation.checking.curve_rows import compare_curves
 from iclimit.validation.checking.curve_setting import CurveSetting
 from iclimit.validation.checking.curve_table import Curve, read_curves
 from iclimit.validation.checking.curve_theory import CurveTheory, predict_curve
-from iclimit.validation.drawing import COLOURS, Axes, finish
 from iclimit.validation.statistics import z_threshold
 
 UNEXPECTED = 0.2
@@ -26,167 +25,11 @@ than this part of its speed on both sides."""
 INSIDE = 0.1, 0.8
 """Such plateaus are looked for between these parts of the drop."""
 
+VAGUE = 0.3
+"""A mistake with larger allowances than this would explain anything."""
+
 WEIGHTS = ("value", "key_query"), ("value", "key", "query")
 """Names of the weights, of merged and of separate attention."""
-
-
-@dataclass(frozen=True, eq=False)
-class CurveCheck:
-    """Training curves compared with theory.
-
-    Attributes
-    ----------
-    rows : tuple of CurveRow
-        Losses, drops and durations that were found, each beside the theory.
-    remarks : tuple of str
-        What could not be compared, and why; what does not belong to the theory.
-    errors : tuple of str
-        What the theory itself does not know, and how much of the deviations that allows.
-    fits : tuple of str
-        What would explain a contradiction; tried, never applied.
-    outliers : tuple of CurveRow
-        Rows that contradict the theory.
-    unexpected : tuple of str
-        Plateaus that the theory does not have.
-    curves : tuple of Curve
-        The curves that were used.
-    theory : CurveTheory
-        The prediction, for the setting as stated.
-    axis : str
-        "step" or "time".
-    """
-
-    rows: tuple[CurveRow, ...]
-    remarks: tuple[str, ...]
-    errors: tuple[str, ...]
-    fits: tuple[str, ...]
-    outliers: tuple[CurveRow, ...]
-    unexpected: tuple[str, ...]
-    curves: tuple[Curve, ...] = field(repr=False)
-    theory: CurveTheory = field(repr=False)
-    axis: str = "step"
-
-    @property
-    def verdict(self) -> str:
-        """One of "agrees", "contradicts" and "unusable".
-
-        Curves are unusable if nothing but their initial loss could be compared.
-        """
-        if self.outliers or self.unexpected:
-            return "contradicts"
-        return "agrees" if len(self.rows) > 1 else "unusable"
-
-    @property
-    def holds(self) -> bool:
-        """Whether the curves agree with the theory."""
-        return self.verdict == "agrees"
-
-    @property
-    def threshold(self) -> float:
-        """Largest z that counts as agreement."""
-        return z_threshold(len(self.rows))
-
-    def to_dict(self) -> dict[str, Any]:
-        """All results by name, of numbers, text and lists, as JSON has them."""
-        return {
-            "verdict": self.verdict,
-            "threshold": self.threshold,
-            "axis": self.axis,
-            "curves": [each.label for each in self.curves],
-            "rows": [row.to_dict() for row in self.rows],
-            "outliers": [self.label(row) for row in self.outliers],
-            "unexpected": list(self.unexpected),
-            "fits": list(self.fits),
-            "remarks": list(self.remarks),
-            "errors": list(self.errors),
-        }
-
-    def __str__(self) -> str:
-        """Verdict, table and remarks."""
-        count = len(self.curves)
-        lines = [f"{_VERDICTS[self.verdict]} ({count} curve{'s' * (count > 1)})"]
-        header = ("", "found", "theory", "deviation", "standard error", "allowance", "z")
-        table = [header, *(self._cells(row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for first, *others in table:
-            numbers = (f"{text:>{w}}" for text, w in zip(others, widths[1:], strict=True))
-            lines.append("  ".join([f"{first:<{widths[0]}}", *numbers]))
-        for title, texts in (
-            ("contradicts", [f"{self.label(row)}, z = {row.z:+.2f}" for row in self.outliers]),
-            ("contradicts", self.unexpected),
-            ("fits if", self.fits),
-            ("remark", self.remarks),
-            ("error of the theory", self.errors),
-        ):
-            lines += [f"{title}: {text}" for text in texts]
-        return "\n".join(lines)
-
-    def _cells(self, row: CurveRow) -> tuple[str, ...]:
-        label = self.label(row)
-        bound = ">= " if row.at_least else ""
-        error = f"{row.standard_error:.2%}" if row.standard_error else "none"
-        return (
-            *(label, f"{bound}{row.found:.5g}", f"{row.theory:.5g}", f"{row.deviation:+.2%}"),
-            *(error, f"{row.allowance:.2%}", f"{row.z:+.2f}"),
-        )
-
-    def label(self, row: CurveRow) -> str:
-        """Name of a row in words."""
-        if row.quantity in ("initial loss", "final loss"):
-            return row.quantity
-        if row.quantity == "plateau":
-            return f"loss with {row.learned} learned"
-        half = row.quantity == "half-drop"
-        kind = f"{self.axis} of half the drop" if half else f"{self.axis}s of the drop"
-        several = self.theory.setting.model == "separate"
-        return f"{kind} to {row.learned}" if several else kind
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curves over the theory.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default new ones in the house style.
-
-        Returns
-        -------
-        Axes
-            With the curves as lines, plateaus and the mean predicted curve as dashes.
-        """
-        from iclimit.validation.drawing import house_style, new_figure
-
-        with house_style():
-            ax = new_figure().subplots() if ax is None else ax
-            self._draw(ax)
-        return ax
-
-    def _draw(self, ax: Axes) -> None:
-        last = max(float(each.steps[-1]) for each in self.curves)
-        for number, curve in enumerate(self.curves):
-            label = "found" if number == 0 else None
-            ax.plot(curve.steps, curve.losses, color=COLOURS[0], alpha=0.6, label=label)
-        steps = np.linspace(0, last, 600)
-        halves = self.theory.half_drops
-        for level in self.theory.levels:
-            ax.axhline(level, color="0.8", linewidth=0.7, zorder=0)
-        ax.plot(steps, self.theory.loss(steps), "k--", linewidth=1, label="theory")
-        errors = np.sqrt(self.theory.start.variance + self.theory.staircase_variance)
-        for drop, (at, error) in enumerate(zip(halves, errors, strict=True)):
-            if at * math.exp(error) < 2 * last and error > 0:
-                middle = float(np.mean(self.theory.levels[drop : drop + 2]))
-                ends = [[at - at * math.exp(-error)], [at * math.exp(error) - at]]
-                ax.errorbar(at, middle, xerr=ends, color="k", capsize=2, linewidth=0.8)
-        ax.set_xlim(0, last)
-        ax.grid(visible=False)
-        finish(ax, self.axis, "loss", legend="")
-
-
-_VERDICTS = {
-    "agrees": "Agrees with the theory",
-    "contradicts": "Contradicts the theory",
-    "unusable": "Too little to compare",
-}
 
 
 def check_curve(
@@ -386,7 +229,8 @@ def _explains(curves: Sequence[Curve], theory: CurveTheory) -> bool:
     """Whether curves agree with another theory, in more than their initial loss."""
     rows, _ = compare_curves(curves, theory)
     threshold = z_threshold(len(rows))
-    good = len(rows) > 1 and all(abs(row.z) <= threshold for row in rows)
+    sharp = len(rows) > 1 and all(row.allowance < VAGUE for row in rows)
+    good = sharp and all(abs(row.z) <= threshold for row in rows)
     return good and not _unexpected(curves, theory)
 
 

@@ -18,6 +18,7 @@ from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.published import settings
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
+from iclimit.validation.checking.curve_features import first_below, slowest_loss
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
@@ -62,8 +63,7 @@ class Curve:
 
         def middle(above: int, below: int) -> int:
             """Index of the first loss below the middle of two plateaus; their number if none."""
-            passed = losses < (plateaus[above] + plateaus[below]) / 2
-            return int(np.argmax(np.append(passed, True)))
+            return first_below(losses, (plateaus[above] + plateaus[below]) / 2)
 
         found = {"first loss": float(losses[0])}
         for k, pair in enumerate(itertools.pairwise((0, *self.learned, dim)), start=1):
@@ -72,8 +72,8 @@ class Curve:
             found[f"ln(step) of drop {k}"] = math.log(float(steps[at])) if reached else math.nan
         for m in self.learned:
             start, stop = middle(m - 1, m), middle(m, m + 1)
-            falls = -np.diff(losses[start : stop + 1])
-            height = float(losses[start + np.argmin(falls)]) if len(falls) else math.nan
+            falls, at = -np.diff(losses), np.arange(len(losses) - 1)
+            height = slowest_loss(losses, falls, (at >= start) & (at < stop))
             found[f"height with {m} learned"] = height
         if not self.learned:
             found["last loss"] = float(losses[-1])

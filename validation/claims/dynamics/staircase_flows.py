@@ -8,6 +8,7 @@ import numpy as np
 
 from iclimit.asymptotics.dynamics import separate_attention_staircase
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
+from iclimit.validation.checking.curve_features import slowest_loss
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
 
 PATIENCE = 40.0
@@ -83,8 +84,7 @@ def _flow(model: AttentionModel, weights: list[np.ndarray], scale: float) -> Flo
     heights = []
     for before, after in itertools.pairwise(crossings):
         between = (flow.times >= before) & (flow.times <= after)
-        slowest = np.argmin(np.where(between, flow.speeds, np.inf))
-        heights.append(float(flow.losses[slowest]) if between.any() else np.nan)
+        heights.append(slowest_loss(flow.losses, flow.speeds, between))
     last = max(crossings[np.isfinite(crossings)], default=duration)
     kept = np.flatnonzero(flow.times <= 1.3 * last)
     kept = kept[np.linspace(0, len(kept) - 1, min(600, len(kept))).astype(int)]
