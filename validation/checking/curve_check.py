@@ -183,7 +183,7 @@ class CurveCheck:
                 middle = float(np.mean(self.theory.levels[drop : drop + 2]))
                 ends = [[at - at * math.exp(-error)], [at * math.exp(error) - at]]
                 label = None if drop else "standard deviation over runs"
-                style = {"color": "k", "capsize": 2, "linewidth": 0.8}
+                style: dict[str, Any] = {"color": "k", "capsize": 2, "linewidth": 0.8}
                 ax.errorbar(at, middle, xerr=ends, label=label, **style)
         ax.set_xlim(0, last)
         ax.grid(visible=False)

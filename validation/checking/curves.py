@@ -36,7 +36,7 @@ def check_curve(
     table: Any,
     *,
     model: str = "merged",
-    eigenvalues: Sequence[float],
+    eigenvalues: Sequence[float] | np.ndarray,
     context: int,
     heads: int,
     init_scale: float,

@@ -72,8 +72,8 @@ class Curve:
             found[f"ln(step) of drop {k}"] = math.log(float(steps[at])) if reached else math.nan
         for m in self.learned:
             start, stop = middle(m - 1, m), middle(m, m + 1)
-            falls, at = -np.diff(losses), np.arange(len(losses) - 1)
-            height = slowest_loss(losses, falls, (at >= start) & (at < stop))
+            number = np.arange(len(losses) - 1)
+            height = slowest_loss(losses, -np.diff(losses), (number >= start) & (number < stop))
             found[f"height with {m} learned"] = height
         if not self.learned:
             found["last loss"] = float(losses[-1])
