@@ -122,6 +122,50 @@ def adaptive_ridge_weights(
     return times_root(found.weights(variance / task_variance), task_root)
 
 
+def noise_mixture_weights(
+    prompts: DrawnPrompts,
+    noise_variances: Array,
+    chances: Array,
+    task_variance: float,
+    *,
+    task_root: Array | None = None,
+) -> Array:
+    r"""Posterior mean of Gaussian tasks where the noise level of a prompt is not known.
+
+    Of the labels, :math:`y \sim N(0, a^2 X X^\top + \sigma^2)`, the likelihood of each level is
+    known; the weights are the mean of those of ridge regression with :math:`\sigma^2/a^2`.
+
+    Parameters
+    ----------
+    prompts : DrawnPrompts
+        Contexts.
+    noise_variances, chances : array (k,)
+        Noise variances and their probabilities.  A variance of 0 is taken to be 1e-12 of the mean
+        square of the labels.
+    task_variance : float
+        Variance of a task coordinate.
+    task_root : array (dim,) or (dim, dim), optional
+        As in `regression_weights`.
+    """
+    xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
+    found = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
+    least = 1e-12 * xp.mean(prompts.labels**2, axis=1)[:, None]
+    variance = xp.maximum(noise_variances[None, :], least)
+    values = xp.where(found.kept, found.values, 0.0)
+    coordinates = xp.where(found.kept, found.coordinates, 0.0)
+    totals = [task_variance * each[:, None] ** 2 + variance for each in xp.unstack(values, axis=1)]
+    # Twice the negative logarithm of the likelihood: along the inputs, then across them.
+    misfit = found.residual_squares()[:, None] / variance
+    misfit = misfit + (length - len(totals)) * xp.log(variance)
+    for total, coordinate in zip(totals, xp.unstack(coordinates, axis=1), strict=True):
+        misfit = misfit + coordinate[:, None] ** 2 / total + xp.log(total)
+    posterior = chances * xp.exp(-(misfit - xp.min(misfit, axis=1, keepdims=True)) / 2)
+    posterior = posterior / xp.sum(posterior, axis=1, keepdims=True)
+    shrinkage = xp.stack([xp.sum(posterior / total, axis=1) for total in totals], axis=1)
+    filtered = task_variance * shrinkage * values * coordinates
+    return times_root((filtered[:, None, :] @ found.right)[:, 0, :], task_root)
+
+
 def _least_squares(inputs: Array, labels: Array) -> Array:
     """Weights of least norm, by QR decompositions, which take a quarter of the time of others."""
     xp = array_namespace(inputs)

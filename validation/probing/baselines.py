@@ -11,6 +11,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
 from iclimit.asymptotics.gdpp import optimal_gdpp
+from iclimit.asymptotics.gdpp.ridge_losses import level_step
 from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.probing.predictors import (
     Predictor,
@@ -21,6 +22,7 @@ from iclimit.simulate.probing.predictors import (
     in_blocks,
     linear_predictor,
     nearest_neighbours,
+    noise_mixture_weights,
     regression_weights,
 )
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
@@ -94,9 +96,9 @@ def baselines(
         From the simplest to the best informed: "null", "averaging", "nearest_neighbours",
         "one_step", "preconditioner" (where there is a covariance), "steps_2", "steps_3",
         "steps_5", "gdpp_2", "gdpp_3", "least_squares", "ridge" (where there is noise),
-        "adaptive_ridge" and "oracle_ridge" (where the noise level varies), "dmmse" (where tasks
-        are given), "linear_attention" (where prompts are given).  What would coincide with another
-        one is left out.
+        "adaptive_ridge", "bayes" and "oracle_ridge" (where the noise level varies), "dmmse" (where
+        tasks are given), "linear_attention" (where prompts are given).  What would coincide with
+        another one is left out.
 
     Raises
     ------
@@ -219,13 +221,12 @@ def _best_layers(
 
 def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     """Least squares, ridge regression, and the posterior mean over given tasks."""
-    problem, a2 = units.problem, units.problem.task_variance
-    covariance = problem.task_covariance
+    problem, covariance = units.problem, units.problem.task_covariance
     root = None if covariance is None else covariance_root(covariance)
     text = "least squares, of minimum norm"
     weights = partial(regression_weights, penalty=0.0)
     yield _linear(units, "least_squares", text, weights, units.ridge_loss(0.0))
-    penalty = units.noise_variance / a2
+    penalty = units.noise_variance / problem.task_variance
     # Without noise it is least squares, unless that leaves directions to the prior.
     if penalty or (root is not None and problem.context < problem.dim):
         weights = partial(regression_weights, penalty=penalty, task_root=root)
@@ -233,19 +234,36 @@ def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
         text = f"ridge regression with the best penalty {penalty:.4g}{prior}"
         yield _linear(units, "ridge", text, weights, units.ridge_loss(penalty))
     if problem.noise_law is not None and problem.noise_law.kind != "fixed":
-        if problem.context > problem.dim:
-            weights = partial(adaptive_ridge_weights, task_variance=a2, task_root=root)
-            text = "ridge regression with the noise estimated from the residuals"
-            yield _linear(units, "adaptive_ridge", text, weights, units.informed_loss(True))
-        weights = partial(_told_ridge, task_variance=a2, task_root=root)
-        text = "ridge regression that is told the noise of the prompt"
-        yield _linear(units, "oracle_ridge", text, weights, units.informed_loss(False))
+        yield from _for_any_noise(units, root)
     if problem.tasks is not None:
         weights = partial(dmmse_weights, tasks=problem.tasks)
         text = f"posterior mean over the {len(problem.tasks)} tasks, told the noise of the prompt"
         # Small blocks: squares of residuals are sums over numbers in the cache.
         numbers = CACHED * problem.context * len(problem.tasks)
         yield _linear(units, "dmmse", text, weights, None, numbers)
+
+
+def _for_any_noise(units: ProblemUnits, root: np.ndarray | None) -> Iterator[Baseline]:
+    """Ridge regression where the noise level differs from prompt to prompt."""
+    problem = units.problem
+    prior: dict[str, Any] = {"task_variance": problem.task_variance, "task_root": root}
+    freedom = problem.context - problem.dim
+    if freedom > 0:
+        weights = partial(adaptive_ridge_weights, **prior)
+        text = "ridge regression with the noise estimated from the residuals"
+        yield _linear(units, "adaptive_ridge", text, weights, units.informed_loss(True))
+    levels, chances = units.noise_law.quadrature(level_step(max(freedom, 1)))
+    mixture: dict[str, Any] = {
+        "noise_variances": levels**2 * units.signal / problem.dim,
+        "chances": chances,
+    }
+    weights = partial(noise_mixture_weights, **mixture, **prior)
+    numbers = len(levels) * min(problem.context, problem.dim)
+    text = "posterior mean of Gaussian tasks at unknown noise"
+    yield _linear(units, "bayes", text, weights, None, numbers)
+    weights = partial(_told_ridge, **prior)
+    text = "ridge regression that is told the noise of the prompt"
+    yield _linear(units, "oracle_ridge", text, weights, units.informed_loss(False))
 
 
 def _told_ridge(prompts: DrawnPrompts, task_variance: float, task_root: Any) -> Any:

@@ -38,6 +38,9 @@ from iclimit.validation.probing.problem_units import ProblemUnits
 STEPS = (2, 5)
 """Numbers of steps of gradient descent beside one."""
 
+SLOW = ("adaptive_ridge", "bayes")
+"""Algorithms that take a decomposition of every prefix, and are left out."""
+
 FITTED_CONTEXTS = 500
 """Contexts of each length to which rates are fitted where no theory gives them."""
 
@@ -108,7 +111,7 @@ def _at_one_length(units: ProblemUnits) -> Iterator[Baseline]:
     yield from simple_baselines(units)
     yield from one_step_baselines(units)
     yield from step_baselines(units, STEPS, moments)
-    yield from (each for each in regression_baselines(units) if each.name != "adaptive_ridge")
+    yield from (each for each in regression_baselines(units) if each.name not in SLOW)
 
 
 def _at_each_length(chosen: Sequence[Baseline]) -> Predictor:

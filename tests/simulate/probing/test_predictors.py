@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from iclimit.simulate.probing import predictors
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
@@ -70,6 +71,18 @@ def test_adaptive_ridge_estimates_the_noise_from_the_residuals(prompts: DrawnPro
         inverse = np.linalg.pinv(x.T @ x + penalty * np.eye(3), rcond=1e-12)
         expected.append(inverse @ x.T @ y)
     assert_weights(predictors.adaptive_ridge_weights(prompts, 2.5), expected)
+
+
+def test_mixture_of_noise_levels_is_the_posterior_mean(prompts: DrawnPrompts) -> None:
+    variances, chances, expected = np.array([0.1, 0.5, 2.0]), np.array([0.2, 0.5, 0.3]), []
+    for x, y in contexts(prompts):
+        covariances = 1.7 * x @ ROOT @ ROOT @ x.T + variances[:, None, None] * np.eye(len(y))
+        density = [stats.multivariate_normal.pdf(y, cov=each) for each in covariances]
+        means = [1.7 * ROOT @ ROOT @ x.T @ np.linalg.solve(each, y) for each in covariances]
+        posterior = chances * density / np.sum(chances * density)
+        expected.append(posterior @ means)
+    found = predictors.noise_mixture_weights(prompts, variances, chances, 1.7, task_root=ROOT)
+    assert_weights(found, expected)
 
 
 def test_dmmse_is_the_posterior_mean(prompts: DrawnPrompts) -> None:

@@ -1,6 +1,7 @@
 """Baselines: stated losses against simulation, parameters against theory of another form."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,20 @@ def test_ridge_knows_the_covariance_of_tasks_without_noise() -> None:
     problem = Problem(3, 4, task_covariance=[1.0, 1.0, 1.0, 0.0])
     drawn = problem.sample(20, rng=0)
     assert np.allclose(found(problem)["ridge"].predict(drawn), drawn.target)
+
+
+@pytest.mark.usefixtures("without_gdpp")
+@pytest.mark.parametrize("law", ["uniform:3", "categorical:1,3"])
+def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
+    problem = Problem(12, 4, noise_law=law, scale=0.5, task_variance=3.0)
+    drawn, by_name = problem.sample(20_000, rng=0), found(problem)
+    error = {
+        name: (by_name[name].predict(drawn) - drawn.target) ** 2
+        for name in ("bayes", "adaptive_ridge", "ridge", "oracle_ridge")
+    }
+    for better, worse in pairwise(["oracle_ridge", "bayes", "adaptive_ridge", "ridge"]):
+        gain = error[worse] - error[better]
+        assert np.mean(gain) > 3 * np.std(gain) / math.sqrt(20_000), (better, worse)
 
 
 @pytest.mark.usefixtures("without_gdpp")
