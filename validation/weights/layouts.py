@@ -159,7 +159,7 @@ LAYOUTS = {
 def get_layout(layout: str | Layout, **changes: Any) -> Layout:
     """Return a layout by its name, or as it is given, with those changes that are not None."""
     if not isinstance(layout, Layout):
-        if layout not in LAYOUTS:
+        if not isinstance(layout, str) or layout not in LAYOUTS:
             hint = did_you_mean(str(layout), LAYOUTS)
             raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}{hint}")
         layout = LAYOUTS[layout]
