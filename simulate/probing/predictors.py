@@ -6,6 +6,7 @@ prompt say so.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from array_api_compat import array_namespace
@@ -53,8 +54,8 @@ def in_blocks(predict: Predictor, numbers: int) -> Predictor:
     rows = max(1, BLOCK_NUMBERS // numbers)
 
     def blockwise(prompts: DrawnPrompts) -> Array:
-        starts = range(0, len(prompts), rows)
-        parts = [predict(prompts.rows(slice(start, start + rows))) for start in starts]
+        ends = [*range(rows, len(prompts), rows), len(prompts)]
+        parts = [predict(prompts.rows(slice(*pair))) for pair in pairwise([0, *ends])]
         return array_namespace(prompts.query).concat(parts)
 
     return blockwise

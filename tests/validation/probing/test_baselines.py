@@ -35,7 +35,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     | {"task_covariance": [0.5, 1.0, 1.5], "input_law": "uniform", "task_law": "sphere"},
 }
 EXACT = {"null", "averaging", "one_step"}
-SOLVED = EXACT | {"steps_2", "steps_3", "steps_5", "gdpp_2", "gdpp_3", "least_squares"}
+SOLVED = EXACT | {"steps_2", "steps_3", "steps_5", "gdpp_2", "least_squares"}
 
 
 def found(problem: Problem) -> dict[str, Baseline]:
@@ -50,13 +50,18 @@ def without_gdpp(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
-def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
+def test_stated_losses_are_those_of_a_simulation(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if case != "gaussian":  # the search for three layers takes most of the time
+        monkeypatch.setattr(module, "LAYERS", (2,))
     problem = Problem(**PROBLEMS[case])
     drawn = problem.sample(COUNT, rng=1)
     by_name = found(problem)
     stated = {name for name, each in by_name.items() if each.loss is not None}
     solved = problem.input_law == "gaussian" and problem.input_covariance is None
     assert stated >= (SOLVED if solved else EXACT)
+    assert ("gdpp_3" in stated) == (case == "gaussian")
     for baseline in by_name.values():
         if baseline.loss is None:
             continue
@@ -75,7 +80,10 @@ def test_one_step_has_the_optimal_learning_rate(law: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["noise levels", "covariances"])
-def test_units_change_predictions_as_they_change_labels(case: str) -> None:
+def test_units_change_predictions_as_they_change_labels(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LAYERS", (2,))
     parameters = PROBLEMS[case]
     problem = Problem(**parameters)
     drawn = problem.sample(20, rng=0)
@@ -84,6 +92,7 @@ def test_units_change_predictions_as_they_change_labels(case: str) -> None:
     scaled = found(Problem(**wider | {"task_variance": 9 * problem.task_variance}))
     factors = {"inputs": 2, "labels": 6, "query": 2, "tasks": 3, "noise_variance": 36}
     redrawn = DrawnPrompts(**{name: factors[name] * each for name, each in vars(drawn).items()})
+    assert case == "covariances" or "gdpp_2" in scaled
     for name, baseline in found(problem).items():
         # Fitted rates are accurate to the tolerance of the search.
         close = 1e-3 if baseline.loss is None else 1e-9
@@ -112,14 +121,14 @@ def test_ridge_knows_the_covariance_of_tasks_without_noise() -> None:
 @pytest.mark.parametrize("law", ["uniform:3", "categorical:1,3"])
 def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
     problem = Problem(12, 4, noise_law=law, scale=0.5, task_variance=3.0)
-    drawn, by_name = problem.sample(20_000, rng=0), found(problem)
+    drawn, by_name = problem.sample(8000, rng=0), found(problem)
     error = {
         name: (by_name[name].predict(drawn) - drawn.target) ** 2
         for name in ("bayes", "adaptive_ridge", "ridge", "oracle_ridge")
     }
     for better, worse in pairwise(["oracle_ridge", "bayes", "adaptive_ridge", "ridge"]):
         gain = error[worse] - error[better]
-        assert np.mean(gain) > 3 * np.std(gain) / math.sqrt(20_000), (better, worse)
+        assert np.mean(gain) > 3 * np.std(gain) / math.sqrt(8000), (better, worse)
 
 
 @pytest.mark.usefixtures("without_gdpp")
