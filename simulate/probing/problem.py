@@ -187,7 +187,15 @@ class Problem:
     def blocks(
         self, count: int, *, rng: Any, tasks: str = "fresh", backend: str = "numpy"
     ) -> Iterator[DrawnPrompts]:
-        """Draw the same prompts in blocks of bounded memory."""
+        """Draw the same prompts in blocks of bounded memory.
+
+        Parameters are those of `sample`, and the backend.
+
+        Yields
+        ------
+        DrawnPrompts
+            Arrays of the backend.
+        """
         check_choice("tasks", tasks, TESTED_TASKS)
         if tasks == "pretraining" and self.tasks is None:
             raise ValueError("tasks must be 'fresh' where the problem has no pretraining tasks")

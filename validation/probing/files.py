@@ -106,7 +106,13 @@ class PromptFile:
         return sum(map(len, self.sections))
 
     def blocks(self) -> Iterator[tuple[Section, DrawnPrompts]]:
-        """All prompts in the order of the file, each block with its section."""
+        """Draw all prompts in the order of the file.
+
+        Yields
+        ------
+        tuple of Section and DrawnPrompts
+            A block, after its section.
+        """
         for section in self.sections:
             for block in section.blocks():
                 yield section, block

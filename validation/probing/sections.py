@@ -129,7 +129,13 @@ class Section:
         return self.drawn * self.variants
 
     def blocks(self) -> Iterator[DrawnPrompts]:
-        """Draw the prompts in blocks of bounded memory, the same at every call."""
+        """Draw the prompts in blocks of bounded memory, the same at every call.
+
+        Yields
+        ------
+        DrawnPrompts
+            Arrays of NumPy.
+        """
         for block in self._changed_blocks():
             yield _rounded(block) if self.float32 else block
 
