@@ -133,6 +133,7 @@ html_sidebars = {
         "trained-weights",
         "validation",
         "adding-a-claim",
+        "your-curves",
         "your-model",
         "your-runs",
         "references",

@@ -170,6 +170,19 @@ def test_a_mistake_is_named(merged: TrainingCurves, fits: str) -> None:
     assert fits in str(check)
 
 
+def test_what_would_have_been_noticed_is_noticed(merged: TrainingCurves) -> None:
+    check = iclimit.check_curve(merged, **MERGED, **LAW)
+    for sign in (1, -1):
+        rate = MERGED["learning_rate"] * (1 + 1.1 * check.resolutions["time"]) ** sign
+        wrong = iclimit.check_curve(merged, **MERGED | {"learning_rate": rate}, **LAW)
+        assert wrong.verdict == "contradicts"
+        # One curve has errors that are larger by the root of six.
+        losses = merged.losses[0] * (1 + 5 * check.resolutions["loss"]) ** sign
+        table = {"step": merged.steps, "loss": losses}
+        assert iclimit.check_curve(table, **MERGED, **LAW).verdict == "contradicts"
+    assert "would have been noticed: a wrong factor of losses" in str(check)
+
+
 def test_mistakes_of_noise_are_named() -> None:
     law = LAW | {"noise_variance": 0.25}
     times = np.arange(0, 120, 1.0)

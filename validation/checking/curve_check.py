@@ -12,7 +12,7 @@ from iclimit.validation.checking.curve_rows import CurveRow
 from iclimit.validation.checking.curve_table import Curve
 from iclimit.validation.checking.curve_theory import CurveTheory
 from iclimit.validation.drawing import COLOURS, Axes, finish
-from iclimit.validation.statistics import z_threshold
+from iclimit.validation.statistics import POWER, z_threshold
 
 VERDICTS = {
     "agrees": "Agrees with the theory",
@@ -89,9 +89,26 @@ class CurveCheck:
             "outliers": [self.label(row) for row in self.outliers],
             "unexpected": list(self.unexpected),
             "fits": list(self.fits),
+            "resolutions": self.resolutions,
             "remarks": list(self.remarks),
             "errors": list(self.errors),
         }
+
+    @property
+    def resolutions(self) -> dict[str, float]:
+        """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            name = "time" if row.quantity in ("half-drop", "duration") else "loss"
+            reach = row.allowance + row.standard_error * (self.threshold + POWER)
+            if not row.at_least:
+                found[name] = min(found.get(name, math.inf), math.expm1(reach))
+        return found
+
+    def _noticed(self) -> list[str]:
+        units = {"time": f"a wrong unit of {self.axis}s", "loss": "a wrong factor of losses"}
+        shown = [f"{units[name]}, by {_percent(each)}" for name, each in self.resolutions.items()]
+        return ["; ".join(shown)] if shown else []
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Numbers of the rows by name, as tables have them."""
@@ -106,6 +123,7 @@ class CurveCheck:
             ("contradicts", [f"{self.label(row)}, z = {_shown(row.z)}" for row in self.outliers]),
             ("contradicts", self.unexpected),
             ("fits if", self.fits),
+            ("would have been noticed", self._noticed()),
             ("remark", self.remarks),
             ("error of the theory", self.errors),
         ):
@@ -188,6 +206,10 @@ class CurveCheck:
         ax.set_xlim(0, last)
         ax.grid(visible=False)
         finish(ax, self.axis, "loss", legend="")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2g}" if share >= 10 else f"{share:.2%}"
 
 
 def _shown(z: float) -> str:
