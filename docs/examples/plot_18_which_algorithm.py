@@ -144,4 +144,3 @@ form = {"form": "positions", "baselines": names}
 positions = iclimit.probe(at_every_position, problem, test_prompts=2000, rng=3, **form)
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 positions.plot_positions(ax)
-ax.set_ylim(0.08, 30)

@@ -112,6 +112,8 @@ def _verdict(
         f"the nearest, {nearest.label}, leaves {percent(nearest.unexplained)} of the mean square "
         f"of its answers unexplained, the best mixture ({mixture}) {percent(mixture.unexplained)}"
     )
+    if not np.any(answers.baselines[nearest.name]):
+        left = "none is nearer to its answers than the null predictor"
     if above:
         return "none", (), f"It is none of these algorithms: {left}"
     return "undecided", (nearest.name,), f"These prompts are too few for a verdict: {left}"
@@ -136,16 +138,14 @@ def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Wo
             names,
             f"These prompts cannot tell {labels}: nearest is the first, {share}",
         )
-    sentence = f"It is {best.label}: {share}{_refined(answers, best, mixture)}"
+    sentence = f"It is {best.label}: {share}{_refined(best, mixture)}"
     return "algorithm", (best.name,), sentence
 
 
-def _refined(answers: Answers, best: Likeness, mixture: Mixture) -> str:
+def _refined(best: Likeness, mixture: Mixture) -> str:
     """What is known beyond the verdict: a factor that is not 1, a mixture that is nearer."""
-    if len(mixture.terms) > 1:
-        mean_square = float(np.mean(answers.model**2))
-        if best.unexplained.mean > ROUNDING**2 * mean_square:
-            return f"; still nearer is {mixture}"
+    if len(mixture.terms) > 1 and best.unexplained.mean > ROUNDING**2:
+        return f"; still nearer is {mixture}"
     if abs(best.factor_z) > z_threshold(1, DOUBT):
         z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
         return f", with a factor of {best.factor}, which is not 1{z}"
