@@ -29,7 +29,7 @@ from iclimit.results import Estimate
 from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.likeness import Likeness, likenesses
 from iclimit.validation.probing.mixture import Mixture, best_mixture
-from iclimit.validation.probing.ratios import DOUBT, ROUNDING, percent, quantile, ratio
+from iclimit.validation.probing.ratios import DOUBT, ROUNDING, percent, quantile, ratio, shown
 from iclimit.validation.statistics import z_threshold
 
 TOLERANCE = 0.01
@@ -122,6 +122,8 @@ def _verdict(
 def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Words:
     """Verdict where algorithms are within the tolerance, the nearest first."""
     best, limit = within[0], quantile(max(len(within) - 1, 1))
+    if best.unexplained.mean <= ROUNDING**2:  # equal answers are told from all others
+        limit = 0.0
     near = (answers.model - answers.baselines[best.name]) ** 2
     rivals = []
     for other in within[1:]:
@@ -148,8 +150,8 @@ def _refined(best: Likeness, mixture: Mixture) -> str:
         return f"; still nearer is {mixture}"
     if abs(best.factor_z) > z_threshold(1, DOUBT):
         z = f" (z = {best.factor_z:.1f})" if math.isfinite(best.factor_z) else ""
-        return f", with a factor of {best.factor}, which is not 1{z}"
-    return f", with a factor of {best.factor}"
+        return f", with a factor of {shown(best.factor)}, which is not 1{z}"
+    return f", with a factor of {shown(best.factor)}"
 
 
 def _mixture_sentence(mixture: Mixture, nearest: Likeness) -> str:

@@ -21,6 +21,7 @@ from iclimit.validation.probing.ratios import (
     best_weights,
     quantile,
     ratio,
+    shown,
     without_rounding,
     z_of,
 )
@@ -47,7 +48,7 @@ class Term:
     z: float
 
     def __str__(self) -> str:
-        return f"{self.weight} {self.name}"
+        return f"{shown(self.weight)} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,10 @@ def _alternatives(
 ) -> tuple[str, ...]:
     """Mixtures that are not significantly further from the model than the chosen one."""
     rounding = ROUNDING**2 * float(np.mean(judge[0] ** 2))
+    # What is without any residual is told from all that has one.
     limit, found = quantile(COMPARED), []
+    if float(np.mean(residual**2)) <= rounding:
+        limit = 0.0
     for subset in others[:COMPARED]:
         worse = Estimate.of(_residual(fit, judge, subset) ** 2 - residual**2, keep=False)
         if worse.mean <= limit * worse.standard_error + rounding:

@@ -16,6 +16,9 @@ ROUNDING = 1e-6
 FLOAT64 = 1e-12
 """Standard errors below this are rounding of float64."""
 
+HUGE = 1e6
+"""Errors from here on are those of an algorithm that diverges."""
+
 DOUBT = 0.05
 """Probability that a statement about a model is wrong because of chance."""
 
@@ -90,8 +93,19 @@ def quantile(tests: int, doubt: float = DOUBT) -> float:
     return float(-ndtri(-math.expm1(math.log1p(-doubt) / max(tests, 1))))
 
 
+def shown(estimate: Estimate) -> str:
+    """Estimate with its standard error; 0 where it is rounding, short where it is huge."""
+    size = abs(estimate.mean)
+    if size >= HUGE:
+        return f"{estimate.mean:.2g}"
+    if size < FLOAT64:
+        return "0"
+    known = estimate.standard_error < ROUNDING * size
+    return f"{estimate.mean:.6g}" if known else str(estimate)
+
+
 def percent(share: Estimate) -> str:
     """Share in per cent, with its standard error."""
-    if not share.standard_error:
+    if share.standard_error < ROUNDING * abs(share.mean):
         return f"{100 * share.mean:.3g} %"
-    return f"{Estimate(100 * share.mean, 100 * share.standard_error, share.repeats)} %"
+    return f"{shown(Estimate(100 * share.mean, 100 * share.standard_error, share.repeats))} %"

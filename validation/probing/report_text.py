@@ -10,7 +10,7 @@ import numpy as np
 from iclimit.results import Estimate
 from iclimit.validation.probing.algorithm_report import AlgorithmReport
 from iclimit.validation.probing.ladder import Ladder
-from iclimit.validation.probing.ratios import FLOAT64, percent
+from iclimit.validation.probing.ratios import percent, shown
 
 HEADINGS = {
     "algorithm": "algorithm",
@@ -66,8 +66,8 @@ def _cell(name: str, row: dict[str, float | str]) -> str:
     if math.isnan(value):
         return ""
     if isinstance(error, float):
-        shown = Estimate(value, error, 0)
-        return percent(shown) if name == "unexplained" else number(shown)
+        estimate = Estimate(value, error, 0)
+        return percent(estimate) if name == "unexplained" else shown(estimate)
     return f"{value:.1f}"
 
 
@@ -113,22 +113,17 @@ def shift_cells(report: AlgorithmReport) -> list[list[str]]:
 
 def _shift_line(ladder: Ladder) -> list[str]:
     best, near = ladder.rungs[-1], ladder.nearest
-    found = [best.name, number(best.error), near.name, number(near.difference)]
-    return [ladder.description, number(ladder.error), *found, f"{near.z:.1f}"]
+    found = [best.name, shown(best.error), near.name, shown(near.difference)]
+    return [ladder.description, shown(ladder.error), *found, f"{near.z:.1f}"]
 
 
 def ladder_cells(ladder: Ladder) -> list[list[str]]:
     """All algorithms on one section of prompts."""
-    lines = [["algorithm", "error", "model - it", "z"], ["model", number(ladder.error), "", ""]]
+    lines = [["algorithm", "error", "model - it", "z"], ["model", shown(ladder.error), "", ""]]
     return lines + [
-        [rung.name, number(rung.error), number(rung.difference), f"{rung.z:.1f}"]
+        [rung.name, shown(rung.error), shown(rung.difference), f"{rung.z:.1f}"]
         for rung in ladder.rungs
     ]
-
-
-def number(estimate: Estimate) -> str:
-    """Estimate with its standard error; 0 where it is rounding."""
-    return "0" if abs(estimate.mean) < FLOAT64 else str(estimate)
 
 
 def text_table(lines: Sequence[Sequence[str]]) -> str:

@@ -30,6 +30,11 @@ from iclimit.validation.probing.sections import Section, plan_sections
 from iclimit.validation.probing.sensitivities import MOVED, cosines, derivatives, given_gradients
 
 FORMS = ("query", "positions")
+"""How a model is called."""
+
+FEWEST_PROMPTS = 20
+"""Standard errors from fewer prompts say nothing."""
+
 POSITION_PROMPTS = 5000
 """Most prompts whose positions are all looked at."""
 
@@ -133,7 +138,7 @@ def probe(
         from the pairs before its position; the query is the last position, with label 0.
     problem : Problem
         Law of the prompts.
-    test_prompts : int >= 1
+    test_prompts : int >= 20
         Prompts with fresh tasks; other questions take a part of as many.
     baselines : sequence of str or Baseline, optional
         Algorithms to compare with: names of those of
@@ -195,6 +200,7 @@ def probe(
     check_arguments(tolerance=tolerance)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
+    check_prompts(test_prompts)
     chosen = choose_baselines(problem, baselines, prompts, ridge)
     sections = plan_sections(
         problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
@@ -242,6 +248,7 @@ def judge_predictions(
         As in `probe`.
     """
     check_arguments(tolerance=tolerance)
+    check_prompts(prompts.test_prompts)
     chosen = choose_baselines(prompts.problem, baselines, trained_on, ridge)
     answers = file_answers(prompts, predictions, chosen, progress=progress)
     options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
@@ -272,6 +279,13 @@ def choose_baselines(
     if not chosen:
         raise ValueError("baselines must be at least one, got none")
     return chosen
+
+
+def check_prompts(test_prompts: int) -> None:
+    """Raise a ValueError for fewer prompts than standard errors need."""
+    check_arguments(test_prompts=test_prompts)
+    if test_prompts < FEWEST_PROMPTS:
+        raise ValueError(f"test_prompts must be >= {FEWEST_PROMPTS}, got {test_prompts!r}")
 
 
 @lru_cache(maxsize=8)

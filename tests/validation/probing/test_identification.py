@@ -96,6 +96,24 @@ def test_a_small_admixture_is_noticed_within_the_tolerance() -> None:
     assert "still nearer is" in found.sentence
 
 
+def test_equal_answers_are_told_from_all_others_by_few_prompts() -> None:
+    """Where nothing is left, what leaves something is further away, however few the prompts."""
+    cut = {name: answers[:60] for name, answers in ANSWERS.items()}
+    alone = best_mixture(0.75 * cut["one_step"], cut)
+    assert (str(alone), alone.alternatives) == ("0.75 one_step", ())
+    model = cut["ridge"]
+    answers = Answers("fresh", model, cut, DRAWN.target[:60], DRAWN.noise_variance[:60])
+    assert identify(answers).names == ("ridge",)
+
+
+def test_single_precision_is_shown_as_equality() -> None:
+    answers = asked(lambda known: known["ridge"].astype(np.float32).astype(float))
+    found = identify(answers)
+    assert found.sentence == (
+        "It is ridge: it leaves 0 % of the mean square unexplained, with a factor of 1"
+    )
+
+
 def test_proportional_algorithms_count_once_in_a_mixture() -> None:
     """Averaging is a step at another rate: only one of the two can have a weight."""
     mixture = best_mixture(1.2 * ANSWERS["one_step"], ANSWERS)

@@ -168,6 +168,7 @@ def test_own_algorithms_stand_beside_ours() -> None:
         ({"baselines": "ridge"}, "baselines must be a list of names, got 'ridge'"),
         ({"problem": 3}, "problem must be an iclimit.Problem, got 3"),
         ({"test_prompts": 0}, "test_prompts must be an integer >= 1, got 0"),
+        ({"test_prompts": 19}, "test_prompts must be >= 20, got 19"),
         ({"predict": lambda *_: np.full(60, np.nan)}, "finite numbers, got nan"),
     ],
 )
