@@ -15,7 +15,7 @@ from iclimit.simulate.arrays import Array
 from iclimit.simulate.descent.regression import descend
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance, gdpp_matrices
 from iclimit.simulate.pretraining.covariances import times_root
-from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_weights
+from iclimit.simulate.pretraining.estimators import LEAST_NOISE, dmmse_estimate, ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.probing.problem import DrawnPrompts
 
@@ -151,7 +151,7 @@ def noise_mixture_weights(
     xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
     found = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
     least = 1e-12 * xp.mean(prompts.labels**2, axis=1)[:, None]
-    variance = xp.maximum(noise_variances[None, :], least)
+    variance = xp.maximum(noise_variances[None, :], xp.clip(least, LEAST_NOISE, None))
     values = xp.where(found.kept, found.values, 0.0)
     coordinates = xp.where(found.kept, found.coordinates, 0.0)
     totals = [task_variance * each[:, None] ** 2 + variance for each in xp.unstack(values, axis=1)]

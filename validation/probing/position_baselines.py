@@ -4,7 +4,8 @@ A prompt of N pairs and a query has N + 1 positions; position i has i pairs befo
 algorithm has the parameters that are best for each number of pairs: at each position it is the one
 of `iclimit.validation.probing.baselines` for prompts of this length.  A layer of a transformer
 cannot do that, since its weights are the same at all positions; the best that one layer of causal
-linear attention can do is "fixed_step".
+linear attention can do is "fixed_step".  GD++, whose best parameters take a search for every number
+of pairs, and estimates of a varying noise level are left out.
 """
 
 from __future__ import annotations

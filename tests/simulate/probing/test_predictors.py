@@ -1,5 +1,7 @@
 """Every algorithm against a plain computation on single prompts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -83,6 +85,13 @@ def test_mixture_of_noise_levels_is_the_posterior_mean(prompts: DrawnPrompts) ->
         expected.append(posterior @ means)
     found = predictors.noise_mixture_weights(prompts, variances, chances, 1.7, task_root=ROOT)
     assert_weights(found, expected)
+
+
+def test_labels_that_are_zero_have_no_weights(prompts: DrawnPrompts) -> None:
+    silent = replace(prompts, labels=0 * prompts.labels)
+    mixture = predictors.noise_mixture_weights(silent, np.array([0.0, 1.0]), np.ones(2) / 2, 1.0)
+    for weights in (mixture, predictors.adaptive_ridge_weights(silent, 1.0)):
+        assert not np.any(weights)
 
 
 def test_dmmse_is_the_posterior_mean(prompts: DrawnPrompts) -> None:
