@@ -74,6 +74,9 @@ SENSITIVITY_PROMPTS = (10, 50)
 SENSITIVITY_VARIANTS = 4000
 """Coordinates of the query and labels that are moved in all these prompts, about: in between."""
 
+SIZES = (1e-12, 1e12)
+"""Smallest and largest scale, variance or task of a problem: models in float32 square them."""
+
 SEEDS = ("fresh", "pretraining", "other", "order", "context:half", "context:double", "rotation")
 """What has random numbers of its own.  The place is part of what a seed means: add at the end."""
 
@@ -175,6 +178,12 @@ def plan_sections(
     list of Section
         In the order of the table of this module.
 
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or a number of the problem so large or small that
+        single precision could not hold its square.
+
     Examples
     --------
     >>> from iclimit.simulate.probing.problem import Problem
@@ -187,6 +196,7 @@ def plan_sections(
     labels:other linearity 1000
     """
     check_arguments(test_prompts=test_prompts)
+    _check_sizes(problem)
     seeds = dict(zip(SEEDS, seed_sequences(rng, len(SEEDS)), strict=True))
     counts = {
         purpose: max(math.ceil(share * test_prompts), min(FEWEST, test_prompts))
@@ -240,6 +250,20 @@ def central_differences(plus: np.ndarray, minus: np.ndarray, section: Section) -
            [1., 0.]])
     """
     return (plus - minus).reshape(-1, section.variants) / (2 * section.step)
+
+
+def _check_sizes(problem: Problem) -> None:
+    """Raise a ValueError if a number of the problem is too large or too small."""
+    least, most = SIZES
+    found: dict[str, Any] = {name: getattr(problem, name) for name in ("scale", "task_variance")}
+    found |= {"noise_variance": problem.mean_noise_variance}
+    for name in ("tasks", "input_covariance", "task_covariance"):
+        if (values := getattr(problem, name)) is not None:
+            found[name] = float(np.max(np.abs(values)))
+    for name, value in found.items():
+        if value and not least <= value <= most:
+            allowed = f"0 or from {least:g} to {most:g} in size"
+            raise ValueError(f"{name} of a problem must be {allowed}, got {value:g}")
 
 
 _LABELS = {

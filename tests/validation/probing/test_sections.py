@@ -1,6 +1,7 @@
 """What a model is asked: prompts that differ from fresh ones in one thing."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,6 +190,23 @@ def test_blocks_are_of_bounded_memory_and_the_same_again(name: str, size: tuple[
     assert max(block.inputs.nbytes for block in blocks) <= 2**22
     for first, second in zip(blocks, section.blocks(), strict=True):
         assert not differing(first, second)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"scale": 1e160}, "scale of a problem must be 0 or from 1e-12 to 1e"),
+        ({"scale": 1e-200}, r"scale of .*, got 1e-200"),
+        ({"task_variance": 1e300}, "task_variance of"),
+        ({"noise_variance": 1e20}, "noise_variance of"),
+        ({"noise_law": "uniform:1e100"}, "noise_variance of"),
+        ({"tasks": np.full((2, 3), -1e20)}, "tasks of .*, got 1e"),
+        ({"input_covariance": np.full(3, 1e-30)}, "input_covariance of"),
+    ],
+)
+def test_numbers_that_single_precision_cannot_square(wrong: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan_sections(Problem(4, 3, **wrong), test_prompts=5)
 
 
 @pytest.mark.parametrize(("size", "drawn"), [((40, 20), 50), ((120, 80), 20), ((900, 100), 10)])
