@@ -230,14 +230,17 @@ def _conventions():
     for name, each in CONVENTIONS.items():
         inputs = f"{each.input_law}, variance {each.input_variance}"
         tasks = f"{each.task_law}, variance {each.task_variance} of a coordinate"
-        products = f"({each.product_factor}) Σ y x, ({each.square_factor}) Σ y²"
+        products = f"{_times(each.product_factor)}Σ y x, {_times(each.square_factor)}Σ y²"
         error = "" if each.loss_factor == "1" else f"{each.loss_factor} of the "
         error += "squared error" + ("" if each.query_noise else " of a noiseless query")
         error += ", less that of the oracle" if each.minus_oracle else ""
-        weight = "" if each.ridge_factor == "1" else f"({each.ridge_factor}) "
-        minimised = f"mean loss + {weight}λ \\|Γ\\|²"
+        minimised = f"mean loss + {_times(each.ridge_factor)}λ \\|Γ\\|²"
         head = f"``{name}``: :cite:t:`{each.paper}`.  {each.remark}"
         yield head, f"{inputs}; {tasks}", products, error, minimised
+
+
+def _times(factor):
+    return "" if factor == "1" else f"({factor}) "
 
 
 def _table(widths, rows):
