@@ -85,6 +85,7 @@ def test_columns_are_renamed_and_ignored_only_on_demand() -> None:
         ({"dimm": [1]}, {"columns": {"dim": "dims"}}, "no such column; did you mean dimm?"),
         ({"dim": [1]}, {"ignore": ["sed"]}, "ignore names 'sed', but there is no such column"),
         ({"a": [1], "icl": [1]}, {"columns": {"icl": "a"}}, "there is a column 'icl', too: ign"),
+        ({"a": [1]}, {"columns": {"icl": "a", "rho": "a"}}, "maps icl and rho to the same column"),
         ({"dim": [1], "icl": [1, 2]}, {}, "same length, got 1 entries of 'dim' and 2 of 'icl'"),
         ({"dim": []}, {}, "no rows"),
         ([], {}, "no rows"),

@@ -128,49 +128,72 @@ def read_table(
         If it is no table.
     """
     given = _columns(table)
-    names = {own: own for own in given}
-    for name, own in (columns or {}).items():
+    kept = _names(given, known, columns or {}, ignore, hint)
+    (first, entries), *others = given.items() or [("", [])]
+    for own, column in others:
+        if len(column) != len(entries):
+            raise ValueError(
+                f"columns must have the same length, got {len(entries)} entries of {first!r} and "
+                f"{len(column)} of {own!r}"
+            )
+    if not entries:
+        raise ValueError("the table has no rows")
+    return Table({name: given[own] for name, own in kept.items()}, kept, len(entries))
+
+
+def _names(
+    given: Collection[str],
+    known: Collection[str],
+    columns: Mapping[str, str],
+    ignore: Sequence[str] | str,
+    hint: Callable[[str], str] | None,
+) -> dict[str, str]:
+    """What the user calls the columns that are used."""
+    mapped: dict[str, str] = {}
+    for name, own in columns.items():
         if name not in known:
             meant = did_you_mean(name, known)
             raise ValueError(f"columns must map one of {', '.join(known)}, got {name!r}{meant}")
         if own not in given:
             near = did_you_mean(own, given)
             raise ValueError(f"columns maps {name} to {own!r}, but there is no such column{near}")
-        names[own] = name
-    ignored = list(given) if ignore == OTHERS else [ignore] if isinstance(ignore, str) else ignore
-    for own in ignored:
+        if own in mapped:
+            raise ValueError(f"columns maps {mapped[own]} and {name} to the same column {own!r}")
+        mapped[own] = name
+    ignored = [ignore] if isinstance(ignore, str) and ignore != OTHERS else ignore
+    for own in ignored if ignore != OTHERS else ():
         if own not in given:
             near = did_you_mean(own, given)
             raise ValueError(f"ignore names {own!r}, but there is no such column{near}")
     kept: dict[str, str] = {}
-    for own, name in names.items():
-        twice = name in (columns or {}) and (columns or {})[name] != own
-        if name in known and not twice and (own not in ignored or ignore == OTHERS):
+    for own in given:
+        name = mapped.get(own, own)
+        hidden = own not in mapped and name in columns  # the user maps another column to its name
+        if ignore != OTHERS and own in ignored:
+            continue
+        if name in known and not hidden:
             kept[name] = own
-        elif own not in ignored:
-            if twice:
-                raise ValueError(
-                    f"columns maps {name} to {(columns or {})[name]!r}, but there is a column "
-                    f"{own!r}, too: ignore it (ignore=[{own!r}], --ignore {own})"
-                )
-            meant = (hint or (lambda text: did_you_mean(text, known)))(own)
-            raise ValueError(
-                f"unknown column {own!r}{meant or ';'} name it (columns={{NAME: {own!r}}}, "
-                f"--columns NAME={own}) or ignore it (ignore=[{own!r}], --ignore {own}); "
-                f"known are {', '.join(known)}"
-            )
-    lengths = {own: len(given[own]) for own in given}
-    length = next(iter(lengths.values()), 0)
-    for own, count in lengths.items():
-        if count != length:
-            first = next(iter(lengths))
-            raise ValueError(
-                f"columns must have the same length, got {length} entries of {first!r} and "
-                f"{count} of {own!r}"
-            )
-    if not length:
-        raise ValueError("the table has no rows")
-    return Table({name: given[own] for name, own in kept.items()}, kept, length)
+        elif ignore != OTHERS:
+            raise ValueError(_unknown(own, known, columns if hidden else {}, hint))
+    return kept
+
+
+def _unknown(
+    own: str, known: Collection[str], columns: Mapping[str, str], hint: Callable[[str], str] | None
+) -> str:
+    """Message about a column that is neither known nor ignored."""
+    ignore_it = f"ignore it (ignore=[{own!r}], --ignore {own})"
+    if own in columns:
+        return (
+            f"columns maps {own} to {columns[own]!r}, but there is a column {own!r}, too: "
+            f"{ignore_it}"
+        )
+    meant = did_you_mean(own, known) if hint is None else hint(own)
+    name_it = f"name it (columns={{NAME: {own!r}}}, --columns NAME={own})"
+    return (
+        f"unknown column {own!r}{meant or ';'} {name_it} or {ignore_it}; known are "
+        f"{', '.join(known)}"
+    )
 
 
 def _columns(table: Any) -> dict[str, list[Any]]:
