@@ -4,8 +4,8 @@ A prompt of N pairs and a query has N + 1 positions; position i has i pairs befo
 algorithm has the parameters that are best for each number of pairs: at each position it is the one
 of `iclimit.validation.probing.baselines` for prompts of this length.  A layer of a transformer
 cannot do that, since its weights are the same at all positions; the best that one layer of causal
-linear attention can do is "fixed_step".  GD++, whose best parameters take a search for every number
-of pairs, and estimates of a varying noise level are left out.
+linear attention can do is "fixed_step".  GD++, whose best parameters take a search for every
+number of pairs, and estimates of a varying noise level are left out.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from iclimit.simulate.probing.predictors import (
 from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.probing.baselines import (
+    CACHED,
     Baseline,
     one_step_baselines,
     regression_baselines,
@@ -137,7 +138,7 @@ def _one_pass(problem: Problem) -> dict[str, Predictor]:
     }
     if problem.tasks is not None:
         posterior = partial(prefix_dmmse, tasks=problem.tasks)
-        numbers = (problem.context + 1) * len(problem.tasks)
+        numbers = CACHED * (problem.context + 1) * len(problem.tasks)
         passes["dmmse"] = in_blocks(posterior, numbers)
     return passes
 
