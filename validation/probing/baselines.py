@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -202,12 +202,18 @@ def _gdpp_baselines(units: ProblemUnits, moments: np.ndarray | None) -> Iterator
     if not units.has_gdpp:
         return
     for count in LAYERS if moments is None else FITTED_LAYERS:
-        best = optimal_gdpp(count, **units.size, noise_ratio=units.noise_ratio)
+        best = _best_gdpp(count, noise_ratio=units.noise_ratio, **units.size)
         rates, gammas = _best_layers(units, moments, best.rates, best.gammas)
         parameters = f"best rates {_listed(rates)} and gammas {_listed(gammas)}"
         text = f"{count} layers of GD++ with {parameters}"
         weights = partial(gdpp_weights, rates=rates.tolist(), gammas=gammas.tolist())
         yield _linear(units, f"gdpp_{count}", text, weights, units.loss_of(best.loss))
+
+
+@lru_cache(maxsize=32)
+def _best_gdpp(layers: int, *, context: int, dim: int, noise_ratio: float) -> Any:
+    """GD++ of least loss, searched for once: three layers take a second."""
+    return optimal_gdpp(layers, context=context, dim=dim, noise_ratio=noise_ratio)
 
 
 def _best_layers(
