@@ -1,5 +1,6 @@
 """What a model is asked: prompts that differ from fresh ones in one thing."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,14 @@ PROBLEM = Problem(
     task_covariance=np.diag(COVARIANCE) + 0.1,
     tasks=np.eye(3),
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """Blocks of 32 KiB numbers, for a block is drawn whole."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 2**15)
+        yield
 
 
 def planned(problem: Problem = PROBLEM, test_prompts: int = 300) -> dict[str, Section]:
@@ -167,7 +176,7 @@ def test_errors_of_finite_differences_are_as_stated(asked: dict[str, DrawnPrompt
 
 def test_a_longer_run_extends_a_shorter_one() -> None:
     problem = Problem(40, 20, noise_variance=0.1, tasks=np.eye(20))
-    short, long = planned(problem, 20), planned(problem, 20_000)
+    short, long = planned(problem, 10), planned(problem, 20_000)
     for name, section in short.items():
         drawn = prompts_of(section)
         first = next(iter(long[name].blocks()))
