@@ -10,7 +10,8 @@ import numpy as np
 
 from iclimit.notation import did_you_mean
 from iclimit.simulate.probing.problem import DrawnPrompts
-from iclimit.validation.checking.table import file_columns, read_table
+from iclimit.validation.checking.sources import file_columns
+from iclimit.validation.checking.table import read_table
 from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.asking import ask_all
 from iclimit.validation.probing.baselines import Baseline
