@@ -130,6 +130,7 @@ def assert_published_agrees(index: int, least: int, mistakes: bool = True) -> No
     lam = np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
     more = setting | {"eigenvalues": lam, "context": 31, "standardize": True}
     table = {"step": steps, "loss": losses}
+    more["draws"] = 6
     check = iclimit.check_curve(table, **more)
     assert check.holds, str(check)
     assert len(check.rows) >= least
@@ -273,6 +274,30 @@ def test_a_diverged_run_is_left_out_and_named(merged: TrainingCurves) -> None:
         ValueError, match="no curve can be used: the curve diverged: its loss is nan"
     ):
         iclimit.check_curve({"step": table["step"], "loss": table["loss_1"]}, **MERGED, **LAW)
+
+
+SHAPES = {
+    "constant": np.ones(200),
+    "rising": np.linspace(1, 3, 200),
+    "falling": np.linspace(1, 0.1, 200),
+    "noise": np.random.default_rng(0).uniform(0.1, 1, 200),
+    "to zero": np.maximum(1 - np.arange(200) / 60, 0),
+    "zero": np.zeros(200),
+    "tiny": np.full(200, 1e-200),
+    "one jump": np.where(np.arange(200) < 100, 1.0, 0.2),
+    "below from the second record": np.append(1.0, np.full(199, 0.2)),
+}
+
+
+@pytest.mark.parametrize("model", ["merged", "separate"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
+    table = {"step": 5 * np.arange(200), "loss": SHAPES[shape]}
+    check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 2})
+    assert check.verdict in ("contradicts", "unusable")
+    assert not any(math.isnan(row.z) for row in check.rows)
+    assert json.dumps(check.to_dict())
+    assert str(check)
 
 
 def test_noisy_records_are_smoothed(merged: TrainingCurves) -> None:
@@ -423,6 +448,12 @@ CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
         (CURVE, {"rank": 2}, "rank must be 1 for model 'merged'"),
         (CURVE, {"loss_factor": 0}, "loss_factor must be > 0"),
         (CURVE, {"training_set": 0.5}, "training_set must be"),
+        (CURVE, {"init_scale": 3.0}, "init_scale must be so small that the weights grow before"),
+        (
+            CURVE,
+            {"init_scale": 3.0, "model": "separate", "draws": 2},
+            "init_scale must be so small that the weights grow before the loss drops, got 3.0",
+        ),
         (CURVE, {"draws": 1}, "draws must be an integer >= 2, got 1"),
         (
             CURVE,

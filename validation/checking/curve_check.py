@@ -102,7 +102,7 @@ class CurveCheck:
             name = "time" if row.quantity in ("half-drop", "duration") else "loss"
             reach = row.allowance + row.standard_error * (self.threshold + POWER)
             if not row.at_least:
-                found[name] = min(found.get(name, math.inf), math.expm1(reach))
+                found[name] = min(found.get(name, math.inf), math.expm1(min(reach, 700.0)))
         return found
 
     def _noticed(self) -> list[str]:

@@ -90,13 +90,13 @@ def slowest_loss(losses: np.ndarray, speeds: np.ndarray, inside: np.ndarray) -> 
 def crossing_step(steps: np.ndarray, losses: np.ndarray, level: float) -> float:
     """Step at which the loss first falls through a level, interpolated; infinite if never.
 
-    A curve that starts below the level has no such step: NaN.
+    A curve that starts below the level has crossed it by half a record, at the latest.
     """
     after = first_below(losses, level)
     if after == len(losses):
         return float("inf")
     if after == 0:
-        return float("nan")
+        return float(steps[0] + steps[1]) / 2
     high, low = losses[after - 1], losses[after]
     part = (high - level) / (high - low)
     return float(steps[after - 1] + part * (steps[after] - steps[after - 1]))
@@ -144,7 +144,7 @@ def find_features(
     smooth, noise, window = smoothed(losses)
     middles = (levels[1:] + levels[:-1]) / 2
     first = crossing_step(steps, smooth, smooth[0] * middles[0] / levels[0])
-    start = int(np.searchsorted(steps, BEFORE * first, side="right"))
+    start = int(np.searchsorted(steps, BEFORE * min(first, steps[-1]), side="right"))
     initial = float(np.mean(losses[: max(1, start)])) if noise else float(losses[0])
     scaled = middles * initial / levels[0]
     half_drops = np.array([crossing_step(steps, smooth, level) for level in scaled])

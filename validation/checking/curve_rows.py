@@ -24,7 +24,7 @@ NORMAL, LARGEST = 0.02, 1.99
 """Smallest skewness that is taken into account, and the largest that such a variable can have."""
 
 SMALLEST = 1e-300
-"""Smallest probability that is told from zero."""
+"""Smallest probability, and smallest loss, that is told from zero."""
 
 SLOPE = 0.25
 """Where a plateau is not flat, its height is uncertain by this part of its contrast times the
@@ -185,7 +185,7 @@ def _loss(
         theory.setting.learned[m],
         float(np.mean(losses)),
         level,
-        _spread(np.log(losses)),
+        _spread(np.log(np.maximum(losses, SMALLEST))),
         math.sqrt(variance / count),
         (uncertain + rounding) / level,
         curves=count,

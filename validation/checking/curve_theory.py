@@ -229,13 +229,23 @@ def _separate_start(
     starts, factor = initial, setting.weight_factor
     if not initial:
         starts, factor = _random_starts(setting, draws, seed), setting.start / TINY
-    logs = np.log([_drop_times(setting, start, factor)[:count] for start in starts])
+    times = np.array([_drop_times(setting, start, factor)[:count] for start in starts])
+    if not np.all(times > 0):
+        raise _too_large(setting)
+    logs = np.log(times)
     none = np.zeros(count)
     if initial:
         return StartLaw(np.mean(logs, axis=0), none, none, none)
     with np.errstate(invalid="ignore"):  # of drops that never happen
         variance = np.var(logs, axis=0, ddof=1)
     return StartLaw(np.mean(logs, axis=0), variance, none, variance / draws)
+
+
+def _too_large(setting: CurveSetting) -> ValueError:
+    return ValueError(
+        "init_scale must be so small that the weights grow before the loss drops, got "
+        f"{setting.init_scale!r}"
+    )
 
 
 def _random_starts(setting: CurveSetting, draws: int, seed: int) -> list[Weights]:
@@ -300,7 +310,10 @@ def _merged_time(setting: CurveSetting, scale: float) -> float:
     """Time at which half of the drop of merged attention has happened."""
     law = setting.eigenvalues, setting.context, setting.noise_variance
     if scale > SMALL:
-        return _half_drop(*law, scale)
+        try:
+            return _half_drop(*law, scale)
+        except ValueError:
+            raise _too_large(setting) from None
     # Small weights grow exponentially: another scale only shifts the curve.
     growth = float(np.linalg.norm(np.square(setting.eigenvalues)))
     return _half_drop(*law, TINY) - math.log(scale / TINY) / growth

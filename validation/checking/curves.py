@@ -181,8 +181,11 @@ def check_curve(
     fits = []
     if outliers or unexpected:
         for text, other in likely_mistakes(setting, bool(weights), bool(unexpected)):
-            if _explains(curves, predict_curve(other, weights, draws, rng)):
-                fits.append(text)
+            try:
+                explains = _explains(curves, predict_curve(other, weights, draws, rng))
+            except (ValueError, ArithmeticError):  # out of the range of the theory
+                continue
+            fits += [text] if explains else []
     return CurveCheck(
         tuple(rows),
         (*left_out, *remarks),
