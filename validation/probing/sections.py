@@ -52,8 +52,14 @@ import numpy as np
 
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.checks import check_arguments
-from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 from iclimit.simulate.probing.problem import BLOCK_NUMBERS, DrawnPrompts, Problem
+from iclimit.validation.probing.changed_prompts import (
+    add_other_labels,
+    move_one,
+    permute_pairs,
+    round_to_float32,
+)
+from iclimit.validation.probing.shifts import label_variance, mean_eigenvalue, shifted_problems
 
 STEP = 2.0**-6
 """Step of finite differences over the root mean square of what is changed; see the module."""
@@ -140,7 +146,7 @@ class Section:
             Arrays of NumPy.
         """
         for block in self._changed_blocks():
-            yield _rounded(block) if self.float32 else block
+            yield round_to_float32(block) if self.float32 else block
 
     def _changed_blocks(self) -> Iterator[DrawnPrompts]:
         tasks = "pretraining" if self.name == "pretraining" else "fresh"
@@ -148,7 +154,7 @@ class Section:
             if self.change is None:
                 yield block
                 continue
-            if self.variants == 1:
+            if not self.step:
                 yield self.change(block, index)
                 continue
             step = max(1, BLOCK_NUMBERS // ((self.problem.context + 1) * self.problem.dim))
@@ -209,10 +215,10 @@ def plan_sections(
         drawn = max(math.ceil(PRETRAINING_SHARE * test_prompts), min(FEWEST, test_prompts))
         known = section("pretraining", "error", "tasks of the pretraining", drawn=drawn)
         plan.append(replace(known, seed=seeds["pretraining"], paired=False))
-    permute = partial(_permuted, seed=seeds["order"])
+    permute = partial(permute_pairs, seed=seeds["order"])
     text = "context in a random order"
     plan.append(section("permuted", "order", text, drawn=counts["order"], change=permute))
-    other = partial(_with_other_labels, problem=problem, seed=seeds["other"])
+    other = partial(add_other_labels, problem=problem, seed=seeds["other"])
     for name, (text, factors) in _LABELS.items():
         change = partial(other, factors=factors)
         drawn = counts["linearity"]
@@ -220,7 +226,7 @@ def plan_sections(
     least, most = SENSITIVITY_PROMPTS
     moved = max(least, min(most, SENSITIVITY_VARIANTS // (problem.dim + problem.context)))
     plan += _sensitivities(problem, fresh, min(moved, test_prompts))
-    for name, (text, shifted) in _shifts(problem, seeds["rotation"]).items():
+    for name, (text, shifted) in shifted_problems(problem, seeds["rotation"]).items():
         plan.append(section(name, "shift", text, problem=shifted, drawn=counts["shift"]))
     if context_lengths:
         plan += _context_lengths(problem, counts["shift"], seeds)
@@ -274,52 +280,9 @@ _LABELS = {
 """Sections of linearity: description, and factors of y and y'."""
 
 
-def _rounded(drawn: DrawnPrompts) -> DrawnPrompts:
-    """What a model sees, rounded to float32."""
-    seen = {name: getattr(drawn, name) for name in ("inputs", "labels", "query")}
-    return replace(drawn, **{name: v.astype("f4").astype(float) for name, v in seen.items()})
-
-
-def _permuted(drawn: DrawnPrompts, block: int, *, seed: np.random.SeedSequence) -> DrawnPrompts:
-    """Prompts with their pairs in a random order."""
-    # Row by row, so that the first prompts of a longer run are those of a shorter one.
-    keys = _generator(seed, block).random(drawn.labels.shape)
-    order = np.argsort(keys, axis=1)
-    inputs = np.take_along_axis(drawn.inputs, order[:, :, None], axis=1)
-    return replace(drawn, inputs=inputs, labels=np.take_along_axis(drawn.labels, order, axis=1))
-
-
-def _with_other_labels(
-    drawn: DrawnPrompts,
-    block: int,
-    *,
-    problem: Problem,
-    seed: np.random.SeedSequence,
-    factors: tuple[int, int],
-) -> DrawnPrompts:
-    """Prompts with a sum of their labels and those of another task on the same inputs.
-
-    The noise variance stays that of the prompt: an algorithm that is told it uses the same one for
-    all labels.
-    """
-    other = problem.sample(len(drawn), rng=_child(seed, block))
-    noise = other.labels - _values(other.inputs, other.tasks)
-    labels = _values(drawn.inputs, other.tasks) + noise
-    own, new = factors
-    return replace(
-        drawn,
-        labels=own * drawn.labels + new * labels,
-        tasks=own * drawn.tasks + new * other.tasks,
-    )
-
-
-def _values(inputs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-    return (inputs @ tasks[:, :, None])[:, :, 0]
-
-
 def _sensitivities(problem: Problem, fresh: Section, drawn: int) -> list[Section]:
     """Sections of finite differences along coordinates of the query and along labels."""
-    inputs = problem.input_variance * _mean_eigenvalue(problem.input_covariance)
+    inputs = problem.input_variance * mean_eigenvalue(problem.input_covariance)
     labels = label_variance(problem) + problem.mean_noise_variance
     plan = []
     for what, variance, variants in (
@@ -338,61 +301,13 @@ def _sensitivities(problem: Problem, fresh: Section, drawn: int) -> list[Section
                     drawn=drawn,
                     variants=variants,
                     step=step,
-                    change=partial(_stepped, what=what, step=sign * step),
+                    change=partial(move_one, what=what, step=sign * step),
                 )
             )
     return plan
 
 
 _ENTRIES = {"query": "coordinate of the query", "labels": "label"}
-
-
-def _stepped(drawn: DrawnPrompts, moved: np.ndarray, *, what: str, step: float) -> DrawnPrompts:
-    """Prompts with a step in one coordinate of the query, or in one label, of each."""
-    values = np.array(getattr(drawn, what))
-    values[np.arange(len(values)), moved] += step
-    return replace(drawn, **{what: values})
-
-
-def _shifts(problem: Problem, rotation: np.random.SeedSequence) -> dict[str, tuple[str, Problem]]:
-    """Other laws of the prompts, by the names of their sections, with a description."""
-    shifts = {}
-    for name, factor in (("half", 0.5), ("double", 2.0)):
-        changed = replace(problem, scale=factor * problem.scale)
-        shifts[f"inputs:{name}"] = f"inputs times {factor:g}", changed
-    for name, factor in (("half", 0.5), ("double", 2.0)):
-        changed = replace(problem, task_variance=factor**2 * problem.task_variance)
-        shifts[f"tasks:{name}"] = f"tasks times {factor:g}", changed
-    if problem.mean_noise_variance:
-        silent = replace(problem, noise_variance=0.0, noise_law=None)
-        shifts["noise:none"] = "no label noise", silent
-        text = "label noise of four times the variance"
-        shifts["noise:fourfold"] = text, _with_fourfold_noise(problem)
-    else:
-        # The variance, to three digits that a report can show.
-        noise = float(f"{label_variance(problem) / 4:.3g}")
-        changed = replace(problem, noise_variance=noise, noise_law=None)
-        shifts["noise:added"] = f"label noise of variance {noise:g}", changed
-    for what in ("input", "task"):
-        covariance = getattr(problem, f"{what}_covariance")
-        if covariance is None:
-            continue
-        for how, text in (
-            ("reversed", "eigenvalues in the opposite order"),
-            ("rotated", "eigenvectors turned at random"),
-        ):
-            turned = _reversed(covariance) if how == "reversed" else _rotated(covariance, rotation)
-            changes: dict[str, Any] = {f"{what}_covariance": turned}
-            changed = replace(problem, **changes)
-            shifts[f"{what}s:{how}"] = f"covariance of the {what}s: {text}", changed
-    return shifts
-
-
-def _with_fourfold_noise(problem: Problem) -> Problem:
-    if problem.noise_law is None:
-        return replace(problem, noise_variance=4 * problem.noise_variance)
-    law = NoiseLevels(problem.noise_law.kind, tuple(2 * each for each in problem.noise_law.levels))
-    return replace(problem, noise_law=law)
 
 
 def _context_lengths(
@@ -413,53 +328,3 @@ def _context_lengths(
         for name, length in lengths.items()
         if length
     ]
-
-
-def label_variance(problem: Problem) -> float:
-    """Variance of a label without its noise."""
-    first, second = (
-        np.ones(problem.dim) if each is None else each
-        for each in (problem.input_covariance, problem.task_covariance)
-    )
-    if first.ndim != second.ndim:
-        first, second = (np.diag(each) if each.ndim == 2 else each for each in (first, second))
-    return problem.input_variance * problem.task_variance * float(np.sum(first * second))
-
-
-def _mean_eigenvalue(covariance: np.ndarray | None) -> float:
-    if covariance is None:
-        return 1.0
-    return float(np.mean(covariance if covariance.ndim == 1 else np.diag(covariance)))
-
-
-def _reversed(covariance: np.ndarray) -> np.ndarray:
-    """The same eigenvectors, the largest eigenvalue where the smallest was, and so on."""
-    if covariance.ndim == 1:
-        turned = np.empty_like(covariance)
-        order = np.argsort(covariance, kind="stable")
-        turned[order] = covariance[order[::-1]]
-        return turned
-    eigenvalues, basis = np.linalg.eigh(covariance)
-    return _symmetric((basis * np.maximum(eigenvalues[::-1], 0)) @ basis.T)
-
-
-def _rotated(covariance: np.ndarray, seed: np.random.SeedSequence) -> np.ndarray:
-    """The same eigenvalues, with eigenvectors turned by a uniformly distributed rotation."""
-    gaussian = np.random.default_rng(seed).standard_normal((len(covariance),) * 2)
-    basis, triangle = np.linalg.qr(gaussian)
-    basis = basis * np.sign(np.diag(triangle))
-    matrix = np.diag(covariance) if covariance.ndim == 1 else covariance
-    return _symmetric(basis @ matrix @ basis.T)
-
-
-def _symmetric(matrix: np.ndarray) -> np.ndarray:
-    return (matrix + matrix.T) / 2
-
-
-def _child(seed: np.random.SeedSequence, block: int) -> np.random.SeedSequence:
-    """Seed of a block."""
-    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block))
-
-
-def _generator(seed: np.random.SeedSequence, block: int) -> np.random.Generator:
-    return np.random.default_rng(_child(seed, block))

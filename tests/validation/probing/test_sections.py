@@ -9,13 +9,8 @@ import pytest
 from sampled_means import assert_mean
 
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.probing.sections import (
-    STEP,
-    Section,
-    central_differences,
-    label_variance,
-    plan_sections,
-)
+from iclimit.validation.probing.sections import STEP, Section, central_differences, plan_sections
+from iclimit.validation.probing.shifts import label_variance
 
 COVARIANCE = np.array([0.2, 1.5, 0.5])
 PROBLEM = Problem(
@@ -227,6 +222,14 @@ def test_sensitivities_of_large_problems_are_of_fewer_prompts(
         for side in ("plus", "minus"):
             section = plan[f"{name}:{side}"]
             assert (section.drawn, section.variants) == (drawn, variants)
+
+
+def test_the_smallest_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 6)
+    for section in planned(Problem(1, 1), 10).values():
+        blocks = list(section.blocks())
+        assert sum(map(len, blocks)) == len(section) == 10
+        assert max(map(len, blocks)) == 3 or section.name == "context:double"
 
 
 def test_seeds_tell_prompts_apart(asked: dict[str, DrawnPrompts]) -> None:
