@@ -114,12 +114,14 @@ def adaptive_ridge_weights(
 ) -> Array:
     """Weights of ridge regression with an estimated noise variance.
 
-    The estimate is RSS/(N - dim), from the residuals of least squares, and 0 for contexts of at
-    most dim pairs (AdaRR of Vladymyrov et al., arXiv:2402.14180).
+    The estimate is RSS/(N - rank), from the residuals of least squares, and 0 for contexts that
+    these fit whatever the labels are (AdaRR of Vladymyrov et al., arXiv:2402.14180).
     """
-    (_, length, dim), labels = prompts.inputs.shape, prompts.labels
-    found = _SingularValues(times_root(prompts.inputs, task_root), labels)
-    variance = found.residual_squares() / (length - dim) if length > dim else 0.0
+    xp, length = array_namespace(prompts.inputs), prompts.inputs.shape[1]
+    found = _SingularValues(times_root(prompts.inputs, task_root), prompts.labels)
+    freedom = length - xp.sum(xp.astype(found.kept, found.values.dtype), axis=1)
+    # Without freedom the residuals are rounding.
+    variance = xp.where(freedom > 0, found.residual_squares() / xp.clip(freedom, 1, None), 0.0)
     return times_root(found.weights(variance / task_variance), task_root)
 
 
