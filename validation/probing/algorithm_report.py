@@ -158,6 +158,12 @@ class AlgorithmReport:
 
         return draw_shifts(self, ax)
 
+    def plot_spectrum(self, ax: Axes | None = None) -> Axes:
+        """Draw the eigenvalues of the linear attention in the model beside those of the best."""
+        from iclimit.validation.probing.report_drawing import draw_spectrum
+
+        return draw_spectrum(self, ax)
+
     def plot_positions(self, ax: Axes | None = None) -> Axes:
         """Draw errors against the number of examples in the context."""
         if self.positions is None:

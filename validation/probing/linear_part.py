@@ -28,7 +28,7 @@ from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.probing.ratios import ratio, without_rounding, z_of
+from iclimit.validation.probing.ratios import FLOAT64, ratio, without_rounding, z_of
 
 FOLDS = 8
 """Parts of the prompts that are predicted by the others."""
@@ -51,6 +51,9 @@ class LinearPart:
         Of the symmetric part of the first d columns, in ascending order.
     mean_eigenvalue : Estimate
         Their mean.
+    sampling_radius : float
+        How far eigenvalues of a multiple of the identity would spread to either side, because the
+        rest of the answers acts as noise: radius of the semicircle of the noise of Gamma.
     rest : Estimate
         Norm of the antisymmetric part and the last column, relative to that of Gamma.
     theory : array (d,) or None
@@ -66,6 +69,7 @@ class LinearPart:
     explained: Estimate
     eigenvalues: tuple[Estimate, ...]
     mean_eigenvalue: Estimate
+    sampling_radius: float
     rest: Estimate
     theory: np.ndarray | None
     z: float | None
@@ -124,9 +128,13 @@ def linear_part(
     theory, z = best_eigenvalues(problem), None
     if theory is not None:
         z = _student_z(mean, float(np.mean(theory)))
+    errors = math.sqrt(FOLDS - 1) * np.std([each[:, :-1] for each in fits], axis=0)
+    # Entries of the symmetric part have half of the variance.
+    radius = math.sqrt(2 * dim * float(np.mean(errors**2)))
+    radius = radius if radius > FLOAT64 else 0.0
     explained = Estimate(1 - left.mean, left.standard_error, count)
     error = exact_error(gamma, problem)
-    return LinearPart(gamma, explained, eigenvalues, mean, rest, theory, z, error)
+    return LinearPart(gamma, explained, eigenvalues, mean, radius, rest, theory, z, error)
 
 
 def best_eigenvalues(problem: Problem) -> np.ndarray | None:

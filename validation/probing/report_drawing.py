@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.results import Estimate
-from iclimit.validation.drawing import COLOURS, Axes, finish, log_scale
+from iclimit.validation.drawing import COLOURS, Axes, draw_estimates, finish, log_scale
 
 if TYPE_CHECKING:
     from iclimit.validation.probing.algorithm_report import AlgorithmReport
@@ -101,6 +101,28 @@ def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     _points(ax, [each.error for each in ladders], heights, MODEL, "model")
     ax.set_yticks(heights, [each.description for each in ladders])
     finish(ax, "mean squared error", "", legend="", log="x", beside=True)
+    return ax
+
+
+def draw_spectrum(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw eigenvalues of the nearest linear attention beside those of the best one."""
+    found = report.linear
+    if found is None:
+        raise ValueError(
+            f"test_prompts must be >= 2 d (d + 1) for a spectrum, got {report.test_prompts}"
+        )
+    ax = axes_of(ax)
+    numbers = np.arange(1, len(found.eigenvalues) + 1)
+    if found.theory is not None:
+        ax.plot(numbers, found.theory, color=THEORY, label="best linear attention")
+        if found.sampling_radius:
+            low, high = found.theory - found.sampling_radius, found.theory + found.sampling_radius
+            words = "its spread in a fit to so many prompts"
+            ax.fill_between(numbers, low, high, color=THEORY, alpha=0.2, linewidth=0, label=words)
+    draw_estimates(ax, numbers, found.eigenvalues, MODEL, label="in the model")
+    ax.locator_params(axis="x", integer=True)
+    ax.set_ylim(bottom=min(0.0, found.eigenvalues[0].mean))
+    finish(ax, "number", r"eigenvalue of $\Gamma$", legend="")
     return ax
 
 

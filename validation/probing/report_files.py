@@ -28,6 +28,7 @@ TITLES = {
     "ladder": "Errors on fresh tasks",
     "likeness": "Share of the answers left unexplained",
     "positions": "Errors against the number of examples",
+    "spectrum": "Its linear attention",
     "shifts": "Errors on other prompts",
 }
 """Figures and their titles."""
@@ -85,6 +86,8 @@ def probe_page(report: AlgorithmReport, pictures: dict[str, bytes]) -> str:
     ]
     if report.positions is not None:
         parts += [f"<h2>{TITLES['positions']}</h2>", shown["positions"]]
+    if report.linear is not None:
+        parts += [f"<h2>{TITLES['spectrum']}</h2>", shown["spectrum"]]
     if report.shifts:
         parts += [f"<h2>{TITLES['shifts']}</h2>", shown["shifts"], text_table(shift_cells(report))]
     for ladder in report.ladders[1:]:
@@ -97,6 +100,8 @@ def _figures(report: AlgorithmReport) -> Iterator[str]:
     yield from ("ladder", "likeness")
     if report.positions is not None:
         yield "positions"
+    if report.linear is not None:
+        yield "spectrum"
     if report.shifts:
         yield "shifts"
 
@@ -106,6 +111,7 @@ def _save(report: AlgorithmReport, name: str, folder: Path) -> bytes:
         "ladder": report.plot,
         "likeness": report.plot_likeness,
         "positions": report.plot_positions,
+        "spectrum": report.plot_spectrum,
         "shifts": report.plot_shifts,
     }[name]
     with house_style():

@@ -92,10 +92,13 @@ def sentences(report: AlgorithmReport) -> list[str]:
             optimum = f"; the optimum has {np.mean(linear.theory):.4g}{z}"
         if linear.error is not None:
             optimum += f"; its exact error is {linear.error:.4g}"
+        noise = ""
+        if linear.sampling_radius:
+            noise = f" (the fit alone spreads them by {linear.sampling_radius:.2g} to either side)"
         low, high = linear.eigenvalues[0].mean, linear.eigenvalues[-1].mean
         found.append(
             f"Linear attention explains {percent(linear.explained)}: eigenvalues of Gamma from "
-            f"{low:.4g} to {high:.4g}, mean {linear.mean_eigenvalue}{optimum}."
+            f"{low:.4g} to {high:.4g}{noise}, mean {shown(linear.mean_eigenvalue)}{optimum}."
         )
     if (checks := report.diagnosis) is not None:
         found.append(

@@ -63,6 +63,22 @@ def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
     assert step.loss == pytest.approx(found.error, rel=5e-3)
 
 
+def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
+    """Answers of one step with noise: its eigenvalues are equal, those of the fit are not."""
+    problem = Problem(context=40, dim=12)
+    drawn = problem.sample(4000, rng=0)
+    (step,) = choose_baselines(problem, ["one_step"])
+    noise = np.random.default_rng(0).standard_normal(4000)
+    features = attention_features(drawn, problem)
+    found = linear_part(*features, step.predict(drawn) + noise, problem)
+    assert found is not None
+    assert found.theory is not None
+    values = np.array([each.mean for each in found.eigenvalues])
+    # The largest of a matrix of 12 rows is within a quarter of the radius of its edge.
+    largest = np.max(np.abs(values - found.theory))
+    assert 0.75 < largest / found.sampling_radius < 1.25
+
+
 def test_share_is_held_out() -> None:
     """Noise is explained by nothing: the fit would explain d (d + 1)/n of it."""
     problem = Problem(context=5, dim=4)

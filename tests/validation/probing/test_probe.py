@@ -11,7 +11,7 @@ import iclimit
 from iclimit.validation import AlgorithmReport
 from iclimit.validation.probing.baselines import Baseline
 from iclimit.validation.probing.diagnosis import diagnose
-from iclimit.validation.probing.report_files import probe_page
+from iclimit.validation.probing.report_files import TITLES, probe_page
 
 TASKS = np.random.default_rng(7).standard_normal((5, 3))
 PROBLEM = iclimit.Problem(context=8, dim=3, noise_variance=0.3, tasks=TASKS)
@@ -137,14 +137,14 @@ def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) 
     entry = json.loads(json.dumps(report.as_json(), allow_nan=False))
     assert entry["verdict"]["algorithms"] == ["ridge"]
     assert entry["ladders"]["inputs:half"]["algorithms"]["ridge"]["z"] == 0
-    page = probe_page(report, dict.fromkeys(("ladder", "likeness", "shifts"), b"PNG"))
+    page = probe_page(report, dict.fromkeys(TITLES, b"PNG"))
     assert report.verdict in page
-    assert page.count("<img") == 3
+    assert page.count("<img") == 4
     data = report.to_xarray()
     assert float(data.unexplained.sel(algorithm="ridge")) == 0
     assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
-    figure, axes = plt.subplots(3)
-    draws = (report.plot, report.plot_likeness, report.plot_shifts)
+    figure, axes = plt.subplots(4)
+    draws = report.plot, report.plot_likeness, report.plot_spectrum, report.plot_shifts
     assert [draw(ax) for draw, ax in zip(draws, axes, strict=True)] == list(axes)
     plt.close(figure)
 
