@@ -105,8 +105,8 @@ def _parquet_columns(path: Path) -> dict[str, list[Any]]:
         except ImportError:  # of the library, or of what pandas reads Parquet with
             continue
     raise ValueError(
-        "Parquet files need pyarrow, or pandas with fastparquet: pip install pyarrow, or save the "
-        f"table as CSV, got {str(path)!r}"
+        "Parquet files need pyarrow, or pandas with fastparquet: pip install 'iclimit[parquet]', "
+        f"or save the table as CSV, got {str(path)!r}"
     )
 
 
