@@ -237,7 +237,7 @@ def test_coarse_records_are_named(separate: tuple[dict[str, Any], dict[str, Any]
     coarse = {name: column[::60] for name, column in table.items()}
     check = iclimit.check_curve(coarse, **SEPARATE, initial=weights)
     assert check.holds, str(check)
-    assert "its duration is not known, as it has too few records" in str(check)
+    assert "its duration is not known of all curves, as there are too few records" in str(check)
 
 
 def test_plateaus_that_merge_are_named() -> None:
