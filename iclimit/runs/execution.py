@@ -197,7 +197,11 @@ def _run(
             if left <= 0:
                 return
             if workers and running:
-                _collect(running, workers, sweep, 0.0 if asking else left)
+                try:
+                    _collect(running, workers, sweep, 0.0 if asking else left)
+                except RuntimeError:  # a worker has died; what was finished before is told first
+                    yield from sweep.outcomes()
+                    raise
             elif sweep.ready and not asking:  # other processes have reserved it
                 time.sleep(left)
     finally:

@@ -14,9 +14,9 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,9 +91,11 @@ class Workers:
         self.room = math.inf if self._client else max(1, AHEAD * jobs)
         """Jobs to have in flight."""
         self._executor: Executor
+        self._submitting: Callable[[], AbstractContextManager[None]] = nullcontext
         if self._client:
             self._executor = self._client.get_executor(pure=False)
         elif jobs:
+            self._submitting = _without_interrupts
             remove_abandoned(Path("/dev/shm"))
             self._executor = get_reusable_executor(
                 jobs, timeout=IDLE, env=_ONE_THREAD, initializer=_follow, initargs=(os.getpid(),)
@@ -105,7 +107,8 @@ class Workers:
         """Begin a job, with the arguments of `compute`."""
         run: tuple[Any, ...] = (_compute_there, cell.version) if self._client else (compute,)
         try:
-            return self._executor.submit(*run, cell, *job)
+            with self._submitting():
+                return self._executor.submit(*run, cell, *job)
         except BrokenExecutor as error:  # a worker has died in the meantime; `result` says so
             broken: Future = Future()
             broken.set_exception(error)
@@ -197,6 +200,22 @@ def _compute_there(version: str, cell: Cell, *job: Any) -> Computed:
         )
     threadpool_limits(1)  # for good, as other jobs may be running in this process
     return compute(cell, *job)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C.  It never reaches processes that start meanwhile: they inherit this."""
+    if os.name != "posix":
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # whose start would let interrupts through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _follow(parent: int) -> None:

@@ -46,17 +46,19 @@ CHILDREN: list[int] = []
 
 
 def in_child(action: Callable[[], object]) -> int:
-    """Begin something in a process group of its own."""
+    """Begin something in a process group of its own, which exists when this returns."""
     child = os.fork()
     CHILDREN.append(child)
     if child == 0:
-        os.setsid()
+        os.setpgid(0, 0)
         code = 1
         try:
             action()
             code = 0
         finally:
             os._exit(code)
+    with suppress(PermissionError, ProcessLookupError):  # it may be ahead of this process
+        os.setpgid(child, child)
     return child
 
 

@@ -80,6 +80,11 @@ def blas_threads(*, rng: Any, of: int) -> int:  # noqa: ARG001
     return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
 
 
+def blocks_interrupts(*, rng: Any) -> bool:  # noqa: ARG001
+    """Whether this process is safe from Ctrl-C whatever it does about it."""
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def note(log: str, line: str) -> None:
     """Append a line to a file, in one write."""
     if log:

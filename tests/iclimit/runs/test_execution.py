@@ -14,7 +14,7 @@ from typing import Any
 
 import joblib
 import pytest
-from sample_cells import blas_threads, dies, draws, fails, number, total
+from sample_cells import blas_threads, blocks_interrupts, dies, draws, fails, number, total
 from started_commands import PATIENCE, POLL
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -222,6 +222,13 @@ def test_one_thread_while_cells_run() -> None:
     for jobs in (1, 2):
         assert [o.result for o in run_cells(cells, rng=0, jobs=jobs)] == [1] * 4
     assert threads() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_ctrl_c_is_not_for_workers_even_while_they_start() -> None:
+    [outcome] = run_cells([Cell.of(blocks_interrupts)], rng=0, jobs=2)
+    assert outcome.result is True
+    assert not blocks_interrupts(rng=0)
 
 
 @pytest.mark.parametrize(

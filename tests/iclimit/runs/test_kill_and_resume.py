@@ -32,6 +32,7 @@ from iclimit.runs.execution import run_cells
 from iclimit.runs.store import RunStore
 
 cells = [Cell.of(number, of=i, nap=0.02, log=sys.argv[2]) for i in range({CELLS})]
+cells.append(Cell.of(number, of=0, nap=1e4))  # a busy machine may be slow to send the signal
 try:
     with RunStore(sys.argv[1]) as store:
         for outcome in run_cells(cells, rng=0, jobs=int(sys.argv[3]), store=store):
@@ -67,7 +68,7 @@ def test_ctrl_c_leaves_nothing_but_what_is_finished(tmp_path: Path, jobs: int) -
         assert send(process, signal.SIGINT) == (0, "interrupted\n", "")
         wait_until_gone(process)
     begun = lines(log)
-    assert 10 <= len(begun) < CELLS
+    assert 10 <= len(begun) <= CELLS
     cells = all_cells(log)
     with RunStore(tmp_path / "runs.sqlite") as store:
         missing = [i for i, cell in enumerate(cells) if not store.find(cell.identity(0, "numpy"))]
