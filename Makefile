@@ -3,26 +3,31 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Most modules that are installed are never imported: those that are get compiled then.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: validate test test-slow unit lint types docs pages wheel bench clean
+.PHONY: validate test test-slow unit slow lint types docs pages wheel bench clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
 
-# The tests use all cores, so the other checks, which use one core each, follow two at a time.
+# The tests use all cores, so the other checks, which use one core each, follow.
 test: lint unit
-	$(MAKE) --no-print-directory -j2 pages types wheel
+	$(MAKE) --no-print-directory -j3 pages types wheel
 
 unit: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-# The long tests, and the documentation with the examples of its gallery executed.
+# The long tests, and the documentation with the examples of its gallery executed.  Neither keeps
+# all cores busy to its end.
 test-slow: .venv/dev
+	$(MAKE) --no-print-directory -j2 slow docs
+
+slow: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
-	$(MAKE) --no-print-directory docs
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -49,11 +54,11 @@ bench: .venv/dev
 	$(PYTHON) -m venv .venv
 
 .venv/run: .venv/bin/python pyproject.toml setup.py
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	$(PIP) -e .
 	touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml setup.py
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(PIP) -e '.[dev]'
 	touch $@ .venv/run
 
 clean:

@@ -343,8 +343,13 @@ def evolve_in_the_limit(c: float, v: float, layers: int, rounds: int) -> float:
     x = 1 + c + 2 * math.sqrt(c) * np.cos(angle)
     weight = 2 * np.sin(angle) ** 2 / x / 400
     at_zero = max(0.0, 1 - 1 / c)
+
+    def loss(P: np.ndarray) -> np.ndarray:
+        terms: np.ndarray = weight * (P**2 + v * (1 - P) ** 2 / x)
+        return terms.sum(axis=-1)
+
     return at_zero + evolve(
-        lambda P: np.sum(weight * (P**2 + v * (1 - P) ** 2 / x), axis=-1),
+        loss,
         np.sqrt(x),
         layers,
         rounds,
