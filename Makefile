@@ -39,9 +39,10 @@ types: .venv/dev
 docs: .venv/dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-# The documentation without executing the examples of the gallery.
+# The documentation is read and its links are resolved, without executing the examples of the
+# gallery or writing HTML, as `make docs` does.
 pages: .venv/dev
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -t pages docs docs/_build/pages
+	$(BIN)/python -m sphinx -W --keep-going -q -b dummy -t pages docs docs/_build/pages
 
 wheel: .venv/dev
 	$(BIN)/python tests/check_wheel.py

@@ -39,7 +39,6 @@ P(0) = 1.
 """
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,6 @@ from iclimit.asymptotics.checks import Systems, checked
 from iclimit.asymptotics.descent.schedules import exact_number, more_digits, parse_spectrum
 from iclimit.asymptotics.gdpp.search import degree, peaks, residual
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number
-from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 
 # Most layers in the limit and over an interval, where the degree is 3280.
 _MOST_LAYERS = 8
@@ -125,7 +123,7 @@ def gdpp_loss(
     math_, rates, gammas, (ratio, noise, *_) = _parse_layers(
         rates, gammas, ratio=ratio, noise_ratio=noise_ratio, context=context, dim=dim
     )
-    spectrum = cached_spectrum(math_, ratio, context, dim)
+    spectrum = parse_spectrum(math_, ratio, context, dim)
     layers = rates.shape[-1] if isinstance(math_, ArrayMath) else len(rates)
     check_layers("rates", layers, _MOST_LAYERS_FINITE if ratio is None else _MOST_LAYERS)
     if not isinstance(math_, ArrayMath):
@@ -235,30 +233,6 @@ def _largest(rates: np.ndarray, gammas: np.ndarray, lower: np.ndarray) -> np.nda
     np.maximum.at(largest, row, np.where(np.isnan(height), np.inf, height))
     # Rows without a number on the grid have no peak.
     return np.where(largest < 0, np.inf, largest)
-
-
-class _CachedWishart(Wishart):
-    """Wishart law that keeps its quadrature rules: that for four layers takes seconds."""
-
-    def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
-        return _wishart_rule(self.context, self.dim, order)
-
-
-@lru_cache(maxsize=64)
-def _wishart_rule(context: int, dim: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = Wishart(context=context, dim=dim).quadrature(order)
-    nodes.flags.writeable = weights.flags.writeable = False
-    return nodes, weights
-
-
-def cached_spectrum(
-    math_: Namespace, ratio: Any, context: Any, dim: Any
-) -> MarchenkoPastur | Wishart:
-    """Spectrum of a limit, or of a finite size with its rules kept."""
-    spectrum = parse_spectrum(math_, ratio, context, dim)
-    if isinstance(spectrum, Wishart):
-        return _CachedWishart(context=context, dim=dim)
-    return spectrum
 
 
 def check_layers(name: str, layers: int, most: int) -> None:

@@ -4,17 +4,13 @@ The losses are those of `iclimit.asymptotics.gdpp.losses`.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.descent.schedules import lower_bound
-from iclimit.asymptotics.gdpp.losses import (
-    cached_spectrum,
-    check_layers,
-    rule_loss,
-    worst_case_residual,
-)
+from iclimit.asymptotics.descent.schedules import lower_bound, parse_spectrum
+from iclimit.asymptotics.gdpp.losses import check_layers, rule_loss, worst_case_residual
 from iclimit.asymptotics.gdpp.search import average_minima, degree, worst_minimum
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.spectra import Wishart
@@ -184,22 +180,31 @@ def gdpp_minima(
         ratio=ratio,
         noise_ratio=noise_ratio,
     )
-    spectrum = cached_spectrum(math_, checked_ratio, context, dim)
+    spectrum = parse_spectrum(math_, checked_ratio, context, dim)
     if isinstance(spectrum, Wishart):
         check_integers(context=context, dim=dim)
         if not 1e-3 <= spectrum.ratio <= 1e3:
             raise ValueError(f"dim/context must be from 0.001 to 1000, got {dim}/{context}")
     check_layers("layers", layers, _MOST_LAYERS["ratio" if context is None else "context and dim"])
-    nodes, weights = spectrum.quadrature(degree(layers))
-    root = float(spectrum.ratio) ** 0.5
-    top = (1 + root) ** 2
-    found = average_minima(
-        layers, nodes[1:] / top, weights[1:], float(noise) / top, ((1 - root) / (1 + root)) ** 2
-    )
-    rates, gammas = found[:, :layers] / top, found[:, layers:] / top
-    losses = rule_loss(rates, gammas, nodes, weights, noise)
+    given = None if checked_ratio is None else float(checked_ratio)
+    found = _minima(layers, given, context, dim, float(noise))
+    rates, gammas = found[:, :layers].copy(), found[:, layers:].copy()
+    losses = rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise)
     bound = float(lower_bound(ArrayMath(np), degree(layers), spectrum, noise))
     return [
         GDPlusPlus(rates[k], gammas[k], float(losses[k]), bound)
         for k in np.argsort(losses, kind="stable")
     ]
+
+
+@lru_cache(maxsize=64)
+def _minima(
+    layers: int, ratio: float | None, context: int | None, dim: int | None, noise: float
+) -> np.ndarray:
+    """Rates and gammas of the local minima of the average loss, shape (K, 2 L - 1)."""
+    spectrum = parse_spectrum(ArrayMath(np), ratio, context, dim)
+    nodes, weights = spectrum.quadrature(degree(layers))
+    root = float(spectrum.ratio) ** 0.5
+    top = (1 + root) ** 2
+    lower = ((1 - root) / (1 + root)) ** 2
+    return average_minima(layers, nodes[1:] / top, weights[1:], noise / top, lower) / top

@@ -348,12 +348,7 @@ def evolve_in_the_limit(c: float, v: float, layers: int, rounds: int) -> float:
         terms: np.ndarray = weight * (P**2 + v * (1 - P) ** 2 / x)
         return terms.sum(axis=-1)
 
-    return at_zero + evolve(
-        loss,
-        np.sqrt(x),
-        layers,
-        rounds,
-    )
+    return at_zero + evolve(loss, np.sqrt(x), layers, rounds)
 
 
 @pytest.mark.parametrize(
