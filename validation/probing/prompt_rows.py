@@ -70,8 +70,8 @@ def _write_parquet(path: Path, names: list[str], blocks: Any, float32: bool) -> 
         pyarrow, parquet = map(import_module, ("pyarrow", "pyarrow.parquet"))
     except ImportError as error:
         raise RuntimeError(
-            "Parquet files need pyarrow, which is not installed: pip install 'iclimit[parquet]', or "
-            "write .npz or .csv"
+            "Parquet files need pyarrow, which is not installed: pip install 'iclimit[parquet]', "
+            "or write .npz or .csv"
         ) from error
     kind = pyarrow.float32() if float32 else pyarrow.float64()
     fields = [("index", pyarrow.int64()), ("section", pyarrow.string())]
