@@ -22,7 +22,7 @@ from iclimit.simulate.dynamics import (
     simulate_gradient_flow,
 )
 from iclimit.validation import CurveCheck
-from iclimit.validation.checking.curve_rows import CurveRow
+from iclimit.validation.checking.curve_row import CurveRow
 from iclimit.validation.checking.curve_setting import CurveSetting
 from iclimit.validation.checking.fluctuations import find_fluctuations
 from iclimit.validation.claims.dynamics.published import CURVES

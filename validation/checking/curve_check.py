@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.validation.checking.curve_rows import CurveRow
+from iclimit.validation.checking.curve_row import CurveRow
 from iclimit.validation.checking.curve_table import Curve
 from iclimit.validation.checking.curve_theory import CurveTheory
 from iclimit.validation.drawing import COLOURS, Axes, finish

@@ -24,27 +24,26 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
-from scipy.special import polygamma
 
 from iclimit.asymptotics.dynamics import (
-    effective_init_scale,
-    effective_init_scale_moments,
     head_growth,
     merged_attention_curve,
-    merged_curve_drop_time,
-    plateau_head_values,
     plateau_losses,
-    separate_attention_staircase,
     time_from_pole,
 )
 from iclimit.asymptotics.dynamics.staircase import HALF
-from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.validation.checking.curve_features import QUARTERS
 from iclimit.validation.checking.curve_setting import CurveSetting
+from iclimit.validation.checking.curve_starts import (
+    TINY,
+    StartLaw,
+    Weights,
+    grown_heads,
+    merged_half_drop,
+    merged_start,
+    separate_start,
+)
 from iclimit.validation.checking.fluctuations import Fluctuations, find_fluctuations
-
-RTOL = 1e-5
-"""Relative tolerance of predicted waits, far below their spread over starts."""
 
 STAIRCASE_ERROR = 3.0
 """Relative standard error of the time at which the j-th head (from 0) learns, in units of j times
@@ -55,38 +54,9 @@ DURATION_SPREAD = 1.5
 """Standard deviation of durations over training sets, in units of that of growth rates: the end of
 a drop fluctuates, too.  Measured for cubic features with 2000 and 5000 sequences: 1.49, 1.36."""
 
-TINY = 1e-8
-"""Initial weights for which the shape of the drop of merged attention does not depend on them."""
-
-SMALL = 1e-3
-"""Below these initial weights the drop time is logarithmic in them to a relative 1e-6."""
-
 SHAPE, LONGEST_TAIL = 8.0, 1e6
 """The shape of this drop is tabulated up to so many growth times before and after its half, then
 with growing steps until so many: directions of small eigenvalue are learned late."""
-
-Weights = dict[str, np.ndarray]
-"""Initial weights of a run by name: value, and key_query or key and query."""
-
-
-@dataclass(frozen=True, eq=False)
-class StartLaw:
-    """Law over runs of the logarithms of the times at which half of each drop has happened.
-
-    Attributes
-    ----------
-    mean, variance : ndarray (drops,)
-        Of one run; without variance if the initial weights are given.
-    third : ndarray (drops,)
-        Third cumulant of one run.
-    mean_variance : ndarray (drops,)
-        Of the mean itself, if it is found from random starts.
-    """
-
-    mean: np.ndarray
-    variance: np.ndarray
-    third: np.ndarray
-    mean_variance: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +106,7 @@ class CurveTheory:
         if setting.model != "separate":
             shape = _merged_shape(setting.eigenvalues, setting.context, setting.noise_variance)
             return np.clip(shape(np.clip(since, *shape.x[[0, -1]])), 0, 1)
-        values, head = _heads(setting)
+        values, head = grown_heads(setting)
         at = range(len(self.half_drops))[drop]
         value, head["eigenvalue"] = values[at], head["eigenvalue"][at]
         pole = time_from_pole(HALF ** (1 / 3) * value, **head)
@@ -168,9 +138,9 @@ def predict_curve(
     """
     separate = setting.model == "separate"
     start = (
-        _separate_start(setting, initial, draws, seed)
+        separate_start(setting, initial, draws, seed)
         if separate
-        else _merged_start(setting, initial)
+        else merged_start(setting, initial)
     )
     half_drops = np.exp(start.mean) / setting.step_time
     durations, growth = _durations(setting)
@@ -192,141 +162,6 @@ def predict_curve(
     )
 
 
-def _merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
-    zero = np.zeros(1)
-    lam = setting.law["eigenvalues"]
-    if initial:
-        scales = [
-            float(
-                effective_init_scale(
-                    setting.weight_factor * each["value"],
-                    setting.weight_factor * each["key_query"],
-                    eigenvalues=setting.eigenvalues,
-                )
-            )
-            for each in initial
-        ]
-        logs = [math.log(_merged_time(setting, scale)) for scale in scales]
-        return StartLaw(np.array([np.mean(logs)]), zero, zero, zero)
-    law = effective_init_scale_moments(setting.heads)
-    time = _merged_time(setting, setting.start * math.exp(law.mean))
-    relative = float(law.std) / float(np.linalg.norm(lam**2)) / time
-    # The time is linear in the logarithm of the scale, which has the law of ln(chi-square)/2; the
-    # logarithm of the time is less skewed.
-    skewness = -float(polygamma(2, setting.heads / 2)) / (2 * float(law.std)) ** 3 - 3 * relative
-    return StartLaw(
-        np.array([math.log(time)]),
-        np.array([relative**2]),
-        np.array([skewness * relative**3]),
-        zero,
-    )
-
-
-def _separate_start(
-    setting: CurveSetting, initial: Sequence[Weights], draws: int, seed: int
-) -> StartLaw:
-    count = len(setting.learned) - 1
-    starts, factor = initial, setting.weight_factor
-    if not initial:
-        starts, factor = _random_starts(setting, draws, seed), setting.start / TINY
-    times = np.array([_drop_times(setting, start, factor)[:count] for start in starts])
-    if not np.all(times > 0):
-        raise _too_large(setting)
-    logs = np.log(times)
-    none = np.zeros(count)
-    if initial:
-        return StartLaw(np.mean(logs, axis=0), none, none, none)
-    with np.errstate(invalid="ignore"):  # of drops that never happen
-        variance = np.var(logs, axis=0, ddof=1)
-    return StartLaw(np.mean(logs, axis=0), variance, none, variance / draws)
-
-
-def _too_large(setting: CurveSetting) -> ValueError:
-    return ValueError(
-        "init_scale must be so small that the weights grow before the loss drops, got "
-        f"{setting.init_scale!r}"
-    )
-
-
-def _random_starts(setting: CurveSetting, draws: int, seed: int) -> list[Weights]:
-    """Random weights of the scale TINY, in descending order of the eigenvalues."""
-    model = AttentionModel("separate", len(setting.eigenvalues), setting.heads, setting.rank)
-    starts = []
-    for draw in range(draws):
-        value, key, query = initial_weights(
-            model, TINY, setting.initialization, rng=seed, first_repeat=draw
-        )
-        starts.append({"value": value[:, -1], "key": key[..., :-1], "query": query})
-    return starts
-
-
-def _drop_times(setting: CurveSetting, start: Weights, factor: float) -> np.ndarray:
-    """Half-drop times for weights that are multiplied by a factor, largest eigenvalues first."""
-    lam = np.array(setting.eigenvalues)
-    if setting.rank > 1:
-        return _staircase(lam.tobytes(), factor, *_bytes(start), **_sizes(setting))[1]
-    # Only escape times are random.  They are one over the scale and the square of the eigenvalues,
-    # so that one staircase serves many settings.
-    top = float(lam.max())
-    unit, _ = _staircase((lam / top).tobytes(), 1.0, *_bytes(start))
-    values, heads = _heads(setting)
-    return unit / factor / top**2 + time_from_pole(HALF ** (1 / 3) * values, **heads)
-
-
-def _bytes(start: Weights) -> tuple[Any, ...]:
-    key, query = (np.ascontiguousarray(start[name]) for name in ("key", "query"))
-    return (
-        np.ascontiguousarray(start["value"]).tobytes(),
-        key.tobytes(),
-        query.tobytes(),
-        key.shape,
-    )
-
-
-@lru_cache(maxsize=512)
-def _staircase(
-    eigenvalues: bytes,
-    factor: float,
-    value: bytes,
-    key: bytes,
-    query: bytes,
-    shape: tuple[int, ...],
-    context: int = 1,
-    noise_variance: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Escape times and half-drop times of weights times a factor; a staircase takes 0.1 s."""
-    v, k, q = (factor * np.frombuffer(each) for each in (value, key, query))
-    steps = separate_attention_staircase(
-        *(v, k.reshape(shape), q.reshape(shape)),
-        eigenvalues=np.frombuffer(eigenvalues),
-        context=context,
-        noise_variance=noise_variance,
-        rtol=RTOL,
-    )
-    return steps.times, steps.drop_times
-
-
-def _merged_time(setting: CurveSetting, scale: float) -> float:
-    """Time at which half of the drop of merged attention has happened."""
-    law = setting.eigenvalues, setting.context, setting.noise_variance
-    if scale > SMALL:
-        try:
-            return _half_drop(*law, scale)
-        except ValueError:
-            raise _too_large(setting) from None
-    # Small weights grow exponentially: another scale only shifts the curve.
-    growth = float(np.linalg.norm(np.square(setting.eigenvalues)))
-    return _half_drop(*law, TINY) - math.log(scale / TINY) / growth
-
-
-@lru_cache(maxsize=512)
-def _half_drop(
-    eigenvalues: tuple[float, ...], context: int, noise_variance: float, scale: float
-) -> float:
-    law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
-    return merged_curve_drop_time(0.5, init_scale=scale, noise_variance=noise_variance, **law)
-
-
 @lru_cache(maxsize=32)
 def _merged_shape(
     eigenvalues: tuple[float, ...], context: int, noise_variance: float
@@ -335,24 +170,13 @@ def _merged_shape(
     law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
     law["noise_variance"] = noise_variance
     unit = 1 / float(np.linalg.norm(np.square(eigenvalues)))
-    half = _half_drop(eigenvalues, context, noise_variance, TINY)
+    half = merged_half_drop(eigenvalues, context, noise_variance, TINY)
     times = unit * np.concatenate(
         [np.linspace(-SHAPE, SHAPE, 400), np.geomspace(SHAPE, LONGEST_TAIL, 200)[1:]]
     )
     losses = merged_attention_curve(half + times, init_scale=TINY, **law)
     first, last = plateau_losses(**law)[[0, -1]]
     return PchipInterpolator(times, (losses - last) / (first - last))
-
-
-def _heads(setting: CurveSetting) -> tuple[np.ndarray, dict[str, Any]]:
-    """Final values of the heads that learn each direction, and arguments of their growth."""
-    lam = setting.law["eigenvalues"]
-    values = plateau_head_values(lam, **_sizes(setting))
-    return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **_sizes(setting)}
-
-
-def _sizes(setting: CurveSetting) -> dict[str, Any]:
-    return {"context": setting.context, "noise_variance": setting.noise_variance}
 
 
 def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
@@ -364,7 +188,7 @@ def _durations(setting: CurveSetting) -> tuple[np.ndarray, np.ndarray]:
         begin, end = (brentq(lambda t, f=part: shape(t) - 1 + f, *ends) for part in QUARTERS)
         return np.array([end - begin]), setting.step_time * np.array([np.linalg.norm(lam**2)])
     count = len(setting.learned) - 1
-    values, heads = _heads(setting)
+    values, heads = grown_heads(setting)
     shares = 1 - np.sqrt(1 - np.array(QUARTERS))
     begin, end = (time_from_pole(share ** (1 / 3) * values, **heads) for share in shares)
     # Other directions of a head of higher rank grow beside its first.
