@@ -126,6 +126,8 @@ def read_tasks(path: Path) -> np.ndarray:
 
     if path.suffix not in (".npy", ".csv"):
         raise ValueError(f"--tasks must be a file .npy or .csv, got {str(path)!r}")
+    if not path.is_file():
+        raise ValueError(f"--tasks must be a file, but there is none called {str(path)!r}")
     if path.suffix == ".npy":
         with path.open("rb") as stream:
             return parse_npy(f"--tasks in {path}", stream, path.stat().st_size).whole()

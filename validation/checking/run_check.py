@@ -153,7 +153,8 @@ class RunCheck:
     def conclusions(self) -> list[str]:
         """What all rows say together, in sentences."""
         if not self.judged:
-            return ["No row has a standard error: nothing is judged.", *self.notes]
+            reason = "No row has a standard error and a finite prediction"
+            return [f"{reason}: nothing is judged.", *self.notes]
         together = run_text.together(self.chi_square, self.z, self.resolutions)
         outcome = run_text.outcome(self.verdict, self.fits, self.tried)
         return [*together, *outcome, *self.notes]

@@ -29,7 +29,15 @@ from iclimit.results import Estimate
 from iclimit.validation.probing.answers import Answers
 from iclimit.validation.probing.likeness import Likeness, likenesses
 from iclimit.validation.probing.mixture import Mixture, best_mixture
-from iclimit.validation.probing.ratios import DOUBT, ROUNDING, percent, quantile, ratio, shown
+from iclimit.validation.probing.ratios import (
+    DOUBT,
+    ROUNDING,
+    larger,
+    percent,
+    quantile,
+    ratio,
+    shown,
+)
 from iclimit.validation.statistics import z_threshold
 
 TOLERANCE = 0.01
@@ -122,14 +130,11 @@ def _verdict(
 def _named(answers: Answers, within: Sequence[Likeness], mixture: Mixture) -> Words:
     """Verdict where algorithms are within the tolerance, the nearest first."""
     best, limit = within[0], quantile(max(len(within) - 1, 1))
-    if best.unexplained.mean <= ROUNDING**2:  # equal answers are told from all others
-        limit = 0.0
     near = (answers.model - answers.baselines[best.name]) ** 2
     rivals = []
     for other in within[1:]:
         far = (answers.model - answers.baselines[other.name]) ** 2
-        worse = Estimate.of(far - near, keep=False)
-        if worse.mean <= limit * worse.standard_error:
+        if not larger(far, near, limit):
             rivals.append(other)
     share = f"it leaves {percent(best.unexplained)} of the mean square unexplained"
     if rivals:

@@ -19,6 +19,7 @@ from iclimit.results import Estimate
 from iclimit.validation.probing.ratios import (
     ROUNDING,
     best_weights,
+    larger,
     quantile,
     ratio,
     shown,
@@ -134,9 +135,9 @@ def _choose(fit: Half, judge: Half) -> tuple[tuple[int, ...], np.ndarray]:
         if not subsets:
             break
         longer = _residual(fit, judge, subsets[0])
-        gain = Estimate.of(residual**2 - longer**2, keep=False)
-        enough = gain.mean > max(GAIN * float(np.mean(residual**2)), ROUNDING**2 * size)
-        if not (enough and gain.mean > quantile(MOST_TERMS - 1) * gain.standard_error):
+        before, after = residual**2, longer**2
+        enough = np.mean(after) < (1 - GAIN) * np.mean(before)
+        if not (enough and larger(before, after, quantile(MOST_TERMS - 1), ROUNDING**2 * size)):
             break
         chosen, residual = subsets[0], longer
     return chosen, residual
@@ -174,12 +175,8 @@ def _alternatives(
 ) -> tuple[str, ...]:
     """Mixtures that are not significantly further from the model than the chosen one."""
     rounding = ROUNDING**2 * float(np.mean(judge[0] ** 2))
-    # What is without any residual is told from all that has one.
     limit, found = quantile(COMPARED), []
-    if float(np.mean(residual**2)) <= rounding:
-        limit = 0.0
     for subset in others[:COMPARED]:
-        worse = Estimate.of(_residual(fit, judge, subset) ** 2 - residual**2, keep=False)
-        if worse.mean <= limit * worse.standard_error + rounding:
+        if not larger(_residual(fit, judge, subset) ** 2, residual**2, limit, rounding):
             found.append(" + ".join(names[index] for index in subset))
     return tuple(found)

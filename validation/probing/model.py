@@ -30,8 +30,8 @@ mode changes answers in a batch of 8 by 1/10 and more."""
 SMALL_BATCH = 8
 """Prompts of the other batch."""
 
-LARGEST = 1e100
-"""Largest size of an answer, so that means of squares are finite."""
+LARGEST = 1e50
+"""Largest size of an answer, so that variances of squares are finite."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ FLOAT64 = 1e-12
 HUGE = 1e6
 """Errors from here on are those of an algorithm that diverges."""
 
+CLEAR = 100.0
+"""A mean square that is larger by this factor is larger, whatever its standard error says.
+Squares have heavy tails: a few of a hundred prompts make up most of the mean, and z is small."""
+
 DOUBT = 0.05
 """Probability that a statement about a model is wrong because of chance."""
 
@@ -86,6 +90,24 @@ def best_factor(target: np.ndarray, answers: np.ndarray) -> Estimate:
 def z_of(found: Estimate, expected: float, size: float = 1.0) -> float:
     """Deviation of an estimate beyond rounding, in standard errors; of such a size in all."""
     return z_score(found.mean, expected, found.standard_error, ROUNDING * abs(size))
+
+
+def larger(first: np.ndarray, second: np.ndarray, limit: float, rounding: float = 0.0) -> bool:
+    """Whether the mean of the first squares is larger than that of the second, prompt by prompt.
+
+    Parameters
+    ----------
+    first, second : array (n,)
+        Squares for the same prompts.
+    limit : float
+        Least difference in standard errors, unless the first are `CLEAR` times as large.
+    rounding : float
+        Differences up to this are none.
+    """
+    difference = Estimate.of(first - second, keep=False)
+    beyond = difference.mean - rounding
+    clear = float(np.mean(first)) > CLEAR * float(np.mean(second))
+    return beyond > 0 and (clear or beyond > limit * difference.standard_error)
 
 
 def quantile(tests: int, doubt: float = DOUBT) -> float:

@@ -68,7 +68,7 @@ def _cell(name: str, row: dict[str, float | str]) -> str:
     if isinstance(error, float):
         estimate = Estimate(value, error, 0)
         return percent(estimate) if name == "unexplained" else shown(estimate)
-    return f"{value:.1f}"
+    return shown_z(value)
 
 
 def sentences(report: AlgorithmReport) -> list[str]:
@@ -83,7 +83,8 @@ def sentences(report: AlgorithmReport) -> list[str]:
         near = pretraining.nearest
         found.append(
             f"Pretraining tasks: error {pretraining.error}, on fresh tasks {report.fresh.error}; "
-            f"the nearest algorithm there is {near.name} with {near.error} (z = {near.z:.1f})."
+            f"the nearest algorithm there is {near.name} with {near.error} "
+            f"(z = {shown_z(near.z)})."
         )
     if (linear := report.linear) is not None:
         optimum = ""
@@ -117,16 +118,21 @@ def shift_cells(report: AlgorithmReport) -> list[list[str]]:
 def _shift_line(ladder: Ladder) -> list[str]:
     best, near = ladder.rungs[-1], ladder.nearest
     found = [best.name, shown(best.error), near.name, shown(near.difference)]
-    return [ladder.description, shown(ladder.error), *found, f"{near.z:.1f}"]
+    return [ladder.description, shown(ladder.error), *found, shown_z(near.z)]
 
 
 def ladder_cells(ladder: Ladder) -> list[list[str]]:
     """All algorithms on one section of prompts."""
     lines = [["algorithm", "error", "model - it", "z"], ["model", shown(ladder.error), "", ""]]
     return lines + [
-        [rung.name, shown(rung.error), shown(rung.difference), f"{rung.z:.1f}"]
+        [rung.name, shown(rung.error), shown(rung.difference), shown_z(rung.z)]
         for rung in ladder.rungs
     ]
+
+
+def shown_z(z: float) -> str:
+    """A z as text; a difference without any scatter has none."""
+    return f"{z:.1f}" if math.isfinite(z) else "exact"
 
 
 def text_table(lines: Sequence[Sequence[str]]) -> str:

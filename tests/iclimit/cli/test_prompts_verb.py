@@ -99,6 +99,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("--noise-law often", "noise_law must be fixed:SIGMA"),
         ("--task-spectrum 3", "task_spectrum: spec must be one of isotropic"),
         ("--tasks tasks.txt", "--tasks must be a file .npy or .csv, got 'tasks.txt'"),
+        ("--tasks none.npy", "--tasks must be a file, but there is none called 'none.npy'"),
         ("--tasks empty.csv", "--tasks must have a task in each row, got the empty file"),
         ("--tasks words.csv", "--tasks must be rows of numbers, got 'words.csv': could not conv"),
         ("--tasks words.npy", "--tasks in words.npy must be intact and without pickle"),

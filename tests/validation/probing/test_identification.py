@@ -97,10 +97,12 @@ def test_a_small_admixture_is_noticed_within_the_tolerance() -> None:
 
 
 def test_equal_answers_are_told_from_all_others_by_few_prompts() -> None:
-    """Where nothing is left, what leaves something is further away, however few the prompts."""
+    """Where next to nothing is left, others are further away, however few the prompts."""
     cut = {name: answers[:60] for name, answers in ANSWERS.items()}
     alone = best_mixture(0.75 * cut["one_step"], cut)
     assert (str(alone), alone.alternatives) == ("0.75 one_step", ())
+    half = best_mixture((0.75 * cut["one_step"]).astype(np.float16).astype(float), cut)
+    assert (half.names, half.alternatives) == (("one_step",), ())
     model = cut["ridge"]
     answers = Answers("fresh", model, cut, DRAWN.target[:60], DRAWN.noise_variance[:60])
     assert identify(answers).names == ("ridge",)
