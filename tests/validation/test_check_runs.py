@@ -333,6 +333,7 @@ GOOD = {"dim": 10, "alpha": 1.0, "kappa": 0.5, "tau": 2.0, "rho": 0.1, "icl": 1.
         ({"icl_sd": 1}, {}, "icl_se and icl_sd say the same: ignore one of them"),
         ({"icl_se": ..., "icl_sd": 0.1}, {}, "icl_sd needs a column runs"),
         ({"icl_se": ..., "icl_sd": 0.1, "runs": 1}, {}, "row 1: runs must be >= 2 and finite"),
+        ({"icl": 1e300}, {}, r"row 1: icl must be > -1e\+100 and < 1e\+100, got 1e\+300"),
         ({"icl": "3 %"}, {}, "row 1: icl must be a number, got '3 %'"),
         ({"tau": -1}, {}, "row 1: tau must be > 0 and finite, got -1"),
         ({"seed": 1}, {}, "unknown column 'seed'"),

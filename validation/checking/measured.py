@@ -31,6 +31,9 @@ PARAMETER_COLUMNS = (
     "runs",
 )
 
+LIMITS = "(-1e100, 1e100)"
+"""Range of measured errors, so that their squares are finite."""
+
 KNOWN = (
     *PARAMETER_COLUMNS,
     *MEASURED,
@@ -229,7 +232,7 @@ def _ridges(table: Table, units: Sequence[Units]) -> list[float]:
 
 def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
     quantity = "difference" if name == "gap" else "error"
-    values = table.numbers(name, "(-inf, inf)")
+    values = table.numbers(name, LIMITS)
     converted = [each.to_library(quantity, v) for each, v in zip(units, values, strict=True)]
     return np.array(converted)
 

@@ -15,6 +15,9 @@ from iclimit.validation.checking.measured import MEASURED
 from iclimit.validation.comparisons import Comparison
 from iclimit.validation.verdict import Verdict
 
+FEWEST_Z = 5
+"""Least number of z whose distribution is shown: that of fewer says less than the z themselves."""
+
 PRINTED = 24
 """Most lines of the printed table; of more, those with the largest z are shown."""
 
@@ -93,16 +96,16 @@ def together(
     total: ChiSquare, z: Mapping[str, ZDistribution], resolutions: Mapping[str, float]
 ) -> list[str]:
     """Lines on chi-square, the distribution of z and what would have been noticed."""
+    errors = "1 error" if total.count == 1 else f"{total.count} errors"
     lines = [
-        f"chi-square {total.value:.1f} for {total.count} errors "
+        f"chi-square {total.value:.1f} for {errors} "
         f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
     ]
     for name, law in z.items():
-        if law.mean is not None:
-            width = "" if law.width is None else f", width {law.width:.2f}"
+        if law.count >= FEWEST_Z:
             lines.append(
-                f"z of {name.upper()}: mean {law.mean:.2f}{width} over {law.count} rows, "
-                f"p = {law.p_value:.2g} for a standard normal law"
+                f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
+                f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
             )
     noticed = ", ".join(
         f"{100 * value:.2g} % of {name.upper()}"

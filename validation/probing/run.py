@@ -200,6 +200,8 @@ def probe(
     check_arguments(tolerance=tolerance)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
+    if gradients is not None and not callable(gradients):
+        raise TypeError(f"gradients must be a function, got {gradients!r}")
     check_prompts(test_prompts)
     chosen = choose_baselines(problem, baselines, prompts, ridge)
     sections = plan_sections(

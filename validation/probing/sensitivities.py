@@ -60,14 +60,20 @@ def given_gradients(
 
     Raises
     ------
+    TypeError
+        If what is returned is no pair.
     ValueError
-        If what is returned is no pair of finite arrays of these shapes.
+        If it is no pair of finite arrays of these shapes.
     """
     fresh = replace(sections["fresh"], drawn=sections["query:plus"].drawn)
     parts = []
     for block in fresh.blocks():
         returned = gradients(block.inputs.copy(), block.labels.copy(), block.query.copy())
         shapes = block.query.shape, block.labels.shape
+        if not hasattr(returned, "__iter__"):
+            raise TypeError(
+                f"gradients must return a pair of arrays, got {type(returned).__name__}"
+            )
         found = [np.asarray(each, dtype=float) for each in returned]
         if tuple(each.shape for each in found) != shapes:
             raise ValueError(

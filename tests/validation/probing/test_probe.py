@@ -128,6 +128,10 @@ def test_gradients_take_the_place_of_differences() -> None:
     wrong: dict[str, Any] = {"test_prompts": 60, "baselines": names}
     with pytest.raises(ValueError, match=r"shapes \(50, 3\) and \(50, 8\), got \(50,\), \(50,\)"):
         iclimit.probe(ridge, PROBLEM, gradients=lambda *_: np.zeros((2, 50)), **wrong)
+    with pytest.raises(TypeError, match="gradients must return a pair of arrays, got NoneType"):
+        iclimit.probe(ridge, PROBLEM, gradients=lambda *_: None, **wrong)
+    with pytest.raises(TypeError, match="gradients must be a function, got 3"):
+        iclimit.probe(ridge, PROBLEM, gradients=3, **wrong)  # type: ignore[arg-type]
 
 
 def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) -> None:
