@@ -26,6 +26,7 @@ Examples
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_choice, add_parameter, add_verb, expects
@@ -143,6 +144,7 @@ def run(options: argparse.Namespace) -> int:
             **given,
             parameters=parameters,
             rng=options.seed,
+            progress=sys.stderr.isatty(),
         )
     except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
         raise ValueError(str(error)) from None

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from tqdm import tqdm
 
 from iclimit.validation.checking.judgement import (
     ChiSquare,
@@ -71,7 +72,7 @@ class Fit:
 
 
 def explain(
-    rows: Sequence[RowDeviation], theory: Theory, *, one_set: bool
+    rows: Sequence[RowDeviation], theory: Theory, *, one_set: bool, progress: bool = False
 ) -> tuple[list[Fit], int]:
     """Mistakes that would explain the deviations, the likeliest first, and how many were tried.
 
@@ -83,6 +84,8 @@ def explain(
         What it was compared with.
     one_set : bool
         Whether the runs of a row share a task set.
+    progress : bool
+        Whether to show a progress bar.
     """
     screened = rows[:: math.ceil(len(rows) / SCREENED_ROWS)]
     runs = [row.run for row in rows]
@@ -91,7 +94,8 @@ def explain(
     tried = list(_that_differ(mistakes(runs, theory, one_set=one_set), runs))
     slow = max(run.sizes["dim"] for run in runs) > SLOW_DIM
     plain, found, fitting = _misfit(screened, screened, Mistake("")), [], False
-    for mistake in sorted(tried, key=lambda each: each.theory is not None):
+    ordered = sorted(tried, key=lambda each: each.theory is not None)
+    for mistake in tqdm(ordered, disable=not progress, desc="trying mistakes", leave=False):
         if mistake.theory is not None and slow and fitting:
             break
         try:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from iclimit.asymptotics.checks import check_choice, check_integers
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
@@ -177,6 +178,7 @@ def check_runs(
     input_spectrum: Spectrum | None = None,
     draws: int | None = None,
     rng: Any = 0,
+    progress: bool = False,
 ) -> RunCheck:
     r"""Compare your own errors of pretrained linear attention with the theory.
 
@@ -217,6 +219,8 @@ def check_runs(
         d = 31).
     rng : int, SeedSequence or Generator
         Root of these task sets.
+    progress : bool
+        Whether to show a progress bar: at d = 100 a row takes a third of a second.
 
     Returns
     -------
@@ -281,11 +285,12 @@ def check_runs(
         root=int(np.random.default_rng(rng).integers(2**62)),
     )
     one_set = task_sets == "one"
-    rows = [compare_run(run, predict(run, theory), one_set=one_set) for run in runs]
+    bar = tqdm(runs, disable=not progress, unit="row", desc="predicting", leave=False)
+    rows = [compare_run(run, predict(run, theory), one_set=one_set) for run in bar]
     fits: list[Fit] = []
     tried = 0
     if not verdict(rows).holds:
-        fits, tried = explain(rows, theory, one_set=one_set)
+        fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
         fits = likeliest(fits, chi_square(rows))
     return RunCheck(rows, limits(runs, structure), fits, tried, _notes(rows, units))
 
