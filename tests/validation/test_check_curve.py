@@ -502,3 +502,13 @@ def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
     assert np.interp(-middle, -losses, steps) == pytest.approx(half, 1e-2)
     single = iclimit.check_curve({"step": merged.steps, "loss": merged.losses[0]}, **MERGED, **LAW)
     assert json.loads(json.dumps(single.to_dict(), allow_nan=False))["rows"][0]["spread"] is None
+
+
+def test_deviations_without_a_random_part_have_no_z() -> None:
+    """On new sequences the duration of a drop is exact: its deviation is within or beyond."""
+    steps = np.arange(200)
+    table = {"step": steps, "loss": np.exp(-steps / 50)}
+    text = str(iclimit.check_curve(table, **LAW, **MERGED))
+    assert "beyond" in text
+    assert " with an allowance of " in text
+    assert "inf" not in text

@@ -120,7 +120,7 @@ class CurveCheck:
         count = len(self.curves)
         lines = [f"{VERDICTS[self.verdict]} ({count} curve{'s' * (count > 1)})"]
         for title, texts in (
-            ("contradicts", [f"{self.label(row)}, z = {_shown(row.z)}" for row in self.outliers]),
+            ("contradicts", [self._outlier(row) for row in self.outliers]),
             ("contradicts", self.unexpected),
             ("fits if", self.fits),
             ("would have been noticed", self._noticed()),
@@ -144,6 +144,12 @@ class CurveCheck:
             for first, *cells in table
         ]
         return "\n".join([verdict, *lines, *others])
+
+    def _outlier(self, row: CurveRow) -> str:
+        """Row that contradicts the theory; without a random part it has no z."""
+        if math.isfinite(row.z):
+            return f"{self.label(row)}, z = {_shown(row.z)}"
+        return f"{self.label(row)}, {row.deviation:+.2%} with an allowance of {row.allowance:.2%}"
 
     def _cells(self, row: CurveRow) -> tuple[str, ...]:
         label = self.label(row)
@@ -213,4 +219,6 @@ def _percent(share: float) -> str:
 
 
 def _shown(z: float) -> str:
+    if math.isinf(z):
+        return "beyond"
     return f"{z:+.2f}" if abs(z) < 100 else f"{z:+.2g}"
