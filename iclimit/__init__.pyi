@@ -5,6 +5,7 @@ from . import gdpp as gdpp
 from . import pretraining as pretraining
 from . import runs as runs
 from . import simulate as simulate
+from . import softmax as softmax
 from . import spectra as spectra
 from . import validation as validation
 from .asymptotics.descent import optimal_learning_rate as optimal_learning_rate

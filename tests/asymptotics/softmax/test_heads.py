@@ -1,0 +1,326 @@
+"""Softmax heads against brute force, many digits, other integrals and known limits."""
+
+import math
+import re
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss
+from iclimit.asymptotics.softmax.brackets import brackets, query_norms
+from iclimit.asymptotics.softmax.pair_averages import pair_averages
+from iclimit.asymptotics.softmax.weight_averages import weight_averages
+
+# The averages are trapezoidal sums; measured 3e-14 for few pairs, 3e-11 for the variance at 1e6.
+AVERAGES = 1e-10
+# What the functions promise for the loss.
+PROMISED = 1e-8
+# Standard errors that the worst of five simulated losses may lie off.
+SIGMAS = 4.0
+# Numbers of the notes are rounded to the last digit printed.
+PRINTED = 1.01
+
+
+def moments_of_two(t: float) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+    """q, 1 - q and the variance of m for two scores, by integrals over their difference."""
+    t = mpmath.mpf(t)
+
+    def mean(function: Any) -> mpmath.mpf:
+        density = lambda z: mpmath.exp(-z * z / 4) / mpmath.sqrt(4 * mpmath.pi)  # noqa: E731
+        points = [0, *(p for p in (1 / t, 5 / t, 20 / t) if p < 20), 2, 6, 20]
+        points = sorted(set(points))
+        # Each integrand is even in the difference.
+        return 2 * mpmath.quad(lambda z: density(z) * function(z), points)
+
+    p = lambda z: 1 / (1 + mpmath.exp(-t * z))  # noqa: E731
+    spread = mean(lambda z: 2 * p(z) * (1 - p(z)))
+    # m = average + (p - 1/2) z, whose terms are independent of each other's sign.
+    square = mpmath.mpf(1) / 2 + mean(lambda z: ((p(z) - mpmath.mpf(1) / 2) * z) ** 2)
+    first = mean(lambda z: (p(z) - mpmath.mpf(1) / 2) * z)
+    return 1 - spread, spread, square - first**2
+
+
+@pytest.mark.parametrize("t", [0.01, 0.7, 1.49, 1.51, 8.0, 200.0])
+def test_averages_of_two_scores(t: float) -> None:
+    found = weight_averages(2, np.array([t]), 1.0)
+    with mpmath.workdps(25):
+        exact = moments_of_two(t)
+    for value, truth in zip(
+        (found.concentration, found.spread, found.variance), exact, strict=True
+    ):
+        assert abs(float(value[0] / truth) - 1) < AVERAGES
+
+
+def test_averages_of_three_scores() -> None:
+    """Against a product rule over all scores, also of two heads."""
+    node, weight = np.polynomial.hermite_e.hermegauss(64)
+    weight = weight / weight.sum()
+    s = np.stack(np.meshgrid(node, node, node), axis=-1).reshape(-1, 3)
+    mass = np.einsum("i,j,k->ijk", weight, weight, weight).reshape(-1)
+    p, opposite = (np.exp(sign * 0.6 * s) for sign in (1, -1))
+    p, opposite = (each / each.sum(axis=1, keepdims=True) for each in (p, opposite))
+    for difference, averages in ((p, weight_averages), (p - opposite, pair_averages)):
+        found = averages(3, np.array([0.6]), 1.0)
+        m = np.sum(difference * s, axis=1)
+        first = mass @ m
+        # Gauss-Hermite with 64 nodes; measured 1e-11.
+        assert found.concentration[0] == pytest.approx(mass @ np.sum(difference**2, 1), rel=1e-9)
+        assert 0.6 * found.spread[0] == pytest.approx(first, rel=1e-9)
+        assert found.variance[0] == pytest.approx(mass @ m**2 - first**2, rel=1e-9)
+
+
+def test_averages_of_many_scores_with_many_digits() -> None:
+    """Integrals over u instead of its logarithm, with many digits, for 1e5 scores."""
+    N, t = 100_000, mpmath.mpf("0.8")
+    with mpmath.workdps(30):
+        h = mpmath.mpf("0.25")
+        scores = [(k * h, h * mpmath.npdf(k * h)) for k in range(-40, 41)]
+
+        def one(u: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+            terms = [(mpmath.exp(t * s), w) for s, w in scores]
+            left = [w * mpmath.exp(-u * e) for e, w in terms]
+            return tuple(
+                mpmath.fsum(e**k * each for (e, _), each in zip(terms, left, strict=True))
+                for k in range(3)
+            )
+
+        scale = mpmath.exp(t * t / 2)
+        nodes = [mpmath.mpf(k) / 3 for k in range(-36, 12)]
+        q = spread = mpmath.mpf(0)
+        for z in nodes:
+            u = mpmath.exp(z) / N / scale
+            h0, h1, h2 = one(u)
+            q += u**2 / 3 * N * h2 * h0 ** (N - 1)
+            spread += u**2 / 3 * N * (N - 1) * h1**2 * h0 ** (N - 2)
+    found = weight_averages(N, np.array([0.8]), 1.0)
+    # The step 1/3 of this sum leaves 4e-11.
+    assert found.concentration[0] == pytest.approx(float(q), rel=2e-10)
+    assert found.spread[0] == pytest.approx(float(spread), rel=2e-10)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 10, 1000])
+@pytest.mark.parametrize("context", [2, 1e6])
+def test_norms_of_queries(dim: int, context: float) -> None:
+    norm, weight = query_norms(dim, context, 1.0)
+    for power in (2, 4):
+        exact = math.prod(dim + 2 * k for k in range(power // 2))
+        # Nodes below 1e-16 of the largest weight are left out.
+        assert weight @ norm**power == pytest.approx(exact, rel=1e-12)
+
+
+def simulated(
+    prompts: int, beta: float, v: float, N: int, d: int, noise: float, heads: int, seed: int
+) -> tuple[float, float]:
+    """Loss and its standard error from prompts, token by token."""
+    rng = np.random.default_rng(seed)
+    x, query, w = (rng.standard_normal((prompts, *size)) for size in ((N, d), (d,), (d,)))
+    y = np.einsum("pnd,pd->pn", x, w) + math.sqrt(noise) * rng.standard_normal((prompts, N))
+    scores = beta * np.einsum("pnd,pd->pn", x, query)
+    prediction = 0
+    for sign in (1, -1)[:heads]:
+        weights = np.exp(sign * scores - np.max(sign * scores, axis=1, keepdims=True))
+        prediction += sign * v * np.sum(weights * y, axis=1) / weights.sum(axis=1)
+    losses = (prediction - np.sum(w * query, axis=1)) ** 2
+    return losses.mean(), losses.std() / math.sqrt(prompts)
+
+
+@pytest.mark.parametrize(
+    ("beta", "v", "N", "d", "noise", "heads"),
+    [
+        (0.579, 0.75, 10, 10, 0.0, 1),
+        (-2.0, -0.4, 3, 2, 1.5, 1),
+        (3.0, 0.6, 2, 1, 0.5, 1),
+        (0.33, 0.65, 5, 10, 0.0, 2),
+        (0.9, -0.3, 3, 2, 1.0, 2),
+    ],
+)
+def test_loss_is_that_of_prompts(
+    beta: float, v: float, N: int, d: int, noise: float, heads: int
+) -> None:
+    exact = softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
+    mean, error = simulated(30_000, beta, v, N, d, noise, heads, seed=N * d + heads)
+    assert abs(mean - exact) < SIGMAS * error
+
+
+@pytest.mark.slow
+def test_loss_is_that_of_prompts_at_many_settings() -> None:
+    """Worst of 24 random settings; one standard error is some 0.4 % of the loss."""
+    rng = np.random.default_rng(5)
+    scores = []
+    for k in range(24):
+        N, d = int(rng.integers(2, 30)), int(rng.integers(1, 20))
+        beta, noise = rng.uniform(0.1, 3) / math.sqrt(d), rng.uniform(0, 2)
+        heads = 1 + k % 2
+        v = rng.uniform(0.3, 1.5)
+        exact = softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
+        mean, error = simulated(60_000, beta, v, N, d, noise, heads, seed=k)
+        scores.append((mean - exact) / error)
+    assert np.max(np.abs(scores)) < SIGMAS
+    assert np.std(scores) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("context", "dim", "temperature", "least"),
+    [(10, 10, 1.831, 7.30591), (20, 10, 1.409, 5.81860)],
+)
+def test_best_head(context: int, dim: int, temperature: float, least: float) -> None:
+    best = optimal_softmax(context=context, dim=dim)
+    assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
+    assert best.inverse_temperature * math.sqrt(dim) == pytest.approx(temperature, abs=6e-4)
+    loss = softmax_loss(best.inverse_temperature, best.value, context=context, dim=dim)
+    assert loss == pytest.approx(best.loss, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("context", "dim", "noise"),
+    [(2, 1, 0.0), (10**6, 1, 0.0), (10**6, 300, 0.0), (2, 1000, 1e6), (30, 4, 40.0)],
+)
+def test_optimum_is_one(context: int, dim: int, noise: float) -> None:
+    best = optimal_softmax(context=context, dim=dim, noise_variance=noise)
+    assert best.error < 1e-10
+    for factor in (0.97, 1.03):
+        for beta, value in ((factor, 1.0), (1.0, factor)):
+            other = softmax_loss(
+                beta * best.inverse_temperature,
+                value * best.value,
+                context=context,
+                dim=dim,
+                noise_variance=noise,
+            )
+            assert other > best.loss * (1 - best.error)
+
+
+@pytest.mark.parametrize(("context", "dim"), [(2, 1), (7, 3), (1000, 1), (10**5, 30)])
+@pytest.mark.parametrize("scaled", [0.5, 4.0, 60.0])
+def test_stated_error_is_honest(context: int, dim: int, scaled: float) -> None:
+    """Against the same integrals with finer steps."""
+    beta = scaled / math.sqrt(dim)
+    fine, rule, coarse = (brackets(beta, context, dim, 1, each) for each in (0.7, 1.0, 1.2))
+    value = fine.best_value(0.1)
+    truth, found, other = (each.loss(value, 0.1) for each in (fine, rule, coarse))
+    assert abs(found - truth) <= abs(other - found) + 1e-13 * truth
+    if context * dim != 1000 or scaled < 50:
+        assert abs(found - truth) < PROMISED * truth
+
+
+def test_two_heads_of_the_notes() -> None:
+    rows = [(10, 10, 0.549, 5.48770), (20, 10, 0.234, 3.66533), (40, 20, 0.114, 6.99984)]
+    for N, d, scaled, least in rows:
+        best = optimal_softmax(context=N, dim=d, heads=2)
+        assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
+        assert best.inverse_temperature * math.sqrt(d) == pytest.approx(scaled, abs=1e-3)
+        assert best.error < PROMISED
+
+
+def test_warm_pair_is_gradient_descent_on_centred_inputs() -> None:
+    """Least loss d (d + 1 + s) / (N + d + s): that of linear attention with N - 1 pairs."""
+    d, noise = 5, 2.0
+    for N in (3, 40):
+        value = N / (N + d + noise) / 2
+        centred = d * (d + 1 + noise) / (N + d + noise)
+        losses = [brackets(t, N, d, 2).loss(value / t, noise) / centred - 1 for t in (0.01, 0.005)]
+        # The excess is proportional to t^2.
+        assert losses[0] / losses[1] == pytest.approx(4, rel=0.03)
+        assert abs(losses[1]) < 1e-3
+    # Beyond some context length the best temperature is so small that a polynomial finds it.
+    best = optimal_softmax(context=2000, dim=5, heads=2)
+    gain = 1 - best.loss / (5 * 6 / 2005)
+    assert 0 < gain < 1e-6
+    assert best.inverse_temperature * best.value == pytest.approx(2000 / 2005 / 2, rel=1e-3)
+
+
+def test_loss_tends_to_the_limit() -> None:
+    """One correction in 1/d is extrapolated away; the next one is 2e-5 here."""
+    for noise in (0.0, 0.3):
+        limit = optimal_softmax(ratio=0.5, noise_ratio=noise)
+        found = [
+            optimal_softmax(context=2 * d, dim=d, noise_variance=noise * 2 * d) for d in (400, 800)
+        ]
+        first, second = (each.loss / d for each, d in zip(found, (400, 800), strict=True))
+        assert 2 * second - first == pytest.approx(limit.loss, rel=5e-5)
+        assert found[1].inverse_temperature * math.sqrt(800) == pytest.approx(1, abs=0.02)
+        assert found[1].value / math.sqrt(800) == pytest.approx(limit.value, rel=0.02)
+
+
+def test_test_length_in_the_limit() -> None:
+    """Trained at alpha = 2, tested at 1/2 of that, the same, twice, 8 times; d = 60 of the notes."""
+    best = optimal_softmax(context=120, dim=60)
+    rows = {60: 0.80698, 120: 0.57892, 240: 0.45560, 960: 0.35733}
+    for test_context, noted in rows.items():
+        loss = softmax_loss(best.inverse_temperature, best.value, context=test_context, dim=60)
+        assert loss / 60 == pytest.approx(noted, abs=PRINTED * 5e-6)
+    u = optimal_softmax(ratio=0.5).value
+    forever = softmax_loss(1.0, u, ratio=1e-12)
+    assert forever == pytest.approx((1 - u) ** 2, rel=1e-9)
+
+
+def test_limit_in_every_number_system() -> None:
+    c, v, t, u = sympy.symbols("c v t u", positive=True)
+    loss = softmax_loss(t, u, ratio=c, noise_ratio=v)
+    best = optimal_softmax(ratio=c, noise_ratio=v)
+    at_best = {t: best.inverse_temperature, u: best.value}
+    assert sympy.simplify(loss.subs(at_best) - best.loss) == 0
+    for variable in (t, u):
+        assert sympy.simplify(sympy.diff(loss, variable).subs(at_best)) == 0
+    with mpmath.workdps(40):
+        many = optimal_softmax(ratio=mpmath.mpf("0.5")).loss
+        assert abs(many - 1 / (1 + 2 / mpmath.e)) < mpmath.mpf("1e-38")
+    array = optimal_softmax(ratio=np.array([0.5, 2.0]), heads=3)
+    assert array.loss == pytest.approx([1 / 3, 2 / 3])
+    assert np.all(np.isinf(array.value))
+
+
+def test_two_heads_in_the_limit() -> None:
+    """Losses of two opposite heads approach linear attention's from above, and those of sizes."""
+    c = 0.4
+    t = np.array([1e-3, 0.1, 0.5])
+    both = 2 * (np.exp(t**2) - np.exp(-(t**2)))
+    u = 2 * t / (4 * t**2 + both * c)
+    loss = softmax_loss(t, u, ratio=c, heads=2)
+    assert loss[0] == pytest.approx(c / (1 + c), rel=1e-6)
+    assert np.all(np.diff(loss) > 0)
+    sizes = [
+        softmax_loss(0.5 / math.sqrt(d), u[2] * math.sqrt(d), context=d * 5 // 2, dim=d, heads=2)
+        / d
+        for d in (200, 400)
+    ]
+    assert 2 * sizes[1] - sizes[0] == pytest.approx(loss[2], rel=1e-3)
+
+
+def test_arguments_broadcast() -> None:
+    best = optimal_softmax(context=[[5], [9]], dim=[2, 3], noise_variance=0.5)
+    assert best.loss.shape == best.value.shape == best.error.shape == (2, 2)
+    one = optimal_softmax(context=9, dim=2, noise_variance=0.5)
+    assert best.loss[1, 0] == one.loss
+    losses = softmax_loss([0.5, -0.5], [1.0, -1.0], context=5, dim=2)
+    assert losses[0] == losses[1]
+    nothing = optimal_softmax(context=1, dim=4)
+    assert (nothing.loss, nothing.value) == (4.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"context": 10}, "give either ratio and noise_ratio or context, dim and noise_variance"),
+        ({"ratio": 1.0, "dim": 3}, "give either ratio and noise_ratio"),
+        ({"ratio": 1.0, "noise_variance": 0.1}, "give either ratio and noise_ratio"),
+        ({"context": 10, "dim": 0}, "dim must be >= 1 and finite, got 0.0"),
+        ({"context": 2.5, "dim": 3}, "context must be an integer, got 2.5"),
+        ({"context": 10, "dim": 3, "heads": 3}, "heads must be 1 or 2 at finite context and dim"),
+        ({"context": 10, "dim": 3, "heads": 0}, "heads must be an integer >= 1, got 0"),
+        ({"ratio": -1.0}, "ratio must be > 0 and finite, got -1.0"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        optimal_softmax(**arguments)
+
+
+def test_unreached_accuracy_is_an_error() -> None:
+    with pytest.raises(ArithmeticError, match="relative error .* of the loss at"):
+        softmax_loss(200.0, 0.5, context=1000, dim=1)
+    with pytest.raises(TypeError, match="context must be a number or a NumPy array"):
+        softmax_loss(1.0, 1.0, context=sympy.Symbol("N"), dim=2)
