@@ -1,8 +1,32 @@
 """Softmax attention: heads on linear regression, kernels, and the best of all attention."""
 
 from iclimit.asymptotics.softmax.heads import SoftmaxHead, optimal_softmax, softmax_loss
+from iclimit.asymptotics.softmax.kernels import (
+    KernelHead,
+    attention_loss,
+    heads_efficiency,
+    kernel_efficiency,
+    optimal_kernel,
+)
+from iclimit.asymptotics.softmax.limits import (
+    SoftmaxMatrix,
+    long_context_softmax,
+    optimal_softmax_matrix,
+)
 from iclimit.notation import explain_names
 
-__all__ = ["SoftmaxHead", "optimal_softmax", "softmax_loss"]
+__all__ = [
+    "KernelHead",
+    "SoftmaxHead",
+    "SoftmaxMatrix",
+    "attention_loss",
+    "heads_efficiency",
+    "kernel_efficiency",
+    "long_context_softmax",
+    "optimal_kernel",
+    "optimal_softmax",
+    "optimal_softmax_matrix",
+    "softmax_loss",
+]
 
 explain_names(__name__)

@@ -1,56 +1,32 @@
 r"""Softmax heads on linear regression: the loss, and the best temperature and value.
 
 At finite context length N and dimension d the loss of one head, and of two heads with opposite
-keys and values, is exact (`iclimit.asymptotics.softmax.brackets`).  In the limit of large N and d
-at fixed :math:`c = d/N` and :math:`v = \sigma^2/N`, with :math:`t = \beta \sqrt d` and
-:math:`u = \text{value}/\sqrt d`, the norm of the query concentrates, a sum over the context becomes
-a mean, and
+keys and values, is exact (`iclimit.asymptotics.softmax.brackets`).  In the limit of large N and
+d at fixed :math:`c = d/N` and :math:`v = \sigma^2/N`, with :math:`t = \beta \sqrt d` and
+:math:`u = \text{value}/\sqrt d`, the norm of the query concentrates, a sum over the context
+becomes a mean, and
 
 .. math:: \frac{\mathcal L}d = (1 - ut)^2 + u^2 e^{t^2} (c + v), \qquad
    \frac{\mathcal L^*}d = \frac{e(c + v)}{1 + e(c + v)} \quad\text{at } t = 1,
 
 for one head.  Linear attention has the same least loss without the factor e = 2.718...: a softmax
 head sees e times less context.  Two opposite heads have
-:math:`(1 - 2ut)^2 + 2 u^2 (e^{t^2} - e^{-t^2})(c + v)`, whose infimum at :math:`t \to 0` is that of
-linear attention.
+:math:`(1 - 2ut)^2 + 2 u^2 (e^{t^2} - e^{-t^2})(c + v)`, whose infimum at :math:`t \to 0` is that
+of linear attention.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev
-from scipy.optimize import minimize_scalar
 
-from iclimit.asymptotics.checks import check_integers, check_range, checked
-from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number
-from iclimit.asymptotics.softmax.brackets import Brackets, brackets, query_norms
-from iclimit.asymptotics.softmax.pair_averages import pair_averages
-from iclimit.asymptotics.softmax.weight_averages import weight_averages
-
-_COARSE = 1.2
-"""Steps of a second quadrature, which tells the error, over those of the quadrature itself."""
-
-_ROUNDING = 1e-13
-"""Relative error of rounding, which both quadratures share; largest measured 3e-14."""
+from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.softmax.brackets import brackets
+from iclimit.asymptotics.softmax.temperature_search import COARSE, TemperatureSearch
 
 _PROMISED = 1e-8
 """Largest relative error of a loss that is returned without a statement of its error."""
-
-_SEARCH = {1: 1.5, 2: 1.0}
-"""Steps of the averages that the best temperature is searched with, by the number of heads: those
-of two heads nearly cancel."""
-
-_NODES = 48
-"""Chebyshev nodes of these averages."""
-
-_SMALLEST = {1: 0.3, 2: 0.05}
-"""Smallest temperature in units of 1/sqrt(d) that is searched, by the number of heads.  The best
-one of one head is at least 0.48, that of d = 1 and many pairs."""
-
-_FEW = np.array([0.05, 0.075, 0.1])
-"""Where the loss of two heads is computed if their best temperature is smaller still: it is close
-to a polynomial of the square, with a known value at 0."""
 
 _LIMIT, _SIZE = ("ratio", "noise_ratio"), ("context", "dim", "noise_variance")
 
@@ -145,7 +121,7 @@ def softmax_loss(
     >>> best = optimal_softmax(context=20, dim=10)
     >>> longer = softmax_loss(best.inverse_temperature, best.value, context=200, dim=10)
     >>> round(float(best.loss), 4), round(float(longer), 4)
-    (5.6881, 2.6343)
+    (5.8186, 3.0067)
     >>> from sympy import symbols
     >>> t, u, c = symbols("t u c", positive=True)
     >>> softmax_loss(t, u, ratio=c)
@@ -170,7 +146,7 @@ def softmax_loss(
     settings = np.stack([beta, N, d], axis=-1).reshape(-1, 3)
     unique, index = np.unique(settings, axis=0, return_inverse=True)
     for k, (one_beta, one_N, one_d) in enumerate(unique):
-        pair = [brackets(one_beta, one_N, one_d, heads, coarse) for coarse in (1.0, _COARSE)]
+        pair = [brackets(one_beta, one_N, one_d, heads, coarse) for coarse in (1.0, COARSE)]
         for place in np.flatnonzero(index.reshape(-1) == k):
             fine, coarse = (each.loss(v.flat[place], noise.flat[place]) for each in pair)
             if not abs(fine - coarse) <= _PROMISED * fine:
@@ -239,12 +215,12 @@ def optimal_softmax(
     >>> from iclimit.asymptotics.softmax import optimal_softmax
     >>> best = optimal_softmax(context=10, dim=10)
     >>> round(float(best.inverse_temperature), 4), round(float(best.value), 4)
-    (0.5791, 0.7497)
-    >>> round(float(best.loss), 6), best.error < 1e-8
+    (0.5789, 0.7496)
+    >>> round(float(best.loss), 6), float(best.error) < 1e-8
     (7.305908, True)
     >>> from sympy import symbols
     >>> optimal_softmax(ratio=symbols("c", positive=True)).loss
-    E*c/(1 + E*c)
+    E*c/(E*c + 1)
     """
     math_, (*size,) = _parse(ratio, context, dim, noise_ratio, noise_variance, heads)
     if ratio is not None:
@@ -255,7 +231,7 @@ def optimal_softmax(
     settings = np.stack([N, d], axis=-1).reshape(-1, 2)
     unique, index = np.unique(settings, axis=0, return_inverse=True)
     for k, (one_N, one_d) in enumerate(unique):
-        search = _Search(one_N, one_d, heads) if one_N > 1 else None
+        search = TemperatureSearch(one_N, one_d, heads) if one_N > 1 else None
         for place in np.flatnonzero(index.reshape(-1) == k):
             best = search.optimum(noise.flat[place]) if search else (0.0, 0.0, one_d, 0.0)
             found.reshape(4, -1)[:, place] = best
@@ -268,80 +244,6 @@ def _limit_optimum(math_: Namespace, both: Any, heads: int) -> SoftmaxHead:
         return SoftmaxHead(one * 0, one * math_.inf, math_.finish(both / (1 + both)), one * 0)
     cost = math_.exp(one) * both
     return SoftmaxHead(one, math_.finish(1 / (1 + cost)), math_.finish(cost / (1 + cost)), one * 0)
-
-
-class _Search:
-    """Search for the best temperature at one size, with averages interpolated in t."""
-
-    def __init__(self, N: float, d: float, heads: int) -> None:
-        self._size = N, d, heads
-        # For two or three pairs the best head nearly takes the label of the largest score.
-        largest = 1.5 + 90 / N**2 if heads == 1 else 1.2 + 10 / N**2
-        self._scale = np.array([_SMALLEST[heads], largest]) / np.sqrt(d)
-        self._norm, self._weight = query_norms(d, N, _SEARCH[heads])
-        # In arsinh(t) the averages are smooth over warm and cold scores.
-        ends = np.arcsinh(self._scale * self._norm[[0, -1]])
-        self._center, self._half = np.mean(ends), np.ptp(ends) / 2
-        angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
-        t = np.sinh(self._center + self._half * np.cos(angles))
-        found = (weight_averages if heads == 1 else pair_averages)(N, t, _SEARCH[heads])
-        # Those of two heads vanish as t^2: what is interpolated must not.
-        power = t ** (2 * heads - 2)
-        table = np.log(
-            np.stack([found.concentration / power, found.spread, found.variance / power], axis=-1)
-        )
-        self._series = 2 / _NODES * np.cos(np.outer(np.arange(_NODES), angles)) @ table
-        self._series[0] /= 2
-
-    def _profile(self, log_beta: float, noise: float) -> float:
-        """Least loss over the value, with averages from the table."""
-        t = np.exp(log_beta) * self._norm
-        place = (np.arcsinh(t) - self._center) / self._half
-        q, spread, variance = np.exp(chebyshev.chebval(place, self._series))
-        _, d, heads = self._size
-        power = t ** (2 * heads - 2)
-        found = Brackets(d, self._norm, self._weight, t * spread, power * variance, power * q)
-        return found.loss(found.best_value(noise), noise)
-
-    def optimum(self, noise: float) -> tuple[float, float, float, float]:
-        """Inverse temperature, value, loss and its relative error."""
-        low, high = np.log(self._scale)
-        best = minimize_scalar(
-            self._profile,
-            bounds=(low, high),
-            args=(noise,),
-            method="bounded",
-            options={"xatol": 1e-8},
-        ).x
-        if self._size[2] == 2 and best < low + 0.01:
-            return self._warm_pair(noise)
-        beta = float(np.exp(best))
-        fine, coarse = (brackets(beta, *self._size, each) for each in (1.0, _COARSE))
-        value = fine.best_value(noise)
-        loss = fine.loss(value, noise)
-        return beta, value, loss, abs(coarse.loss(value, noise) / loss - 1) + _ROUNDING
-
-    def _warm_pair(self, noise: float) -> tuple[float, float, float, float]:
-        """The same for two heads that are nearly gradient descent on centred inputs."""
-        N, d, _ = self._size
-        pairs = [brackets(t / np.sqrt(d), N, d, 2) for t in _FEW]
-        values = [each.best_value(noise) for each in pairs]
-        least = d * (d + 1 + noise) / (N + d + noise)
-        gains = [each.loss(v, noise) / least - 1 for each, v in zip(pairs, values, strict=True)]
-        square = _FEW**2
-        slopes = np.polyfit(square, gains / square, 2)
-        tau = max(min(np.roots(np.polyder([*slopes, 0.0])).real, key=abs), 1e-12)
-        t = float(np.sqrt(tau))
-        steps = np.polyfit(square, values * _FEW / np.sqrt(d), 2)
-        gain = tau * np.polyval(slopes, tau)
-        parabola = tau * np.polyval(np.polyfit(square[:2], (gains / square)[:2], 1), tau)
-        beta = t / np.sqrt(d)
-        return (
-            beta,
-            float(np.polyval(steps, tau)) / beta,
-            least * (1 + gain),
-            (abs(gain - parabola) + _ROUNDING),
-        )
 
 
 def _parse(

@@ -3,7 +3,8 @@ r"""Averages of the softmax weights of two opposite heads, by integrals over two
 The weights are :math:`p^\pm_i = e^{\pm t s_i}/Z_\pm` of N independent scores N(0, 1).  Their
 products are constant over i: :math:`c = \sum_i p^+_i p^-_i = N/(Z_+ Z_-)`.  With
 :math:`X = e^{a + ts}`, :math:`Y = e^{b - ts}` and
-:math:`G_{jk}(a, b) = E_s X^j Y^k e^{-X-Y}`, :math:`G = G_{00}`, averages are integrals over a and b:
+:math:`G_{jk}(a, b) = E_s X^j Y^k e^{-X-Y}`, :math:`G = G_{00}`, averages are integrals over a and
+b:
 
 .. math::
 

@@ -28,8 +28,8 @@ For cold scores the last two terms nearly cancel; the variance is then :math:`E 
 *Quadrature.*  The trapezoidal rule on the whole line converges geometrically, as the integrands
 are analytic in a strip: the error of step h is about :math:`|\Gamma(k + 2\pi i/h)/\Gamma(k)|`
 relative to the integral, 3e-15 for k = 2 at the step used.  Warm scores (t < 1.5) are summed over
-s.  Cold ones are summed over :math:`a = y + ts`, since the factors :math:`x^k e^{-x}` fix the range
-of a: the cost does not grow with t.
+s.  Cold ones are summed over :math:`a = y + ts`, since the factors :math:`x^k e^{-x}` fix the
+range of a: the cost does not grow with t.
 """
 
 from dataclasses import dataclass

@@ -246,7 +246,7 @@ def test_loss_tends_to_the_limit() -> None:
 
 
 def test_test_length_in_the_limit() -> None:
-    """Trained at alpha = 2, tested at 1/2 of that, the same, twice, 8 times; d = 60 of the notes."""
+    """Trained at alpha = 2, tested at half of it, the same, twice and 8 times; d = 60."""
     best = optimal_softmax(context=120, dim=60)
     rows = {60: 0.80698, 120: 0.57892, 240: 0.45560, 960: 0.35733}
     for test_context, noted in rows.items():
@@ -320,7 +320,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_unreached_accuracy_is_an_error() -> None:
-    with pytest.raises(ArithmeticError, match="relative error .* of the loss at"):
+    with pytest.raises(ArithmeticError, match=r"relative error .* of the loss at"):
         softmax_loss(200.0, 0.5, context=1000, dim=1)
     with pytest.raises(TypeError, match="context must be a number or a NumPy array"):
         softmax_loss(1.0, 1.0, context=sympy.Symbol("N"), dim=2)

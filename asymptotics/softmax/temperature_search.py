@@ -1,0 +1,109 @@
+"""Search for the best temperature of softmax heads at one context length and dimension.
+
+The loss needs averages of softmax weights at the temperatures of all norms of the query.  They
+are smooth functions of these temperatures, so that a Chebyshev series of them serves the whole
+search; the loss of the temperature found is then computed without it.
+"""
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from scipy.optimize import minimize_scalar
+
+from iclimit.asymptotics.softmax.brackets import Brackets, brackets, query_norms
+from iclimit.asymptotics.softmax.pair_averages import pair_averages
+from iclimit.asymptotics.softmax.weight_averages import weight_averages
+
+COARSE = 1.2
+"""Steps of a second quadrature, which tells the error, over those of the quadrature itself."""
+
+_ROUNDING = 1e-13
+"""Relative error of rounding, which both quadratures share; largest measured 3e-14."""
+
+_SEARCH = {1: 1.5, 2: 1.0}
+"""Steps of the averages that the best temperature is searched with, by the number of heads: those
+of two heads nearly cancel."""
+
+_NODES = 48
+"""Chebyshev nodes of these averages."""
+
+_SMALLEST = {1: 0.3, 2: 0.05}
+"""Smallest temperature in units of 1/sqrt(d) that is searched, by the number of heads.  The best
+one of one head is at least 0.48, that of d = 1 and many pairs."""
+
+_FEW = np.array([0.05, 0.075, 0.1])
+"""Where the loss of two heads is computed if their best temperature is smaller still: it is close
+to a polynomial of the square, with a known value at 0."""
+
+
+class TemperatureSearch:
+    """Search for the best temperature at one size, with averages interpolated in t."""
+
+    def __init__(self, N: float, d: float, heads: int) -> None:
+        self._size = N, d, heads
+        # For two or three pairs the best head nearly takes the label of the largest score.
+        largest = 1.5 + 90 / N**2 if heads == 1 else 1.2 + 10 / N**2
+        self._scale = np.array([_SMALLEST[heads], largest]) / np.sqrt(d)
+        self._norm, self._weight = query_norms(d, N, _SEARCH[heads])
+        # In arsinh(t) the averages are smooth over warm and cold scores.
+        ends = np.arcsinh(self._scale * self._norm[[0, -1]])
+        self._center, self._half = np.mean(ends), np.ptp(ends) / 2
+        angles = np.pi * (np.arange(_NODES) + 0.5) / _NODES
+        t = np.sinh(self._center + self._half * np.cos(angles))
+        found = (weight_averages if heads == 1 else pair_averages)(N, t, _SEARCH[heads])
+        # Those of two heads vanish as t^2: what is interpolated must not.
+        power = t ** (2 * heads - 2)
+        table = np.log(
+            np.stack([found.concentration / power, found.spread, found.variance / power], axis=-1)
+        )
+        self._series = 2 / _NODES * np.cos(np.outer(np.arange(_NODES), angles)) @ table
+        self._series[0] /= 2
+
+    def _profile(self, log_beta: float, noise: float) -> float:
+        """Least loss over the value, with averages from the table."""
+        t = np.exp(log_beta) * self._norm
+        place = (np.arcsinh(t) - self._center) / self._half
+        q, spread, variance = np.exp(chebyshev.chebval(place, self._series))
+        _, d, heads = self._size
+        power = t ** (2 * heads - 2)
+        found = Brackets(d, self._norm, self._weight, t * spread, power * variance, power * q)
+        return found.loss(found.best_value(noise), noise)
+
+    def optimum(self, noise: float) -> tuple[float, float, float, float]:
+        """Inverse temperature, value, loss and its relative error."""
+        low, high = np.log(self._scale)
+        best = minimize_scalar(
+            self._profile,
+            bounds=(low, high),
+            args=(noise,),
+            method="bounded",
+            options={"xatol": 1e-8},
+        ).x
+        if self._size[2] == 2 and best < low + 0.01:
+            return self._warm_pair(noise)
+        beta = float(np.exp(best))
+        fine, coarse = (brackets(beta, *self._size, each) for each in (1.0, COARSE))
+        value = fine.best_value(noise)
+        loss = fine.loss(value, noise)
+        return beta, value, loss, abs(coarse.loss(value, noise) / loss - 1) + _ROUNDING
+
+    def _warm_pair(self, noise: float) -> tuple[float, float, float, float]:
+        """The same for two heads that are nearly gradient descent on centred inputs."""
+        N, d, _ = self._size
+        pairs = [brackets(t / np.sqrt(d), N, d, 2) for t in _FEW]
+        values = [each.best_value(noise) for each in pairs]
+        least = d * (d + 1 + noise) / (N + d + noise)
+        gains = [each.loss(v, noise) / least - 1 for each, v in zip(pairs, values, strict=True)]
+        square = _FEW**2
+        slopes = np.polyfit(square, gains / square, 2)
+        tau = max(min(np.roots(np.polyder([*slopes, 0.0])).real, key=abs), 1e-12)
+        t = float(np.sqrt(tau))
+        steps = np.polyfit(square, values * _FEW / np.sqrt(d), 2)
+        gain = tau * np.polyval(slopes, tau)
+        parabola = tau * np.polyval(np.polyfit(square[:2], (gains / square)[:2], 1), tau)
+        beta = t / np.sqrt(d)
+        return (
+            beta,
+            float(np.polyval(steps, tau)) / beta,
+            least * (1 + gain),
+            (abs(gain - parabola) + _ROUNDING),
+        )
