@@ -13,6 +13,7 @@ from iclimit.asymptotics.softmax.limits import (
     long_context_softmax,
     optimal_softmax_matrix,
 )
+from iclimit.asymptotics.softmax.uniform_inputs import uniform_softmax, uniform_softmax_loss
 from iclimit.notation import explain_names
 
 __all__ = [
@@ -27,6 +28,8 @@ __all__ = [
     "optimal_softmax",
     "optimal_softmax_matrix",
     "softmax_loss",
+    "uniform_softmax",
+    "uniform_softmax_loss",
 ]
 
 explain_names(__name__)
