@@ -1,5 +1,10 @@
 """Softmax attention: heads on linear regression, kernels, and the best of all attention."""
 
+from iclimit.asymptotics.softmax.functional import (
+    FunctionalOptimum,
+    finite_rank_loss,
+    functional_optimum,
+)
 from iclimit.asymptotics.softmax.heads import SoftmaxHead, optimal_softmax, softmax_loss
 from iclimit.asymptotics.softmax.kernels import (
     KernelHead,
@@ -14,22 +19,29 @@ from iclimit.asymptotics.softmax.limits import (
     optimal_softmax_matrix,
 )
 from iclimit.asymptotics.softmax.uniform_inputs import uniform_softmax, uniform_softmax_loss
+from iclimit.asymptotics.softmax.whole_tokens import TaskOptimum, sine_optimum, whole_token_optimum
 from iclimit.notation import explain_names
 
 __all__ = [
+    "FunctionalOptimum",
     "KernelHead",
     "SoftmaxHead",
     "SoftmaxMatrix",
+    "TaskOptimum",
     "attention_loss",
+    "finite_rank_loss",
+    "functional_optimum",
     "heads_efficiency",
     "kernel_efficiency",
     "long_context_softmax",
     "optimal_kernel",
     "optimal_softmax",
     "optimal_softmax_matrix",
+    "sine_optimum",
     "softmax_loss",
     "uniform_softmax",
     "uniform_softmax_loss",
+    "whole_token_optimum",
 ]
 
 explain_names(__name__)

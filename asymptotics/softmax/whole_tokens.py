@@ -1,0 +1,277 @@
+r"""The best additive predictor of whole tokens, and the optima of the sine task.
+
+A network that embeds tokens (x, y), and not inputs only, before one layer of linear attention
+predicts :math:`\hat y = \sum_i F(x_q; x_i, y_i)`: additive over the pairs, but of any form in the
+label.  For noiseless functions :math:`y_\theta(x) = f(x) \cdot c(\theta)` of a random parameter
+:math:`\theta`, F may be taken as :math:`f(x_q) \cdot g(x, y)`.  Setting the derivative by g to
+zero gives
+
+.. math:: E[c \mid x, y] = g(x, y) + (N - 1)\,E[m(\theta) \mid x, y], \qquad
+   m(\theta) = E_x\,g(x, y_\theta(x)),
+
+and the mean over x along a function
+
+.. math:: \bigl(1 + (N - 1) P\bigr)\,m = P c, \qquad
+   (P h)(\theta) = E_x\,E\bigl[h(\theta') \bigm| y_{\theta'}(x) = y_\theta(x)\bigr], \qquad
+   \mathcal L^* = \operatorname{tr} S\,E\bigl[c\,(c - N m)^\top\bigr], \quad S = E f f^\top .
+
+P is a mean of projections, so that the equation is solved by conjugate gradients: it takes some 25
+steps whatever the resolution.  A conditional expectation is a mean over bins of y of equal width.
+
+*The sine task* (von Oswald et al., ICML 2023): :math:`y = a \sin(x + \phi)`, a from U(0.1, 0.5),
+:math:`\phi` from :math:`U(0, \pi)`, x from U(-5, 5).  In the published code both are drawn with
+one random key: the amplitude is tied to the phase, :math:`a = 0.1 + 0.4\,\phi/\pi`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import checked, real_array
+from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.softmax.functional import functional_optimum
+
+Features = Callable[[np.ndarray], Any]
+
+_AMPLITUDES = 0.1, 0.5
+"""Range of the amplitude of the sine task."""
+
+_INPUTS = -5.0, 5.0
+"""Range of its inputs."""
+
+_STEPS = 200
+"""Most steps of conjugate gradients."""
+
+_RESOLUTION = 1e-11
+"""Relative residual at which they end."""
+
+_BINS = 100
+"""Bins of the label, and inputs."""
+
+_TIED_PHASES, _PHASES, _AMPLITUDE_LEVELS = 8000, 400, 40
+"""Sines that stand for the law of the sine task."""
+
+
+@dataclass(frozen=True)
+class TaskOptimum:
+    r"""Least loss on a task.
+
+    Attributes
+    ----------
+    loss : float
+        Mean squared error on a noiseless query label (no 1/2).
+    error : float
+        Error of the loss.
+    """
+
+    loss: float
+    error: float
+
+
+def whole_token_optimum(
+    *,
+    features: Features,
+    coefficients: np.ndarray,
+    inputs: tuple[float, float],
+    context: Number,
+    bins: int = _BINS,
+) -> TaskOptimum:
+    r"""Least loss of attention that embeds whole tokens, for functions of finite rank.
+
+    Parameters
+    ----------
+    features : callable
+        f, from an array (n,) of inputs to an array (k, n).
+    coefficients : array (k, m)
+        Coefficients c of m functions, of equal probability, that stand for the law of tasks; some
+        hundred times as many as bins.
+    inputs : tuple (lower, upper)
+        Interval of uniform inputs.
+    context : number >= 1
+        Number N of context pairs.
+    bins : int >= 4
+        Bins of the label at an input.
+
+    Returns
+    -------
+    TaskOptimum
+        With fields ``loss`` and ``error``, the change from half as many bins and inputs.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range or shapes do not fit.
+    TypeError
+        If features is not a function, or another argument of another kind.
+
+    References
+    ----------
+    Derived in module `iclimit.asymptotics.softmax.whole_tokens`.
+
+    Examples
+    --------
+    A linear function of one input: a single pair tells its slope.
+
+    >>> import numpy as np
+    >>> from iclimit.asymptotics.softmax import whole_token_optimum
+    >>> slopes = np.linspace(-1, 1, 2001)[None]
+    >>> best = whole_token_optimum(features=lambda x: x[None], coefficients=slopes,
+    ...     inputs=(0.5, 1), context=1)
+    >>> best.loss < 1e-4
+    True
+    """
+    if not callable(features):
+        raise TypeError(f"features must be a function of an array of inputs, got {features!r}")
+    _, (N, count) = checked(
+        systems="numpy", single=True, ranges={"bins": "[4, inf)"}, context=context, bins=bins
+    )
+    c = real_array("coefficients", coefficients, "(-inf, inf)")
+    if c.ndim != 2 or not c.size:
+        raise ValueError(f"coefficients must be an array (k, m), got shape {c.shape}")
+    if len(inputs) != 2 or not -np.inf < inputs[0] < inputs[1] < np.inf:
+        raise ValueError(f"inputs must be (lower, upper) with lower < upper, got {inputs}")
+    half, loss = (
+        _additive_loss(features, c, inputs, float(N), size)
+        for size in (int(count) // 2, int(count))
+    )
+    return TaskOptimum(loss, abs(half - loss))
+
+
+def _additive_loss(
+    features: Features, c: np.ndarray, inputs: tuple[float, float], N: float, bins: int
+) -> float:
+    # Midpoints: level sets of the functions change abruptly with the input.
+    x = inputs[0] + (inputs[1] - inputs[0]) * (np.arange(bins) + 0.5) / bins
+    f = np.asarray(features(x), dtype=float)
+    if f.shape != (len(c), len(x)):
+        raise ValueError(f"features must give an array {(len(c), len(x))}, got shape {f.shape}")
+    places = []
+    for each in f.T:
+        y = each @ c
+        lower, width = y.min(), max(np.ptp(y), np.finfo(float).tiny)
+        place = np.minimum(((y - lower) / width * bins).astype(np.int64), bins - 1)
+        places.append((place, np.maximum(np.bincount(place, minlength=bins), 1)))
+
+    def project(h: np.ndarray) -> np.ndarray:
+        total = np.zeros_like(h)
+        for place, members in places:
+            total += (np.bincount(place, h, bins) / members)[place]
+        return total / len(places)
+
+    m = np.stack([_conjugate_gradients(project, project(each), N - 1) for each in c])
+    return float(np.sum((f @ f.T / len(x)) * (c @ (c - N * m).T / c.shape[1])))
+
+
+def _conjugate_gradients(
+    project: Callable[[np.ndarray], np.ndarray], right: np.ndarray, factor: float
+) -> np.ndarray:
+    """Solve (1 + factor P) m = right."""
+    m, residual = np.zeros_like(right), right.copy()
+    direction, size = residual.copy(), residual @ residual
+    goal = _RESOLUTION**2 * size
+    for _ in range(_STEPS):
+        if size <= goal:
+            break
+        image = direction + factor * project(direction)
+        length = size / (direction @ image)
+        m += length * direction
+        residual -= length * image
+        before, size = size, residual @ residual
+        direction = residual + size / before * direction
+    return m
+
+
+def sine_optimum(
+    *, context: Number, tied: bool = False, whole_tokens: bool = False
+) -> TaskOptimum:
+    r"""Least loss of an embedding and one attention layer on the published sine task.
+
+    Parameters
+    ----------
+    context : number >= 1
+        Number N of context pairs.
+    tied : bool
+        Whether the amplitude is tied to the phase, as the published code draws them.
+    whole_tokens : bool
+        Whether tokens (x, y) are embedded, as the published transformer does; otherwise inputs
+        only, as in gradient descent on a deep embedding.
+
+    Returns
+    -------
+    TaskOptimum
+        With fields ``loss`` and ``error``.  The published losses are halves of it.
+
+    Raises
+    ------
+    ValueError
+        If context is outside its range.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    Embedded inputs: exact, in closed form for independent amplitudes,
+
+    .. math:: \mathcal L^* = \kappa \Bigl(1 - N \sum_\pm \frac{l_\pm^2}{1 + (N - 1) l_\pm}\Bigr),
+       \qquad l_\pm = \tfrac12 \pm \tfrac{\sin 10}{20}, \quad \kappa = \tfrac12 E a^2 .
+
+    Whole tokens: to half a percent, in a second.
+
+    References
+    ----------
+    Task: von Oswald et al., ICML 2023 (arXiv:2212.07677).  Optima: derived in modules
+    `iclimit.asymptotics.softmax.functional` and `iclimit.asymptotics.softmax.whole_tokens`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.softmax import sine_optimum
+    >>> round(sine_optimum(context=10).loss, 6), round(sine_optimum(context=10, tied=True).loss, 6)
+    (0.004692, 0.00431)
+    """
+    for name, flag in (("tied", tied), ("whole_tokens", whole_tokens)):
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} must be True or False, got {flag!r}")
+    if not whole_tokens:
+        M = _sine_moments(tied)
+
+        def covariance(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+            return np.einsum("j...,jk,k...->...", _sine_features(x), M, _sine_features(z))
+
+        best = functional_optimum(covariance=covariance, inputs=_INPUTS, context=context)
+        return TaskOptimum(best.loss, best.error)
+    count = _TIED_PHASES if tied else _PHASES
+    phase = np.pi * (np.arange(count) + 0.5) / count
+    amplitude = _tied(phase)
+    if not tied:
+        low, high = _AMPLITUDES
+        levels = low + (high - low) * (np.arange(_AMPLITUDE_LEVELS) + 0.5) / _AMPLITUDE_LEVELS
+        amplitude, phase = (each.ravel() for each in np.meshgrid(levels, phase))
+    return whole_token_optimum(
+        features=_sine_features,
+        coefficients=amplitude * np.stack([np.cos(phase), np.sin(phase)]),
+        inputs=_INPUTS,
+        context=context,
+        bins=2 * _BINS if tied else _BINS,
+    )
+
+
+def _sine_features(x: np.ndarray) -> np.ndarray:
+    """Sine and cosine; the coefficients are a cos(phi) and a sin(phi)."""
+    return np.stack([np.sin(x), np.cos(x)])
+
+
+def _tied(phase: np.ndarray) -> np.ndarray:
+    low, high = _AMPLITUDES
+    return np.asarray(low + (high - low) * phase / np.pi)
+
+
+def _sine_moments(tied: bool) -> np.ndarray:
+    """Second moments of the coefficients; the Gauss rule is exact to rounding."""
+    node, weight = np.polynomial.legendre.leggauss(40)
+    phase, weight = np.pi * (node + 1) / 2, weight / 2
+    low, high = _AMPLITUDES
+    square = _tied(phase) ** 2 if tied else (high**3 - low**3) / (3 * (high - low))
+    c = np.stack([np.cos(phase), np.sin(phase)])
+    return (c * weight * square) @ c.T
