@@ -1,5 +1,10 @@
 """Softmax attention: heads on linear regression, kernels, and the best of all attention."""
 
+from iclimit.asymptotics.softmax.derivations import (
+    derive_long_context,
+    derive_sine_optimum,
+    derive_softmax_head,
+)
 from iclimit.asymptotics.softmax.functional import (
     FunctionalOptimum,
     finite_rank_loss,
@@ -29,6 +34,9 @@ __all__ = [
     "SoftmaxMatrix",
     "TaskOptimum",
     "attention_loss",
+    "derive_long_context",
+    "derive_sine_optimum",
+    "derive_softmax_head",
     "finite_rank_loss",
     "functional_optimum",
     "heads_efficiency",

@@ -1,0 +1,58 @@
+"""Derivations give what the numerical functions compute, and LaTeX."""
+
+import math
+
+import pytest
+import sympy
+
+from iclimit.asymptotics.softmax import (
+    derive_long_context,
+    derive_sine_optimum,
+    derive_softmax_head,
+    heads_efficiency,
+    long_context_softmax,
+    optimal_softmax,
+    sine_optimum,
+)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_heads_in_the_limit(heads: int) -> None:
+    derivation = derive_softmax_head(heads)
+    numbers = {"c": 0.7, "v": 0.2}
+    result = derivation.result
+    found = float(result.subs({s: numbers[s.name] for s in result.free_symbols}))
+    assert found == pytest.approx(optimal_softmax(ratio=0.7, noise_ratio=0.2, heads=heads).loss)
+    efficiency = derivation.steps[2][1].rhs
+    (t,) = efficiency.free_symbols
+    temperatures = [0.6] if heads == 1 else [-0.6, 0.6]
+    assert float(efficiency.subs(t, 0.6)) == pytest.approx(heads_efficiency(temperatures))
+    assert r"\mathcal{L}^*" in derivation.latex()
+
+
+def test_long_contexts() -> None:
+    derivation = derive_long_context()
+    for d, noise in ((1, 0.0), (7, 2.5)):
+        best = long_context_softmax(dim=d, noise_variance=noise)
+        numbers = {"d": d, "s": noise}
+        root = derivation.result
+        b = float(root.subs({s: numbers[s.name] for s in root.free_symbols}))
+        assert math.sqrt(b) == pytest.approx(best.inverse_temperature, rel=1e-12)
+        loss = derivation.steps[2][1].rhs
+        numbers["b"] = b
+        found = float(loss.subs({s: numbers[s.name] for s in loss.free_symbols}))
+        assert found == pytest.approx(best.loss, rel=1e-12)
+
+
+def test_sines() -> None:
+    derivation = derive_sine_optimum()
+    result = derivation.result
+    for N in (3, 10):
+        numbers = {"N": N, "X": 5, "kappa": (0.5**3 - 0.1**3) / 2.4}
+        found = float(result.subs({s: numbers[s.name] for s in result.free_symbols}))
+        assert found == pytest.approx(sine_optimum(context=N).loss, rel=1e-9)
+    covariance = derivation.steps[0][1].rhs
+    x, z, kappa = sorted(covariance.free_symbols, key=lambda s: (s.name == "kappa", len(s.name)))
+    assert sympy.simplify(covariance - kappa * sympy.cos(x - z)) == 0
+    with pytest.raises(ValueError, match="heads must be 1 or 2, got 3"):
+        derive_softmax_head(3)
