@@ -141,7 +141,7 @@ html_sidebars = {
 }
 
 
-SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics")
+SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics", "softmax")
 
 
 def resolve_public(app, env, node, contnode):
