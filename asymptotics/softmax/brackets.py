@@ -80,7 +80,7 @@ class Brackets:
 def query_norms(dim: float, context: float, coarse: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights of the mean over the norm of a Gaussian query."""
     # Long contexts have sharper features in r: weights condense at a temperature.
-    step = coarse * (0.125 - 0.0045 * np.log(context)) / np.sqrt(1 + dim / 4)
+    step = coarse * max(0.03, 0.125 - 0.0045 * np.log(context)) / np.sqrt(1 + dim / 4)
     u = np.arange(-4.0, 3.5, step)
     log_r = u - np.exp(-u) + 0.5 + np.log(dim) / 2
     with np.errstate(over="ignore"):
