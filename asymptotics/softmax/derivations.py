@@ -119,43 +119,41 @@ def derive_sine_optimum() -> Derivation:
     -------
     Derivation
         For :math:`y = a \sin(x + \phi)`, :math:`\phi` from :math:`U(0, \pi)` independent of a, x
-        from U(-X, X) and :math:`\kappa = E a^2/2`: covariance, moments of the features, and the
-        loss.
+        from U(-X, X) and :math:`\kappa = E a^2/2`: covariance, second moments of the features, and
+        the loss.
 
     Examples
     --------
     >>> from iclimit.asymptotics.softmax import derive_sine_optimum
-    >>> derivation = derive_sine_optimum()
-    >>> numbers = {"N": 10, "X": 5, "kappa": 0.31 / 6}
-    >>> result = derivation.result
-    >>> round(float(result.subs({s: numbers[s.name] for s in result.free_symbols})), 6)
-    0.004692
+    >>> derive_sine_optimum().result
+    kappa*(-l_+*(l_+ - 1)/(N*l_+ - l_+ + 1) - l_-*(l_- - 1)/(N*l_- - l_- + 1))
     """
     import sympy
 
     x, z, phase = sympy.symbols("x x' phi", real=True)
-    N, X, kappa = sympy.symbols("N X kappa", positive=True)
+    N, X, kappa, plus, minus = sympy.symbols("N X kappa l_+ l_-", positive=True)
     product = 2 * kappa * sympy.sin(x + phase) * sympy.sin(z + phase)
     covariance = sympy.simplify(sympy.integrate(product, (phase, 0, sympy.pi)) / sympy.pi)
-    features = sympy.Matrix([sympy.cos(x), sympy.sin(x)])
-    S = (features * features.T).applyfunc(
-        lambda each: sympy.simplify(sympy.integrate(each, (x, -X, X)) / (2 * X))
+    C = sympy.Function("C")
+    steps = {"Covariance of the function at two inputs:": sympy.Eq(C(x, z), covariance)}
+    texts = (
+        "that is, cosine and sine with coefficients of variance kappa; their second moments are",
+        "and",
     )
-    loss: Any = finite_rank_loss(
-        task_covariance=kappa * sympy.eye(2),
-        feature_moments=S,
-        scaled_moments=S / kappa,
-        context=N,
+    losses: list[Any] = []
+    for text, share, feature in zip(texts, (plus, minus), (sympy.cos, sympy.sin), strict=True):
+        moment = sympy.integrate(feature(x) ** 2, (x, -X, X)) / (2 * X)
+        steps[text] = sympy.Eq(share, sympy.expand(moment))
+        # One feature of variance kappa; the variance of a label is kappa at every input.
+        loss = finite_rank_loss(
+            task_covariance=sympy.Matrix([[kappa]]),
+            feature_moments=sympy.Matrix([[share]]),
+            scaled_moments=sympy.Matrix([[share / kappa]]),
+            context=N,
+        )
+        losses.append(sympy.factor(loss / kappa))
+    least = sympy.Symbol(r"\mathcal{L}^*")
+    steps["They are not correlated, so that the least loss is a sum:"] = sympy.Eq(
+        least, kappa * sum(losses)
     )
-    E = sympy.Function(r"\operatorname{E}")
-    C, Smatrix = sympy.Function("C"), sympy.MatrixSymbol("S", 2, 2)
-    y = sympy.Function("y")
-    steps = {
-        "Covariance of the function at two inputs:": sympy.Eq(C(x, z), covariance),
-        "that is, two features with independent coefficients of variance kappa:": sympy.Eq(
-            E(y(x) ** 2), sympy.simplify(covariance.subs(z, x))
-        ),
-        "Second moments of cosine and sine of an input:": sympy.Eq(Smatrix, S),
-        "The least loss:": sympy.Eq(sympy.Symbol(r"\mathcal{L}^*"), sympy.simplify(loss)),
-    }
     return Derivation(tuple(steps.items()))

@@ -207,7 +207,7 @@ def test_stated_error_is_honest(context: int, dim: int, scaled: float) -> None:
 
 
 def test_two_heads_of_the_notes() -> None:
-    rows = [(10, 10, 0.549, 5.48770), (20, 10, 0.234, 3.66533), (40, 20, 0.114, 6.99984)]
+    rows = [(20, 10, 0.234, 3.66533), (40, 20, 0.114, 6.99984)]
     for N, d, scaled, least in rows:
         best = optimal_softmax(context=N, dim=d, heads=2)
         assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)

@@ -46,7 +46,7 @@ def test_long_contexts() -> None:
 
 def test_sines() -> None:
     derivation = derive_sine_optimum()
-    result = derivation.result
+    result = derivation.result.subs({eq.lhs: eq.rhs for _, eq in derivation.steps[1:3]})
     for N in (3, 10):
         numbers = {"N": N, "X": 5, "kappa": (0.5**3 - 0.1**3) / 2.4}
         found = float(result.subs({s: numbers[s.name] for s in result.free_symbols}))

@@ -36,7 +36,7 @@ def simulated(
 
 @pytest.mark.parametrize(
     ("beta", "v", "N", "d", "noise", "heads"),
-    [(1.5, 0.8, 5, 2, 0.5, 1), (-2.8, -0.9, 10, 5, 0.0, 1), (1.8, 0.8, 10, 5, 0.2, 2)],
+    [(1.5, 0.8, 5, 2, 0.5, 1), (-2.8, -0.9, 10, 4, 0.0, 1), (1.8, 0.8, 6, 1, 0.2, 2)],
 )
 def test_loss_is_that_of_prompts(
     beta: float, v: float, N: int, d: int, noise: float, heads: int
@@ -64,7 +64,7 @@ def test_two_scores_in_one_dimension() -> None:
 @pytest.mark.parametrize(
     ("context", "dim", "heads", "least"),
     [
-        (10, 5, 1, 0.85078),
+        pytest.param(10, 5, 1, 0.85078, marks=pytest.mark.slow),
         pytest.param(50, 5, 1, 0.26870, marks=pytest.mark.slow),
         pytest.param(98, 5, 2, 0.07207, marks=pytest.mark.slow),
         pytest.param(10, 10, 1, 2.32949, marks=pytest.mark.slow),
@@ -91,7 +91,7 @@ def test_two_heads_beat_linear_attention() -> None:
 
 def test_warm_heads_are_gradient_descent_on_centred_inputs() -> None:
     """V d [1 - (N-1)/(N - 1 + ((N-1) k - N + 3)/N + d - 1)] of variance V and kurtosis k."""
-    N, d = 10, 2
+    N, d = 10, 1
     share = (N - 1) / (N - 1 + ((N - 1) * 9 / 5 - N + 3) / N + d - 1)
     centred = d / 3 * (1 - share)
 
