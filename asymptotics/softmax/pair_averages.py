@@ -19,6 +19,10 @@ integration by parts the mean 2 t (1 - q) and the variance
    - \tfrac2N t^2 E c + 4 t^2 E c q_+ + (1 - t^2) E c - t^2 E c^2 \bigr\},
 
 with q and the variance of one head, m, from `iclimit.asymptotics.softmax.weight_averages`.
+
+As :math:`t \to 0`, :math:`p^+_i - p^-_i \to 2t(s_i - \bar s)/N`, so that over :math:`t^2` the
+variance tends to :math:`8(N-1)/N^2` and :math:`E \sum_i (p^+_i - p^-_i)^2` to half of it.  The
+terms cancel there, so that warm heads are interpolated.
 """
 
 import numpy as np
@@ -33,6 +37,9 @@ from iclimit.asymptotics.softmax.weight_averages import (
 _STEP = 0.3
 """Step of a and b.  At 6/5 of it the averages are off by 1e-9."""
 
+_WARM = np.array([0.06, 0.08, 0.1, 0.12])
+"""Below the last of these temperatures the heads cancel, and are interpolated in t^2 instead."""
+
 
 def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> WeightAverages:
     r"""Averages of the difference of two opposite heads, at inverse temperatures t >= 0.
@@ -40,6 +47,27 @@ def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> We
     The concentration is the mean of :math:`\sum_i (p^+_i - p^-_i)^2`, the spread the mean of S
     over t, and the variance that of S.
     """
+    warm = temperatures < _WARM[-1]
+    found = np.empty((3, len(temperatures)))
+    found[:, ~warm] = _differences(context, temperatures[~warm], coarse)
+    if np.any(warm):
+        # Polynomials in t^2 of the averages over t^2, through their limits at 0.
+        nodes = (_WARM / _WARM[-1]) ** 2
+        slope = 4 * (context - 1) / context**2
+        limits = np.array([slope, 2 * (1 - 1 / context), 2 * slope])
+        power = np.stack([_WARM**2, np.ones_like(_WARM), _WARM**2])
+        beside = _differences(context, _WARM, coarse) / power - limits[:, None]
+        powers = np.arange(1, len(nodes) + 1)
+        series = np.linalg.solve(nodes[:, None] ** powers, beside.T)
+        t = temperatures[warm]
+        terms = (t / _WARM[-1])[:, None] ** (2 * powers)
+        values = limits[:, None] + (terms @ series).T
+        found[:, warm] = values * np.stack([t**2, np.ones_like(t), t**2])
+    return WeightAverages(*found)
+
+
+def _differences(context: float, temperatures: np.ndarray, coarse: float) -> np.ndarray:
+    """Concentration, spread and variance, by rows; relative rounding is 1e-14/t^2."""
     one = weight_averages(context, temperatures, coarse)
     rows = []
     for t, q, variance in zip(temperatures, one.concentration, one.variance, strict=True):
@@ -47,8 +75,8 @@ def pair_averages(context: float, temperatures: np.ndarray, coarse: float) -> We
         common = t**2 * (q**2 - qq) - 2 / context * t**2 * c
         common += 4 * t**2 * cq + (1 - t**2) * c - t**2 * cc
         rows.append((2 * (q - c), 2 * (variance - common)))
-    concentration, variance = np.array(rows).T
-    return WeightAverages(concentration, 2 * one.spread, variance)
+    concentration, variance = np.array(rows).reshape(-1, 2).T
+    return np.stack([concentration, 2 * one.spread, variance])
 
 
 def _products(N: float, t: float, step: float) -> tuple[float, float, float, float]:
