@@ -36,6 +36,9 @@ import numpy as np
 from iclimit.asymptotics.softmax.pair_averages import pair_averages
 from iclimit.asymptotics.softmax.weight_averages import weight_averages
 
+_COLDEST_PAIR = 40.0
+"""Largest inverse temperature of scores of two heads: their integrals cost as its cube."""
+
 _NEGLIGIBLE = -36.0
 """Logarithm of the relative weight below which a node is left out."""
 
@@ -97,6 +100,12 @@ def brackets(
     """Averages of one head, or of two with opposite keys and values."""
     r, weight = query_norms(dim, context, coarse)
     t = abs(inverse_temperature) * r
+    if heads == 2 and t.max() > _COLDEST_PAIR:
+        most = _COLDEST_PAIR / r.max()
+        raise ValueError(
+            f"inverse_temperature must be from {-most:.3g} to {most:.3g} for two heads in "
+            f"dimension {dim:g}, got {inverse_temperature:g}"
+        )
     averages = (weight_averages if heads == 1 else pair_averages)(context, t, coarse)
     # A negative inverse temperature is that of the opposite keys.
     mean = np.copysign(t * averages.spread, inverse_temperature)

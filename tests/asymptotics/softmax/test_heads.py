@@ -339,5 +339,9 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
 def test_unreached_accuracy_is_an_error() -> None:
     with pytest.raises(ArithmeticError, match=r"relative error .* of the loss at"):
         softmax_loss(200.0, 0.5, context=1000, dim=1)
+    with pytest.raises(
+        ValueError, match=r"inverse_temperature must be from -4\.\d+ to 4\.\d+ for"
+    ):
+        softmax_loss(50.0, 0.5, context=3, dim=1, heads=2)
     with pytest.raises(TypeError, match="context must be a number or a NumPy array"):
         softmax_loss(1.0, 1.0, context=sympy.Symbol("N"), dim=2)
