@@ -33,6 +33,8 @@ def most_varied(rows: Sequence[RowDeviation]) -> str:
 
 def draw(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -> None:
     """Draw z by row, and relative deviations by row and by the most varied parameter."""
+    from matplotlib.ticker import MaxNLocator
+
     scores, by_row, by_parameter = panels(figure, 3, width=11.4, height=3.5)
     names = [name for name in MEASURED if any(name in row.comparisons for row in rows)]
     grouped = any(len(row.run.rows) > 1 for row in rows)
@@ -55,6 +57,8 @@ def draw(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -> None
         ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
     finish(scores, counted, "z", legend="" if len(names) > 1 else None)
     finish(by_row, counted, "measured / predicted - 1, in %")
+    for ax in (scores, by_row):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     finish(by_parameter, parameter, "measured / predicted - 1, in %")
     values = [value for value in _values(rows, parameter) if 0 < value < math.inf]
     if len(values) == len(rows) and max(values) > 20 * min(values):

@@ -123,12 +123,16 @@ def outcome(verdict: Verdict, fits: Sequence[Fit], tried: int) -> list[str]:
     if verdict.holds:
         return ["The table agrees with the theory."]
     worst, count = verdict.worst, len(verdict.failures)
+    label = worst.label
+    if worst.pooled:
+        label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
     lines = [
         f"The table contradicts the theory: {count} of {len(verdict.rows)} comparisons; worst "
-        f"{worst.label}, z = {worst.z:.1f}."
+        f"{label}, z = {worst.z:.1f}."
     ]
     if not fits:
         return [*lines, f"None of {tried} mistakes that were tried would explain it."]
+    lines[0] += f" {tried} mistakes were tried."
     for fit in fits:
         words = "It fits if" if fit.fits else "It comes nearer, but does not fit, if"
         lines.append(f"{words} {fit.text} (chi-square {fit.chi_square.value:.1f}).")
