@@ -83,8 +83,9 @@ report = iclimit.probe(one_layer, problem, test_prompts=5000, rng=2)
 print(report)
 
 # %%
-# The layer of softmax attention is none of these algorithms.  It takes no linear combination of
-# the labels' products with the inputs, but a weighted mean of the labels near the query.
+# The layer of softmax attention has found the softmax head that theory says is best: a weighted
+# mean of the labels near the query (`iclimit.softmax.optimal_softmax`).  It is linear in the labels,
+# as linear attention is, but linear attention explains only part of its answers.
 
 
 def smoothing(inputs, labels, query):

@@ -233,6 +233,24 @@ def nearest_neighbours(prompts: DrawnPrompts, neighbours: int) -> Array:
     return xp.sum(weight * prompts.labels, axis=1) / count
 
 
+def softmax_heads(
+    prompts: DrawnPrompts, inverse_temperature: float, value: float, *, opposite: bool = False
+) -> Array:
+    r"""Predictions (n,) of a softmax head.
+
+    The head is :math:`v \sum_i y_i\,\mathrm{softmax}_i(\beta\, x_q \cdot x_i)`.  With ``opposite``
+    a second head has the opposite sign of temperature and value.
+    """
+    xp = array_namespace(prompts.inputs)
+    scores = (prompts.inputs @ prompts.query[:, :, None])[:, :, 0]
+    total = xp.zeros_like(prompts.labels)
+    for sign in (1, -1) if opposite else (1,):
+        score = sign * inverse_temperature * scores
+        weight = xp.exp(score - xp.max(score, axis=1, keepdims=True))
+        total = total + sign * weight / xp.sum(weight, axis=1, keepdims=True)
+    return value * xp.vecdot(total, prompts.labels)
+
+
 def _pairs(prompts: DrawnPrompts) -> Prompts:
     """The same prompts for functions that know no tasks; their query label is not used."""
     return Prompts(prompts.inputs, prompts.labels, prompts.query, prompts.labels[:, 0])

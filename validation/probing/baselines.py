@@ -12,6 +12,7 @@ import numpy as np
 from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
 from iclimit.asymptotics.gdpp import optimal_gdpp
 from iclimit.asymptotics.gdpp.ridge_losses import level_step
+from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
 from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.probing.predictors import (
     Predictor,
@@ -24,6 +25,7 @@ from iclimit.simulate.probing.predictors import (
     nearest_neighbours,
     noise_mixture_weights,
     regression_weights,
+    softmax_heads,
 )
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.probing.fitted_layers import context_moments, fit_layers
@@ -44,6 +46,9 @@ LAYERS = (2, 3)
 FITTED_LAYERS = (2,)
 """The same where they are fitted.  Rare contexts dominate the loss of three, of degree 26 in their
 eigenvalues: fitted to thousands of contexts it is far larger on others."""
+
+SHORTEST = {1: 2, 2: 4}
+"""Shortest contexts with so many softmax heads: pairs take seconds to optimise below."""
 
 CACHED = 8
 """Factor by which blocks of dMMSE are smaller than those of other algorithms: half the time."""
@@ -95,10 +100,11 @@ def baselines(
     list of Baseline
         From the simplest to the best informed: "null", "averaging", "nearest_neighbours",
         "one_step", "preconditioner" (where there is a covariance), "steps_2", "steps_3",
-        "steps_5", "gdpp_2", "gdpp_3", "least_squares", "ridge" (where there is noise),
-        "adaptive_ridge", "bayes" and "oracle_ridge" (where the noise level varies), "dmmse" (where
-        tasks are given), "linear_attention" (where prompts are given).  What would coincide with
-        another one is left out.
+        "steps_5", "gdpp_2", "gdpp_3", "softmax_1", "softmax_2" (heads, for isotropic Gaussian
+        inputs), "least_squares", "ridge" (where there is noise), "adaptive_ridge", "bayes" and
+        "oracle_ridge" (where the noise level varies), "dmmse" (where tasks are given),
+        "linear_attention" (where prompts are given).  What would coincide with another one is
+        left out.
 
     Raises
     ------
@@ -137,6 +143,7 @@ def baselines(
         one_step_baselines(units),
         step_baselines(units, STEPS, moments),
         _gdpp_baselines(units, moments),
+        _softmax_baselines(units),
         regression_baselines(units),
     )
     found = [baseline for part in parts for baseline in part]
@@ -214,6 +221,33 @@ def _gdpp_baselines(units: ProblemUnits, moments: np.ndarray | None) -> Iterator
 def _best_gdpp(layers: int, *, context: int, dim: int, noise_ratio: float) -> Any:
     """GD++ of least loss, searched for once: three layers take a second."""
     return optimal_gdpp(layers, context=context, dim=dim, noise_ratio=noise_ratio)
+
+
+def _softmax_baselines(units: ProblemUnits) -> Iterator[Baseline]:
+    """One softmax head, and two opposite ones, where their theory is exact."""
+    noise = units.noise_variance * units.problem.dim / units.signal
+    for heads, shortest in SHORTEST.items() if units.solved else ():
+        if units.problem.context < shortest:
+            continue
+        best = _best_heads(heads, noise_variance=noise, **units.size)
+        temperature = float(best.inverse_temperature) / units.input_variance
+        predict = partial(
+            softmax_heads,
+            inverse_temperature=temperature,
+            value=float(best.value),
+            opposite=heads == 2,
+        )
+        which = "a softmax head" if heads == 1 else "two opposite softmax heads"
+        text = f"{which} of inverse temperature {temperature:.4g} and value {best.value:.4g}"
+        loss = units.loss_of(best.loss / units.problem.dim)
+        answer = in_blocks(predict, _prompt_numbers(units))
+        yield Baseline(f"softmax_{heads}", text, answer, loss)
+
+
+@lru_cache(maxsize=32)
+def _best_heads(heads: int, *, context: int, dim: int, noise_variance: float) -> SoftmaxHead:
+    """Softmax heads of least loss, found once: two take a second."""
+    return optimal_softmax(context=context, dim=dim, noise_variance=noise_variance, heads=heads)
 
 
 def _best_layers(

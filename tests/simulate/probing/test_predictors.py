@@ -116,6 +116,16 @@ def test_nearest_neighbours_are_those_of_a_sort(prompts: DrawnPrompts) -> None:
         assert found[index] == pytest.approx(np.mean(y[order[:3]]), rel=ROUNDING)
 
 
+def test_softmax_heads_are_means_with_exponential_weights(prompts: DrawnPrompts) -> None:
+    one = predictors.softmax_heads(prompts, 0.7, 1.5)
+    two = predictors.softmax_heads(prompts, 0.7, 1.5, opposite=True)
+    for index, (x, y) in enumerate(contexts(prompts)):
+        growth = np.exp(0.7 * x @ prompts.query[index])
+        first, second = (1.5 * np.average(y, weights=each) for each in (growth, 1 / growth))
+        assert one[index] == pytest.approx(first, rel=ROUNDING)
+        assert two[index] == pytest.approx(first - second, rel=ROUNDING)
+
+
 def test_neighbours_at_one_distance_share_their_places() -> None:
     x = np.array([[[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.5]]])
     drawn = DrawnPrompts(x, np.array([[1.0, 2.0, 3.0, 10.0]]), 0 * x[:, 0], x[:, 0], np.ones(1))

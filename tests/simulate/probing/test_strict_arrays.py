@@ -26,6 +26,7 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
     ),
     "dmmse": lambda drawn, to: predictors.dmmse_weights(drawn, to(TASKS)),
     "neighbours": lambda drawn, _: predictors.nearest_neighbours(drawn, 3),
+    "softmax": lambda drawn, _: predictors.softmax_heads(drawn, 0.5, 2.0, opposite=True),
     "in blocks": lambda drawn, _: predictors.in_blocks(
         partial(predictors.nearest_neighbours, neighbours=2), predictors.BLOCK_NUMBERS // 2
     )(drawn),
