@@ -84,8 +84,8 @@ print(report)
 
 # %%
 # The layer of softmax attention has found the softmax head that theory says is best: a weighted
-# mean of the labels near the query (`iclimit.softmax.optimal_softmax`).  It is linear in the labels,
-# as linear attention is, but linear attention explains only part of its answers.
+# mean of the labels near the query (`iclimit.softmax.optimal_softmax`).  It is linear in the
+# labels, as linear attention is, but linear attention explains only part of its answers.
 
 
 def smoothing(inputs, labels, query):

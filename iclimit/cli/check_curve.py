@@ -127,15 +127,12 @@ def run(options: argparse.Namespace) -> int:
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a file; nothing in it is executed."""
-    import numpy as np
+    from iclimit.validation.probing.npz import open_npz
 
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, AttributeError, OSError):
-        raise ValueError(f"--initial must be a .npz file of arrays, got {str(path)!r}") from None
+    with open_npz(path) as file:
+        return {name: file[name].whole() for name in file.names}
 
 
 def write(options: argparse.Namespace, check: CurveCheck) -> None:

@@ -313,6 +313,17 @@ def test_rows_without_error_bars_have_deviations_but_no_z(table: list[Row]) -> N
     assert any("threshold" in note for note in check.notes)
 
 
+def test_a_row_that_cannot_be_predicted_leaves_the_others(table: list[Row]) -> None:
+    # One task without noise: the moments are singular.
+    setting = {"dim": 4, "context": 6, "tasks": 1, "prompts": 20, "rho": 0.0}
+    rows = [*table[:2], dict.fromkeys(table[0], 1.0) | setting | {"icl": 1.0}]
+    check = check_runs(rows, ignore="others", draws=2)
+    assert check.rows[2]["icl_z"] is None
+    assert check.judged == check_runs(table[:2], ignore="others", draws=2).judged > 0
+    [note] = [note for note in check.notes if "not judged" in note]
+    assert note.startswith("row 3")
+
+
 GOOD = {"dim": 10, "alpha": 1.0, "kappa": 0.5, "tau": 2.0, "rho": 0.1, "icl": 1.0, "icl_se": 0.1}
 
 

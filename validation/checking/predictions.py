@@ -107,6 +107,12 @@ class Prediction:
         spread = np.cov([errors.icl.samples, errors.idg.samples])
         return cls(mean, spread / count, spread, errors.uncertainty, count - 1.0)
 
+    @classmethod
+    def missing(cls) -> Prediction:
+        """Return what stands for a prediction that does not exist."""
+        nothing = np.zeros((2, 2))
+        return cls(np.full(2, math.inf), nothing, nothing, math.inf, math.inf)
+
     @property
     def doubt(self) -> np.ndarray:
         """Covariance of the errors of the theory: nearly all runs are within two deviations."""

@@ -25,7 +25,7 @@ from iclimit.validation.checking.judgement import (
     verdict,
 )
 from iclimit.validation.checking.measured import MEASURED, MeasuredRun, read_runs
-from iclimit.validation.checking.predictions import Theory, limits, predict
+from iclimit.validation.checking.predictions import Prediction, Theory, limits, predict
 from iclimit.validation.conventions import Convention, get_convention
 from iclimit.validation.drawing import Figure
 from iclimit.validation.verdict import Verdict
@@ -286,13 +286,20 @@ def check_runs(
     )
     one_set = task_sets == "one"
     bar = tqdm(runs, disable=not progress, unit="row", desc="predicting", leave=False)
-    rows = [compare_run(run, predict(run, theory), one_set=one_set) for run in bar]
+    rows, unpredicted = [], []
+    for run in bar:
+        try:
+            prediction = predict(run, theory)
+        except ValueError as error:
+            unpredicted.append(f"{error}; it is not judged.")
+            prediction = Prediction.missing()
+        rows.append(compare_run(run, prediction, one_set=one_set))
     fits: list[Fit] = []
     tried = 0
     if not verdict(rows).holds:
         fits, tried = explain(rows, theory, one_set=one_set, progress=progress)
         fits = likeliest(fits, chi_square(rows))
-    return RunCheck(rows, limits(runs, structure), fits, tried, _notes(rows, units))
+    return RunCheck(rows, limits(runs, structure), fits, tried, unpredicted + _notes(rows, units))
 
 
 def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
@@ -310,11 +317,15 @@ def _notes(rows: Sequence[RowDeviation], units: Convention) -> list[str]:
         notes.append(
             "The correlation of the two errors of a row is not known: chi-square counts it as 1."
         )
-    if any(not np.all(np.isfinite(row.prediction.mean)) for row in rows):
+    if any(math.isfinite(row.prediction.uncertainty) and _at_threshold(row) for row in rows):
         notes.append("Rows at the threshold prompts = d (d + 1) have no finite prediction.")
     if units.input_law != "gaussian":
         notes.append(f"Predictions are for Gaussian inputs, not {units.input_law} ones.")
     return notes
+
+
+def _at_threshold(row: RowDeviation) -> bool:
+    return not np.all(np.isfinite(row.prediction.mean))
 
 
 def _has_bars(run: MeasuredRun) -> bool:

@@ -109,7 +109,7 @@ def draw_spectrum(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     found = report.linear
     if found is None:
         raise ValueError(
-            f"test_prompts must be >= 2 d (d + 1) for a spectrum, got {report.test_prompts}"
+            f"test_prompts must be >= 10 d (d + 1) for a spectrum, got {report.test_prompts}"
         )
     ax = axes_of(ax)
     numbers = np.arange(1, len(found.eigenvalues) + 1)

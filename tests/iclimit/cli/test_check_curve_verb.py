@@ -141,6 +141,6 @@ def test_weights_that_would_run_code_are_refused(
     path = tmp_path / "weights.npz"
     np.savez(path, value=np.array([{}], dtype=object))
     assert checked(file, *RATE, "--initial", str(path)) == 2
-    assert "--initial must be a .npz file of arrays" in capsys.readouterr().err
+    assert "must be an array of numbers, got object" in capsys.readouterr().err
     path.write_text("nothing")
     assert checked(file, *RATE, "--initial", str(path)) == 2

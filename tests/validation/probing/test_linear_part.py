@@ -82,13 +82,13 @@ def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
 def test_share_is_held_out() -> None:
     """Noise is explained by nothing: the fit would explain d (d + 1)/n of it."""
     problem = Problem(context=5, dim=4)
-    drawn = problem.sample(100, rng=0)
-    noise = np.random.default_rng(0).standard_normal(100)
+    drawn = problem.sample(210, rng=0)
+    noise = np.random.default_rng(0).standard_normal(210)
     found = linear_part(*attention_features(drawn, problem), noise, problem)
     assert found is not None
     assert found.explained.mean < 0.1
-    few = [each[:30] for each in attention_features(drawn, problem)]
-    assert linear_part(few[0], few[1], noise[:30], problem) is None
+    few = [each[:190] for each in attention_features(drawn, problem)]
+    assert linear_part(few[0], few[1], noise[:190], problem) is None
 
 
 def test_theory_of_inputs_with_a_covariance_that_are_not_gaussian_is_not_known() -> None:
