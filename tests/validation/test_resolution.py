@@ -12,13 +12,16 @@ COVERED = 0.02
 """Largest resolution of a function that counts as covered."""
 
 
-@pytest.fixture(scope="module")
-def run() -> ValidationRun:
-    return validate(list(CLAIMS.values()))
-
-
 @pytest.mark.slow
-def test_claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(
+def test_what_a_validation_states_that_it_would_have_noticed() -> None:
+    # One test, so that parallel workers do not validate once each.
+    run = validate(list(CLAIMS.values()))
+    claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(run)
+    no_allowance_is_larger_than_a_third_of_the_resolution(run)
+    every_function_is_covered_or_there_is_a_reason(run)
+
+
+def claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(
     run: ValidationRun,
 ) -> None:
     assert run.holds, [each.claim.name for each in run.results if not each.holds]
@@ -42,8 +45,7 @@ def test_claims_hold_and_fail_when_the_theory_is_off_by_the_stated_resolution(
     assert sum(both) >= 0.88 * len(both)
 
 
-@pytest.mark.slow
-def test_no_allowance_is_larger_than_a_third_of_the_resolution(run: ValidationRun) -> None:
+def no_allowance_is_larger_than_a_third_of_the_resolution(run: ValidationRun) -> None:
     for result in run.results:
         assert result.verdict is not None
         for row in result.verdict.comparisons:
@@ -52,8 +54,7 @@ def test_no_allowance_is_larger_than_a_third_of_the_resolution(run: ValidationRu
                 assert row.allowance <= 1.0001 * allowed, (result.claim.name, row.label)
 
 
-@pytest.mark.slow
-def test_every_function_is_covered_or_there_is_a_reason(run: ValidationRun) -> None:
+def every_function_is_covered_or_there_is_a_reason(run: ValidationRun) -> None:
     blunt = {
         each.function: each.resolution
         for each in coverage(run)
