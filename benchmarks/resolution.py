@@ -31,6 +31,8 @@ def rows(run: ValidationRun) -> str:
     ]
     for subject in SHELVES:
         covered = [each for each in found if each.subject == subject and each.claim]
+        if not covered:
+            continue
         words = [
             f"`{each.function}` {percent(each.resolution)}"
             for each in covered
