@@ -17,6 +17,9 @@ NUMBERS = ("theory", "estimate", "standard_error", "allowance")
 """Numbers of a comparison that are shown."""
 
 
+OTHER_CLAIMS = "not in these claims"
+
+
 def page(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
     """The whole page: verdict, resolutions, contents, then the claims by subject."""
     text = (resources.files(__package__) / "report.html").read_text(encoding="utf-8")
@@ -61,10 +64,11 @@ def _resolutions(run: ValidationRun) -> str:
             f"{_function(each)}&nbsp;{percent(each.resolution)}" for each in mine if each.claim
         ]
         rest = [each.function for each in mine if not each.claim]
-        notes = [f"{name}: {html.escape(REASONS[name])}" for name in rest if name in REASONS]
-        if others := [name for name in rest if name not in REASONS]:
-            notes.append(f"not in these claims: {', '.join(others)}")
-        if words:
+        reasons: dict[str, list[str]] = {}
+        for name in rest:
+            reasons.setdefault(REASONS.get(name, OTHER_CLAIMS), []).append(name)
+        notes = [f"{', '.join(names)}: {html.escape(text)}" for text, names in reasons.items()]
+        if words or OTHER_CLAIMS not in reasons:
             small = "".join(f"<br><span class='small'>{note}</span>" for note in notes)
             rows.append(table_row(subject, ", ".join(words) + small))
     return f"<table class='words'>{''.join(rows)}</table>{_together(run)}"
