@@ -16,8 +16,8 @@ from iclimit.validation.summary import sharpness
 NUMBERS = ("theory", "estimate", "standard_error", "allowance")
 """Numbers of a comparison that are shown."""
 
-
 OTHER_CLAIMS = "not in these claims"
+"""Stands for the reason where other claims cover a function."""
 
 
 def page(run: ValidationRun, pictures: Mapping[str, bytes]) -> str:

@@ -59,7 +59,8 @@ from iclimit.validation.probing.changed_prompts import (
     permute_pairs,
     round_to_float32,
 )
-from iclimit.validation.probing.shifts import label_variance, mean_eigenvalue, shifted_problems
+from iclimit.validation.probing.problem_units import ProblemUnits
+from iclimit.validation.probing.shifts import mean_eigenvalue, shifted_problems
 
 STEP = 2.0**-6
 """Step of finite differences over the root mean square of what is changed; see the module."""
@@ -283,7 +284,7 @@ _LABELS = {
 def _sensitivities(problem: Problem, fresh: Section, drawn: int) -> list[Section]:
     """Sections of finite differences along coordinates of the query and along labels."""
     inputs = problem.input_variance * mean_eigenvalue(problem.input_covariance)
-    labels = label_variance(problem) + problem.mean_noise_variance
+    labels = ProblemUnits(problem).signal + problem.mean_noise_variance
     plan = []
     for what, variance, variants in (
         ("query", inputs, problem.dim),

@@ -9,6 +9,7 @@ import numpy as np
 
 from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.probing.problem_units import ProblemUnits
 
 
 def shifted_problems(
@@ -29,7 +30,7 @@ def shifted_problems(
         shifts["noise:fourfold"] = text, _with_fourfold_noise(problem)
     else:
         # The variance, to three digits that a report can show.
-        noise = float(f"{label_variance(problem) / 4:.3g}")
+        noise = float(f"{ProblemUnits(problem).signal / 4:.3g}")
         changed = replace(problem, noise_variance=noise, noise_law=None)
         shifts["noise:added"] = f"label noise of variance {noise:g}", changed
     for what in ("input", "task"):
@@ -52,17 +53,6 @@ def _with_fourfold_noise(problem: Problem) -> Problem:
         return replace(problem, noise_variance=4 * problem.noise_variance)
     law = NoiseLevels(problem.noise_law.kind, tuple(2 * each for each in problem.noise_law.levels))
     return replace(problem, noise_law=law)
-
-
-def label_variance(problem: Problem) -> float:
-    """Variance of a label without its noise."""
-    first, second = (
-        np.ones(problem.dim) if each is None else each
-        for each in (problem.input_covariance, problem.task_covariance)
-    )
-    if first.ndim != second.ndim:
-        first, second = (np.diag(each) if each.ndim == 2 else each for each in (first, second))
-    return problem.input_variance * problem.task_variance * float(np.sum(first * second))
 
 
 def mean_eigenvalue(covariance: np.ndarray | None) -> float:

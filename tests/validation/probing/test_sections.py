@@ -9,8 +9,8 @@ import pytest
 from sampled_means import assert_mean
 
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.validation.probing.problem_units import ProblemUnits
 from iclimit.validation.probing.sections import STEP, Section, central_differences, plan_sections
-from iclimit.validation.probing.shifts import label_variance
 
 COVARIANCE = np.array([0.2, 1.5, 0.5])
 PROBLEM = Problem(
@@ -119,9 +119,9 @@ def test_covariances_of_shifts() -> None:
 def test_noise_that_is_added_is_a_quarter_of_the_labels() -> None:
     problem = Problem(2, 3, scale=0.5, input_law="laplace", input_covariance=COVARIANCE)
     drawn = problem.sample(20_000, rng=0)
-    assert_mean(drawn.labels**2, label_variance(problem))
+    assert_mean(drawn.labels**2, ProblemUnits(problem).signal)
     shifted = planned(problem)["noise:added"].problem
-    assert shifted.noise_variance == pytest.approx(label_variance(problem) / 4, rel=5e-3)
+    assert shifted.noise_variance == pytest.approx(ProblemUnits(problem).signal / 4, rel=5e-3)
     levels = planned(replace(problem, noise_law="categorical:0,2"))["noise:fourfold"].problem
     assert str(levels.noise_law) == "categorical:0,4"
 
