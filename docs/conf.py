@@ -141,7 +141,7 @@ html_sidebars = {
 }
 
 
-SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics", "softmax")
+SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics", "networks", "softmax")
 
 
 def resolve_public(app, env, node, contnode):

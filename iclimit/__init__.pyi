@@ -2,6 +2,7 @@ from . import asymptotics as asymptotics
 from . import descent as descent
 from . import dynamics as dynamics
 from . import gdpp as gdpp
+from . import networks as networks
 from . import pretraining as pretraining
 from . import runs as runs
 from . import simulate as simulate

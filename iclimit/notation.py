@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "spectra", "runs")
+SHELVES = (
+    *("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax"),
+    *("spectra", "runs"),
+)
 """Fields of the theory, and what every simulation shares."""
 
 

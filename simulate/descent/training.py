@@ -26,8 +26,8 @@ from iclimit.simulate.descent.gradients import (
     moment_loss_and_gradients,
     readout_moments,
 )
-from iclimit.simulate.descent.optimizers import Objective, Run, run_adam, run_lbfgs
 from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs
 from iclimit.simulate.transformer import Layer
 
 BATCH = {"adam": 2048, "lbfgs": 2**16}

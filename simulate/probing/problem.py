@@ -202,10 +202,13 @@ class Problem:
         device = get_backend(backend)
         block = max(1, BLOCK_NUMBERS // ((self.context + 1) * self.dim))
         for index, generator in enumerate(device.generators(rng, math.ceil(count / block))):
-            drawn = self._draw(device, generator, block, tasks)
+            drawn = self.draw(device, generator, block, tasks)
             yield drawn.rows(slice(min(block, count - index * block)))
 
-    def _draw(self, device: Backend, generator: Any, count: int, tasks: str) -> DrawnPrompts:
+    def draw(
+        self, device: Backend, generator: Any, count: int, tasks: str = "fresh"
+    ) -> DrawnPrompts:
+        """Draw prompts with a generator of a backend, for a training."""
         xp = device.xp
         roots = {
             name: None if each is None else device.asarray(covariance_root(each))

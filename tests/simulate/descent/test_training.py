@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.simulate import optimizers
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
-from iclimit.simulate.descent import optimizers, training
+from iclimit.simulate.descent import training
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import TrainedAttention, train_attention
 from iclimit.simulate.pretraining.prompts import Prompts

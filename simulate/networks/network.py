@@ -1,0 +1,122 @@
+"""What a network is for a training: named weights, predictions, and gradients of these.
+
+A network predicts the label of the query of n prompts.  Its gradients are written by hand, in the
+array API of its weights: ``forward`` returns the predictions and a function that takes the
+derivative of a loss by these back to the weights and to the query.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array, Backend
+
+Weights: TypeAlias = dict[str, Array]
+"""Arrays of weights by name."""
+
+
+class Examples(Protocol):
+    """Prompts with the labels that a network should predict, such as `DrawnPrompts`.
+
+    ``inputs`` (n, context, dim), ``labels`` (n, context), ``query`` (n, dim), ``target`` (n,)
+    without noise, and ``noise_variance`` (n,).
+    """
+
+    @property
+    def inputs(self) -> Array: ...
+    @property
+    def labels(self) -> Array: ...
+    @property
+    def query(self) -> Array: ...
+    @property
+    def target(self) -> Array: ...
+    @property
+    def noise_variance(self) -> Array: ...
+
+
+class Task(Protocol):
+    """Law of prompts that a network is trained on, such as `Problem` of probing."""
+
+    @property
+    def context(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    def draw(self, device: Backend, generator: Any, count: int) -> Examples: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Pulled:
+    """Derivatives of a loss.
+
+    Attributes
+    ----------
+    weights : dict of array
+        By the weights, summed over the prompts.
+    query : array (n, dim)
+        By the queries.
+    """
+
+    weights: Weights
+    query: Array
+
+
+Pullback: TypeAlias = Callable[[Array], Pulled]
+"""From the derivatives of a loss by the predictions (n,) to those by weights and queries."""
+
+
+class Network(ABC):
+    """A model whose weights are trained; subclasses are frozen dataclasses of its sizes."""
+
+    @property
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights by name, in the order of a vector that holds all."""
+
+    @abstractmethod
+    def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Draw the weights that a training starts from."""
+
+    @abstractmethod
+    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+        """Predictions (n,) of the query labels, and how derivatives go back."""
+
+    def loss_and_gradient(
+        self, weights: Mapping[str, Array], examples: Examples, labels: Array | None = None
+    ) -> tuple[Any, Weights]:
+        """Mean squared error and its gradient, on given labels or those of the prompts."""
+        predictions, pullback = self.forward(weights, examples)
+        residual = predictions - (examples.target if labels is None else labels)
+        xp = array_namespace(residual)
+        return xp.mean(residual**2), pullback(2 * residual / residual.shape[0]).weights
+
+    def query_gradients(self, weights: Mapping[str, Array], examples: Examples) -> Array:
+        """Derivatives (n, dim) of the predictions by the queries."""
+        predictions, pullback = self.forward(weights, examples)
+        return pullback(array_namespace(predictions).ones_like(predictions)).query
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return sum(map(math.prod, self.shapes.values()))
+
+    def pack(self, weights: Mapping[str, Array]) -> Array:
+        """All weights in one vector."""
+        parts = [weights[name] for name in self.shapes]
+        xp = array_namespace(*parts)
+        return xp.concat([xp.reshape(part, (-1,)) for part in parts])
+
+    def unpack(self, vector: Array) -> Weights:
+        """Weights by name from a vector of all."""
+        xp, start, weights = array_namespace(vector), 0, {}
+        for name, shape in self.shapes.items():
+            stop = start + math.prod(shape)
+            weights[name] = xp.reshape(vector[start:stop], shape)
+            start = stop
+        return weights

@@ -1,0 +1,306 @@
+"""Training of networks in context, by Adam on fresh prompts or L-BFGS on fixed ones.
+
+Prompts of a step depend on the seed and the number of the step only, so that a training that goes
+on from a checkpoint ends in the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
+from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
+from iclimit.simulate.checks import check_arguments, check_choice
+from iclimit.simulate.networks.network import Examples, Network, Task
+from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs
+
+BATCH = {"adam": 512, "lbfgs": 2**14}
+"""Prompts by default, for each optimizer."""
+
+BLOCK_NUMBERS = 2**21
+"""Most numbers in the inputs that go through a network at a time (16 MiB)."""
+
+SAVE_SECONDS = 2.0
+"""Least time between two checkpoints."""
+
+NOT_SETTINGS = ("network", "problem", "rng", "backend", "checkpoint", "progress")
+"""Arguments of `train_network` that are no settings of its result."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """A trained network, which can be asked like a function.
+
+    Attributes
+    ----------
+    network : Network
+        What was trained.
+    weights : dict of ndarray
+        Its weights.
+    losses : ndarray
+        Training loss before every step; for L-BFGS after the last one too.
+    held_out : Estimate
+        Mean squared error on fresh prompts, for labels without noise.
+    null_loss : float
+        That of predicting zero, on the same prompts.
+    steps : int
+        Steps taken.
+    converged : bool
+        Whether the loss stopped falling before the steps ran out.
+    interrupted : bool
+        Whether Ctrl-C ended the training.
+    parameters : dict
+        The settings.
+    """
+
+    network: Network
+    weights: dict[str, np.ndarray] = field(repr=False)
+    losses: np.ndarray = field(repr=False)
+    held_out: Estimate
+    null_loss: float
+    steps: int
+    converged: bool
+    interrupted: bool
+    parameters: dict[str, Any] = field(repr=False)
+
+    def __call__(self, inputs: Any, labels: Any, query: Any) -> np.ndarray:
+        """Predictions (n,), in the form that ``iclimit.probe`` asks models in."""
+        asked = SimpleNamespace(inputs=inputs, labels=labels, query=query)
+        return to_host(self.network.forward(self.weights, asked)[0])
+
+
+def train_network(
+    network: Network,
+    problem: Task,
+    *,
+    optimizer: str = "adam",
+    steps: int = 5000,
+    batch: int | None = None,
+    learning_rate: float = 0.003,
+    clip: float = 1.0,
+    patience: int = 100,
+    query_noise: bool = False,
+    held_out: int = 20_000,
+    rng: Any,
+    backend: str = "numpy",
+    checkpoint: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> TrainedNetwork:
+    r"""Train a network on regression in context.
+
+    The loss is the mean squared error on the query label.
+
+    Parameters
+    ----------
+    network : Network
+        What to train, with the dimension of the problem.
+    problem : Problem or another law of prompts
+        What to train on.
+    optimizer : {"adam", "lbfgs"}
+        Adam on fresh prompts in every step, or L-BFGS on one fixed set.
+    steps : int >= 1
+        Most steps, or iterations of L-BFGS.
+    batch : int >= 1, optional
+        Prompts per step, 512 by default; for "lbfgs" all prompts, 16,384 by default.
+    learning_rate : float > 0
+        Of Adam, before its decay over the last third of the run.
+    clip : float > 0
+        Largest norm of the gradient of all weights for Adam; a longer one is scaled down.
+    patience : int >= 1
+        The decay of Adam's learning rate begins when the mean loss over so many steps is not
+        significantly below the mean over as many before, or with the last third of ``steps``.
+    query_noise : bool
+        Whether the query labels of the training have noise, as those of the context.
+    held_out : int >= 2
+        Fresh prompts that the loss is measured on.
+    rng : int, SeedSequence or Generator
+        Seed of initial weights and prompts.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    checkpoint : path, optional
+        File that holds the state.  If it exists the training continues from there, and its result
+        is the same as without the interruption.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    TrainedNetwork
+        What Ctrl-C leaves is returned too, marked as interrupted.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the checkpoint is of another training.
+    TypeError
+        If network is of another kind.
+    RuntimeError
+        If the backend is not available.
+    OSError
+        If the checkpoint cannot be written.
+    ArithmeticError
+        If the loss became infinite.
+    """
+    check_choice("optimizer", optimizer, tuple(BATCH))
+    batch = BATCH[optimizer] if batch is None else batch
+    settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
+    numbers = ("steps", "batch", "learning_rate", "clip", "patience", "held_out")
+    check_arguments(**{name: settings[name] for name in numbers})
+    if not isinstance(network, Network):
+        raise TypeError(f"network must be a Network, got {network!r}")
+    device = get_backend(backend)
+    weight_seed, prompt_seed, fresh_seed = seed_sequences(rng, 3)
+    identity = settings | {
+        "network": repr(network),
+        "problem": repr(problem),
+        "seed": [str(weight_seed.entropy), list(weight_seed.spawn_key[:-1])],
+        "backend": backend,
+    }
+    path = None if checkpoint is None else Path(checkpoint)
+    start = network.pack(network.initial(np.random.default_rng(weight_seed)))
+    run = Run(device.asarray(start), ())
+    if path is not None:
+        check_checkpoint(path)
+        if path.exists():
+            _load(path, identity, run, device)
+    save = None if path is None else _saving(path, identity, run)
+    objective = _Objective(device, network, problem, run, prompt_seed, batch, query_noise)
+    with tqdm(
+        total=steps, initial=run.steps, disable=not progress, unit="step", desc="training"
+    ) as bar:
+        if optimizer == "adam":
+            run_adam(
+                objective.fresh, run, bar, learning_rate, clip, patience, save or (lambda: None)
+            )
+        else:
+            run_lbfgs(objective.fixed, run, bar, device, save)
+    loss, null_loss = _held_out(device, network, problem, run.weights, held_out, fresh_seed)
+    weights = {name: to_host(each) for name, each in network.unpack(run.weights).items()}
+    losses = np.array(run.losses)
+    return TrainedNetwork(
+        network,
+        weights,
+        losses,
+        loss,
+        null_loss,
+        run.steps,
+        run.converged,
+        run.interrupted,
+        settings | {"problem": problem},
+    )
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """Loss of a vector of weights and its gradient."""
+
+    device: Backend
+    network: Network
+    problem: Task
+    run: Run
+    seed: np.random.SeedSequence
+    batch: int
+    query_noise: bool
+
+    def blocks(self, step: int) -> list[tuple[Examples, Array]]:
+        """Prompts of a step and the labels of their queries, in blocks."""
+        per_prompt = (self.problem.context + 1) * (self.problem.dim + 1)
+        size, found = max(1, BLOCK_NUMBERS // per_prompt), []
+        key = (*self.seed.spawn_key, step)
+        generator = self.device.generator(np.random.SeedSequence(self.seed.entropy, spawn_key=key))
+        for start in range(0, self.batch, size):
+            count = min(size, self.batch - start)
+            prompts = self.problem.draw(self.device, generator, count)
+            target = prompts.target
+            if self.query_noise:
+                noise = generator.standard_normal(count)
+                target = target + self.device.xp.sqrt(prompts.noise_variance) * noise
+            found.append((prompts, target))
+        return found
+
+    def on_blocks(self, vector: Array, blocks: list[tuple[Examples, Array]]) -> tuple[Any, Array]:
+        """Loss and gradient on given prompts."""
+        weights, loss, gradient = self.network.unpack(vector), 0.0, 0.0
+        for prompts, target in blocks:
+            part, parts = self.network.loss_and_gradient(weights, prompts, target)
+            share = target.shape[0] / self.batch
+            loss, gradient = loss + share * part, gradient + share * self.network.pack(parts)
+        return loss, gradient
+
+    def fresh(self, vector: Array) -> tuple[Any, Array]:
+        """Loss and gradient on the prompts of the next step."""
+        return self.on_blocks(vector, self.blocks(self.run.steps))
+
+    def fixed(self) -> Objective:
+        """The loss and its gradient on prompts that are drawn once."""
+        blocks = self.blocks(0)
+        return lambda vector: self.on_blocks(vector, blocks)
+
+
+def _held_out(
+    device: Backend,
+    network: Network,
+    problem: Task,
+    vector: Array,
+    count: int,
+    seed: np.random.SeedSequence,
+) -> tuple[Estimate, float]:
+    """Loss on fresh prompts, and that of predicting zero."""
+    generator, weights = device.generator(seed), network.unpack(vector)
+    size = max(1, BLOCK_NUMBERS // ((problem.context + 1) * (problem.dim + 1)))
+    errors, nulls = [], []
+    for start in range(0, count, size):
+        prompts = problem.draw(device, generator, min(size, count - start))
+        predictions, _ = network.forward(weights, prompts)
+        errors.append(to_host((predictions - prompts.target) ** 2))
+        nulls.append(to_host(prompts.target**2))
+    return Estimate.of(np.concatenate(errors), keep=False), float(np.mean(np.concatenate(nulls)))
+
+
+def _saving(path: Path, identity: Mapping[str, Any], run: Run) -> Any:
+    """Function that writes the state of a run, not too often."""
+    last = -SAVE_SECONDS
+
+    def save() -> None:
+        nonlocal last
+        if time.monotonic() - last < SAVE_SECONDS:
+            return
+        record = {name: getattr(run, name) for name in ("steps", "plateau", "converged")}
+        arrays = {"losses": np.array(run.losses)}
+        if run.first is not None:
+            arrays |= {name: to_host(getattr(run, name)) for name in _MOMENTS}
+        if run.seen:
+            arrays["seen_losses"] = np.array([loss for loss, _ in run.seen])
+            arrays["seen_gradients"] = np.stack([gradient for _, gradient in run.seen])
+        save_checkpoint(path, identity, record, **arrays)
+        last = time.monotonic()
+
+    return save
+
+
+_MOMENTS = ("weights", "first", "second")
+"""Arrays of Adam's state."""
+
+
+def _load(path: Path, identity: Mapping[str, Any], run: Run, device: Backend) -> None:
+    """Put the state of a checkpoint into a run."""
+    record, arrays = load_checkpoint(path, identity)
+    if "first" in arrays:
+        run.losses = arrays["losses"].tolist()
+        for name, value in record.items():
+            setattr(run, name, value)
+        for name in _MOMENTS:
+            setattr(run, name, device.asarray(arrays[name]))
+    else:
+        pairs = zip(arrays["seen_losses"], arrays["seen_gradients"], strict=True)
+        run.seen = [(float(loss), gradient) for loss, gradient in pairs]

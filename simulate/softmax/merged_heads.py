@@ -1,0 +1,84 @@
+r"""Softmax heads in merged form: one matrix for keys and queries, one vector for values.
+
+With tokens :math:`e_i = (x_i, y_i)` of the context, and the query's input :math:`x_q`,
+
+.. math:: \hat y = \sum_h \sum_i p^h_i \langle a_h, e_i\rangle, \qquad
+   p^h = \mathrm{softmax}_i\, \langle e_i, B_h x_q\rangle .
+
+These are all heads that one layer of softmax attention can have, where the query is not among the
+keys and only the last entry of its token is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
+
+
+@dataclass(frozen=True)
+class MergedHeads(Network):
+    """One layer of softmax heads with merged weights.
+
+    Parameters
+    ----------
+    dim : int >= 1
+        Dimension of the inputs.
+    heads : int >= 1
+        Number of heads.
+    init_scale : float > 0
+        Standard deviation of the initial weights.
+    """
+
+    dim: int
+    heads: int = 1
+    init_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_arguments(dim=self.dim, heads=self.heads, init_scale=self.init_scale)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Key-query matrices B and values a."""
+        token = self.dim + 1
+        return {"lookup": (self.heads, token, self.dim), "value": (self.heads, token)}
+
+    def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Independent normal weights."""
+        return {
+            name: self.init_scale * generator.standard_normal(shape)
+            for name, shape in self.shapes.items()
+        }
+
+    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+        """Predictions (n,) of the query labels, and how derivatives go back."""
+        lookup, value = weights["lookup"], weights["value"]
+        xp = array_namespace(lookup)
+        query, (n, dim) = examples.query, examples.query.shape
+        tokens = xp.concat([examples.inputs, examples.labels[:, :, None]], axis=2)
+        flat = xp.reshape(lookup, (-1, dim))
+        asked = xp.reshape(query @ flat.T, (n, self.heads, dim + 1))
+        scores = asked @ xp.matrix_transpose(tokens)
+        weight = xp.exp(scores - xp.max(scores, axis=2, keepdims=True))
+        weight = weight / xp.sum(weight, axis=2, keepdims=True)
+        mixed = weight @ tokens
+        predictions = xp.sum(mixed * value, axis=(1, 2))
+
+        def pullback(by_prediction: Array) -> Pulled:
+            by_mixed = by_prediction[:, None, None] * value
+            by_weight = by_mixed @ xp.matrix_transpose(tokens)
+            by_score = weight * (by_weight - xp.sum(weight * by_weight, axis=2, keepdims=True))
+            by_asked = xp.reshape(by_score @ tokens, (n, -1))
+            gradients = {
+                "lookup": xp.reshape(by_asked.T @ query, lookup.shape),
+                "value": xp.sum(by_prediction[:, None, None] * mixed, axis=0),
+            }
+            return Pulled(gradients, by_asked @ flat)
+
+        return predictions, pullback
