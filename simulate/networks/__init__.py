@@ -2,8 +2,9 @@
 
 from iclimit.notation import explain_names
 from iclimit.simulate.networks.network import Network
+from iclimit.simulate.networks.sine import SineTask
 from iclimit.simulate.networks.training import TrainedNetwork, train_network
 
-__all__ = ["Network", "TrainedNetwork", "train_network"]
+__all__ = ["Network", "SineTask", "TrainedNetwork", "train_network"]
 
 explain_names(__name__)

@@ -206,29 +206,29 @@ class Problem:
             yield drawn.rows(slice(min(block, count - index * block)))
 
     def draw(
-        self, device: Backend, generator: Any, count: int, tasks: str = "fresh"
+        self, backend: Backend, generator: Any, count: int, tasks: str = "fresh"
     ) -> DrawnPrompts:
         """Draw prompts with a generator of a backend, for a training."""
-        xp = device.xp
+        xp = backend.xp
         roots = {
-            name: None if each is None else device.asarray(covariance_root(each))
+            name: None if each is None else backend.asarray(covariance_root(each))
             for name, each in {"x": self.input_covariance, "w": self.task_covariance}.items()
         }
         if tasks == "fresh":
             drawn = sample_tasks(
-                device, generator, count, self.dim, self.task_law, root=roots["w"]
+                backend, generator, count, self.dim, self.task_law, root=roots["w"]
             )
             drawn = math.sqrt(self.task_variance) * drawn
         else:
             chosen = generator.integers(0, len(self.tasks), size=count)
-            drawn = xp.take(device.asarray(self.tasks), chosen, axis=0)
+            drawn = xp.take(backend.asarray(self.tasks), chosen, axis=0)
         shape = (count, self.context + 1, self.dim)
-        z = sample_coordinates(device, generator, shape, self.input_law)
+        z = sample_coordinates(backend, generator, shape, self.input_law)
         x = self.scale * times_root(z, roots["x"])
         if self.noise_law is None:
             variance = xp.full((count,), float(self.noise_variance))
         else:
-            variance = self.noise_law.sample(device, generator, count) ** 2
+            variance = self.noise_law.sample(backend, generator, count) ** 2
         noise = xp.sqrt(variance)[:, None] * generator.standard_normal(shape[:2])
         inputs = x[:, :-1, :]
         labels = (inputs @ drawn[:, :, None])[:, :, 0] + noise[:, :-1]
