@@ -38,6 +38,7 @@ from iclimit.simulate.pretraining.summaries import (
     squared_errors,
     task_set_moments,
 )
+from iclimit.simulate.softmax import simulate_softmax, simulated_heads
 
 ROUNDING = 1e-12  # relative; both namespaces do the same float64 operations
 NUMPY = get_backend("numpy")
@@ -224,3 +225,14 @@ def test_whole_cells(
     # The iteration stops at 1e-8, where rounding of float32 steps has been amplified.
     np.testing.assert_allclose(found.icl.samples, expected.icl.samples, rtol=1e-7)
     np.testing.assert_allclose(found.idg.samples, expected.idg.samples, rtol=1e-7)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "uniform"])
+def test_simulated_heads(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting: dict[str, Any] = {"context": 3, "dim": 2, "input_law": law, "contexts": 200}
+    expected = simulate_softmax([0.5, -0.5], **setting, rng=1)
+    monkeypatch.setattr(simulated_heads, "get_backend", lambda _: STRICT)
+    monkeypatch.setattr(simulated_heads, "to_host", np.from_dlpack)
+    found = simulate_softmax([0.5, -0.5], **setting, rng=1)
+    np.testing.assert_allclose(found.power, expected.power, rtol=ROUNDING)
+    np.testing.assert_allclose(found.signal, expected.signal, rtol=ROUNDING)

@@ -1,0 +1,259 @@
+r"""Losses of attention heads with given weights, by simulation.
+
+Heads with the inverse temperatures :math:`\beta_h` and the values :math:`v_h` predict
+
+.. math:: \hat y = \sum_h v_h \sum_i p^h_i\,y_i, \qquad
+   p^h = \mathrm{softmax}_i\,(\beta_h\, x_q^\top A\, x_i)
+
+or :math:`p^h_i = f(\beta_h x_q^\top A x_i)` for another kernel f.  Labels are linear in task and
+noise, so the mean over both is known once the inputs are drawn.  With tasks of covariance W,
+noise of variance :math:`\sigma^2` and :math:`S_h = \sum_i p^h_i x_i` the loss on a noiseless query
+label is
+
+.. math:: x_q^\top W x_q - 2 \sum_h v_h\, x_q^\top W S_h
+   + \sum_{hk} v_h v_k \bigl( S_h^\top W S_k + \sigma^2\, p^h \cdot p^k \bigr),
+
+which is quadratic in the values: one simulation has the losses of all values at some temperatures.
+
+*Scores instead of tokens.*  Of independent Gaussian inputs only the norm r of the query and the
+scores :math:`s_i = x_q \cdot x_i/r`, independent and normal, need be drawn.  The other d - 1
+components of :math:`S_h` are independent of them, and :math:`S_h \cdot S_k` has the mean
+:math:`\sum_i p^h_i s_i \sum_i p^k_i s_i + (d - 1)\,p^h \cdot p^k`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
+from iclimit.simulate.checks import check_arguments, check_choice, parse_array
+from iclimit.simulate.probing.problem import Problem
+
+SAMPLERS = ("auto", "scores", "tokens")
+
+GROUP = 100
+"""Prompts whose mean is one sample: part of what a seed means."""
+
+BLOCK_NUMBERS = 2**17
+"""Numbers that are drawn from one seed, unless a group of prompts takes more (1 MiB)."""
+
+Kernel = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedHeads:
+    """What the losses of heads at given temperatures depend on.
+
+    Attributes
+    ----------
+    null : ndarray (groups,)
+        Loss of predicting 0: means over groups of 100 prompts, as of all that follows.
+    signal : ndarray (groups, heads)
+        Products of the query label and the prediction of a head with value 1.
+    power : ndarray (groups, heads, heads)
+        Products of the predictions of two heads with values 1.
+    prompts : int
+        Prompts that were drawn.
+    """
+
+    null: np.ndarray = field(repr=False)
+    signal: np.ndarray = field(repr=False)
+    power: np.ndarray = field(repr=False)
+    prompts: int
+
+    def loss(self, value: Any) -> Estimate:
+        """Mean squared error on noiseless query labels.
+
+        Parameters
+        ----------
+        value : number, or array (heads,)
+            Values v of the heads; 0 leaves a head out.
+
+        Returns
+        -------
+        Estimate
+            With a sample for each group of prompts.  Losses of the same simulation are paired.
+        """
+        heads = self.signal.shape[1]
+        v = parse_array("value", np.atleast_1d(value), (heads,))
+        power = np.einsum("h,ghk,k->g", v, self.power, v)
+        return Estimate.of(self.null - 2 * self.signal @ v + power)
+
+    @property
+    def best_value(self) -> np.ndarray:
+        """Values (heads,) of least loss on these prompts; their loss is a little too small."""
+        power, signal = np.mean(self.power, axis=0), np.mean(self.signal, axis=0)
+        return np.linalg.lstsq(power, signal, rcond=None)[0]
+
+
+def simulate_softmax(
+    inverse_temperatures: Any,
+    *,
+    score_function: Kernel | None = None,
+    key_query: Any = None,
+    contexts: int = 10_000,
+    sampler: str = "auto",
+    rng: Any,
+    backend: str = "numpy",
+    **problem: Any,
+) -> SimulatedHeads:
+    r"""Simulate attention heads on linear regression, on the same prompts for all.
+
+    Parameters
+    ----------
+    inverse_temperatures : number, or array (heads,)
+        :math:`\beta_h`, the factors of the scores :math:`x_q \cdot x_i`.
+    score_function : callable, optional
+        Kernel f, from an array of scores to the weights of their pairs; softmax by default.
+    key_query : array (d, d), optional
+        Matrix A of the scores :math:`x_q^\top A x_i`; the identity by default.
+    contexts : int >= 1
+        Prompts, rounded up to hundreds, at least 200.
+    sampler : {"auto", "scores", "tokens"}
+        Whether inputs are drawn, or only their scores: that is faster and has smaller errors, but
+        is for independent Gaussian inputs and scores :math:`x_q \cdot x_i`.  "auto": scores where
+        it can.
+    rng : int, SeedSequence or Generator
+        Root seed.  More prompts extend fewer.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    **problem
+        Arguments of `iclimit.Problem`: context, dim, noise_variance, input_law, scale,
+        input_covariance, task_variance, task_covariance.
+
+    Returns
+    -------
+    SimulatedHeads
+        With the method ``loss(value)``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range or has another shape.
+    TypeError
+        If score_function is not a function.
+    RuntimeError
+        If the backend is not available.
+
+    Examples
+    --------
+    One head, and two with keys and values of opposite signs:
+
+    >>> from iclimit.simulate.softmax import simulate_softmax
+    >>> size = {"context": 10, "dim": 10}
+    >>> head = simulate_softmax(0.5789, contexts=100_000, rng=0, **size)
+    >>> abs(head.loss(0.7496).z(7.305908)) < 4
+    True
+    >>> pair = simulate_softmax([0.3, -0.3], contexts=100_000, rng=0, **size)
+    >>> pair.loss([1.0, -1.0]).mean < head.loss(0.7496).mean
+    True
+    """
+    check_arguments(contexts=contexts)
+    check_choice("sampler", sampler, SAMPLERS)
+    law = Problem(**problem)
+    if law.tasks is not None:
+        raise ValueError("tasks must be None: the loss is the mean over tasks of their law")
+    betas = np.atleast_1d(parse_array("inverse_temperatures", inverse_temperatures, (), (None,)))
+    if score_function is not None and not callable(score_function):
+        raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
+    weigh = _softmax if score_function is None else score_function
+    tokens_only = {
+        "input_law": law.input_law != "gaussian",
+        "input_covariance": law.input_covariance is not None,
+        "task_covariance": law.task_covariance is not None,
+        "key_query": key_query is not None,
+    }
+    other = [name for name, given in tokens_only.items() if given]
+    if sampler == "scores" and other:
+        raise ValueError(f"sampler must be 'tokens' with this {other[0]}, got 'scores'")
+    device = get_backend(backend)
+    drawn: _Scores | _Tokens
+    if sampler == "scores" or (sampler == "auto" and not other):
+        drawn, numbers = _Scores(device, law), law.context + 1
+    else:
+        matrix = None if key_query is None else parse_array("key_query", key_query, 2 * (law.dim,))
+        drawn, numbers = _Tokens(device, law, matrix), (law.context + 1) * law.dim
+    groups = max(2, math.ceil(contexts / GROUP))
+    block = max(1, BLOCK_NUMBERS // (GROUP * numbers))
+    found = []
+    for generator in device.generators(rng, math.ceil(groups / block)):
+        parts = drawn.moments(generator, block * GROUP, device.asarray(betas), weigh)
+        found.append([to_host(_grouped(part)) for part in parts])
+    null, signal, power = (np.concatenate(parts)[:groups] for parts in zip(*found, strict=True))
+    return SimulatedHeads(null, signal, power, groups * GROUP)
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Prompts of which the inputs are drawn."""
+
+    device: Backend
+    law: Problem
+    key_query: np.ndarray | None
+
+    def moments(
+        self, generator: Any, count: int, betas: Array, weigh: Kernel
+    ) -> tuple[Array, Array, Array]:
+        """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
+        xp, law = self.device.xp, self.law
+        drawn = law.draw(self.device, generator, count)
+        query = drawn.query
+        asked = query if self.key_query is None else query @ self.device.asarray(self.key_query)
+        scores = (drawn.inputs @ asked[:, :, None])[:, :, 0]
+        weights = weigh(betas[:, None] * scores[:, None, :])
+        sums = weights @ drawn.inputs
+        W = None if law.task_covariance is None else self.device.asarray(law.task_covariance)
+        if W is None:
+            weighted, weighted_query = sums, query
+        elif W.ndim == 1:
+            weighted, weighted_query = sums * W, query * W
+        else:
+            weighted, weighted_query = sums @ W, query @ W
+        a2 = law.task_variance
+        power = a2 * weighted @ xp.matrix_transpose(sums)
+        power = power + law.mean_noise_variance * weights @ xp.matrix_transpose(weights)
+        signal = a2 * (sums @ weighted_query[:, :, None])[:, :, 0]
+        return a2 * xp.vecdot(query, weighted_query), signal, power
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Prompts of independent Gaussian inputs, of which the scores are drawn."""
+
+    device: Backend
+    law: Problem
+
+    def moments(
+        self, generator: Any, count: int, betas: Array, weigh: Kernel
+    ) -> tuple[Array, Array, Array]:
+        """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
+        xp, law = self.device.xp, self.law
+        norm = law.scale * xp.sqrt(2 * generator.standard_gamma(law.dim / 2, count))
+        along = law.scale * generator.standard_normal((count, law.context))
+        weights = weigh(betas[:, None] * (norm[:, None] * along)[:, None, :])
+        sums = (weights @ along[:, :, None])[:, :, 0]
+        a2 = law.task_variance
+        across = a2 * law.scale**2 * (law.dim - 1) + law.mean_noise_variance
+        power = a2 * sums[:, :, None] * sums[:, None, :]
+        power = power + across * weights @ xp.matrix_transpose(weights)
+        return a2 * norm**2, a2 * norm[:, None] * sums, power
+
+
+def _softmax(scores: Array) -> Array:
+    """Weights along the last axis."""
+    xp = array_namespace(scores)
+    weights = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    return weights / xp.sum(weights, axis=-1, keepdims=True)
+
+
+def _grouped(values: Array) -> Array:
+    """Means over groups of prompts."""
+    xp = array_namespace(values)
+    return xp.mean(xp.reshape(values, (-1, GROUP, *values.shape[1:])), axis=1)
