@@ -5,6 +5,6 @@ import lazy_loader
 if __name__ != "iclimit.asymptotics":
     raise ImportError("import this package as iclimit.asymptotics")
 
-SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics", "softmax")
+SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics", "softmax", "depth")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=SHELVES)

@@ -141,7 +141,10 @@ html_sidebars = {
 }
 
 
-SHELVES = ("spectra", "pretraining", "descent", "gdpp", "dynamics", "networks", "softmax")
+SHELVES = (
+    *("spectra", "pretraining", "descent", "gdpp"),
+    *("dynamics", "networks", "softmax", "depth"),
+)
 
 
 def resolve_public(app, env, node, contnode):

@@ -1,4 +1,5 @@
 from . import asymptotics as asymptotics
+from . import depth as depth
 from . import descent as descent
 from . import dynamics as dynamics
 from . import gdpp as gdpp

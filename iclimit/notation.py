@@ -23,7 +23,7 @@ from typing import Any
 
 SHELVES = (
     *("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax"),
-    *("spectra", "runs"),
+    *("depth", "spectra", "runs"),
 )
 """Fields of the theory, and what every simulation shares."""
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import iclimit
 from iclimit.diagrams.axes import is_geometric
 
-SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "spectra")
+SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth", "spectra")
 
 
 def stub_names() -> list[str]:

@@ -1,0 +1,99 @@
+"""Online SGD of one layer: many digits, the recursion by hand, sampled training."""
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
+
+SETTING = {"alpha": 1.0, "learning_rate": 0.06, "batch_ratio": 1.0, "query_ratio": 1.0}
+# Rounding, over rates of 1e-9 to 1.
+ROUNDING = 1e-12
+# Standard errors that the worst of the simulated numbers may lie off.
+SIGMAS = 4.0
+
+
+def simulated(dim: int, steps: int, repeats: int, noise: float, query_noise: float) -> np.ndarray:
+    """Loss and distance after SGD with alpha = tau = kappa = 1; mean and standard error."""
+    rng = np.random.default_rng(dim)
+    found = []
+    best = 1 / (1 + 1 + noise)
+    for _ in range(repeats):
+        gamma = np.zeros((dim, dim))
+        for _ in range(steps):
+            X, Q = rng.standard_normal((2, dim, dim, dim))
+            task = rng.standard_normal((dim, dim, 1))
+            labels = X @ task + np.sqrt(noise * dim) * rng.standard_normal(task.shape)
+            h = np.swapaxes(X, 1, 2) @ labels / dim
+            miss = Q @ (gamma @ h - task)
+            miss += np.sqrt(query_noise * dim) * rng.standard_normal(miss.shape)
+            pull = np.swapaxes(Q, 1, 2) @ miss / dim
+            gamma -= 0.06 * (pull @ np.swapaxes(h, 1, 2)).mean(axis=0)
+        trace, square = np.trace(gamma) / dim, np.sum(gamma**2) / dim
+        # Exact second moment of h at this dimension.
+        moment = 1 + (dim + 1) / dim + noise
+        found.append((1 - 2 * trace + moment * square, square - 2 * best * trace + best**2))
+    values = np.array(found)
+    return np.stack([values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(repeats)])
+
+
+def test_training_by_sgd() -> None:
+    """Extrapolated in 1/d from two sizes, with noisy labels of context and queries."""
+    theory = online_sgd_errors(steps=12, noise_variance=0.5, query_noise_variance=0.4, **SETTING)
+    small, large = (simulated(d, 12, n, 0.5, 0.4) for d, n in ((8, 400), (16, 120)))
+    value = 2 * large[0] - small[0]
+    error = np.hypot(2 * large[1], small[1])
+    assert np.all(error < 0.05 * value)
+    assert np.all(abs(value - [theory.loss, theory.distance]) < SIGMAS * error)
+
+
+def test_published_numbers_of_the_recursion() -> None:
+    """The recursion by hand, and the loss by its definition from trace and square."""
+    A, eta, floor = 2.5, 0.06, []
+    C, m = 1 / A**2, 0.0
+    for _ in range(25):
+        a, b = (1 - eta * A) ** 2 + 2 * eta**2 * A**2, 2 * eta**2 * (A - 1)
+        C, m = a * C + b, m + eta * (1 - A * m)
+        floor.append(b / (1 - a))
+    square = C + 2 * m / A - 1 / A**2
+    found = online_sgd_errors(steps=25, noise_variance=0.5, **SETTING)
+    assert found.distance == pytest.approx(C, rel=ROUNDING)
+    assert found.loss == pytest.approx(1 - 2 * m + A * square, rel=ROUNDING)
+    assert found.long_context_loss == pytest.approx(1 - 2 * m + square, rel=ROUNDING)
+    last = online_sgd_errors(steps=np.inf, noise_variance=0.5, **SETTING)
+    assert last.distance == pytest.approx(floor[-1], rel=ROUNDING)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.2])
+@pytest.mark.parametrize("steps", [0, 1, 1000])
+def test_many_digits(rate: float, steps: int) -> None:
+    setting = {"alpha": 0.3, "batch_ratio": 4.0, "query_ratio": 0.5, "noise_variance": 0.1}
+    found = online_sgd_errors(steps=steps, learning_rate=rate, **setting)
+    with mpmath.workdps(50):
+        named = {name: mpmath.mpf(value) for name, value in setting.items()}
+        exact = online_sgd_errors(steps=steps, learning_rate=mpmath.mpf(rate), **named)
+        for name in OnlineErrors.__annotations__:
+            value, truth = getattr(found, name), getattr(exact, name)
+            assert abs(float(value / truth) - 1) < ROUNDING, name
+
+
+def test_start_edges_and_symbols() -> None:
+    start = online_sgd_errors(steps=0, noise_variance=0.3, **SETTING)
+    assert (start.loss, start.long_context_loss) == pytest.approx((1.0, 1.0), rel=ROUNDING)
+    wild = online_sgd_errors(steps=np.array([1, np.inf]), **(SETTING | {"learning_rate": 2.0}))
+    assert np.isinf(wild.loss[1])
+    assert np.isfinite(wild.loss[0])
+    assert wild.contraction > 1
+    t, alpha = sympy.symbols("t alpha", positive=True)
+    exact = online_sgd_errors(
+        steps=t, alpha=alpha, learning_rate=sympy.Rational(3, 50), batch_ratio=1, query_ratio=1
+    )
+    value = exact.loss.subs({t: 30, alpha: 1}).evalf()
+    assert float(value) == pytest.approx(
+        float(online_sgd_errors(steps=30, **SETTING).loss), rel=ROUNDING
+    )
+    with pytest.raises(ValueError, match="learning_rate must be > 0 and finite, got -1"):
+        online_sgd_errors(steps=1, **(SETTING | {"learning_rate": -1.0}))
+    with pytest.raises(ValueError, match="steps must be >= 0, or inf, got -1"):
+        online_sgd_errors(steps=-1, **SETTING)
