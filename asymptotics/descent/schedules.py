@@ -47,7 +47,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, convert
-from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
+from iclimit.asymptotics.spectra import IndependentEntries, MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.resolvent import resolvent
 
 Spectrum = MarchenkoPastur | Wishart
@@ -169,10 +169,16 @@ def _parse(
     return math_, spectrum or MarchenkoPastur(ratio), values
 
 
-def parse_spectrum(math_: Namespace, ratio: Any, context: Any, dim: Any) -> Spectrum:
+def parse_spectrum(
+    math_: Namespace, ratio: Any, context: Any, dim: Any, input_law: str = "gaussian"
+) -> Spectrum:
     """Spectrum of a limit or of a finite size, whichever is given."""
     if _is_finite(ratio, context, dim):
-        return Wishart(context=context, dim=dim)
+        if input_law == "gaussian":
+            return Wishart(context=context, dim=dim)
+        return IndependentEntries(context=context, dim=dim, input_law=input_law)
+    if input_law != "gaussian":
+        raise ValueError(f"input_law must be gaussian in a limit, got {input_law!r}")
     ratio = convert(math_, "ratio", ratio)
     check_range(math_, "ratio", ratio, _RANGES["ratio"])
     return MarchenkoPastur(ratio)

@@ -55,6 +55,9 @@ _MOST_LAYERS = 8
 # four and many minutes for five.
 _MOST_LAYERS_FINITE = 4
 
+# Most layers for inputs that are not Gaussian, of whose spectra eight moments are known.
+_MOST_LAYERS_OF_A_LAW = 2
+
 # Grid points held at a time.
 _ROWS = 2_000_000
 
@@ -66,6 +69,7 @@ def gdpp_loss(
     ratio: Number = None,
     context: Number | None = None,
     dim: Number | None = None,
+    input_law: str = "gaussian",
     noise_ratio: Number = 0.0,
 ) -> Any:
     r"""Loss of GD++ with given rates and preconditioning.
@@ -80,7 +84,10 @@ def gdpp_loss(
     ratio : number or array in [1e-100, 1e100]
         Limit at fixed c = d/N; give either this or context and dim.
     context, dim : int >= 1 or SymPy expression
-        Exact at finite N and d, for Gaussian inputs.
+        Exact at finite N and d.
+    input_law : {"gaussian", "uniform", "laplace"}
+        Law of the independent coordinates at finite size, N(0, 1), U(-1, 1) or exp(-\|x\|)/2; at
+        most two layers if not Gaussian.  Rates and gammas are for these inputs.
     noise_ratio : number or array >= 0
         Noise variance over (task variance times N), :math:`v = \sigma^2/(N a^2)`.
 
@@ -123,9 +130,9 @@ def gdpp_loss(
     math_, rates, gammas, (ratio, noise, *_) = _parse_layers(
         rates, gammas, ratio=ratio, noise_ratio=noise_ratio, context=context, dim=dim
     )
-    spectrum = parse_spectrum(math_, ratio, context, dim)
+    spectrum = parse_spectrum(math_, ratio, context, dim, input_law)
     layers = rates.shape[-1] if isinstance(math_, ArrayMath) else len(rates)
-    check_layers("rates", layers, _MOST_LAYERS_FINITE if ratio is None else _MOST_LAYERS)
+    check_layers("rates", layers, _MOST_LAYERS if ratio is not None else most_layers(input_law))
     if not isinstance(math_, ArrayMath):
         return math_.finish(_moment_loss(math_, rates, gammas, spectrum, noise))
     return math_.finish(rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise))
@@ -233,6 +240,11 @@ def _largest(rates: np.ndarray, gammas: np.ndarray, lower: np.ndarray) -> np.nda
     np.maximum.at(largest, row, np.where(np.isnan(height), np.inf, height))
     # Rows without a number on the grid have no peak.
     return np.where(largest < 0, np.inf, largest)
+
+
+def most_layers(input_law: str) -> int:
+    """Most layers at finite size."""
+    return _MOST_LAYERS_FINITE if input_law == "gaussian" else _MOST_LAYERS_OF_A_LAW
 
 
 def check_layers(name: str, layers: int, most: int) -> None:

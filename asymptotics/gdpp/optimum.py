@@ -5,18 +5,24 @@ The losses are those of `iclimit.asymptotics.gdpp.losses`.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.descent.schedules import lower_bound, parse_spectrum
-from iclimit.asymptotics.gdpp.losses import check_layers, rule_loss, worst_case_residual
+from iclimit.asymptotics.gdpp.losses import (
+    check_layers,
+    most_layers,
+    rule_loss,
+    worst_case_residual,
+)
 from iclimit.asymptotics.gdpp.search import average_minima, degree, worst_minimum
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.spectra import Wishart
 
 # Most layers of a search in each setting: more would take minutes.
-_MOST_LAYERS = {"ratio": 6, "condition_number": 5, "context and dim": 4}
+_MOST_LAYERS = {"ratio": 6, "condition_number": 5}
 
 # Where the searches have been tried.
 _RANGES = {"ratio": "[1e-3, 1e3]", "noise_ratio": "[0, 1e6]", "condition_number": "[1.01, 1e6]"}
@@ -51,6 +57,7 @@ def optimal_gdpp(
     ratio: float | None = None,
     context: int | None = None,
     dim: int | None = None,
+    input_law: str = "gaussian",
     noise_ratio: float = 0.0,
 ) -> GDPlusPlus:
     r"""Best rates and preconditioning of GD++ that a search finds; every layer takes a step.
@@ -58,7 +65,8 @@ def optimal_gdpp(
     Parameters
     ----------
     layers : int >= 1
-        Number L of layers: at most 6 for a ratio, 5 for condition_number, 4 for context and dim.
+        Number L of layers: at most 6 for a ratio, 5 for condition_number, 4 for context and dim,
+        of these 2 for inputs that are not Gaussian.
     condition_number : number in [1.01, 1e6]
         Worst case: least `worst_case_residual`.
     ratio : number in [1e-3, 1e3]
@@ -66,6 +74,8 @@ def optimal_gdpp(
     context, dim : int >= 1
         Average case at finite N and d, d/N in [1e-3, 1e3].  Give either these, ratio or
         condition_number.
+    input_law : {"gaussian", "uniform", "laplace"}
+        With context and dim: law of the inputs, as in `gdpp_loss`.
     noise_ratio : number in [0, 1e6]
         As in `gdpp_loss`, for the average case.
 
@@ -110,9 +120,8 @@ def optimal_gdpp(
     (0.101439, 0.101057)
     """
     if condition_number is None:
-        return gdpp_minima(layers, ratio=ratio, context=context, dim=dim, noise_ratio=noise_ratio)[
-            0
-        ]
+        size: dict[str, Any] = {"ratio": ratio, "context": context, "dim": dim}
+        return gdpp_minima(layers, **size, input_law=input_law, noise_ratio=noise_ratio)[0]
     if any(value is not None for value in (ratio, context, dim)):
         raise ValueError(
             "give exactly one of condition_number, ratio, and context and dim, got "
@@ -125,6 +134,8 @@ def optimal_gdpp(
     )
     if noise_ratio != 0:
         raise ValueError(f"noise_ratio must be 0 in the worst case, got {noise_ratio}")
+    if input_law != "gaussian":
+        raise ValueError(f"input_law must be gaussian in the worst case, got {input_law!r}")
     x = worst_minimum(layers, 1 / float(condition))
     rates, gammas = x[:layers], x[layers:]
     # 1/T_D at (kappa + 1)/(kappa - 1) for the condition number kappa, without overflow.
@@ -139,13 +150,14 @@ def gdpp_minima(
     ratio: float | None = None,
     context: int | None = None,
     dim: int | None = None,
+    input_law: str = "gaussian",
     noise_ratio: float = 0.0,
 ) -> list[GDPlusPlus]:
     r"""Local minima of the average loss of GD++ that are found, best first.
 
     Parameters
     ----------
-    layers, ratio, context, dim, noise_ratio
+    layers, ratio, context, dim, input_law, noise_ratio
         As in `optimal_gdpp`.
 
     Returns
@@ -180,14 +192,14 @@ def gdpp_minima(
         ratio=ratio,
         noise_ratio=noise_ratio,
     )
-    spectrum = parse_spectrum(math_, checked_ratio, context, dim)
+    spectrum = parse_spectrum(math_, checked_ratio, context, dim, input_law)
     if isinstance(spectrum, Wishart):
         check_integers(context=context, dim=dim)
         if not 1e-3 <= spectrum.ratio <= 1e3:
             raise ValueError(f"dim/context must be from 0.001 to 1000, got {dim}/{context}")
-    check_layers("layers", layers, _MOST_LAYERS["ratio" if context is None else "context and dim"])
+    check_layers("layers", layers, _MOST_LAYERS["ratio"] if ratio else most_layers(input_law))
     given = None if checked_ratio is None else float(checked_ratio)
-    found = _minima(layers, given, context, dim, float(noise))
+    found = _minima(layers, given, context, dim, input_law, float(noise))
     rates, gammas = found[:, :layers].copy(), found[:, layers:].copy()
     losses = rule_loss(rates, gammas, *spectrum.quadrature(degree(layers)), noise)
     bound = float(lower_bound(ArrayMath(np), degree(layers), spectrum, noise))
@@ -199,12 +211,18 @@ def gdpp_minima(
 
 @lru_cache(maxsize=64)
 def _minima(
-    layers: int, ratio: float | None, context: int | None, dim: int | None, noise: float
+    layers: int,
+    ratio: float | None,
+    context: int | None,
+    dim: int | None,
+    input_law: str,
+    noise: float,
 ) -> np.ndarray:
     """Rates and gammas of the local minima of the average loss, shape (K, 2 L - 1)."""
-    spectrum = parse_spectrum(ArrayMath(np), ratio, context, dim)
+    spectrum = parse_spectrum(ArrayMath(np), ratio, context, dim, input_law)
     nodes, weights = spectrum.quadrature(degree(layers))
     root = float(spectrum.ratio) ** 0.5
-    top = (1 + root) ** 2
+    # Upper edge in the limit; the mean of the spectrum is the variance of an input coordinate.
+    top = float(spectrum.moment(1)) * (1 + root) ** 2
     lower = ((1 - root) / (1 + root)) ** 2
     return average_minima(layers, nodes[1:] / top, weights[1:], noise / top, lower) / top

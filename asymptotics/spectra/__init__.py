@@ -2,6 +2,7 @@
 
 from iclimit.asymptotics.spectra.atoms import Atoms, Mixture
 from iclimit.asymptotics.spectra.free_sum import FreeSum
+from iclimit.asymptotics.spectra.independent_entries import IndependentEntries
 from iclimit.asymptotics.spectra.marchenko_pastur import MarchenkoPastur
 from iclimit.asymptotics.spectra.measure import SpectralMeasure
 from iclimit.asymptotics.spectra.measures import (
@@ -23,6 +24,7 @@ __all__ = [
     "DensityMeasure",
     "Exponential",
     "FreeSum",
+    "IndependentEntries",
     "MarchenkoPastur",
     "Mixture",
     "PowerLaw",

@@ -70,6 +70,12 @@ class Wishart:
     def __repr__(self) -> str:
         return f"Wishart(context={self.context}, dim={self.dim})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wishart) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     @property
     def ratio(self) -> Any:
         """Dimension over number of samples, d/N."""
@@ -137,7 +143,7 @@ class Wishart:
         check_integers(least=1, order=order)
         if not isinstance(self.dim, int) or not isinstance(self.context, int):
             raise TypeError(f"context and dim must be integers, got {self.context}, {self.dim}")
-        nodes, weights = _rule(self.context, self.dim, order)
+        nodes, weights = _rule(self, order)
         return nodes.copy(), weights.copy()
 
 
@@ -173,9 +179,8 @@ def _orthogonal(moments: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
 
 
 @lru_cache(maxsize=64)
-def _rule(context: int, dim: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+def _rule(law: Wishart, order: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Radau rule, with digits doubled until it is correct to rounding."""
-    law = Wishart(context=context, dim=dim)
     moments = [law.moment(k) for k in range(2 * order + 1)]
     digits = 30 + 2 * order
     rule = _radau(moments, digits)

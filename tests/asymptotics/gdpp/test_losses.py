@@ -162,7 +162,7 @@ def test_float64_at_finite_size(
     """Moments with 50 digits; the rule for four layers takes seconds at one size only."""
     if len(rates) == 4 and size != (20, 10):
         return
-    where = {"context": size[0], "dim": size[1]}
+    where: dict[str, Any] = {"context": size[0], "dim": size[1]}
     for v in (0.0, 0.2):
         with mpmath.workdps(50):
             exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, **where, noise_ratio=v)

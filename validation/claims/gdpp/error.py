@@ -129,7 +129,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
 
 def exact(layers: int, dim: int) -> float:
     """Loss at finite size."""
-    size = {"context": round(dim / RATIO), "dim": dim}
+    size: dict[str, Any] = {"context": round(dim / RATIO), "dim": dim}
     return float(gdpp_loss(*SCHEDULES[layers], noise_ratio=NOISE_RATIO, **size))
 
 
