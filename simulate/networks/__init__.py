@@ -3,9 +3,20 @@
 from iclimit.notation import explain_names
 from iclimit.simulate.networks.lstm import LstmNetwork
 from iclimit.simulate.networks.network import Network
+from iclimit.simulate.networks.sensitivities import TokenSensitivities, token_sensitivities
 from iclimit.simulate.networks.sine import SineTask
+from iclimit.simulate.networks.stack import AttentionNetwork
 from iclimit.simulate.networks.training import TrainedNetwork, train_network
 
-__all__ = ["LstmNetwork", "Network", "SineTask", "TrainedNetwork", "train_network"]
+__all__ = [
+    "AttentionNetwork",
+    "LstmNetwork",
+    "Network",
+    "SineTask",
+    "TokenSensitivities",
+    "TrainedNetwork",
+    "token_sensitivities",
+    "train_network",
+]
 
 explain_names(__name__)

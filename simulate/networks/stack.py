@@ -1,0 +1,274 @@
+r"""Stacks of attention layers: separate keys, queries, values and outputs on a residual stream.
+
+Tokens are embedded, if asked for, and get positions.  A layer adds to them what attention makes
+of them, and then what a perceptron does, if there is one.  The prediction is read from the last
+token, that of the query.
+
+Without a ``width`` these are the networks of von Oswald et al., ICML 2023 (arXiv:2212.07677), in
+the form of their code: no biases, keys and values from the context only, and the prediction is
+minus the last entry of the query's token.  Initial weights are normal, with their variance,
+``init_scale`` over the inputs of the map; theirs are normal within two standard deviations.
+Layer normalisation comes before every map, also before the first, where they have it in recurrent
+networks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_arguments, check_choice, given
+from iclimit.simulate.networks.attention import ATTENTION
+from iclimit.simulate.networks.blocks import add_attention, add_perceptron
+from iclimit.simulate.networks.dense import Back, dense
+from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled, Weights
+from iclimit.simulate.networks.tokens import TOKENS, make_tokens, sinusoidal_positions
+
+MAPS = ("query", "key", "value", "output")
+
+
+@dataclass(frozen=True)
+class AttentionNetwork(Network):
+    """Layers of attention, with what published networks for regression in context have besides.
+
+    Parameters
+    ----------
+    dim : int >= 1
+        Dimension of the inputs.
+    layers : int >= 1
+        Number of layers.
+    heads : int >= 1
+        Heads of a layer; keys, queries and values of each are as long as a token.
+    width : int >= 1, optional
+        Entries of the embedded tokens.  The prediction is then a linear map of the last token, and
+        all maps have biases.  Without it tokens are as they are.
+    attention : {"softmax", "linear"} or a tuple of these
+        Kind of attention, of all layers or of each.
+    mlp : int >= 1, optional
+        Hidden units (GELU) of a perceptron after the attention of every layer.
+    layer_norm : bool
+        Whether tokens are normalised before every attention and perceptron.
+    shared : bool
+        Whether all layers have the same weights.
+    include_query : bool
+        Whether keys and values come from the token of the query too.
+    tokens : {"pairs", "separate"}
+        Tokens (x, y), or x and (0, ..., 0, y) by turns.
+    positions : int >= 0
+        Entries of the sinusoidal position that every token gets, an even number.
+    embedding_mlp : int >= 1, optional
+        Hidden units (GELU) of a perceptron before the layers.
+    init_scale : float > 0
+        Variance of an initial weight, times the inputs of its map.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.networks import AttentionNetwork, train_network
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> network = AttentionNetwork(dim=2, layers=2, width=8)
+    >>> network.shapes["query"], network.size
+    ((2, 8, 8), 617)
+    >>> run = train_network(network, Problem(context=4, dim=2), steps=2, rng=0)
+    >>> run.held_out.mean < 1.1 * run.null_loss
+    True
+    """
+
+    dim: int
+    layers: int = 1
+    heads: int = 1
+    width: int | None = None
+    attention: str | tuple[str, ...] = "softmax"
+    mlp: int | None = None
+    layer_norm: bool = False
+    shared: bool = False
+    include_query: bool = False
+    tokens: str = "pairs"
+    positions: int = 0
+    embedding_mlp: int | None = None
+    init_scale: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        numbers = ("dim", "layers", "heads", "positions", "init_scale")
+        check_arguments(**{name: getattr(self, name) for name in numbers})
+        hidden = {name: getattr(self, name) for name in ("width", "mlp", "embedding_mlp")}
+        check_arguments(**given(**hidden))
+        check_choice("tokens", self.tokens, TOKENS)
+        if isinstance(self.attention, list):
+            object.__setattr__(self, "attention", tuple(self.attention))
+        if self.positions % 2:
+            raise ValueError(f"positions must be even, got {self.positions!r}")
+        for kind in self.kinds:
+            check_choice("attention", kind, ATTENTION)
+        if len(self.kinds) != self.layers:
+            found = f"got {len(self.kinds)} for {self.layers} layers"
+            raise ValueError(f"attention must be one kind or one for each layer, {found}")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kind of attention of every layer."""
+        if isinstance(self.attention, tuple):
+            return self.attention
+        return (self.attention,) * self.layers
+
+    @property
+    def entries(self) -> int:
+        """Entries of a token in the layers."""
+        return self._embedded + self.positions
+
+    @property
+    def _token(self) -> int:
+        return self.dim + (self.tokens == "pairs")
+
+    @property
+    def _embedded(self) -> int:
+        return self._token if self.width is None else self.width
+
+    @property
+    def _layer_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights of one layer."""
+        size, inner = self.entries, self.heads * self.entries
+        found: dict[str, tuple[int, ...]] = {}
+        norms = ("attention", "mlp") if self.mlp else ("attention",)
+        for name in norms if self.layer_norm else ():
+            found |= {f"{name}_scale": (size,), f"{name}_offset": (size,)}
+        found |= dict.fromkeys(MAPS[:3], (size, inner)) | {"output": (inner, size)}
+        if self.width is not None:
+            found |= {f"{name}_bias": found[name][1:] for name in MAPS}
+        return found | (_perceptron_shapes("mlp", size, self.mlp) if self.mlp else {})
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights by name; those of the layers have the layer as the first axis."""
+        found: dict[str, tuple[int, ...]] = {}
+        if self.width is not None:
+            found |= {"embedding": (self._token, self.width), "embedding_bias": (self.width,)}
+        if self.embedding_mlp:
+            found |= _perceptron_shapes("embedding_mlp", self._embedded, self.embedding_mlp)
+        depth = 1 if self.shared else self.layers
+        found |= {name: (depth, *shape) for name, shape in self._layer_shapes.items()}
+        if self.width is not None:
+            found |= {"readout": (self.entries, 1), "readout_bias": (1,)}
+        return found
+
+    def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Independent normal matrices, scales 1, and biases and offsets 0."""
+        found = {}
+        for name, shape in self.shapes.items():
+            if name.endswith(("_bias", "_offset")):
+                found[name] = np.zeros(shape)
+            elif name.endswith("_scale"):
+                found[name] = np.ones(shape)
+            else:
+                spread = np.sqrt(self.init_scale / shape[-2])
+                found[name] = spread * generator.standard_normal(shape)
+        return found
+
+    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+        """Predictions (n,) of the query labels, and how derivatives go back."""
+        tokens = make_tokens(self.tokens, examples)
+        xp = array_namespace(tokens)
+        state, back_embedding = self._embed(weights, tokens)
+        backs = []
+        for layer in range(self.layers):
+            # After the last layer only the token of the query is read.
+            asking = 1 if layer == self.layers - 1 else state.shape[1]
+            state, back = self._layer(weights, layer, state, asking)
+            backs.append(back)
+        last = state[:, 0, :]
+        if self.width is None:
+            predictions = -last[:, -1]
+        else:
+            read, back_readout = dense(last, weights, "readout")
+            predictions = read[:, 0]
+
+        def pullback(by_prediction: Array) -> Pulled:
+            found: Weights = {}
+            if self.width is None:
+                by_last = xp.zeros_like(last)
+                by_last[:, -1] = -by_prediction
+            else:
+                by_last, found = back_readout(by_prediction[:, None])
+            by_state, by_layers = by_last[:, None, :], []
+            for back in reversed(backs):
+                by_state, gradients = back(by_state)
+                by_layers.append(gradients)
+            by_tokens, gradients = back_embedding(by_state)
+            found |= gradients
+            for name in self._layer_shapes:
+                each = xp.stack([layer[name] for layer in reversed(by_layers)])
+                found[name] = xp.sum(each, axis=0, keepdims=True) if self.shared else each
+            return Pulled(found, by_tokens[:, -1, : self.dim])
+
+        return predictions, pullback
+
+    def first_layer(
+        self, weights: Mapping[str, Array], examples: Examples
+    ) -> tuple[Array, Callable[[Array], Array]]:
+        """Tokens (n, tokens, entries) after a layer, and the way from them to those of prompts."""
+        tokens = make_tokens(self.tokens, examples)
+        embedded, back_embedding = self._embed(weights, tokens)
+        state, back_layer = self._layer(weights, 0, embedded, tokens.shape[1])
+        return state, lambda by_state: back_embedding(back_layer(by_state)[0])[0]
+
+    def _embed(self, weights: Mapping[str, Array], tokens: Array) -> tuple[Array, Back]:
+        """Tokens as the first layer sees them, and how derivatives go back."""
+        xp, backs, state = array_namespace(tokens), [], tokens
+        if self.width is not None:
+            state, back = dense(state, weights, "embedding")
+            backs.append(back)
+        if self.embedding_mlp:
+            state, back = add_perceptron(state, weights, "embedding_mlp", False)
+            backs.append(back)
+        if self.positions:
+            n, count, _ = state.shape
+            where = xp.asarray(sinusoidal_positions(count, self.positions), dtype=state.dtype)
+            state = xp.concat([state, xp.broadcast_to(where, (n, *where.shape))], axis=2)
+
+        def pull(by_state: Array) -> tuple[Array, Weights]:
+            found: Weights = {}
+            by_state = by_state[:, :, : self._embedded]
+            for back in reversed(backs):
+                by_state, gradients = back(by_state)
+                found |= gradients
+            return by_state, found
+
+        return state, pull
+
+    def _layer(
+        self, weights: Mapping[str, Array], layer: int, state: Array, asking: int
+    ) -> tuple[Array, Back]:
+        """The last ``asking`` tokens after a layer, and how derivatives go back."""
+        index = 0 if self.shared else layer
+        own = {name: weights[name][index, ...] for name in self._layer_shapes}
+        source = state.shape[1] if self.include_query else state.shape[1] - 1
+        made, back_attention = add_attention(
+            state, own, asking, source, self.heads, self.kinds[layer], self.layer_norm
+        )
+        if not self.mlp:
+            return made, back_attention
+        made, back_mlp = add_perceptron(made, own, "mlp", self.layer_norm)
+
+        def back(by_made: Array) -> tuple[Array, Weights]:
+            by_state, found = back_mlp(by_made)
+            by_state, gradients = back_attention(by_state)
+            return by_state, found | gradients
+
+        return made, back
+
+
+def _perceptron_shapes(name: str, size: int, hidden: int) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{name}_in": (size, hidden),
+        f"{name}_in_bias": (hidden,),
+        f"{name}_out": (hidden, size),
+        f"{name}_out_bias": (size,),
+    }

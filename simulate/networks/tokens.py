@@ -1,0 +1,39 @@
+"""Tokens that a network reads of a prompt, and their positions.
+
+"pairs" are (x_i, y_i) and (x_q, 0) last; "separate" are x_1, (0, ..., 0, y_1), x_2, ..., x_q.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.networks.network import Examples
+
+TOKENS = ("pairs", "separate")
+
+LONGEST = 10_000.0
+"""Ratio of the longest to the shortest period of positions, approximately."""
+
+
+def make_tokens(kind: str, examples: Examples) -> Array:
+    """Tokens (n, tokens, entries) of prompts, that of the query last."""
+    inputs, labels, query = examples.inputs, examples.labels, examples.query
+    xp = array_namespace(inputs)
+    n, context, dim = inputs.shape
+    if kind == "pairs":
+        context_tokens = xp.concat([inputs, labels[:, :, None]], axis=2)
+        query = xp.concat([query, xp.zeros((n, 1), dtype=query.dtype)], axis=1)
+    else:
+        zeros = xp.zeros((n, context, dim - 1), dtype=inputs.dtype)
+        answers = xp.concat([zeros, labels[:, :, None]], axis=2)
+        both = xp.stack([inputs, answers], axis=2)
+        context_tokens = xp.reshape(both, (n, 2 * context, dim))
+    return xp.concat([context_tokens, query[:, None, :]], axis=1)
+
+
+def sinusoidal_positions(count: int, entries: int) -> np.ndarray:
+    """Sines and cosines (count, entries) of positions, by turns, with falling frequencies."""
+    angles = np.arange(count)[:, None] * LONGEST ** (-np.arange(0, entries, 2) / entries)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(count, entries)
