@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.files import replacing
+from iclimit.simulate.npz import load_npz, save_npz
 
 
 def check_checkpoint(path: Path) -> None:
@@ -37,8 +37,7 @@ def save_checkpoint(
         Arrays to be kept.
     """
     described = _json({"settings": settings, "record": record})
-    with replacing(path) as partial, partial.open("wb") as file:
-        np.savez(file, described=np.array(described), **arrays)
+    save_npz(path, described=np.array(described), **arrays)
 
 
 def load_checkpoint(
@@ -52,9 +51,8 @@ def load_checkpoint(
         If it is no checkpoint, or one of a training with other settings.
     """
     try:
-        with path.open("rb") as stream, np.load(stream) as file:
-            described = json.loads(str(file["described"]))
-            arrays = {name: file[name] for name in file.files if name != "described"}
+        arrays = load_npz(path)
+        described = json.loads(str(arrays.pop("described")))
         found, record = dict(described["settings"]), dict(described["record"])
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"checkpoint must be a training's own file, got {path}") from error

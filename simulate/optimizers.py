@@ -94,11 +94,11 @@ def run_adam(
     learning_rate: float,
     clip: float,
     patience: int,
-    save: Callable[[], None] = lambda: None,
+    save: Callable[[], None] | None = None,
 ) -> None:
     """Adam; its rate is constant until the loss stops falling, and then goes to zero linearly.
 
-    ``save`` is called every ``patience`` steps, with the state in ``run``.
+    ``save`` is called after every step, with the state in ``run``.
     """
     xp = array_namespace(run.weights)
     if run.first is None:
@@ -129,6 +129,8 @@ def run_adam(
                 bar.set_postfix(loss=f"{np.mean(run.losses[-patience:]):.4g}", refresh=False)
                 if run.steps < plateau and stalled(np.array(run.losses), patience):
                     run.plateau, run.converged = run.steps, True
+                    bar.total = 3 * run.plateau // 2
+            if save is not None:
                 save()
     except KeyboardInterrupt:
         run.interrupted = True

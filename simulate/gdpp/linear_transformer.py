@@ -24,14 +24,15 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.files import replacing
 from iclimit.simulate.arrays import Array, Backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, check_shape, parse_array
+from iclimit.simulate.npz import load_npz, save_npz
 from iclimit.simulate.transformer import Layer
 
 KINDS = ("full", "axial", "diag", "gd++")
@@ -202,9 +203,7 @@ def to_backend(model: LinearTransformer, backend: Backend) -> LinearTransformer:
 
 def save_transformer(model: LinearTransformer, path: str | os.PathLike) -> None:
     """Write host weights to an .npz file with the arrays kind, projection and lookup."""
-    # Given a name savez would append .npz.
-    with replacing(path) as partial, partial.open("wb") as file:
-        np.savez(file, kind=model.kind, projection=model.projection, lookup=model.lookup)
+    save_npz(Path(path), kind=model.kind, projection=model.projection, lookup=model.lookup)
 
 
 def load_transformer(path: str | os.PathLike) -> LinearTransformer:
@@ -216,8 +215,8 @@ def load_transformer(path: str | os.PathLike) -> LinearTransformer:
         If the file is not of that form.
     """
     try:
-        with open(path, "rb") as stream, np.load(stream) as file:
-            return LinearTransformer(str(file["kind"]), file["projection"], file["lookup"])
+        file = load_npz(Path(path))
+        return LinearTransformer(str(file["kind"]), file["projection"], file["lookup"])
     except Exception as error:  # a file can be broken in any number of ways
         raise ValueError(f"path must be a file of save_transformer, got {path}") from error
 

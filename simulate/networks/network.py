@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -41,6 +41,7 @@ class Examples(Protocol):
     def noise_variance(self) -> Array: ...
 
 
+@runtime_checkable
 class Task(Protocol):
     """Law of prompts that a network is trained on, such as `Problem` of probing."""
 
@@ -73,6 +74,9 @@ Pullback: TypeAlias = Callable[[Array], Pulled]
 
 class Network(ABC):
     """A model whose weights are trained; subclasses are frozen dataclasses of its sizes."""
+
+    dim: int
+    """Dimension of the inputs."""
 
     @property
     @abstractmethod

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from iclimit.simulate import optimizers
-from iclimit.simulate.networks import train_network, training
+from iclimit.simulate.arrays import Backend
+from iclimit.simulate.networks import (
+    AttentionNetwork,
+    LstmNetwork,
+    Network,
+    train_network,
+    training,
+)
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
 
@@ -85,3 +92,154 @@ def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(TypeError, match="network must be a Network, got 3"):
         train_network(3, PROBLEM, rng=0)  # type: ignore[arg-type]
+
+
+def test_network_and_problem_have_one_dimension() -> None:
+    with pytest.raises(ValueError, match="the dimension of the problem, 4, got 3"):
+        train_network(HEADS, Problem(context=5, dim=4), rng=0)
+
+
+def test_what_is_no_problem_is_refused() -> None:
+    with pytest.raises(TypeError, match="problem must be a Problem or another law"):
+        train_network(HEADS, 3, rng=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("optimizer", SETTINGS)
+def test_a_finished_training_is_taken_from_its_checkpoint(
+    optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SETTINGS[optimizer] | {"rng": 3, "held_out": 100, "checkpoint": tmp_path / "a.npz"}
+    first = train_network(HEADS, PROBLEM, **settings)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a gradient is computed again")
+
+    monkeypatch.setattr(MergedHeads, "loss_and_gradient", refuse)
+    again = train_network(HEADS, PROBLEM, **settings)
+    assert (again.steps, again.held_out) == (first.steps, first.held_out)
+    np.testing.assert_array_equal(again.losses, first.losses)
+
+
+def test_checkpoints_are_rarer_where_they_are_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes 10 s here and a checkpoint 15: one in 300 s, and one at the end."""
+    clock, saved = 0.0, []
+    monkeypatch.setattr(training.time, "monotonic", lambda: clock)
+    move = optimizers.Run.move
+
+    def slow(run: optimizers.Run, weights: Any) -> None:
+        nonlocal clock
+        clock += 10.0
+        move(run, weights)
+
+    def save(*_: Any, **__: Any) -> None:
+        nonlocal clock
+        saved.append(clock)
+        clock += 15.0
+
+    monkeypatch.setattr(optimizers.Run, "move", slow)
+    monkeypatch.setattr(training, "save_checkpoint", save)
+    settings = SETTINGS["adam"] | {"rng": 3, "held_out": 100, "steps": 59}
+    train_network(HEADS, PROBLEM, checkpoint=tmp_path / "a.npz", **settings)
+    assert saved == [10.0, 325.0, 620.0]
+
+
+def test_problems_are_told_apart_by_all_their_numbers(tmp_path: Path) -> None:
+    """Long arrays are shortened where they are shown."""
+    tasks = np.ones((400, 3))
+    settings: dict[str, Any] = {"steps": 1, "batch": 4, "held_out": 9, "rng": 0}
+    settings["checkpoint"] = tmp_path / "a.npz"
+    train_network(HEADS, Problem(context=5, dim=3, tasks=tasks), **settings)
+    tasks[200] = 2
+    with pytest.raises(ValueError, match="another problem"):
+        train_network(HEADS, Problem(context=5, dim=3, tasks=tasks), **settings)
+
+
+def test_training_is_on_the_pretraining_tasks() -> None:
+    """The null loss of tasks (2, 0, 0) is 4, where that of fresh ones is 3."""
+    problem = Problem(context=5, dim=3, tasks=[[2.0, 0.0, 0.0]])
+    run = train_network(HEADS, problem, steps=100, batch=64, learning_rate=0.05, rng=0)
+    assert abs(run.null_loss - 4) < 6 * 4 * np.sqrt(2 / 20_000)
+    assert abs(run.losses[0] - 4) < 6 * 4 * np.sqrt(2 / 64)
+
+
+def test_noise_levels_that_vary_are_trained_on() -> None:
+    problem = Problem(context=5, dim=3, noise_law="categorical:0,2")
+    noisy = {"query_noise": True, "steps": 1, "batch": 20_000, "held_out": 20_000}
+    run = train_network(MergedHeads(3, init_scale=1e-6), problem, rng=0, **noisy)  # type: ignore[arg-type]
+    # Signal 3 and noise of variance 0 or 4; the held-out loss is without noise.
+    assert abs(run.losses[0] - 5) < 0.3
+    assert abs(run.held_out.mean - 3) < 0.2
+
+
+@pytest.mark.parametrize("optimizer", SETTINGS)
+def test_divergence_is_an_error_without_warnings(optimizer: str) -> None:
+    diverging = {"adam": {"learning_rate": 1e200}, "lbfgs": {}}
+    network = MergedHeads(3, init_scale=0.1 if optimizer == "adam" else 1e200)
+    with pytest.raises(ArithmeticError, match="training diverged"):
+        train_network(network, PROBLEM, rng=0, **SETTINGS[optimizer] | diverging[optimizer])
+
+
+def test_interruption_of_the_first_step_leaves_the_initial_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MergedHeads, "loss_and_gradient", interrupt)
+        settings = {"rng": 3, "held_out": 100, "checkpoint": tmp_path / "a.npz"}
+        for optimizer, some in SETTINGS.items():
+            run = train_network(HEADS, PROBLEM, **some | settings)
+            assert run.interrupted, optimizer
+            assert not run.converged
+            assert (run.steps, len(run.losses)) == (0, 0)
+            assert not (tmp_path / "a.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((2, 5, 4), (2, 5), (2, 4)), r"inputs must have shape \(any, any, 3\), got \(2, 5, 4\)"),
+        (((2, 5, 3), (2, 4), (2, 3)), r"labels must have shape \(2, 5\), got \(2, 4\)"),
+        (((2, 5, 3), (2, 5), (3,)), r"query must have shape \(2, 3\), got \(3,\)"),
+    ],
+)
+def test_arrays_of_other_shapes_are_named(shapes: Any, message: str) -> None:
+    run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
+    with pytest.raises(ValueError, match=message):
+        run(*map(np.zeros, shapes))
+
+
+@pytest.mark.parametrize("optimizer", SETTINGS)
+@pytest.mark.parametrize(
+    "network",
+    [
+        HEADS,
+        LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
+        AttentionNetwork(dim=3, layers=2, width=4, mlp=5, layer_norm=True, positions=2),
+        AttentionNetwork(dim=3, attention="linear"),
+    ],
+    ids=str,
+)
+def test_training_runs_on_any_arrays(
+    network: Network, optimizer: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem(context=5, dim=3, noise_law="categorical:0,1", tasks=np.eye(3))
+    settings: dict[str, Any] = {"steps": 4, "batch": 20, "held_out": 50, "rng": 1}
+    settings["optimizer"] = optimizer
+    expected = train_network(network, problem, **settings)
+    monkeypatch.setattr(training, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(training, "to_host", np.from_dlpack)
+    monkeypatch.setattr(optimizers, "to_host", np.from_dlpack)
+    found = train_network(network, problem, **settings)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-9)
+    for name, weights in expected.weights.items():
+        assert isinstance(found.weights[name], np.ndarray)
+        np.testing.assert_allclose(found.weights[name], weights, rtol=1e-6, atol=1e-9)
+
+
+def test_missing_cupy_is_named() -> None:
+    with pytest.raises(RuntimeError, match="backend 'cupy' "):
+        train_network(HEADS, PROBLEM, rng=0, backend="cupy")

@@ -1,0 +1,133 @@
+"""Files of trained networks: the same network comes back, and nothing else is read."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.networks import (
+    AttentionNetwork,
+    LstmNetwork,
+    Network,
+    TrainedNetwork,
+    load_network,
+    save_network,
+    train_network,
+)
+from iclimit.simulate.networks.files import CLASSES
+from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.softmax import MergedHeads
+
+PROBLEM = Problem(context=5, dim=3)
+NETWORKS: list[Network] = [
+    MergedHeads(dim=3, heads=2, init_scale=0.2),
+    LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
+    AttentionNetwork(dim=3, layers=2, attention=("softmax", "linear"), width=4, positions=2),
+]
+
+
+def trained(network: Network) -> TrainedNetwork:
+    return train_network(network, PROBLEM, steps=2, batch=8, held_out=20, rng=0)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda each: type(each).__name__)
+def test_what_is_written_comes_back(network: Network, tmp_path: Path) -> None:
+    run, path = trained(network), tmp_path / "network"
+    save_network(run, path)
+    again = load_network(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["network"]
+    assert again.network == network
+    for field in dataclasses.fields(run):
+        found, expected = getattr(again, field.name), getattr(run, field.name)
+        if field.name == "weights":
+            assert list(found) == list(expected)
+            assert all(np.array_equal(found[name], expected[name]) for name in expected)
+        elif field.name == "parameters":
+            assert found == expected | {"problem": str(PROBLEM)}
+        else:
+            assert np.array_equal(found, expected), field.name
+    drawn = PROBLEM.sample(4, rng=1)
+    asked = drawn.inputs, drawn.labels, drawn.query
+    np.testing.assert_array_equal(again(*asked), run(*asked))
+    save_network(again, path)
+    assert load_network(path).parameters == again.parameters
+
+
+def test_every_class_of_the_list_is_tried() -> None:
+    assert {type(network).__name__ for network in NETWORKS} == set(CLASSES)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """File of a network, and the arrays in it."""
+    path = tmp_path / "network.npz"
+    save_network(trained(NETWORKS[0]), path)
+    with np.load(path) as file:
+        return path, dict(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lookup": np.zeros((2, 4, 4))}, r"lookup in .* shape \(2, 4, 3\), got \(2, 4, 4\)"),
+        ({"value": np.full((2, 4), np.nan)}, "value in .* must be finite"),
+        ({"value": np.full((2, 4), "a")}, "value in .* must be an array of real numbers"),
+        ({"value": None}, "must have the weights lookup, value, got lookup$"),
+        ({"more": np.zeros(3)}, "must have the weights lookup, value, got lookup, more, value"),
+        ({"losses": None}, "must be a file of save_network"),
+        ({"description": None}, "must be a file of save_network"),
+        ({"description": np.array("{}")}, "must be a file of save_network"),
+        ({"value": np.array([{}], dtype=object)}, "must be a file of save_network"),
+    ],
+)
+def test_other_arrays_are_refused(
+    parts: tuple[Path, dict[str, Any]], changes: dict[str, Any], message: str
+) -> None:
+    path, arrays = parts
+    kept = {name: each for name, each in (arrays | changes).items() if each is not None}
+    np.savez(path, **kept)
+    with pytest.raises(ValueError, match=message):
+        load_network(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("network", "Problem"),
+        ("network", "os:system"),
+        ("sizes", {"dim": 0}),
+        ("sizes", {"dim": 3, "more": 1}),
+        ("held_out", 3),
+    ],
+)
+def test_other_descriptions_are_refused(
+    parts: tuple[Path, dict[str, Any]], name: str, value: Any
+) -> None:
+    path, arrays = parts
+    described = json.loads(str(arrays["description"])) | {name: value}
+    np.savez(path, **arrays | {"description": np.array(json.dumps(described))})
+    with pytest.raises(ValueError, match=f"path must be a file of save_network, got {path}"):
+        load_network(path)
+
+
+def test_what_is_no_file_of_a_network(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("weights")
+    for name in ("text", "absent", "."):
+        with pytest.raises(ValueError, match="path must be a file of save_network"):
+            load_network(tmp_path / name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(MergedHeads):
+    """A network that no file may hold."""
+
+
+def test_what_is_no_trained_network_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="model must be a TrainedNetwork, got 3"):
+        save_network(3, tmp_path / "a.npz")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="network must be one of AttentionNetwork, "):
+        save_network(trained(Own(3)), tmp_path / "a.npz")
+    assert not list(tmp_path.iterdir())

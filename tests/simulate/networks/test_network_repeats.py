@@ -1,0 +1,147 @@
+"""Several seeds: which runs count as failed, and what is averaged."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.results import Estimate
+from iclimit.simulate import optimizers
+from iclimit.simulate.networks import TrainedNetwork, TrainedRepeats, repeats, train_repeats
+from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.softmax import MergedHeads
+
+PROBLEM = Problem(context=8, dim=2)
+HEAD = MergedHeads(dim=2)
+SETTINGS: dict[str, Any] = {"steps": 500, "batch": 128, "learning_rate": 0.01, "rng": 0}
+
+
+@pytest.fixture(scope="module")
+def found() -> TrainedRepeats:
+    return train_repeats(HEAD, PROBLEM, repeats=3, **SETTINGS)
+
+
+def with_losses(run: TrainedNetwork, *losses: float | None) -> TrainedRepeats:
+    """Repeats with these held-out losses, where predicting zero has the loss 2."""
+    runs = (
+        None
+        if each is None
+        else replace(run, held_out=Estimate(each, 0.01, 1000), null_loss=2.0, interrupted=False)
+        for each in losses
+    )
+    return TrainedRepeats(tuple(runs))
+
+
+def test_seeds_that_end_elsewhere_are_counted_and_not_averaged(found: TrainedRepeats) -> None:
+    """The optimum of a head is 0.896; two of these seeds end at 1.5, before they have it."""
+    assert found.failed.tolist() == [True, True, False]
+    assert found.failures == 2
+    best = found.best
+    assert best is found.runs[2]
+    assert best is not None
+    assert abs(best.held_out.mean - 0.896) < 4 * best.held_out.standard_error
+    assert found.losses.tolist() == [best.held_out.mean]
+    assert str(found) == f"loss {best.held_out.mean:.6g}, 2 of 3 runs failed"
+    assert not found.interrupted
+
+
+@pytest.mark.parametrize(
+    ("losses", "failed"),
+    [
+        ((1.0, 1.09, 1.11), (False, False, True)),  # above 1 + (2 - 1)/10
+        ((1.79,), (False,)),
+        ((1.81,), (True,)),  # a plateau
+        ((1.81, 1.99, 2.3), (True, True, True)),
+        ((0.2, None, 0.37, 0.39), (False, True, False, True)),
+        ((None, None), (True, True)),
+    ],
+)
+def test_the_rule_of_failure(
+    losses: tuple[float | None, ...], failed: tuple[bool, ...], found: TrainedRepeats
+) -> None:
+    made = with_losses(found.runs[0], *losses)  # type: ignore[arg-type]
+    assert tuple(made.failed) == failed
+    good = [each for each, bad in zip(losses, failed, strict=True) if each and not bad]
+    assert made.losses.tolist() == good
+    assert made.failures == sum(failed)
+    if good:
+        assert made.loss is not None
+        assert made.median is not None
+        assert made.loss.mean == pytest.approx(np.mean(good))
+        assert made.median.mean == pytest.approx(np.median(good))
+    else:
+        assert (made.loss, made.median) == (None, None)
+        assert str(made).startswith("no loss, ")
+
+
+def test_the_error_of_the_median_is_that_of_its_law(found: TrainedRepeats) -> None:
+    """For n normal losses of deviation s it is s (pi / 2n)^(1/2)."""
+    drawn = 1 + 0.01 * np.random.default_rng(0).standard_normal((40, 25))
+    errors = []
+    for row in drawn:
+        median = with_losses(found.runs[0], *row).median  # type: ignore[arg-type]
+        assert median is not None
+        errors.append(median.standard_error)
+    assert np.mean(errors) == pytest.approx(0.01 * np.sqrt(np.pi / 50), rel=0.15)
+    assert np.mean(errors) == pytest.approx(np.std(np.median(drawn, axis=1)), rel=0.3)
+
+
+def test_repeats_depend_on_seed_and_number_only() -> None:
+    few = SETTINGS | {"steps": 5, "held_out": 10}
+    whole = train_repeats(HEAD, PROBLEM, repeats=3, **few)
+    last = train_repeats(HEAD, PROBLEM, repeats=1, first_repeat=2, **few)
+    again = train_repeats(HEAD, PROBLEM, repeats=2, **few).concatenate(last)
+    assert [run.held_out for run in again.runs if run] == [r.held_out for r in whole.runs if r]
+    assert whole.head(2).runs == whole.runs[:2]
+
+
+def test_an_interruption_leaves_the_runs_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = SETTINGS | {"steps": 5, "held_out": 1000, "checkpoint": tmp_path / "a.npz"}
+    moves, move = 0, optimizers.Run.move
+
+    def interrupted(run: optimizers.Run, weights: Any) -> None:
+        nonlocal moves
+        moves += 1
+        if moves == 8:
+            raise KeyboardInterrupt
+        move(run, weights)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optimizers.Run, "move", interrupted)
+        made = train_repeats(HEAD, PROBLEM, repeats=4, **few)
+    assert made.interrupted
+    assert len(made.runs) == 2
+    assert made.failed.tolist() == [True, False]  # five steps learn nothing; the other is unknown
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0.npz", "a-1.npz"]
+    again = train_repeats(HEAD, PROBLEM, repeats=2, **few)
+    assert not again.interrupted
+    del few["checkpoint"]
+    whole = train_repeats(HEAD, PROBLEM, repeats=2, **few)
+    for one, other in zip(again.runs, whole.runs, strict=True):
+        assert one is not None
+        assert other is not None
+        np.testing.assert_array_equal(one.losses, other.losses)
+
+
+def test_divergence_is_a_failed_run_and_a_mistake_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = train_repeats(HEAD, PROBLEM, repeats=2, **SETTINGS | {"learning_rate": 1e200})
+    assert made.runs == (None, None)
+    assert (made.failures, made.best) == (2, None)
+
+    def mistaken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(repeats, "train_network", mistaken)
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        train_repeats(HEAD, PROBLEM, repeats=2, rng=0)
+
+
+def test_bad_repeats_are_named() -> None:
+    with pytest.raises(ValueError, match="repeats must be an integer >= 1, got 0"):
+        train_repeats(HEAD, PROBLEM, repeats=0, rng=0)
+    with pytest.raises(ValueError, match="first_repeat must be an integer >= 0, got -1"):
+        train_repeats(HEAD, PROBLEM, repeats=1, first_repeat=-1, rng=0)
