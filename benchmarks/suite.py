@@ -50,6 +50,10 @@ PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
         for rank in (1, 8)
     },
     FLOW: ("dynamics_flow", "", {}),
+    **{
+        f"LSTM, {name}": ("lstm", "plain_lstm", {"layers": layers, "bidirectional": both})
+        for name, layers, both in (("1 layer", 1, False), ("2 layers, both directions", 2, True))
+    },
     PROBING: ("probing", "plain_probing", {"positions": False}),
     "probing at every position, 5000 prompts": ("probing", "plain_probing", {"positions": True}),
     **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},

@@ -40,6 +40,9 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 """Settings of the published training script by the kind of attention."""
 
 
+LSTM = {"hidden": 64, "batch": 512, "steps": 8}
+"""Of the benchmark of recurrent networks: size, prompts, and gradients that are computed."""
+
 PROBED = {"context": 40, "dim": 20}
 PROBED_TASKS, PROBED_PROMPTS, PLAIN_PROMPTS = 256, 20_000, 200
 """Of the benchmarks of probing: pretraining tasks, prompts, and those of them in a plain loop."""
@@ -214,6 +217,43 @@ def plain_transformer(layers: int, seed: int) -> dict[str, float]:
     start = time.process_time()
     train(layers, TIMED_STEPS, seed)
     return {"seconds": (time.process_time() - start) * STEPS / TIMED_STEPS}
+
+
+def lstm(layers: int, bidirectional: bool, seed: int) -> dict[str, float]:
+    """Gradients of an LSTM by hand."""
+    network, weights, prompts = _lstm(layers, bidirectional, seed)
+    network.loss_and_gradient(weights, prompts)
+    start = time.process_time()
+    for _ in range(LSTM["steps"]):
+        loss, _ = network.loss_and_gradient(weights, prompts)
+    return {"seconds": time.process_time() - start, "loss": float(loss)}
+
+
+def plain_lstm(layers: int, bidirectional: bool, seed: int) -> dict[str, float]:
+    """The same by autograd."""
+    from benchmarks.plain_lstm import loss_and_gradient
+
+    _, weights, prompts = _lstm(layers, bidirectional, seed)
+    context = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
+    query = np.concatenate([prompts.query, np.zeros((len(prompts), 1))], axis=1)
+    tokens = np.concatenate([context, query[:, None]], axis=1)
+    loss_and_gradient(weights, layers, bidirectional, tokens, prompts.target)
+    start = time.process_time()
+    for _ in range(LSTM["steps"]):
+        loss, _ = loss_and_gradient(weights, layers, bidirectional, tokens, prompts.target)
+    return {"seconds": time.process_time() - start, "loss": float(loss)}
+
+
+def _lstm(layers: int, bidirectional: bool, seed: int) -> tuple[Any, Any, Any]:
+    from iclimit.simulate.networks import LstmNetwork
+    from iclimit.simulate.probing.problem import Problem
+
+    # A training does the same before its first step, see `iclimit.simulate.optimizers.run_adam`.
+    np.empty(2**22 - 2**10)
+    network = LstmNetwork(DIM, LSTM["hidden"], layers, bidirectional)
+    weights = network.initial(np.random.default_rng(seed))
+    problem = Problem(context=DIM, dim=DIM, input_law="uniform")
+    return network, weights, problem.sample(LSTM["batch"], rng=seed)
 
 
 def probing(positions: bool, seed: int) -> dict[str, float]:
