@@ -13,7 +13,7 @@ FILES = (
     ("descent", "learning_rate training preconditioner transfer schedules divergence dampening"),
     ("descent", "constructions"),
     ("gdpp", "spectrum layers error baselines gdpp_table diagonal_table full_table profiles"),
-    ("gdpp", "weights two_levels"),
+    ("gdpp", "weights two_levels published_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions structured_limits alignment derivations"),
