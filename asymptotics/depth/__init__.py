@@ -1,8 +1,33 @@
 """Depth, width, context and time of linear attention: scaling laws of in-context learning."""
 
+from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_exponents
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
+from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
+from iclimit.asymptotics.depth.test_time import test_time_errors
+from iclimit.asymptotics.depth.untied import (
+    BalancedSaddle,
+    UntiedDepth,
+    balanced_saddle,
+    untied_depth,
+    untied_power_law_loss,
+    untied_power_law_steps,
+)
 from iclimit.notation import explain_names
 
-__all__ = ["OnlineErrors", "online_sgd_errors"]
+__all__ = [
+    "BalancedSaddle",
+    "OnlineErrors",
+    "ScalingExponents",
+    "UntiedDepth",
+    "balanced_saddle",
+    "final_test_time_error",
+    "online_sgd_errors",
+    "overthinking_threshold",
+    "scaling_exponents",
+    "test_time_errors",
+    "untied_depth",
+    "untied_power_law_loss",
+    "untied_power_law_steps",
+]
 
 explain_names(__name__)

@@ -1,0 +1,227 @@
+r"""Steps at test time: what more steps of an in-context algorithm do after finite pretraining.
+
+A context holds :math:`\ell = \alpha d` pairs with :math:`x \sim N(0, I_d/d)`, task
+:math:`w \sim N(0, I_d)` and labels :math:`y = \langle w, x\rangle + \epsilon`, noise variance
+:math:`\sigma^2`.  With :math:`S = \frac d\ell X X^\top` and the summary :math:`h = S w + n` of the
+labels, one layer of linear attention estimates the task by :math:`\Gamma h`.  Repeated on what is
+left of the labels it makes the steps
+
+.. math:: w_{k+1} = w_k + s\,\Gamma\,(h - S w_k), \qquad w_0 = 0,
+
+with a dampening s.  The error is :math:`|w - w_k|^2/d`, 1 at the start.
+
+*Pretraining* here is least squares of the task on the summary over :math:`\tau d > d` contexts,
+each of which tells d numbers: weight prediction.  In the limit
+
+.. math:: \Gamma = g I + E, \qquad g = \Bigl(1 + \frac{1 + \sigma^2}\alpha\Bigr)^{-1}, \qquad
+   v = \frac{g(1 - g)}{\tau - 1},
+
+where E is invariant under rotations from both sides and has entries of variance v/d.  The
+residuals :math:`r_k = h - S w_k` obey :math:`r_k = S (w - w_k) + n`; their two-time average
+:math:`V(k, k') = \frac1d E\, r_k \cdot r_{k'}` is closed, because each E turns a residual into
+white noise: with :math:`m_j(a) = \int \lambda^j (1 - sg\lambda)^a d\mu`, :math:`\mu` being the
+Marchenko-Pastur law of ratio :math:`1/\alpha`,
+
+.. math::
+
+   V(k, k') &= m_2(k + k') + \frac{\sigma^2}\alpha m_1(k + k')
+     + s^2 v \sum_{j < k} \sum_{j' < k'} m_2(k + k' - 2 - j - j')\, V(j, j'), \\
+   e(k) &= m_0(2k) + \frac{\sigma^2}\alpha \int \lambda q_k^2 d\mu
+     + s^2 v \sum_{j, j' < k} m_0(2k - 2 - j - j')\, V(j, j'),
+   \qquad q_k = \frac{1 - (1 - sg\lambda)^k}\lambda .
+
+*Fast recursion.*  In the generating function the sums become products, and
+:math:`\sum_{k, k'} m(k + k') x^k y^{k'} = (x\,m(x) - y\,m(y))/(x - y)`.  Multiplying by x - y
+gives row k from the rows before it,
+
+.. math:: V(k, j) = V(k - 1, j + 1)
+   + s^2 v \sum_{i < j} m_2(j - 1 - i)\, V(k - 1, i)
+   - s^2 v \sum_{i < k - 1} m_2(k - 2 - i)\, V(i, j) .
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.depth.overthinking import RANGES
+from iclimit.asymptotics.descent.schedules import exact_number, more_digits
+from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number
+from iclimit.asymptotics.spectra import MarchenkoPastur
+
+_BLOCK = 2**22
+"""Numbers that the recursion holds at once, 32 MB: the points of a large grid go in blocks."""
+
+
+def test_time_errors(
+    *,
+    alpha: Number,
+    tau: Number,
+    steps: int,
+    noise_variance: Number = 0.0,  # noqa: PT028
+    dampening: Number = 1.0,  # noqa: PT028
+) -> Any:
+    r"""Errors after 0, 1, ..., steps steps with a matrix learned from weight prediction.
+
+    Parameters
+    ----------
+    alpha : number or array in (0, inf)
+        Context length over dimension, of pretraining and test.
+    tau : number or array in (1, inf]
+        Pretraining contexts over dimension.  Each context tells the d coordinates of its task, so
+        that this is the number of training labels over :math:`d^2` here, too.
+    steps : int >= 1
+        Largest number of steps.
+    noise_variance : number or array >= 0
+        Variance :math:`\sigma^2` of the label noise; noiseless labels have variance 1.
+    dampening : number or array in (0, inf)
+        Factor s of the steps; 1 is the step that pretraining has learned.
+
+    Returns
+    -------
+    array (..., steps + 1), or tuple of mpmath or SymPy numbers
+        Mean squared error :math:`|w - w_k|^2/d`, from 1 without a step.  ``inf`` where it exceeds
+        float64.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the shapes do not broadcast.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Notes
+    -----
+    The limit of large d at a fixed number of steps.  At finite d the means are carried by rare
+    contexts and rare matrices near the threshold of `overthinking_threshold`, the more so the
+    more steps: compare medians.
+
+    float64 is accurate to 1e-12; exact arithmetic takes seconds beyond ten steps.
+
+    The best number of steps is ``test_time_errors(...).argmin(-1)``; it is finite below the
+    threshold and, with noise, above it.
+
+    References
+    ----------
+    Question: Takanami and Pehlevan, arXiv:2606.03217.  Setting of weight prediction: Huang, Wang,
+    Lee, arXiv:2502.21212.  Formulas: module `iclimit.asymptotics.depth.test_time`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.depth import test_time_errors
+    >>> test_time_errors(alpha=4, tau=4, steps=4).round(4)
+    array([1.    , 0.2667, 0.0962, 0.045 , 0.0221])
+    >>> import sympy
+    >>> tau = sympy.Symbol("tau", positive=True)
+    >>> sympy.factor(test_time_errors(alpha=sympy.Integer(4), tau=tau, steps=1)[1])
+    tau/(5*(tau - 1))
+    """
+    check_integers(steps=steps)
+    math_, (alpha, tau, noise, factor) = checked(
+        systems="host",
+        ranges=RANGES,
+        alpha=alpha,
+        tau=tau,
+        noise_variance=noise_variance,
+        dampening=dampening,
+    )
+    with math_.quiet():
+        gain = alpha / (alpha + 1 + noise)
+        scatter = (1 - gain) * gain / (tau - 1)
+    return ladder(math_, alpha, factor * gain, factor**2 * scatter, noise, steps)
+
+
+# Its name does not make it a test where pytest finds it imported.
+test_time_errors.__test__ = False  # type: ignore[attr-defined]
+
+
+def ladder(math_: Namespace, alpha: Any, gain: Any, scatter: Any, noise: Any, steps: int) -> Any:
+    """Errors after 0..steps steps with the matrix gain + E, E with entries of variance scatter."""
+    if isinstance(math_, ArrayMath):
+        points = np.broadcast_arrays(alpha, gain, scatter, noise)
+        shape = points[0].shape
+        flat = np.stack([point.ravel() for point in points])
+        rows = max(1, _BLOCK // (6 * steps**2))
+        errors = np.empty((flat.shape[1], steps + 1))
+        for start in range(0, len(errors), rows):
+            part = slice(start, start + rows)
+            alpha, gain, scatter, noise = flat[:, part]
+            averages = _averages(alpha, gain, steps)
+            with math_.quiet():
+                noise = (noise / alpha)[:, None]
+                errors[part] = _errors(averages, scatter[:, None], noise, steps)
+        # What exceeds float64 becomes inf - inf.
+        errors[np.isnan(errors)] = math.inf
+        return errors.reshape(*shape, steps + 1)
+    digits = 4 * steps * isinstance(math_, MpMath)
+    with more_digits(math_, digits):
+        averages = _exact_averages(math_, alpha, gain, steps)
+        scatter, noise = (np.array([[value]], dtype=object) for value in (scatter, noise / alpha))
+        errors = _errors(averages, scatter, noise, steps)[0]
+    return tuple(+error for error in errors)
+
+
+def _averages(alpha: np.ndarray, gain: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:
+    """m_0, m_1, m_2 at powers up to 2 steps, and the integrals of lambda q_k^2; (points, ...)."""
+    nodes, weights = MarchenkoPastur(1 / alpha).quadrature(steps)
+    factor = 1 - gain[:, None] * nodes
+    powers, sums = [weights], [0 * nodes]
+    with np.errstate(all="ignore"):
+        for _ in range(2 * steps):
+            powers.append(powers[-1] * factor)
+        power = np.ones_like(nodes)
+        for _ in range(steps):
+            sums.append(sums[-1] + power)
+            power = power * factor
+        moments = [np.stack([np.sum(nodes**r * p, -1) for p in powers], -1) for r in range(3)]
+        spread = [np.sum(weights * nodes * (gain[:, None] * each) ** 2, -1) for each in sums]
+    return *moments, np.stack(spread, -1)
+
+
+def _exact_averages(math_: Namespace, alpha: Any, gain: Any, steps: int) -> tuple[np.ndarray, ...]:
+    """The same for one point of exact or multi-precision numbers."""
+    law = MarchenkoPastur(1 / alpha)
+    count = 2 * steps + 1
+    raw = [exact_number(math_, law.moment(k)) for k in range(count + 2)]
+
+    def average(r: int, a: int) -> Any:
+        return sum(math.comb(a, i) * (-gain) ** i * raw[i + r] for i in range(a + 1))
+
+    moments = [np.array([[average(r, a) for a in range(count)]], dtype=object) for r in range(3)]
+    # gain lambda q_k^2 is a double sum of powers, of which m_1 is the average.
+    spread = [
+        gain**2 * sum(moments[1][0, i + j] for i in range(k) for j in range(k))
+        for k in range(steps + 1)
+    ]
+    return *moments, np.array([spread], dtype=object)
+
+
+def _errors(
+    averages: tuple[np.ndarray, ...], scatter: np.ndarray, noise: np.ndarray, steps: int
+) -> np.ndarray:
+    """Errors (points, steps + 1) by the fast recursion; scatter and noise are (points, 1)."""
+    m0, m1, m2, spread = averages
+    width = 2 * steps
+    lag = np.subtract.outer(np.arange(width), np.arange(width)) - 1
+    # Row j holds m_2(j - 1 - i) in column i < j.
+    kernel = np.where(lag >= 0, m2[:, np.maximum(lag, 0)], 0 * m2[:, :1, None])
+    # Row k of V is needed, and right, up to column width - 1 - k.
+    V = np.zeros((len(m0), steps, width), dtype=m0.dtype)
+    V[:, 0] = (m2 + noise * m1)[:, :width]
+    for k in range(1, steps):
+        kept = width - k
+        grown = (kernel[:, :kept, :kept] @ V[:, k - 1, :kept, None])[..., 0]
+        if k > 1:
+            grown = grown - (m2[:, None, k - 2 :: -1] @ V[:, : k - 1, :kept])[:, 0]
+        V[:, k, :kept] = V[:, k - 1, 1 : kept + 1] + scatter * grown
+    errors = m0[:, ::2] + noise * spread
+    errors[:, 0] = 1
+    # Sums of V(j, j') over j + j' = t with j, j' < k: each k adds one row and one column.
+    sums = np.zeros_like(m0)
+    for k in range(1, steps + 1):
+        sums[:, k - 1 : 2 * k - 2] += 2 * V[:, k - 1, : k - 1]
+        sums[:, 2 * k - 2] += V[:, k - 1, k - 1]
+        pushed = np.sum(m0[:, 2 * k - 2 :: -1] * sums[:, : 2 * k - 1], axis=-1)
+        errors[:, k] += scatter[:, 0] * pushed
+    return errors

@@ -1,0 +1,437 @@
+r"""Untied layers: the best L steps of different size, and why equal layers do not find them.
+
+Linear attention of depth L on prompts of infinite context, with a covariance that is rotated
+afresh in each prompt (setting RRS of arXiv:2510.01098), makes the residual polynomial
+:math:`p(x) = \prod_l (1 - s_l x)` of the eigenvalue x, :math:`s_l = \gamma_l/L` being the step of
+layer l.  Its loss is
+
+.. math:: \mathcal L = \int p(x)^2\, d\sigma(x), \qquad p(0) = 1,
+
+where :math:`\sigma` puts the share :math:`\omega_k \lambda_k` of the label variance on the
+eigenvalue :math:`\lambda_k`.  With tied layers :math:`p = (1 - \gamma x/L)^L`.
+
+**Optimum.**  With untied layers p is any polynomial of degree L with real zeros and p(0) = 1.  The
+least loss is the Christoffel function of :math:`\sigma` at 0, and the steps are the reciprocal
+zeros of the orthogonal polynomial of degree L of :math:`x\,d\sigma`.
+
+*Algorithm.*  Write the Stieltjes transform of :math:`\sigma` as a continued fraction with the
+coefficients :math:`q_1, e_1, q_2, \dots` of Rutishauser.  All of them are positive, and
+
+.. math:: \frac1{\mathcal L} = \sum_{k=0}^L \prod_{j \le k} \frac{q_j}{e_j} .
+
+The coefficients are built up from the largest eigenvalue to the smallest: each adds a mass at the
+origin, which then moves to the next eigenvalue.  Neither step subtracts anything but neighbouring
+eigenvalues, so that float64 keeps full relative accuracy, where the Lanczos method would need
+reorthogonalisation and would lose what is below :math:`10^{-16}` of the largest eigenvalue.  This
+is the idea of Laurie, J. Comput. Appl. Math. 112 (1999) 165.
+
+**Power law.**  For :math:`d\sigma = \beta x^{\beta - 1} dx` on [0, 1] the polynomials are those of
+Jacobi,
+
+.. math:: \mathcal L = \binom{L + \beta}{L}^{-2}, \qquad q_k = \frac{(\beta + k - 1)^2}
+   {(\beta + 2k - 2)(\beta + 2k - 1)}, \qquad e_k = \frac{k^2}{(\beta + 2k - 1)(\beta + 2k)} .
+
+**Saddle.**  At a balanced point, :math:`\gamma_l = \gamma` for all l, one layer raised by
+:math:`\epsilon` and another lowered by it change the loss by :math:`-2\epsilon^2 I_2/L^2`,
+
+.. math:: I_2 = \int x^2 (1 - \gamma x/L)^{2L - 2}\, d\sigma > 0 .
+
+So for L >= 2 every balanced point is a saddle or worse.  In the time of
+:math:`\dot\gamma_l = -L\,\partial\mathcal L/\partial\gamma_l` small asymmetries grow at the rate
+:math:`2 I_2/L`.  At the balanced optimum for the power law this rate tends to
+:math:`2\beta\,\Gamma(\beta + 1)/(4^{\beta + 1} L^{\beta + 2})`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from iclimit.asymptotics.checks import check_integers, checked, real_array
+from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath
+
+_OVERFLOW = 1e300
+"""Bound on 1/loss beyond which the products of the continued fraction leave float64."""
+
+
+@dataclass(frozen=True)
+class UntiedDepth:
+    r"""Best untied layers.
+
+    Attributes
+    ----------
+    losses : ndarray (depth,)
+        Least loss of 1, 2, ..., depth layers, relative to the null predictor.
+    steps : ndarray (depth,)
+        Steps :math:`s_l = \gamma_l/L` of the best layers at the full depth, in ascending order;
+        the loss does not depend on their order.  Where fewer steps make the loss as small, the
+        remaining ones are 0.
+    """
+
+    losses: np.ndarray
+    steps: np.ndarray
+
+    @property
+    def loss(self) -> float:
+        """Least loss at the full depth."""
+        return float(self.losses[-1])
+
+
+@dataclass(frozen=True)
+class BalancedSaddle:
+    r"""The best balanced point of untied layers: a saddle for two layers or more.
+
+    Attributes
+    ----------
+    gamma : float
+        Gain :math:`\gamma` that all layers have; each step is :math:`\gamma/L`.
+    loss : float
+        Loss there, that of the best tied layers.
+    curvature : float
+        Second derivative of the loss in :math:`\epsilon` as one gain rises and another falls by
+        :math:`\epsilon`: negative.
+    growth_rate : float
+        Rate at which small differences of gains grow, in the time of
+        :math:`\dot\gamma_l = -L\, \partial \mathcal L/\partial \gamma_l`.
+    """
+
+    gamma: float
+    loss: float
+    curvature: float
+    growth_rate: float
+
+    def escape_time(self, asymmetry: Any) -> Any:
+        """Time in which a small difference of gains grows to order one.
+
+        Parameters
+        ----------
+        asymmetry : number or array in (0, 1)
+            Difference of gains at the balanced point.
+
+        Returns
+        -------
+        number or array
+            The logarithm of 1/asymmetry over the growth rate; ``inf`` for one layer.
+
+        Raises
+        ------
+        ValueError
+            If asymmetry is outside its range.
+        """
+        start = real_array("asymmetry", asymmetry)
+        if self.growth_rate == 0:
+            return np.full(start.shape, math.inf)[()]
+        return (-np.log(start) / self.growth_rate)[()]
+
+
+def untied_depth(eigenvalues: Any, weights: Any, *, depth: int) -> UntiedDepth:
+    r"""Least loss of untied layers, and the steps that reach it.
+
+    Parameters
+    ----------
+    eigenvalues : array (n,)
+        Eigenvalues :math:`\lambda_k \ge 0` of the covariance of the inputs, in any order.
+    weights : array (n,)
+        Shares of the label variance, :math:`\omega_k \lambda_k \ge 0`, of any positive sum: the
+        loss is normalised to weights of sum one.
+    depth : int >= 1
+        Number L of layers.
+
+    Returns
+    -------
+    UntiedDepth
+        With fields ``losses``, of all depths up to L, ``steps``, and the property ``loss``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or shapes do not fit.
+    TypeError
+        If an argument is not a number.
+
+    Notes
+    -----
+    Losses and steps are accurate to about n units of rounding, however small: 1e-14 at a thousand
+    eigenvalues (`iclimit.asymptotics.depth.untied`).  A loss below 1e-300 is returned as 0.  With
+    no more eigenvalues than layers the loss is the share of the eigenvalue 0.
+
+    It takes O(n + L) vectorised operations of length L: 0.1 s for 3000 eigenvalues and 256 layers.
+
+    The best steps hit the largest eigenvalues one by one.  At great depth they do so more closely
+    than float64 can tell: the loss of the *rounded* steps can then be much larger.
+
+    The loss holds for infinite context and width and without label noise.
+
+    References
+    ----------
+    Setting: Bordelon, Letey, Pehlevan, arXiv:2510.01098.  Optimum: module
+    `iclimit.asymptotics.depth.untied`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.asymptotics.depth import untied_depth
+    >>> k = np.arange(1.0, 1001.0)
+    >>> best = untied_depth(1 / k, 1 / k**2, depth=3)
+    >>> best.losses.round(4), best.steps.round(3)
+    (array([0.1879, 0.0656, 0.0301]), array([1.   , 2.123, 5.876]))
+    """
+    x, mass = _parse(eigenvalues, weights)
+    check_integers(depth=depth)
+    at_zero, total = float(mass[x == 0].sum()), float(mass.sum())
+    x, mass = x[x > 0], mass[x > 0]
+    if len(x) <= depth:
+        steps = np.concatenate([np.zeros(depth - len(x)), 1 / x[::-1]])
+        left = np.full(depth, at_zero / total)
+        if len(x) > 1:
+            left[: len(x) - 1] = _losses(*_continued_fraction(x, mass, len(x) - 1), at_zero, total)
+        return UntiedDepth(left, np.sort(steps))
+    q, e = _continued_fraction(x, mass, depth)
+    return UntiedDepth(_losses(q, e, at_zero, total), _reciprocal_zeros(q, e))
+
+
+def untied_power_law_loss(beta: Number, *, depth: int) -> Any:
+    r"""Least loss of untied layers for a continuous power law.
+
+    Parameters
+    ----------
+    beta : number or array > 0
+        Exponent :math:`\beta`: eigenvalues below x hold the share :math:`x^\beta` of the label
+        variance, the largest eigenvalue being 1.
+    depth : int >= 1
+        Number L of layers.
+
+    Returns
+    -------
+    number or array
+        :math:`\binom{L + \beta}{L}^{-2}`; NumPy and other arrays, mpmath numbers, SymPy
+        expressions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.depth.untied`.  As an exponent of iterative methods, 2 beta is that
+    of Brakhage (1987) and Nemirovskii and Polyak (1984).
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.depth import untied_power_law_loss
+    >>> untied_power_law_loss([0.5, 1.0], depth=4).round(6)
+    array([0.16512, 0.04   ])
+    >>> import sympy
+    >>> sympy.factor(untied_power_law_loss(sympy.Symbol("beta", positive=True), depth=2))
+    4/((beta + 1)**2*(beta + 2)**2)
+    """
+    check_integers(depth=depth)
+    math_, (exponent,) = checked(beta=beta)
+    with math_.quiet():
+        root = math_.convert(1)
+        for layer in range(1, depth + 1):
+            root = root * (layer / (layer + exponent))
+        return math_.finish(root**2)
+
+
+def untied_power_law_steps(beta: Number, *, depth: int) -> Any:
+    r"""Steps of the best untied layers for a continuous power law.
+
+    Parameters
+    ----------
+    beta, depth
+        As in `untied_power_law_loss`; one number beta, of NumPy or mpmath.
+
+    Returns
+    -------
+    ndarray (depth,), or tuple of mpmath numbers
+        Steps in ascending order, the reciprocal zeros of the Jacobi polynomial
+        :math:`P_L^{(0, \beta)}` on [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number, or a SymPy expression: the zeros have no closed form.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.depth.untied`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.depth import untied_power_law_steps
+    >>> untied_power_law_steps(1.0, depth=2).round(6)
+    array([1.183503, 2.816497])
+    """
+    check_integers(depth=depth)
+    math_, (exponent,) = checked(single=True, beta=beta)
+    if isinstance(math_, SymPyMath):
+        raise TypeError(f"beta must be a number of NumPy or mpmath, got {beta!r}")
+    fractions = [
+        (
+            (exponent + k - 1) ** 2 / ((exponent + 2 * k - 2) * (exponent + 2 * k - 1)),
+            k**2 / ((exponent + 2 * k - 1) * (exponent + 2 * k)),
+        )
+        for k in range(1, depth + 1)
+    ]
+    if isinstance(math_, ArrayMath):
+        q, e = np.array(fractions, dtype=float).T
+        return _reciprocal_zeros(q, e)
+    jacobi = math_.zeros(depth)
+    for k, (q, e) in enumerate(fractions):
+        jacobi[k, k] = q + e
+        if k + 1 < depth:
+            jacobi[k, k + 1] = jacobi[k + 1, k] = math_.sqrt(e * fractions[k + 1][0])
+    zeros = math_.eigsy(jacobi, eigvals_only=True)
+    return tuple(sorted(1 / zero for zero in zeros))
+
+
+def balanced_saddle(eigenvalues: Any, weights: Any, *, depth: int) -> BalancedSaddle:
+    r"""The best balanced point of untied layers, and how fast its symmetry breaks.
+
+    Parameters
+    ----------
+    eigenvalues, weights, depth
+        As in `untied_depth`, with an eigenvalue above 0.
+
+    Returns
+    -------
+    BalancedSaddle
+        With fields ``gamma``, ``loss``, ``curvature``, ``growth_rate`` and the method
+        ``escape_time``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or shapes do not fit.
+    TypeError
+        If an argument is not a number.
+
+    Notes
+    -----
+    Gradient flow from exactly equal layers stays at equal layers.  The saddle matters for every
+    other start and for stochastic gradients: then the layers reach the balanced loss first, and
+    leave it after the escape time.  For the power law both times grow as
+    :math:`L^{\beta + 2}`; escape takes longer by the factor :math:`\ln(1/\epsilon)` and a
+    constant.
+
+    References
+    ----------
+    Balanced flow: arXiv:2510.01098.  Curvature and rate: module
+    `iclimit.asymptotics.depth.untied`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.asymptotics.depth import balanced_saddle
+    >>> k = np.arange(1.0, 1001.0)
+    >>> saddle = balanced_saddle(1 / k, 1 / k**2, depth=3)
+    >>> round(saddle.loss, 4), round(float(saddle.escape_time(1e-3)))
+    (0.0639, 527)
+    """
+    x, mass = _parse(eigenvalues, weights)
+    check_integers(depth=depth)
+    if x[-1] == 0:
+        raise ValueError("eigenvalues must have one > 0, got zeros only")
+    share, relative = mass / mass.sum(), x / x[-1]
+
+    def slope(step: float) -> float:
+        return float(np.sum(share * relative * (1 - step * relative) ** (2 * depth - 1)))
+
+    # At 0 the slope is positive.  At 2 the largest eigenvalue contributes its bare weight with a
+    # minus sign and no other outweighs its own start; beyond, the slope falls to minus infinity.
+    high = 2.0
+    while slope(high) > 0:
+        high *= 2
+    step = float(brentq(slope, 0.0, high, xtol=1e-15, rtol=1e-15))
+    factor = 1 - step * relative
+    curved = float(np.sum(share * x**2 * factor ** (2 * depth - 2)))
+    rate = 2 * curved / depth if depth > 1 else 0.0
+    curvature = -4 * curved / depth**2 if depth > 1 else 0.0
+    loss = float(np.sum(share * factor ** (2 * depth)))
+    return BalancedSaddle(step * depth / float(x[-1]), loss, curvature, rate)
+
+
+def _parse(eigenvalues: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct eigenvalues in ascending order with their positive weights."""
+    x, mass = real_array("eigenvalues", eigenvalues), real_array("weights", weights, "[0, inf)")
+    if x.ndim != 1 or x.shape != mass.shape:
+        raise ValueError(
+            "eigenvalues and weights must be lists of the same length, got shapes "
+            f"{x.shape} and {mass.shape}"
+        )
+    if not mass.sum() > 0:
+        raise ValueError("weights must have a positive sum")
+    values, which = np.unique(x[mass > 0], return_inverse=True)
+    return values, np.bincount(which, mass[mass > 0])
+
+
+def _continued_fraction(
+    x: np.ndarray, mass: np.ndarray, depth: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients q_k, e_k, k = 1..depth, of more than depth eigenvalues > 0 in ascending order.
+
+    Level k treats an eigenvalue one tick after level k - 1, so that all levels work at once.  An
+    eigenvalue arrives at a level with three numbers: the share r that its mass leaves of q, the
+    share 1 - r that goes to e, and the shift t.  Levels beyond the number of eigenvalues so far
+    hold arbitrary numbers, which r = 0 wipes out when their turn comes.
+    """
+    x, mass = x[::-1], mass[::-1]
+    total = np.cumsum(mass)
+    gaps = np.append(x[:-1] - x[1:], x[-1])
+    count = len(x) + depth - 1
+    padded = np.zeros((3, count))
+    padded[0, 1 : len(x)] = total[:-1] / total[1:]
+    padded[1, : len(x)] = mass / total
+    padded[2, : len(x)] = gaps
+    q, e = np.zeros(depth), np.zeros(depth)
+    kept, lost, shift, gap = (np.zeros(depth) for _ in range(4))
+    for tick in range(count):
+        kept[1:], lost[1:], shift[1:], gap[1:] = kept[:-1], lost[:-1], shift[:-1], gap[:-1]
+        kept[0], lost[0], shift[0] = padded[:, tick]
+        gap[0] = shift[0]
+        # Levels that this eigenvalue has not reached or all have left stay as they are.
+        active = slice(max(0, tick - len(x) + 1), min(depth, tick + 1))
+        moved = q[active] * lost[active]
+        rest = q[active] * kept[active]
+        grown = e[active] + moved
+        new_q = rest + shift[active]
+        kept[active] = np.divide(e[active], grown, out=np.ones_like(grown), where=grown > 0)
+        lost[active] = np.divide(moved, grown, out=np.zeros_like(grown), where=grown > 0)
+        e[active] = grown * (rest / new_q)
+        shift[active] = gap[active] + grown * (shift[active] / new_q)
+        q[active] = new_q
+    return q, e
+
+
+def _losses(q: np.ndarray, e: np.ndarray, at_zero: float, total: float) -> np.ndarray:
+    """Least losses of depths 1, 2, ...: the share at 0 plus Christoffel functions of the rest."""
+    with np.errstate(over="ignore"):
+        sums = 1 + np.cumsum(np.cumprod(q / e))
+    rest = np.where(sums < _OVERFLOW, (total - at_zero) / sums, 0.0)
+    return (at_zero + rest) / total
+
+
+def _reciprocal_zeros(q: np.ndarray, e: np.ndarray) -> np.ndarray:
+    """Reciprocal zeros of the orthogonal polynomial of x d sigma, of relative accuracy.
+
+    They are the squared singular values of a bidiagonal matrix, which LAPACK finds to full
+    relative accuracy.  Its entries come from q and e by one subtraction-free transformation.
+    """
+    size = len(q)
+    squares, mixed = np.empty(size), np.empty(size - 1)
+    carried = q[0]
+    for k in range(size):
+        squares[k] = carried + e[k]
+        if k + 1 < size:
+            mixed[k] = e[k] * (q[k + 1] / squares[k])
+            carried = carried * (q[k + 1] / squares[k])
+    bidiagonal = np.diag(np.sqrt(squares)) + np.diag(np.sqrt(mixed), 1)
+    return np.sort(1 / np.linalg.svd(bidiagonal, compute_uv=False) ** 2)
