@@ -1,6 +1,7 @@
 """Networks of attention and recurrent layers: models, gradients by hand, training."""
 
 from iclimit.notation import explain_names
+from iclimit.simulate.networks.embedded_descent import EmbeddedDescent
 from iclimit.simulate.networks.files import load_network, save_network
 from iclimit.simulate.networks.lstm import LstmNetwork
 from iclimit.simulate.networks.network import Network
@@ -12,6 +13,7 @@ from iclimit.simulate.networks.training import TrainedNetwork, train_network
 
 __all__ = [
     "AttentionNetwork",
+    "EmbeddedDescent",
     "LstmNetwork",
     "Network",
     "SineTask",

@@ -1,0 +1,98 @@
+r"""One step of gradient descent on a learned embedding of the inputs.
+
+With an embedding :math:`\phi` the prediction of one step of gradient descent from zero is
+
+.. math:: \hat y = \frac{\eta}{N} \sum_i \langle \phi(x_q), \phi(x_i)\rangle\, y_i ,
+
+which is a layer of linear attention with the weights of the construction.  The embedding, a linear
+map and a perceptron with a residual connection, is trained; it takes the rate :math:`\eta` in.
+This is "gradient descent on a deep embedding" of von Oswald et al. (arXiv:2212.07677).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.simulate.arrays import Array
+from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.networks.blocks import add_perceptron
+from iclimit.simulate.networks.dense import dense
+from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
+
+
+@dataclass(frozen=True)
+class EmbeddedDescent(Network):
+    """Gradient descent on a learned embedding.
+
+    Parameters
+    ----------
+    dim : int >= 1
+        Dimension of the inputs.
+    width : int >= 1
+        Entries of an embedded input.
+    mlp : int >= 1
+        Hidden units (GELU) of the perceptron.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.networks import EmbeddedDescent, SineTask, train_network
+    >>> network = EmbeddedDescent(dim=1, width=8, mlp=16)
+    >>> run = train_network(network, SineTask(context=10), steps=50, batch=64, rng=0)
+    >>> run.held_out.mean < run.null_loss
+    True
+    """
+
+    dim: int
+    width: int = 40
+    mlp: int = 160
+
+    def __post_init__(self) -> None:
+        check_arguments(dim=self.dim, width=self.width, mlp=self.mlp)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights by name."""
+        return {
+            "embedding": (self.dim, self.width),
+            "embedding_bias": (self.width,),
+            "mlp_in": (self.width, self.mlp),
+            "mlp_in_bias": (self.mlp,),
+            "mlp_out": (self.mlp, self.width),
+            "mlp_out_bias": (self.width,),
+        }
+
+    def initial(self, generator: np.random.Generator) -> dict[str, np.ndarray]:
+        """Normal matrices with the variance 1/inputs, and biases to bend at different inputs."""
+        return {
+            name: generator.standard_normal(shape) / np.sqrt(shape[0] if len(shape) > 1 else 4)
+            for name, shape in self.shapes.items()
+        }
+
+    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+        """Predictions (n,) of the query labels, and how derivatives go back."""
+        xp, context = array_namespace(examples.inputs), examples.inputs.shape[1]
+        x = xp.concat([examples.inputs, examples.query[:, None, :]], axis=1)
+        embedded, back_embedding = dense(x, weights, "embedding")
+        features, back_mlp = add_perceptron(embedded, weights, "mlp", False)
+        known, asked = features[:, :-1, :], features[:, -1, :]
+        mean = (examples.labels[:, None, :] @ known)[:, 0, :] / context
+
+        def pullback(by_prediction: Array) -> Pulled:
+            by_features = xp.empty_like(features)
+            by_features[:, -1, :] = by_prediction[:, None] * mean
+            share = by_prediction[:, None] * examples.labels / context
+            by_features[:, :-1, :] = share[:, :, None] * asked[:, None, :]
+            by_embedded, of_mlp = back_mlp(by_features)
+            by_x, of_embedding = back_embedding(by_embedded)
+            return Pulled(of_mlp | of_embedding, by_x[:, -1, :])
+
+        return xp.vecdot(asked, mean), pullback
