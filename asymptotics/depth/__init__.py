@@ -1,6 +1,7 @@
 """Depth, width, context and time of linear attention: scaling laws of in-context learning."""
 
 from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_exponents
+from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
 from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
 from iclimit.asymptotics.depth.test_time import test_time_errors
@@ -21,6 +22,7 @@ __all__ = [
     "UntiedDepth",
     "balanced_saddle",
     "final_test_time_error",
+    "iterated_icl_errors",
     "online_sgd_errors",
     "overthinking_threshold",
     "scaling_exponents",

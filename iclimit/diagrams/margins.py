@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics import descent, dynamics, pretraining
+from iclimit.asymptotics import depth, descent, dynamics, pretraining
 from iclimit.asymptotics.pretraining.phase_margins import (
     context_information,
     context_slope,
@@ -100,6 +100,16 @@ def dampened_divergence(dampening: Any, ratio: Any, noise_ratio: Any = 0.0, **_:
 def oracle(penalty: Any, noise_variance: Any, **_: Any) -> Any:
     """Penalty above the noise variance."""
     return penalty - noise_variance
+
+
+def overthinking(*, alpha: Any, tau: Any, steps: Any = None, **setting: Any) -> Any:  # noqa: ARG001
+    """Pretraining above the threshold, as a difference of reciprocals: it may be infinite."""
+    return 1 / depth.overthinking_threshold(alpha=alpha, **setting) - 1 / tau
+
+
+def unseen(*, alpha: Any, **_: Any) -> Any:
+    """Alpha above one."""
+    return alpha - 1
 
 
 def half_drop(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics import descent, gdpp, pretraining, spectra
+from iclimit.asymptotics import depth, descent, gdpp, pretraining, spectra
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.structure import Structure
 
@@ -101,3 +101,8 @@ def wishart_density(eigenvalue: Any, **size: Any) -> np.ndarray:
 def largest_eigenvalue_cdf(eigenvalue: Any, **size: Any) -> np.ndarray:
     """Distribution function of the largest of them."""
     return spectra.largest_eigenvalue_cdf(eigenvalue, **size)
+
+
+def test_time_error(steps: int, **setting: Any) -> np.ndarray:
+    """Error after this number of steps at test time."""
+    return np.asarray(depth.test_time_errors(steps=steps, **setting)[..., -1])

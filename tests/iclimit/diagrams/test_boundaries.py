@@ -501,6 +501,26 @@ def test_half_of_the_drop_is_at_the_drop_time() -> None:
     np.testing.assert_allclose(vertices[:, 0], times, rtol=1e-9)
 
 
+def test_overthinking_is_where_late_errors_grow() -> None:
+    """Errors after 100 steps against those after 70, beside the closed threshold."""
+    grid: dict[str, Any] = {
+        "tau": np.geomspace(1.2, 20, 7),
+        "alpha": np.array([0.3, 0.5, 1.8, 4.0]),
+    }
+    diagram = iclimit.phase_diagram("final_test_time_error", x="tau", y="alpha", **grid)
+    setting = {"alpha": grid["alpha"][:, None], "tau": grid["tau"]}
+    errors = asymptotics.depth.test_time_errors(**setting, steps=100)
+    grown = errors[..., -1] > 1.01 * errors[..., 70]
+    _brute_force_agrees(diagram, BOUNDARIES["overthinking"].label, ~grown)
+
+
+def test_unseen_directions_are_left_below_one() -> None:
+    grid: dict[str, Any] = {"alpha": np.linspace(0.2, 2.0, 30), "tau": np.array([30.0, 100.0])}
+    diagram = iclimit.phase_diagram("test_time_error", x="alpha", y="tau", **grid, steps=2)
+    vertices = np.concatenate(diagram.boundaries[BOUNDARIES["unseen"].label])
+    assert vertices[:, 0] == pytest.approx(1)
+
+
 def test_every_boundary_is_tested_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     by_objective = {"idg_context", "idg_ridge"}

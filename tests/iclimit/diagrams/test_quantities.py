@@ -12,7 +12,7 @@ from iclimit.notation import PARAMETERS
 
 VALUES: dict[str, float] = {
     "tau": 2,
-    "alpha": 3,
+    "alpha": 3.5,
     "kappa": 1.5,
     "condition_number": 1.5,
     "penalty": 1,

@@ -1,0 +1,230 @@
+r"""Test-time steps with the matrix that linear attention learns from labels.
+
+The model is that of `iclimit.asymptotics.pretraining.icl`: :math:`\Gamma` is ridge regression of
+labels on the features of :math:`n = \tau d^2` prompts from :math:`k = \kappa d` tasks.  At test
+time, on prompts of fresh tasks, it is applied again and again to what is left of the labels,
+
+.. math:: w_{j+1} = w_j + s\,\Gamma\,(h - S w_j), \qquad w_0 = 0, \qquad S = \frac d\ell X X^\top .
+
+One step is what `icl_error` predicts.  In the limit :math:`\Gamma = K + E` with the mean
+:math:`K = \hat C F`, :math:`F = (\hat C + \nu)^{-1}`, and noise with independent rows of
+covariance :math:`Q/d`, :math:`Q = \frac{e_{IDG}}\tau F G F`, :math:`G = \hat C + q`.  The
+covariance :math:`\hat C` of the training tasks is free of S.  As in
+`iclimit.asymptotics.depth.test_time`, E turns each residual into white noise, so that
+
+.. math::
+
+   V(j, j') &= A(j, j') + \sum_{i < j} \sum_{i' < j'} B(j - 1 - i, j' - 1 - i')\, V(i, i'), \\
+   e(j) &= D(j) + \sum_{i, i' < j} C(j - 1 - i, j - 1 - i')\, V(i, i'),
+
+with s absorbed in K and Q, :math:`P = I - KS`, traces over d, and
+
+.. math::
+
+   C(j, j') &= \operatorname{tr} P^j P^{j'\top}, \qquad
+   B(j, j') = \operatorname{tr} Q\, S P^j P^{j'\top} S, \\
+   A &= B + \frac\rho\alpha \operatorname{tr} Q\, S P^{j + j'}, \qquad
+   D = C(j, j) + \frac\rho\alpha \operatorname{tr} K^2 \sum_{i, i' < j} S P^{i + i'} .
+
+**Two-time averages.**  They are those of a sample covariance :math:`T = K^{1/2} S K^{1/2}` of
+population K from :math:`\alpha d` samples, and follow from two functions of time, f for each
+eigenvalue :math:`\lambda` of K, of mean :math:`\langle\cdot\rangle`, and s for all,
+
+.. math:: f_{j+1} = f_j - \lambda h_j, \qquad h_j = \sum_{i \le j} s_{j-i} f_i, \qquad
+   s_{j+1} = -\frac1\alpha \Bigl\langle \lambda \sum_{i \le j} s_{j-i} f_i \Bigr\rangle,
+
+from :math:`f_0 = s_0 = 1`: f is the mean of :math:`(I - T)^j` along an eigenvector of K, and h
+that of :math:`S P^j`.  With :math:`\tilde f_j = f_j - f_{j-1}` and two-time convolutions (*), in
+which :math:`\uparrow` delays both times by one,
+
+.. math::
+
+   W &= \Bigl\langle \tfrac1\alpha h h' \Bigr\rangle
+     + \uparrow\Bigl\langle \tfrac1\alpha \lambda^2 h h' \Bigr\rangle * W, \\
+   C &= \langle f f' \rangle + \langle \lambda^2 f f' \rangle * \uparrow W, \qquad
+   B = \langle Q h h' \rangle + \langle Q \tilde f \tilde f' \rangle * W,
+
+and the averages at a single time are
+:math:`\operatorname{tr} Q S P^j = \langle Q h_j \rangle`,
+:math:`\operatorname{tr} K^2 S P^j = \langle \lambda^2 h_j \rangle`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.numbers import ArrayMath
+from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, solve_fixed_point
+from iclimit.asymptotics.spectra import MarchenkoPastur
+
+_DIGITS = 36
+"""Natural logarithm of the accuracy of the quadrature over tasks, 2e-16."""
+
+
+def iterated_icl_errors(
+    *,
+    tau: float,
+    alpha: float,
+    kappa: float,
+    rho: float,
+    steps: int,
+    ridge: float = 0.0,
+    dampening: float = 1.0,
+) -> np.ndarray:
+    r"""ICL errors of linear attention that is applied 0, 1, ..., steps times.
+
+    Parameters
+    ----------
+    tau : number > 0
+        Prompts over squared dimension, :math:`n/d^2`; ``inf`` is the limit of infinite data.
+    alpha : number in (0, inf)
+        Context length over dimension, of pretraining and test.
+    kappa : number > 0
+        Pretraining tasks over dimension; ``inf``: a fresh task in every prompt.
+    rho : number >= 0
+        Variance of the label noise (the noiseless label has variance 1).
+    steps : int >= 1
+        Largest number of applications.
+    ridge : number >= 0
+        Ridge :math:`\lambda` of pretraining.
+    dampening : number in (0, inf)
+        Factor s of the steps; 1 is the step that pretraining has learned.
+
+    Returns
+    -------
+    ndarray (steps + 1,)
+        Mean squared error on a noisy query label for fresh tasks: 1 + rho without a step,
+        `icl_error` after one.  ``inf`` where it diverges or exceeds float64.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range or no single number.
+    TypeError
+        If an argument is not a number.
+
+    Notes
+    -----
+    The matrix is that of a whole Gamma of d columns: the column of the squared labels is 0 in the
+    limit.  At finite d means are carried by rare contexts: compare medians.
+
+    With fresh tasks, tau > 1 and no ridge or noise the errors are those of `test_time_errors`.
+
+    Takes some 10 ms for 20 steps and seconds for 200.
+
+    References
+    ----------
+    Setting: Lu et al., arXiv:2405.11751.  Steps: module
+    `iclimit.asymptotics.depth.iterated_icl`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.depth import iterated_icl_errors
+    >>> iterated_icl_errors(tau=3, alpha=4, kappa=1.5, rho=0.1, ridge=0.2, steps=4).round(4)
+    array([1.1   , 0.5542, 0.4066, 0.3496, 0.3169])
+    >>> from iclimit.asymptotics.pretraining import icl_error
+    >>> round(float(icl_error(tau=3, alpha=4, kappa=1.5, rho=0.1, ridge=0.2)), 4)
+    0.5542
+    """
+    check_integers(steps=steps)
+    math_, numbers = checked(
+        systems="numpy",
+        single=True,
+        ranges={"alpha": "(0, inf)", "dampening": "(0, inf)"},
+        tau=tau,
+        alpha=alpha,
+        kappa=kappa,
+        rho=rho,
+        ridge=ridge,
+        dampening=dampening,
+    )
+    assert isinstance(math_, ArrayMath)
+    tau, alpha, kappa, rho, ridge, dampening = map(float, numbers)
+    with math_.quiet():
+        K, Q, share = _learned_matrix(math_, numbers[:5], steps)
+        mean = _Mean(dampening * K, dampening**2 * Q, share, alpha, 2 * steps + 1)
+        errors = rho + mean.errors(steps, rho / alpha)
+    errors[1:][~np.isfinite(errors[1:])] = math.inf
+    return errors
+
+
+def _learned_matrix(
+    math_: ArrayMath, setting: list[Any], steps: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenvalues of K and Q in the basis of the training tasks, and their shares."""
+    tau, alpha, kappa, rho, ridge = setting
+    q = context_noise(math_, alpha, rho)
+    xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)
+    _, idg = errors_at(math_, tau, kappa, rho, q, xi, eta)
+    nu = float(q + xi)
+    if math.isinf(kappa):
+        nodes, share = np.ones(1), np.ones(1)
+    else:
+        law = MarchenkoPastur(1 / kappa)
+        lower, upper = map(float, law.edges)
+        # The functions have a pole at -nu only: the ellipse through it sets the convergence.
+        far = 1 + 2 * (nu + lower) / (upper - lower)
+        order = steps + math.ceil(_DIGITS / math.log(far + math.sqrt(far**2 - 1)))
+        nodes, share = law.quadrature(order)
+    K = nodes / (nodes + nu)
+    return K, idg / tau * (nodes + q) / (nodes + nu) ** 2, share
+
+
+class _Mean:
+    """Averages over S of the module docstring, up to a number of steps."""
+
+    def __init__(
+        self, K: np.ndarray, Q: np.ndarray, share: np.ndarray, alpha: float, count: int
+    ) -> None:
+        self.K, self.Q, self.share, self.alpha = K, Q, share, alpha
+        f, h = np.empty((count, len(K))), np.empty((count, len(K)))
+        s = np.empty(count)
+        f[0] = h[0] = s[0] = 1.0
+        for j in range(1, count):
+            s[j] = -(share @ (K * h[j - 1])) / alpha
+            f[j] = f[j - 1] - K * h[j - 1]
+            h[j] = s[j::-1] @ f[: j + 1]
+        self.f, self.h = f, h
+
+    def errors(self, steps: int, noise: float) -> np.ndarray:
+        """Errors without the noise of the query label, after 0..steps steps."""
+        K, Q, share = self.K, self.Q, self.share
+        f, h = self.f[: steps + 1], self.h[: steps + 1]
+        change = np.diff(f, axis=0, prepend=0.0)
+
+        def average(weight: Any, left: np.ndarray) -> np.ndarray:
+            return np.asarray((share * weight * left) @ left.T)
+
+        W = _series(average(1, h) / self.alpha, average(K**2, h) / self.alpha)
+        C = average(1, f)
+        C[1:, 1:] += _product(average(K**2, f), W)[:-1, :-1]
+        B = average(Q, h) + _product(average(Q, change), W)
+        times = np.add.outer(np.arange(steps + 1), np.arange(steps + 1))
+        V = _series(B + noise * (self.h @ (share * Q))[times], B)
+        # Sums of tr K^2 S P^(i + i') over i, i' < j, and of C(j - 1 - i, j - 1 - i') V(i, i').
+        fit = (self.h @ (share * K**2))[times].cumsum(0).cumsum(1).diagonal()
+        errors = C.diagonal().copy()
+        for j in range(1, steps + 1):
+            errors[j] += noise * fit[j - 1] + np.vdot(C[j - 1 :: -1, j - 1 :: -1], V[:j, :j])
+        return errors
+
+
+def _series(source: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """Symmetric solution V of V = source + (kernel delayed by one in both times) * V."""
+    V, flipped, count = source.copy(), kernel[::-1, ::-1], len(source)
+    for j in range(1, count):
+        for i in range(1, j + 1):
+            V[j, i] += np.vdot(flipped[count - j :, count - i :], V[:j, :i])
+            V[i, j] = V[j, i]
+    return V
+
+
+def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Two-time convolution, as a sum over lags of the first time."""
+    count, found = len(first), np.zeros_like(second)
+    lag = np.subtract.outer(np.arange(count), np.arange(count))
+    for m in range(count):
+        found[m:] += second[: count - m] @ np.where(lag >= 0, first[m, lag], 0.0).T
+    return found

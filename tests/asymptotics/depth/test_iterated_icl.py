@@ -1,0 +1,108 @@
+"""Iterated linear attention against one-step errors, sampled matrices and the ladder."""
+
+import math
+
+import numpy as np
+import pytest
+
+from iclimit.asymptotics import depth
+from iclimit.asymptotics.depth.iterated_icl import _Mean
+from iclimit.asymptotics.pretraining import icl_error
+from iclimit.asymptotics.spectra import MarchenkoPastur
+
+# Two routes in float64; measured 2e-14.
+ROUNDING = 1e-12
+
+
+@pytest.mark.parametrize("kappa", [0.3, 1.0, 4.0, math.inf])
+@pytest.mark.parametrize(("tau", "ridge"), [(0.4, 0.0), (3.0, 0.0), (1.0, 0.3), (math.inf, 0.1)])
+@pytest.mark.parametrize("alpha", [0.2, 40.0])
+def test_one_step_is_the_icl_error(alpha: float, tau: float, ridge: float, kappa: float) -> None:
+    setting = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": 0.2, "ridge": ridge}
+    errors = depth.iterated_icl_errors(steps=3, **setting)
+    assert errors[0] == pytest.approx(1.2)
+    assert errors[1] == pytest.approx(icl_error(**setting), rel=ROUNDING)
+
+
+@pytest.mark.parametrize(("alpha", "tau", "factor"), [(4.0, 4.0, 1.0), (0.6, 2.3, 0.8)])
+def test_fresh_tasks_without_ridge_are_weight_prediction(
+    alpha: float, tau: float, factor: float
+) -> None:
+    """Without noise n = tau d^2 labels tell as much as tau d whole weight vectors."""
+    labels = depth.iterated_icl_errors(
+        tau=tau, alpha=alpha, kappa=math.inf, rho=0, dampening=factor, steps=40
+    )
+    weights = depth.test_time_errors(alpha=alpha, tau=tau, dampening=factor, steps=40)
+    assert labels == pytest.approx(weights, rel=ROUNDING)
+
+
+def test_infinite_data_is_gradient_descent_with_the_mean_matrix() -> None:
+    """Infinite tau and fresh tasks: no E, and K is a number."""
+    many = depth.iterated_icl_errors(tau=math.inf, alpha=3.0, kappa=math.inf, rho=0.4, steps=30)
+    weights = depth.test_time_errors(alpha=3.0, tau=math.inf, noise_variance=0.4, steps=30)
+    assert many - 0.4 == pytest.approx(weights, rel=ROUNDING)
+
+
+def test_errors_with_sampled_matrices() -> None:
+    """The sums of the module docstring with traces of sampled matrices, extrapolated in 1/d."""
+    alpha, kappa, nu, steps, noise = 1.5, 0.8, 0.7, 4, 0.3
+    means, variances = [], []
+    for d, draws in ((25, 80), (50, 40)):
+        runs = []
+        for seed in range(draws):
+            rng = np.random.default_rng([d, seed])
+            tasks = rng.standard_normal((d, int(kappa * d)))
+            inputs = rng.standard_normal((d, int(alpha * d)))
+            C, S = tasks @ tasks.T / int(kappa * d), inputs @ inputs.T / int(alpha * d)
+            F = np.linalg.inv(C + nu * np.eye(d))
+            runs.append(sums_of_traces(C @ F, 0.2 * F @ F, S, steps, noise))
+        means.append(np.mean(runs, axis=0))
+        variances.append(np.var(runs, axis=0) / draws)
+    # The same functions of the eigenvalues of C in the limit, 400 nodes.
+    nodes, share = MarchenkoPastur(1 / kappa).quadrature(400)
+    mean = _Mean(nodes / (nodes + nu), 0.2 / (nodes + nu) ** 2, share, alpha, 2 * steps + 1)
+    theory = mean.errors(steps, noise)
+    standard_error = np.sqrt(4 * variances[1] + variances[0])[1:]
+    z = (2 * means[1] - means[0] - theory)[1:] / standard_error
+    assert np.all(np.abs(z) < 4)
+    assert np.all(2 * standard_error < [0.04, 0.06, 0.09, 0.13] * theory[1:])  # what is resolved
+
+
+def sums_of_traces(
+    K: np.ndarray, Q: np.ndarray, S: np.ndarray, steps: int, noise: float
+) -> np.ndarray:
+    """Errors from explicit powers of matrices."""
+    d = len(S)
+    P = np.eye(d) - K @ S
+    powers = [np.linalg.matrix_power(P, j) for j in range(steps + 1)]
+    V = np.zeros((steps, steps))
+    for j in range(steps):
+        for i in range(steps):
+            own = noise * np.trace(Q @ powers[j].T @ S @ powers[i])
+            V[j, i] = (np.trace(Q @ S @ powers[j] @ powers[i].T @ S) + own) / d
+            for a in range(j):
+                for b in range(i):
+                    left, right = powers[j - 1 - a], powers[i - 1 - b]
+                    V[j, i] += np.trace(Q @ S @ left @ right.T @ S) / d * V[a, b]
+    errors = []
+    for j in range(steps + 1):
+        through = sum((K @ np.linalg.matrix_power(P.T, i) for i in range(j)), np.zeros((d, d)))
+        error = np.trace(powers[j] @ powers[j].T) + noise * np.trace(through @ S @ through.T)
+        for a in range(j):
+            for b in range(j):
+                error += np.trace(powers[j - 1 - a] @ powers[j - 1 - b].T) * V[a, b]
+        errors.append(error / d)
+    return np.array(errors)
+
+
+def test_diverges_and_refuses() -> None:
+    setting = {"alpha": 1.0, "kappa": 2.0, "rho": 0.1}
+    errors = depth.iterated_icl_errors(tau=1.0, steps=2, **setting)
+    assert errors[0] == pytest.approx(1.1)
+    assert errors[1:].tolist() == [math.inf, math.inf]
+    with pytest.raises(ValueError, match="alpha must be > 0 and finite"):
+        depth.iterated_icl_errors(tau=1.0, steps=2, **setting | {"alpha": math.inf})
+    with pytest.raises(ValueError, match="tau must be one number"):
+        depth.iterated_icl_errors(tau=[1.0, 2.0], steps=2, **setting)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="steps must be an integer >= 1"):
+        depth.iterated_icl_errors(tau=1.0, steps=0, **setting)
