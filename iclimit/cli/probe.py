@@ -11,6 +11,9 @@ prediction (.csv, .parquet, .json), in the order of the prompts. Beside the
 predictions, an .npz file may have an array positions (m, context + 1): answers
 at every position of the first m prompts, the last one being the query.
 
+In place of PREDICTIONS --model names a network that iclimit train softmax or
+train network has written. It is asked the prompts here.
+
 The exit status is 0 when there is a report, whatever the verdict, and 2 if a
 file cannot be used.
 
@@ -20,6 +23,7 @@ Examples
   iclimit probe prompts.npz predictions.npz
   iclimit probe prompts.npz predictions.npz -o probe-report --format json
   iclimit probe prompts.json predictions.csv --baselines one_step,ridge --tolerance 0.05
+  iclimit probe prompts.npz --model head.npz
 """
 
 from __future__ import annotations
@@ -27,11 +31,16 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_parameter, add_verb
 from iclimit.cli.output import add_format, print_json, write_rows
 from iclimit.cli.validate import check_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from iclimit.validation.probing.files import PromptFile
 
 
 def add_parser(verbs: Any) -> None:
@@ -39,7 +48,9 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "probe", run, __doc__)
     parser.add_argument("prompts", type=Path, metavar="PROMPTS", help="what the model was asked")
     text = "what it answered"
-    parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help=text)
+    parser.add_argument("predictions", type=Path, nargs="?", metavar="PREDICTIONS", help=text)
+    text = "a trained network (.npz), which is asked instead"
+    parser.add_argument("--model", type=Path, metavar="FILE", help=text)
     text = "folder for report.html, report.json and the figures"
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=text)
     text = "algorithms to compare with (default: all)"
@@ -58,18 +69,42 @@ def _names(text: str) -> list[str]:
     return text.split(",")
 
 
+def _answers(path: Path, prompts: PromptFile) -> np.ndarray:
+    """Answers of a trained network to all prompts."""
+    import numpy as np
+
+    from iclimit.simulate.networks import load_network
+    from iclimit.validation.probing.model import Model
+
+    network = load_network(path)
+    if network.network.dim != prompts.problem.dim:
+        raise ValueError(
+            f"--model must have the dimension of the prompts, {prompts.problem.dim}, got "
+            f"{network.network.dim} in {path}"
+        )
+    model = Model(network)
+    blocks = (model.answer(block, section=section.name) for section, block in prompts.blocks())
+    return np.concatenate(list(blocks))
+
+
 def run(options: argparse.Namespace) -> int:
     """Read, judge, print and write."""
     from iclimit.validation.probing.files import read_prompts
     from iclimit.validation.probing.predictions import read_positions, read_predictions
     from iclimit.validation.probing.run import judge_predictions
 
+    if (options.predictions is None) == (options.model is None):
+        raise ValueError("PREDICTIONS or --model must be given, and not both")
     if options.out is not None:
         check_folder(options.out)
+    positions = None
     try:
         prompts = read_prompts(options.prompts)
-        predictions = read_predictions(options.predictions, prompts)
-        positions = read_positions(options.predictions, prompts, predictions)
+        if options.model is not None:
+            predictions = _answers(options.model, prompts)
+        else:
+            predictions = read_predictions(options.predictions, prompts)
+            positions = read_positions(options.predictions, prompts, predictions)
     except OSError as error:
         raise ValueError(f"cannot read a file: {error}") from error
     report = judge_predictions(

@@ -48,6 +48,18 @@ SPECTRA = {
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "prompts", run, __doc__)
+    add_problem(parser, tasks="pretraining tasks (.npy, .csv), to ask about them too")
+    text = "prompts with fresh tasks; other sections have a share of them"
+    add_parameter(parser, "test_prompts", 20_000, text=text)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="root seed (default 0)")
+    text = "round to single precision, which halves the file"
+    parser.add_argument("--float32", action="store_true", help=text)
+    text = "file of the prompts (.npz, .csv, .parquet)"
+    add_output(parser, (".npz", ".csv", ".parquet"), text=text, required=True)
+
+
+def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
+    """Add the flags that `parse_problem` reads; ``tasks`` says what a file of tasks is for."""
     for name in ("dim", "context"):
         add_parameter(parser, name, required=True)
     add_parameter(parser, "noise_variance", text="variance of the label noise; default 0")
@@ -61,15 +73,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--units", metavar="NAME", help=text)
     for name, text in SPECTRA.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="SPEC", help=text)
-    text = "pretraining tasks (.npy, .csv), to ask about them too"
-    parser.add_argument("--tasks", type=Path, metavar="FILE", help=text)
-    text = "prompts with fresh tasks; other sections have a share of them"
-    add_parameter(parser, "test_prompts", 20_000, text=text)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="root seed (default 0)")
-    text = "round to single precision, which halves the file"
-    parser.add_argument("--float32", action="store_true", help=text)
-    text = "file of the prompts (.npz, .csv, .parquet)"
-    add_output(parser, (".npz", ".csv", ".parquet"), text=text, required=True)
+    parser.add_argument("--tasks", type=Path, metavar="FILE", help=tasks)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from iclimit.cli import train_attention
+from iclimit.cli import train_attention, train_network, train_softmax
 from iclimit.cli.arguments import add_choice, add_parameter, add_training, add_verb, run_training
 from iclimit.cli.output import FORMATS, add_output, print_json, write_rows
 
@@ -34,7 +34,8 @@ def add_parser(verbs: Any) -> None:
         verbs, "train", None, "train a finite-size model and measure it on fresh prompts"
     )
     models = parser.add_subparsers(dest="what", metavar="MODEL", required=True)
-    train_attention.add_parser(models)
+    for each in (train_attention, train_softmax, train_network):
+        each.add_parser(models)
     model = add_verb(models, "linear-transformer", run, __doc__)
     text = "law of the noise level: fixed:SIGMA, uniform:MOST or categorical:SIGMA,SIGMA,..."
     add_parameter(model, "noise_law", required=True, metavar="LAW", text=text)

@@ -32,18 +32,22 @@ class TrainedRepeats:
     ----------
     runs : tuple of (TrainedNetwork or None)
         The trained networks; None for a training whose loss became infinite.
+    best_loss : float, optional
+        The least loss that is possible, where a theory knows it.
 
     Notes
     -----
-    A run failed if its held-out loss is above best + (null - best)/10, the best being the least of
-    all runs and null the loss of predicting zero: it misses more than a tenth of what the best has
-    learned.  All failed if the best learned less than a tenth of the null loss, as on a plateau
-    where a network has learned nothing.  So a single run fails only there, and a problem of which
-    no network learns a tenth has failures only.  A training whose loss became infinite failed.
-    What Ctrl-C left neither failed nor succeeded.
+    A run failed if its held-out loss is above best + (null - best)/10, the best being
+    ``best_loss`` or else the least of all runs, and null the loss of predicting zero: it misses
+    more than a tenth of what can be learned.  Without ``best_loss`` all failed if the best learned
+    less than a tenth of the null loss, as on a plateau where a network has learned nothing.  So a
+    single run fails only there, and a problem of which no network learns a tenth has failures
+    only.  A training whose loss became infinite failed.  What Ctrl-C left neither failed nor
+    succeeded.
     """
 
     runs: tuple[TrainedNetwork | None, ...]
+    best_loss: float | None = None
 
     @property
     def best(self) -> TrainedNetwork | None:
@@ -58,7 +62,10 @@ class TrainedRepeats:
         if best is None:
             return np.ones(len(self.runs), dtype=bool)
         loss, null = best.held_out.mean, best.null_loss
-        worst = -np.inf if loss > (1 - MISSED) * null else loss + MISSED * (null - loss)
+        least = loss if self.best_loss is None else self.best_loss
+        worst = least + MISSED * (null - least)
+        if self.best_loss is None and loss > (1 - MISSED) * null:
+            worst = -np.inf
         return np.array(
             [
                 run is None or (not run.interrupted and run.held_out.mean > worst)
@@ -90,9 +97,9 @@ class TrainedRepeats:
         from scipy.stats.mstats import mjci  # loads for half a second
 
         losses = self.losses
-        if not len(losses):
-            return None
-        error = float(mjci(losses, [0.5])[0]) if len(losses) > 1 else np.inf
+        if len(losses) < 3:
+            return self.loss  # the same
+        error = float(mjci(losses, [0.5])[0])
         return Estimate(float(np.median(losses)), error, len(losses), losses)
 
     @property
@@ -102,11 +109,11 @@ class TrainedRepeats:
 
     def concatenate(self, other: TrainedRepeats) -> TrainedRepeats:
         """These runs and others after them."""
-        return TrainedRepeats(self.runs + other.runs)
+        return TrainedRepeats(self.runs + other.runs, self.best_loss)
 
     def head(self, count: int) -> TrainedRepeats:
         """The first runs."""
-        return TrainedRepeats(self.runs[:count])
+        return TrainedRepeats(self.runs[:count], self.best_loss)
 
     def __str__(self) -> str:
         """Mean loss, and how many runs failed."""
@@ -139,7 +146,8 @@ def train_repeats(
     rng : int, SeedSequence or Generator
         Root of the seeds.
     checkpoint : path, optional
-        Of the training of `train_network`; that of repeat r gets ``-r`` before its ending.
+        Of the first training, see `train_network`; that of repeat r > 0 gets ``-r`` before its
+        ending.
     **settings
         Further arguments of `train_network`.
 
@@ -185,4 +193,4 @@ def train_repeats(
 
 def _numbered(path: Path, repeat: int) -> Path:
     """Checkpoint of a repeat."""
-    return path.with_stem(f"{path.stem}-{repeat}")
+    return path.with_stem(f"{path.stem}-{repeat}") if repeat else path

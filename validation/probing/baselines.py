@@ -47,6 +47,9 @@ FITTED_LAYERS = (2,)
 """The same where they are fitted.  Rare contexts dominate the loss of three, of degree 26 in their
 eigenvalues: fitted to thousands of contexts it is far larger on others."""
 
+SOFTMAX = {"softmax_1": (1, 1), "softmax_minus": (1, -1), "softmax_2": (2, 1)}
+"""Number of softmax heads, and the sign of the first."""
+
 SHORTEST = {1: 2, 2: 4}
 """Shortest contexts with so many softmax heads: pairs take seconds to optimise below."""
 
@@ -100,11 +103,11 @@ def baselines(
     list of Baseline
         From the simplest to the best informed: "null", "averaging", "nearest_neighbours",
         "one_step", "preconditioner" (where there is a covariance), "steps_2", "steps_3",
-        "steps_5", "gdpp_2", "gdpp_3", "softmax_1", "softmax_2" (heads, for isotropic Gaussian
-        inputs), "least_squares", "ridge" (where there is noise), "adaptive_ridge", "bayes" and
-        "oracle_ridge" (where the noise level varies), "dmmse" (where tasks are given),
-        "linear_attention" (where prompts are given).  What would coincide with another one is
-        left out.
+        "steps_5", "gdpp_2", "gdpp_3", "softmax_1", "softmax_minus" (a head of either sign) and
+        "softmax_2" (both, for isotropic Gaussian inputs), "least_squares", "ridge" (where there
+        is noise), "adaptive_ridge", "bayes" and "oracle_ridge" (where the noise level varies),
+        "dmmse" (where tasks are given), "linear_attention" (where prompts are given).  What would
+        coincide with another one is left out.
 
     Raises
     ------
@@ -143,7 +146,7 @@ def baselines(
         one_step_baselines(units),
         step_baselines(units, STEPS, moments),
         _gdpp_baselines(units, moments),
-        _softmax_baselines(units),
+        softmax_baselines(units),
         regression_baselines(units),
     )
     found = [baseline for part in parts for baseline in part]
@@ -223,25 +226,26 @@ def _best_gdpp(layers: int, *, context: int, dim: int, noise_ratio: float) -> An
     return optimal_gdpp(layers, context=context, dim=dim, noise_ratio=noise_ratio)
 
 
-def _softmax_baselines(units: ProblemUnits) -> Iterator[Baseline]:
-    """One softmax head, and two opposite ones, where their theory is exact."""
+def softmax_baselines(units: ProblemUnits) -> Iterator[Baseline]:
+    """Softmax heads where their theory is exact: one of either sign, and two opposite ones.
+
+    A head is as good as its mirror image, with the other sign of temperature and value, and
+    trainings end at either.
+    """
     noise = units.noise_variance * units.problem.dim / units.signal
-    for heads, shortest in SHORTEST.items() if units.solved else ():
-        if units.problem.context < shortest:
+    for name, (heads, sign) in SOFTMAX.items() if units.solved else ():
+        if units.problem.context < SHORTEST[heads]:
             continue
         best = _best_heads(heads, noise_variance=noise, **units.size)
-        temperature = float(best.inverse_temperature) / units.input_variance
+        temperature = sign * float(best.inverse_temperature) / units.input_variance
+        value = sign * float(best.value)
         predict = partial(
-            softmax_heads,
-            inverse_temperature=temperature,
-            value=float(best.value),
-            opposite=heads == 2,
+            softmax_heads, inverse_temperature=temperature, value=value, opposite=heads == 2
         )
         which = "a softmax head" if heads == 1 else "two opposite softmax heads"
-        text = f"{which} of inverse temperature {temperature:.4g} and value {best.value:.4g}"
+        text = f"{which} of inverse temperature {temperature:.4g} and value {value:.4g}"
         loss = units.loss_of(best.loss / units.problem.dim)
-        answer = in_blocks(predict, _prompt_numbers(units))
-        yield Baseline(f"softmax_{heads}", text, answer, loss)
+        yield Baseline(name, text, in_blocks(predict, _prompt_numbers(units)), loss)
 
 
 @lru_cache(maxsize=32)

@@ -76,6 +76,15 @@ def test_the_rule_of_failure(
         assert str(made).startswith("no loss, ")
 
 
+def test_a_known_least_loss_takes_the_place_of_the_best_run(found: TrainedRepeats) -> None:
+    """Above 0.9 + (2 - 0.9)/10; a problem of which little can be learned has no plateau."""
+    made = with_losses(found.runs[0], 1.0, 1.02, 1.9)  # type: ignore[arg-type]
+    assert replace(made, best_loss=0.9).failed.tolist() == [False, True, True]
+    made = replace(with_losses(found.runs[0], 1.9, 1.92), best_loss=1.9)  # type: ignore[arg-type]
+    assert made.failed.tolist() == [False, True]
+    assert made.concatenate(made).head(1).best_loss == 1.9
+
+
 def test_the_error_of_the_median_is_that_of_its_law(found: TrainedRepeats) -> None:
     """For n normal losses of deviation s it is s (pi / 2n)^(1/2)."""
     drawn = 1 + 0.01 * np.random.default_rng(0).standard_normal((40, 25))
@@ -116,7 +125,7 @@ def test_an_interruption_leaves_the_runs_before_it(
     assert made.interrupted
     assert len(made.runs) == 2
     assert made.failed.tolist() == [True, False]  # five steps learn nothing; the other is unknown
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0.npz", "a-1.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-1.npz", "a.npz"]
     again = train_repeats(HEAD, PROBLEM, repeats=2, **few)
     assert not again.interrupted
     del few["checkpoint"]

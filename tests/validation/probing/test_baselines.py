@@ -36,7 +36,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 EXACT = {"null", "averaging", "one_step"}
 SOLVED = EXACT | {"steps_2", "steps_3", "steps_5", "gdpp_2", "least_squares"}
-SOLVED |= {"softmax_1", "softmax_2"}
+SOLVED |= {"softmax_1", "softmax_minus", "softmax_2"}
 
 
 def found(problem: Problem) -> dict[str, Baseline]:
