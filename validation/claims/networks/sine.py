@@ -44,7 +44,7 @@ SIZES: dict[Preset, dict[str, dict[str, Any]]] = {
         "tokens": {"width": 40, "mlp": 160, "steps": 20_000, "batch": 2048, "learning_rate": 1e-3},
     },
 }
-"""Networks and their trainings.  Two functions of an input are enough for the best kernel, so small
+"""Networks and their trainings.  Two functions of an input make the best kernel, so small
 networks come near the optima of the published one, whose sizes the full preset has."""
 
 HELD_OUT: dict[Preset, int] = {"quick": 100_000, "medium": 400_000, "full": 1_000_000}
