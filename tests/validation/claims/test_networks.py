@@ -7,7 +7,7 @@ import pytest
 from judged_claims import Results, assert_fails, drawn, failed, judge, off, scaled
 
 from iclimit.validation import CLAIMS, Cell
-from iclimit.validation.claims.networks import sine
+from iclimit.validation.claims.networks import copying, sine
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +35,18 @@ def test_sines_hold_and_can_fail(sines: Results, monkeypatch: pytest.MonkeyPatch
     sine.optimum.cache_clear()
     assert_fails(judge("sine", sines), "best kernel")
     sine.optimum.cache_clear()
+
+
+def test_copying_counts_failures_and_can_fail() -> None:
+    (key, cell), *_ = CLAIMS["copying"].cells_by_key("quick").items()
+    run = Cell.of(cell.function, **dict(cell.parameters) | {"steps": 50}).run(0)
+    after = replace(run.after, following=1.0, others=0.02)
+    trained = replace(run, loss=scaled(run.loss, 0.71 / run.loss.mean), after=after)
+    verdict = judge("copying", {key: trained, "failed": run})
+    assert verdict.holds, failed(verdict)
+    assert verdict.notes == ["1 of 2 seeds failed"]
+    assert drawn(verdict) > 10_000
+    assert_fails(judge("copying", {key: run}), "")
+    blurred = replace(trained, after=replace(after, others=0.2))
+    assert_fails(judge("copying", {key: blurred}), "dependence on other tokens")
+    assert copying.worst_loss("quick") < run.loss.mean
