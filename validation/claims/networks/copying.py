@@ -78,7 +78,7 @@ def trained_copy(
     steps: int,
     batch: int,
     learning_rate: float,
-    repeat: int,
+    repeat: int,  # noqa: ARG001 - another repeat is another cell, with another seed
     rng: Any,
 ) -> CopyRun:
     """Train a softmax layer and a linear one on separate tokens."""
