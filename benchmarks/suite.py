@@ -54,6 +54,14 @@ PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
         f"LSTM, {name}": ("lstm", "plain_lstm", {"layers": layers, "bidirectional": both})
         for name, layers, both in (("1 layer", 1, False), ("2 layers, both directions", 2, True))
     },
+    **{
+        f"attention network, {layers} layers": (
+            "attention_network",
+            "plain_attention",
+            {"layers": layers},
+        )
+        for layers in (2, 5)
+    },
     PROBING: ("probing", "plain_probing", {"positions": False}),
     "probing at every position, 5000 prompts": ("probing", "plain_probing", {"positions": True}),
     **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},

@@ -43,6 +43,9 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 LSTM = {"hidden": 64, "batch": 512, "steps": 8}
 """Of the benchmark of recurrent networks: size, prompts, and gradients that are computed."""
 
+ATTENTION = {"context": 20, "dim": 5, "width": 64, "batch": 512, "steps": 4}
+"""The same of attention networks, with the sizes of published ones."""
+
 PROBED = {"context": 40, "dim": 20}
 PROBED_TASKS, PROBED_PROMPTS, PLAIN_PROMPTS = 256, 20_000, 200
 """Of the benchmarks of probing: pretraining tasks, prompts, and those of them in a plain loop."""
@@ -254,6 +257,43 @@ def _lstm(layers: int, bidirectional: bool, seed: int) -> tuple[Any, Any, Any]:
     weights = network.initial(np.random.default_rng(seed))
     problem = Problem(context=DIM, dim=DIM, input_law="uniform")
     return network, weights, problem.sample(LSTM["batch"], rng=seed)
+
+
+def attention_network(layers: int, seed: int) -> dict[str, float]:
+    """Gradients of an attention network by hand."""
+    network, weights, prompts = _attention_network(layers, seed)
+    network.loss_and_gradient(weights, prompts)
+    start = time.process_time()
+    for _ in range(ATTENTION["steps"]):
+        loss, _ = network.loss_and_gradient(weights, prompts)
+    return {"seconds": time.process_time() - start, "loss": float(loss)}
+
+
+def plain_attention(layers: int, seed: int) -> dict[str, float]:
+    """The same by autograd."""
+    from benchmarks.plain_attention import loss_and_gradient
+
+    _, weights, prompts = _attention_network(layers, seed)
+    context = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
+    query = np.concatenate([prompts.query, np.zeros((len(prompts), 1))], axis=1)
+    tokens = np.concatenate([context, query[:, None]], axis=1)
+    loss_and_gradient(weights, tokens, prompts.target)
+    start = time.process_time()
+    for _ in range(ATTENTION["steps"]):
+        loss, _ = loss_and_gradient(weights, tokens, prompts.target)
+    return {"seconds": time.process_time() - start, "loss": float(loss)}
+
+
+def _attention_network(layers: int, seed: int) -> tuple[Any, Any, Any]:
+    from iclimit.simulate.networks import AttentionNetwork
+    from iclimit.simulate.probing.problem import Problem
+
+    # A training does the same before its first step, see `iclimit.simulate.optimizers.run_adam`.
+    np.empty(2**22 - 2**10)
+    network = AttentionNetwork(ATTENTION["dim"], layers=layers, width=ATTENTION["width"])
+    weights = network.initial(np.random.default_rng(seed))
+    problem = Problem(ATTENTION["context"], ATTENTION["dim"], input_law="uniform")
+    return network, weights, problem.sample(ATTENTION["batch"], rng=seed)
 
 
 def probing(positions: bool, seed: int) -> dict[str, float]:
