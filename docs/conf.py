@@ -130,6 +130,7 @@ html_sidebars = {
         "phase-diagrams",
         "structured-data",
         "runs",
+        "train-a-network",
         "trained-weights",
         "validation",
         "adding-a-claim",
