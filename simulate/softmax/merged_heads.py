@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.checks import check_arguments, parse_array
 from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
 
 
@@ -55,6 +56,24 @@ class MergedHeads(Network):
             name: self.init_scale * generator.standard_normal(shape)
             for name, shape in self.shapes.items()
         }
+
+    def isotropic(self, inverse_temperature: Any, value: Any) -> dict[str, np.ndarray]:
+        r"""Weights of heads :math:`v_h \sum_i \mathrm{softmax}_i(\beta_h x_q \cdot x_i)\,y_i`.
+
+        Parameters
+        ----------
+        inverse_temperature : number, or array (heads,)
+            Factors :math:`\beta_h` of the scores.
+        value : number, or array (heads,)
+            Factors of the labels.
+        """
+        weights = {name: np.zeros(shape) for name, shape in self.shapes.items()}
+        given = {"inverse_temperature": inverse_temperature, "value": value}
+        beta, v = (parse_array(name, each, (), (self.heads,)) for name, each in given.items())
+        entries = np.arange(self.dim)
+        weights["lookup"][:, entries, entries] = np.broadcast_to(beta, self.heads)[:, None]
+        weights["value"][:, -1] = v
+        return weights
 
     def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""

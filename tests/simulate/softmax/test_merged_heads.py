@@ -1,0 +1,131 @@
+"""Merged heads: a second implementation by autograd, complex steps, and what training returns."""
+
+from typing import Any
+
+import array_api_strict
+import autograd
+import autograd.numpy as anp
+import numpy as np
+import pytest
+
+from iclimit.simulate.networks import load_network, save_network
+from iclimit.simulate.probing.predictors import softmax_heads
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.softmax import MergedHeads, TrainedSoftmax, simulate_softmax, train_softmax
+
+HEADS = MergedHeads(dim=3, heads=2, init_scale=0.5)
+PROMPTS = Problem(context=5, dim=3, noise_variance=0.2).sample(7, rng=0)
+WEIGHTS = HEADS.initial(np.random.default_rng(1))
+ROUNDING = 1e-13  # relative to the largest entry; the largest seen is 1e-15
+STEP = 1e-100
+
+
+def predict(w: dict[str, Any], query: Any) -> Any:
+    """Predictions head by head and token by token."""
+    total = 0.0
+    for B, a in zip(w["lookup"], w["value"], strict=True):
+        scores, labels = [], []
+        for i in range(5):
+            token = anp.concatenate([PROMPTS.inputs[:, i], PROMPTS.labels[:, i, None]], axis=1)
+            scores.append(anp.sum(token * anp.dot(query, B.T), axis=1))
+            labels.append(anp.dot(token, a))
+        powers = anp.exp(anp.stack(scores))
+        total = total + anp.sum(powers * anp.stack(labels), axis=0) / anp.sum(powers, axis=0)
+    return total
+
+
+def loss(w: dict[str, Any], query: Any) -> Any:
+    return anp.mean((predict(w, query) - PROMPTS.target) ** 2)
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    atol = ROUNDING * float(np.max(np.abs(expected)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+def test_gradients_are_those_of_autograd() -> None:
+    found, gradient = HEADS.loss_and_gradient(WEIGHTS, PROMPTS)
+    assert_equal(found, loss(WEIGHTS, PROMPTS.query))
+    for name, expected in autograd.grad(loss)(WEIGHTS, PROMPTS.query).items():
+        assert_equal(gradient[name], expected)
+    by_query = autograd.grad(lambda query: anp.sum(predict(WEIGHTS, query)))(PROMPTS.query)
+    assert_equal(HEADS.query_gradients(WEIGHTS, PROMPTS), by_query)
+
+
+@pytest.mark.parametrize("name", HEADS.shapes)
+def test_gradients_are_those_of_complex_steps(name: str) -> None:
+    _, gradient = HEADS.loss_and_gradient(WEIGHTS, PROMPTS)
+    for place in np.ndindex(HEADS.shapes[name]):
+        stepped = {key: each.astype(complex) for key, each in WEIGHTS.items()}
+        stepped[name][place] += 1j * STEP
+        residual = predict(stepped, PROMPTS.query) - PROMPTS.target
+        assert gradient[name][place] == pytest.approx(np.mean(residual**2).imag / STEP, rel=1e-11)
+
+
+def test_strict_arrays() -> None:
+    strict = DrawnPrompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
+    weights = {name: array_api_strict.asarray(each) for name, each in WEIGHTS.items()}
+    found, gradient = HEADS.loss_and_gradient(weights, strict)
+    expected, gradients = HEADS.loss_and_gradient(WEIGHTS, PROMPTS)
+    assert_equal(float(found), expected)
+    for name in HEADS.shapes:
+        assert_equal(np.from_dlpack(gradient[name]), gradients[name])
+
+
+def test_isotropic_heads_are_a_known_predictor() -> None:
+    weights = HEADS.isotropic([0.7, -0.7], [1.2, -1.2])
+    expected = softmax_heads(PROMPTS, 0.7, 1.2, opposite=True)
+    assert_equal(HEADS.forward(weights, PROMPTS)[0], expected)
+    with pytest.raises(ValueError, match=r"value must have shape \(\) or \(2,\), got \(3,\)"):
+        HEADS.isotropic(0.7, [1.0, 2.0, 3.0])
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedSoftmax:
+    return train_softmax(context=6, dim=2, heads=2, batch=512, learning_rate=0.01, rng=0)
+
+
+def test_training_finds_isotropic_heads(trained: TrainedSoftmax) -> None:
+    # Heads of the temperatures and values that are read off have the loss of the trained ones.
+    beta, v = trained.inverse_temperature, trained.value
+    assert beta[0] * beta[1] < 0 < beta[0] * v[0]
+    np.testing.assert_allclose(np.sum(v), 0, atol=0.05)
+    assert np.all(trained.lookup_rest < 0.03 * np.abs(beta))
+    assert np.all(trained.value_rest < 0.03 * np.abs(v))
+    heads = simulate_softmax(beta, context=6, dim=2, contexts=100_000, rng=1)
+    found = heads.loss(v)
+    error = np.hypot(found.standard_error, trained.held_out.standard_error)
+    assert abs(found.mean - trained.held_out.mean) < 4 * error
+    # Training leaves less than 1 % of what the best values at these temperatures have.
+    assert found.mean < 1.01 * heads.loss(heads.best_value).mean
+
+
+def test_what_is_read_off_is_what_was_put_in(trained: TrainedSoftmax) -> None:
+    settings = vars(trained) | {"weights": trained.network.isotropic([2.0, -1.0], [0.5, 0.25])}
+    settings["weights"]["lookup"][0, 0, 1] = 3.0
+    settings["weights"]["value"][1, 0] = 2.0
+    run = TrainedSoftmax(**settings)
+    np.testing.assert_array_equal(run.inverse_temperature, [2.0, -1.0])
+    np.testing.assert_array_equal(run.value, [0.5, 0.25])
+    np.testing.assert_allclose(run.lookup_rest, [3 / np.sqrt(6), 0])
+    np.testing.assert_allclose(run.value_rest, [0, np.sqrt(2)])
+
+
+def test_trained_heads_are_kept_in_files(trained: TrainedSoftmax, tmp_path: Any) -> None:
+    save_network(trained, tmp_path / "heads.npz")
+    again = TrainedSoftmax(**vars(load_network(tmp_path / "heads.npz")))
+    np.testing.assert_array_equal(again.inverse_temperature, trained.inverse_temperature)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"heads": 0}, "heads must be an integer >= 1"),
+        ({"dim": 0}, "dim must be an integer >= 1"),
+        ({"batch": 0.5}, "batch must be an integer >= 1"),
+        ({"init_scale": 0.0}, "init_scale must be"),
+    ],
+)
+def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        train_softmax(**{"context": 4, "dim": 2, "rng": 0, **wrong})
