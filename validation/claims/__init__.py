@@ -13,7 +13,7 @@ FILES = (
     ("descent", "learning_rate training preconditioner transfer schedules divergence dampening"),
     ("descent", "constructions"),
     ("gdpp", "spectrum layers error baselines gdpp_table diagonal_table full_table profiles"),
-    ("gdpp", "weights two_levels published_layers"),
+    ("gdpp", "weights two_levels published_layers linear_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("networks", "sine copying layer_norm"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),

@@ -1,13 +1,21 @@
 """The claims on several linear layers can fail."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 from judged_claims import Results, assert_fails, drawn, failed, judge, off, run_cells
 
 from iclimit.asymptotics.gdpp import gdpp_minima
-from iclimit.validation.claims.gdpp import published_layers
+from iclimit.simulate.gdpp import gdpp_transformer, simulate_gdpp
+from iclimit.validation.claims.gdpp import (
+    best_layers,
+    linear_layers,
+    published_layers,
+    trained_layers,
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +52,97 @@ def test_published_layers_can_fail(published: Results, monkeypatch: pytest.Monke
         patch.setattr(published_layers, "layers_loss", lambda context: 0.99 * exact(context))
         found = failed(judge("published-layers", published))
         assert "common factor of 19 comparisons with gdpp_minima.loss" in found
+
+
+# Made-up trainings: constructions with rates that are off.
+
+
+@cache
+def best(shared: bool = True) -> best_layers.BestLayers:
+    return best_layers.best_layers(layers=2, shared=shared, rng=0)
+
+
+def trained_results(rates: Any, gammas: Any, *, scale: float = 1.0) -> Results:
+    """Results of quick for layers with these rates that were steps of descent before."""
+    size = {"context": 10, "dim": 10}
+    layers = [gdpp_transformer(rates, gammas, **size).layers[0]] * 2
+    steps = gdpp_transformer(scale * np.array(best().steps), [0.0], **size).layers
+    null = gdpp_transformer([0.1, 0.1], [0.0], **size).layers
+    training = trained_layers.Training(layers, np.linspace(0.4, 0.1, 100), {1: null, 30: steps})
+    found = trained_layers.tested_layers(
+        trained=training, best=best(), shared=True, held_out=5000, rng=1
+    )
+    return {(linear_layers.SHARED, 0): found}
+
+
+@pytest.fixture(scope="module")
+def nearly_best() -> Results:
+    return trained_results([1.03 * rate for rate in best().rates], best().gammas)
+
+
+def test_layers_near_the_best_hold_and_draw(nearly_best: Results) -> None:
+    verdict = judge("linear-layers", nearly_best)
+    assert verdict.holds, failed(verdict)
+    assert drawn(verdict) > 10_000
+    assert verdict.resolutions["gdpp_loss"] < 0.05
+    assert "0 of 1 runs on a plateau; GD 0.1566, best GD++ 0.1105 (exact)" in verdict.notes[0]
+
+
+def test_layers_that_do_not_precondition_are_on_a_plateau() -> None:
+    verdict = judge("linear-layers", trained_results(best().steps, [0.0]))
+    assert failed(verdict) == ["runs on a plateau, 2 shared layers"]
+    assert "1 of 1 runs on a plateau" in verdict.notes[0]
+
+
+def test_layers_short_of_the_best_fail() -> None:
+    rates, gammas = (0.72 * np.array(each) for each in (best().rates, best().gammas))
+    found = failed(judge("linear-layers", trained_results(rates, gammas)))
+    assert "trained over the best GD++, 2 shared layers, run 1" in found
+    assert any("distance of predictions from GD++" in label for label in found)
+    assert not any(label.startswith("loss of") for label in found)
+
+
+def test_a_wrong_theory_of_layers_fails(
+    nearly_best: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_layers, "gdpp_loss", off(linear_layers.gdpp_loss, 1.06))
+    assert "common factor of 6 comparisons with gdpp_loss" in failed(
+        judge("linear-layers", nearly_best)
+    )
+
+
+def test_trainings_are_cells_with_snapshots() -> None:
+    settings: dict[str, Any] = {"steps": 20, "batch": 32, "learning_rate": 0.01}
+    first, again, other = (
+        trained_layers.train_layers(layers=2, shared=True, run=0, rng=seed, **settings)
+        for seed in (0, 0, 1)
+    )
+    assert len(first.layers) == 2
+    assert first.layers[0] is first.layers[1]
+    assert list(first.snapshots) == [1, 2, 4, 8, 14]
+    np.testing.assert_array_equal(first.losses, again.losses)
+    assert not np.array_equal(first.losses, other.losses)
+
+
+def test_best_layers_are_those_of_the_search() -> None:
+    exact = gdpp_minima(2, **best_layers.SIZE)[0]
+    assert best(shared=False).loss == pytest.approx(exact.loss, rel=1e-6)
+    assert exact.loss < best().loss < best().step_loss
+    for each in (best(), best(shared=False)):
+        run = simulate_gdpp(each.rates, each.gammas, **best_layers.SIZE, contexts=5000, rng=0)
+        assert abs(run.loss.z(each.loss)) < 4
+
+
+def test_best_layers_on_sampled_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule has the moments of the sample, over blocks of it too."""
+    monkeypatch.setattr(best_layers, "SAMPLED", {3: 4000})
+    found = best_layers.best_layers(layers=3, shared=False, rng=0)
+    assert found.loss < best(shared=False).loss / 2
+    assert found.step_loss < best(shared=False).step_loss
+    nodes, weights = best_layers.spectrum(3, 0)
+    blocks = best_layers.context_blocks(**best_layers.SIZE, contexts=4000, rng=0, backend="numpy")
+    x = np.concatenate(list(blocks))
+    assert len(x) == 4000
+    values = np.linalg.eigvalsh(np.swapaxes(x, 1, 2) @ x / 10)
+    for power in (0, 1, 5, 26):
+        assert weights @ nodes**power == pytest.approx(np.mean(values**power), rel=1e-9)

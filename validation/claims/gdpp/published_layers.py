@@ -41,7 +41,7 @@ Curve = dict[int, float]
 
 
 @cache
-def published(layers: int) -> dict[int, tuple[float, float, float]]:
+def published(layers: int) -> dict[int, tuple[float, ...]]:
     """Median loss and its band by context length, Figure 8."""
     return {
         int(row["context"]): tuple(float(row[k]) for k in ("median_loss", "band_a", "band_b"))

@@ -1,0 +1,190 @@
+"""Trained stacks of linear layers beside gradient descent and GD++ on the same prompts."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.descent.alignment import (
+    Alignment,
+    Predictor,
+    alignment,
+    attention_predictor,
+    descent_predictor,
+    interpolate,
+    roll_out,
+)
+from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.descent.training import train_attention
+from iclimit.simulate.gdpp import gdpp_transformer
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.transformer import Layer
+from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
+
+CONTEXT, DIM = SIZE["context"], SIZE["dim"]
+PROBLEM = Regression(**SIZE)
+UNIT = 1 / 8
+"""From the mean squared error for inputs U(-1, 1) to half of it for U(-1/2, 1/2), the published
+units: the layers' weights take the scale."""
+BLOCK, GROUP = 1_000, 50
+"""Prompts that are drawn at a time, and whose mean is one sample."""
+ALIGNED = 1_000
+"""Prompts on which predictions are compared."""
+SCALES = {"inputs": (0.5, 0.75, 1.1), "tasks": (0.5, 2.0)}
+"""Factors of inputs and tasks, out of distribution on both sides.  At inputs times 1.25 GD++ has a
+larger mean loss than gradient descent: it diverges on more contexts."""
+WEIGHTS = (0.25, 0.5, 0.75)
+"""Weights of the construction in an interpolated layer."""
+REPETITIONS, DAMPENING = 12, 0.75
+"""Of a recurrent layer that is rolled out; 0.75 is the published factor."""
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
+"""Of the training, after which the layers are compared."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Trained layers, with the losses of the training, and the layers on the way."""
+
+    layers: list[Layer]
+    losses: np.ndarray
+    snapshots: dict[int, list[Layer]]
+
+
+def train_layers(
+    *,
+    layers: int,
+    shared: bool,
+    steps: int,
+    batch: int,
+    learning_rate: float,
+    run: int,  # noqa: ARG001
+    rng: Any,
+) -> Training:
+    """Train a stack; ``run`` numbers trainings that differ in their seed only."""
+    found = train_attention(
+        PROBLEM,
+        layers=layers,
+        shared=shared,
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        # The rate decays over the last third only: long falls follow plateaus here.
+        patience=steps,
+        snapshots=[max(1, round(share * steps)) for share in SHARES],
+        rng=rng,
+    )
+    return Training(found.layers, found.losses, found.snapshots)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What trained layers do, beside gradient descent and GD++.
+
+    Attributes
+    ----------
+    best : BestLayers
+        The layers of GD++ and the steps of gradient descent.
+    losses : dict of str to Estimate
+        Of "trained", "GD" and "GD++" layers and of interpolated ones ("interpolated 0.5") on the
+        same prompts, in published units.
+    shifted : dict of (str, float) to dict of str to Estimate
+        The first three of them on inputs or tasks times a factor.
+    alignments : dict of int to (Alignment, Alignment)
+        With GD and with GD++, by steps of the training.
+    scales : (float, float)
+        Mean absolute prediction and norm of the sensitivity of GD++.
+    rolled : ndarray (3, repetitions + 1)
+        Median squared errors of repeated trained layers, GD++ layers and steps of GD; empty if the
+        layers are not shared.
+    training : ndarray
+        Training losses, in published units.
+    """
+
+    best: BestLayers
+    losses: dict[str, Estimate]
+    shifted: dict[tuple[str, float], dict[str, Estimate]]
+    alignments: dict[int, tuple[Alignment, Alignment]]
+    scales: tuple[float, float]
+    rolled: np.ndarray
+    training: np.ndarray
+
+
+def tested_layers(
+    *, trained: Training, best: BestLayers, shared: bool, held_out: int, rng: Any
+) -> Layers:
+    """Compare trained layers with steps of gradient descent and with layers of GD++."""
+    generator = np.random.default_rng(rng)
+    built = gdpp_transformer(best.rates, best.gammas, context=CONTEXT, dim=DIM).layers
+    if shared:
+        built = built[:1] * len(built)
+    predictors = {
+        "trained": attention_predictor(trained.layers),
+        "GD": descent_predictor(best.steps, scale=1.0),
+        "GD++": attention_predictor(built),
+    }
+    mixed: dict[str, Predictor] = {}
+    if shared:
+        for weight in WEIGHTS:
+            layer = interpolate(trained.layers[0], built[0], weight)
+            stack = [layer] * len(built)
+            mixed[f"interpolated {weight:g}"] = attention_predictor(stack)
+    shifted = {}
+    for kind, factors in SCALES.items():
+        for factor in factors:
+            if kind == "inputs":
+                law = replace(PROBLEM, scale=factor)
+            else:
+                law = replace(PROBLEM, task_variance=factor**2)
+            shifted[kind, factor] = losses_of(law, predictors, held_out // 4, generator)
+    prompts = PROBLEM.sample(get_backend("numpy"), generator, ALIGNED)
+    predicted, slope = predictors["GD++"](prompts)
+    stages = trained.snapshots | {len(trained.losses): trained.layers}
+    return Layers(
+        best,
+        losses_of(PROBLEM, predictors | mixed, held_out, generator),
+        shifted,
+        {
+            step: (
+                alignment(attention_predictor(stack), predictors["GD"], prompts),
+                alignment(attention_predictor(stack), predictors["GD++"], prompts),
+            )
+            for step, stack in stages.items()
+        },
+        (float(np.mean(np.abs(predicted))), float(np.mean(np.linalg.norm(slope, axis=1)))),
+        rolled_out(trained.layers[0], built[0], best.steps[0], prompts)
+        if shared
+        else np.empty((3, 0)),
+        UNIT * trained.losses,
+    )
+
+
+def losses_of(
+    problem: Regression,
+    predictors: dict[str, Predictor],
+    count: int,
+    generator: np.random.Generator,
+) -> dict[str, Estimate]:
+    """Losses of predictors on the same prompts, a sample for each group of prompts.
+
+    The loss is averaged over the query: of an error e of the weights it is |e|^2 times the
+    variance of an input coordinate.
+    """
+    parts: list[list[np.ndarray]] = []
+    variance = problem.scale**2 / 3
+    for _ in range(count // BLOCK):
+        tasks = problem.sample_tasks(get_backend("numpy"), generator, BLOCK)
+        prompts = problem.prompts(get_backend("numpy"), generator, tasks)
+        errors = [predictor(prompts)[1] - tasks for predictor in predictors.values()]
+        parts.append([variance * np.sum(error**2, axis=1) for error in errors])
+    groups = np.concatenate(parts, axis=1).reshape(len(predictors), -1, GROUP).mean(axis=2)
+    return dict(zip(predictors, map(Estimate.of, UNIT * groups), strict=True))
+
+
+def rolled_out(trained: Layer, built: Layer, rate: float, prompts: Prompts) -> np.ndarray:
+    """Median squared errors after 0, 1, ... dampened repetitions: trained, GD++, GD."""
+    tokens = regression_tokens(prompts)
+    step = gdpp_transformer([rate], [], context=CONTEXT, dim=DIM).layers[0]
+    rows = [roll_out(tokens, each, REPETITIONS, DAMPENING) for each in (trained, built, step)]
+    return np.array([np.median((row - prompts.y_query) ** 2, axis=1) for row in rows])
