@@ -5,6 +5,6 @@ import lazy_loader
 if __name__ != "iclimit.simulate":
     raise ImportError("import this package as iclimit.simulate")
 
-SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax")
+SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax", "depth")
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submodules=SHELVES)

@@ -16,6 +16,7 @@ FILES = (
     ("gdpp", "weights two_levels published_layers linear_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("networks", "sine copying layer_norm"),
+    ("depth", "test_time"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions structured_limits alignment derivations"),
     ("spectra", "sample_covariance free_convolution"),
