@@ -175,7 +175,9 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
             shown = point.steps[:-1] if name == "noise" else point.steps
             pair = fit.value[: len(shown)], fit.standard_error[: len(shown)]
             draw_points(ax, shown, *pair, COLOURS[1], label=r"$d \to \infty$")
-            finish(ax, "steps", "$|w - w_k|^2/d$", title=point.label, log="y", legend="")
+            log = "y" if name == "noise" else ""
+            y = "$|w - w_k|^2/d$"
+            finish(ax, "steps $k$", y, title=point.label, log=log, legend="")
 
     notes = (
         "Means are not compared: rare contexts carry them at finite d.",
