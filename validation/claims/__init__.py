@@ -19,6 +19,8 @@ FILES = (
     ("depth", "test_time"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions structured_limits alignment derivations"),
+    ("softmax", "double_descent"),
+    ("networks", "lstm"),
     ("spectra", "sample_covariance free_convolution"),
     ("pretraining", "solver sampler exact_error"),
 )
