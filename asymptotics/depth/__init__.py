@@ -1,5 +1,6 @@
 """Depth, width, context and time of linear attention: scaling laws of in-context learning."""
 
+from iclimit.asymptotics.depth.depth_loss import DepthLoss, depth_loss
 from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_exponents
 from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
@@ -17,10 +18,12 @@ from iclimit.notation import explain_names
 
 __all__ = [
     "BalancedSaddle",
+    "DepthLoss",
     "OnlineErrors",
     "ScalingExponents",
     "UntiedDepth",
     "balanced_saddle",
+    "depth_loss",
     "final_test_time_error",
     "iterated_icl_errors",
     "online_sgd_errors",

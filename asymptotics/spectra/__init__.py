@@ -12,9 +12,11 @@ from iclimit.asymptotics.spectra.measures import (
     Uniform,
     spectrum,
 )
+from iclimit.asymptotics.spectra.pair_moments import pair_moments
 from iclimit.asymptotics.spectra.pushforward import Pushforward
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
 from iclimit.asymptotics.spectra.sample_covariance import SampleCovariance
+from iclimit.asymptotics.spectra.two_point import TwoPoint
 from iclimit.asymptotics.spectra.wishart import Wishart, wishart_moment
 from iclimit.asymptotics.spectra.wishart_eigenvalues import largest_eigenvalue_cdf, wishart_density
 from iclimit.notation import explain_names
@@ -31,9 +33,11 @@ __all__ = [
     "Pushforward",
     "SampleCovariance",
     "SpectralMeasure",
+    "TwoPoint",
     "Uniform",
     "Wishart",
     "largest_eigenvalue_cdf",
+    "pair_moments",
     "spectrum",
     "wishart_density",
     "wishart_moment",

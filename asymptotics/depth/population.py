@@ -1,0 +1,108 @@
+"""What a loss of deep linear attention is a mean over: eigenvalues, tasks and their setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_choice, real_array
+from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, TwoPoint, spectrum
+
+SETTINGS = ("iso", "fs", "rrs")
+"""Isotropic; fixed covariances of inputs and tasks; covariances rotated in each context."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """Eigenvalues of the inputs with the mean variance of the tasks along each.
+
+    Attributes
+    ----------
+    measure : SpectralMeasure
+        Spectrum of the inputs.
+    tasks : ndarray or None
+        Eigenvalues of the tasks, one for each of those of the measure in ascending order; None
+        for isotropic tasks.
+    """
+
+    measure: SpectralMeasure
+    tasks: np.ndarray | None
+
+    @classmethod
+    def parse(cls, setting: str, inputs: Any, tasks: Any) -> Population:
+        """Population from what a user gives."""
+        check_choice("setting", setting, SETTINGS)
+        if setting == "iso":
+            for name, given in (("spectrum", inputs), ("task_spectrum", tasks)):
+                if given is not None:
+                    raise ValueError(f"{name} must not be given for setting='iso', got {given!r}")
+            return cls(Atoms([1.0]), None)
+        if inputs is None:
+            raise ValueError(f"spectrum must be given for setting={setting!r}")
+        if isinstance(inputs, JointSpectrum):
+            if tasks is not None:
+                raise ValueError("task_spectrum must not be given beside a joint spectrum")
+            return cls._merged(inputs.inputs, inputs.weight, inputs.task)
+        if isinstance(inputs, str):
+            inputs = spectrum(inputs)
+        if isinstance(inputs, SpectralMeasure):
+            if tasks is not None:
+                raise ValueError(
+                    "task_spectrum needs a spectrum of as many eigenvalues, or give a "
+                    f"JointSpectrum as spectrum, got {inputs} and {tasks!r}"
+                )
+            return cls(inputs, None)
+        values = real_array("spectrum", inputs, "[0, inf)")
+        omega = np.ones_like(values) if tasks is None else real_array("task_spectrum", tasks)
+        if values.ndim != 1 or not values.size or omega.shape != values.shape:
+            raise ValueError(
+                "spectrum and task_spectrum must be lists of as many eigenvalues, got shapes "
+                f"{values.shape} and {omega.shape}"
+            )
+        if not np.all((omega >= 0) & (omega < np.inf)):
+            raise ValueError(f"task_spectrum must be >= 0 and finite, got {omega.min()}")
+        return cls._merged(values, np.full(values.size, 1 / values.size), omega)
+
+    @classmethod
+    def _merged(cls, values: np.ndarray, weights: np.ndarray, tasks: np.ndarray) -> Population:
+        """Equal eigenvalues are one atom, with the mean of their tasks."""
+        atoms = Atoms(values, weights)
+        which = np.searchsorted(atoms.values, values)
+        return cls(atoms, np.bincount(which, weights * tasks) / atoms.weights)
+
+    @classmethod
+    def preconditioned(cls, inputs: Any, tasks: Any, matrix: np.ndarray) -> Population:
+        """Population that fixed covariances have after a commuting matrix of given eigenvalues."""
+        values = real_array("spectrum", inputs, "[0, inf)")
+        omega = np.ones_like(values) if tasks is None else real_array("task_spectrum", tasks)
+        if values.shape != matrix.shape:
+            raise ValueError(
+                "gamma must have one number for each eigenvalue of spectrum, got shapes "
+                f"{matrix.shape} and {values.shape}"
+            )
+        return cls.parse("fs", matrix * values, omega / matrix)
+
+    def whitened(self) -> tuple[Population, float]:
+        """Population after the inverse covariance of the inputs, and the variance of labels."""
+        law = self.law(np.inf, np.inf)
+        if law.values[0] <= 0:
+            raise ValueError(f"spectrum must be > 0 for setting='fs', got {law.values[0]}")
+        return Population(Atoms([1.0]), None), self.label_variance(law)
+
+    def law(self, alpha: float, width_ratio: float) -> TwoPoint:
+        """Sample covariances at a context length and a width."""
+        try:
+            return TwoPoint(self.measure, alpha=alpha, width_ratio=width_ratio)
+        except ValueError as error:
+            raise ValueError(str(error).replace("population", "spectrum")) from None
+
+    def tasks_at(self, law: TwoPoint) -> np.ndarray:
+        """Eigenvalues of the tasks at those of the law."""
+        return np.ones_like(law.values) if self.tasks is None else self.tasks
+
+    def label_variance(self, law: TwoPoint) -> float:
+        """Loss of the null predictor."""
+        return float(law.weights @ (law.values * self.tasks_at(law)))

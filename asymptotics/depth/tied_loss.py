@@ -1,0 +1,172 @@
+r"""Loss of linear attention with L tied layers, at any context length and width.
+
+Labels :math:`y = x \cdot \beta/\sqrt d + \sigma \epsilon`, inputs of covariance :math:`\Sigma`,
+tasks of covariance :math:`\Omega`, contexts of :math:`P = \alpha d` tokens with sample covariance S.
+A residual stack of L layers of linear attention whose weights reduce to :math:`\Gamma` makes L
+steps of preconditioned gradient descent,
+
+.. math:: f(x) = \frac1{LP}\, x^\top \Gamma \sum_{l < L} (I - S \Gamma/L)^l X^\top y .
+
+For :math:`\Gamma = \gamma I` its loss on a noiseless query label is, with
+:math:`p(z) = (1 - \gamma z/L)^L` and :math:`q = (1 - p)/z`,
+
+.. math:: \mathcal L = \frac1d E \operatorname{tr} \Omega\, p(S)\, \Sigma\, p(S)
+   + \frac{\sigma^2}\alpha\, \frac1d E \operatorname{tr} \Sigma\, S\, q(S)^2 .
+
+Three settings of the data (Bordelon, Letey and Pehlevan, arXiv:2510.01098):
+
+* ``"iso"``: :math:`\Sigma = \Omega = I`;
+* ``"rrs"``: fixed eigenvalues in a basis that is rotated at random in each context; then training
+  keeps :math:`\Gamma = \gamma I`;
+* ``"fs"``: fixed :math:`\Sigma` and :math:`\Omega`, which commute.  :math:`\Gamma` may have the
+  eigenvalues :math:`g_k` in their basis, and the loss is that of ``"rrs"`` with
+  :math:`\gamma = 1`, inputs of eigenvalues :math:`g_k \lambda_k` and tasks of
+  :math:`\omega_k/g_k`.  For :math:`\Gamma = \gamma \Sigma^{-1}` it is that of ``"iso"`` times
+  :math:`\operatorname{tr} \Omega \Sigma/d`.
+
+A residual stream of width N < d sees the inputs through a random projection: S becomes
+:math:`M = \Pi S`.  The means are those of `iclimit.asymptotics.spectra.TwoPoint`, of which this
+module evaluates one quadratic form for all depths and all :math:`\gamma` at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import elementwise
+
+from iclimit.asymptotics.spectra.two_point import QuadraticForm, TwoPoint
+
+_REACH = 1e3
+"""Optima are looked for where the residual at the upper end of the spectrum is below this: there
+the loss of any mode of mass above 1e-6 exceeds that of the null predictor."""
+
+_DEEPEST = 1e3
+"""At infinite depth optima are looked for up to this gamma, times the largest eigenvalue."""
+
+_SCAN = 12
+"""Points of an even grid of gamma, and of a geometric one, from which an optimum is refined."""
+
+_STANDING_FOR = 12
+"""Number of depths and of values of gamma that contours are chosen by."""
+
+
+@dataclass(frozen=True)
+class TiedLoss:
+    """Loss of tied layers as a function of depth, gamma and noise, at one context and width.
+
+    Attributes
+    ----------
+    law : TwoPoint
+        Law of the sample covariances.
+    form : QuadraticForm
+        Its form for the tasks and inputs.
+    """
+
+    law: TwoPoint
+    form: QuadraticForm
+
+    @classmethod
+    def reaching(
+        cls, law: TwoPoint, tasks: np.ndarray, depth: np.ndarray, gamma: np.ndarray
+    ) -> TiedLoss:
+        """Loss that is accurate up to given values of gamma, one for each depth."""
+        order = np.lexsort((gamma, depth))
+        picked = order[
+            np.unique(np.linspace(0, order.size - 1, _STANDING_FOR).round().astype(int))
+        ]
+        steepest = np.argmax(gamma / np.minimum(depth, 1e9))
+        picked = np.unique(np.append(picked, [steepest, np.argmax(gamma)]))
+        depth, gamma = depth[picked], gamma[picked]
+
+        def functions(z: np.ndarray) -> np.ndarray:
+            return np.concatenate(
+                [residual(z, depth, gamma), residual(z, depth, 0.3 * gamma)], axis=0
+            )
+
+        return cls(law, law.form(functions, outer=tasks, inner=law.values))
+
+    def value(self, depth: Any, gamma: Any, noise: Any) -> Any:
+        """Loss, broadcast over depths, gammas and noise variances."""
+        z = self.form.nodes[0]
+        p = residual(z, depth, gamma)
+        bias = self.form.pair([p])
+        if self.law.is_deterministic or not np.any(noise):
+            return bias
+        return bias + self._per_token(noise) * self.form.single([(1 - p) ** 2 / z])
+
+    def error(self, depth: Any, gamma: Any, noise: Any) -> Any:
+        """Numerical error of the loss."""
+        p = [residual(z, depth, gamma) for z in self.form.nodes]
+        error = self.form.pair_error(p)
+        if self.law.is_deterministic or not np.any(noise):
+            return error
+        q = [(1 - each) ** 2 / z for each, z in zip(p, self.form.nodes, strict=True)]
+        return error + self._per_token(noise) * self.form.single_error(q)
+
+    def slope(self, depth: Any, gamma: Any, noise: Any) -> Any:
+        """Derivative of the loss by gamma."""
+        z = self.form.nodes[0]
+        p, change = residual(z, depth, gamma, slope=True)
+        bias = 2 * self.form.pair([p], [change])
+        if self.law.is_deterministic or not np.any(noise):
+            return bias
+        return bias - self._per_token(noise) * self.form.single([2 * (1 - p) * change / z])
+
+    def _per_token(self, noise: Any) -> Any:
+        return noise / self.law.alpha
+
+    def optimum(self, depth: np.ndarray, noise: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Gamma of least loss, up to given values; arrays of one shape.
+
+        Raises
+        ------
+        ArithmeticError
+            If the loss still falls there.
+        """
+        top, nodes = self.law.edges[1], self.form.nodes
+        square = self.form.pair(nodes) + self._per_token(noise) * self.form.single(nodes)
+        # The best gamma of one layer, where the loss is a parabola.
+        single = self.form.pair(nodes, [np.ones_like(z) for z in nodes]) / square
+        even = np.linspace(0, 1, _SCAN + 1)[1:, None] * np.minimum(most, 2.2 * depth / top)
+        scan = np.sort(np.concatenate([even, np.geomspace(0.05 * single, most, _SCAN)]), axis=0)
+        losses = np.stack([self.value(depth, gamma, noise) for gamma in scan])
+        best = np.argmin(losses, axis=0)
+        if np.any(best == len(scan) - 1):
+            raise ArithmeticError(
+                "the best gamma is out of reach: the loss still falls where the residual at the "
+                f"upper end of the spectrum is {_REACH:g}, or at infinite depth where gamma times "
+                f"this end is {_DEEPEST:g}; give gamma"
+            )
+        best = np.maximum(best, 1)[None]
+        lower, middle, upper = (np.take_along_axis(scan, best + k, axis=0)[0] for k in (-1, 0, 1))
+        with np.errstate(all="ignore"):
+            found = elementwise.find_root(
+                lambda gamma, depth, noise: self.slope(depth, gamma, noise),
+                (lower, upper),
+                args=(depth, noise),
+                tolerances={"xrtol": 1e-13},
+            )
+        # A loss that is zero to rounding has no slope.
+        return np.where(found.success, found.x, middle)
+
+
+def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Any:
+    """p(z) = (1 - gamma z/L)^L with a last axis for z, and on demand its derivative by gamma."""
+    depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        base = 1 - gamma * z / depth
+        power = base ** np.where(depth == np.inf, 0, depth - 1)
+        if np.any(depth == np.inf):
+            power = np.where(depth == np.inf, np.exp(-gamma * z), power)
+        return (power * base, -z * power) if slope else power * base
+
+
+def largest_gamma(law: TwoPoint, depth: np.ndarray) -> np.ndarray:
+    """Where optima are looked for."""
+    top = law.edges[1]
+    with np.errstate(invalid="ignore"):
+        finite = depth * (1 + _REACH ** (1 / depth)) / top
+    return np.where(depth == np.inf, _DEEPEST / top, finite)

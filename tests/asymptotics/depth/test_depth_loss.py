@@ -1,0 +1,211 @@
+"""Loss of tied layers: closed forms, other schedules, published tables, sampled contexts."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+
+from iclimit.asymptotics.depth import depth_loss
+from iclimit.asymptotics.descent import constant_schedule, schedule_loss
+from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
+
+# What the docstring promises.
+PROMISED = 1e-10
+# Numbers of tables are rounded to the last digit printed.
+PRINTED = 0.51
+# Standard errors that the worst of the simulated means may lie off.
+SIGMAS = 4.0
+
+DIM = 400
+RANK = np.arange(1.0, DIM + 1)
+LAM, OMEGA = RANK**-1.2, RANK**-1.0
+DEPTHS = np.array([1, 2, 5, 16, 64])
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_isotropic_data_by_schedules(alpha: float, noise: float) -> None:
+    """The best constant rate of gradient descent, by the rule of the Marchenko-Pastur law."""
+    found = depth_loss(depth=DEPTHS, alpha=alpha, noise_variance=noise, setting="iso")
+    for loss, gamma, depth in zip(found.loss, found.gamma, DEPTHS, strict=True):
+        setting = {"ratio": 1 / alpha, "noise_ratio": noise / alpha}
+        best = constant_schedule(steps=depth, **setting)
+        assert loss == pytest.approx(float(best.loss), rel=PROMISED, abs=1e-16)
+        again = schedule_loss([gamma / depth] * depth, **setting)
+        assert loss == pytest.approx(float(again), rel=PROMISED, abs=1e-16)
+
+
+def test_isotropic_data_in_closed_form() -> None:
+    """L* = 1/(1 + alpha) at one layer, (1 - alpha)_+ at infinite depth."""
+    alphas = np.array([0.25, 1.0, 3.0])
+    one = depth_loss(depth=1, alpha=alphas, setting="iso")
+    assert one.loss == pytest.approx(1 / (1 + alphas), rel=PROMISED)
+    assert one.gamma == pytest.approx(1 / (1 + 1 / alphas), rel=PROMISED)
+    deep = depth_loss(depth=np.inf, alpha=alphas, setting="iso")
+    assert deep.loss == pytest.approx([0.75, 0.0, 0.0], rel=PROMISED)
+    assert np.all(np.isinf(deep.gamma))
+    assert depth_loss(depth=7, setting="iso").loss == 0.0
+
+
+def test_printed_table_of_contexts() -> None:
+    """Tied optima at nu = 1.2, beta = 1, d = 400 that were found by another contour."""
+    table = {
+        200: (0.1013, 0.0513, 0.0265, 0.0144),
+        800: (0.0939, 0.0455, 0.0218, 0.0106),
+        3200: (0.0920, 0.0440, 0.0206, 0.0097),
+        np.inf: (0.0914, 0.0434, 0.0202, 0.0093),
+    }
+    tasks = RANK**-2.2 / LAM
+    for context, row in table.items():
+        found = depth_loss(
+            depth=[2, 4, 8, 16], spectrum=LAM, task_spectrum=tasks, alpha=context / DIM
+        )
+        assert found.loss / np.mean(LAM * tasks) == pytest.approx(row, abs=PRINTED * 1e-4)
+
+
+def test_power_laws_at_infinite_context() -> None:
+    """A continuous law of exponent beta has the loss Gamma(beta + 1) (4 L)^-beta for large L."""
+    for beta in (0.5, 1.0):
+        rank = np.arange(1, 5001) - 0.5
+        lam = (rank / 5000) ** (1 / beta)
+        # The mass of x^(beta - 1) dx is that of tasks 1/lam.
+        found = depth_loss(depth=[256, 512], spectrum=lam, task_spectrum=1 / lam)
+        limit = np.exp(gammaln(beta + 1) - beta * np.log(4 * np.array([256, 512])))
+        # Corrections of order log(L)/L.
+        assert found.loss == pytest.approx(limit, rel=0.02)
+        assert found.gamma / np.array([256, 512]) == pytest.approx(2.0, rel=0.03)
+
+
+@pytest.mark.parametrize("width", [0.4, np.inf])
+def test_optimum_is_one(width: float) -> None:
+    """Against a search over given gamma."""
+    setting: dict[str, Any] = {"spectrum": LAM[:40], "task_spectrum": OMEGA[:40], "alpha": 0.8}
+    setting |= {"width_ratio": width, "noise_variance": 0.01}
+    found = depth_loss(depth=[6, np.inf], **setting)
+    for depth, loss, gamma in zip([6, np.inf], found.loss, found.gamma, strict=True):
+        search = minimize_scalar(
+            lambda g, L=depth: float(depth_loss(depth=L, gamma=g, **setting).loss),
+            bounds=(gamma / 3, gamma * 1.5),
+            method="bounded",
+        )
+        assert search.fun == pytest.approx(loss, rel=PROMISED)
+        assert search.x == pytest.approx(gamma, rel=1e-4)
+
+
+def test_settings_agree() -> None:
+    """Isotropic data as a spectrum; fixed covariances as a matrix; kinds of spectra."""
+    iso = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, setting="iso")
+    flat = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, spectrum="isotropic")
+    assert flat.loss == pytest.approx(iso.loss, rel=PROMISED)
+    lam, tasks = LAM[:30], OMEGA[:30]
+    fixed = depth_loss(depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, setting="fs")
+    matrix = depth_loss(
+        depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, setting="fs", gamma=2.0 / lam
+    )
+    assert fixed.gamma == pytest.approx(2.0, rel=PROMISED)
+    assert matrix.loss == pytest.approx(fixed.loss, rel=PROMISED)
+    joint = JointSpectrum(task=tasks, test=tasks, inputs=lam, weight=np.full(30, 1 / 30))
+    one = depth_loss(depth=3, spectrum=joint, alpha=2.0, gamma=1.5)
+    other = depth_loss(depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, gamma=1.5)
+    assert one.loss == pytest.approx(other.loss, rel=PROMISED)
+    scaled = depth_loss(
+        depth=3, spectrum=lam, task_spectrum=tasks, alpha=2.0, setting="fs", gamma=np.full(30, 1.5)
+    )
+    assert scaled.loss == pytest.approx(other.loss, rel=PROMISED)
+    smooth = depth_loss(depth=4, spectrum=Uniform(0.5, 1.5), alpha=3.0)
+    fine = depth_loss(depth=4, spectrum=Uniform(0.5, 1.5).quantiles(1000), alpha=3.0)
+    assert smooth.loss == pytest.approx(fine.loss, rel=1e-5)
+
+
+def test_edges() -> None:
+    """No steps, divergence, the margin of the mean, and losses that float64 does not resolve."""
+    null = depth_loss(depth=3, spectrum=LAM, alpha=1.0, gamma=0.0)
+    assert null.loss == pytest.approx(LAM.mean(), rel=PROMISED)
+    assert np.isinf(null.headroom)
+    wild = depth_loss(depth=[2, 256, 256], alpha=1.0, gamma=[12.0, 128.0, 3e3], setting="iso")
+    assert wild.loss[0] > 100
+    assert wild.loss[1] < 1
+    assert np.isinf(wild.loss[2])
+    assert np.sign(wild.headroom).tolist() == [-1, 0, -1]
+    # Measured at d = 100, nu = 1.2, L = 4: contexts with 15, 5.0 and 1.7 deviations to spare.
+    lam = RANK[:100] ** -1.2
+    for rate, context, deviations in ((0.5, 50, 15.0), (1.0, 50, 5.0), (1.5, 50, 1.7)):
+        found = depth_loss(depth=4, spectrum=lam, alpha=context / 100, gamma=4 * rate)
+        assert found.margin(context) == pytest.approx(deviations, rel=0.3)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_sampled_contexts(noise: float) -> None:
+    """Residual linear attention token by token, with width; extrapolated in 1/d."""
+    depth, gamma, alpha, width = 3, 1.5, 1.5, 0.5
+    found = {}
+    for dim, repeats in ((12, 1200), (24, 600)):
+        rng = np.random.default_rng(dim)
+        lam, tasks = (np.repeat(v, dim // 4) for v in ([0.2, 0.5, 1.0, 1.5], [3.0, 1.0, 2.0, 0.5]))
+        tokens, rows = round(alpha * dim), round(width * dim)
+        X = rng.standard_normal((repeats, tokens, dim)) * np.sqrt(lam)
+        beta = rng.standard_normal((repeats, dim)) * np.sqrt(tasks)
+        y = np.einsum("rpd,rd->rp", X, beta) / np.sqrt(dim)
+        labels = y + np.sqrt(noise) * rng.standard_normal(y.shape)
+        basis = np.linalg.qr(rng.standard_normal((repeats, dim, rows)))[0]
+        stream, vector = X @ basis, np.zeros((repeats, rows))
+        for _ in range(depth):
+            left = labels - np.einsum("rpn,rn->rp", stream, vector)
+            vector += gamma / depth * np.einsum("rpn,rp->rn", stream, left) / tokens
+        miss = np.einsum("rdn,rn->rd", basis, vector) - beta / np.sqrt(dim)
+        losses = miss**2 @ lam
+        found[dim] = losses.mean(), losses.std(ddof=1) / np.sqrt(repeats)
+    theory = depth_loss(
+        depth=depth,
+        gamma=gamma,
+        spectrum=[0.2, 0.5, 1.0, 1.5],
+        task_spectrum=[3.0, 1.0, 2.0, 0.5],
+        alpha=alpha,
+        width_ratio=width,
+        noise_variance=noise,
+    )
+    value = 2 * found[24][0] - found[12][0]
+    error = np.hypot(2 * found[24][1], found[12][1])
+    assert SIGMAS * error < 0.2 * theory.loss
+    assert abs(value - theory.loss) < SIGMAS * error
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ValueError, match=r"depth must be an integer >= 1, or inf, got 1\.5"):
+        depth_loss(depth=1.5, setting="iso")
+    with pytest.raises(ValueError, match="setting must be one of iso, fs, rrs, got 'x'"):
+        depth_loss(depth=1, setting="x")
+    with pytest.raises(ValueError, match="spectrum must be given for setting='rrs'"):
+        depth_loss(depth=1)
+    with pytest.raises(ValueError, match="spectrum must not be given for setting='iso'"):
+        depth_loss(depth=1, spectrum=LAM, setting="iso")
+    with pytest.raises(ValueError, match="must have a bounded support"):
+        depth_loss(depth=1, spectrum="powerlaw:0.5")
+    with pytest.raises(ValueError, match=r"width_ratio must be >= 1 for setting='fs', got 0\.5"):
+        depth_loss(depth=1, spectrum=LAM, width_ratio=0.5, setting="fs")
+    with pytest.raises(ValueError, match="gamma must be > 0 and finite, got 0"):
+        depth_loss(depth=1, spectrum=[1.0, 2.0], setting="fs", gamma=[0.0, 1.0])
+    with pytest.raises(ValueError, match="gamma must have one number for each eigenvalue"):
+        depth_loss(depth=1, spectrum=[1.0, 2.0], setting="fs", gamma=[1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match="spectrum and task_spectrum must be lists of as many"):
+        depth_loss(depth=1, spectrum=[1.0, 2.0], task_spectrum=[1.0])
+    with pytest.raises(ValueError, match="gamma must be >= 0 and finite, got -1"):
+        depth_loss(depth=1, spectrum=[1.0, 2.0], gamma=-1.0)
+
+
+def test_other_polynomials() -> None:
+    """Chebyshev steps, by the coefficients of their polynomial."""
+    values = LAM[:20][::-1]
+    law = TwoPoint(Atoms(values), alpha=3.0)
+    lower, upper = law.edges
+    nodes = (upper + lower) / 2 + (upper - lower) / 2 * np.cos([np.pi / 8, 3 * np.pi / 8])
+    value, error = law.mean(
+        lambda z: np.prod(1 - z[..., None] / nodes, axis=-1), inner=lambda x: x
+    )
+    powers = np.array([1, -np.sum(1 / nodes), 1 / np.prod(nodes)])
+    moments = pair_moments(values, order=2, alpha=3.0, inner=values)
+    assert error < PROMISED * value
+    assert value == pytest.approx(powers @ moments @ powers, rel=PROMISED)

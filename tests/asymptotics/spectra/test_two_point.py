@@ -1,0 +1,190 @@
+"""Two-point equivalents: 40 digits by another contour, exact moments, sampled covariances."""
+
+import functools
+from collections.abc import Callable
+from fractions import Fraction
+from math import comb
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
+
+# What the contours are for; measured 1e-12 of the largest.
+PROMISED = 1e-10
+# Rounding of sums of a few products.
+ROUNDING = 1e-12
+# Standard errors that the worst of the simulated means may lie off.
+SIGMAS = 4.0
+
+VALUES, OUTER = np.array([0.1, 0.4, 1.0, 1.5]), np.array([2.0, 1.0, 0.5, 3.0])
+
+
+def by_fixed_point(function: Callable[[Any], Any], alpha: float) -> mpmath.mpf:
+    """The double integral on a circle in the plane of the eigenvalues, 40 digits.
+
+    The resolvent of each point is (s lam - z)^-1 with s from fixed-point iteration.
+    """
+    with mpmath.workdps(40):
+        lam, B = [mpmath.mpf(float(x)) for x in VALUES], [mpmath.mpf(float(x)) for x in OUTER]
+        aspect, count = mpmath.mpf(alpha), 40
+        top = max(lam) * (1 + 1 / mpmath.sqrt(aspect)) ** 2
+        points = [
+            top * (1 + 3 * mpmath.expjpi(mpmath.mpf(2 * j + 1) / count)) / 2 for j in range(count)
+        ]
+        rows = []
+        for z in points[: count // 2]:
+            s = mpmath.mpf(1)
+            for _ in range(400):
+                before, s = s, 1 / (1 + sum(x / (s * x - z) for x in lam) / 4 / aspect)
+                if abs(s - before) < mpmath.mpf(10) ** -38:
+                    break
+            F = [1 / (s * x - z) for x in lam]
+            rows.append((s, F, function(z) * (z - top / 2) / count))
+        rows += [(mpmath.conj(s), [mpmath.conj(f) for f in F], mpmath.conj(w)) for s, F, w in rows]
+        total = mpmath.mpf(0)
+        for s1, F1, w1 in rows:
+            for s2, F2, w2 in rows:
+                pair = [f * g / 4 for f, g in zip(F1, F2, strict=True)]
+                plain = sum(x * b * f for x, b, f in zip(lam, B, pair, strict=True))
+                square = sum(x * x * f for x, f in zip(lam, pair, strict=True))
+                # With A = lam the sums of B lam F F and of A B F F are the same.
+                t = s1 * s2 / aspect * square
+                total += w1 * w2 * plain * (1 + t / (1 - t))
+        return total.real
+
+
+@pytest.mark.parametrize("alpha", [0.7, 3.0])
+def test_forty_digits(alpha: float) -> None:
+    law = TwoPoint(Atoms(VALUES), alpha=alpha)
+    value, error = law.mean(lambda z: (1 - 0.4 * z) ** 3, outer=OUTER, inner=VALUES)
+    exact = float(by_fixed_point(lambda z: (1 - z * mpmath.mpf(0.4)) ** 3, alpha))
+    assert value == pytest.approx(exact, rel=PROMISED)
+    # The error estimate is honest, and small.
+    assert abs(value - exact) <= error + 1e-14 * exact
+    assert error < PROMISED * value
+
+
+def constant_steps(z: np.ndarray, rate: float, steps: int) -> np.ndarray:
+    return (1 - rate * z) ** steps
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 1.001, 40.0])
+@pytest.mark.parametrize(("steps", "share"), [(6, 1.9), (100, 1.0)])
+def test_many_steps_against_power_series(alpha: float, steps: int, share: float) -> None:
+    """Also narrow spectra, a spectrum that reaches its edge, and rates next to divergence."""
+    lam = np.arange(30, 0, -1) ** -1.2
+    for values in (lam, 1 + 0.01 * lam, np.array([1.0])):
+        outer = values + 1
+        law = TwoPoint(Atoms(values), alpha=alpha)
+        rate = share / law.edges[1]
+        series = pair_moments(
+            values, order=steps, alpha=alpha, outer=outer, inner=values, rate=rate
+        )
+        function = functools.partial(constant_steps, rate=rate, steps=steps)
+        value, error = law.mean(function, outer=outer, inner=values)
+        # Both are as accurate as rounding of their largest terms, of size 1, allows.
+        assert abs(value - series[-1, -1]) < PROMISED * value + 1e-15
+        assert abs(value - series[-1, -1]) < 10 * error + ROUNDING * value + 1e-15
+
+
+def test_exact_moments() -> None:
+    """Fractions against second moments by hand and the expansion of steps into powers."""
+    lam = [Fraction(1, 2), Fraction(3, 2), Fraction(1)]
+    outer, alpha = [Fraction(1), Fraction(3), Fraction(2)], Fraction(5, 3)
+    moments = pair_moments(lam, order=3, alpha=alpha, outer=outer, inner=lam)
+    mean = [sum(b * x**k for b, x in zip(outer, lam, strict=True)) / 3 for k in range(4)]
+    square = sum(x * x for x in lam) / 3
+    assert moments[0, 1] == mean[2]
+    assert moments[1, 1] == mean[3] + mean[1] * square / alpha
+    rate = Fraction(2, 7)
+    stepped = pair_moments(lam, order=3, alpha=alpha, outer=outer, inner=lam, rate=rate)
+    powers = [comb(3, k) * (-rate) ** k for k in range(4)]
+    assert stepped[3, 3] == np.array(powers) @ moments @ np.array(powers)
+    value, _ = TwoPoint(Atoms([0.5, 1.0, 1.5]), alpha=5 / 3).mean(
+        lambda z: (1 - 2 / 7 * z) ** 3, outer=[1.0, 2.0, 3.0], inner=lambda x: x
+    )
+    assert value == pytest.approx(float(stepped[3, 3]), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 2.5, np.inf])
+@pytest.mark.parametrize("width", [0.3, 0.9])
+def test_width_by_freeness(alpha: float, width: float) -> None:
+    r"""One power: the mean of Pi X Pi is a^2 X + a (1 - a) tr X/d."""
+    law = TwoPoint(Atoms(VALUES), alpha=alpha, width_ratio=width)
+    found, _ = law.mean(lambda z: z, outer=OUTER, inner=VALUES)
+    aspect = min(alpha, 1e18)
+    inside, plain = (
+        pair_moments(VALUES, order=1, alpha=aspect, outer=OUTER, inner=inner)[1, 1]
+        for inner in (VALUES, np.ones(4))
+    )
+    expected = width**2 * inside + width * (1 - width) * VALUES.mean() * plain
+    assert found == pytest.approx(expected, rel=PROMISED)
+    # The trace of a single function: E tr A M Pi = a^2 S plus a (1 - a) tr S tr A.
+    form = law.form(lambda z: z[None], outer=OUTER, inner=VALUES)
+    trace = width**2 * (VALUES**2).mean() + width * (1 - width) * VALUES.mean() ** 2
+    assert form.single(form.nodes) == pytest.approx(trace, rel=PROMISED)
+
+
+def sampled(dim: int, alpha: float, width: float, repeats: int) -> tuple[float, float]:
+    """Mean and standard error of tr B p(M)' A p(M)/d, p = (1 - 0.45 z)^4, and of the noise."""
+    rng = np.random.default_rng(dim)
+    lam, outer = np.repeat(VALUES, dim // 4), np.repeat(OUTER, dim // 4)
+    tokens, rows = round(alpha * dim), round(width * dim)
+    X = rng.standard_normal((repeats, tokens, dim)) * np.sqrt(lam)
+    M = np.swapaxes(X, 1, 2) @ X / tokens
+    if width < 1:
+        basis = np.linalg.qr(rng.standard_normal((repeats, dim, rows)))[0]
+        M = basis @ (np.swapaxes(basis, 1, 2) @ M)
+    p = np.linalg.matrix_power(np.eye(dim) - 0.45 * M, 4)
+    losses = np.einsum("rij,i,rij,j->r", p, lam, p, outer) / dim
+    return float(losses.mean()), float(losses.std(ddof=1) / np.sqrt(repeats))
+
+
+@pytest.mark.parametrize(("alpha", "width"), [(1.5, 1.0), (1.5, 0.5)])
+def test_sampled_covariances(alpha: float, width: float) -> None:
+    """Extrapolated in 1/d; the resolution is 1 %."""
+    law = TwoPoint(Atoms(VALUES), alpha=alpha, width_ratio=width)
+    theory, _ = law.mean(lambda z: (1 - 0.45 * z) ** 4, outer=OUTER, inner=VALUES)
+    (small, small_error), (large, large_error) = (
+        sampled(dim, alpha, width, repeats) for dim, repeats in ((16, 1000), (32, 500))
+    )
+    error = np.hypot(2 * large_error, small_error)
+    assert error < 0.01 * theory * SIGMAS
+    assert abs(2 * large - small - theory) < SIGMAS * error
+
+
+def test_limits() -> None:
+    """Infinite context; the null space; populations with a density; one matrix is the identity."""
+    law = TwoPoint(Atoms(VALUES))
+    value, _ = law.mean(lambda z: 1 - z / 2, outer=OUTER, inner=VALUES)
+    assert value == pytest.approx((OUTER * VALUES * (1 - VALUES / 2) ** 2).mean(), rel=ROUNDING)
+    short = TwoPoint(Atoms(VALUES), alpha=0.4, width_ratio=0.7)
+    deep, _ = short.mean(lambda z: np.exp(-1e3 * z), outer=OUTER, inner=VALUES)
+    assert short.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(deep, rel=1e-8)
+    assert TwoPoint(Atoms(VALUES), alpha=2.0).null_mean() == 0.0
+    smooth = TwoPoint(Uniform(0.2, 1.8), alpha=2.0)
+    fine = TwoPoint(Atoms(Uniform(0.2, 1.8).quantiles(2000)), alpha=2.0)
+    one, other = (
+        each.mean(lambda z: (1 - z / 3) ** 5, inner=lambda x: x)[0] for each in (smooth, fine)
+    )
+    # The midpoint rule converges as the square of the number of quantiles.
+    assert one == pytest.approx(other, rel=1e-6)
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(TypeError, match="population must be a SpectralMeasure"):
+        TwoPoint(VALUES)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"population must have a support in \[0, inf\)"):
+        TwoPoint(Atoms([-1.0, 1.0]))
+    with pytest.raises(ValueError, match="alpha must be > 0, or inf, got 0"):
+        TwoPoint(Atoms(VALUES), alpha=0.0)
+    law = TwoPoint(Atoms(VALUES), alpha=2.0)
+    with pytest.raises(ValueError, match="outer must have one number for each of the 4"):
+        law.mean(lambda z: z, outer=np.ones(3))
+    with pytest.raises(ArithmeticError, match="function grows too fast next to the spectrum"):
+        law.mean(lambda z: np.cos(1e14 * z))
+    with pytest.raises(ValueError, match="inner must be the eigenvalues of the population"):
+        TwoPoint(Atoms(VALUES), width_ratio=0.5).mean(lambda z: z)
