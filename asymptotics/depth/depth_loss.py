@@ -153,7 +153,7 @@ def depth_loss(
         matrix, gamma = real_array("gamma", gamma, "(0, inf)"), 1.0
     _, (L, alphas, widths, noise, chosen) = checked(
         systems="numpy",
-        ranges={"gamma": "[0, inf)"},
+        ranges={"depth": "[1, inf]", "gamma": "[0, inf)"},
         optional=("gamma",),
         depth=depth,
         alpha=alpha,
