@@ -6,6 +6,7 @@ from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
 from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
 from iclimit.asymptotics.depth.test_time import test_time_errors
+from iclimit.asymptotics.depth.tied_flow import TiedFlow, tied_flow
 from iclimit.asymptotics.depth.untied import (
     BalancedSaddle,
     UntiedDepth,
@@ -21,6 +22,7 @@ __all__ = [
     "DepthLoss",
     "OnlineErrors",
     "ScalingExponents",
+    "TiedFlow",
     "UntiedDepth",
     "balanced_saddle",
     "depth_loss",
@@ -30,6 +32,7 @@ __all__ = [
     "overthinking_threshold",
     "scaling_exponents",
     "test_time_errors",
+    "tied_flow",
     "untied_depth",
     "untied_power_law_loss",
     "untied_power_law_steps",

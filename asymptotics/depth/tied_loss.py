@@ -1,7 +1,7 @@
 r"""Loss of linear attention with L tied layers, at any context length and width.
 
 Labels :math:`y = x \cdot \beta/\sqrt d + \sigma \epsilon`, inputs of covariance :math:`\Sigma`,
-tasks of covariance :math:`\Omega`, contexts of :math:`P = \alpha d` tokens with sample covariance S.
+tasks of covariance :math:`\Omega`, contexts of :math:`P = \alpha d` tokens of covariance S.
 A residual stack of L layers of linear attention whose weights reduce to :math:`\Gamma` makes L
 steps of preconditioned gradient descent,
 

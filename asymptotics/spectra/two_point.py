@@ -196,6 +196,8 @@ class TwoPoint:
             The limit of `mean` for functions that tend to 1 at 0 and to 0 elsewhere.
         """
         B, A = self._eigenvalues("outer", outer), self._eigenvalues("inner", inner)
+        if self.is_deterministic:
+            return float((self.weights * A * B)[self.values == 0].sum())
         pole = self._ends[0]
         if not pole < 0:
             return 0.0
