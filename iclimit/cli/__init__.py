@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -61,6 +62,7 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}{hint}\n")
 
 
+@cache
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all verbs."""
     import iclimit
