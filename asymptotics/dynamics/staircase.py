@@ -325,8 +325,7 @@ def _wait(
         return (ups - downs) @ rate
 
     def motion(_: float, state: np.ndarray) -> np.ndarray:
-        s, velocity = np.split(state, 2)
-        return np.concatenate([velocity, force(s)])
+        return np.concatenate([state[len(v) :], force(state[: len(v)])])
 
     def escaped(_: float, state: np.ndarray) -> float:
         return float(np.max(np.abs(state[len(v) :]))) - ESCAPED
