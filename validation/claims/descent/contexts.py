@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, root
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
@@ -57,9 +57,17 @@ def residual(rates: Sequence[float]) -> np.ndarray:
 
 
 def best_rates(
-    traces: np.ndarray, steps: int, noise_ratio: float, *, constant: bool = False
+    traces: np.ndarray,
+    steps: int,
+    noise_ratio: float,
+    *,
+    constant: bool = False,
+    near: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Rates of least mean loss, ascending; with ``constant`` the one rate that is repeated."""
+    """Rates of least mean loss, ascending; with ``constant`` the one rate that is repeated.
+
+    From rates ``near`` them, if these are known, the zero of the gradient is found.
+    """
 
     def loss(given: np.ndarray) -> tuple[float, np.ndarray]:
         """Loss and its gradient."""
@@ -71,6 +79,8 @@ def best_rates(
         value = mean_loss(traces, rates, noise_ratio)
         return float(value), np.sum(slopes, keepdims=True) if constant else slopes
 
+    if near is not None:
+        return np.sort(root(lambda rates: loss(rates)[1], near, tol=GRADIENT).x)
     start = [0.6] if constant else np.geomspace(0.35, 1.3, steps)
     return np.sort(minimize(loss, start, jac=True, method="BFGS", tol=GRADIENT).x)
 

@@ -8,7 +8,8 @@ found to be the largest that works, lie within the spread of the critical factor
 Source: {vonoswald2023} (0.75); {rossi2024}, Figure 13 (0.70); law derived in the documentation.
 """
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -87,9 +88,11 @@ def compare_repetitions(traces: np.ndarray) -> list[Comparison]:
     """Compare the best factor, and losses at and around it."""
     comparisons = []
     for steps in REPETITIONS:
+        repeated = partial(best_rates, steps=steps, noise_ratio=0.0, constant=True)
+        repeated = partial(repeated, near=repeated(np.mean(traces, axis=0)))
 
-        def factor(mean: np.ndarray, steps: int = steps) -> np.ndarray:
-            return best_rates(mean, steps, 0.0, constant=True) / best_rates(mean, 1, 0.0)
+        def factor(mean: np.ndarray, best: Callable[..., np.ndarray] = repeated) -> np.ndarray:
+            return best(mean) * mean[2] / mean[1]  # one step alone is best at tr H / tr H^2
 
         (best,), rate = jackknife(factor, traces), best_factor(steps) * GAUSSIAN_RATE
         label, of = f"best factor of {steps} repetitions", "optimal_dampening"

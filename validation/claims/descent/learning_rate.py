@@ -10,10 +10,12 @@ Source: {rossi2024}; {vonoswald2023}, Proposition 1; closed form for any moments
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent import (
     derive_learning_rate,
     learning_rate_loss,
@@ -83,6 +85,12 @@ def from_contexts(traces: np.ndarray, law: str, noise: float, rate: float | None
     return Estimate.of(noise + query * mean_loss(traces, [N * rate], ratio))
 
 
+@cache
+def derivation(law: str) -> Derivation:
+    """Derivation of the rate, which takes half a second."""
+    return derive_learning_rate(law, normalization="sum")
+
+
 def compare_contexts(traces: np.ndarray, law: str, noise: float) -> list[Comparison]:
     """Compare the closed forms, and what their derivation gives, with contexts."""
     best, name = optimal_learning_rate(**setting(law, noise)), f"{law}, noise {noise:g}"
@@ -99,7 +107,7 @@ def compare_contexts(traces: np.ndarray, law: str, noise: float) -> list[Compari
         ),
     }
     if noise:
-        derived = derive_learning_rate(law, normalization="sum")
+        derived = derivation(law)
         numbers = {
             "N": SIZES["context"],
             "d": SIZES["dim"],

@@ -198,6 +198,7 @@ def compare_rates(traces: np.ndarray) -> list[Comparison]:
                 method = METHODS[name]
                 theory = method(**setting(steps, noise)).rates
                 best = partial(best_rates, steps=steps, noise_ratio=noise, constant=constant)
+                best = partial(best, near=best(np.mean(traces, axis=0)))
                 comparisons += [
                     compare(
                         f"{name} rate {k + 1}, {where}",
