@@ -55,7 +55,7 @@ class TiedFlow:
 def tied_flow(
     *,
     times: Any,
-    depth: float,
+    depth: int | float,
     spectrum: Any = None,
     task_spectrum: Any = None,
     alpha: float = np.inf,
@@ -108,7 +108,7 @@ def tied_flow(
     >>> for alpha in (np.inf, 0.5):
     ...     flow = tied_flow(times=[0, 1e2, 1e4], depth=8, spectrum=lam, alpha=alpha)
     ...     print((flow.loss / lam.mean()).round(5))
-    [1.      0.75483 0.35903]
+    [1.      0.75482 0.35903]
     [1.      0.76037 0.39507]
     """
     _, (L, aspect, width, noise) = checked(
