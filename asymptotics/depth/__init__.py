@@ -5,12 +5,11 @@ from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_expone
 from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
 from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
+from iclimit.asymptotics.depth.saddle import BalancedSaddle, balanced_saddle
 from iclimit.asymptotics.depth.test_time import test_time_errors
 from iclimit.asymptotics.depth.tied_flow import TiedFlow, tied_flow
 from iclimit.asymptotics.depth.untied import (
-    BalancedSaddle,
     UntiedDepth,
-    balanced_saddle,
     untied_depth,
     untied_power_law_loss,
     untied_power_law_steps,
