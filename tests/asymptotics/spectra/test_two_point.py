@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
 
@@ -165,6 +166,11 @@ def test_limits() -> None:
     deep, _ = short.mean(lambda z: np.exp(-1e3 * z), outer=OUTER, inner=VALUES)
     assert short.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(deep, rel=1e-8)
     assert TwoPoint(Atoms(VALUES), alpha=2.0).null_mean() == 0.0
+    # A random projection at infinite context: one resolvent at the kappa of its rank.
+    projected = TwoPoint(Atoms(VALUES), width_ratio=0.3)
+    kappa = brentq(lambda k: (VALUES / (VALUES + k)).mean() - 0.3, 0.1, 10.0)
+    expected = (OUTER * VALUES * kappa / (VALUES + kappa)).mean()
+    assert projected.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(expected, rel=1e-9)
     smooth = TwoPoint(Uniform(0.2, 1.8), alpha=2.0)
     fine = TwoPoint(Atoms(Uniform(0.2, 1.8).quantiles(2000)), alpha=2.0)
     one, other = (
