@@ -1,5 +1,6 @@
 """Shared by tests: one BLAS thread, one set of hypothesis examples, strict arrays, run stores."""
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,16 @@ import pytest
 from hypothesis import settings
 
 from iclimit.simulate.arrays import Backend
+
+# Modules and collected tests stay to the end: looking through them for garbage again and again
+# takes a sixth of the collection, and is left out afterwards.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
 
 settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("reproducible")
