@@ -105,59 +105,56 @@ def test_all_claims_of_the_subject_are_here() -> None:
     assert set(NAMES) == {name for name in CLAIMS if name.startswith("dynamics-")}
 
 
+WRONG: tuple[tuple[str, ModuleType, str, tuple[str, ...], float], ...] = (
+    ("merged", merged, "effective_init_scale", (), 1 + 2e-5),
+    ("merged", merged, "merged_attention_curve", (), 1 + 2e-6),
+    ("merged", merged, "merged_attention_loss", (), 1 - 2e-6),
+    ("merged", merged, "merged_curve_drop_time", (), 1 + 2e-6),
+    ("merged", merged, "merged_drop_time", (), 1 - 2e-6),
+    ("merged", merged, "effective_init_scale_moments", ("mean",), 1.3),
+    ("merged", merged, "effective_init_scale_moments", ("std",), 1.2),
+    ("cubic", cubic, "merged_curve_drop_time", (), 1 + 2e-4),
+    ("plateaus", plateaus, "plateau_losses", (), 1 + 1e-7),
+    ("heads", heads, "plateau_losses", (), 1 + 1e-9),
+    ("heads", heads, "plateau_head_values", (), 1 - 1e-9),
+    ("heads", heads, "fixed_point_losses", ("losses",), 1 + 1e-9),
+    ("heads", heads, "growth_time", (), 1 + 1e-6),
+    ("heads", heads, "time_from_pole", (), 1 + 1e-6),
+    ("heads", heads, "head_growth", (), 1 - 1e-6),
+    ("heads", heads, "escape_time", (), 1 + 1e-6),
+    ("mixtures", mixtures, "mixture_growth_rate", (), 1 + 1e-4),
+    ("mixtures", mixtures, "mixture_predictor", ("train_loss",), 1 + 1e-9),
+    ("mixtures", mixtures, "mixture_predictor", ("icl_loss",), 1 - 1e-9),
+    ("mixtures", mixtures, "mixture_predictor", ("iwl_loss",), 1 + 1e-9),
+    ("mixtures", mixtures, "mixture_predictor", ("iwl_noise_loss",), 1 + 1e-9),
+    ("mixtures", mixtures, "mixture_predictor", ("gamma",), 1 - 1e-9),
+    ("training-set", training_set, "plateau_losses", (), 1.01),
+)
+"""Functions of the theory, fields of their results, and a factor that a claim notices."""
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_right_results_hold_and_draw(name: str) -> None:
-    verdict = judge(name, results_of(name))
+def test_right_results_hold_and_draw_and_wrong_theories_fail(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything that was simulated stays, and the theory is off by little.
+
+    One test for both: in two processes a claim would be simulated twice.
+    """
+    results = results_of(name)
+    verdict = judge(name, results)
     assert verdict.holds, failed(verdict)
     found = [row.label for row in verdict.comparisons]
     assert len(set(found)) == len(found)
     assert all(row.label and math.isfinite(row.estimate) for row in verdict.comparisons)
     assert all("nan" not in note for note in verdict.notes)
     assert drawn(verdict) > 10_000
-
-
-@pytest.mark.parametrize(
-    ("name", "module", "function", "fields", "factor"),
-    [
-        ("merged", merged, "effective_init_scale", (), 1 + 2e-5),
-        ("merged", merged, "merged_attention_curve", (), 1 + 2e-6),
-        ("merged", merged, "merged_attention_loss", (), 1 - 2e-6),
-        ("merged", merged, "merged_curve_drop_time", (), 1 + 2e-6),
-        ("merged", merged, "merged_drop_time", (), 1 - 2e-6),
-        ("merged", merged, "effective_init_scale_moments", ("mean",), 1.3),
-        ("merged", merged, "effective_init_scale_moments", ("std",), 1.2),
-        ("cubic", cubic, "merged_curve_drop_time", (), 1 + 2e-4),
-        ("plateaus", plateaus, "plateau_losses", (), 1 + 1e-7),
-        ("heads", heads, "plateau_losses", (), 1 + 1e-9),
-        ("heads", heads, "plateau_head_values", (), 1 - 1e-9),
-        ("heads", heads, "fixed_point_losses", ("losses",), 1 + 1e-9),
-        ("heads", heads, "growth_time", (), 1 + 1e-6),
-        ("heads", heads, "time_from_pole", (), 1 + 1e-6),
-        ("heads", heads, "head_growth", (), 1 - 1e-6),
-        ("heads", heads, "escape_time", (), 1 + 1e-6),
-        ("mixtures", mixtures, "mixture_growth_rate", (), 1 + 1e-4),
-        ("mixtures", mixtures, "mixture_predictor", ("train_loss",), 1 + 1e-9),
-        ("mixtures", mixtures, "mixture_predictor", ("icl_loss",), 1 - 1e-9),
-        ("mixtures", mixtures, "mixture_predictor", ("iwl_loss",), 1 + 1e-9),
-        ("mixtures", mixtures, "mixture_predictor", ("iwl_noise_loss",), 1 + 1e-9),
-        ("mixtures", mixtures, "mixture_predictor", ("gamma",), 1 - 1e-9),
-        ("training-set", training_set, "plateau_losses", (), 1.01),
-    ],
-)
-def test_wrong_theories_fail(
-    name: str,
-    module: ModuleType,
-    function: str,
-    fields: tuple[str, ...],
-    factor: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Everything that was simulated stays, and the theory is off by little."""
-    results = results_of(f"dynamics-{name}")
-    monkeypatch.setattr(module, function, off(getattr(module, function), factor, *fields))
-    verdict = judge(f"dynamics-{name}", results)
-    wrong = {row.of for row in verdict.failures}
-    assert any(of.partition(".")[0] == function for of in wrong)
+    for claim, module, function, fields, factor in WRONG:
+        if f"dynamics-{claim}" == name:
+            with monkeypatch.context() as patch:
+                patch.setattr(module, function, off(getattr(module, function), factor, *fields))
+                wrong = {row.of for row in judge(name, results).failures}
+            assert any(of.partition(".")[0] == function for of in wrong), (function, fields)
 
 
 # Merged attention and the network on cubic features.
