@@ -62,7 +62,7 @@ OWN: dict[Preset, dict[tuple[bool, int], dict[str, Any]]] = {
 the published ones are not stated."""
 LEARNING_RATE = 0.004
 SHALLOW = 2
-"""Most layers that are held to the loss of the step: the plateau at the start grows with depth, and
+"""Most layers that are held to the loss of the step: the first plateau grows with depth, and
 deeper networks were not trained to the end."""
 BLOCKS, BLOCK = 30, 2000
 """Blocks of prompts that our networks are tested on, and prompts in a block."""
@@ -260,7 +260,7 @@ def _draw(figure: Figure, results: Results) -> None:
                 color=colour,
             )
             if both:
-                where = {"xytext": (4, 4), "textcoords": "offset points"}
+                where: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points"}
                 at = (distance.mean, loss.mean)
                 right.annotate(f"{layers}", at, color=colour, fontsize=8, **where)
         for (direction, layers), run in results.items():
