@@ -2,7 +2,7 @@
 
 from iclimit.asymptotics.depth.depth_loss import DepthLoss, depth_loss
 from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_exponents
-from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors
+from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors, overthinking_ratio
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
 from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
 from iclimit.asymptotics.depth.saddle import BalancedSaddle, balanced_saddle
@@ -28,6 +28,7 @@ __all__ = [
     "final_test_time_error",
     "iterated_icl_errors",
     "online_sgd_errors",
+    "overthinking_ratio",
     "overthinking_threshold",
     "scaling_exponents",
     "test_time_errors",

@@ -55,7 +55,8 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked
-from iclimit.asymptotics.numbers import ArrayMath
+from iclimit.asymptotics.depth.overthinking import feedback_at_pi
+from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.pretraining.icl import context_noise, errors_at, solve_fixed_point
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
@@ -148,6 +149,86 @@ def iterated_icl_errors(
         errors = rho + mean.errors(steps, rho / alpha)
     errors[1:][~np.isfinite(errors[1:])] = math.inf
     return errors
+
+
+def overthinking_ratio(
+    *, tau: Number, alpha: Number, rho: Number, ridge: Number = 0.0, dampening: Number = 1.0
+) -> Any:
+    r"""How strongly errors feed on themselves as linear attention is applied again and again.
+
+    Fresh tasks in every prompt of pretraining.  Above 1 the errors of `iterated_icl_errors` grow
+    in the end; below they converge.
+
+    Parameters
+    ----------
+    tau : number or array > 0
+        Prompts over squared dimension, :math:`n/d^2`.
+    alpha : number or array in (0, inf)
+        Context length over dimension, of pretraining and test.
+    rho : number or array >= 0
+        Variance of the label noise (the noiseless label has variance 1).
+    ridge : number or array >= 0
+        Ridge :math:`\lambda` of pretraining.
+    dampening : number or array in (0, inf)
+        Factor s of the steps.
+
+    Returns
+    -------
+    number or array
+        :math:`s^2 v \max(f_0, f_\pi)` with :math:`g = 1/(1 + q + \xi)` and
+        :math:`v = \frac{e_{IDG}}\tau (1 + q) g^2` in the notation of
+        `iclimit.asymptotics.depth.overthinking`.  NumPy and other arrays, mpmath numbers, SymPy
+        expressions (ridge 0).
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the shapes do not broadcast.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    Notes
+    -----
+    Without ridge, noise and dampening it is
+    :math:`(\tau^* - 1)/(\tau - 1)` for tau > 1, with the `overthinking_threshold`.  For tau < 1
+    steps still converge where :math:`(1 - \tau)(2\tau - 1) > 1/\alpha`, which takes contexts of
+    more than 8 d pairs.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.depth.iterated_icl`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.depth import overthinking_ratio
+    >>> overthinking_ratio(tau=[0.75, 1.2, 1.6, 2.0], alpha=[12, 4, 4, 4], rho=0).round(3)
+    array([0.667, 2.917, 0.972, 0.583])
+    """
+    math_, (tau, alpha, rho, ridge, factor) = checked(
+        ranges={"alpha": "(0, inf)", "dampening": "(0, inf)"},
+        tau=tau,
+        alpha=alpha,
+        rho=rho,
+        ridge=ridge,
+        dampening=dampening,
+    )
+    many = math_.convert(math_.inf)
+    q = (1 + rho) / alpha
+
+    def cases(below: Any) -> tuple[Any]:
+        xi, eta = solve_fixed_point(math_, below, tau, q, many, ridge)
+        _, idg = errors_at(math_, tau, many, rho, q, xi, eta)
+        step = factor / (1 + q + xi)
+        scatter = idg / tau * (1 + q) * step**2
+        return (math_.where(math_.isinf(idg), lambda: math_.inf, lambda: largest(step, scatter)),)
+
+    def largest(step: Any, scatter: Any) -> Any:
+        shown = math_.where(alpha < 1, lambda: alpha, lambda: 1 + 0 * alpha)
+        at_zero, at_pi = scatter * shown / step**2, scatter * feedback_at_pi(math_, alpha, step)
+        return math_.where(at_zero > at_pi, lambda: at_zero, lambda: at_pi)
+
+    with math_.quiet():
+        return math_.finish(math_.branch(tau < 1, cases)[0])
 
 
 def _learned_matrix(

@@ -130,6 +130,18 @@ def edge_values(math_: Namespace, alpha: Any, noise: Any, factor: Any) -> tuple[
     return at_zero, math_.where(lower > 0, closed, lambda: math_.inf)
 
 
+def feedback_at_pi(math_: Namespace, alpha: Any, step: Any) -> Any:
+    """Value f_pi(1) of the module docstring at any mean step s g; infinite where that diverges."""
+    b = 2 - step * (1 + 1 / alpha)
+    radius = 2 * step / math_.sqrt(alpha)
+
+    def closed() -> Any:
+        R = math_.sqrt((b - radius) * (b + radius))
+        return math_.divide(2 * (2 - R), step * R * (b + R))
+
+    return math_.where(b > radius, closed, lambda: math_.inf)
+
+
 def final_test_time_error(
     *, alpha: Number, tau: Number, noise_variance: Number = 0.0, dampening: Number = 1.0
 ) -> Any:

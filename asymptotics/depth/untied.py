@@ -1,4 +1,4 @@
-r"""Untied layers: the best L steps of different size, and why equal layers do not find them.
+r"""Untied layers: the least loss of L steps of different size, and these steps.
 
 Linear attention of depth L on prompts of infinite context, with a covariance that is rotated
 afresh in each prompt (setting RRS of arXiv:2510.01098), makes the residual polynomial
@@ -13,17 +13,7 @@ eigenvalue :math:`\lambda_k`.  With tied layers :math:`p = (1 - \gamma x/L)^L`.
 **Optimum.**  With untied layers p is any polynomial of degree L with real zeros and p(0) = 1.  The
 least loss is the Christoffel function of :math:`\sigma` at 0, and the steps are the reciprocal
 zeros of the orthogonal polynomial of degree L of :math:`x\,d\sigma`.
-
-*Algorithm.*  Write the Stieltjes transform of :math:`\sigma` as a continued fraction with the
-coefficients :math:`q_1, e_1, q_2, \dots` of Rutishauser.  All of them are positive, and
-
-.. math:: \frac1{\mathcal L} = \sum_{k=0}^L \prod_{j \le k} \frac{q_j}{e_j} .
-
-The coefficients are built up from the largest eigenvalue to the smallest: each adds a mass at the
-origin, which then moves to the next eigenvalue.  Neither step subtracts anything but neighbouring
-eigenvalues, so that float64 keeps full relative accuracy, where the Lanczos method would need
-reorthogonalisation and would lose what is below :math:`10^{-16}` of the largest eigenvalue.  This
-is the idea of Laurie, J. Comput. Appl. Math. 112 (1999) 165.
+The module `iclimit.asymptotics.depth.continued_fraction` computes both.
 
 **Power law.**  For :math:`d\sigma = \beta x^{\beta - 1} dx` on [0, 1] the polynomials are those of
 Jacobi,
@@ -38,11 +28,13 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, checked, real_array, real_number
+from iclimit.asymptotics.depth.continued_fraction import (
+    christoffel_losses,
+    continued_fraction,
+    reciprocal_zeros,
+)
 from iclimit.asymptotics.depth.untied_samples import losses_on_samples
 from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath
-
-_OVERFLOW = 1e300
-"""Bound on 1/loss beyond which the products of the continued fraction leave float64."""
 
 _ROUNDING = float(np.finfo(float).eps)
 """Relative error for each eigenvalue."""
@@ -163,11 +155,13 @@ def untied_depth(
         steps = np.concatenate([np.zeros(depth - len(x)), 1 / x[::-1]])
         left = np.full(depth, at_zero / total)
         if len(x) > 1:
-            left[: len(x) - 1] = _losses(*_continued_fraction(x, mass, len(x) - 1), at_zero, total)
+            left[: len(x) - 1] = christoffel_losses(
+                *continued_fraction(x, mass, len(x) - 1), at_zero, total
+            )
         return UntiedDepth(left, np.sort(steps), _ROUNDING * len(x) * left[-1])
-    q, e = _continued_fraction(x, mass, depth)
-    losses = _losses(q, e, at_zero, total)
-    return UntiedDepth(losses, _reciprocal_zeros(q, e), float(_ROUNDING * len(x) * losses[-1]))
+    q, e = continued_fraction(x, mass, depth)
+    losses = christoffel_losses(q, e, at_zero, total)
+    return UntiedDepth(losses, reciprocal_zeros(q, e), float(_ROUNDING * len(x) * losses[-1]))
 
 
 def untied_power_law_loss(beta: Number, *, depth: int) -> Any:
@@ -261,7 +255,7 @@ def untied_power_law_steps(beta: Number, *, depth: int) -> Any:
     ]
     if isinstance(math_, ArrayMath):
         q, e = np.array(fractions, dtype=float).T
-        return _reciprocal_zeros(q, e)
+        return reciprocal_zeros(q, e)
     jacobi = math_.zeros(depth)
     for k, (q, e) in enumerate(fractions):
         jacobi[k, k] = q + e
@@ -283,67 +277,3 @@ def parse_label_spectrum(eigenvalues: Any, weights: Any) -> tuple[np.ndarray, np
         raise ValueError("weights must have a positive sum")
     values, which = np.unique(x[mass > 0], return_inverse=True)
     return values, np.bincount(which, mass[mass > 0])
-
-
-def _continued_fraction(
-    x: np.ndarray, mass: np.ndarray, depth: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients q_k, e_k, k = 1..depth, of more than depth eigenvalues > 0 in ascending order.
-
-    Level k treats an eigenvalue one tick after level k - 1, so that all levels work at once.  An
-    eigenvalue arrives at a level with three numbers: the share r that its mass leaves of q, the
-    share 1 - r that goes to e, and the shift t.  Levels beyond the number of eigenvalues so far
-    hold arbitrary numbers, which r = 0 wipes out when their turn comes.
-    """
-    x, mass = x[::-1], mass[::-1]
-    total = np.cumsum(mass)
-    gaps = np.append(x[:-1] - x[1:], x[-1])
-    count = len(x) + depth - 1
-    padded = np.zeros((3, count))
-    padded[0, 1 : len(x)] = total[:-1] / total[1:]
-    padded[1, : len(x)] = mass / total
-    padded[2, : len(x)] = gaps
-    q, e = np.zeros(depth), np.zeros(depth)
-    kept, lost, shift, gap = (np.zeros(depth) for _ in range(4))
-    for tick in range(count):
-        kept[1:], lost[1:], shift[1:], gap[1:] = kept[:-1], lost[:-1], shift[:-1], gap[:-1]
-        kept[0], lost[0], shift[0] = padded[:, tick]
-        gap[0] = shift[0]
-        # Levels that this eigenvalue has not reached or all have left stay as they are.
-        active = slice(max(0, tick - len(x) + 1), min(depth, tick + 1))
-        moved = q[active] * lost[active]
-        rest = q[active] * kept[active]
-        grown = e[active] + moved
-        new_q = rest + shift[active]
-        kept[active] = np.divide(e[active], grown, out=np.ones_like(grown), where=grown > 0)
-        lost[active] = np.divide(moved, grown, out=np.zeros_like(grown), where=grown > 0)
-        e[active] = grown * (rest / new_q)
-        shift[active] = gap[active] + grown * (shift[active] / new_q)
-        q[active] = new_q
-    return q, e
-
-
-def _losses(q: np.ndarray, e: np.ndarray, at_zero: float, total: float) -> np.ndarray:
-    """Least losses of depths 1, 2, ...: the share at 0 plus Christoffel functions of the rest."""
-    with np.errstate(over="ignore"):
-        sums = 1 + np.cumsum(np.cumprod(q / e))
-    rest = np.where(sums < _OVERFLOW, (total - at_zero) / sums, 0.0)
-    return (at_zero + rest) / total
-
-
-def _reciprocal_zeros(q: np.ndarray, e: np.ndarray) -> np.ndarray:
-    """Reciprocal zeros of the orthogonal polynomial of x d sigma, of relative accuracy.
-
-    They are the squared singular values of a bidiagonal matrix, which LAPACK finds to full
-    relative accuracy.  Its entries come from q and e by one subtraction-free transformation.
-    """
-    size = len(q)
-    squares, mixed = np.empty(size), np.empty(size - 1)
-    carried = q[0]
-    for k in range(size):
-        squares[k] = carried + e[k]
-        if k + 1 < size:
-            mixed[k] = e[k] * (q[k + 1] / squares[k])
-            carried = carried * (q[k + 1] / squares[k])
-    bidiagonal = np.diag(np.sqrt(squares)) + np.diag(np.sqrt(mixed), 1)
-    return np.sort(1 / np.linalg.svd(bidiagonal, compute_uv=False) ** 2)

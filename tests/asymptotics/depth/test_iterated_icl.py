@@ -2,8 +2,11 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
+import sympy
+from scipy.optimize import brentq
 
 from iclimit.asymptotics import depth
 from iclimit.asymptotics.depth.iterated_icl import _Mean
@@ -93,6 +96,50 @@ def sums_of_traces(
                 error += np.trace(powers[j - 1 - a] @ powers[j - 1 - b].T) * V[a, b]
         errors.append(error / d)
     return np.array(errors)
+
+
+def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge() -> None:
+    alpha, tau = np.array([0.3, 0.8, 1.5, 6.0])[:, None], np.array([1.1, 2.0, 9.0])
+    found = depth.overthinking_ratio(tau=tau, alpha=alpha, rho=0.0)
+    threshold = depth.overthinking_threshold(alpha=alpha)
+    assert found == pytest.approx((threshold - 1) / (tau - 1), rel=1e-10)
+    damped = depth.overthinking_ratio(tau=2.0, alpha=3.0, rho=0.0, dampening=0.6)
+    assert damped == pytest.approx(depth.overthinking_threshold(alpha=3.0, dampening=0.6) - 1)
+    exact = depth.overthinking_ratio(
+        tau=sympy.Integer(2), alpha=sympy.Integer(4), rho=sympy.Integer(0)
+    )
+    assert exact == sympy.Rational(7, 12)
+    with mpmath.workdps(40):
+        point = {"tau": 0.7, "alpha": 5.0, "rho": 0.3, "ridge": 0.2}
+        many = depth.overthinking_ratio(**{k: mpmath.mpf(v) for k, v in point.items()})
+    assert depth.overthinking_ratio(**point) == pytest.approx(float(many), rel=ROUNDING)
+    assert depth.overthinking_ratio(tau=1.0, alpha=5.0, rho=0.3) == math.inf
+
+
+def test_window_of_convergence_with_few_prompts() -> None:
+    """At tau < 1 without ridge: (1 - tau)(2 tau - 1) > 1/alpha."""
+    tau = np.linspace(0.05, 0.95, 19)
+    for alpha in (6.0, 8.5, 12.0, 100.0):
+        ratio = depth.overthinking_ratio(tau=tau, alpha=alpha, rho=0.0)
+        np.testing.assert_array_equal(ratio < 1, (1 - tau) * (2 * tau - 1) > 1 / alpha)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "rho", "ridge", "factor"),
+    [(2.0, 0.1, 0.5, 1.0), (4.0, 0.2, 0.1, 1.0), (0.4, 0.3, 0.2, 0.7)],
+)
+def test_errors_grow_where_the_ratio_says(
+    alpha: float, rho: float, ridge: float, factor: float
+) -> None:
+    """On both sides of the tau at which the ratio is 1."""
+    setting = {"alpha": alpha, "rho": rho, "ridge": ridge, "dampening": factor}
+    critical = brentq(lambda tau: depth.overthinking_ratio(**setting, tau=tau) - 1, 0.5, 50.0)
+    few, many = (
+        depth.iterated_icl_errors(**setting, tau=tau, kappa=math.inf, steps=60)[[-20, -1]]
+        for tau in (0.8 * critical, 1.6 * critical)
+    )
+    assert few[1] > 1.5 * few[0]
+    assert many[1] < 1.02 * many[0]
 
 
 def test_diverges_and_refuses() -> None:

@@ -48,12 +48,12 @@ def test_one_step_from_labels_has_the_exact_icl_error() -> None:
         "rho": 0.1,
         "ridge": 0.2,
     }
-    steps = simulated.simulate_test_time(**setting, steps=1, rng=3, repeats=150, contexts=200)
-    exact = simulate_errors(**setting, rng=4, repeats=600)
+    steps = simulated.simulate_test_time(**setting, steps=1, rng=3, repeats=100, contexts=100)
+    exact = simulate_errors(**setting, rng=4, repeats=300)
     difference = steps.means[1].mean + 0.1 - exact.icl.mean
     error = math.hypot(steps.means[1].standard_error, exact.icl.standard_error)
     assert abs(difference) < 4 * error
-    assert error < 0.02 * exact.icl.mean
+    assert error < 0.03 * exact.icl.mean
 
 
 def test_much_pretraining_on_weights_is_the_best_single_step() -> None:
