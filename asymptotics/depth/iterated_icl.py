@@ -202,7 +202,7 @@ def overthinking_ratio(
     --------
     >>> from iclimit.asymptotics.depth import overthinking_ratio
     >>> overthinking_ratio(tau=[0.75, 1.2, 1.6, 2.0], alpha=[12, 4, 4, 4], rho=0).round(3)
-    array([0.667, 2.917, 0.972, 0.583])
+    array([0.778, 2.917, 0.972, 0.583])
     """
     math_, (tau, alpha, rho, ridge, factor) = checked(
         ranges={"alpha": "(0, inf)", "dampening": "(0, inf)"},
