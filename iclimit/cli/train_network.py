@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from iclimit.simulate.probing.problem import Problem
 
 NETWORKS: dict[str, dict[str, str | None]] = {
-    "softmax": {"heads": "1", "init_scale": "0.1"},
+    "softmax": {"heads": "1", "init_scale": "0.2"},
     "attention": {
         "layers": "1",
         "heads": "1",
@@ -71,6 +71,12 @@ TRAINING: dict[str, float | None] = {
 }
 """Parameters of a training, with their defaults."""
 
+SOFTMAX_TRAINING = TRAINING | {"learning_rate": 0.005, "patience": 200}
+"""The same for softmax heads, as in `iclimit.softmax.train_softmax`."""
+
+BATCHES = {"softmax": 2048, "attention": 512, "lstm": 512}
+"""Prompts per step of adam by default."""
+
 MEANINGS = {
     "init_scale": "size of the initial weights",
     "attention": "softmax or linear, or one for each layer: linear,softmax",
@@ -81,7 +87,6 @@ MEANINGS = {
     "include_query": "let the query's token be a key too",
     "bidirectional": "read in both directions",
     "steps": "most steps, or iterations of lbfgs",
-    "batch": "prompts per step (default 512), or all prompts for lbfgs (default 16384)",
     "learning_rate": "learning rate of adam, before it decays",
     "clip": "largest norm of a gradient",
     "patience": "steps over which the loss must fall for adam to go on at the same rate",
@@ -115,8 +120,12 @@ def add_flags(parser: argparse.ArgumentParser, *kinds: str) -> None:
         else:
             add_parameter(parser, name, text=f"{text} (default {default})")
     add_choice(parser, "--optimizer", ("adam", "lbfgs"), "adam on fresh prompts, lbfgs on fixed")
-    for name, number in TRAINING.items():
-        add_parameter(parser, name, number, text=MEANINGS.get(name, ""))
+    meanings = MEANINGS | {
+        "batch": f"prompts per step (default {BATCHES[kinds[0]]}), or all prompts for lbfgs "
+        "(default 16384)"
+    }
+    for name, number in (SOFTMAX_TRAINING if "softmax" in kinds else TRAINING).items():
+        add_parameter(parser, name, number, text=meanings.get(name, ""))
     text = "train on query labels with noise, as those of the context have"
     parser.add_argument("--query-noise", action="store_true", help=text)
     add_training(parser)
@@ -197,6 +206,8 @@ def _network(options: argparse.Namespace, kind: str) -> Network:
             raise ValueError(f"--kind {kind} takes {', '.join(known)}, got {flag}")
     given = {name: getattr(options, name) for name in NETWORKS[kind]}
     sizes = {name: value for name, value in given.items() if value is not None}
+    if kind == "softmax":
+        sizes = {"init_scale": float(NETWORKS[kind]["init_scale"] or 0)} | sizes
     network: Network = _classes()[kind](dim=options.dim, **sizes)
     return network
 
@@ -219,6 +230,8 @@ def _train(
     law["noise_law"] = None if problem.noise_law is None else str(problem.noise_law)
     names = ("optimizer", *TRAINING, "query_noise")
     settings = {name: getattr(options, name) for name in names if name != "repeats"}
+    if options.optimizer == "adam" and options.batch is None:
+        settings["batch"] = BATCHES[kind]
     settings |= {"kind": kind, **law, **asdict(network)}  # type: ignore[call-overload]
     found = TrainedRepeats(())
     for repeat in range(options.repeats):

@@ -1,4 +1,4 @@
-r"""One layer of softmax heads, beside the best of the theory.
+"""One layer of softmax heads, beside the best of the theory.
 
 Train one layer of softmax heads in merged form, one matrix for key and query
 and one vector for the value of a head, on regression in context, and measure
@@ -16,10 +16,9 @@ algorithm it performs.
 
 Examples
 --------
-  iclimit train softmax --dim 10 --context 10 --learning-rate 0.01
-  iclimit train softmax --dim 5 --context 10 --heads 2 --learning-rate 0.01 --repeats 4
-  iclimit train softmax --dim 5 --context 20 --noise-variance 0.25 --learning-rate 0.01 \
-      -o head.npz
+  iclimit train softmax --dim 10 --context 10
+  iclimit train softmax --dim 5 --context 10 --heads 2 --repeats 4
+  iclimit train softmax --dim 5 --context 20 --noise-variance 0.25 -o head.npz
 """
 
 import argparse

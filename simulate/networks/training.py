@@ -34,6 +34,9 @@ BATCH = {"adam": 512, "lbfgs": 2**14}
 BLOCK_NUMBERS = 2**21
 """Most numbers in the inputs that go through a network at a time (16 MiB)."""
 
+WIDE_NUMBERS = 2**23
+"""Most numbers in an array between its layers (64 MiB), of which a network has dozens."""
+
 SAVE_SECONDS = 2.0
 """Least time between two checkpoints."""
 
@@ -106,7 +109,16 @@ class TrainedNetwork:
         check_shape("inputs", asked.inputs, (None, None, self.network.dim))
         check_shape("labels", asked.labels, asked.inputs.shape[:2])
         check_shape("query", asked.query, asked.inputs.shape[::2])
-        return to_host(self.network.forward(self.weights, asked)[0])
+        step = _block(self.network, asked.inputs.shape[1])
+        parts = [
+            SimpleNamespace(
+                **{name: each[start : start + step] for name, each in vars(asked).items()}
+            )
+            for start in range(0, len(asked.query), step)
+        ]
+        return np.concatenate(
+            [to_host(self.network.forward(self.weights, part)[0]) for part in parts]
+        )
 
 
 def train_network(
@@ -276,8 +288,7 @@ class _Objective:
 
     def blocks(self, step: int) -> list[tuple[Examples, Array]]:
         """Prompts of a step and the labels of their queries, in blocks."""
-        per_prompt = (self.problem.context + 1) * (self.problem.dim + 1)
-        size, found = max(1, BLOCK_NUMBERS // per_prompt), []
+        size, found = _block(self.network, self.problem.context), []
         key = (*self.seed.spawn_key, step)
         generator = self.device.generator(np.random.SeedSequence(self.seed.entropy, spawn_key=key))
         for start in range(0, self.batch, size):
@@ -319,7 +330,7 @@ def _held_out(
 ) -> tuple[Estimate, float]:
     """Loss on fresh prompts, and that of predicting zero."""
     generator, weights = device.generator(seed), network.unpack(vector)
-    size = max(1, BLOCK_NUMBERS // ((problem.context + 1) * (problem.dim + 1)))
+    size = _block(network, problem.context)
     errors, nulls = [], []
     for start in range(0, count, size):
         prompts = _draw(problem)(device, generator, min(size, count - start))
@@ -327,6 +338,15 @@ def _held_out(
         errors.append(to_host((predictions - prompts.target) ** 2))
         nulls.append(to_host(prompts.target**2))
     return Estimate.of(np.concatenate(errors), keep=False), float(np.mean(np.concatenate(nulls)))
+
+
+def _block(network: Network, context: int) -> int:
+    """Prompts that go through a network at a time."""
+    tokens = context + 1
+    # Each token has rows of scores, and at every layer as many numbers as a weight has rows.
+    widest = max(tokens, *(side for shape in network.shapes.values() for side in shape))
+    inputs = BLOCK_NUMBERS // (tokens * (network.dim + 1))
+    return max(1, min(inputs, WIDE_NUMBERS // (tokens * widest)))
 
 
 def _draw(problem: Task) -> Callable[..., Examples]:

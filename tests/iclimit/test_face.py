@@ -14,7 +14,10 @@ from matplotlib.figure import Figure
 import iclimit
 from iclimit.diagrams.axes import is_geometric
 
-SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth", "spectra")
+SHELVES = (
+    *("pretraining", "descent", "gdpp", "dynamics"),
+    *("networks", "softmax", "depth", "spectra"),
+)
 
 
 def stub_names() -> list[str]:

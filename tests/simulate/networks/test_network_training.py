@@ -63,6 +63,19 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
+    """At most 8 million numbers between the layers; a perceptron of 4096 units has 6 tokens."""
+    wide = AttentionNetwork(dim=3, width=8, mlp=4096)
+    assert training._block(wide, 5) == 2**23 // (6 * 4096)
+    assert training._block(HEADS, 5) == 2**21 // (6 * 4)
+    assert training._block(HEADS, 3000) == 1
+    many = PROBLEM.sample(1000, rng=0)
+    run = train_network(wide, PROBLEM, steps=1, batch=2, held_out=2, rng=0)
+    asked = many.inputs, many.labels, many.query
+    whole, _ = wide.forward(run.weights, many)
+    np.testing.assert_allclose(run(*asked), whole, rtol=1e-9, atol=1e-12)
+
+
 def test_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     settings = SETTINGS["adam"] | {"rng": 3, "held_out": 100, "checkpoint": tmp_path / "a.npz"}
     train_network(HEADS, PROBLEM, **settings)
