@@ -305,7 +305,7 @@ def draw(figure: Figure, shown: dict[Kind, list[Layers]]) -> None:
             label=f"trained, {label}",
         )
     depths.set_xticks(sorted({kind[0] for kind in shown}))
-    finish(depths, "number of layers", "typical loss", log="y", title="by depth")
+    finish(depths, "number of layers", "loss (trained: median)", log="y", title="by depth")
     depths.legend(fontsize=7)
 
 
