@@ -11,7 +11,7 @@ COMMANDS = {
     "curve-family": "curve icl_error --tau 0.1:5:200 --alpha 1,10,100 --kappa 0.5 --rho 0.01",
     "curve-simulated": (
         "curve task_gap --kappa 0.25:4:40:log --tau 2 --alpha 1,4 --rho 0.1 --jobs 1 "
-        "--simulate dim=10,repeats=4,points=5"
+        "--simulate dim=10,repeats=4,points=3"
     ),
     "curve-extrapolated": (
         "curve icl_error --kappa 0.5:4:30:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 --jobs 1 "
