@@ -44,10 +44,11 @@ def found(problem: Problem) -> dict[str, Baseline]:
 
 
 @pytest.fixture
-def without_gdpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the search for GD++, which takes most of the time."""
+def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the searches for GD++ and softmax heads, which take most of the time."""
     monkeypatch.setattr(module, "LAYERS", ())
     monkeypatch.setattr(module, "FITTED_LAYERS", ())
+    monkeypatch.setattr(module, "SOFTMAX", {})
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
@@ -71,7 +72,7 @@ def test_stated_losses_are_those_of_a_simulation(
         assert abs(np.mean(errors) - baseline.loss) < allowed, baseline.name
 
 
-@pytest.mark.usefixtures("without_gdpp")
+@pytest.mark.usefixtures("without_searches")
 @pytest.mark.parametrize("law", ["gaussian", "uniform", "rademacher", "laplace"])
 def test_one_step_has_the_optimal_learning_rate(law: str) -> None:
     parameters: dict[str, Any] = {"noise_variance": 0.3, "task_variance": 2.0, "input_law": law}
@@ -101,7 +102,7 @@ def test_units_change_predictions_as_they_change_labels(
         assert np.allclose(there, expected, rtol=close, atol=close), name
 
 
-@pytest.mark.usefixtures("without_gdpp")
+@pytest.mark.usefixtures("without_searches")
 def test_what_coincides_is_left_out() -> None:
     assert "ridge" not in found(Problem(8, 4))
     assert "ridge" not in found(Problem(8, 4, task_covariance=[0.1, 1, 1, 1]))
@@ -111,14 +112,14 @@ def test_what_coincides_is_left_out() -> None:
     assert "adaptive_ridge" not in found(Problem(4, 4, noise_law="uniform:1"))
 
 
-@pytest.mark.usefixtures("without_gdpp")
+@pytest.mark.usefixtures("without_searches")
 def test_ridge_knows_the_covariance_of_tasks_without_noise() -> None:
     problem = Problem(3, 4, task_covariance=[1.0, 1.0, 1.0, 0.0])
     drawn = problem.sample(20, rng=0)
     assert np.allclose(found(problem)["ridge"].predict(drawn), drawn.target)
 
 
-@pytest.mark.usefixtures("without_gdpp")
+@pytest.mark.usefixtures("without_searches")
 @pytest.mark.parametrize("law", ["uniform:3", "categorical:1,3"])
 def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
     problem = Problem(12, 4, noise_law=law, scale=0.5, task_variance=3.0)
@@ -132,7 +133,7 @@ def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
         assert np.mean(gain) > 3 * np.std(gain) / math.sqrt(8000), (better, worse)
 
 
-@pytest.mark.usefixtures("without_gdpp")
+@pytest.mark.usefixtures("without_searches")
 def test_dmmse_finds_the_pretraining_task() -> None:
     tasks = np.random.default_rng(0).standard_normal((5, 4))
     problem = Problem(30, 4, noise_variance=0.01, tasks=tasks)
