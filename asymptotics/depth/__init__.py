@@ -3,6 +3,12 @@
 from iclimit.asymptotics.depth.depth_loss import DepthLoss, depth_loss
 from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_exponents
 from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors, overthinking_ratio
+from iclimit.asymptotics.depth.joint_law import (
+    OptimalShape,
+    ScalingTerms,
+    compute_optimal,
+    scaling_terms,
+)
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
 from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
 from iclimit.asymptotics.depth.saddle import BalancedSaddle, balanced_saddle
@@ -20,10 +26,13 @@ __all__ = [
     "BalancedSaddle",
     "DepthLoss",
     "OnlineErrors",
+    "OptimalShape",
     "ScalingExponents",
+    "ScalingTerms",
     "TiedFlow",
     "UntiedDepth",
     "balanced_saddle",
+    "compute_optimal",
     "depth_loss",
     "final_test_time_error",
     "iterated_icl_errors",
@@ -31,6 +40,7 @@ __all__ = [
     "overthinking_ratio",
     "overthinking_threshold",
     "scaling_exponents",
+    "scaling_terms",
     "test_time_errors",
     "tied_flow",
     "untied_depth",

@@ -92,7 +92,8 @@ def tied_flow(
     Notes
     -----
     The relative error of gamma is below 1e-9.  The flow of the paper has other time units: there
-    losses are traces rather than means, and factors of 2 vary.
+    losses are traces rather than means, and factors of 2 vary.  A projection of rank N < d has the
+    mean size N/d: times are then longer by the square of d/N than for one that keeps the scale.
 
     References
     ----------

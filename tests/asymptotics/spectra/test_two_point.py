@@ -171,6 +171,10 @@ def test_limits() -> None:
     kappa = brentq(lambda k: (VALUES / (VALUES + k)).mean() - 0.3, 0.1, 10.0)
     expected = (OUTER * VALUES * kappa / (VALUES + kappa)).mean()
     assert projected.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(expected, rel=1e-9)
+    # As many samples: the bias of interpolation.
+    drawn, share = TwoPoint(Atoms(VALUES), alpha=0.3), kappa / (VALUES + kappa)
+    bias = (OUTER * VALUES * share**2).mean() / (1 - ((1 - share) ** 2).mean() / 0.3)
+    assert drawn.null_mean(outer=OUTER, inner=VALUES) == pytest.approx(bias, rel=1e-9)
     smooth = TwoPoint(Uniform(0.2, 1.8), alpha=2.0)
     fine = TwoPoint(Atoms(Uniform(0.2, 1.8).quantiles(2000)), alpha=2.0)
     one, other = (
