@@ -79,7 +79,8 @@ def test_every_image_can_fail(method: str, kappa: float, spectra: Results) -> No
     assert layers > 3
     for end, name in enumerate(("lower", "upper")):
         for layer in range(layers):
-            for factor in (1 - 3e-7, math.nan):
+            ends = layer in (0, layers - 1)
+            for factor in (1 - 3e-7, math.nan) if ends else (1 - 3e-7,):
                 image = spectra[key].copy()
                 image[end, layer] *= factor
                 found = failed(judge("gdpp-spectrum", spectra | {key: image}))
