@@ -40,8 +40,8 @@ TRAINING: dict[Preset, dict[int, dict[str, Any]]] = {
 0.01 to 0.12 after 300 steps, by the seed: too early for a quick look."""
 LEARNING_RATE = 0.01
 """Of all trainings, from weights of the default size: no seed of five failed.  With ``init_scale``
-0.05, a normalised layer stayed at the null loss for 350 steps, and at half the rate two pairs of four
-were still there after 500."""
+0.05, a normalised layer stayed at the null loss for 350 steps, and at half the rate two pairs of
+four were still there after 500."""
 SEEDS: dict[Preset, int] = {"quick": 1, "medium": 2, "full": 5}
 HELD_OUT: dict[Preset, int] = {"quick": 20_000, "medium": 100_000, "full": 400_000}
 """Fresh prompts that networks are tested on, and as many that the features are fitted to."""

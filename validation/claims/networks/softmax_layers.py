@@ -42,7 +42,7 @@ pairs in 3000 steps, where two linear layers have 0.041: training them takes lon
 TRAINING: dict[Preset, dict[str, Any]] = {
     "quick": {"width": 16, "repeats": 1, "steps": 400, "batch": 256, "held_out": 10_000},
     "medium": {"width": 16, "repeats": 3, "steps": 1000, "batch": 512, "held_out": 20_000},
-    "full": {"width": 64, "repeats": 5, "steps": 5000, "batch": 512, "held_out": 200_000},
+    "full": {"width": 64, "repeats": 3, "steps": 4000, "batch": 512, "held_out": 200_000},
 }
 """Of these; the width is published, the rest is not stated."""
 LEARNING_RATE, INIT_SCALE = 0.01, 1.0
