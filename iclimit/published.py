@@ -22,6 +22,7 @@ PAPERS = {
     "lu2025": "Lu, Letey, Zavatone-Veth, Maiti, Pehlevan, PNAS 122 (2025), arXiv:2405.11751",
     "letey2025": "Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551",
     "vonoswald2023": "von Oswald et al., ICML 2023, arXiv:2212.07677",
+    "he2025": "He, Pan, Chen, Yang, arXiv:2503.12734",
     "rossi2024": "Rossi, Yuan, Hannagan, ICLR 2024 blog post track",
     "vladymyrov2024": "Vladymyrov, von Oswald, Sandler, Ge, NeurIPS 2024, arXiv:2402.14180",
     "zhang2025": "Zhang, Singh, Latham, Saxe, ICML 2025, arXiv:2501.16265",

@@ -18,7 +18,9 @@ which is quadratic in the values: one simulation has the losses of all values at
 *Scores instead of tokens.*  Of independent Gaussian inputs only the norm r of the query and the
 scores :math:`s_i = x_q \cdot x_i/r`, independent and normal, need be drawn.  The other d - 1
 components of :math:`S_h` are independent of them, and :math:`S_h \cdot S_k` has the mean
-:math:`\sum_i p^h_i s_i \sum_i p^k_i s_i + (d - 1)\,p^h \cdot p^k`.
+:math:`\sum_i p^h_i s_i \sum_i p^k_i s_i + (d - 1)\,p^h \cdot p^k`.  The norms of a group of 100
+prompts are stratified: one from each of 100 equally likely intervals.  Groups are independent, and
+their means have a fourth to a half of the variance.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+from scipy.special import gammaincinv
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
@@ -235,7 +238,9 @@ class _Scores:
     ) -> tuple[Array, Array, Array]:
         """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
         xp, law = self.device.xp, self.law
-        norm = law.scale * xp.sqrt(2 * generator.standard_gamma(law.dim / 2, count))
+        place = np.tile(np.arange(GROUP), count // GROUP) + to_host(generator.random(count))
+        chi_square = 2 * gammaincinv(law.dim / 2, place / GROUP)
+        norm = law.scale * xp.sqrt(self.device.asarray(chi_square))
         along = law.scale * generator.standard_normal((count, law.context))
         weights = weigh(betas[:, None] * (norm[:, None] * along)[:, None, :])
         sums = (weights @ along[:, :, None])[:, :, 0]

@@ -69,7 +69,7 @@ def train_softmax(
 ) -> TrainedSoftmax:
     r"""Train softmax heads on linear regression from random weights.
 
-    The heads are `MergedHeads`, all that one layer of softmax attention can have, and every step of
+    The heads are `MergedHeads`, all that one layer of softmax attention can have; every step of
     Adam takes fresh prompts.
 
     Parameters

@@ -15,6 +15,7 @@ FILES = (
     ("gdpp", "spectrum layers error baselines gdpp_table diagonal_table full_table profiles"),
     ("gdpp", "weights two_levels published_layers linear_layers"),
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
+    ("softmax", "head published_layer pair limits kernels"),
     ("networks", "sine copying softmax_layers layer_norm"),
     ("depth", "test_time"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
