@@ -113,7 +113,8 @@ def iterated_icl_errors(
 
     With fresh tasks, tau > 1 and no ridge or noise the errors are those of `test_time_errors`.
 
-    Takes some 10 ms for 20 steps and seconds for 200.
+    Takes some 10 ms for 20 steps and seconds for 200.  One step is within 1e-12 of `icl_error` for
+    alpha up to 1e8.
 
     References
     ----------

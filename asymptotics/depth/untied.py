@@ -51,7 +51,7 @@ class UntiedDepth:
     steps : ndarray (depth,)
         Steps :math:`s_l = \gamma_l/L` of the best layers at the full depth, in ascending order;
         the loss does not depend on their order.  Where fewer steps make the loss as small, the
-        remaining ones are 0.
+        remaining ones are 0.  Complex where no real layers reach the loss.
     error : float
         Numerical error of the loss at the full depth.
     """
@@ -117,10 +117,14 @@ def untied_depth(
     The best steps hit the largest eigenvalues one by one.  At great depth they do so more closely
     than float64 can tell: the loss of the *rounded* steps can then be much larger.
 
-    *Finite context or width.*  The limit of large dimension at the eigenvalues given, of relative
-    error 1e-8 or less (``error``) up to 16 layers, which take a second at 1000 eigenvalues.  Rare
-    contexts may carry the mean of a simulation.  Zeros off the real axis would give complex
-    steps; none have been seen.
+    *Finite context or width.*  The limit of large dimension at the eigenvalues given.  At 60
+    random power laws with up to 16 layers its relative ``error`` was below 1e-8, except at long
+    contexts of steep spectra (1e-5).  16 layers take a second at 1000 eigenvalues.  Rare contexts
+    may carry the mean of a simulation.
+
+    The loss is that of the best polynomial.  At infinite context and width its zeros are real.
+    Otherwise some can be complex, mostly at finite width: then so are the steps, and real layers
+    lose a little more, below 1 % at 13 of 14 such points, 5 % at one.
 
     All losses are without label noise.
 

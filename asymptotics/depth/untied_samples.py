@@ -13,7 +13,8 @@ matrix K, the constraint p(0) = 1 a vector :math:`c_j = T_j(0)`, and
 .. math:: \min_{c^\top p = 1} p^\top K p = \frac1{c^\top K^{-1} c}, \qquad
    p = \frac{K^{-1} c}{c^\top K^{-1} c} .
 
-The leading blocks of K give the least losses of all smaller depths.
+The leading blocks of K give the least losses of all smaller depths.  The zeros of p need not be
+real: the mean over samples is no integral over a measure.
 
 *Contours.*  The form is a contour integral, whose contour must keep to where the polynomials are
 small.  Chebyshev polynomials grow fast beside the spectrum, the best polynomials less so, since

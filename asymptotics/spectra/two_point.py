@@ -258,8 +258,8 @@ class TwoPoint:
     def _lowest(self, top: float) -> float:
         least = min(1.0, self.alpha, self.width_ratio)
         positive = self.values > 0
-        if least < self.weights[positive].sum():
-            # An atom at 0.
+        # The sum of weights is 1 up to rounding.
+        if least < self.weights[positive].sum() * (1 - 1e-12):  # an atom at 0
             start = -top
             while self._traces(np.array(start))[0] > least:
                 start *= 4

@@ -90,6 +90,21 @@ def test_sampled_contexts(alpha: float, width: float) -> None:
     assert error < 0.03 * limit
 
 
+def test_complex_steps_are_those_of_the_best_polynomial() -> None:
+    """They come in pairs, and deeper is better all the same."""
+    k = np.arange(1.0, 25)
+    best = untied_depth(k**-0.4, k**-1.4, depth=6, alpha=1.4, width_ratio=0.7)
+    assert np.iscomplexobj(best.steps)
+    assert np.sum(best.steps).imag == pytest.approx(0, abs=1e-9)
+    assert np.all(np.diff(best.losses) < 0)
+
+
+def test_weights_whose_sum_is_above_one_by_rounding() -> None:
+    for count in range(230, 236):
+        best = untied_depth(np.linspace(1, 2, count), np.ones(count), depth=2, alpha=15.0)
+        assert 0 < best.loss < 0.01
+
+
 def test_refuses() -> None:
     with pytest.raises(ValueError, match="alpha must be > 0"):
         untied_depth([1.0], [1.0], depth=1, alpha=0.0)
