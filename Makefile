@@ -53,6 +53,7 @@ bench: .venv/dev
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "iclimit needs Python >= 3.11, PYTHON=... chooses one")'
 	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade pip  # the one that comes with Python 3.11 takes twice as long
 
 .venv/run: .venv/bin/python pyproject.toml setup.py
 	$(PIP) -e .
