@@ -3,8 +3,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Most modules that are installed are never imported: those that are get compiled then.
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+# Most modules that are installed are never imported: those that are get compiled then.  Errors are
+# printed, but not setuptools' warning that its way to install a link may change.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
