@@ -20,6 +20,9 @@ _LARGEST = 1e150
 """Residual at the upper end of the spectrum beyond which the loss counts as infinite."""
 
 
+_AGAIN = 1e-11
+"""Losses at the best gamma with a larger relative error are computed again for this gamma."""
+
 _RESOLVED, _NEGLIGIBLE = 1e-4, 1e-10
 """A relative error above the first is refused, unless the error is below the second."""
 
@@ -236,5 +239,10 @@ def _best(
             gamma = np.where(sigma2 == 0, closed, gamma)
         headroom = 2 * L / (gamma * law.edges[1]) - 1
         values = loss.value(L, gamma, sigma2), gamma, loss.error(L, gamma, sigma2), headroom
-        found[:, ~limit] = np.stack(values)
+        rest = np.stack(values)
+        # Noise may make the best gamma so small that another contour is better.
+        rough = rest[2] > _AGAIN * abs(rest[0])
+        if np.any(rough):
+            rest[:, rough] = _given(population, law, L[rough], sigma2[rough], gamma[rough])
+        found[:, ~limit] = rest
     return found

@@ -224,8 +224,10 @@ class TwoPoint:
 
     def _traces(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tau and its derivative."""
-        R = 1 / (self.values - np.asarray(w)[..., None])
-        mass = self.weights * self.values
+        # Zeros of the population do not count, and are poles at w = 0.
+        kept = self.values > 0
+        R = 1 / (self.values[kept] - np.asarray(w)[..., None])
+        mass = (self.weights * self.values)[kept]
         return R @ mass, R**2 @ mass
 
     def _image(self, w: np.ndarray) -> np.ndarray:
@@ -253,7 +255,7 @@ class TwoPoint:
         """Ends of the spectrum in the plane of w: where Z turns back, or carries an atom at 0."""
         top = float(self.values[-1])
         above = top * (1 + np.geomspace(1e-12, 1e6, _SCAN))
-        return self._lowest(top), self._last_turn(above, top)
+        return self._lowest(top), self._last_turn(above)
 
     def _lowest(self, top: float) -> float:
         least = min(1.0, self.alpha, self.width_ratio)
@@ -263,21 +265,21 @@ class TwoPoint:
             start = -top
             while self._traces(np.array(start))[0] > least:
                 start *= 4
-            pole = float(brentq(lambda w: self._traces(np.array(w))[0] - least, start, 0.0))
+            pole = self._root(lambda w: self._traces(np.array(w))[0] - least, start, 0.0)
             below = pole - top * np.geomspace(1e-12, 1e6, _SCAN)
-            return self._last_turn(below, pole)
+            return self._last_turn(below)
         if not np.all(positive):
             return 0.0
         bottom = float(self.values[0])
         near = 1 - np.geomspace(1e-12, 0.5, _SCAN)
         below = bottom * np.concatenate([near, np.geomspace(0.5, 1e-14, _SCAN)])
-        return self._last_turn(below, bottom)
+        return self._last_turn(below)
 
-    def _last_turn(self, grid: np.ndarray, end: float) -> float:
-        """Zero of the derivative farthest from the end next to which a grid starts.
+    def _last_turn(self, grid: np.ndarray) -> float:
+        """Zero of the derivative farthest from the start of a grid.
 
-        Without a zero it is the first point of the grid: the map has a pole at the end, or an
-        eigenvalue of the population survives a projection.
+        Without a zero it is the start, which is next to the atom at 0 or to an eigenvalue of the
+        population that survives a projection.
         """
         turned = np.flatnonzero(self._speed(grid) <= 0)
         if not turned.size:
@@ -285,7 +287,11 @@ class TwoPoint:
         bracket = grid[turned[-1]], grid[min(turned[-1] + 1, grid.size - 1)]
         if bracket[0] == bracket[1]:
             return float(bracket[0])
-        return float(brentq(lambda w: self._speed(np.array(w)), *bracket, xtol=1e-15 * abs(end)))
+        return self._root(lambda w: self._speed(np.array(w)), *bracket)
+
+    def _root(self, function: Callable[[float], Any], start: float, stop: float) -> float:
+        """Zero between two points, to rounding of the largest eigenvalue."""
+        return float(brentq(function, start, stop, xtol=1e-15 * float(self.values[-1])))
 
     @cached_property
     def edges(self) -> tuple[float, float]:

@@ -130,6 +130,13 @@ def test_edges() -> None:
     assert wild.loss[1] < 1
     assert np.isinf(wild.loss[2])
     assert np.sign(wild.headroom).tolist() == [-1, 0, -1]
+    # Zeros of the spectrum, a hard edge, and noise that keeps the best gamma far below the depth.
+    for noise in (0.0, 1.0):
+        rough = depth_loss(
+            depth=[3, 256], spectrum=[0.0, 1.0, 2.0], alpha=1.0001, noise_variance=noise
+        )
+        assert np.all(rough.error < PROMISED * rough.loss)
+        assert np.all(rough.loss < 1.0)
     # Measured at d = 100, nu = 1.2, L = 4: contexts with 15, 5.0 and 1.7 deviations to spare.
     lam = RANK[:100] ** -1.2
     for rate, context, deviations in ((0.5, 50, 15.0), (1.0, 50, 5.0), (1.5, 50, 1.7)):
