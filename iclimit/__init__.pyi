@@ -26,6 +26,7 @@ from .asymptotics.pretraining import idg_error as idg_error
 from .asymptotics.pretraining import optimal_ridge as optimal_ridge
 from .asymptotics.pretraining import structured_errors as structured_errors
 from .asymptotics.pretraining import task_gap as task_gap
+from .asymptotics.softmax import optimal_softmax as optimal_softmax
 from .asymptotics.spectra import MarchenkoPastur as MarchenkoPastur
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
@@ -34,6 +35,7 @@ from .results import Estimate as Estimate
 from .simulate.descent import train_attention as train_attention
 from .simulate.pretraining import simulate_errors as simulate_errors
 from .simulate.probing.problem import Problem as Problem
+from .simulate.softmax import train_softmax as train_softmax
 from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs
 from .validation import probe as probe

@@ -105,6 +105,8 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
     """Broadcast a function over parameters that it takes as single numbers only."""
 
     def broadcast(**parameters: Any) -> np.ndarray:
+        if not any(name in parameters for name in names):
+            return function(**parameters)
         arrays = dict(zip(parameters, np.broadcast_arrays(*parameters.values()), strict=True))
         shape = next(iter(arrays.values())).shape
         flat = {name: array.ravel() for name, array in arrays.items()}

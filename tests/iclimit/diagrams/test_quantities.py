@@ -47,6 +47,9 @@ VALUES: dict[str, float] = {
     "value": 0.3,
     "eigenvalue": 1,
     "trace": 3,
+    "inverse_temperature": 0.4,
+    "heads": 2,
+    "efficiency": 0.5,
 }
 """A value of every parameter at which every quantity is defined."""
 
