@@ -25,9 +25,9 @@ D = 6
 
 # %%
 # Left: the exact least loss of a softmax head against the context length, and of linear attention.
-# Points are the best heads on simulated prompts.  The diamond is a head trained from random weights,
-# with all entries of its key-query matrix free.  Right: the limit of large dimension.  A softmax
-# head needs e = 2.718 times the context of linear attention.
+# Points are the best heads on simulated prompts.  The diamond is a head trained from random
+# weights, with all entries of its key-query matrix free.  Right: the limit of large dimension.
+# A softmax head needs e = 2.718 times the context of linear attention.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.9), layout="constrained")
 N = np.unique(np.geomspace(3, 60, 16).round())
