@@ -103,6 +103,11 @@ def largest_eigenvalue_cdf(eigenvalue: Any, **size: Any) -> np.ndarray:
     return spectra.largest_eigenvalue_cdf(eigenvalue, **size)
 
 
+def depth_loss(**setting: Any) -> np.ndarray:
+    """Loss of tied layers of linear attention at their best, on isotropic data."""
+    return np.asarray(depth.depth_loss(setting="iso", **setting).loss)
+
+
 def test_time_error(steps: int, **setting: Any) -> np.ndarray:
     """Error after this number of steps at test time."""
     return np.asarray(depth.test_time_errors(steps=steps, **setting)[..., -1])

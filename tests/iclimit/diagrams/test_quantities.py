@@ -13,6 +13,8 @@ from iclimit.notation import PARAMETERS
 VALUES: dict[str, float] = {
     "tau": 2,
     "alpha": 3.5,
+    "depth": 3,
+    "width_ratio": 0.7,
     "kappa": 1.5,
     "condition_number": 1.5,
     "penalty": 1,
