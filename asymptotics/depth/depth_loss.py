@@ -55,8 +55,7 @@ class DepthLoss:
 
         An isolated largest eigenvalue of a context of P tokens fluctuates by :math:`\sqrt{2/P}` of
         its size, and the end of the spectrum lies some :math:`\sqrt 2` such deviations above it.
-        Where this is below 4, rare contexts may carry the mean loss, and the median is what a
-        simulation sees.
+        Where this is below 4, rare contexts may carry the mean loss; compare medians.
 
         Parameters
         ----------

@@ -137,7 +137,7 @@ def test_edges() -> None:
         )
         assert np.all(rough.error < PROMISED * rough.loss)
         assert np.all(rough.loss < 1.0)
-    # Measured at d = 100, nu = 1.2, L = 4: contexts with 15, 5.0 and 1.7 deviations to spare.
+    # By the isolated eigenvalue itself: (2 L/gamma - 1) sqrt(P/2) = 15, 5.0 and 1.7.
     lam = RANK[:100] ** -1.2
     for rate, context, deviations in ((0.5, 50, 15.0), (1.0, 50, 5.0), (1.5, 50, 1.7)):
         found = depth_loss(depth=4, spectrum=lam, alpha=context / 100, gamma=4 * rate)
