@@ -17,8 +17,8 @@ TOGETHER = "all claims together"
 
 REASONS: dict[str, str] = {
     "derive_error_limits": "tests compare each limit with the errors near it, to 13 digits",
-    "long_context_softmax": "the medium preset covers it: its extrapolation takes a minute",
-    "optimal_softmax_matrix": "the medium preset covers it to 1 %; the quick one to some 3 %",
+    "long_context_softmax": "the medium preset covers it to 3 %; rare queries make it costly",
+    "optimal_softmax_matrix": "the medium preset covers it to 1.5 %, the quick one to 4 %",
     "expected_gamma": "right up to O(1/d); tests hold it to regressions at d = 8 and d = 16",
 }
 """Why no claim covers some functions."""

@@ -34,7 +34,7 @@ from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, pan
 
 CONTEXTS: dict[Preset, int] = {"quick": 50_000, "medium": 1_000_000, "full": 4_000_000}
 """Prompts of a simulation of scores."""
-SIZES = ((5, 10), (10, 10), (10, 5), (20, 10))
+SIZES = ((10, 10), (10, 5), (20, 10))
 """Context lengths and dimensions of pairs on Gaussian inputs."""
 NOISE = 0.5
 """Noise variance of the law of warm heads."""
