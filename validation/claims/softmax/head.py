@@ -23,7 +23,7 @@ from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 COUNT: dict[Preset, int] = {"quick": 8, "medium": 20, "full": 40}
 """Random settings."""
-CONTEXTS: dict[Preset, int] = {"quick": 50_000, "medium": 500_000, "full": 2_000_000}
+CONTEXTS: dict[Preset, int] = {"quick": 30_000, "medium": 500_000, "full": 2_000_000}
 """Prompts for each."""
 TOKENS = 4
 """Every so many settings are simulated with whole tokens, on a tenth of the prompts."""

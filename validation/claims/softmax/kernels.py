@@ -43,7 +43,7 @@ SIZES: dict[Preset, tuple[int, ...]] = {
     "medium": (16, 32, 64, 128, 256),
     "full": (16, 32, 64, 128, 256, 512),
 }
-CONTEXTS: dict[Preset, int] = {"quick": 8_000, "medium": 50_000, "full": 200_000}
+CONTEXTS: dict[Preset, int] = {"quick": 5_000, "medium": 50_000, "full": 200_000}
 """Prompts at the largest size; as many scores at the others."""
 KINDS = ("linear", "ReLU", "tanh")
 """Kernels that are not normalised, at inverse temperature 1/sqrt(d)."""

@@ -41,7 +41,7 @@ SIZES: dict[Preset, tuple[int, ...]] = {
     "medium": (16, 32, 64, 128, 256),
     "full": (16, 32, 64, 128, 256, 512),
 }
-CONTEXTS: dict[Preset, int] = {"quick": 8_000, "medium": 50_000, "full": 200_000}
+CONTEXTS: dict[Preset, int] = {"quick": 4_000, "medium": 50_000, "full": 200_000}
 """Prompts at the largest size; as many scores at the others."""
 POINTS = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.5, 0.25))
 """d/N and the noise variance over N."""

@@ -32,7 +32,7 @@ from iclimit.validation.claims.softmax.runs import (
 )
 from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
-CONTEXTS: dict[Preset, int] = {"quick": 50_000, "medium": 1_000_000, "full": 4_000_000}
+CONTEXTS: dict[Preset, int] = {"quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
 """Prompts of a simulation of scores."""
 SIZES = ((10, 10), (10, 5), (20, 10))
 """Context lengths and dimensions of pairs on Gaussian inputs."""
@@ -60,7 +60,7 @@ TRAINED: dict[Preset, tuple[tuple[int, int, int], ...]] = {
     "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4), (10, 10, 8)),
 }
 """Context lengths, dimensions and heads of trained heads."""
-BATCH: dict[Preset, int] = {"quick": 1024, "medium": 2048, "full": 2048}
+BATCH: dict[Preset, int] = {"quick": 512, "medium": 2048, "full": 2048}
 HELD_OUT: dict[Preset, int] = {"quick": 50_000, "medium": 200_000, "full": 500_000}
 EXCESS = 0.01
 """Most that training may leave of the loss of the best pair: .03 % measured at N = 6, d = 4, and
@@ -162,7 +162,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
         inverse_temperatures=(OTHER[0], -OTHER[0]),
         values=(OTHER[1], -OTHER[1]),
         input_law="uniform",
-        contexts=TOKENS[preset],
+        contexts=2 * TOKENS[preset],
         **OTHER_SIZE,
     )
     for context, dim in SIZES:

@@ -28,7 +28,7 @@ DIM = 5
 NULL = DIM / 6
 """Half the mean square of a label for inputs U(-1, 1): the published units."""
 LENGTHS: dict[Preset, tuple[int, ...]] = {
-    "quick": (10, 50, 66, 90),
+    "quick": (10, 66, 90),
     "medium": tuple(range(2, 99, 8)),
     "full": tuple(range(2, 99, 8)),
 }
@@ -38,7 +38,7 @@ SIMULATED: dict[Preset, tuple[int, ...]] = {
     "medium": (2, 10, 50, 90),
     "full": (2, 10, 50, 90),
 }
-PROMPTS: dict[Preset, int] = {"quick": 60_000, "medium": 400_000, "full": 2_000_000}
+PROMPTS: dict[Preset, int] = {"quick": 40_000, "medium": 400_000, "full": 2_000_000}
 ABOVE = 0.02
 """Most that the median of trained runs is above the theory: 1.6 % is the largest."""
 BELOW = 0.002
