@@ -88,10 +88,14 @@ def seed_sequences(rng: Any, count: int) -> list[np.random.SeedSequence]:
     ------
     TypeError
         If rng is none of these.
+    ValueError
+        If it is a negative number.
     """
     if isinstance(rng, np.random.Generator):
         rng = int(rng.integers(2**63))
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
+        if rng < 0:
+            raise ValueError(f"rng must be an integer >= 0, got {rng}")
         rng = np.random.SeedSequence(int(rng))
     if not isinstance(rng, np.random.SeedSequence):
         raise TypeError(f"rng must be an int, SeedSequence or Generator, got {rng!r}")

@@ -36,8 +36,9 @@ import numpy as np
 from iclimit.asymptotics.softmax.pair_averages import pair_averages
 from iclimit.asymptotics.softmax.weight_averages import weight_averages
 
-_COLDEST_PAIR = 40.0
-"""Largest inverse temperature of scores of two heads: their integrals cost as its cube."""
+_COLDEST = {1: 1e100, 2: 40.0}
+"""Largest inverse temperature of scores, by the number of heads.  The integrals of two heads cost
+as its cube; those of one head would overflow at 1e154."""
 
 _NEGLIGIBLE = -36.0
 """Logarithm of the relative weight below which a node is left out."""
@@ -100,10 +101,10 @@ def brackets(
     """Averages of one head, or of two with opposite keys and values."""
     r, weight = query_norms(dim, context, coarse)
     t = abs(inverse_temperature) * r
-    if heads == 2 and t.max() > _COLDEST_PAIR:
-        most = _COLDEST_PAIR / r.max()
+    most = _COLDEST[heads] / r.max()
+    if abs(inverse_temperature) > most:
         raise ValueError(
-            f"inverse_temperature must be from {-most:.3g} to {most:.3g} for two heads in "
+            f"inverse_temperature must be from {-most:.3g} to {most:.3g} with heads={heads} in "
             f"dimension {dim:g}, got {inverse_temperature:g}"
         )
     averages = (weight_averages if heads == 1 else pair_averages)(context, t, coarse)

@@ -137,10 +137,10 @@ def functional_optimum(
         systems="numpy", single=True, context=context, noise_variance=noise_variance
     )
     if not isinstance(inputs, tuple):
-        points = np.asarray(inputs, dtype=float)
+        points = real_array("inputs", inputs, "(-inf, inf)")
         n = len(points) if points.ndim in (1, 2) else 0
         given = np.full(n, 1 / max(n, 1)) if weights is None else np.asarray(weights, dtype=float)
-        if not n or not np.all(np.isfinite(points)):
+        if not n:
             raise ValueError("inputs must be an interval or an array (n,) or (n, k) of points")
         if given.shape != (n,) or np.any(given <= 0) or abs(given.sum() - 1) > 1e-9:
             raise ValueError(f"weights must be {n} probabilities of sum 1")
@@ -176,6 +176,8 @@ def _optimum(
     """Solve the kernel equation on nodes; the loss before, with fewer nodes, tells the error."""
     C = np.asarray(covariance(x[:, None], x[None]), dtype=float)
     own = np.diag(C) if C.shape == (len(x), len(x)) else np.zeros(1)
+    if not np.all(np.isfinite(C)):
+        raise ValueError("covariance must be finite on the nodes of the inputs")
     scale = np.abs(own).max()
     if len(own) != len(x) or not np.allclose(C, C.T, rtol=0, atol=1e-10 * scale):
         raise ValueError("covariance must give a symmetric matrix on the nodes of the inputs")

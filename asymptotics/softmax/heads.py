@@ -149,8 +149,9 @@ def softmax_loss(
     for k, (one_beta, one_N, one_d) in enumerate(unique):
         pair = [brackets(one_beta, one_N, one_d, heads, coarse) for coarse in (1.0, COARSE)]
         for place in np.flatnonzero(index.reshape(-1) == k):
-            fine, coarse = (each.loss(v.flat[place], noise.flat[place]) for each in pair)
-            if not abs(fine - coarse) <= _PROMISED * fine:
+            with np.errstate(over="ignore"):
+                fine, coarse = (each.loss(v.flat[place], noise.flat[place]) for each in pair)
+            if not (fine == coarse or abs(fine - coarse) <= _PROMISED * fine):
                 raise ArithmeticError(
                     f"relative error {abs(fine / coarse - 1):.0e} of the loss at "
                     f"inverse_temperature={one_beta:g}, context={one_N:g}, dim={one_d:g}"

@@ -27,6 +27,7 @@ the share of s in the span of their kernels: any two different small temperature
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,8 +105,8 @@ def kernel_efficiency(score_function: Kernel) -> float:
     (0.367879, 0.5)
     """
     _check_function(score_function)
-    signal = _gaussian_mean(lambda s: s * float(score_function(s)))
-    power = _gaussian_mean(lambda s: float(score_function(s)) ** 2)
+    signal = _gaussian_mean(lambda s: s * _weight(score_function, s))
+    power = _gaussian_mean(lambda s: _weight(score_function, s) ** 2)
     if power == 0:
         raise ValueError("score_function must not vanish everywhere")
     return min(signal**2 / power, 1.0)
@@ -128,7 +129,7 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any
     Raises
     ------
     ValueError
-        If there is no head, or one is outside the range.
+        If there is no head, one is outside the range, or two are equal.
     TypeError
         If an argument is not a number, or number systems mix.
 
@@ -155,6 +156,8 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any
         sequences=("inverse_temperatures",),
         ranges={"inverse_temperatures": "[-4, 4]"},
     )
+    if len(set(t)) < len(t):
+        raise ValueError(f"inverse_temperatures must be all different, got {inverse_temperatures}")
     if isinstance(math_, ArrayMath):
         # Column h: coefficients of exp(t_h s) in normalised Hermite polynomials.
         degree = np.arange(1, _HERMITE)
@@ -295,7 +298,13 @@ def _kernel_head(f: Kernel, beta: float, N: float, d: float, noise: float, panel
     s = np.concatenate([-positive, positive])
     density = np.tile(half * mass, 2 * panels) * np.exp(-s * s / 2) / np.sqrt(2 * np.pi)
     with np.errstate(all="ignore"):
-        values = np.asarray(f(beta * np.multiply.outer(r, s)), dtype=float)
+        scores = beta * np.multiply.outer(r, s)
+        values = np.asarray(f(scores), dtype=float)
+        if values.shape != scores.shape:
+            raise ValueError(
+                "score_function must return a weight for each entry of an array of scores, "
+                f"got shape {values.shape} for {scores.shape}"
+            )
         m, square, along = (
             (values * s) @ density,
             values**2 @ density,
@@ -316,6 +325,13 @@ def _check_function(score_function: Any) -> None:
         raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
 
 
+def _weight(score_function: Kernel, score: float) -> float:
+    weight = score_function(score)
+    if np.ndim(weight) or np.asarray(weight).dtype.kind not in "bif":
+        raise ValueError(f"score_function must return a number for a score, got {weight!r}")
+    return float(weight)
+
+
 def _gaussian_mean(function: Callable[[float], float]) -> float:
     def weighted(s: float) -> float:
         return function(s) * float(np.exp(-s * s / 2)) / np.sqrt(2 * np.pi)
@@ -325,6 +341,6 @@ def _gaussian_mean(function: Callable[[float], float]) -> float:
     for lower, upper in itertools.pairwise((-_FAR, -6.0, 0.0, 6.0, _FAR)):
         found = quad(weighted, lower, upper, **accuracy)
         total, bound, size = total + found[0], bound + found[1], size + abs(found[0])
-    if not bound <= _PROMISED * size + 1e-12:
+    if not (math.isfinite(total) and bound <= _PROMISED * size + 1e-12):
         raise ArithmeticError(f"the mean of score_function over scores is not found: {total:g}")
     return total

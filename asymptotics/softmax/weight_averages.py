@@ -149,7 +149,8 @@ def _cold(N: float, t: float, step: float) -> tuple[np.ndarray, np.ndarray, np.n
     r"""Do the same by a sum over a = y + ts, with :math:`H_0 = \int e^{a - e^a} P(ts < a - y) da`.
 
     On a common grid of y and a the Gaussian factors depend on a - y only: they are computed once
-    and read through a sliding window.
+    and read through a sliding window.  For scores so cold that these windows do not overlap, only
+    what is in one of them is computed.
     """
     bottom, top = y_range(N, t)
     # H_0^N falls within t over the largest score: a step of y may be that long.
@@ -157,9 +158,15 @@ def _cold(N: float, t: float, step: float) -> tuple[np.ndarray, np.ndarray, np.n
     a = np.arange(-_TAIL, 4.2, step)
     count = int((top - bottom) / (stride * step)) + 2
     y = top - stride * step * np.arange(count)
-    s = (a[0] - top + step * np.arange(len(a) + stride * count)) / t
+    overlap = stride < len(a)
+    if overlap:
+        s = (a[0] - top + step * np.arange(len(a) + stride * count)) / t
+    else:
+        s = (a - y[:, None]) / t
 
     def window(values: np.ndarray) -> np.ndarray:
+        if not overlap:
+            return values
         return sliding_window_view(values, len(a))[: stride * count : stride]
 
     density = step / t / np.sqrt(2 * np.pi) * np.exp(-s * s / 2)

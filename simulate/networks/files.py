@@ -94,6 +94,8 @@ def load_network(path: str | os.PathLike) -> TrainedNetwork:
     ------
     ValueError
         If the file is not of that form, or its weights are of other shapes or not finite.
+    OSError
+        If there is no such file, or it cannot be read.
     """
     try:
         arrays = load_npz(Path(path))
@@ -102,6 +104,8 @@ def load_network(path: str | os.PathLike) -> TrainedNetwork:
         losses = arrays.pop("losses")
         held_out = Estimate(*described["held_out"])
         rest: dict[str, Any] = {name: described[name] for name in (*NUMBERS, "parameters")}
+    except OSError:
+        raise
     except Exception as error:  # a file can be broken in any way
         raise ValueError(f"path must be a file of save_network, got {path}") from error
     if arrays.keys() != network.shapes.keys():

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
-from iclimit.simulate.checks import check_arguments, check_choice, check_shape
+from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.networks.network import Examples, Network, Task
 from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs
 from iclimit.simulate.probing.problem import Problem
@@ -98,17 +98,13 @@ class TrainedNetwork:
         Raises
         ------
         ValueError
-            If an array has another shape.
+            If an array has another shape, or entries that are no finite numbers.
         """
+        x = parse_array("inputs", inputs, (None, None, self.network.dim))
+        y = parse_array("labels", labels, x.shape[:2])
         asked = SimpleNamespace(
-            **{
-                name: np.asarray(value, dtype=float)
-                for name, value in {"inputs": inputs, "labels": labels, "query": query}.items()
-            }
+            inputs=x, labels=y, query=parse_array("query", query, x.shape[::2])
         )
-        check_shape("inputs", asked.inputs, (None, None, self.network.dim))
-        check_shape("labels", asked.labels, asked.inputs.shape[:2])
-        check_shape("query", asked.query, asked.inputs.shape[::2])
         step = _block(self.network, asked.inputs.shape[1])
         parts = [
             SimpleNamespace(

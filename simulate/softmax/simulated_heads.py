@@ -210,7 +210,7 @@ class _Tokens:
         query = drawn.query
         asked = query if self.key_query is None else query @ self.device.asarray(self.key_query)
         scores = (drawn.inputs @ asked[:, :, None])[:, :, 0]
-        weights = weigh(betas[:, None] * scores[:, None, :])
+        weights = _weights(weigh, betas[:, None] * scores[:, None, :])
         sums = weights @ drawn.inputs
         W = None if law.task_covariance is None else self.device.asarray(law.task_covariance)
         if W is None:
@@ -242,13 +242,26 @@ class _Scores:
         chi_square = 2 * gammaincinv(law.dim / 2, place / GROUP)
         norm = law.scale * xp.sqrt(self.device.asarray(chi_square))
         along = law.scale * generator.standard_normal((count, law.context))
-        weights = weigh(betas[:, None] * (norm[:, None] * along)[:, None, :])
+        weights = _weights(weigh, betas[:, None] * (norm[:, None] * along)[:, None, :])
         sums = (weights @ along[:, :, None])[:, :, 0]
         a2 = law.task_variance
         across = a2 * law.scale**2 * (law.dim - 1) + law.mean_noise_variance
         power = a2 * sums[:, :, None] * sums[:, None, :]
         power = power + across * weights @ xp.matrix_transpose(weights)
         return a2 * norm**2, a2 * norm[:, None] * sums, power
+
+
+def _weights(weigh: Kernel, scores: Array) -> Array:
+    """Weights of pairs, of which each must be a finite number."""
+    weights = weigh(scores)
+    if getattr(weights, "shape", ()) != scores.shape:
+        raise ValueError(
+            "score_function must return a weight for each entry of an array of scores, "
+            f"got {weights!r}"
+        )
+    if not bool(array_namespace(scores).all(array_namespace(scores).isfinite(weights))):
+        raise ValueError("score_function must return finite weights, got NaN or inf among them")
+    return weights
 
 
 def _softmax(scores: Array) -> Array:

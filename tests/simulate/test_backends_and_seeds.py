@@ -51,6 +51,11 @@ def test_other_seeds_are_refused(rng: Any) -> None:
         seed_sequences(rng, 1)
 
 
+def test_negative_seeds_are_refused() -> None:
+    with pytest.raises(ValueError, match="rng must be an integer >= 0, got -1"):
+        seed_sequences(-1, 1)
+
+
 def test_numpy_backend() -> None:
     backend = get_backend("numpy")
     generator = backend.generator(np.random.SeedSequence(1))

@@ -197,6 +197,10 @@ def test_wrong_arguments(arguments: dict, message: str) -> None:
 def test_wrong_types() -> None:
     with pytest.raises(TypeError, match="covariance must be a function of two inputs, got 1"):
         functional_optimum(covariance=1, inputs=(0, 1), context=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="inputs must be a real number or an array, got 'a'"):
+        functional_optimum(covariance=lambda x, z: x * z, inputs="a", context=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="covariance must be finite on the nodes"):
+        functional_optimum(covariance=lambda x, z: np.nan * x * z, inputs=(0, 1), context=3)
     with pytest.raises(TypeError, match="tied must be True or False, got 1"):
         sine_optimum(context=3, tied=1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must be square matrices of one shape"):

@@ -8,6 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 import sympy
+from scipy.integrate import quad
+from scipy.stats import norm
 
 from iclimit.asymptotics.softmax import optimal_softmax, softmax_loss
 from iclimit.asymptotics.softmax.brackets import brackets, query_norms
@@ -336,11 +338,30 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
         optimal_softmax(**arguments)
 
 
+@pytest.mark.parametrize(("context", "dim"), [(2, 1), (10, 10), (10**6, 3)])
+def test_coldest_head_takes_the_label_of_the_largest_score(context: int, dim: int) -> None:
+    """At temperature zero the loss is one of order statistics; it is near by 1/temperature."""
+    density = lambda s: context * norm.pdf(s) * norm.cdf(s) ** (context - 1)  # noqa: E731
+    top, square = (quad(lambda s, k=k: s**k * density(s), -9, 9)[0] for k in (1, 2))
+    length = math.sqrt(2) * math.exp(math.lgamma((dim + 1) / 2) - math.lgamma(dim / 2))
+    value = 0.7
+    limit = dim - 2 * value * length * top + value**2 * (square + dim - 1)
+    for temperature in (1e6, 1e12, 1e90):
+        found = softmax_loss(temperature, value, context=context, dim=dim)
+        assert found == pytest.approx(limit, rel=1e-8 + 10 / temperature)
+
+
+def test_losses_and_temperatures_too_large_for_a_number() -> None:
+    assert softmax_loss(0.5, 1e200, context=10, dim=10) == math.inf
+    with pytest.raises(ValueError, match=r"inverse_temperature must be from -9\.86e\+98 to "):
+        softmax_loss(1e300, 1.0, context=10, dim=10)
+
+
 def test_unreached_accuracy_is_an_error() -> None:
     with pytest.raises(ArithmeticError, match=r"relative error .* of the loss at"):
         softmax_loss(200.0, 0.5, context=1000, dim=1)
     with pytest.raises(
-        ValueError, match=r"inverse_temperature must be from -4\.\d+ to 4\.\d+ for"
+        ValueError, match=r"inverse_temperature must be from -4\.\d+ to 4\.\d+ with"
     ):
         softmax_loss(50.0, 0.5, context=3, dim=1, heads=2)
     with pytest.raises(TypeError, match="context must be a number or a NumPy array"):

@@ -179,6 +179,14 @@ def test_wrong_arguments() -> None:
         kernel_efficiency(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="score_function must not vanish everywhere"):
         kernel_efficiency(lambda s: 0.0)  # noqa: ARG005
+    with pytest.raises(ArithmeticError, match="the mean of score_function over scores is not"):
+        kernel_efficiency(lambda s: s + math.inf)
+    with pytest.raises(ValueError, match="score_function must return a number for a score, got"):
+        kernel_efficiency(lambda s: f"{s}")
+    with pytest.raises(ValueError, match=r"a weight for each entry .* got shape \(\) for \("):
+        optimal_kernel(lambda s: s.sum(), 1.0, context=3, dim=2)
+    with pytest.raises(ValueError, match=r"must be all different, got \[1, 1\]"):
+        heads_efficiency([1, 1])
     with pytest.raises(ValueError, match="inverse_temperatures must not be empty"):
         heads_efficiency([])
     with pytest.raises(ValueError, match=r"efficiency must be from 0 to 1, got 1\.5"):

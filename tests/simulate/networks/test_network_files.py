@@ -115,8 +115,10 @@ def test_other_descriptions_are_refused(
 
 def test_what_is_no_file_of_a_network(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("weights")
-    for name in ("text", "absent", "."):
-        with pytest.raises(ValueError, match="path must be a file of save_network"):
+    with pytest.raises(ValueError, match="path must be a file of save_network"):
+        load_network(tmp_path / "text")
+    for name in ("absent", "."):
+        with pytest.raises(OSError, match=name):
             load_network(tmp_path / name)
 
 

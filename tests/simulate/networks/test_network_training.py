@@ -225,6 +225,20 @@ def test_arrays_of_other_shapes_are_named(shapes: Any, message: str) -> None:
         run(*map(np.zeros, shapes))
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.full((2, 5), np.nan), "labels must be finite"),
+        (np.ma.masked_array(np.zeros((2, 5)), mask=True), "labels must have no masked entries"),
+        ("none", "labels must be an array of real numbers, got 'none'"),
+    ],
+)
+def test_entries_that_are_no_numbers_are_named(labels: Any, message: str) -> None:
+    run = train_network(HEADS, PROBLEM, steps=1, batch=4, rng=0, held_out=10)
+    with pytest.raises(ValueError, match=message):
+        run(np.zeros((2, 5, 3)), labels, np.zeros((2, 3)))
+
+
 @pytest.mark.parametrize("optimizer", SETTINGS)
 @pytest.mark.parametrize(
     "network",

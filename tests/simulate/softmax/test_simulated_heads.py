@@ -114,6 +114,9 @@ def test_losses_of_one_simulation() -> None:
         ({"key_query": np.eye(2)}, r"key_query must have shape \(3, 3\)"),
         ({"context": 0}, "context must be an integer"),
         ({"tasks": np.eye(3)}, "tasks must be None"),
+        ({"score_function": lambda s: np.nan * s}, "score_function must return finite weights"),
+        ({"score_function": lambda s: s[:1]}, "score_function must return a weight for each"),
+        ({"score_function": lambda s: s.sum()}, "score_function must return a weight for each"),
     ],
 )
 def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
