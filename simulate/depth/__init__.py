@@ -1,8 +1,17 @@
 """Depth and steps of linear attention: simulation."""
 
 from iclimit.notation import explain_names
+from iclimit.simulate.depth.contexts import ContextLosses, simulate_depth_loss
 from iclimit.simulate.depth.test_time import SimulatedSteps, simulate_test_time
+from iclimit.simulate.depth.untied_flow import UntiedFlow, simulate_untied_flow
 
-__all__ = ["SimulatedSteps", "simulate_test_time"]
+__all__ = [
+    "ContextLosses",
+    "SimulatedSteps",
+    "UntiedFlow",
+    "simulate_depth_loss",
+    "simulate_test_time",
+    "simulate_untied_flow",
+]
 
 explain_names(__name__)

@@ -1,0 +1,215 @@
+r"""Losses of deep linear attention on drawn contexts, exact given each context.
+
+Inputs have the covariance :math:`\Lambda = \operatorname{diag}(\lambda)`, tasks
+:math:`\Omega = \operatorname{diag}(\omega)`, labels
+:math:`y = x \cdot \beta/\sqrt d + \sigma\epsilon`.  A context of P tokens has the covariance
+:math:`S = X^\top X/P`.  A residual stream of width N sees the inputs through a random projection
+:math:`\Pi` of rank N.  Layers are gradient steps :math:`\eta_l = \gamma_l/L` of their own:
+
+.. math:: p_0 = 1, \qquad p_{l+1} = p_l - \eta_l\, \Pi S\, p_l, \qquad
+   q = \sum_l \eta_l\, p_l .
+
+Given S and :math:`\Pi` the loss on a noiseless query is averaged over queries, tasks and label
+noise in closed form,
+
+.. math:: \frac1d \operatorname{tr} \Omega\, p_L^\top \Lambda\, p_L
+   + \frac{\sigma^2}P \operatorname{tr} \Lambda\, q\, \Pi S \Pi\, q^\top .
+
+Only S and :math:`\Pi` are drawn, so the only scatter is that between contexts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
+from iclimit.simulate.checks import check_arguments, parse_array
+
+_MATRICES = 6
+"""Matrices of a context that are held at once."""
+
+
+@dataclass(frozen=True)
+class ContextLosses:
+    """Losses of deep linear attention on drawn contexts.
+
+    Attributes
+    ----------
+    losses : ndarray (repeats,)
+        Mean squared error on a noiseless query label for each context; ``inf`` beyond the largest
+        float.
+    parameters : dict
+        What was simulated.
+    """
+
+    losses: np.ndarray = field(repr=False)
+    parameters: dict[str, Any] = field(repr=False)
+
+    @property
+    def mean(self) -> Estimate:
+        """Mean over contexts, with its standard error."""
+        return Estimate.of(self.losses)
+
+    @property
+    def median(self) -> float:
+        """Median over contexts: what a typical context has where rare ones carry the mean."""
+        return float(np.median(self.losses))
+
+
+def simulate_depth_loss(
+    *,
+    eigenvalues: Any,
+    rates: Any,
+    task_spectrum: Any = None,
+    context: int | float = math.inf,
+    width: int | float = math.inf,
+    noise_variance: float = 0.0,
+    rng: Any,
+    repeats: int = 200,
+    backend: str = "numpy",
+) -> ContextLosses:
+    r"""Draw contexts and compute the loss of deep linear attention on each.
+
+    Parameters
+    ----------
+    eigenvalues : array (d,)
+        Eigenvalues of the covariance of the inputs, >= 0.
+    rates : array (L,)
+        Steps :math:`\gamma_l/L` of the layers, all equal for tied ones.
+    task_spectrum : array (d,), optional
+        Eigenvalues of the covariance of the tasks, >= 0, in the order of those of the inputs; 1 by
+        default.
+    context : int >= 1, or inf
+        Context length P; without end the covariance of a context is that of the inputs.
+    width : int >= 1, or inf
+        Width N of the residual stream; from d on it does not matter.
+    noise_variance : float >= 0
+        Variance of the label noise.
+    rng : int, SeedSequence or Generator
+        Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.
+    repeats : int >= 1
+        Number of contexts, each with a fresh projection.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+
+    Returns
+    -------
+    ContextLosses
+        With ``losses``, their ``mean`` and ``median``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or shapes do not fit.
+    RuntimeError
+        If the backend is not available.
+
+    Notes
+    -----
+    A context whose largest eigenvalue exceeds :math:`2/\eta` makes the steps diverge.  Such rare
+    contexts may carry the mean, whose standard error then says little; the median does not notice
+    them.
+
+    References
+    ----------
+    Model: Bordelon, Letey, Pehlevan, arXiv:2510.01098.  Loss given a context: module
+    `iclimit.simulate.depth.contexts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.depth import simulate_depth_loss
+    >>> lam = np.repeat([0.5, 1.5], 20)
+    >>> run = simulate_depth_loss(
+    ...     eigenvalues=lam, rates=[0.4] * 4, context=80, width=30, rng=0, repeats=100
+    ... )
+    >>> run.losses.shape, 0.3 < run.median < run.mean.mean < 0.5
+    ((100,), True)
+    """
+    lam = _spectrum("eigenvalues", eigenvalues, (None,))
+    tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
+    omega = _spectrum("task_spectrum", tasks, lam.shape)
+    steps = parse_array("rates", rates, (None,))
+    finite = {"context": context, "width": width}
+    check_arguments(**{name: size for name, size in finite.items() if size != math.inf})
+    check_arguments(noise_variance=noise_variance, repeats=repeats)
+    device, dim = get_backend(backend), lam.size
+    losses = np.empty(repeats)
+    generators = device.generators(rng, repeats)
+    values, variances = device.asarray(lam), device.asarray(omega)
+    drawn = dim * (_MATRICES * dim + (0 if math.isinf(context) else int(context)))
+    for rows in row_blocks(device.xp, repeats, 8 * drawn):
+        S, projector = _draw(device, generators[rows], values, context, width)
+        noise = 0.0 if math.isinf(context) else noise_variance / context
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _losses(device.xp, S, projector, steps.tolist(), values, variances, noise)
+        losses[rows] = to_host(found)
+    # What exceeds float64 becomes inf - inf.
+    losses[np.isnan(losses)] = math.inf
+    parameters = {
+        "eigenvalues": lam.tolist(),
+        "task_spectrum": omega.tolist(),
+        "rates": steps.tolist(),
+        "context": context,
+        "width": width,
+        "noise_variance": noise_variance,
+        "backend": backend,
+    }
+    return ContextLosses(losses, parameters)
+
+
+def _spectrum(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    values = parse_array(name, given, shape)
+    if not np.all(values >= 0):
+        raise ValueError(f"{name} must be >= 0, got {values.min()}")
+    return values
+
+
+def _draw(
+    device: Backend, generators: list[Any], lam: Array, context: float, width: float
+) -> tuple[Array, Array | None]:
+    """Covariances of contexts (b, d, d), and their projectors if the width matters."""
+    xp, dim = device.xp, lam.shape[0]
+    tokens, directions = [], []
+    for generator in generators:
+        if context < math.inf:
+            tokens.append(generator.standard_normal((int(context), dim)))
+        if width < dim:
+            directions.append(generator.standard_normal((dim, int(width))))
+    if tokens:
+        x = xp.stack(tokens) * xp.sqrt(lam / context)
+        S = xp.matrix_transpose(x) @ x
+    else:
+        S = xp.broadcast_to(xp.eye(dim) * lam, (len(generators), dim, dim))
+    if not directions:
+        return S, None
+    basis = xp.linalg.qr(xp.stack(directions))[0]
+    return S, basis @ xp.matrix_transpose(basis)
+
+
+def _losses(
+    xp: Any,
+    S: Array,
+    projector: Array | None,
+    rates: list[float],
+    lam: Array,
+    omega: Array,
+    noise: float,
+) -> Array:
+    """Loss of each context; ``noise`` is the variance of label noise over the context length."""
+    M = S if projector is None else projector @ S
+    p = xp.eye(lam.shape[0]) - rates[0] * M
+    q = rates[0] * xp.eye(lam.shape[0])
+    for rate in rates[1:]:
+        q = q + rate * p
+        p = p - rate * (M @ p)
+    loss = xp.mean(xp.sum(lam[:, None] * p**2, axis=1) * omega, axis=-1)
+    if noise > 0:
+        seen = M if projector is None else M @ projector
+        loss = loss + noise * xp.sum(lam * xp.sum((q @ seen) * q, axis=-1), axis=-1)
+    return loss

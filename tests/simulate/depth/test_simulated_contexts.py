@@ -1,0 +1,104 @@
+"""Losses on drawn contexts against explicit descent on tokens, and against exact means."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.depth import simulate_depth_loss
+
+LAM = np.array([1.7, 1.1, 0.6, 0.4, 0.2])
+OMEGA = np.array([0.3, 2.0, 1.0, 0.5, 1.5])
+
+
+@pytest.mark.parametrize(("context", "width"), [(7, math.inf), (math.inf, 3), (7, 3)])
+def test_losses_are_those_of_descent_on_tokens(context: float, width: float) -> None:
+    """Weights in the projected space, from labels of one task or one noise at a time."""
+    rates, noise = [0.3, 0.9, 0.5], 0.4
+    run = simulate_depth_loss(
+        eigenvalues=LAM,
+        task_spectrum=OMEGA,
+        rates=rates,
+        context=context,
+        width=width,
+        noise_variance=noise,
+        rng=5,
+        repeats=3,
+    )
+    for generator, loss in zip(get_backend("numpy").generators(5, 3), run.losses, strict=True):
+        x = np.diag(np.sqrt(5 * LAM))
+        if context < math.inf:
+            x = generator.standard_normal((7, 5)) * np.sqrt(LAM)
+        basis = np.eye(5)
+        if width < math.inf:
+            basis, _ = np.linalg.qr(generator.standard_normal((5, 3)))
+        seen = x @ basis
+        # Tasks of variance omega, and, at a finite context, noise of each label.
+        tasks = np.hstack([np.diag(np.sqrt(OMEGA / 5)), np.zeros((5, len(x)))])
+        labels = x @ tasks + np.hstack(
+            [np.zeros((len(x), 5)), math.sqrt(noise) * np.eye(len(x)) * (context < math.inf)]
+        )
+        found = np.zeros((seen.shape[1], labels.shape[1]))
+        for rate in rates:
+            found = found + rate * seen.T @ (labels - seen @ found) / len(x)
+        error = tasks - basis @ found
+        assert loss == pytest.approx(np.sum(LAM[:, None] * error**2), rel=1e-12)
+
+
+def test_one_step_has_the_exact_mean() -> None:
+    """The fourth moment of Gaussian tokens is known at any size."""
+    rate, context, noise = 0.35, 8, 0.2
+    run = simulate_depth_loss(
+        eigenvalues=LAM,
+        task_spectrum=OMEGA,
+        rates=[rate],
+        context=context,
+        noise_variance=noise,
+        rng=0,
+        repeats=4000,
+    )
+    square = LAM**3 * (1 + 1 / context) + LAM * np.sum(LAM**2) / context
+    exact = np.mean(OMEGA * (LAM - 2 * rate * LAM**2 + rate**2 * square))
+    exact += noise / context * rate**2 * np.sum(LAM**2)
+    assert abs(run.mean.z(exact)) < 4
+    assert run.mean.standard_error < 0.02 * exact
+    assert 0.5 * exact < run.median < exact
+
+
+def test_without_draws_the_loss_is_exact_and_repeats_extend() -> None:
+    rates = np.array([0.4, 0.9])
+    sure = simulate_depth_loss(eigenvalues=LAM, rates=rates, noise_variance=0.3, rng=1, repeats=2)
+    exact = np.mean(LAM * np.prod(1 - rates[:, None] * LAM, axis=0) ** 2)
+    np.testing.assert_allclose(sure.losses, exact, rtol=1e-14)
+    setting: dict[str, Any] = {"eigenvalues": LAM, "rates": rates, "context": 6, "width": 4}
+    few = simulate_depth_loss(**setting, rng=7, repeats=2)
+    more = simulate_depth_loss(**setting, rng=7, repeats=5)
+    np.testing.assert_array_equal(few.losses, more.losses[:2])
+    assert few.parameters["context"] == 6
+    wide = simulate_depth_loss(**setting | {"width": 5}, rng=7, repeats=2)
+    whole = simulate_depth_loss(**setting | {"width": math.inf}, rng=7, repeats=2)
+    np.testing.assert_array_equal(wide.losses, whole.losses)
+    wild = simulate_depth_loss(**setting | {"rates": [1e9] * 30}, rng=7, repeats=2)
+    assert np.all(wild.losses == math.inf)
+    assert wild.mean.standard_error == math.inf
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"eigenvalues": [1.0, -1.0]}, "eigenvalues must be >= 0"),
+        ({"task_spectrum": [1.0]}, "task_spectrum must have shape"),
+        ({"rates": []}, "rates must have shape"),
+        ({"context": 0}, "context must be an integer >= 1"),
+        ({"context": 2.5}, "context must be an integer >= 1"),
+        ({"width": 1.5}, "width must be an integer >= 1"),
+        ({"noise_variance": -1.0}, "noise_variance must be"),
+        ({"repeats": 0}, "repeats must be an integer >= 1"),
+        ({"backend": "abacus"}, "backend must be one of"),
+    ],
+)
+def test_refuses(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        simulate_depth_loss(**{"eigenvalues": LAM, "rates": [0.3], "rng": 0} | change)

@@ -1,0 +1,78 @@
+"""Gradient flow of untied layers against solutions in closed form and numerical gradients."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.depth import simulate_untied_flow
+
+LAM = np.array([1.5, 0.8, 0.3])
+MASS = np.array([1.0, 3.0, 2.0])
+
+
+def test_one_layer_relaxes_exponentially() -> None:
+    times = np.array([0.0, 0.5, 3.0, 20.0])
+    flow = simulate_untied_flow(eigenvalues=LAM, weights=MASS, initial=[0.2], times=times)
+    share = MASS / MASS.sum()
+    goal = np.sum(share * LAM) / np.sum(share * LAM**2)
+    gains = goal + (0.2 - goal) * np.exp(-2 * np.sum(share * LAM**2) * times)
+    np.testing.assert_allclose(flow.gains[:, 0], gains, rtol=1e-10)
+    loss = np.sum(share * (1 - gains[:, None] * LAM) ** 2, axis=1)
+    np.testing.assert_allclose(flow.losses, loss, rtol=1e-10)
+
+
+def test_one_eigenvalue_conserves_differences_of_squares() -> None:
+    """Residual factors u obey du_l/dt = -(2 lam^2/L) (prod u)^2/u_l."""
+    initial = np.array([0.0, 0.3, -0.2])
+    flow = simulate_untied_flow(eigenvalues=[0.9], weights=[4.0], initial=initial, times=[1, 5, 40])
+    squares = (1 - flow.gains * 0.9 / 3) ** 2
+    kept = (1 - initial * 0.9 / 3) ** 2
+    np.testing.assert_allclose(
+        squares - squares[:, :1], np.tile(kept - kept[0], (3, 1)), rtol=0, atol=1e-11
+    )
+    equal = simulate_untied_flow(eigenvalues=[0.9], weights=[1.0], initial=[0.0] * 3, times=[5.0])
+    factor = (1 + 4 * 2 * 0.9**2 / 3 * 5) ** (-1 / 4)
+    np.testing.assert_allclose(1 - equal.gains * 0.9 / 3, factor, rtol=1e-10)
+
+
+def test_velocity_is_the_gradient_of_the_loss() -> None:
+    def loss(gains: np.ndarray) -> float:
+        factors = 1 - gains[:, None] * LAM / gains.size
+        return float(np.sum(MASS * np.prod(factors, axis=0) ** 2) / MASS.sum())
+
+    start, step = np.array([0.5, 1.4, -0.3]), 1e-4
+    slopes = [
+        (loss(start + step * unit) - loss(start - step * unit)) / (2 * step) for unit in np.eye(3)
+    ]
+    setting: dict[str, Any] = {"eigenvalues": LAM, "weights": MASS, "initial": start}
+    flow = simulate_untied_flow(**setting, times=[0.0, step, 2 * step])
+    velocity = (4 * flow.gains[1] - 3 * flow.gains[0] - flow.gains[2]) / (2 * step)
+    np.testing.assert_allclose(velocity, -3 * np.array(slopes), rtol=1e-6)
+    assert flow.losses[0] == pytest.approx(loss(start), rel=1e-14)
+
+
+def test_equal_gains_stay_equal() -> None:
+    flow = simulate_untied_flow(
+        eigenvalues=LAM, weights=MASS, initial=np.full(6, 0.1), times=[0.0, 3000.0]
+    )
+    assert np.all(np.ptp(flow.gains, axis=1) == 0)
+    still = simulate_untied_flow(eigenvalues=LAM, weights=MASS, initial=[1.0, 2.0], times=[0.0])
+    np.testing.assert_array_equal(still.gains, [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"eigenvalues": [1.0, -1.0, 0.0]}, "eigenvalues must be >= 0"),
+        ({"weights": [1.0, 2.0]}, "weights must have shape"),
+        ({"weights": [0.0, 0.0, 0.0]}, "weights must have a positive sum"),
+        ({"initial": []}, "initial must have shape"),
+        ({"times": [2.0, 1.0]}, "times must be in increasing order"),
+        ({"times": [-1.0, 1.0]}, "times must be >= 0"),
+    ],
+)
+def test_refuses(change: dict[str, Any], message: str) -> None:
+    setting = {"eigenvalues": LAM, "weights": MASS, "initial": [0.0, 0.1], "times": [1.0]}
+    with pytest.raises(ValueError, match=message):
+        simulate_untied_flow(**setting | change)

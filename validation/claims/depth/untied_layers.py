@@ -1,0 +1,176 @@
+"""Untied layers: the balanced saddle, the growth of asymmetry, and what depth is worth.
+
+Gradient flow of the gains of untied layers is integrated.  From equal gains it is the flow of tied
+layers and ends at their optimum.  From gains that differ by a part in a hundred million it first
+does the same; then the asymmetry grows at the rate of the balanced saddle, and the flow ends at the
+best untied layers.
+
+Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098; saddle and optimum derived
+in the documentation.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import roots_sh_jacobi
+
+from iclimit.asymptotics.depth import (
+    balanced_saddle,
+    tied_flow,
+    untied_depth,
+    untied_power_law_loss,
+    untied_power_law_steps,
+)
+from iclimit.simulate.depth import UntiedFlow, simulate_untied_flow
+from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.drawing import COLOURS, Figure, finish, panels
+
+BETA = 1.5
+_NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
+_MODES = np.arange(1, 101)
+LAWS = {
+    "power law": (_NODES, _SHARES / _SHARES.sum()),
+    "100 eigenvalues": (1 / _MODES, _MODES**-2.0 / np.sum(_MODES**-2.0)),
+}
+r"""Eigenvalues and shares of the label variance.  Losses are integrals of polynomials, for which
+eight Gauss nodes have exactly the continuous law :math:`\beta x^{\beta - 1}`."""
+
+CASES = (("power law", 2), ("power law", 3), ("100 eigenvalues", 2))
+"""Laws and depths."""
+
+ASYMMETRY = 1e-8
+"""Differences of neighbouring gains at the start of the asymmetric flow."""
+
+WINDOW = 0.35, 0.5
+"""Times between which the growth is measured, in units of the escape time: the common gain has
+settled, and the asymmetry, 1e-5 to 1e-4, is small."""
+
+END = 8.0
+"""End of the flow in the same units."""
+
+POINTS = 641
+"""Times of the curves, on an even grid that contains the window."""
+
+EARLY = [1, 4, 16]
+"""Of these, those at which the loss of tied layers is compared."""
+
+ACCURACY = 1e-10
+"""Relative error of gains and losses, of the integrator and of what the flow still has to go
+(measured: at most 2e-11)."""
+
+RATE_ACCURACY = 1e-6
+"""Relative error of the growth rate: the integrator errs by 1e-12 at asymmetries of 1e-5, and the
+growth deviates by the square of the asymmetry, 1e-8 at the end (measured: at most 2e-7)."""
+
+
+def flow(*, law: str, depth: int, asymmetry: float, rng: Any) -> UntiedFlow:  # noqa: ARG001
+    """Flow from gains that are zero but for given differences."""
+    values, shares = LAWS[law]
+    end = END * balanced_saddle(values, shares, depth=depth).escape_time(ASYMMETRY)
+    return simulate_untied_flow(
+        eigenvalues=values,
+        weights=shares,
+        initial=asymmetry * np.arange(depth),
+        times=np.linspace(0, end, POINTS),
+    )
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
+    """Flows by law, depth and asymmetry."""
+    return {
+        (*case, asymmetry): Cell.of(flow, law=case[0], depth=case[1], asymmetry=asymmetry)
+        for case in CASES
+        for asymmetry in (0.0, ASYMMETRY)
+    }
+
+
+def compare_flows(law: str, depth: int, even: UntiedFlow, uneven: UntiedFlow) -> list[Comparison]:
+    """Compare the two flows with the theory."""
+    values, shares = LAWS[law]
+    saddle = balanced_saddle(values, shares, depth=depth)
+    best = untied_depth(values, shares, depth=depth)
+    curve = tied_flow(
+        times=2 * even.times[EARLY],
+        depth=depth,
+        spectrum=values,
+        task_spectrum=shares / values * values.size,
+    )
+    first, last = (round(part / END * (POINTS - 1)) for part in WINDOW)
+    spread = np.ptp(uneven.gains, axis=1)
+    rate = np.log(spread[last] / spread[first]) / (uneven.times[last] - uneven.times[first])
+    found = [
+        ("tied loss", "balanced_saddle.loss", saddle.loss, even.losses[-1]),
+        ("tied gain", "balanced_saddle.gamma", saddle.gamma, even.gains[-1].mean()),
+        ("untied loss", "untied_depth.losses", best.loss, uneven.losses[-1]),
+        ("largest step", "untied_depth.steps", best.steps[-1], uneven.gains[-1].max() / depth),
+    ]
+    found += [
+        (f"tied loss at time {time:.0f}", "tied_flow.loss", theory, loss)
+        for time, theory, loss in zip(
+            even.times[EARLY], curve.loss, even.losses[EARLY], strict=True
+        )
+    ]
+    if law == "power law":
+        loss = float(untied_power_law_loss(BETA, depth=depth))
+        steps = untied_power_law_steps(BETA, depth=depth)
+        found += [
+            ("untied loss, closed", "untied_power_law_loss", loss, uneven.losses[-1]),
+            (
+                "smallest step",
+                "untied_power_law_steps",
+                steps[0],
+                uneven.gains[-1].min() / depth,
+            ),
+        ]
+    end = f"{law}, {depth} layers"
+    growth = compare(
+        f"growth rate, {end}",
+        saddle.growth_rate,
+        rate,
+        relative=RATE_ACCURACY,
+        of="balanced_saddle.growth_rate",
+    )
+    return [
+        growth,
+        *(
+            compare(f"{label}, {end}", theory, value, relative=ACCURACY, of=of)
+            for label, of, theory, value in found
+        ),
+    ]
+
+
+def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
+    """Compare flows from equal and from slightly unequal gains."""
+    comparisons = [
+        row
+        for case in CASES
+        for row in compare_flows(*case, results[*case, 0.0], results[*case, ASYMMETRY])
+    ]
+
+    def draw(figure: Figure) -> None:
+        first, second = panels(figure, width=9.0, height=3.6)
+        for (law, depth), colour in zip(CASES, COLOURS, strict=False):
+            even, uneven = results[law, depth, 0.0], results[law, depth, ASYMMETRY]
+            saddle = balanced_saddle(*LAWS[law], depth=depth)
+            best = untied_depth(*LAWS[law], depth=depth)
+            escape = saddle.escape_time(ASYMMETRY)
+            shown = even.times <= 3 * escape
+            time = even.times[shown] / escape
+            first.plot(time, uneven.losses[shown], color=colour, label=f"{law}, $L = {depth}$")
+            first.plot(time, even.losses[shown], "--", color=colour)
+            first.plot(2.9, saddle.loss, "s", color=colour, markersize=5)
+            first.plot(2.9, best.loss, "*", color=colour, markersize=11)
+            spread = np.ptp(uneven.gains, axis=1)[shown]
+            at = round(WINDOW[0] / END * (POINTS - 1))
+            line = spread[at] * np.exp(saddle.growth_rate * (uneven.times - uneven.times[at]))
+            second.plot(time[8::8], spread[8::8], "o", color=colour, markersize=3)
+            kept = line < spread.max()
+            second.plot(uneven.times[kept] / escape, line[kept], color=colour)
+        x = "time / escape time"
+        finish(first, x, "loss", title="dashed: equal start; symbols: theory", log="y", legend="")
+        finish(second, x, "range of the gains", title="lines: rate at the saddle", log="y")
+
+    return Verdict(comparisons, draw)
+
+
+claim = Claim.of("untied-layers", __doc__, cells, judge)
