@@ -6,7 +6,8 @@ a gain :math:`\gamma_l` each.  Directions of eigenvalue :math:`\lambda_k` with t
 
 .. math:: \mathcal L = \sum_k m_k \prod_l (1 - \gamma_l \lambda_k/L)^2, \qquad
    \dot\gamma_l = -L\, \frac{\partial \mathcal L}{\partial \gamma_l}
-   = 2 \sum_k m_k \lambda_k (1 - \gamma_l \lambda_k/L) \prod_{j \ne l} (1 - \gamma_j \lambda_k/L)^2 .
+   = 2 \sum_k m_k \lambda_k\, (1 - \gamma_l \lambda_k/L)
+   \prod_{j \ne l} (1 - \gamma_j \lambda_k/L)^2 .
 
 Gains that are equal have the same sequence of roundings here, so they stay equal to the last bit.
 """
@@ -44,7 +45,9 @@ class UntiedFlow:
     losses: np.ndarray = field(repr=False)
 
 
-def simulate_untied_flow(*, eigenvalues: Any, weights: Any, initial: Any, times: Any) -> UntiedFlow:
+def simulate_untied_flow(
+    *, eigenvalues: Any, weights: Any, initial: Any, times: Any
+) -> UntiedFlow:
     r"""Follow gradient flow of the gains of untied layers.
 
     Parameters

@@ -25,7 +25,9 @@ def test_one_layer_relaxes_exponentially() -> None:
 def test_one_eigenvalue_conserves_differences_of_squares() -> None:
     """Residual factors u obey du_l/dt = -(2 lam^2/L) (prod u)^2/u_l."""
     initial = np.array([0.0, 0.3, -0.2])
-    flow = simulate_untied_flow(eigenvalues=[0.9], weights=[4.0], initial=initial, times=[1, 5, 40])
+    flow = simulate_untied_flow(
+        eigenvalues=[0.9], weights=[4.0], initial=initial, times=[1, 5, 40]
+    )
     squares = (1 - flow.gains * 0.9 / 3) ** 2
     kept = (1 - initial * 0.9 / 3) ** 2
     np.testing.assert_allclose(

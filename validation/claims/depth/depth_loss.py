@@ -1,8 +1,9 @@
 """Depth at finite context and width: tied layers, label noise, and the best untied layers.
 
-Residual linear attention is applied to drawn contexts, each of which has an exact loss.  Means over
-contexts, extrapolated to infinite dimension, equal the two-point theory: with short contexts, with
-a narrow residual stream, with both and label noise, and for the best layers that are not tied.
+Residual linear attention is applied to drawn contexts, each of which has an exact loss.  Means
+over contexts, extrapolated to infinite dimension, equal the two-point theory: at finite context,
+with a narrow residual stream, with both and label noise, and for the best layers that are not
+tied.
 
 Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098; theory at finite context and width
 derived in the documentation.
@@ -126,7 +127,9 @@ def _integer(size: float) -> float:
 def cells(preset: Preset) -> dict[Any, Cell]:
     """Contexts by point and dimension."""
     return {
-        (name, dim): point.cell(dim, MORE[preset]) for name, point in POINTS.items() for dim in DIMS
+        (name, dim): point.cell(dim, MORE[preset])
+        for name, point in POINTS.items()
+        for dim in DIMS
     }
 
 

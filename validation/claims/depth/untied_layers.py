@@ -1,9 +1,9 @@
 """Untied layers: the balanced saddle, the growth of asymmetry, and what depth is worth.
 
-Gradient flow of the gains of untied layers is integrated.  From equal gains it is the flow of tied
-layers and ends at their optimum.  From gains that differ by a part in a hundred million it first
-does the same; then the asymmetry grows at the rate of the balanced saddle, and the flow ends at the
-best untied layers.
+Gradient flow of the gains of untied layers is integrated.  From equal gains it is the flow of
+tied layers and ends at their optimum.  From gains that differ by 1e-8 it first does the same; then
+the asymmetry grows at the rate of the balanced saddle, and the flow ends at the best untied
+layers.
 
 Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098; saddle and optimum derived
 in the documentation.
@@ -115,12 +115,7 @@ def compare_flows(law: str, depth: int, even: UntiedFlow, uneven: UntiedFlow) ->
         steps = untied_power_law_steps(BETA, depth=depth)
         found += [
             ("untied loss, closed", "untied_power_law_loss", loss, uneven.losses[-1]),
-            (
-                "smallest step",
-                "untied_power_law_steps",
-                steps[0],
-                uneven.gains[-1].min() / depth,
-            ),
+            ("smallest step", "untied_power_law_steps", steps[0], uneven.gains[-1].min() / depth),
         ]
     end = f"{law}, {depth} layers"
     growth = compare(
