@@ -100,5 +100,6 @@ def test_without_draws_the_loss_is_exact_and_repeats_extend() -> None:
     ],
 )
 def test_refuses(change: dict[str, Any], message: str) -> None:
+    setting: dict[str, Any] = {"eigenvalues": LAM, "rates": [0.3], "rng": 0}
     with pytest.raises(ValueError, match=message):
-        simulate_depth_loss(**{"eigenvalues": LAM, "rates": [0.3], "rng": 0} | change)
+        simulate_depth_loss(**setting | change)
