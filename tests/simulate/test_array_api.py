@@ -9,6 +9,8 @@ import pytest
 
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend, get_backend
+from iclimit.simulate.depth import contexts as depth_contexts
+from iclimit.simulate.depth import simulate_depth_loss
 from iclimit.simulate.pretraining import (
     cells,
     estimators,
@@ -236,3 +238,20 @@ def test_simulated_heads(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = simulate_softmax([0.5, -0.5], **setting, rng=1)
     np.testing.assert_allclose(found.power, expected.power, rtol=ROUNDING)
     np.testing.assert_allclose(found.signal, expected.signal, rtol=ROUNDING)
+
+
+@pytest.mark.parametrize("context", [7, math.inf])
+def test_depth_on_drawn_contexts(context: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting: dict[str, Any] = {
+        "eigenvalues": [1.7, 1.1, 0.6, 0.4],
+        "rates": [0.3, 0.5],
+        "context": context,
+        "width": 3,
+        "noise_variance": 0.3,
+        "repeats": 4,
+    }
+    expected = simulate_depth_loss(**setting, rng=1)
+    monkeypatch.setattr(depth_contexts, "get_backend", lambda _: STRICT)
+    monkeypatch.setattr(depth_contexts, "to_host", np.from_dlpack)
+    found = simulate_depth_loss(**setting, rng=1)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=ROUNDING)
