@@ -63,6 +63,7 @@ for k, ax in enumerate(axes[:2]):
     ax.plot(grid, run(*asked, grid[:, None]), label="trained embedding")
     ax.plot(best.inputs, kernel[:, k] @ labels, "--", label="best kernel")
     ax.set(xlabel="$x$", ylabel="$y$")
+axes[0].set_ylim(top=0.45)
 axes[0].legend(fontsize="small")
 steps = np.arange(len(run.losses))
 smooth = np.convolve(run.losses, np.ones(50) / 50, "valid")

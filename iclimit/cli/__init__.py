@@ -49,7 +49,7 @@ class OneLineParser(argparse.ArgumentParser):
         return namespace, unknown
 
     def error(self, message: str) -> NoReturn:
-        from iclimit.notation import did_you_mean
+        from iclimit.notation import PARAMETERS, did_you_mean
 
         hint = ""
         if choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
@@ -57,8 +57,11 @@ class OneLineParser(argparse.ArgumentParser):
         elif flag := re.search("unrecognized arguments: --([^ =]+)", message):
             # Names of flags are those of the notation, with dashes.
             flags = [each[2:].replace("-", "_") for each in self._option_string_actions]
-            hint = did_you_mean(flag[1].replace("-", "_"), flags)
+            name = flag[1].replace("-", "_")
+            hint = did_you_mean(name, flags)
             hint = re.sub("mean ([a-z_]+)", lambda m: f"mean --{m[1].replace('_', '-')}", hint)
+            if "set" in flags and name in PARAMETERS:
+                hint = f"; did you mean --set {name}=VALUES?"
         self.exit(2, f"{self.prog}: error: {message}{hint}\n")
 
 

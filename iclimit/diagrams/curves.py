@@ -67,7 +67,7 @@ class Curves:
             head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
             place = {name: at[name] for name in columns}
             numbers = itertools.zip_longest(extra, more[: len(extra)], fillvalue="")
-            return {**head, **place, "value": value, **dict(numbers)}
+            return {**head, **place, self.quantity.column: value, **dict(numbers)}
 
         rows = [
             row("theory", parameters | {self.x: x}, value)

@@ -72,7 +72,7 @@ class PhaseDiagram:
         """Values, and simulated points if there are any, as rows of a table in long form."""
         head = {"quantity": self.quantity.name, **self.quantity.spectra, **self.fixed}
         theory = [
-            head | {self.x: x, self.y: y, "value": value}
+            head | {self.x: x, self.y: y, self.quantity.column: value}
             for y, line in zip(self.y_grid.tolist(), self.values.tolist(), strict=True)
             for x, value in zip(self.x_grid.tolist(), line, strict=True)
         ]
@@ -84,7 +84,7 @@ class PhaseDiagram:
             found = {
                 self.x: value.parameters[self.x],
                 self.y: value.parameters[self.y],
-                "value": value.estimate.mean,
+                self.quantity.column: value.estimate.mean,
                 "standard_error": value.estimate.standard_error,
                 "compared_with": value.theory,
                 "z": "" if value.z is None else value.z,

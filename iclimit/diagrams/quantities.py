@@ -71,6 +71,11 @@ class Quantity:
         return self.parameters | self.optional
 
     @property
+    def column(self) -> str:
+        """Column of its values in tables: value, or its name beside a parameter called value."""
+        return self.name if "value" in self.all_parameters else "value"
+
+    @property
     def simulated(self) -> bool:
         """Whether it is one of the errors of a simulation, or their gap."""
         return self.part in ("icl", "idg", "gap")

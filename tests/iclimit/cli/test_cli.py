@@ -314,6 +314,7 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
         ("figure double-decent", "did you mean double-descent?"),
         ("curve icl_error --kapa 1", "curve: error: unrecognized arguments: --kapa 1; did"),
         ("curve icl_error --kapa=1", "did you mean --kappa?"),
+        ("curve ridge_risk --noise-variance 1", "did you mean --set noise_variance=VALUES?"),
         ("curve icl_error --l 1", "did you mean --alpha (context length over dimension)?"),
         ("learning-rate --N 10 --dim 3", "did you mean --context (context length)?"),
         ("learning-rate --cont 10 --dim 3", "did you mean --context?"),

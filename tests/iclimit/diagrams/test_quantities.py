@@ -82,6 +82,19 @@ def test_registry_is_in_order() -> None:
         assert not set(quantity.parameters) & set(quantity.optional)
 
 
+def test_tables_lose_no_parameter() -> None:
+    """Values of a quantity have a column of their own, also beside a parameter called value."""
+    for quantity in QUANTITIES.values():
+        assert quantity.column not in quantity.all_parameters
+    setting: dict[str, Any] = {"context": 10, "dim": 10, "inverse_temperature": [0.1, 0.2]}
+    row = iclimit.curve("softmax_loss", value=0.5, **setting).rows()[0]
+    assert (row["value"], row["softmax_loss"]) == (0.5, pytest.approx(9.40605818891))
+    setting |= {"x": "value", "y": "noise_variance", "inverse_temperature": 0.1}
+    setting |= {"value": [0.5, 0.6], "noise_variance": [0, 1]}
+    row = iclimit.phase_diagram("softmax_loss", **setting).rows()[0]
+    assert (row["value"], row["softmax_loss"]) == (0.5, pytest.approx(9.40605818891))
+
+
 def test_integers_are_asked_for() -> None:
     with pytest.raises((ValueError, TypeError), match="dim must be an integer"):
         QUANTITIES["ridge_risk"].evaluate(
