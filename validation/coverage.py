@@ -53,7 +53,7 @@ def theory_functions(subject: str) -> list[str]:
 
 REASONS |= (
     dict.fromkeys(
-        ("functional_optimum", "finite_rank_loss", "sine_optimum", "whole_token_optimum"),
+        ("finite_rank_loss", "whole_token_optimum"),
         "no sharp claim yet; tests hold it to finer quadrature, brute force or sampled prompts",
     )
     | dict.fromkeys(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.softmax import functional_optimum, sine_optimum
+from iclimit.asymptotics.softmax import FunctionalOptimum, functional_optimum, sine_optimum
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
@@ -144,8 +144,8 @@ def optimum(tied: bool, whole_tokens: bool) -> float:
 
 
 @cache
-def best_kernel(tied: bool) -> Kernel:
-    """The best kernel between inputs as a matrix between cosines and sines."""
+def best_functional(tied: bool) -> FunctionalOptimum:
+    """The best kernel between inputs, from the covariance of the sines, on nodes."""
     phase = np.pi * (np.arange(200) + 0.5) / 200
     size = np.sqrt(0.31 / 3) if not tied else 0.1 + 0.4 * phase / np.pi
     coefficients = size * np.stack([np.sin(phase), np.cos(phase)])
@@ -154,7 +154,12 @@ def best_kernel(tied: bool) -> Kernel:
     def covariance(x: np.ndarray, z: np.ndarray) -> np.ndarray:
         return np.einsum("...j,jk,...k->...", features(x), moments, features(z))
 
-    best = functional_optimum(covariance=covariance, inputs=(-5.0, 5.0), context=CONTEXT)
+    return functional_optimum(covariance=covariance, inputs=(-5.0, 5.0), context=CONTEXT)
+
+
+def best_kernel(tied: bool) -> Kernel:
+    """The same as a matrix between cosines and sines."""
+    best = best_functional(tied)
     inverse = np.linalg.pinv(features(best.inputs))
     return tuple(map(tuple, (inverse @ best.kernel @ inverse.T).tolist()))
 
@@ -179,7 +184,13 @@ def judge(preset: Preset, results: Results) -> Verdict:
         best, least = optimum(tied, False), optimum(tied, True)
         ratio = results["inputs", tied].ratio
         comparisons += [
-            compare(f"best kernel, {law}", best, results["kernel", tied], of=of),
+            *(
+                compare(f"best kernel, {law}", loss, results["kernel", tied], of=name, draws=law)
+                for loss, name in (
+                    (best, of),
+                    (best_functional(tied).loss, "functional_optimum.loss"),
+                )
+            ),
             compare(
                 f"trained embedding over the best kernel, {law}",
                 1.0,
