@@ -132,11 +132,13 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any
         If there is no head, one is outside the range, or two are equal.
     TypeError
         If an argument is not a number, or number systems mix.
+    ArithmeticError
+        If rounding may change the result by more than 1e-8, as temperatures nearly coincide.
 
     Notes
     -----
     In float64 it is found by a least-squares fit of the score by the heads in Hermite polynomials.
-    Temperatures that nearly coincide cancel in E, but not there.
+    Temperatures that nearly coincide cancel in E, and much less there.
 
     References
     ----------
@@ -163,8 +165,21 @@ def heads_efficiency(inverse_temperatures: Sequence[Number] | np.ndarray) -> Any
         degree = np.arange(1, _HERMITE)
         steps = np.stack([np.asarray(each, dtype=float) / np.sqrt(degree) for each in t])
         columns = np.cumprod(np.column_stack([np.ones(len(t)), steps]), axis=1).T
-        orthonormal = np.linalg.qr(columns)[0]
-        return float(np.sum(orthonormal[1] ** 2))
+        orthonormal, triangle = np.linalg.qr(columns)
+        with np.errstate(divide="ignore", over="ignore"):
+            # What is left of a column after those before it, and rounding relative to that.
+            left = np.abs(np.diag(triangle)) / np.linalg.norm(columns, axis=0)
+            lost = np.finfo(float).eps / left
+            doubt = 2 * np.abs(orthonormal[1]) * lost + lost**2
+        found = orthonormal[1] ** 2
+        # No head adds more than what those before it leave to 1.
+        room = np.maximum(1 - np.cumsum(found) + found, 0.0)
+        if not np.sum(np.minimum(doubt, room)) <= _PROMISED:
+            raise ArithmeticError(
+                f"inverse_temperatures {inverse_temperatures} are too near to each other for "
+                "float64: pass mpmath numbers"
+            )
+        return float(np.sum(found))
     import mpmath
     import sympy
 

@@ -187,6 +187,8 @@ def test_wrong_arguments() -> None:
         optimal_kernel(lambda s: s.sum(), 1.0, context=3, dim=2)
     with pytest.raises(ValueError, match=r"must be all different, got \[1, 1\]"):
         heads_efficiency([1, 1])
+    with pytest.raises(ArithmeticError, match="too near to each other for float64: pass mpmath"):
+        heads_efficiency([1.0, 1.0 + 1e-6, 1.0 - 1e-6])
     with pytest.raises(ValueError, match="inverse_temperatures must not be empty"):
         heads_efficiency([])
     with pytest.raises(ValueError, match=r"efficiency must be from 0 to 1, got 1\.5"):
