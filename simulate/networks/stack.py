@@ -109,8 +109,10 @@ class AttentionNetwork(Network):
         for kind in self.kinds:
             check_choice("attention", kind, ATTENTION)
         if len(self.kinds) != self.layers:
-            found = f"got {len(self.kinds)} for {self.layers} layers"
-            raise ValueError(f"attention must be one kind or one for each layer, {found}")
+            raise ValueError(
+                "attention must be one kind or one for each layer, "
+                f"got {self.attention!r} with layers={self.layers}"
+            )
 
     @property
     def kinds(self) -> tuple[str, ...]:
