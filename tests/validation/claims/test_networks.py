@@ -38,7 +38,8 @@ def test_sines_hold_and_can_fail(sines: Results, monkeypatch: pytest.MonkeyPatch
 
 
 def test_networks_of_whole_tokens_lie_between_two_optima(sines: Results) -> None:
-    run, results = sines["inputs", False], {}
+    run = sines["inputs", False]
+    results: dict[Any, Any] = {}
     for tied in (False, True):
         best, least = sine.optimum(tied, False), sine.optimum(tied, True)
         ours = scaled(run.loss, 0.5 * (best + least) / run.loss.mean)
