@@ -53,6 +53,13 @@ def _check_numbers(values: dict[str, Any], fits: Callable[[Any], bool], allowed:
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
+def check_flags(**values: Any) -> None:
+    """Raise a TypeError unless every value is True or False."""
+    for name, value in values.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise a ValueError unless value is one of the choices."""
     if value not in choices:

@@ -26,7 +26,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.checks import check_arguments, check_flags
 from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
 
 PARTS = ("input", "recurrent", "bias")
@@ -50,6 +50,13 @@ class LstmNetwork(Network):
         Number of layers.
     bidirectional : bool
         Whether a second direction reads from the query to the first token.
+
+    Raises
+    ------
+    ValueError
+        If a size is outside its range.
+    TypeError
+        If bidirectional is not True or False.
     """
 
     dim: int
@@ -59,11 +66,12 @@ class LstmNetwork(Network):
 
     def __post_init__(self) -> None:
         check_arguments(dim=self.dim, hidden=self.hidden, layers=self.layers)
+        check_flags(bidirectional=self.bidirectional)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Weights of every layer, the direction first, and of the readout."""
-        directions, rows = 1 + bool(self.bidirectional), 4 * self.hidden
+        directions, rows = 1 + self.bidirectional, 4 * self.hidden
         shapes: dict[str, tuple[int, ...]] = {}
         for layer in range(self.layers):
             width = directions * self.hidden if layer else self.dim + 1

@@ -21,7 +21,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments, check_choice, given
+from iclimit.simulate.checks import check_arguments, check_choice, check_flags, given
 from iclimit.simulate.networks.attention import ATTENTION
 from iclimit.simulate.networks.blocks import add_attention, add_perceptron
 from iclimit.simulate.networks.dense import Back, dense
@@ -69,6 +69,8 @@ class AttentionNetwork(Network):
     ------
     ValueError
         If an argument is outside its range.
+    TypeError
+        If a flag is not True or False.
 
     Examples
     --------
@@ -101,6 +103,8 @@ class AttentionNetwork(Network):
         check_arguments(**{name: getattr(self, name) for name in numbers})
         hidden = {name: getattr(self, name) for name in ("width", "mlp", "embedding_mlp")}
         check_arguments(**given(**hidden))
+        flags = ("layer_norm", "shared", "include_query")
+        check_flags(**{name: getattr(self, name) for name in flags})
         check_choice("tokens", self.tokens, TOKENS)
         if isinstance(self.attention, list):
             object.__setattr__(self, "attention", tuple(self.attention))

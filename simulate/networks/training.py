@@ -23,7 +23,7 @@ from tqdm import tqdm
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
-from iclimit.simulate.checks import check_arguments, check_choice, parse_array
+from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.networks.network import Examples, Network, Task
 from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs
 from iclimit.simulate.probing.problem import Problem
@@ -182,7 +182,7 @@ def train_network(
         If an argument is outside its range, the dimensions of network and problem differ, or the
         checkpoint is of another training.
     TypeError
-        If network or problem is of another kind.
+        If network or problem is of another kind, or query_noise not True or False.
     RuntimeError
         If the backend is not available.
     OSError
@@ -218,6 +218,7 @@ def train_network(
     settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     numbers = ("steps", "batch", "learning_rate", "clip", "patience", "held_out")
     check_arguments(**{name: settings[name] for name in numbers})
+    check_flags(query_noise=query_noise)
     if not isinstance(network, Network):
         raise TypeError(f"network must be a Network, got {network!r}")
     if not isinstance(problem, Task):

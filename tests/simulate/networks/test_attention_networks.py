@@ -210,3 +210,9 @@ def test_one_step_of_gradient_descent_is_one_linear_layer() -> None:
 def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AttentionNetwork(3, **wrong)
+
+
+@pytest.mark.parametrize("flag", ["layer_norm", "shared", "include_query"])
+def test_flags_are_true_or_false(flag: str) -> None:
+    with pytest.raises(TypeError, match=f"{flag} must be True or False, got 'no'"):
+        AttentionNetwork(3, **{flag: "no"})  # type: ignore[arg-type]

@@ -138,7 +138,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
     for context, dim in TRAINED[preset]:
         run, best, where = results["trained", context, dim], best_head(context, dim), ""
         where = f"N={context}, d={dim}"
-        comparisons.append(compare_trained(where, run, EXCESS))
+        comparisons += compare_trained(where, run, EXCESS)
         away = {
             "temperature": abs(run.inverse_temperature[0]) / best.inverse_temperature,
             "value": abs(run.value[0]) / best.value,

@@ -255,7 +255,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
     for context, dim, heads in TRAINED[preset]:
         run, best = results["trained", context, dim, heads], best_pair(context, dim)
         where = f"{heads} heads, N={context}, d={dim}"
-        comparisons.append(compare_trained(where, run, EXCESS))
+        comparisons += compare_trained(where, run, EXCESS)
         if heads == 2:
             label = f"sum of the values over their size, {where}"
             asymmetry = abs(run.value.sum()) / abs(run.value).max() / 0.05

@@ -101,7 +101,14 @@ def trained_heads(
     )
 
 
-def compare_trained(where: str, found: TrainedHeads, excess: float) -> Comparison:
-    """Compare the loss of trained heads, over the least one, with what training may leave."""
-    label = f"loss of the trained heads over the least one, {where}"
-    return compare(label, 1 + excess, found.ratio, upper_bound=True)
+def compare_trained(where: str, found: TrainedHeads, excess: float) -> list[Comparison]:
+    """Compare the loss of trained heads, over the least one, with what training may leave.
+
+    One head, or two, cannot be better than the best; more heads can.
+    """
+    label, ratio = f"loss of the trained heads over the least one, {where}", found.ratio
+    rows = [compare(label, 1 + excess, ratio, upper_bound=True)]
+    if len(found.value) <= 2:
+        negative = Estimate(-ratio.mean, ratio.standard_error, ratio.repeats)
+        rows.append(compare(f"minus the {label}", -1.0, negative, upper_bound=True))
+    return rows
