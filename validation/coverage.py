@@ -19,6 +19,7 @@ REASONS: dict[str, str] = {
     "derive_error_limits": "tests compare each limit with the errors near it, to 13 digits",
     "long_context_softmax": "the medium preset covers it to 3 %; rare queries make it costly",
     "optimal_softmax_matrix": "the medium preset covers it to 1.5 %, the quick one to 4 %",
+    "pair_moments": "no claim yet; tests hold it to two-point equivalents by contours",
     "expected_gamma": "right up to O(1/d); tests hold it to regressions at d = 8 and d = 16",
 }
 """Why no claim covers some functions."""
