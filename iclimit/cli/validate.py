@@ -43,7 +43,7 @@ def add_parser(verbs: Any) -> None:
     text = "folder of the report (default iclimit-report)"
     parser.add_argument("--out", type=Path, default="iclimit-report", metavar="DIR", help=text)
     parser.add_argument("--pdf", action="store_true", help="save each figure as PDF, too")
-    text = "quick: two minutes on two cores; medium: ten; full: some hours"
+    text = "quick: two to three minutes on two cores; medium: ten; full: some hours"
     add_validation(parser, text)
     parser = add_verb(verbs, "claims", run_claims, "list the claims that iclimit validate checks")
     parser.add_argument("-v", "--verbose", action="store_true", help="with statement and source")
