@@ -6,12 +6,10 @@ on from a checkpoint ends in the same bits.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +20,10 @@ from tqdm import tqdm
 
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
-from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
+from iclimit.simulate.checkpoints import check_checkpoint
 from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.networks.network import Examples, Network, Task
+from iclimit.simulate.networks.saved_state import SavedState, identify, load_state
 from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs
 from iclimit.simulate.probing.problem import Problem
 
@@ -36,12 +35,6 @@ BLOCK_NUMBERS = 2**21
 
 WIDE_NUMBERS = 2**23
 """Most numbers in an array between its layers (64 MiB), of which a network has dozens."""
-
-SAVE_SECONDS = 2.0
-"""Least time between two checkpoints."""
-
-SAVE_SHARE = 20
-"""The same, in units of the time that the last one took: at most 5 % of a training is writing."""
 
 NOT_SETTINGS = ("network", "problem", "rng", "backend", "checkpoint", "progress")
 """Arguments of `train_network` that are no settings of its result."""
@@ -230,8 +223,8 @@ def train_network(
     device = get_backend(backend)
     weight_seed, prompt_seed, fresh_seed = seed_sequences(rng, 3)
     identity = settings | {
-        "network": _identity(network),
-        "problem": _identity(problem),
+        "network": identify(network),
+        "problem": identify(problem),
         "seed": [str(weight_seed.entropy), list(weight_seed.spawn_key[:-1])],
         "backend": backend,
     }
@@ -241,8 +234,8 @@ def train_network(
     if path is not None:
         check_checkpoint(path)
         if path.exists():
-            _load(path, identity, run, device)
-    saving = None if path is None else _Saving(path, identity, run)
+            load_state(path, identity, run, device)
+    saving = None if path is None else SavedState(path, identity, run)
     objective = _Objective(device, network, problem, run, prompt_seed, batch, query_noise)
     bar = tqdm(total=steps, initial=run.steps, disable=not progress, unit="step", desc="training")
     # Overflow of a divergent training is an error of its own.
@@ -351,61 +344,3 @@ def _draw(problem: Task) -> Callable[..., Examples]:
     if isinstance(problem, Problem) and problem.tasks is not None:
         return partial(problem.draw, tasks="pretraining")
     return problem.draw
-
-
-def _identity(value: Any) -> Any:
-    """Text that tells objects of different content apart; that of an array is a hash."""
-    if isinstance(value, np.ndarray):
-        return [list(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
-    if is_dataclass(value):
-        return {each.name: _identity(getattr(value, each.name)) for each in fields(value)} | {
-            "type": type(value).__qualname__
-        }
-    return repr(value)
-
-
-@dataclass
-class _Saving:
-    """Writes the state of a run when it is called, not too often."""
-
-    path: Path
-    identity: Mapping[str, Any]
-    run: Run
-    due: float = -math.inf
-
-    def __call__(self) -> None:
-        if time.monotonic() >= self.due:
-            self.write()
-
-    def write(self) -> None:
-        """Write the state of the run."""
-        start, run = time.monotonic(), self.run
-        run.read()
-        record = {name: getattr(run, name) for name in ("steps", "plateau", "converged")}
-        arrays = {"losses": np.array(run.losses)}
-        if run.first is not None:
-            arrays |= {name: to_host(getattr(run, name)) for name in _MOMENTS}
-        if run.seen:
-            arrays["seen_losses"] = np.array([loss for loss, _ in run.seen])
-            arrays["seen_gradients"] = np.stack([gradient for _, gradient in run.seen])
-        save_checkpoint(self.path, self.identity, record, **arrays)
-        end = time.monotonic()
-        self.due = end + max(SAVE_SECONDS, SAVE_SHARE * (end - start))
-
-
-_MOMENTS = ("weights", "first", "second")
-"""Arrays of Adam's state."""
-
-
-def _load(path: Path, identity: Mapping[str, Any], run: Run, device: Backend) -> None:
-    """Put the state of a checkpoint into a run."""
-    record, arrays = load_checkpoint(path, identity)
-    if "first" in arrays:
-        run.losses = arrays["losses"].tolist()
-        for name, value in record.items():
-            setattr(run, name, value)
-        for name in _MOMENTS:
-            setattr(run, name, device.asarray(arrays[name]))
-    else:
-        pairs = zip(arrays["seen_losses"], arrays["seen_gradients"], strict=True)
-        run.seen = [(float(loss), gradient) for loss, gradient in pairs]

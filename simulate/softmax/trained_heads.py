@@ -3,7 +3,7 @@ r"""Training of softmax heads, and what isotropic heads their weights are.
 The loss of heads has flat directions.  Those of a pair with opposite weights depend on the product
 of temperature and value, and hardly on the temperature.  There training is slow, and noise of the
 gradient drives it to colder heads: batches are larger here than for other networks.  At N = d = 10
-these defaults leave 0.1 % of the loss of one head and 0.5 % of that of two, in some 4 and 8 CPU
+these defaults leave 0.1 % of the loss of one head and 0.5 % of that of two, in some 6 and 12 CPU
 seconds.  Batches of 512 prompts leave 1.2 % for two heads.
 """
 

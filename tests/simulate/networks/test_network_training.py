@@ -12,6 +12,7 @@ from iclimit.simulate.networks import (
     AttentionNetwork,
     LstmNetwork,
     Network,
+    saved_state,
     train_network,
     training,
 )
@@ -32,7 +33,7 @@ def test_interrupted_training_ends_in_the_same_bits(
 ) -> None:
     settings = SETTINGS[optimizer] | {"rng": 3, "held_out": 100}
     whole = train_network(HEADS, PROBLEM, **settings)
-    monkeypatch.setattr(training, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(saved_state, "SAVE_SECONDS", 0.0)
     calls, draw = 0, optimizers.Run.move
 
     def interrupted(run: optimizers.Run, weights: Any) -> None:
@@ -138,7 +139,7 @@ def test_checkpoints_are_rarer_where_they_are_slow(
 ) -> None:
     """A step takes 10 s here and a checkpoint 15: one in 300 s, and one at the end."""
     clock, saved = 0.0, []
-    monkeypatch.setattr(training.time, "monotonic", lambda: clock)
+    monkeypatch.setattr(saved_state.time, "monotonic", lambda: clock)
     move = optimizers.Run.move
 
     def slow(run: optimizers.Run, weights: Any) -> None:
@@ -152,7 +153,7 @@ def test_checkpoints_are_rarer_where_they_are_slow(
         clock += 15.0
 
     monkeypatch.setattr(optimizers.Run, "move", slow)
-    monkeypatch.setattr(training, "save_checkpoint", save)
+    monkeypatch.setattr(saved_state, "save_checkpoint", save)
     settings = SETTINGS["adam"] | {"rng": 3, "held_out": 100, "steps": 59}
     train_network(HEADS, PROBLEM, checkpoint=tmp_path / "a.npz", **settings)
     assert saved == [10.0, 325.0, 620.0]
