@@ -12,6 +12,7 @@ import matplotlib.style
 from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
+from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
 import iclimit
@@ -40,7 +41,7 @@ extensions = [
     "sphinxcontrib.bibtex",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "examples", "tables", "gallery/**/*.ipynb", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "examples", "tables", "gallery/**/*.ipynb"]
 suppress_warnings = ["config.cache"]  # the reset function below cannot be cached
 # ``sphinx -t pages`` builds the pages without executing the gallery, so without its pictures.
 PAGES_ONLY = tags.has("pages")  # noqa: F821
@@ -100,16 +101,34 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
     mpl.rcParams.update({"savefig.dpi": 110, "figure.constrained_layout.use": True})
 
 
+# Subjects and examples in the order in which they are best learnt.  What is not listed follows.
+GALLERY = {
+    "pretraining": (
+        *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
+        *("extrapolation", "optimal_ridge", "structured_tasks", "exact"),
+    ),
+    "spectra": ("marchenko_pastur", "sample_covariance"),
+    "descent": ("learning_rate", "schedules", "dampening"),
+    "gdpp": ("gdpp", "noisy_regression"),
+    "dynamics": ("training_dynamics",),
+    "softmax": ("softmax_head", "two_heads", "sine"),
+    "yours": ("check_runs", "which_algorithm", "trained_weights"),
+}
+_SUBJECTS = [f"examples/{subject}" for subject in GALLERY]
+_EXAMPLES = [f"plot_{name}.py" for names in GALLERY.values() for name in names]
+
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "gallery",
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("iclimit",),
     "filename_pattern": r"plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "subsection_order": ExplicitOrder([*_SUBJECTS, "*"]),
+    "within_subsection_order": ExplicitOrder([*_EXAMPLES, "*"]),
     "reset_modules": (reset_style,),
     "show_memory": False,
     "min_reported_time": 0,
+    "write_computation_times": False,  # the page that would show them loads scripts
     "download_all_examples": False,
     "remove_config_comments": True,
     "plot_gallery": not PAGES_ONLY,
