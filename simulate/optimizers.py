@@ -117,12 +117,9 @@ def run_adam(
             norm = xp.sqrt(xp.sum(gradient**2))
             steep, one = norm > clip, xp.ones_like(norm)
             gradient = gradient * xp.where(steep, clip / xp.where(steep, norm, one), one)
-            run.first = DECAY[0] * run.first + (1 - DECAY[0]) * gradient
-            run.second = DECAY[1] * run.second + (1 - DECAY[1]) * gradient**2
             rate = learning_rate * min(1.0, (end - run.steps) / (end - plateau))
-            factor = rate * math.sqrt(1 - DECAY[1] ** (run.steps + 1))
-            factor /= 1 - DECAY[0] ** (run.steps + 1)
-            run.move(run.weights - factor * run.first / (xp.sqrt(run.second) + TINY))
+            step, run.first, run.second = adam_step(gradient, run.first, run.second, run.steps)
+            run.move(run.weights - rate * step)
             bar.update()
             if run.steps % patience == 0:
                 run.read()
@@ -135,6 +132,17 @@ def run_adam(
     except KeyboardInterrupt:
         run.interrupted = True
     run.read()
+
+
+def adam_step(
+    gradient: Array, first: Array, second: Array, steps: int
+) -> tuple[Array, Array, Array]:
+    """Adam's step at learning rate 1 after a number of steps, and its two new moments."""
+    first = DECAY[0] * first + (1 - DECAY[0]) * gradient
+    second = DECAY[1] * second + (1 - DECAY[1]) * gradient**2
+    factor = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
+    root = array_namespace(second).sqrt(second)
+    return factor * (first / (root + TINY)), first, second
 
 
 def stalled(losses: np.ndarray, patience: int) -> bool:

@@ -3,15 +3,18 @@
 from iclimit.notation import explain_names
 from iclimit.simulate.depth.contexts import ContextLosses, simulate_depth_loss
 from iclimit.simulate.depth.test_time import SimulatedSteps, simulate_test_time
+from iclimit.simulate.depth.training import DepthTraining, train_depth
 from iclimit.simulate.depth.untied_flow import UntiedFlow, simulate_untied_flow
 
 __all__ = [
     "ContextLosses",
+    "DepthTraining",
     "SimulatedSteps",
     "UntiedFlow",
     "simulate_depth_loss",
     "simulate_test_time",
     "simulate_untied_flow",
+    "train_depth",
 ]
 
 explain_names(__name__)

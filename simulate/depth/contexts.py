@@ -131,9 +131,9 @@ def simulate_depth_loss(
     >>> run.losses.shape, 0.3 < run.median < run.mean.mean < 0.5
     ((100,), True)
     """
-    lam = _spectrum("eigenvalues", eigenvalues, (None,))
+    lam = parse_spectrum("eigenvalues", eigenvalues, (None,))
     tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
-    omega = _spectrum("task_spectrum", tasks, lam.shape)
+    omega = parse_spectrum("task_spectrum", tasks, lam.shape)
     steps = parse_array("rates", rates, (None,))
     finite = {"context": context, "width": width}
     check_arguments(**{name: size for name, size in finite.items() if size != math.inf})
@@ -163,7 +163,8 @@ def simulate_depth_loss(
     return ContextLosses(losses, parameters)
 
 
-def _spectrum(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+def parse_spectrum(name: str, given: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    """Return eigenvalues >= 0 of that shape."""
     values = parse_array(name, given, shape)
     if not np.all(values >= 0):
         raise ValueError(f"{name} must be >= 0, got {values.min()}")

@@ -10,7 +10,8 @@ import pytest
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.depth import contexts as depth_contexts
-from iclimit.simulate.depth import simulate_depth_loss
+from iclimit.simulate.depth import simulate_depth_loss, train_depth
+from iclimit.simulate.depth import training as depth_training
 from iclimit.simulate.pretraining import (
     cells,
     estimators,
@@ -254,4 +255,29 @@ def test_depth_on_drawn_contexts(context: float, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(depth_contexts, "get_backend", lambda _: STRICT)
     monkeypatch.setattr(depth_contexts, "to_host", np.from_dlpack)
     found = simulate_depth_loss(**setting, rng=1)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=ROUNDING)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("changes", [{}, {"setting": "fs", "context": 7, "width": 2}])
+def test_trained_depth(
+    changes: dict[str, Any], optimizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting: dict[str, Any] = {
+        "depth": 2,
+        "eigenvalues": [1.7, 1.1, 0.6, 0.4],
+        "query_count": 3,
+        "noise_variance": 0.3,
+        "query_noise_variance": 0.2,
+        "batch": 3,
+        "learning_rate": 0.1,
+        "optimizer": optimizer,
+        "steps": 3,
+        "held_out": 4,
+    }
+    expected = train_depth(**setting | changes, rng=1)
+    monkeypatch.setattr(depth_training, "get_backend", lambda _: STRICT)
+    monkeypatch.setattr(depth_training, "to_host", np.from_dlpack)
+    found = train_depth(**setting | changes, rng=1)
+    np.testing.assert_allclose(found.gammas, expected.gammas, rtol=ROUNDING, atol=ROUNDING)
     np.testing.assert_allclose(found.losses, expected.losses, rtol=ROUNDING)

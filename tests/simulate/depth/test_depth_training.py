@@ -1,0 +1,277 @@
+"""Training of deep linear attention against tokens, autograd and exact moments."""
+
+import math
+from typing import Any
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+import pytest
+
+from iclimit.results import Estimate
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.depth import simulate_depth_loss, train_depth
+from iclimit.simulate.depth.draws import ContextLaw
+from iclimit.simulate.depth.stacks import loss_and_descent, mean_losses
+
+LAM = np.array([1.7, 1.1, 0.6, 0.4])
+OMEGA = np.array([0.3, 2.0, 1.0, 0.5])
+DIM, DEPTH, CONTEXT, QUERIES, BATCH = 4, 3, 6, 5, 2
+
+NUMPY = get_backend("numpy")
+
+
+def attention(gammas: Any, x: np.ndarray, y: np.ndarray, queries: np.ndarray) -> Any:
+    """Predictions of residual linear attention on whole tokens.
+
+    A token has x in its first entries and the label part in the last one.  Scores are masked, so
+    that only tokens of the context are looked at.
+    """
+    context, dim = x.shape
+    tokens = anp.concatenate(
+        [anp.hstack([x, y[:, None]]), anp.hstack([queries, np.zeros((len(queries), 1))])]
+    )
+    seen = np.arange(len(tokens)) < context
+    sign = np.where(seen, -1.0, 1.0)
+    value = np.zeros((dim + 1, dim + 1))
+    value[dim, dim] = 1.0
+    embed = np.eye(dim, dim + 1)
+    for gamma in gammas:
+        scores = tokens @ embed.T @ gamma @ embed @ tokens.T * seen
+        update = scores @ tokens @ value.T
+        tokens = tokens + sign[:, None] * update / (len(gammas) * context)
+    return tokens[context:, dim]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, Any]:
+    """Contexts of two repeats, in full."""
+    rng = np.random.default_rng(3)
+    shape = 2, BATCH
+    return {
+        "gammas": rng.standard_normal((2, DEPTH, DIM, DIM)),
+        "x": rng.standard_normal((*shape, CONTEXT, DIM)),
+        "y": rng.standard_normal((*shape, CONTEXT)),
+        "queries": rng.standard_normal((*shape, QUERIES, DIM)),
+        "targets": rng.standard_normal((*shape, QUERIES)),
+    }
+
+
+def descend(drawn: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and descents of the module, (repeats, contexts) and (repeats, layers, d, d)."""
+    x = drawn["x"] / math.sqrt(CONTEXT)
+    h = math.sqrt(DIM / CONTEXT) * drawn["y"][..., None, :] @ x
+    losses, descents = loss_and_descent(
+        list(np.moveaxis(drawn["gammas"], 1, 0)),
+        h,
+        lambda rows: (rows @ np.matrix_transpose(x)) @ x,
+        drawn["queries"] / math.sqrt(QUERIES),
+        math.sqrt(DIM / QUERIES) * drawn["targets"][..., None, :],
+    )
+    return losses, np.stack(descents, axis=1)
+
+
+def test_losses_and_gradients_are_those_of_attention_on_tokens(drawn: dict[str, Any]) -> None:
+    losses, descents = descend(drawn)
+    for repeat in range(2):
+
+        def loss(gammas: Any, repeat: int = repeat) -> Any:
+            total = 0.0
+            for context in range(BATCH):
+                x, y, queries, targets = (
+                    drawn[name][repeat, context] for name in ("x", "y", "queries", "targets")
+                )
+                total += anp.mean((attention(gammas, x, y, queries) - targets) ** 2)
+            return total / BATCH
+
+        gammas = drawn["gammas"][repeat]
+        assert losses[repeat].mean() == pytest.approx(loss(gammas), rel=1e-12)
+        slope = autograd.grad(loss)(gammas)
+        np.testing.assert_allclose(DIM / 2 * slope, descents[repeat], rtol=1e-10, atol=1e-12)
+
+
+def test_mean_losses_sum_over_tasks_and_noises(drawn: dict[str, Any]) -> None:
+    """One label or one task direction at a time, on tokens, with as many queries as dimensions."""
+    noise = 0.3
+    gammas = list(np.moveaxis(drawn["gammas"], 1, 0))
+    x = drawn["x"] / math.sqrt(CONTEXT)
+    found = mean_losses(
+        gammas,
+        np.matrix_transpose(x) @ x,
+        np.diag(np.sqrt(LAM))[None, None],
+        np.diag(np.sqrt(OMEGA))[None, None],
+        noise / CONTEXT,
+    )
+    queries = np.diag(np.sqrt(LAM))
+    for repeat in range(2):
+        for context in range(BATCH):
+            tokens, layers = drawn["x"][repeat, context], drawn["gammas"][repeat]
+            total = 0.0
+            for task in np.diag(np.sqrt(OMEGA / DIM)):
+                total += np.sum(
+                    (attention(layers, tokens, tokens @ task, queries) - queries @ task) ** 2
+                )
+            for label in math.sqrt(noise) * np.eye(CONTEXT):
+                total += np.sum(attention(layers, tokens, label, queries) ** 2)
+            assert found[repeat, context] == pytest.approx(total, rel=1e-10)
+
+
+def test_multiples_of_the_identity_lose_what_other_simulations_say() -> None:
+    """The whole law of contexts, width and noise against independent draws."""
+    rates = np.array([0.5, 0.9])
+    setting: dict[str, Any] = {
+        "eigenvalues": LAM,
+        "task_spectrum": OMEGA,
+        "context": 7,
+        "width": 3,
+        "noise_variance": 0.4,
+    }
+    expected = simulate_depth_loss(**setting, rates=rates, rng=1, repeats=4000).mean
+    for law in ("rrs", "fs"):
+        run = train_depth(
+            **setting,
+            depth=2,
+            setting=law,
+            initial=2 * rates,
+            batch=1,
+            learning_rate=1e-9,
+            steps=1,
+            held_out=4,
+            repeats=1000,
+            rng=2,
+        )
+        error = math.hypot(run.loss[0].standard_error, expected.standard_error)
+        assert abs(run.loss[0].mean - expected.mean) < 4 * error
+        assert error < 0.04 * expected.mean
+        np.testing.assert_allclose(
+            run.traces[:, 0], np.tile(2 * rates * 3 / 4, (len(run.losses), 1))
+        )
+
+
+def test_one_layer_on_long_contexts_descends_like_its_scalar_recursion() -> None:
+    """Fixed covariance, exact in expectation over tasks: E (I - eta lam^2 z z')^t is a product."""
+    eta, steps = 0.05, 7
+    run = train_depth(
+        depth=1,
+        eigenvalues=LAM,
+        task_spectrum=OMEGA,
+        setting="fs",
+        batch=3,
+        learning_rate=eta,
+        steps=steps,
+        repeats=400,
+        rng=5,
+    )
+    goal = (1 - (1 - eta * OMEGA * LAM**3) ** steps) / LAM
+    for k, exact in enumerate(goal):
+        assert abs(Estimate.of(run.gammas[:, 0, k, k]).z(exact)) < 4
+    errors = np.eye(4) - run.gammas[:, 0] * LAM
+    loss = np.sum(LAM[:, None] * errors**2 * OMEGA, axis=(1, 2)) / 4
+    np.testing.assert_allclose(run.losses[:, -1], loss, rtol=1e-12)
+    assert np.all(run.standard_errors == 0)
+    np.testing.assert_allclose(run.squares[:, -1, 0], np.mean(run.gammas[:, 0] ** 2, (1, 2)) * 4)
+
+
+def test_shared_layers_move_by_the_sum_of_gradients() -> None:
+    """From equal layers one small step of each moves the loss alike, to first order."""
+    setting: dict[str, Any] = {
+        "eigenvalues": LAM,
+        "context": 9,
+        "query_count": 4,
+        "initial": 0.4,
+        "batch": 5,
+        "learning_rate": 1e-7,
+        "steps": 1,
+        "rng": 4,
+        "repeats": 2,
+    }
+    one = train_depth(**setting, depth=3, shared=True)
+    own = train_depth(**setting, depth=3)
+    moved, each = one.gammas - 0.4 * np.eye(4), own.gammas - 0.4 * np.eye(4)
+    np.testing.assert_allclose(moved[:, 0], each.mean(axis=1), rtol=1e-7)
+    assert one.traces.shape == (2, 2, 1)
+    assert own.traces.shape == (2, 2, 3)
+
+
+def test_adam_makes_steps_of_the_size_of_its_rate() -> None:
+    run = train_depth(
+        depth=2, eigenvalues=LAM, optimizer="adam", batch=4, learning_rate=0.01, steps=1, rng=0
+    )
+    np.testing.assert_allclose(np.abs(run.gammas[:, 0]), 0.01, rtol=1e-6)
+    longer = train_depth(
+        depth=2, eigenvalues=LAM, optimizer="adam", batch=16, learning_rate=0.01, steps=300, rng=0
+    )
+    assert np.all(longer.losses[:, -1] < 0.2 * longer.losses[:, 0])
+
+
+def test_repeats_extend_and_trainings_go_on_from_matrices() -> None:
+    setting: dict[str, Any] = {
+        "depth": 2,
+        "eigenvalues": LAM,
+        "context": 12,
+        "width": 3,
+        "batch": 4,
+        "learning_rate": 0.1,
+        "steps": 5,
+        "record": 2,
+    }
+    few = train_depth(**setting, rng=7, repeats=2)
+    more = train_depth(**setting, rng=7, repeats=3)
+    np.testing.assert_allclose(more.gammas[:2], few.gammas, rtol=1e-12)
+    np.testing.assert_allclose(more.losses[:2], few.losses, rtol=1e-12)
+    assert few.steps.tolist() == [0, 2, 4, 5]
+    np.testing.assert_allclose(few.times, 0.1 * few.steps)
+    again = train_depth(**setting, rng=7, repeats=2, initial=few.gammas)
+    np.testing.assert_allclose(again.traces[:, 0], few.traces[:, -1], rtol=1e-12)
+    assert np.all(np.linalg.matrix_rank(few.gammas) == 3)
+    assert few.parameters["width"] == 3
+
+
+def test_rotations_have_no_direction() -> None:
+    """Second moments of random covariances: those of a random rotation, to four errors."""
+    law = ContextLaw(NUMPY, LAM, OMEGA, True, math.inf, math.inf, 0.0, 0.0)
+    fresh = law.draw_held_out(NUMPY.generators(0, 1), 4000)
+    mean, square = LAM.mean(), np.mean(LAM**2)
+    entries = fresh.covariance[0]
+    assert abs(Estimate.of(entries[:, 0, 0]).z(mean)) < 4
+    assert abs(Estimate.of(entries[:, 0, 1]).z(0.0)) < 4
+    # E (o' Lam o)^2 = (2 tr Lam^2 + (tr Lam)^2)/(d (d + 2)).
+    exact = (2 * DIM * square + (DIM * mean) ** 2) / (DIM * (DIM + 2))
+    assert abs(Estimate.of(entries[:, 3, 3] ** 2).z(exact)) < 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"depth": 0}, "depth must be an integer >= 1"),
+        ({"eigenvalues": [1.0, -1.0]}, "eigenvalues must be >= 0"),
+        ({"task_spectrum": [1.0]}, "task_spectrum must have shape"),
+        ({"setting": "iso"}, "setting must be one of fs, rrs"),
+        ({"optimizer": "lbfgs"}, "optimizer must be one of sgd, adam"),
+        ({"context": 2.5}, "context must be an integer >= 1"),
+        ({"query_count": 0}, "query_count must be an integer >= 1"),
+        ({"width": 0}, "width must be an integer >= 1"),
+        ({"initial": [0.0, 0.0, 0.0]}, "initial must have shape"),
+        ({"noise_variance": -1.0}, "noise_variance must be"),
+        ({"query_noise_variance": -1.0}, "query_noise_variance must be"),
+        ({"batch": 0}, "batch must be an integer >= 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be"),
+        ({"steps": 0}, "steps must be an integer >= 1"),
+        ({"record": 0}, "record must be an integer >= 1"),
+        ({"held_out": 1}, "held_out must be an integer >= 2"),
+        ({"repeats": 0}, "repeats must be an integer >= 1"),
+        ({"backend": "abacus"}, "backend must be one of"),
+    ],
+)
+def test_refuses(change: dict[str, Any], message: str) -> None:
+    setting: dict[str, Any] = {"depth": 2, "eigenvalues": LAM, "batch": 2, "learning_rate": 0.1}
+    with pytest.raises(ValueError, match=message):
+        train_depth(**{**setting, "steps": 2, "rng": 0, **change})
+
+
+def test_says_that_it_diverged() -> None:
+    setting: dict[str, Any] = {"depth": 2, "eigenvalues": LAM, "batch": 2, "learning_rate": 50.0}
+    with pytest.raises(ArithmeticError, match=r"learning_rate = 50.0 or initial is too large"):
+        train_depth(**setting, steps=40, rng=0)
+    with pytest.raises(TypeError, match="shared must be True or False"):
+        train_depth(**setting, steps=1, shared=1, rng=0)  # type: ignore[arg-type]
