@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -79,6 +80,10 @@ numpydoc_validation_exclude = {rf"\.({_MEASURES})\.\w+$"}
 bibtex_bibfiles = ["references.bib"]
 bibtex_default_style = "unsrt"
 
+# MathJax comes from a package and goes with the pages: formulas need no network.  This bundle has
+# all of TeX and draws with SVG, so that it loads neither extensions nor fonts.
+_MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+mathjax_path = "tex-svg-full.js"
 mathjax3_config = {
     "tex": {
         "macros": {
@@ -99,6 +104,7 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
     mpl.rcdefaults()
     matplotlib.style.use(STYLE)
     mpl.rcParams.update({"savefig.dpi": 110, "figure.constrained_layout.use": True})
+    mpl.rcParams["figure.figsize"] = (5.4, 4)  # two stand side by side
 
 
 # Subjects and examples in the order in which they are best learnt.  What is not listed follows.
@@ -128,6 +134,7 @@ sphinx_gallery_conf = {
     "reset_modules": (reset_style,),
     "show_memory": False,
     "min_reported_time": 0,
+    "capture_repr": ("_repr_html_",),
     "write_computation_times": False,  # the page that would show them loads scripts
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -138,8 +145,9 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"iclimit {version}"
 html_show_sourcelink = False
-html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_static_path = ["_static", str(_MATHJAX / mathjax_path)]
+html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],

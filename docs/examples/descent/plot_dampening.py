@@ -24,7 +24,7 @@ rate = float(optimal_learning_rate(**size).rate)
 # critical factor for T test tasks, :math:`1 - F(2/\eta^* z)^T`; points are quantiles read off
 # 20,000 to 80,000 simulated matrices.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 x = np.linspace(1.6, 7.6, 61)
 cdf = largest_eigenvalue_cdf(x, **size)
 left.plot(x, 1 - cdf, color=BLUE, label="exact")

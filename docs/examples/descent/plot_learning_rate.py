@@ -30,20 +30,20 @@ VARIANCE = {"gaussian": 1, "uniform": 1 / 3, "rademacher": 1, "laplace": 2}
 # points of a curve.
 
 setting = {"context": 10, "dim": 5, "noise_variance": 0.2}
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+figure, ax = plt.subplots()
 scaled = np.linspace(0, 1.15, 200)
 for law, colour in COLOURS.items():
     m2 = VARIANCE[law]
     noise = {"noise_variance": 0.2 * m2}
     where = {**setting, **noise, "input_law": law}
     null = 5 * m2 + noise["noise_variance"]
-    left.plot(scaled, learning_rate_loss(scaled / m2, **where) / null, color=colour, label=law)
+    ax.plot(scaled, learning_rate_loss(scaled / m2, **where) / null, color=colour, label=law)
     best = optimal_learning_rate(**where)
-    left.plot(best.rate * m2, best.loss / null, "*", color=colour, markersize=10, zorder=5)
+    ax.plot(best.rate * m2, best.loss / null, "*", color=colour, markersize=10, zorder=5)
     data = simulate_learning_rate(contexts=20_000, rng=1, **where)
     for x in np.linspace(0.1, 1.1, 11):
         loss = data.loss(x / m2)
-        left.errorbar(
+        ax.errorbar(
             x,
             loss.mean / null,
             loss.standard_error / null,
@@ -52,15 +52,16 @@ for law, colour in COLOURS.items():
             markersize=3.5,
             capsize=2,
         )
-left.set(xlabel=r"$m_2\,\eta$", ylabel="loss / loss of predicting 0", ylim=(0.28, 1.25))
-left.set_title("N = 10, d = 5; stars: optimum")
-left.legend(loc="upper center")
+ax.set(xlabel=r"$m_2\,\eta$", ylabel="loss / loss of predicting 0", ylim=(0.28, 1.25))
+ax.set_title("N = 10, d = 5; stars: optimum")
+ax.legend(loc="upper center")
 
 # %%
 # The data-based rate scatters about its limit as one over the square root of the number of tasks.
 # Bars are its own standard error.
 
 tasks = np.geomspace(30, 100_000, 8).astype(int)
+figure, ax = plt.subplots()
 for law in ("gaussian", "uniform"):
     where = {"context": 10, "dim": 10, "input_law": law}
     target = float(optimal_learning_rate(**where).rate)
@@ -68,7 +69,7 @@ for law in ("gaussian", "uniform"):
     ratio = np.array([run.rate.mean for run in runs]) / target
     error = np.array([run.rate.standard_error for run in runs]) / target
     shift = 1.06 if law == "uniform" else 1 / 1.06
-    right.errorbar(
+    ax.errorbar(
         tasks * shift,
         ratio,
         error,
@@ -78,10 +79,10 @@ for law in ("gaussian", "uniform"):
         capsize=2,
         label=law,
     )
-right.axhline(1, color="0.3", linewidth=1)
-right.set(xscale="log", xlabel="tasks", ylabel=r"$\hat\eta\,/\,\eta^*$")
-right.set_title("rate from data, N = d = 10")
-right.legend()
+ax.axhline(1, color="0.3", linewidth=1)
+ax.set(xscale="log", xlabel="tasks", ylabel=r"$\hat\eta\,/\,\eta^*$")
+ax.set_title("rate from data, N = d = 10")
+ax.legend()
 
 # %%
 # The same formula symbolically, with moments that stay symbols:

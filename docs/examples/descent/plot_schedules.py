@@ -34,7 +34,7 @@ METHODS = {
 # standard error.  The schedule of the limit gets worse after three steps: its smallest rates are
 # tuned to an edge of the spectrum that a finite matrix oversteps.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 steps = np.arange(1, 13)
 for name, (schedule, colour) in METHODS.items():
     losses = [

@@ -26,7 +26,7 @@ N, D, H = 31, 4, 4
 # %%
 # Separate key and query.  The layer has values for D + 1 entries of a token and keys for as many;
 # what reaches the prediction are the value of the label and the keys and queries of the inputs.
-# Left, dashed: the prediction from the initial weights alone.  It is the better, the smaller they
+# Dashed: the prediction from the initial weights alone.  It is the better, the smaller they
 # are: the two starts differ by a factor of ten.  Horizontal lines are the plateaus, losses of
 # regression in context on the first principal components.
 
@@ -44,9 +44,9 @@ def layer_weights(scale):
     return [scale * values, scale * key, scale * query]
 
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+figure, ax = plt.subplots()
 for level in plateau_losses(lam, context=N):
-    left.axhline(level, color=GREY, linewidth=0.8)
+    ax.axhline(level, color=GREY, linewidth=0.8)
 for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
     steps = separate_attention_staircase(
         scale * value, scale * key[..., :D], scale * query, eigenvalues=lam, context=N
@@ -60,20 +60,20 @@ for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
         duration=end,
         initial=layer_weights(scale),
     )
-    left.plot(run.times, run.losses, color=colour, label=f"flow, scale {scale:g}")
+    ax.plot(run.times, run.losses, color=colour, label=f"flow, scale {scale:g}")
     t = np.geomspace(steps.times[0] / 3, end, 2000)
-    left.plot(t, steps.loss(t), "--", color="0.1", linewidth=1)
+    ax.plot(t, steps.loss(t), "--", color="0.1", linewidth=1)
     middles = (steps.losses[1:] + steps.losses[:-1]) / 2
     print(f"scale {scale}: heads {steps.heads}")
     print("   half drops, predicted:", steps.drop_times.round(1))
     print("                    flow:", run.crossing_times(middles).round(1))
-left.plot([], [], "--", color="0.1", linewidth=1, label="predicted")
-left.set(xscale="log", xlabel=r"time $t/\tau$", ylabel="loss", title="separate, rank one")
-left.set(xlim=(100, None), ylim=(0, 1.4))
-left.legend(loc="upper right")
+ax.plot([], [], "--", color="0.1", linewidth=1, label="predicted")
+ax.set(xscale="log", xlabel=r"time $t/\tau$", ylabel="loss", title="separate, rank one")
+ax.set(xlim=(100, None), ylim=(0, 1.4))
+ax.legend(loc="upper right")
 
 # %%
-# Right: merged key and query, white inputs, as the network on cubic features.  Dots are the flow
+# Merged key and query, white inputs, as the network on cubic features.  Dots are the flow
 # from five seeds.  The sigmoid of each starts from the effective scale of its weights: half the
 # norm of the sum, a vector over heads, of values and of traces of the merged weights over
 # :math:`\sqrt D`.
@@ -81,6 +81,7 @@ left.legend(loc="upper right")
 white = TaskMixture(np.ones(D), context=N)
 drops = []
 t = np.linspace(0, 5, 300)
+figure, ax = plt.subplots()
 for seed, colour in enumerate(plt.colormaps["viridis"](np.linspace(0, 0.85, 5))):
     rng = np.random.default_rng(seed)
     merged = 1e-3 * rng.standard_normal(H), 1e-3 * rng.standard_normal((H, D, D))
@@ -89,11 +90,11 @@ for seed, colour in enumerate(plt.colormaps["viridis"](np.linspace(0, 0.85, 5)))
     )
     scale = float(effective_init_scale(*merged, eigenvalues=np.ones(D)))
     size = {"dim": D, "context": N, "init_scale": scale}
-    right.plot(run.times[::3], run.losses[::3], ".", color=colour)
-    right.plot(t, merged_attention_loss(t, **size), color=colour, label=f"{1000 * scale:.2f}")
+    ax.plot(run.times[::3], run.losses[::3], ".", color=colour)
+    ax.plot(t, merged_attention_loss(t, **size), color=colour, label=f"{1000 * scale:.2f}")
     drops.append(float(merged_drop_time(**size)))
-right.set(xlabel=r"time $t/\tau$", ylabel="loss", title="merged, white inputs")
-right.legend(title=r"$1000\,w_0$")
+ax.set(xlabel=r"time $t/\tau$", ylabel="loss", title="merged, white inputs")
+ax.legend(title=r"$1000\,w_0$")
 
 # %%
 # Drop times over seeds spread by a number that does not depend on the scale:

@@ -27,7 +27,7 @@ BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 # optimal layers fold it, so that both ends go to the same value.  Right: condition number minus
 # one.  For large :math:`\kappa` a layer divides it by 27/4 or 9/4; near 1 it is squared.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 x = np.geomspace(0.01, 1, 500)
 best = condition_number_schedule(100, steps=4)
 shades = plt.colormaps["viridis"](np.linspace(0, 0.9, 5))
@@ -86,7 +86,7 @@ ax.legend()
 #
 # Right: mean loss.  Crosses are the best plain steps, the dotted lines the bound.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 for layers, colour in ((2, ORANGE), (3, BLUE)):
     best = optimal_gdpp(layers, condition_number=100)
     spectra = eigenvalues_after(x, [*best.gammas, 0.0])[:-1]

@@ -33,7 +33,7 @@ size = {"context": 20, "dim": 10}
 # values.  Right: by the noise level of the prompt, all tuned for :math:`\sigma_{\max} = 5`.  One
 # parameter is right at one level only.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 maxima = np.array([1, 3, 5, 7])
 theory = [ridge_baselines(f"uniform:{top}", **size) for top in maxima]
 runs = [

@@ -29,8 +29,8 @@ tau = 1 + excess
 fresh = iclimit.icl_error(tau=tau, alpha=(1 + rho) / q, kappa=sympy.oo, rho=rho)
 latex = sympy.latex(sympy.factor(sympy.simplify(fresh).subs(excess, sympy.Symbol("tau") - 1)))
 print(latex)
-figure = plt.figure(figsize=(5, 0.9))
-figure.text(0.5, 0.5, rf"$e_{{\mathrm{{ICL}}}} = {latex}$", ha="center", va="center", fontsize=16)
+figure = plt.figure(figsize=(4, 2))
+figure.text(0.5, 0.5, rf"$e_{{\mathrm{{ICL}}}} = {latex}$", ha="center", va="center", fontsize=18)
 
 # %%
 # Fifty digits, with a ridge.  The fixed point is solved at mpmath's working precision.

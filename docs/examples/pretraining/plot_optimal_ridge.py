@@ -11,7 +11,7 @@ import numpy as np
 import iclimit
 
 tau = np.geomspace(0.1, 30, 160)
-figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.7))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 for kappa, colour in ((0.5, "#0072b2"), (1.0, "#d55e00"), (4.0, "#009e73")):
     point = {"alpha": 2.0, "kappa": kappa, "rho": 0.1}
     best = iclimit.optimal_ridge(tau=tau, **point)

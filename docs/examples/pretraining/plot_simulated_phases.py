@@ -29,7 +29,7 @@ diagram = iclimit.phase_diagram(
     refine=1,
     jobs=1,
 )
-figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 diagram.plot(left)
 diagram.plot_errors(right)
 

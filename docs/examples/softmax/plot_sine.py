@@ -55,27 +55,27 @@ grid = np.linspace(-5, 5, 200)
 known = [np.argmin(abs(best.inputs - x)) for x in prompts.inputs.ravel()]
 kernel = best.kernel[:, known].reshape(len(best.inputs), 2, N)
 
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-for k, ax in enumerate(axes[:2]):
+for k in range(2):
+    figure, ax = plt.subplots()
     inputs, labels = prompts.inputs[k], prompts.labels[k]
     asked = [np.repeat(each[None], len(grid), axis=0) for each in (inputs, labels)]
     ax.plot(inputs[:, 0], labels, "ko", label="context")
     ax.plot(grid, run(*asked, grid[:, None]), label="trained embedding")
     ax.plot(best.inputs, kernel[:, k] @ labels, "--", label="best kernel")
     ax.set(xlabel="$x$", ylabel="$y$")
-axes[0].set_ylim(top=0.45)
-axes[0].legend(fontsize="small")
-steps = np.arange(len(run.losses))
-smooth = np.convolve(run.losses, np.ones(50) / 50, "valid")
-axes[2].loglog(steps[25 : 25 + len(smooth)], smooth, label="training loss")
-for tokens, label in {False: "best of inputs", True: "best of whole tokens"}.items():
-    value = sine_optimum(context=N, whole_tokens=tokens).loss
-    axes[2].axhline(
-        value, ls="--" if tokens else "-", color="black", label=f"{label}: {value:.5f}"
-    )
-axes[2].set(xlabel="training steps", ylabel="loss")
-axes[2].legend(fontsize="small")
+    ax.legend()
 
 # %%
-# The dashed optimum is that of networks which embed whole tokens (x, y), as the transformer of the
-# published experiment does: they are not linear in the labels, and can do better.
+# The loss in training.  The dashed optimum is that of networks which embed whole tokens (x, y), as
+# the transformer of the published experiment does: they are not linear in the labels, and can do
+# better.
+
+figure, ax = plt.subplots()
+steps = np.arange(len(run.losses))
+smooth = np.convolve(run.losses, np.ones(50) / 50, "valid")
+ax.loglog(steps[25 : 25 + len(smooth)], smooth, label="training loss")
+for tokens, label in {False: "best of inputs", True: "best of whole tokens"}.items():
+    value = sine_optimum(context=N, whole_tokens=tokens).loss
+    ax.axhline(value, ls="--" if tokens else "-", color="black", label=f"{label}: {value:.5f}")
+ax.set(xlabel="training steps", ylabel="loss")
+ax.legend()

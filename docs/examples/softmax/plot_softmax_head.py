@@ -29,7 +29,7 @@ D = 6
 # weights, with all entries of its key-query matrix free.  Right: the limit of large dimension.
 # A softmax head needs e = 2.718 times the context of linear attention.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.9), layout="constrained")
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 N = np.unique(np.geomspace(3, 60, 16).round())
 left.plot(N, optimal_softmax(context=N, dim=D).loss / D, color=BLUE, label="one softmax head")
 linear = optimal_learning_rate(context=N, dim=D).loss / D

@@ -28,7 +28,7 @@ for each in t / np.sqrt(D):
     (signal, power) = heads.signal.mean(axis=0), heads.power.mean(axis=0)
     one.append((heads.null.mean() - signal[0] ** 2 / power[0, 0]) / D)
     two.append(heads.loss(heads.best_value).mean / D)
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.9), layout="constrained")
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 left.plot(t, one, "o-", color=BLUE, markersize=3, label="one head")
 left.plot(t, two, "o-", color=GREEN, markersize=3, label="two heads")
 for pairs, style in ((N, "--"), (N - 1, ":")):

@@ -17,8 +17,7 @@ from iclimit.spectra import wishart_resolvent
 
 d = 1000
 rng = np.random.default_rng(0)
-figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
-for ax, samples in zip(axes, (2000, 500), strict=True):
+for samples in (2000, 500):
     law = MarchenkoPastur(d / samples)
     z = rng.standard_normal((samples, d))
     eigenvalues = np.linalg.eigvalsh(z.T @ z / samples)
@@ -26,11 +25,12 @@ for ax, samples in zip(axes, (2000, 500), strict=True):
     lower, upper = law.edges
     x = np.linspace(lower, upper, 600)
     counts, edges = np.histogram(positive, bins=40)
+    figure, ax = plt.subplots()
     ax.stairs(counts / d / np.diff(edges), edges, fill=True, color="0.8", label="one matrix")
     ax.plot(x, law.density(x), color="#0072b2", label="density")
     ax.set(title=f"c = {law.ratio:g}, atom {law.atom:g}", xlabel="eigenvalue", ylim=(0, None))
     print(f"c = {law.ratio:g}: {np.mean(eigenvalues < 1e-9):.3f} of the eigenvalues are zero")
-axes[0].legend()
+    ax.legend()
 
 # %%
 # Integrals against the law need no adaptive quadrature: the rule is exact for polynomials and

@@ -6,6 +6,7 @@ Eigenvalues of a covariance matrix, seen through a finite number of samples, spr
 Where they lie, and the density between their edges, follows from one equation.
 """
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 

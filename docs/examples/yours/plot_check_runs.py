@@ -7,6 +7,7 @@ results come from a script that shares nothing with this library: tokens, featur
 system.  Then two mistakes are made on purpose, and found.
 """
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -70,13 +71,19 @@ print(check)
 check.plot(plt.figure(layout="constrained"))
 
 # %%
-# The limit of large dimension is far off at d = 10: it is no reason to doubt a simulation.
+# The limit of large dimension, dotted, is far off at d = 10: it is no reason to doubt a
+# simulation.  The lines are the prediction at these integers.
 
-for row in check.rows:
-    print(
-        f"k = {row['tasks']:2}, n = {row['prompts']:3}: ICL {row['icl']:.3f}, predicted "
-        f"{row['icl_prediction']:.3f}, limit {row['icl_limit']:.3f}"
-    )
+figure, ax = plt.subplots()
+for tasks, colour in ((5, "#0072b2"), (20, "#d55e00")):
+    rows = [row for row in check.rows if row["tasks"] == tasks]
+    prompts_of = [row["prompts"] for row in rows]
+    means, bars = [row["icl"] for row in rows], [row["icl_se"] for row in rows]
+    ax.errorbar(prompts_of, means, bars, fmt="o", color=colour, capsize=2, label=f"k = {tasks}")
+    ax.plot(prompts_of, [row["icl_prediction"] for row in rows], color=colour)
+    ax.plot(prompts_of, [row["icl_limit"] for row in rows], ":", color=colour)
+ax.set(xlabel="prompts n", ylabel="ICL error", title="d = 10: runs, prediction, limit (dotted)")
+ax.legend()
 
 # %%
 # Now the losses are halved, as in many training scripts.  The check contradicts, and says what

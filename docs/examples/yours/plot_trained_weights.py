@@ -106,7 +106,7 @@ print(f"without that part: {seen.errors(tasks=few).idg:.4f}")
 # %%
 # The errors along the training are exact, too: only the training is noisy.
 
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.9))
+(_, left), (_, right) = plt.subplots(), plt.subplots()
 steps = EVERY * np.arange(len(histories["4 tasks"]))
 colours = {"fresh tasks": "#0072b2", "4 tasks": "#d55e00"}
 for name, found in read_off.items():
@@ -128,14 +128,14 @@ right.legend(fontsize=8)
 # best one.  With four tasks one direction is learnt that well and some less; at least two of six
 # directions have no task in them, and stay near 0.
 
+figure, ax = plt.subplots()
 for name, found in read_off.items():
     spectrum = np.array([each.eigenvalues for each in found])
-    middle.plot(steps, spectrum[:, 0], color=colours[name], label=name)
-    middle.plot(steps, spectrum[:, 1:], color=colours[name])
-middle.axhline(best.gamma[0, 0], color="0.3", linewidth=1, linestyle=":")
-middle.set(xlabel="steps", title=r"eigenvalues of $\Gamma$")
-middle.legend(fontsize=8)
-figure.tight_layout()
+    ax.plot(steps, spectrum[:, 0], color=colours[name], label=name)
+    ax.plot(steps, spectrum[:, 1:], color=colours[name])
+ax.axhline(best.gamma[0, 0], color="0.3", linewidth=1, linestyle=":")
+ax.set(xlabel="steps", title=r"eigenvalues of $\Gamma$")
+ax.legend(fontsize=8)
 
 # %%
 # A test set says how good the layer is.  The matrix also says what it does elsewhere, exactly:
@@ -173,7 +173,7 @@ print(stack)
 
 best = iclimit.optimal_gdpp(2, context=20, dim=4)
 print("best GD++: rates", best.rates.round(3), "gamma", best.gammas.round(3), "loss", best.loss)
-figure, ax = plt.subplots(figsize=(5.2, 3.6))
+figure, ax = plt.subplots()
 stack.plot(ax)
 for values, colour, label in (
     (best.rates, "#0072b2", "best GD++"),
@@ -181,4 +181,3 @@ for values, colour, label in (
 ):
     ax.plot(0.06 + np.arange(1, len(values) + 1), values, "*", color=colour, ms=11, label=label)
 ax.legend(loc="upper left")
-figure.tight_layout()

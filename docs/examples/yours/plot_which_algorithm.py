@@ -7,6 +7,7 @@ It needs the model as a function of arrays only.  Here three models learn linear
 context: one layer of linear attention, one of softmax attention, and two of linear attention.
 """
 
+# sphinx_gallery_thumbnail_number = 2
 import matplotlib.pyplot as plt
 import numpy as np
 
