@@ -7,6 +7,9 @@ A closed form is written once, with ordinary operators and the functions of the 
 * mpmath numbers: any precision,
 * SymPy expressions: exact.
 
+A number of any other kind brings its own namespace, as an attribute ``number_system``: so the
+interactive pages of `iclimit` record what is done with its numbers.
+
 Two kinds of case distinction occur and must not be confused.  ``where`` distinguishes cases of
 the mathematics (a SymPy `Piecewise` for symbols).  ``stable`` chooses between two algebraically
 equal forms by their rounding errors; exact arithmetic takes the first.
@@ -14,7 +17,7 @@ equal forms by their rounding errors; exact arithmetic takes the first.
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -243,6 +246,11 @@ def _is_from(library: str, value: Number) -> bool:
     return library in sys.modules and type(value).__module__.split(".")[0] == library
 
 
+def _number_system(values: Iterable[Any]) -> Any:
+    """Number system that one of the numbers brings, or None."""
+    return next((v.number_system for v in values if hasattr(v, "number_system")), None)
+
+
 def namespace(**arguments: Number) -> Namespace:
     """Pick the number system of the arguments.
 
@@ -255,6 +263,8 @@ def namespace(**arguments: Number) -> Namespace:
         If arrays meet mpmath numbers or SymPy expressions.
     """
     values = arguments.values()
+    if brought := _number_system(values):
+        return brought
     arrays: list[Any] = [v for v in values if array_api_compat.is_array_api_obj(v)]
     symbolic = any(_is_from("sympy", v) for v in values)
     multiprecision = any(_is_from("mpmath", v) for v in values)
@@ -307,6 +317,8 @@ def numpy_namespace(**arguments: Number) -> ArrayMath:
     TypeError
         If an argument belongs to another number system: its precision would be lost in silence.
     """
+    if brought := _number_system(arguments.values()):
+        return brought
     for name, value in arguments.items():
         refuse_masked(name, value)
         foreign = array_api_compat.is_array_api_obj(value) and not isinstance(

@@ -41,10 +41,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Number
+from iclimit.asymptotics.numbers import Number, numpy_namespace
+from iclimit.asymptotics.searches import find_root_above
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 
@@ -146,7 +146,7 @@ def dmmse_errors(
     >>> round(float(errors.icl), 3), float(errors.idg)  # simulated: 1.795(3)
     (1.815, 0.3)
     """
-    _, values = checked(
+    math_, values = checked(
         systems="numpy",
         ranges={"alpha": "(0, inf)", "rho": "(0, inf)", "dim": "[1, inf]"},
         theta=theta,
@@ -156,7 +156,7 @@ def dmmse_errors(
     )
     theta, alpha, rho, dim = np.broadcast_arrays(*values)
     at_noise = np.log(rho / alpha)
-    continuum = np.asarray(bayes_error(alpha=alpha, rho=rho))
+    continuum = math_.convert(bayes_error(alpha=alpha, rho=rho))
     icl = np.where(theta == 0, 2 + rho, continuum)
     frozen = (_log_tasks_needed(at_noise, alpha, rho, dim) > theta) & (theta > 0)
     icl[frozen] = _frozen_error(theta[frozen], alpha[frozen], rho[frozen], dim[frozen])
@@ -185,15 +185,18 @@ def _frozen_error(theta: Any, alpha: Any, rho: Any, dim: Any) -> np.ndarray:
     def residual(log_x: Any, theta: Any, alpha: Any, rho: Any, dim: Any) -> Any:
         return _log_tasks_needed(log_x, alpha, rho, dim) - theta
 
-    start, arguments = np.log(rho / alpha), (theta, alpha, rho, dim)
-    bracket = elementwise.bracket_root(residual, start, start + 1.0, xmin=start, args=arguments)
-    root = elementwise.find_root(residual, bracket.bracket, args=arguments)
-    if not np.all(root.success):
-        worst = int(np.argmin(root.success))
-        raise ArithmeticError(
-            "the dMMSE fixed point was not solved at "
-            f"theta={theta[worst]}, alpha={alpha[worst]}, rho={rho[worst]}, dim={dim[worst]}"
-        )
-    x = np.exp(root.x)
+    arguments = theta, alpha, rho, dim
+    log_x = find_root_above(
+        numpy_namespace(theta=theta, alpha=alpha),
+        residual,
+        np.log(rho / alpha),
+        arguments,
+        lambda worst: (
+            "the dMMSE fixed point was not solved at theta={}, alpha={}, rho={}, dim={}".format(
+                *(v[worst] for v in arguments)
+            )
+        ),
+    )
+    x = np.exp(log_x)
     M, slope = wishart_resolvent(x, alpha), wishart_resolvent(x, alpha, derivative=1)
     return rho + x * M - x * (x - rho / alpha) * slope

@@ -51,7 +51,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import (
@@ -62,7 +61,9 @@ from iclimit.asymptotics.numbers import (
     SymPyMath,
     in_blocks,
     namespace,
+    numpy_namespace,
 )
+from iclimit.asymptotics.searches import find_root
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
 
@@ -356,21 +357,19 @@ _UNSOLVED = "the fixed point was not solved at tau={}, q={}, kappa={}, ridge={}"
 
 def _effective_ridge(tau: Any, q: Any, kappa: Any, ridge: Any) -> np.ndarray:
     """Effective ridge xi at ridge > 0 and finite tau for flat NumPy arrays of equal shape."""
-    math_ = ArrayMath(np)
+    math_ = numpy_namespace(tau=tau, ridge=ridge)
     arguments = tau, q, kappa, ridge
     # Widened so that rounding cannot hide the change of sign when the bracket is a few ulp wide.
     lower = np.log(ridge_bracket(math_, tau, q, ridge)) - 1e-13
     upper = np.log(ridge_bracket(math_, tau, 1 + q, ridge)) + 1e-13
-    result = elementwise.find_root(
-        lambda u, *args: _residual(math_, u, *args),
+    log_xi = find_root(
+        math_,
+        partial(_residual, math_),
         (lower, upper),
-        args=arguments,
-        tolerances={"xatol": 1e-15, "xrtol": 1e-15, "fatol": 0, "frtol": 0},
+        arguments,
+        lambda worst: _UNSOLVED.format(*(v[worst] for v in arguments)),
     )
-    if not np.all(result.success):
-        worst = int(np.argmin(result.success))
-        raise ArithmeticError(_UNSOLVED.format(*(v[worst] for v in arguments)))
-    return np.exp(result.x)
+    return np.exp(log_xi)
 
 
 def effective_ridge_mp(tau: Any, q: Any, kappa: Any, ridge: Any) -> Any:

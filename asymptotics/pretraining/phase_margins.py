@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_choice, checked
 from iclimit.asymptotics.numbers import Namespace, Number
@@ -38,6 +37,7 @@ from iclimit.asymptotics.pretraining.icl import (
     ridgeless_point,
     solve_fixed_point,
 )
+from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
 
@@ -261,8 +261,8 @@ def optimal_ridge(
     shape = arrays[0].shape
     tau, alpha, kappa, rho = (array.ravel() for array in arrays)
     with math_.quiet():
-        q = np.asarray(context_noise(math_, alpha, rho))
-        start = np.asarray(ridgeless_point(math_, tau < 1, tau, q, kappa)[0])
+        q = context_noise(math_, alpha, rho)
+        start = ridgeless_point(math_, tau < 1, tau, q, kappa)[0]
 
         def point(step: Any, tau: Any, q: Any, kappa: Any, start: Any) -> tuple[Any, Any]:
             xi = start + (1 + q) * np.exp(step)
@@ -275,18 +275,12 @@ def optimal_ridge(
             return pair[0 if objective == "icl" else 1]
 
         arguments = (tau, q, kappa, start, rho)
-        scanned = np.stack([error(step, *arguments) for step in _SCAN])
-        best, value = np.argmin(scanned, axis=0), np.min(scanned, axis=0)
-        step = _SCAN[best]
         # Beyond the ends of the scan the error is constant up to rounding: no refinement there.
-        inside = (best > 0) & (best < len(_SCAN) - 1)
-        bracket = tuple(_SCAN[best[inside] + shift] for shift in (-1, 0, 1))
-        found = elementwise.find_minimum(error, bracket, args=tuple(v[inside] for v in arguments))
-        step[inside], value[inside] = found.x, found.f_x
+        step, value = find_minimum(math_, error, _SCAN, arguments)
         xi, eta = point(step, *arguments[:4])
         ridgeless = (icl_error if objective == "icl" else idg_error)(
             tau=tau, alpha=alpha, kappa=kappa, rho=rho
         )
-        better = (best > 0) & (value < ridgeless * _BETTER)
+        better = (step > _SCAN[0]) & (value < ridgeless * _BETTER)
         ridge, value = np.where(better, xi * eta, 0.0), np.where(better, value, ridgeless)
     return OptimalRidge(ridge.reshape(shape)[()], value.reshape(shape)[()])

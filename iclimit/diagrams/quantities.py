@@ -132,7 +132,7 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
     return broadcast
 
 
-def _function(path: str) -> Callable[..., Any]:
+def find_function(path: str) -> Callable[..., Any]:
     """Return the function that a row of the table names."""
     if "." not in path:
         return getattr(quantity_functions, path)
@@ -150,7 +150,7 @@ _PARAMETERS = PARAMETERS | {
 def _quantities() -> dict[str, Quantity]:
     quantities = {}
     for row in read_table("diagrams/quantities.csv"):
-        function, single = _function(row["function"]), row["single"].split()
+        function, single = find_function(row["function"]), row["single"].split()
         required, optional = (
             {name: _PARAMETERS[name] for name in row[column].split()}
             for column in ("parameters", "optional")

@@ -1,0 +1,1 @@
+"""The explorer: the theory as one interactive HTML file."""

@@ -1,0 +1,202 @@
+"""The theory in JavaScript: which functions, and the text that defines them.
+
+A row of ``functions.csv`` puts a function into the explorer:
+
+* ``name``: of a quantity of `iclimit.diagrams.quantities`, and of the function in JavaScript.
+* ``function``, ``arguments``: as in ``diagrams/quantities.csv``, for what is no quantity.  Without
+  a dot it is a function of `iclimit.explorer.shapes`.  Both are empty for a quantity.
+* ``formula``: where its formula is in the docstrings, as a module or a function of the theory and
+  the number of the ``math`` block.
+* ``ranges``: numbers for which the function is held against Python (``tests/iclimit/explorer``).
+  Integers that the Python source counts with, such as steps, become cases of the function.
+
+Nothing else is to be done.  The Python function is called once with recorded arrays
+(`iclimit.explorer.recording`), and what it does to them is printed
+(`iclimit.explorer.javascript`).  If it needs what is not recorded, the TypeError says so.
+"""
+
+import importlib
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from iclimit.diagrams.quantities import find_function
+from iclimit.explorer.javascript import javascript_function
+from iclimit.explorer.recording import Recorded
+from iclimit.notation import read_table
+
+COUNTED = ("steps", "layers", "heads", "depth")
+"""Arguments that the Python source counts with: each value is a case of its own."""
+
+_DEFAULTS = {
+    "ridge": 0.0,
+    "noise_variance": 0.0,
+    "noise_ratio": 0.0,
+    "task_variance": 1.0,
+    "input_variance": 1.0,
+    "drop_fraction": 0.5,
+    "dampening": 1.0,
+    "tau": math.inf,
+    "dim": math.inf,
+    "width_ratio": math.inf,
+    "heads": 1,
+}
+"""Values of optional arguments that are left out, as in Python."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the theory that the explorer has.
+
+    Attributes
+    ----------
+    name : str
+        Its name in JavaScript.
+    function : callable
+        The Python function, of keyword arguments.
+    arguments : tuple of str
+        Their order in JavaScript.
+    defaults : dict
+        Values of those that may be left out.
+    python : str
+        A call of it, with ``{}`` for the keyword arguments.
+    latex : str
+        Its formula, from the docstrings.
+    source : str
+        Module of the Python function.
+    ranges : dict
+        Numbers for which it is held against Python.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[str, ...]
+    defaults: dict[str, float]
+    python: str
+    latex: str
+    source: str
+    ranges: dict[str, tuple[float, float]]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What ``theory.meta`` says about it."""
+        return {
+            "arguments": self.arguments,
+            "python": self.python,
+            "latex": self.latex,
+            "source": self.source,
+            "ranges": self.ranges,
+        }
+
+
+@cache
+def functions() -> tuple[Function, ...]:
+    """All functions of the table."""
+    rows = {row["name"]: row for row in read_table("diagrams/quantities.csv")}
+    return tuple(
+        _function(row, rows.get(row["name"])) for row in read_table("explorer/functions.csv")
+    )
+
+
+def _function(row: Mapping[str, str], quantity: Mapping[str, str] | None) -> Function:
+    name = row["name"]
+    path = quantity["function"] if quantity else row["function"]
+    optional = quantity["optional"].split() if quantity else []
+    required = (quantity["parameters"] if quantity else row["arguments"]).split()
+    shelf, _, rest = path.partition(".")
+    if rest:
+        function, result, part = find_function(path), *rest.partition(".")[::2]
+        python = f"iclimit.{shelf}.{result}({{}})" + (f".{part}" if part else "")
+        shelves = importlib.import_module("iclimit.asymptotics")
+        source = getattr(getattr(shelves, shelf), result).__module__
+    elif quantity:
+        function = find_function(path)
+        python, source = f'iclimit.curve("{name}", {{}})', function.__module__
+    else:
+        function = getattr(importlib.import_module("iclimit.explorer.shapes"), path)
+        python, source = f"iclimit.explorer.shapes.{path}({{}})", function.__module__
+    return Function(
+        name,
+        function,
+        (*required, *optional),
+        {each: _DEFAULTS[each] for each in optional},
+        python,
+        formula(*row["formula"].split()),
+        source,
+        _ranges(row["ranges"]),
+    )
+
+
+def _ranges(text: str) -> dict[str, tuple[float, float]]:
+    pairs = (item.split("=") for item in text.split())
+    return {name: tuple(map(float, ends.split(".."))) for name, ends in pairs}  # type: ignore[misc]
+
+
+def formula(place: str, number: str) -> str:
+    """LaTeX of a ``math`` block in the docstring of a module or a function of the theory."""
+    shelf, module, *function = place.split(".")
+    found = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
+    doc = inspect.getdoc(getattr(found, function[0]) if function else found) or ""
+    blocks = re.findall(r"\.\. math::(.*(?:\n(?:[ \t]+.*|))*)", doc)
+    return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
+
+
+def javascript() -> str:
+    """Text that defines the global object ``theory``.
+
+    It has a function of plain numbers for each row of the table, ``theory.meta`` with what each
+    function takes and where it comes from, and ``theory.curve`` and ``theory.grid``, which
+    tabulate a function by name along one and along two of its arguments.
+    """
+    texts, meta = [], {}
+    for function in functions():
+        texts.append(f"  {json.dumps(function.name)}: {_text(function)},")
+        meta[function.name] = function.description
+    runtime = resources.files("iclimit.explorer").joinpath("assets/runtime.js")
+    return "\n".join(
+        [
+            runtime.read_text(encoding="utf-8"),
+            "const theory = tabulate({",
+            *texts,
+            f"  meta: {json.dumps(meta)},",
+            "});",
+            "",
+        ]
+    )
+
+
+def _text(function: Function) -> str:
+    """JavaScript of a function, with a case for each integer that it counts with."""
+    counted = [name for name in function.arguments if name in COUNTED]
+    if not counted:
+        return _record(function, {})
+    (name,) = counted
+    low, high = map(int, function.ranges[name])
+    cases = ",\n".join(_record(function, {name: count}) for count in range(low, high + 1))
+    names, parameters = ", ".join(function.arguments), _parameters(function)
+    return f"((cases) => ({parameters}) => cases[{name} - {low}]({names}))([\n{cases}\n])"
+
+
+def _parameters(function: Function) -> str:
+    defaults = {
+        name: f" = {value}".replace("inf", "Infinity") for name, value in function.defaults.items()
+    }
+    return ", ".join(name + defaults.get(name, "") for name in function.arguments)
+
+
+def _record(function: Function, counts: dict[str, int]) -> str:
+    given = {name: Recorded.variable(name) for name in function.arguments} | counts
+    return javascript_function(_parameters(function), _nodes(function.function(**given)))
+
+
+def _nodes(value: Any) -> Any:
+    """Nodes of a result; of an array a list."""
+    if not isinstance(value, Recorded):
+        raise TypeError(f"the result must be recorded, got {value!r}")
+    return [_nodes(item) for item in value] if value.ndim else value.node

@@ -1,0 +1,86 @@
+"""Random points at which generated JavaScript is held against Python."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from iclimit.explorer.functions import COUNTED, Function
+
+WIDE = 100.0
+"""Ranges of a larger ratio are sampled evenly in the logarithm."""
+
+AT_EDGES = 0.1
+"""Share of the coordinates that are at an end of their range, or at the default value."""
+
+ACCURACY = 1e-10
+"""Largest relative difference."""
+
+FLAT = 1e-5
+"""The same for the place of a minimum, which rounding leaves uncertain by the root of 1e-16."""
+
+PLACES_OF_MINIMA = {"optimal_ridge", "optimal_idg_ridge"}
+
+
+def random_points(function: Function, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Points (count, arguments) over the ranges of a function, their ends included."""
+    columns = []
+    for name in function.arguments:
+        low, high = function.ranges[name]
+        ends = [low, high]
+        if name in COUNTED:
+            values = rng.integers(int(low), int(high), count, endpoint=True).astype(float)
+        elif low > 0 and high > WIDE * low:
+            values = np.exp(rng.uniform(math.log(low), math.log(high), count))
+        else:
+            values = rng.uniform(low, high, count)
+        if name in function.defaults and name not in COUNTED:
+            ends.append(function.defaults[name])
+        at_end = rng.random(count) < AT_EDGES
+        columns.append(np.where(at_end, rng.choice(ends, count), np.clip(values, low, high)))
+    return np.stack(columns, axis=-1)
+
+
+def python_values(function: Function, points: np.ndarray) -> np.ndarray:
+    """Values at points (n, arguments): (n,) or (n, m)."""
+    columns = dict(zip(function.arguments, points.T, strict=True))
+    counted = [name for name in columns if name in COUNTED]
+    if not counted:
+        return np.asarray(function.function(**columns))
+    (name,) = counted
+    counts = columns.pop(name)
+    values: list[Any] = [None] * len(points)
+    for count in np.unique(counts):
+        here = np.flatnonzero(counts == count)
+        others = {each: column[here] for each, column in columns.items()}
+        found = np.asarray(function.function(**others, **{name: int(count)}))
+        for place, value in zip(here, found, strict=True):
+            values[place] = value
+    return np.stack(values) if np.ndim(values[0]) == 0 else np.array(values, dtype=object)
+
+
+def calls(function: Function, points: np.ndarray) -> str:
+    """JavaScript expression of the values at the points, as a list of lists of texts."""
+    rows = json.dumps([[str(value) for value in row] for row in points.tolist()])
+    number = "(text) => Number(text.replace('inf', 'Infinity'))"
+    called = f"[theory.{function.name}(...row.map({number}))].flat().map(String)"
+    return f"{rows}.map((row) => {called})"
+
+
+def numbers(texts: list[list[str]]) -> list[list[float]]:
+    """Numbers of the texts that JavaScript prints."""
+    return [[float(text.replace("Infinity", "inf")) for text in row] for row in texts]
+
+
+def assert_equal(function: Function, points: np.ndarray, found: list[list[float]]) -> None:
+    """Compare with Python; the message has the worst point."""
+    accuracy = FLAT if function.name in PLACES_OF_MINIMA else ACCURACY
+    for point, expected, row in zip(points, python_values(function, points), found, strict=True):
+        np.testing.assert_allclose(
+            row,
+            np.ravel(expected).astype(float),
+            rtol=accuracy,
+            atol=0,
+            err_msg=f"{function.name} of {function.arguments} at {point.tolist()}",
+        )
