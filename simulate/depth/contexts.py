@@ -56,9 +56,12 @@ class ContextLosses:
         return Estimate.of(self.losses)
 
     @property
-    def median(self) -> float:
-        """Median over contexts: what a typical context has where rare ones carry the mean."""
-        return float(np.median(self.losses))
+    def median(self) -> Estimate:
+        """Median over contexts, with the standard error of Maritz and Jarrett.
+
+        It is what a typical context has where rare ones carry the mean.
+        """
+        return Estimate.of_median(self.losses)
 
 
 def simulate_depth_loss(
@@ -128,7 +131,7 @@ def simulate_depth_loss(
     >>> run = simulate_depth_loss(
     ...     eigenvalues=lam, rates=[0.4] * 4, context=80, width=30, rng=0, repeats=100
     ... )
-    >>> run.losses.shape, 0.3 < run.median < run.mean.mean < 0.5
+    >>> run.losses.shape, 0.3 < run.median.mean < run.mean.mean < 0.5
     ((100,), True)
     """
     lam = parse_spectrum("eigenvalues", eigenvalues, (None,))

@@ -94,13 +94,7 @@ class TrainedRepeats:
     @property
     def median(self) -> Estimate | None:
         """Their median, with the standard error of Maritz and Jarrett."""
-        from scipy.stats.mstats import mjci  # loads for half a second
-
-        losses = self.losses
-        if len(losses) < 3:
-            return self.loss  # the same
-        error = float(mjci(losses, [0.5])[0])
-        return Estimate(float(np.median(losses)), error, len(losses), losses)
+        return Estimate.of_median(self.losses) if len(self.losses) else None
 
     @property
     def interrupted(self) -> bool:
