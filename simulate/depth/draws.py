@@ -19,7 +19,7 @@ from iclimit.simulate.arrays import Array, Backend, row_blocks
 from iclimit.simulate.depth.stacks import Product
 
 Batch = tuple[Array, Product, Array, Array]
-"""What `iclimit.simulate.depth.stacks.loss_and_descent` takes after the matrices."""
+"""What `iclimit.simulate.depth.stacks.loss_and_gradient` takes after the matrices."""
 
 
 @dataclass(frozen=True)

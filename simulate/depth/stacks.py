@@ -57,10 +57,10 @@ def forward(gammas: list[Array], h: Array, covariance: Product) -> tuple[Array, 
     return w, states
 
 
-def loss_and_descent(
+def loss_and_gradient(
     gammas: list[Array], h: Array, covariance: Product, queries: Array, targets: Array
 ) -> tuple[Array, list[Array]]:
-    r"""Losses of contexts, summed over tasks, and the mean of :math:`b_l h_l^\top` over contexts.
+    r"""Losses of contexts, summed over tasks, and d/2 times the gradient of their mean.
 
     ``queries`` (repeats, contexts, K, d) and ``targets`` (repeats, contexts, m, K) are over
     :math:`\sqrt K`, targets times :math:`\sqrt d`.
@@ -70,16 +70,16 @@ def loss_and_descent(
     e = w @ xp.matrix_transpose(queries) - targets
     losses = xp.sum(e**2, axis=(-2, -1)) / h.shape[-1]
     v = e @ queries
-    descents: list[Array] = [None] * depth
+    gradients: list[Array] = [None] * depth
     delta = None
     for layer in range(depth - 1, -1, -1):
         b = (v if delta is None else v - covariance(delta)) / depth
         shape = (b.shape[0], -1, b.shape[-1])
         rows, columns = xp.reshape(states[layer], shape), xp.reshape(b, shape)
-        descents[layer] = xp.matrix_transpose(columns) @ rows / e.shape[1]
+        gradients[layer] = xp.matrix_transpose(columns) @ rows / e.shape[1]
         step = _times(b, gammas[layer])
         delta = step if delta is None else delta + step
-    return losses, descents
+    return losses, gradients
 
 
 def mean_losses(

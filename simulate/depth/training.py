@@ -35,7 +35,7 @@ from iclimit.simulate.arrays import Array, get_backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.draws import ContextLaw, HeldOut
-from iclimit.simulate.depth.stacks import loss_and_descent, mean_losses
+from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
 from iclimit.simulate.dynamics.stability import UNSTABLE
 from iclimit.simulate.optimizers import adam_step
 
@@ -252,10 +252,10 @@ def train_depth(
                 )
         if step < steps:
             with np.errstate(over="ignore", invalid="ignore"):
-                descent = run.descent(gammas, generators, batch)
+                move = run.gradient(gammas, generators, batch)
                 if optimizer == "adam":
-                    descent, first, second = adam_step(descent, first, second, step)
-                gammas = gammas - scale * descent
+                    move, first, second = adam_step(move, first, second, step)
+                gammas = gammas - scale * move
     parameters = {
         "depth": depth,
         "eigenvalues": lam.tolist(),
@@ -302,12 +302,12 @@ class _Run:
         """Matrices of all layers."""
         return [gammas[:, 0 if self.shared else each, :, :] for each in range(self.depth)]
 
-    def descent(self, gammas: Array, generators: list[Any], batch: int) -> Array:
-        """Minus d/2 times the gradient on a batch, in the shape of the matrices."""
+    def gradient(self, gammas: Array, generators: list[Any], batch: int) -> Array:
+        """d/2 times the gradient on a batch, in the shape of the matrices."""
         xp = array_namespace(gammas)
         drawn = self.law.draw_batch(generators, batch, self.projector)
-        _, descents = loss_and_descent(self.layers(gammas), *drawn)
-        stacked = xp.stack(descents, axis=1)
+        _, gradients = loss_and_gradient(self.layers(gammas), *drawn)
+        stacked = xp.stack(gradients, axis=1)
         return xp.sum(stacked, axis=1, keepdims=True) if self.shared else stacked
 
     def measure(self, gammas: Array) -> dict[str, np.ndarray]:

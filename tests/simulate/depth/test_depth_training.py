@@ -12,7 +12,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.depth.draws import ContextLaw
-from iclimit.simulate.depth.stacks import loss_and_descent, mean_losses
+from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
 
 LAM = np.array([1.7, 1.1, 0.6, 0.4])
 OMEGA = np.array([0.3, 2.0, 1.0, 0.5])
@@ -58,21 +58,21 @@ def drawn() -> dict[str, Any]:
 
 
 def descend(drawn: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Losses and descents of the module, (repeats, contexts) and (repeats, layers, d, d)."""
+    """Losses and gradients of the module, (repeats, contexts) and (repeats, layers, d, d)."""
     x = drawn["x"] / math.sqrt(CONTEXT)
     h = math.sqrt(DIM / CONTEXT) * drawn["y"][..., None, :] @ x
-    losses, descents = loss_and_descent(
+    losses, gradients = loss_and_gradient(
         list(np.moveaxis(drawn["gammas"], 1, 0)),
         h,
         lambda rows: (rows @ np.matrix_transpose(x)) @ x,
         drawn["queries"] / math.sqrt(QUERIES),
         math.sqrt(DIM / QUERIES) * drawn["targets"][..., None, :],
     )
-    return losses, np.stack(descents, axis=1)
+    return losses, np.stack(gradients, axis=1)
 
 
 def test_losses_and_gradients_are_those_of_attention_on_tokens(drawn: dict[str, Any]) -> None:
-    losses, descents = descend(drawn)
+    losses, gradients = descend(drawn)
     for repeat in range(2):
 
         def loss(gammas: Any, repeat: int = repeat) -> Any:
@@ -87,7 +87,7 @@ def test_losses_and_gradients_are_those_of_attention_on_tokens(drawn: dict[str, 
         gammas = drawn["gammas"][repeat]
         assert losses[repeat].mean() == pytest.approx(loss(gammas), rel=1e-12)
         slope = autograd.grad(loss)(gammas)
-        np.testing.assert_allclose(DIM / 2 * slope, descents[repeat], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(DIM / 2 * slope, gradients[repeat], rtol=1e-10, atol=1e-12)
 
 
 def test_mean_losses_sum_over_tasks_and_noises(drawn: dict[str, Any]) -> None:
