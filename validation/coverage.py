@@ -63,7 +63,7 @@ REASONS |= (
     )
     | dict.fromkeys(
         (
-            *("compute_optimal", "online_sgd_errors", "scaling_exponents", "scaling_terms"),
+            *("compute_optimal", "online_sgd_errors"),
             *("overthinking_ratio", "overthinking_threshold"),
         ),
         "no claim yet; tests hold it to other derivations, many digits or sampled covariances",

@@ -1,9 +1,16 @@
 """The claims on depth can fail: wrong formulas must turn the verdict."""
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 from judged_claims import assert_fails, drawn, failed, judge, off, run_cells
 
-from iclimit.validation.claims.depth import depth_loss, untied_layers
+from iclimit.validation.claims.depth import depth_loss, depth_scaling, untied_layers
+
+FOUR = ("time", "depth", "width", "context")
+WRONG = ("depth_loss", "scaling_exponents", "scaling_terms", "tied_flow")
 
 
 def test_losses_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,3 +47,50 @@ def test_flows_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None
             right = getattr(untied_layers, name)
             patch.setattr(untied_layers, name, off(right, 1 + 3e-6, *fields))
             assert_fails(judge("untied-layers", results), label)
+
+
+def test_scaling_laws_hold_and_printed_formulas_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depth_scaling, "CONTEXTS", 300)
+    monkeypatch.setattr(depth_scaling, "DRAWS", 200)
+    results = run_cells("depth-scaling")
+    verdict = judge("depth-scaling", results)
+    assert verdict.holds, failed(verdict)
+    assert drawn(verdict) > 10_000
+    assert all(verdict.resolutions[f"scaling_terms.{name}"] < 0.01 for name in FOUR)
+    right = {name: getattr(depth_scaling, name) for name in WRONG}
+
+    def one_layer(*, depth: Any, setting: str = "rrs", **options: Any) -> Any:
+        """The loss of isotropic data with one layer as version 1 prints it."""
+        found = right["depth_loss"](depth=depth, setting=setting, **options)
+        if setting != "iso":
+            return found
+        printed = (1 + options["alpha"]) ** -2.0
+        return replace(found, loss=np.where(np.equal(depth, 1), printed, found.loss))
+
+    def fixed_time(*, nu: float, beta: float, setting: str = "rrs") -> Any:
+        """The exponent of time with fixed covariances as version 1 prints it."""
+        found = right["scaling_exponents"](nu=nu, beta=beta, setting=setting)
+        return found if setting != "fs" else replace(found, time=beta / (nu + nu * beta + 1))
+
+    def published_width(*, nu: float, beta: float, setting: str = "rrs") -> Any:
+        """The exponent of width without its limit at beta = 1."""
+        found = right["scaling_exponents"](nu=nu, beta=beta, setting=setting)
+        return found if found.width is None else replace(found, width=nu * beta)
+
+    for name, wrong, label in (
+        ("scaling_exponents", fixed_time, "time, fixed"),
+        ("scaling_exponents", published_width, "width, beta"),
+        ("scaling_terms", off(right["scaling_terms"], 1.005, *FOUR), "constant of"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(depth_scaling, name, wrong)
+            wrongs = [row.label for row in depth_scaling.compare_refined() if row.z]
+        assert wrongs
+        assert all(label in each for each in wrongs), wrongs
+    monkeypatch.setattr(depth_scaling, "compare_refined", list)
+    with monkeypatch.context() as patch:
+        patch.setattr(depth_scaling, "tied_flow", off(right["tied_flow"], 1 + 1e-7, "loss"))
+        assert_fails(judge("depth-scaling", results), "loss at time")
+    monkeypatch.setattr(depth_scaling, "depth_loss", one_layer)
+    found = failed(judge("depth-scaling", results))
+    assert found[1:] == [f"isotropic, alpha = {alpha}, 1 layers" for alpha in (0.5, 2.0)]
