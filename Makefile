@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: validate test test-slow unit slow lint types docs pages wheel bench clean
+.PHONY: validate test test-slow browser unit slow lint types docs pages wheel bench clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
@@ -24,11 +24,21 @@ unit: .venv/dev
 
 # The long tests, and the documentation with the examples of its gallery executed.  Neither keeps
 # all cores busy to its end.
-test-slow: .venv/dev
+test-slow: .venv/dev browser
 	$(MAKE) --no-print-directory -j2 slow docs
 
 slow: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+
+# Chromium for the tests of pages, which are skipped without it.
+browser:
+	@if [ -n "$$ICLIMIT_BROWSER" ] || command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver \
+	        || echo "no browser could be installed: the tests of pages are skipped"; \
+	else \
+	    echo "no browser: tests of pages are skipped (Debian: sudo apt-get install chromium chromium-driver)"; \
+	fi
 
 lint: .venv/dev
 	$(BIN)/ruff check .

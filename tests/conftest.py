@@ -1,7 +1,8 @@
-"""Shared by tests: one BLAS thread, one set of hypothesis examples, strict arrays, run stores."""
+"""Shared by tests: one BLAS thread, hypothesis examples, strict arrays, run stores, a browser."""
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +15,7 @@ import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import settings
+from started_browser import started_browser
 
 from iclimit.simulate.arrays import Backend
 
@@ -43,6 +45,13 @@ def own_store(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = stores / f"{uuid4()}.sqlite"
     monkeypatch.setenv("ICLIMIT_STORE", str(path))
     return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Selenium's driver of a headless browser; the test is skipped where there is none."""
+    with started_browser() as driver:
+        yield driver
 
 
 class StrictGenerator:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.explorer.functions import COUNTED, Function
+from iclimit.explorer.functions import COUNTED, Function, functions
 
 WIDE = 100.0
 """Ranges of a larger ratio are sampled evenly in the logarithm."""
@@ -17,10 +17,12 @@ AT_EDGES = 0.1
 ACCURACY = 1e-10
 """Largest relative difference."""
 
-FLAT = 1e-5
-"""The same for the place of a minimum, which rounding leaves uncertain by the root of 1e-16."""
+MINIMA = {"optimal_ridge": "icl_error", "optimal_idg_ridge": "idg_error"}
+"""Places of minima, by the function that is least there.  Rounding leaves them uncertain by about
+the root of 1e-16, so the values of that function are compared."""
 
-PLACES_OF_MINIMA = {"optimal_ridge", "optimal_idg_ridge"}
+DIFFERENCES = {"task_gap": "icl_error"}
+"""Differences of larger numbers, relative to which they are accurate."""
 
 
 def random_points(function: Function, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -73,14 +75,24 @@ def numbers(texts: list[list[str]]) -> list[list[float]]:
     return [[float(text.replace("Infinity", "inf")) for text in row] for row in texts]
 
 
-def assert_equal(function: Function, points: np.ndarray, found: list[list[float]]) -> None:
+def assert_equal(function: Function, points: np.ndarray, found: Any) -> None:
     """Compare with Python; the message has the worst point."""
-    accuracy = FLAT if function.name in PLACES_OF_MINIMA else ACCURACY
-    for point, expected, row in zip(points, python_values(function, points), found, strict=True):
+    expected = python_values(function, points)
+    by_name = {each.name: each for each in functions()}
+    size = np.zeros(len(points))
+    if function.name in DIFFERENCES:
+        size = python_values(by_name[DIFFERENCES[function.name]], points)
+    if function.name in MINIMA:
+        objective = by_name[MINIMA[function.name]]
+        places = np.array(found), expected[:, None]
+        found, expected = (
+            python_values(objective, np.concatenate([points, place], axis=1)) for place in places
+        )
+    for point, wanted, scale, row in zip(points, expected, size, found, strict=True):
         np.testing.assert_allclose(
             row,
-            np.ravel(expected).astype(float),
-            rtol=accuracy,
-            atol=0,
+            np.ravel(wanted).astype(float),
+            rtol=ACCURACY,
+            atol=ACCURACY * scale if np.isfinite(scale) else 0,
             err_msg=f"{function.name} of {function.arguments} at {point.tolist()}",
         )

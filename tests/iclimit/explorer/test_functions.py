@@ -3,15 +3,18 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from generated_javascript import assert_equal, calls, numbers, random_points
+from started_browser import console_errors, open_page
 
 from iclimit.explorer.functions import Function, functions, javascript
 
-QUICK = 60
-"""Points of each function in the test without a browser."""
+QUICK, MANY = 60, 2000
+"""Points of each function in Node and in a browser."""
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +37,16 @@ def test_javascript_equals_python(
     function: Function, by_node: dict[str, tuple[np.ndarray, list[list[float]]]]
 ) -> None:
     assert_equal(function, *by_node[function.name])
+
+
+@pytest.mark.slow
+def test_javascript_equals_python_in_a_browser(browser: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    page = tmp_path / "theory.html"
+    page.write_text(f"<!doctype html><title>theory</title><script>{javascript()}</script>")
+    open_page(browser, page)
+    for function in functions():
+        points = random_points(function, MANY, rng)
+        found = browser.execute_script(f"return {calls(function, points)};")
+        assert_equal(function, points, numbers(found))
+    assert not console_errors(browser)
