@@ -40,6 +40,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
+    "sphinx_design",
 ]
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "examples", "tables", "gallery/**/*.ipynb"]
@@ -158,25 +159,7 @@ html_theme_options = {
     "pygments_light_style": "default",
 }
 # Pages without subpages have no section navigation.
-html_sidebars = {
-    page: []
-    for page in (
-        "first-steps",
-        "notation",
-        "how-to-choose",
-        "phase-diagrams",
-        "structured-data",
-        "runs",
-        "train-a-network",
-        "trained-weights",
-        "validation",
-        "adding-a-claim",
-        "your-curves",
-        "your-model",
-        "your-runs",
-        "references",
-    )
-}
+html_sidebars = {page: [] for page in ("index", "first-steps", "notation", "references")}
 
 
 SHELVES = (
