@@ -27,6 +27,7 @@ VERBS = (
     "prompts",
     "probe",
     "figure",
+    "explorer",
     "runs",
 )
 """Modules of the verbs, in the order of the help: theory, simulation, validation, record."""

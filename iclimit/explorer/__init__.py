@@ -1,1 +1,5 @@
-"""The explorer: the theory as one interactive HTML file."""
+"""The explorer: the theory under one's fingers, as one HTML file."""
+
+from iclimit.explorer.page import explorer_page
+
+__all__ = ["explorer_page"]

@@ -1,0 +1,269 @@
+"use strict";
+// The explorer: which panel is shown, its state, its link and what is drawn from it.
+//
+// A panel is {id, name, title, intro, controls, compute(state)}; compute returns {charts, summary,
+// python, formulas} and, if it needs one, a note.
+
+const explorer = {
+  panels: [],
+  states: {},
+  data: JSON.parse(document.getElementById("data").textContent),
+
+  add: (panel) => explorer.panels.push(panel),
+
+  // Value of a function of the theory, its arguments taken by name.
+  value: (name, values) => theory[name](...explorer.arguments(name, values)),
+
+  arguments: (name, values) => theory.meta[name].arguments.map((argument) => values[argument]),
+
+  curve: (name, values, axis, x) => theory.curve(name, explorer.arguments(name, values), axis, x),
+
+  // The same as a Python call, an array for the axis being a variable of its name.
+  call(name, values, ...axes) {
+    const given = theory.meta[name].arguments.filter((each) => values[each] !== undefined || axes.includes(each));
+    const keywords = given.map((each) => `${each}=${axes.includes(each) ? each : numbers.python(values[each])}`);
+    return theory.meta[name].python.replace("{}", keywords.join(", "));
+  },
+
+  defaults(panel) {
+    const own = panel.controls.filter((control) => !control.presets);
+    return Object.fromEntries(own.map((control) => [control.name, control.value]));
+  },
+
+  link(panel) {
+    const parts = Object.entries(explorer.states[panel.id]).map(
+      ([name, value]) => `${name}=${encodeURIComponent(value)}`,
+    );
+    return `#${[`panel=${panel.id}`, ...parts].join("&")}`;
+  },
+
+  // Panel and state that the address asks for.
+  follow() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    const panel = explorer.panels.find((each) => each.id === asked.get("panel")) ?? explorer.panels[0];
+    for (const control of panel.controls) {
+      const text = asked.get(control.name);
+      if (text !== null) explorer.states[panel.id][control.name] = controls.parse(control, text, explorer.states[panel.id]);
+    }
+    if (explorer.panel !== panel) explorer.open(panel);
+    else explorer.update();
+  },
+
+  open(panel) {
+    explorer.panel = panel;
+    explorer.charts?.forEach((chart) => chart.destroy());
+    explorer.charts = [];
+    for (const link of document.querySelectorAll("nav a")) {
+      if (link.dataset.panel === panel.id) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    const byId = (id) => document.getElementById(id);
+    byId("title").textContent = panel.title;
+    byId("intro").textContent = panel.intro;
+    byId("charts").replaceChildren();
+    const change = (name, value) => {
+      Object.assign(explorer.states[panel.id], typeof name === "string" ? { [name]: value } : name);
+      explorer.later();
+    };
+    explorer.widgets = panel.controls.map((control) => controls.build(control, panel, change));
+    byId("controls").replaceChildren(...explorer.widgets.map((widget) => widget.root));
+    explorer.update();
+  },
+
+  // Once per frame, however many events there are.
+  later() {
+    explorer.frame ??= requestAnimationFrame(() => {
+      explorer.frame = null;
+      explorer.update();
+    });
+  },
+
+  update(sharp = false) {
+    const { panel } = explorer;
+    const state = explorer.states[panel.id];
+    panel.correct?.(state);
+    panel.controls.forEach((control, i) => {
+      explorer.widgets[i].root.hidden = control.when ? !control.when(state) : false;
+      if (!control.presets) explorer.widgets[i].show(state[control.name], state);
+    });
+    const started = performance.now();
+    const result = panel.compute(state, sharp);
+    explorer.computed = performance.now() - started;
+    explorer.result = result;
+    explorer.draw(result);
+    document.querySelector("#python code").textContent = result.python;
+    const link = document.getElementById("link");
+    link.href = explorer.link(panel);
+    explorer.note(result.note ?? "");
+    clearTimeout(explorer.settling);
+    explorer.settling = setTimeout(() => explorer.settle(result), 180);
+  },
+
+  // What can wait until the parameters rest: text, table, address and, for maps, resolution.
+  settle(result) {
+    if (result.coarse) {
+      explorer.update(true);
+      return;
+    }
+    document.getElementById("summary").textContent = result.summary;
+    const names = explorer.distinct(result.formulas);
+    const key = names.join();
+    if (key !== explorer.shown) {
+      explorer.shown = key;
+      explorer.formulas(names);
+    }
+    explorer.table();
+    history.replaceState(null, "", document.getElementById("link").href);
+    document.documentElement.dataset.settled = String(Number(document.documentElement.dataset.settled ?? 0) + 1);
+  },
+
+  note(text) {
+    const note = document.getElementById("note");
+    note.textContent = text;
+    note.hidden = !text;
+  },
+
+  draw(result) {
+    const place = document.getElementById("charts");
+    while (explorer.charts.length > result.charts.length) {
+      explorer.charts.pop().destroy();
+      place.lastElementChild.remove();
+    }
+    while (explorer.charts.length < result.charts.length) {
+      const make = controls.element;
+      const body = make("div", { className: "chart", tabIndex: 0, role: "group" });
+      const parts = [make("h3"), make("div", { className: "legend" }), body, make("p", { className: "readout" }, charts.HINT)];
+      place.append(make("section", { className: "figure" }, ...parts));
+      explorer.charts.push(charts.create(body));
+    }
+    place.classList.toggle("two", result.charts.length > 1);
+    result.charts.forEach((spec, i) => {
+      const section = place.children[i];
+      section.querySelector("h3").textContent = spec.title;
+      section.querySelector(".chart").setAttribute("aria-label", `${spec.title}; arrow keys read values`);
+      explorer.charts[i].update(spec);
+      const legend = charts.legend(spec);
+      const old = section.querySelector(".legend");
+      if (old.dataset.content !== legend) {
+        old.innerHTML = legend;
+        old.dataset.content = legend;
+      }
+    });
+  },
+
+  // Functions that are given by one formula show it once.
+  distinct(names) {
+    const texts = names.map((name) => explorer.data.formulas[name]?.latex);
+    return names.filter((_, i) => texts[i] && texts.indexOf(texts[i]) === i);
+  },
+
+  formulas(names) {
+    const make = controls.element;
+    const parts = names.map((name) => {
+      const { mathml, latex, title, source } = explorer.data.formulas[name];
+      const math = make("div", { className: "math", tabIndex: 0, role: "group" });
+      math.setAttribute("aria-label", `Formula of ${title}`);
+      math.innerHTML = mathml;
+      const text = make("pre", { tabIndex: 0 }, make("code", {}, latex));
+      const details = make("details", {}, make("summary", {}, "LaTeX"), text);
+      const heading = make("h4", {}, title);
+      if (source) heading.append(make("span", { className: "source" }, source));
+      return make("article", {}, heading, math, details);
+    });
+    document.getElementById("formulas").replaceChildren(...parts);
+  },
+
+  rows() {
+    const rows = [["series", "x", "y", "standard error"]];
+    for (const spec of explorer.result.charts) {
+      for (const set of [...(spec.lines ?? []), ...(spec.points ?? [])]) {
+        set.x.forEach((x, i) => rows.push([set.label, x, set.y[i], set.error?.[i] ?? ""]));
+      }
+      for (const set of spec.bars ?? []) {
+        set.heights.forEach((y, i) => rows.push([set.label, (set.edges[i] + set.edges[i + 1]) / 2, y, ""]));
+      }
+      if (spec.heat) {
+        const { columns, rows: lines, values, x, y } = spec.heat;
+        for (let row = 0; row < lines; row++) {
+          for (let i = 0; i < columns; i++) rows.push([`${spec.y.symbol ?? spec.y.short} = ${numbers.show(y[row])}`, x[i], values[row * columns + i], ""]);
+        }
+      }
+    }
+    return rows;
+  },
+
+  // The table shows some twenty rows of each series; the file has all.
+  table() {
+    const details = document.getElementById("table");
+    if (!details.open) return;
+    const [head, ...rows] = explorer.rows();
+    const step = Math.max(1, Math.ceil(rows.length / 120));
+    const make = controls.element;
+    const cell = (value) => (typeof value === "string" ? value : numbers.show(value, 6));
+    const header = make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)));
+    const body = rows
+      .filter((_, i) => i % step === 0)
+      .map((row) => make("tr", {}, ...row.map((value) => make("td", {}, cell(value)))));
+    const table = make("table", {}, make("thead", {}, header), make("tbody", {}, ...body));
+    details.querySelector(".rows").replaceChildren(table);
+  },
+
+  save() {
+    const quote = (value) => (typeof value === "string" ? `"${value.replaceAll('"', '""')}"` : value);
+    const text = explorer.rows().map((row) => row.map(quote).join()).join("\n");
+    const url = URL.createObjectURL(new Blob([`${text}\n`], { type: "text/csv" }));
+    controls.element("a", { href: url, download: `iclimit-${explorer.panel.id}.csv` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  },
+
+  async copy(button, text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select it and press Ctrl+C";
+    }
+    setTimeout(() => { button.textContent = button.dataset.text; }, 1500);
+  },
+
+  start() {
+    const nav = document.querySelector("nav");
+    for (const panel of explorer.panels) {
+      explorer.states[panel.id] = explorer.defaults(panel);
+      const link = controls.element("a", { href: `#panel=${panel.id}` }, panel.name);
+      link.dataset.panel = panel.id;
+      nav.append(link);
+    }
+    const root = document.documentElement;
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const theme = document.getElementById("theme");
+    const paint = (isDark) => {
+      root.dataset.theme = isDark ? "dark" : "light";
+      theme.textContent = isDark ? "Light" : "Dark";
+      theme.setAttribute("aria-label", `Switch to ${isDark ? "light" : "dark"} colours`);
+      explorer.charts?.forEach((chart) => chart.redraw());
+    };
+    paint(dark.matches);
+    dark.addEventListener("change", () => paint(dark.matches));
+    theme.addEventListener("click", () => paint(root.dataset.theme !== "dark"));
+    for (const button of document.querySelectorAll("[data-copy]")) {
+      button.dataset.text = button.textContent;
+      const source = { python: () => explorer.result.python, link: () => document.getElementById("link").href };
+      button.addEventListener("click", () => explorer.copy(button, source[button.dataset.copy]()));
+    }
+    document.getElementById("reset").addEventListener("click", () => {
+      explorer.states[explorer.panel.id] = explorer.defaults(explorer.panel);
+      explorer.update();
+    });
+    document.getElementById("save").addEventListener("click", explorer.save);
+    document.getElementById("table").addEventListener("toggle", explorer.table);
+    addEventListener("hashchange", explorer.follow);
+    let width = innerWidth;
+    addEventListener("resize", () => {
+      if (width === innerWidth) return; // a phone's address bar changes only the height
+      width = innerWidth;
+      explorer.charts.forEach((chart) => chart.redraw());
+    });
+    explorer.follow();
+  },
+};

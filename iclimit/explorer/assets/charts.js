@@ -1,0 +1,329 @@
+"use strict";
+// Charts on uPlot from plain descriptions: lines, points with error bars, histograms, marks.
+//
+// A description holds x and y ({label, log, min, max}), lines ({label, x, y, colour, dash}),
+// points ({label, x, y, error, colour}), bars ({label, edges, heights, colour}), marks ({x, label})
+// and, for a map, heat (see heat.js).  Infinite values are gaps.
+
+const charts = {
+  HINT: "Point at the chart, or focus it and press the arrow keys, to read values.",
+
+  css: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
+
+  colour: (index) => charts.css(`--series-${index % 7}`),
+
+  finite: (values) => Array.from(values, (v) => (Number.isFinite(v) ? v : null)),
+
+  // Range of an axis that shows all values, unless its ends are given.
+  range(axis, values) {
+    let low = Infinity;
+    let high = -Infinity;
+    for (const value of values) {
+      if (value === null || !Number.isFinite(value) || (axis.log && value <= 0)) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+    if (!(low <= high)) [low, high] = axis.log ? [0.1, 10] : [0, 1];
+    const fromLog = (v) => (axis.log ? Math.exp(v) : v);
+    const toLog = (v) => (axis.log ? Math.log(v) : v);
+    const margin = axis.tight ? 0 : 0.06 * (toLog(high) - toLog(low)) || (axis.tight ? 0 : 0.1);
+    return [
+      axis.min ?? fromLog(toLog(low) - margin),
+      axis.max ?? fromLog(toLog(high) + margin),
+    ];
+  },
+
+  // Data in uPlot's columns, aligned over all x.
+  columns(spec) {
+    const tables = [];
+    for (const line of spec.lines ?? []) tables.push([Array.from(line.x), charts.finite(line.y)]);
+    for (const set of spec.points ?? []) {
+      const order = Array.from(set.x, (_, i) => i).sort((a, b) => set.x[a] - set.x[b]);
+      tables.push([order.map((i) => set.x[i]), charts.finite(order.map((i) => set.y[i]))]);
+    }
+    for (const set of spec.bars ?? []) {
+      const centres = Array.from(set.heights, (_, i) => (set.edges[i] + set.edges[i + 1]) / 2);
+      tables.push([centres, Array.from(set.heights)]);
+    }
+    if (!tables.length) return [[spec.x.min, spec.x.max], [null, null]];
+    return tables.length === 1 ? tables[0] : uPlot.join(tables);
+  },
+
+  series(spec) {
+    const found = [{ label: spec.x.label }];
+    for (const line of spec.lines ?? []) {
+      found.push({
+        label: line.label,
+        stroke: () => charts.colour(line.colour),
+        width: line.width ?? 2.25,
+        dash: line.dash ? [7, 5] : undefined,
+        points: { show: false },
+      });
+    }
+    for (const set of spec.points ?? []) {
+      const stroke = () => charts.colour(set.colour);
+      found.push({ label: set.label, stroke, paths: () => null, points: { show: false } });
+    }
+    for (const set of spec.bars ?? []) {
+      const stroke = () => charts.colour(set.colour);
+      found.push({ label: set.label, stroke, paths: () => null, points: { show: false } });
+    }
+    if (found.length === 1) found.push({ show: false });
+    return found;
+  },
+
+  // The label of an axis, or its short form where there is no room.
+  axisLabel(description, room) {
+    const { label, short } = description;
+    return 7.2 * label.length <= room || !short ? label : short;
+  },
+
+  axis(description, isX, room) {
+    const font = `13px ${charts.css("--sans")}`;
+    return {
+      label: charts.axisLabel(description, room),
+      labelFont: font,
+      labelSize: isX ? 26 : 24,
+      labelGap: 4,
+      font,
+      stroke: () => charts.css("--muted"),
+      grid: { stroke: () => charts.css("--grid"), width: 1 },
+      ticks: { stroke: () => charts.css("--grid"), width: 1, size: 5 },
+      size: isX ? 36 : 62,
+      gap: 5,
+      space: isX ? 56 : 34,
+      ...(description.log && { splits: charts.logSplits, filter: (_, splits) => splits }),
+      values: (_, splits) => charts.tickLabels(splits, description.log),
+    };
+  },
+
+  // Ticks of a logarithmic axis at 1 to 9 times the powers of 10.
+  logSplits(u, index, low, high) {
+    const splits = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+      for (let digit = 1; digit < 10; digit++) splits.push(Number(`${digit}e${power}`));
+    }
+    const decades = Math.log10(high / low);
+    return splits.filter((v) => v >= low * 0.999999 && v <= high * 1.000001
+      && (decades < 5 || String(v.toExponential()).startsWith("1e")));
+  },
+
+  // Labels at 1, 2 and 5 over short ranges, else at powers of 10.
+  tickLabels(splits, log) {
+    const decades = log ? Math.log10(splits.at(-1) / splits[0]) : 0;
+    const digits = decades > 2.2 ? [1] : decades > 0.9 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 8];
+    const shown = (v) => !log || digits.includes(Number(v.toExponential()[0]));
+    return splits.map((v) => (v !== null && shown(v) ? numbers.show(v, 3) : ""));
+  },
+
+  // Whether a description needs a new chart, or the old one can take its data.
+  shape: (spec) =>
+    JSON.stringify([
+      spec.x.label, spec.x.log, spec.y.label, spec.y.log, Boolean(spec.heat),
+      (spec.lines ?? []).map((l) => [l.label, l.colour, l.dash]),
+      (spec.points ?? []).map((l) => [l.label, l.colour]),
+      (spec.bars ?? []).map((l) => [l.label, l.colour]),
+    ]),
+
+  underlay(u, spec) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    if (spec.heat) heat.paint(u, spec.heat);
+    for (const set of spec.bars ?? []) {
+      ctx.fillStyle = charts.colour(set.colour);
+      ctx.globalAlpha = 0.35;
+      set.heights.forEach((height, i) => {
+        const left = u.valToPos(set.edges[i], "x", true);
+        const right = u.valToPos(set.edges[i + 1], "x", true);
+        const top = u.valToPos(height, "y", true);
+        const bottom = u.valToPos(u.scales.y.min, "y", true);
+        ctx.fillRect(left, top, Math.max(right - left - devicePixelRatio, 1), bottom - top);
+      });
+      ctx.globalAlpha = 1;
+    }
+    ctx.restore();
+  },
+
+  overlay(u, spec) {
+    const { ctx, bbox } = u;
+    const scale = devicePixelRatio;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    for (const set of spec.points ?? []) charts.drawPoints(u, set, scale);
+    ctx.font = `${12 * scale}px ${charts.css("--sans")}`;
+    ctx.textBaseline = "top";
+    ctx.textAlign = "left";
+    (spec.marks ?? []).forEach((mark, i) => {
+      ctx.strokeStyle = ctx.fillStyle = charts.css(spec.heat ? "--on-heat" : "--muted");
+      ctx.lineWidth = 1.25 * scale;
+      ctx.setLineDash([4 * scale, 4 * scale]);
+      ctx.beginPath();
+      const along = u.valToPos(mark.x ?? mark.y, mark.x === undefined ? "y" : "x", true);
+      if (mark.x === undefined) {
+        ctx.moveTo(bbox.left, along);
+        ctx.lineTo(bbox.left + bbox.width, along);
+      } else {
+        ctx.moveTo(along, bbox.top);
+        ctx.lineTo(along, bbox.top + bbox.height);
+      }
+      ctx.stroke();
+      ctx.setLineDash([]);
+      if (!mark.label) return;
+      const width = ctx.measureText(mark.label).width;
+      const gap = 6 * scale;
+      let place = [bbox.left + gap, along - 16 * scale];
+      if (mark.x !== undefined) {
+        const fits = along + gap + width < bbox.left + bbox.width;
+        const across = fits ? along + gap : Math.max(along - gap - width, bbox.left + gap);
+        place = [across, bbox.top + gap + i * 17 * scale];
+      }
+      if (!spec.heat) {
+        ctx.strokeStyle = charts.css("--card");
+        ctx.lineWidth = 4 * scale;
+        ctx.lineJoin = "round";
+        ctx.strokeText(mark.label, ...place);
+      }
+      ctx.fillText(mark.label, ...place);
+    });
+    if (spec.heat) heat.overlay(u, spec.heat);
+    ctx.restore();
+  },
+
+  drawPoints(u, set, scale) {
+    const { ctx } = u;
+    ctx.strokeStyle = ctx.fillStyle = charts.colour(set.colour);
+    ctx.lineWidth = 1.5 * scale;
+    set.x.forEach((x, i) => {
+      if (!Number.isFinite(set.y[i])) return;
+      const across = u.valToPos(x, "x", true);
+      const error = set.error?.[i];
+      if (error > 0) {
+        const lowest = u.scales.y.distr === 3 ? u.scales.y.min : -Infinity;
+        const low = u.valToPos(Math.max(set.y[i] - error, lowest), "y", true);
+        const high = u.valToPos(set.y[i] + error, "y", true);
+        ctx.beginPath();
+        ctx.moveTo(across, low);
+        ctx.lineTo(across, high);
+        for (const end of [low, high]) {
+          ctx.moveTo(across - 3.5 * scale, end);
+          ctx.lineTo(across + 3.5 * scale, end);
+        }
+        ctx.stroke();
+      }
+      ctx.beginPath();
+      ctx.arc(across, u.valToPos(set.y[i], "y", true), (set.size ?? 4) * scale, 0, 2 * Math.PI);
+      if (set.open) ctx.stroke();
+      else ctx.fill();
+    });
+  },
+
+  // The values at the cursor, in words.
+  read(u, spec, element) {
+    const readout = element.parentElement.querySelector(".readout");
+    if (!(u.cursor.left >= 0)) {
+      readout.textContent = charts.HINT;
+      return;
+    }
+    if (spec.heat) {
+      readout.textContent = heat.read(u, spec);
+      return;
+    }
+    const { idx } = u.cursor;
+    if (idx === null || idx === undefined) return;
+    const values = [];
+    u.series.forEach((series, i) => {
+      const value = i && series.label ? u.data[i][idx] : undefined;
+      if (value !== null && value !== undefined) values.push(`${series.label} ${numbers.show(value)}`);
+    });
+    const x = `${spec.x.symbol ?? spec.x.short} = ${numbers.show(u.data[0][idx], 3)}`;
+    readout.textContent = [x, ...values].join(" · ");
+  },
+
+  // Names of what is drawn, with the stroke or the mark it is drawn with.
+  legend(spec) {
+    if (spec.heat) return heat.legend(spec.heat);
+    const key = (kind) => (set) =>
+      `<li><span class="${kind}${set.dash ? " dashed" : ""}" style="--c:var(--series-${set.colour % 7})"></span>${set.label}</li>`;
+    const keys = [
+      ...(spec.lines ?? []).filter((set) => set.label).map(key("stroke")),
+      ...(spec.points ?? []).map(key("dot")),
+      ...(spec.bars ?? []).map(key("bar")),
+    ];
+    return `<ul class="keys">${keys.join("")}</ul>`;
+  },
+
+  // One chart in an element; `update` takes a description.
+  create(element) {
+    const chart = { spec: null, plot: null, shape: "" };
+    const width = () => Math.max(element.clientWidth, 200);
+    const height = () => (innerWidth < 700 ? 300 : 400);
+    const all = (axis) => {
+      const { lines = [], points = [], bars = [] } = chart.spec;
+      const values = [...lines, ...points].flatMap((set) => Array.from(set[axis]));
+      for (const set of bars) values.push(...(axis === "x" ? set.edges : [0, ...set.heights]));
+      return charts.range({ tight: axis === "x", ...chart.spec[axis] }, values);
+    };
+    const build = () => {
+      chart.plot?.destroy();
+      const { spec } = chart;
+      chart.plot = new uPlot(
+        {
+          width: width(),
+          height: height(),
+          padding: [14, 16, 0, 0],
+          scales: {
+            x: { time: false, distr: spec.x.log ? 3 : 1, range: () => all("x") },
+            y: { distr: spec.y.log ? 3 : 1, range: () => all("y") },
+          },
+          series: charts.series(spec),
+          axes: [charts.axis(spec.x, true, width() - 80), charts.axis(spec.y, false, height() - 70)],
+          legend: { show: false },
+          cursor: { drag: { x: false, y: false }, points: { size: 8 } },
+          hooks: {
+            drawAxes: [(u) => charts.underlay(u, chart.spec)],
+            draw: [(u) => charts.overlay(u, chart.spec)],
+            setCursor: [(u) => charts.read(u, chart.spec, element)],
+          },
+        },
+        charts.columns(spec),
+        element,
+      );
+      const canvas = element.querySelector("canvas");
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", spec.title);
+    };
+    chart.update = (spec) => {
+      chart.spec = spec;
+      const shape = charts.shape(spec);
+      if (shape !== chart.shape) {
+        chart.shape = shape;
+        build();
+      } else {
+        chart.plot.setData(charts.columns(spec));
+        if (spec.heat) chart.plot.redraw(false, true);
+      }
+    };
+    chart.redraw = () => chart.spec && build();
+    chart.destroy = () => chart.plot?.destroy();
+    // Arrow keys move the cursor of a chart that has the focus.
+    element.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+      if (!step[event.key] || !chart.plot) return;
+      event.preventDefault();
+      const size = event.shiftKey ? 40 : 8;
+      const { over, cursor } = chart.plot;
+      const place = (now, by, most) => Math.min(Math.max((now < 0 ? most / 2 : now) + by * size, 0), most);
+      const [dx, dy] = step[event.key];
+      chart.plot.setCursor({
+        left: place(cursor.left, dx, over.clientWidth),
+        top: place(cursor.top, dy, over.clientHeight),
+      });
+    });
+    return chart;
+  },
+};

@@ -1,0 +1,120 @@
+"""The page: template, style sheet, scripts and data in one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import iclimit
+from iclimit.explorer import points
+from iclimit.explorer.formulas import formulas
+from iclimit.explorer.functions import javascript
+from iclimit.explorer.symbols import notation, quantities
+
+LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js", "ml-matrix.umd.js")
+"""Scripts of others, in ``vendor``: charts, level lines, eigenvalues."""
+
+MODULES = ("numbers.js", "heat.js", "charts.js", "controls.js", "app.js", "parameters.js")
+"""Our scripts, each of which uses only those before it when it is loaded."""
+
+PANELS = ("errors", "phases")
+"""Panels, in the order of the page."""
+
+_DARK_ORDER = (5, 4, 2, 3, 1, 0, 6)
+"""Colours of the house on a dark page: the bright ones first."""
+
+
+def explorer_page(store: Path | None = None) -> str:
+    """Return the explorer as the text of an HTML file.
+
+    Parameters
+    ----------
+    store : Path, optional
+        Store of runs whose simulated errors are shown beside the published ones.
+
+    Returns
+    -------
+    str
+        A page that works from disk, without a server and without a network.
+
+    Raises
+    ------
+    ValueError
+        If the store holds no simulated errors.
+    StoreError
+        If the store cannot be read.
+
+    Examples
+    --------
+    >>> from iclimit.explorer import explorer_page
+    >>> page = explorer_page()
+    >>> page.startswith("<!doctype html>"), len(page) < 8e6
+    (True, True)
+    """
+    names = [*MODULES, *(f"panels/{name}.js" for name in PANELS)]
+    scripts = [
+        *(_read("vendor", name) for name in LIBRARIES),
+        javascript(),
+        *(_read("assets", name) for name in names),
+        "explorer.start();",
+    ]
+    text = Template(_read("assets", "page.html")).substitute(
+        style=_read("vendor", "uPlot.min.css") + _style(),
+        data=json.dumps(_data(store), separators=(",", ":")).replace("</", "<\\/"),
+        scripts="\n".join(f"<script>\n{script.strip()}\n</script>" for script in scripts),
+        version=html.escape(iclimit.__version__),
+        sources=_SOURCES,
+    )
+    return text
+
+
+_SOURCES = (
+    "Published points: Lu, Letey, Zavatone-Veth, Maiti and Pehlevan (arXiv:2405.11751). Charts by "
+    "uPlot, level lines by d3-contour, eigenvalues by ml-matrix (MIT and ISC licences)."
+)
+
+
+def _read(folder: str, name: str) -> str:
+    return (resources.files(__package__) / folder / name).read_text(encoding="utf-8")
+
+
+def _style() -> str:
+    """Style sheet with the colours of the house for both themes."""
+    from iclimit.validation.drawing import COLOURS
+
+    light = list(COLOURS)
+    dark = ["#ffffff" if COLOURS[i] == "#000000" else COLOURS[i] for i in _DARK_ORDER]
+    themes = {"light": light, "dark": dark}
+    return Template(_read("assets", "explorer.css")).substitute(
+        {name: _variables(colours) for name, colours in themes.items()}
+    )
+
+
+def _variables(colours: Iterable[str]) -> str:
+    return "".join(f"  --series-{i}: {colour};\n" for i, colour in enumerate(colours))
+
+
+def _data(store: Path | None) -> dict[str, Any]:
+    """What the scripts read: points, formulas and the colours of maps."""
+    errors = points.published_errors() + ([] if store is None else points.stored_errors(store))
+    return {
+        "errors": errors,
+        "presets": points.presets(errors),
+        "formulas": formulas(),
+        "notation": notation(),
+        "quantities": quantities(),
+        "colours": _map_colours(),
+    }
+
+
+def _map_colours() -> list[int]:
+    """Red, green and blue of the 256 colours of maps, from the lowest value to the highest."""
+    from matplotlib import colormaps
+
+    shades = colormaps["viridis"](range(256), bytes=True)[:, :3]
+    return [int(part) for part in shades.ravel()]

@@ -1,0 +1,100 @@
+"""Simulated points of the explorer, as rows with their parameters and standard errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge")
+"""What a point of errors depends on in the limit."""
+
+_NO_RIDGE = 1e-6
+"""A ridge up to this one stands for none: so do the authors of the published runs."""
+
+_SHOWN = 3
+"""Settings of a user's runs that get a button."""
+
+_OTHER_DATA = ("task_covariance", "test_covariance", "input_covariance")
+_OTHER_TESTS = ("test_context", "test_rho")
+
+
+def published_errors() -> list[dict[str, Any]]:
+    """Published ICL and IDG errors of linear attention at d = 100."""
+    from iclimit.validation.claims.pretraining.published import error_runs
+
+    rows = []
+    for run in error_runs():
+        row: dict[str, Any] = {"source": "published", "dim": run.sizes["dim"], **run.ratios}
+        for name in ("icl", "idg"):
+            estimate = run.errors[name]
+            row |= {name: estimate.mean, f"{name}_se": estimate.standard_error}
+        rows.append(_plain(row))
+    return rows
+
+
+def stored_errors(path: Path) -> list[dict[str, Any]]:
+    """ICL and IDG errors on record in a store of runs: isotropic data, plain tests."""
+    from iclimit.runs.store import RunStore, concatenated_numbers
+
+    rows = []
+    with RunStore(path, readonly=True) as store:
+        for run in store.runs(function="pretraining.cells.simulate_errors"):
+            given = run.arguments
+            if any(given.get(name) is not None for name in (*_OTHER_DATA, *_OTHER_TESTS)):
+                continue
+            found = concatenated_numbers(store.find(run.identity))
+            dim = given["dim"]
+            row = {
+                "source": "your runs",
+                "dim": dim,
+                "tau": given["prompts"] / dim**2,
+                "alpha": given["context"] / dim,
+                "kappa": float(given["tasks"]) / dim,
+                "rho": given["rho"],
+                "ridge": given.get("ridge", 0.0),
+            }
+            for name in ("icl", "idg"):
+                row[name], row[f"{name}_se"] = found[name]
+            if math.isfinite(row["kappa"]):
+                rows.append(_plain(row))
+    if not rows:
+        raise ValueError(
+            "store must hold runs of simulate_errors with isotropic data, got none in "
+            f"{str(path)!r}"
+        )
+    return rows
+
+
+def presets(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Buttons that lead to stored points: the parameters that many of them share."""
+    found: dict[tuple, tuple[str, int, dict[str, Any]]] = {}
+    for axis in ("tau", "alpha", "kappa"):
+        for row in rows:
+            shared = {name: float(f"{row[name]:.3g}") for name in PARAMETERS if name != axis}
+            key = (row["source"], axis, *shared.values())
+            count = found[key][1] + 1 if key in found else 1
+            found[key] = (row["source"], count, {"axis": axis, **shared})
+    many = sorted((each for each in found.values() if each[1] >= 4), key=lambda each: -each[1])
+    symbols = {"tau": "τ", "alpha": "α", "kappa": "κ"}
+    buttons, own = [], 0
+    for source, _, values in many:
+        own += source == "your runs"
+        if source == "your runs" and own > _SHOWN:
+            continue
+        others = [n for n in symbols if n != values["axis"] and len({r[n] for r in rows}) > 1]
+        told = ", ".join(f"{symbols[name]} = {values[name]:g}" for name in others[:2])
+        buttons.append((f"{source}: {symbols[values['axis']]} at {told}", values))
+    return buttons
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Python numbers; a tiny ridge is none, and an unknown standard error no bar."""
+    row = {
+        name: each if isinstance(each, (str, int)) else float(each) for name, each in row.items()
+    }
+    row["ridge"] = 0.0 if row["ridge"] <= _NO_RIDGE else row["ridge"]
+    for name in ("icl_se", "idg_se"):
+        row[name] = row[name] if math.isfinite(row[name]) else 0.0
+    return row

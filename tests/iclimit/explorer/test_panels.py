@@ -1,0 +1,244 @@
+"""The explorer in a browser: every panel, at two widths, in both themes."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from started_browser import console_errors, open_page
+
+from iclimit.explorer import explorer_page
+from iclimit.explorer.page import PANELS
+
+pytestmark = pytest.mark.slow
+
+WIDTHS = (1400, 390)
+
+RESTING = 40
+"""Seconds until a panel rests, on the slowest machine."""
+
+BOXES = """
+const visible = (e) => e.offsetParent !== null && getComputedStyle(e).visibility !== 'hidden';
+const box = (e) => {
+  const r = e.getBoundingClientRect();
+  return [r.left, r.top, r.right, r.bottom];
+};
+const list = (query) => Array.from(document.querySelectorAll(query)).filter(visible).map(box);
+return {
+  blocks: list('header, nav, .head, .side, .stage, .below > section, footer'),
+  controls: list('.control'), charts: list('.chart canvas'),
+  links: list('nav a'), texts: list('h2, h3, #summary, #intro, .keys, label, pre, .math'),
+  page: [document.documentElement.scrollWidth, innerWidth],
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explorer") / "explorer.html"
+    path.write_text(explorer_page(), encoding="utf-8")
+    return path
+
+
+def resize(browser: Any, width: int, theme: str = "light") -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 700}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": theme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def show(browser: Any, page: Path, link: str = "") -> None:
+    """Open the page at a link, and wait until all is drawn."""
+    browser.get("about:blank")
+    open_page(browser, page)
+    if link:
+        browser.execute_script("location.hash = arguments[0]", link)
+    rest(browser)
+
+
+def rest(browser: Any) -> None:
+    """Wait until the parameters rest and what waits for this has been done."""
+    script = """
+    const done = arguments[0], count = () => Number(document.documentElement.dataset.settled ?? 0);
+    let [last, since] = [count(), performance.now()];
+    const look = () => {
+      if (count() !== last) [last, since] = [count(), performance.now()];
+      if (last > 0 && performance.now() - since > 350) done(); else setTimeout(look, 30);
+    };
+    look();
+    """
+    browser.set_script_timeout(RESTING)
+    browser.execute_async_script(script)
+
+
+def state(browser: Any) -> dict:
+    script = "return JSON.stringify(explorer.states[explorer.panel.id])"
+    return json.loads(browser.execute_script(script))
+
+
+def identities(browser: Any) -> list[str]:
+    return browser.execute_script("return explorer.panels.map((panel) => panel.id)")
+
+
+def views(browser: Any) -> list[str]:
+    """Links to all panels, and to all views of those that have several."""
+    script = """return explorer.panels.flatMap((panel) => {
+      const view = panel.controls.find((control) => ['view', 'axis'].includes(control.name));
+      const values = (view?.options ?? []).map(([value]) => value);
+      const links = values.map((value) => `#panel=${panel.id}&${view.name}=${value}`);
+      return links.length ? links : [`#panel=${panel.id}`];
+    })"""
+    return browser.execute_script(script)
+
+
+def overlap(a: list[float], b: list[float]) -> bool:
+    return min(a[2], b[2]) - max(a[0], b[0]) > 1 and min(a[3], b[3]) - max(a[1], b[1]) > 1
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_overflows_overlaps_or_is_empty(
+    browser: Any, page: Path, width: int, theme: str
+) -> None:
+    resize(browser, width, theme)
+    show(browser, page)
+    assert len(identities(browser)) == len(PANELS)
+    for link in views(browser):
+        show(browser, page, link)
+        found = browser.execute_script(BOXES)
+        assert found["page"][0] <= found["page"][1], link
+        for kind in ("blocks", "controls", "links", "charts"):
+            boxes = found[kind]
+            assert boxes, (link, kind)
+            for i, box in enumerate(boxes):
+                assert box[0] >= 0, (link, kind)
+                assert box[2] <= width + 1, (link, kind)
+                assert box[2] - box[0] > 20, (link, kind)
+                assert box[3] - box[1] > 12, (link, kind)
+                assert not any(overlap(box, other) for other in boxes[:i]), (link, kind)
+        assert all(box[3] - box[1] > 8 for box in found["texts"]), link
+        assert not console_errors(browser), link
+
+
+def test_every_chart_has_ink(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    show(browser, page)
+    script = """return Array.from(document.querySelectorAll('.chart canvas'), (canvas) => {
+      const { width, height } = canvas;
+      const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+      const colours = new Set();
+      for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200) {
+        const [r, g, b] = [data[i], data[i + 1], data[i + 2]];
+        if (Math.max(r, g, b) - Math.min(r, g, b) > 60) colours.add(`${r},${g},${b}`);
+      }
+      return colours.size;
+    })"""
+    for link in views(browser):
+        show(browser, page, link)
+        assert all(count >= 1 for count in browser.execute_script(script)), link
+
+
+def test_every_slider_changes_what_is_drawn(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    show(browser, page)
+    drawn = "return JSON.stringify(explorer.rows())"
+    for link in views(browser):
+        show(browser, page, link)
+        names = browser.execute_script(
+            """return explorer.panel.controls.filter((control, i) =>
+              controls.isSlider(control) && !explorer.widgets[i].root.hidden).map((c) => c.name)"""
+        )
+        for name in names:
+            before = browser.execute_script(drawn)
+            value = state(browser)[name]
+            browser.execute_script(
+                """const control = explorer.panel.controls.find((c) => c.name === arguments[0]);
+                const slider = document.getElementById(`${explorer.panel.id}-${arguments[0]}`);
+                slider.value = Number(slider.value) > 600 ? 480 : 720;
+                slider.dispatchEvent(new Event('input', { bubbles: true }));""",
+                name,
+            )
+            rest(browser)
+            assert state(browser)[name] != value, (link, name)
+            assert browser.execute_script(drawn) != before, (link, name)
+    assert not console_errors(browser)
+
+
+def test_links_restore_the_state(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    show(browser, page)
+    link = "#panel=icl&axis=alpha&tau=3.5&alpha=1&kappa=4&rho=0.25&ridge=0.01"
+    show(browser, page, link)
+    expected = {"axis": "alpha", "tau": 3.5, "alpha": 1, "kappa": 4, "rho": 0.25, "ridge": 0.01}
+    assert state(browser) == expected
+    restored = browser.execute_script("return document.getElementById('link').href")
+    shown = browser.execute_script("return JSON.stringify(explorer.rows())")
+    assert browser.execute_script("return location.href") == restored
+    show(browser, page, restored.partition("#")[2])
+    assert browser.execute_script("return JSON.stringify(explorer.rows())") == shown
+
+
+def test_links_with_nonsense_open_the_defaults(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    show(browser, page, "#panel=nothing&tau=x&axis=beta&rho=-5&alpha=1e99")
+    assert browser.execute_script("return explorer.panel === explorer.panels[0]")
+    found = state(browser)
+    assert (found["tau"], found["axis"], found["rho"]) == (2, "tau", 0)
+    assert not console_errors(browser)
+
+
+def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    show(browser, page)
+    for link in views(browser):
+        for change in ("", "&rho=0.3&tau=0.7&ratio=0.8&noise_variance=0.2&dim=12"):
+            show(browser, page, link + change)
+            found = browser.execute_script(
+                """const { python, charts } = explorer.result;
+                const shown = charts.flatMap((c) => [...(c.lines ?? []), c.heat ?? {}]);
+                const text = (set) => [set.python, Array.from(set.values ?? set.y, String)];
+                return [python, shown.filter((set) => set.python).map(text)]"""
+            )
+            names: dict[str, Any] = {}
+            exec(found[0], names)
+            assert found[1], link
+            for expression, texts in found[1]:
+                own = np.array([float(text.replace("Infinity", "inf")) for text in texts])
+                expected = np.ravel(np.asarray(eval(expression, names), float))
+                assert own == pytest.approx(expected, rel=1e-9), (link, expression)
+
+
+def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    resize(browser, 1400)
+    show(browser, page, "#panel=icl&axis=tau")
+    browser.find_element(By.ID, "icl-alpha").send_keys(Keys.ARROW_RIGHT * 5)
+    rest(browser)
+    assert state(browser)["alpha"] > 1
+    chart = browser.find_element(By.CSS_SELECTOR, ".chart")
+    chart.send_keys(Keys.ARROW_RIGHT)
+    readout = browser.find_element(By.CSS_SELECTOR, ".readout").text
+    assert re.search(r"τ = [\d.]+ · ICL error: new tasks [\d.]+", readout), readout
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_accessibility_without_serious_findings(browser: Any, page: Path, theme: str) -> None:
+    axe = pytest.importorskip("axe_selenium_python")
+    resize(browser, 1400, theme)
+    show(browser, page)
+    for link in views(browser):
+        show(browser, page, link)
+        checker = axe.Axe(browser)
+        # The page's own policy forbids nothing that the driver runs.
+        checker.inject()
+        violations = checker.run()["violations"]
+        serious = [
+            (each["id"], [node["html"][:120] for node in each["nodes"][:3]])
+            for each in violations
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert not serious, (link, serious)
