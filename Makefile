@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 # The tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: validate test test-slow browser unit slow lint types docs pages wheel bench clean
+.PHONY: validate test test-slow browser unit slow lint types docs site pages wheel bench clean
 
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
@@ -22,10 +22,10 @@ test: lint unit
 unit: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-# The long tests, and the documentation with the examples of its gallery executed.  Neither keeps
-# all cores busy to its end.
+# The long tests, and the documentation with the examples of its gallery executed and its pages
+# opened in a browser.  Neither keeps all cores busy to its end.
 test-slow: .venv/dev browser
-	$(MAKE) --no-print-directory -j2 slow docs
+	$(MAKE) --no-print-directory -j2 slow site
 
 slow: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
@@ -49,6 +49,10 @@ types: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# Every page is opened from disk.
+site: docs browser
+	$(BIN)/python -m pytest -n 2 -q tests/check_pages.py
 
 # The documentation is read and its links are resolved, without executing the examples of the
 # gallery or writing HTML, as `make docs` does.

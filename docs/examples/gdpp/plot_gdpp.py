@@ -2,8 +2,8 @@
 Layers that precondition: GD++
 ==============================
 
-A layer of GD++ maps every eigenvalue of the context to :math:`\\lambda (1 - \\gamma\\lambda)^2`.
-How fast the condition number falls, and what L layers can reach if each also takes a step.
+A layer of GD++ squeezes the eigenvalues of the context.  How fast the condition number falls, and
+what L layers can reach if each also takes a step.
 """
 
 import matplotlib.pyplot as plt
@@ -23,6 +23,7 @@ from iclimit.simulate.gdpp import simulate_gdpp
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 
 # %%
+# A layer maps an eigenvalue to :math:`\lambda (1 - \gamma\lambda)^2`.
 # Left: what four layers make of the eigenvalues of an interval with :math:`\kappa = 100`.  The
 # optimal layers fold it, so that both ends go to the same value.  Right: condition number minus
 # one.  For large :math:`\kappa` a layer divides it by 27/4 or 9/4; near 1 it is squared.

@@ -2,9 +2,9 @@
 Double descent
 ==============
 
-Without a ridge both errors peak where the number of prompts meets the number of parameters,
-:math:`\\tau = 1`.  A curve carries its own check: simulated runs with error bars, and what a run
-of that size is predicted to show.
+Without a ridge both errors peak where the number of prompts meets the number of parameters.  A
+curve carries its own check: simulated runs with error bars, and what a run of that size is
+predicted to show.
 """
 
 import matplotlib.pyplot as plt
@@ -13,9 +13,9 @@ import numpy as np
 import iclimit
 
 # %%
-# Two curves, twelve simulated points on each.  The lines are the limit of infinite dimension.  At
-# d = 20 the runs are visibly above them, and the dashes, `iclimit.finite_size_errors` at the same
-# integers, say by how much.
+# The peak is at :math:`\tau = 1`.  Two curves, twelve simulated points on each.  The lines are the
+# limit of infinite dimension.  At d = 20 the runs are visibly above them, and the dashes,
+# `iclimit.finite_size_errors` at the same integers, say by how much.
 
 curves = iclimit.curve(
     "icl_error",

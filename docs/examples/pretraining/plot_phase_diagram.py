@@ -2,9 +2,10 @@
 Phase diagram
 =============
 
-A quantity over two parameters, with its boundaries.  One is :math:`\\kappa = 1`: with more tasks
-than dimensions the model learns in context, with fewer it memorises, and the boundary sharpens as
-contexts grow.  All quantities and boundaries: :doc:`/phase-diagrams`.
+A quantity over two parameters, with its boundaries.  With more tasks than dimensions the model
+learns in context, with fewer it memorises, and the boundary sharpens as contexts grow.
+
+All quantities and boundaries: :doc:`/phase-diagrams`.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Simulation in a phase diagram
 =============================
 
-A phase diagram whose theory is held against simulation, point by point.  What is simulated, where
-and how it is compared: :doc:`/phase-diagrams`.
+A phase diagram whose theory is held against simulation, point by point.
+
+What is simulated, where and how it is compared: :doc:`/phase-diagrams`.
 """
 
 import matplotlib.pyplot as plt

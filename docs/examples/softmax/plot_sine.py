@@ -3,7 +3,9 @@ Sines: what an embedding makes of linear attention
 ==================================================
 
 Linear attention on raw inputs cannot learn sines.  On an embedding of the inputs it can, and the
-best embedding is known without training one: the prediction
+best embedding is known without training one.
+
+It is the prediction
 :math:`\hat y = \sum_i K(x_q, x_i)\, y_i` with the best kernel K of all
 (`iclimit.softmax.functional_optimum`).
 """

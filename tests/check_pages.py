@@ -1,0 +1,63 @@
+"""Every built page, opened from disk in a browser: `make site` builds them and runs this.
+
+The name keeps it out of the other tests, which do not build the documentation.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from started_browser import console_errors, open_page, started_browser
+
+HTML = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
+PAGES = sorted(page for page in HTML.rglob("*.html") if "_static" not in page.parts)
+
+WIDTHS = 390, 1400
+"""Pixels of a telephone and of a screen: no page is wider than these."""
+
+TEX = re.compile(r"\\[(\[]|\$\$|\\[a-zA-Z]{2,}")
+
+LOOK = """
+const done = arguments[arguments.length - 1];
+const drawn = window.MathJax?.startup?.promise ?? Promise.resolve();
+drawn.then(() => {
+  const copy = document.body.cloneNode(true);
+  copy.querySelectorAll("pre, code, script, style, mjx-container").forEach(each => each.remove());
+  const tips = [...copy.querySelectorAll("[tooltip]")].map(each => each.getAttribute("tooltip"));
+  done({
+    text: [document.title, copy.textContent, ...tips].join(" "),
+    formulas: document.querySelectorAll(".math").length,
+    drawn: document.querySelectorAll("mjx-container").length,
+    misread: document.querySelectorAll("[data-mml-node=merror], [data-mjx-error]").length,
+    requests: performance.getEntriesByType("resource").map(each => each.name),
+  });
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with started_browser() as driver:
+        yield driver
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HTML)))
+def test_page(browser: Any, page: Path) -> None:
+    open_page(browser, page)
+    found = browser.execute_async_script(LOOK)
+    assert not TEX.findall(found["text"])
+    assert found["formulas"] <= found["drawn"]
+    assert not found["misread"]
+    assert [name for name in found["requests"] if not name.startswith(("file:", "data:"))] == []
+    assert console_errors(browser) == []
+    for width in WIDTHS:
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        wide = browser.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width, f"{wide} pixels wide on a screen of {width}"
+
+
+def test_there_are_pages() -> None:
+    assert len(PAGES) > 300
