@@ -38,6 +38,7 @@ from .simulate.probing.problem import Problem as Problem
 from .simulate.softmax import train_softmax as train_softmax
 from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs
+from .validation import figure_parameters as figure_parameters
 from .validation import probe as probe
 from .validation import reduced_gamma as reduced_gamma
 from .validation import validate as validate

@@ -14,6 +14,7 @@ from .comparisons import compare_errors as compare_errors
 from .comparisons import compare_limits as compare_limits
 from .comparisons import compare_p_value as compare_p_value
 from .comparisons import difference as difference
+from .figure_files import figure_parameters as figure_parameters
 from .probing.algorithm_report import AlgorithmReport as AlgorithmReport
 from .probing.position_errors import PositionErrors as PositionErrors
 from .probing.position_errors import probe_positions as probe_positions

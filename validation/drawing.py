@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from iclimit.files import replacing
 from iclimit.notation import LABELS
 from iclimit.results import Estimate
+from iclimit.validation.figure_files import metadata
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -31,30 +33,59 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 STYLE = str(resources.files(__package__) / "house.mplstyle")
 """Style sheet of all figures."""
 
+COLUMNS = {"paper": 3.4, "paper-wide": 7.0}
+"""Widths in inches of one and two columns of text; figures of these styles have them exactly."""
+
+STYLES = ("screen", *COLUMNS, "talk")
+"""Styles of figures: that of the house, and sheets of other sizes over it."""
+
+_STACKED, _PANEL = 2.2, 2.3
+"""Panels narrower than this, in inches, are stacked, each with this height."""
+
+_TALK = 1.5
+"""How much larger a figure with several panels is in a talk."""
+
+_style: ContextVar[str] = ContextVar("style", default="screen")
+
 
 @contextmanager
-def house_style() -> Iterator[None]:
-    """Draw and save within the house style, leaving the user's settings alone."""
+def house_style(style: str = "screen") -> Iterator[None]:
+    """Draw and save within one of the styles, leaving the user's settings alone."""
     import matplotlib as mpl
 
-    with mpl.rc_context(fname=STYLE):
-        yield
+    sheet = resources.files(__package__) / f"{style}.mplstyle"
+    token = _style.set(style)
+    try:
+        with mpl.rc_context(fname=STYLE):
+            if style != "screen":
+                mpl.rcParams.update(
+                    mpl.rc_params_from_file(str(sheet), use_default_template=False)
+                )
+            yield
+    finally:
+        _style.reset(token)
 
 
-def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
-    """Figure that belongs to no window system."""
+def new_figure(width: float | None = None, height: float | None = None) -> Figure:
+    """Figure that belongs to no window system, of the size of the style unless one is given."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    usual = mpl.rcParams["figure.figsize"]
+    figure = Figure(figsize=(width or usual[0], height or usual[1]), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def save_picture(figure: Figure, path: Path) -> bytes:
-    """Save a figure, whole or not at all, and return what was written."""
+def save_picture(figure: Figure, path: Path, parameters: Mapping[str, Any] | None = None) -> bytes:
+    """Save a figure, whole or not at all, and return what was written.
+
+    The parameters are written into the file, where `figure_parameters` finds them.
+    """
     content = io.BytesIO()  # matplotlib hides what goes wrong while it writes a PDF file
-    figure.savefig(content, format=path.suffix[1:])
+    written = metadata(path.suffix, parameters) if parameters else None
+    figure.savefig(content, format=path.suffix[1:], metadata=written)
     with replacing(path) as partial:
         partial.write_bytes(content.getvalue())
     return content.getvalue()
@@ -69,7 +100,20 @@ def panels(
     height: float = 3.7,
     **sharing: Any,
 ) -> list[Axes]:
-    """Divide a figure of this size into axes, row by row."""
+    """Divide a figure of this size into axes, row by row.
+
+    The styles for papers have a width of their own, to which the panels are fitted or stacked.
+    """
+    style = _style.get()
+    if limit := COLUMNS.get(style):
+        if limit < _STACKED * columns:
+            rows, columns = rows * columns, 1
+            height = max(_PANEL * rows, height * limit / width)
+        else:
+            height *= max(limit / width, _PANEL * rows / height)
+        width = limit
+    elif style == "talk":
+        width, height = _TALK * width, _TALK * height
     figure.set_size_inches(width, height)
     return list(figure.subplots(rows, columns, squeeze=False, **sharing).flat)
 
@@ -178,16 +222,19 @@ def finish(
 
 
 def log_scale(ax: Axes, axes: str) -> None:
-    """Make axes ("x", "y" or "xy") logarithmic, with labels 1, 2, 5 over short ranges.
+    """Make axes ("x", "y" or "xy") logarithmic, with labels that can be read at any range.
 
     Call it when everything is drawn, since the labels depend on the range.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     for name in axes:
         getattr(ax, f"set_{name}scale")("log")
         axis, (low, high) = getattr(ax, f"{name}axis"), getattr(ax, f"get_{name}lim")()
         axis.set_minor_formatter(NullFormatter())
-        if high < 300 * low:
+        if high < 4 * low:  # no two powers of ten, and few of 1, 2, 5
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        elif high < 300 * low:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        if high < 300 * low or (low > 1e-4 and high < 5e3):
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -43,7 +43,8 @@ def write_report(
     for result in run.results:
         name = result.claim.name
         if result.verdict is not None and name not in drawn:
-            drawn[name] = save_figure(result.verdict, folder / f"{name}.png")
+            setting: dict[str, Any] = {"preset": run.preset, "seed": run.rng}
+            drawn[name] = save_figure(result.verdict, folder / f"{name}.png", **setting)
     path = folder / "report.html"
     texts = {
         folder / "results.json": json.dumps(as_json(run), indent=1) + "\n",
@@ -55,15 +56,20 @@ def write_report(
     return path
 
 
-def save_figure(verdict: Verdict, path: Path, *, pdf: bool = False) -> bytes:
-    """Save a claim's figure as PNG, on request also as PDF beside it; return the PNG."""
+def save_figure(verdict: Verdict, path: Path, *, pdf: bool = False, **parameters: Any) -> bytes:
+    """Save a claim's figure as PNG, on request also as PDF beside it; return the PNG.
+
+    The name of the claim, which that of the file is, and the parameters are in the metadata.
+    """
     with house_style():
         figure = new_figure()
         verdict.draw(figure)
-        picture = save_picture(figure, path)
+        command = f"iclimit figure {path.stem} --preset {parameters.get('preset', 'quick')}"
+        known = {"command": command, "claim": path.stem, **parameters}
+        picture = save_picture(figure, path, known)
         if pdf:
             figure.set_layout_engine("none")  # the same layout, not found again
-            save_picture(figure, path.with_suffix(".pdf"))
+            save_picture(figure, path.with_suffix(".pdf"), known)
     return picture
 
 

@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # on the age of fonts in PDF files
     try:
         options = build_parser().parse_args(arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        options.command_line = shlex.join(["iclimit", *given])
         verb = f" {options.verb}"
         return int(options.run(options))
     except BrokenPipeError:

@@ -170,5 +170,5 @@ def write(options: argparse.Namespace, check: RunCheck) -> None:
             with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
                 print_json(check.to_dict(), file)
         else:
-            write_file(path, lambda: check.rows, check.plot)
+            write_file(options, path, lambda: check.rows, check.plot)
         print("\n".join(check.conclusions))

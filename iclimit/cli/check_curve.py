@@ -144,7 +144,7 @@ def write(options: argparse.Namespace, check: CurveCheck) -> None:
         with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
             print_json(check.to_dict(), file)
     elif path is not None:
-        write_file(path, lambda: rows, lambda figure: check.plot(figure.subplots()))
+        write_file(options, path, lambda: rows, lambda figure: check.plot(figure.subplots()))
     if path is not None:
         print("\n".join(check.conclusions))
     elif options.format == "text":

@@ -20,7 +20,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_choice, add_parameter, add_verb
-from iclimit.cli.output import PICTURES, add_format, output_file, picture, write_columns
+from iclimit.cli.output import PICTURES, add_format, add_style, output_file, picture, write_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +43,7 @@ def add_parser(verbs: Any) -> None:
     add_parameter(parser, "margin", 0.0, text="allow for a largest eigenvalue of 1 + X")
     text = "draw the excess of both methods besides (.png, .pdf, .svg)"
     parser.add_argument("--plot", type=output_file(PICTURES), metavar="FILE", help=text)
+    add_style(parser)
     add_format(parser)
 
 
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         for method in (METHODS if options.plot else (options.method,))
     }
     if options.plot:
-        with picture(options.plot) as figure:
+        with picture(options, options.plot) as figure:
             excess = {METHODS[method]: found.excess for method, found in schedules.items()}
             draw(figure, excess, options.tol)
     schedule = schedules[options.method]

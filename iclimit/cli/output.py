@@ -24,6 +24,14 @@ Rows = Sequence[Mapping[str, Any]]
 TABLES = (".csv", ".json")
 PICTURES = (".png", ".pdf", ".svg")
 FORMATS = ("text", "csv", "json")
+_NOT_STATED = (
+    *("run", "verb", "command_line", "output", "plot", "format", "list"),
+    *("jobs", "scheduler", "store", "no_store", "time"),
+)
+"""Options that do not change what a picture shows."""
+
+_LONG = 12
+"""Numbers that metadata have one by one; more of them come from a range, as it is written."""
 
 
 def add_output(
@@ -34,12 +42,26 @@ def add_output(
     text: str = "write a table (.csv, .json) or a picture (.png, .pdf, .svg)",
     **more: Any,
 ) -> None:
-    """Add -o for files with these endings and, for what is printed, --format."""
+    """Add -o for files with these endings, --style for pictures, --format for what is printed."""
+    endings = tuple(endings)
     parser.add_argument(
         "-o", "--output", type=output_file(endings), metavar="FILE", help=text, **more
     )
+    if ".png" in endings:
+        add_style(parser)
     if formats:
         add_format(parser, formats)
+
+
+def add_style(parser: argparse.ArgumentParser) -> None:
+    """Add --style."""
+    text = (
+        "style of a picture: screen (default); paper or paper-wide, as wide as one or two columns "
+        "of text, 8 pt; talk"
+    )
+    parser.add_argument(
+        "--style", choices=("screen", "paper", "paper-wide", "talk"), default="screen", help=text
+    )
 
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
@@ -72,13 +94,18 @@ def write_output(
     if options.output is None:
         write_rows(rows(), options.format)
     else:
-        write_file(options.output, rows, draw)
+        write_file(options, options.output, rows, draw)
 
 
-def write_file(path: Path, rows: Callable[[], Rows], draw: Callable[[Figure], object]) -> None:
+def write_file(
+    options: argparse.Namespace,
+    path: Path,
+    rows: Callable[[], Rows],
+    draw: Callable[[Figure], object],
+) -> None:
     """Write a picture or a table, as the ending of the file says."""
     if path.suffix in PICTURES:
-        with picture(path) as figure:
+        with picture(options, path) as figure:
             draw(figure)
     else:
         with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
@@ -86,14 +113,36 @@ def write_file(path: Path, rows: Callable[[], Rows], draw: Callable[[Figure], ob
 
 
 @contextmanager
-def picture(path: Path, **size: float) -> Iterator[Figure]:
-    """Figure in the house style, which is saved at the end."""
+def picture(options: argparse.Namespace, path: Path) -> Iterator[Figure]:
+    """Figure in the style of the options, which is saved with them at the end."""
     from iclimit.validation.drawing import house_style, new_figure, save_picture
 
-    with house_style():
-        figure = new_figure(**size)
+    with house_style(options.style):
+        figure = new_figure()
         yield figure
-        save_picture(figure, path)
+        save_picture(figure, path, _stated(options))
+
+
+def _stated(options: argparse.Namespace) -> dict[str, Any]:
+    """Command and options that are given, as plain values."""
+    given = {n: v for n, v in vars(options).items() if n not in _NOT_STATED and v is not None}
+    given |= dict(given.pop("set", ()))
+    return {"command": options.command_line, **{n: _plain(v) for n, v in given.items()}}
+
+
+def _plain(value: Any) -> Any:
+    """Value for JSON: a single number as itself, arrays as lists, long ones as ranges."""
+    if hasattr(value, "tolist"):
+        numbers = value.tolist()
+        if len(numbers) <= _LONG:
+            return numbers[0] if len(numbers) == 1 else numbers
+        from iclimit.diagrams.axes import is_even, is_geometric
+
+        text = f"{numbers[0]!r}:{numbers[-1]!r}:{len(numbers)}"
+        return f"{text}:log" if is_geometric(value) else text if is_even(value) else numbers
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, (int, float, dict)) else str(value)
 
 
 def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:

@@ -98,12 +98,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(diagram: PhaseDiagram, figure: Any) -> None:
+    from iclimit.validation.drawing import panels
+
     rows = len(diagram.boundaries) + bool(diagram.simulated) + bool(diagram.quantity.structure)
-    figure.set_figheight(4.0 + _LEGEND_ROW * rows)
-    if any(value.z is not None for value in diagram.simulated):
-        figure.set_figwidth(2 * figure.get_figwidth())
-        left, right = figure.subplots(1, 2)
-        diagram.plot_errors(right)
-    else:
-        left = figure.subplots()
+    errors = any(value.z is not None for value in diagram.simulated)
+    columns = 2 if errors else 1
+    height = 4.0 + _LEGEND_ROW * rows
+    left, *right = panels(figure, columns, width=6.4 * columns, height=height)
+    if errors:
+        diagram.plot_errors(right[0])
     diagram.plot(left)

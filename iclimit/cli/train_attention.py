@@ -119,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
         if options.output is not None:
             losses = [loss for _, loss in predicted]
             write_file(
+                options,
                 options.output,
                 lambda: _rows(curves),
                 lambda figure: _draw(curves, figure, losses, _unit(options)),

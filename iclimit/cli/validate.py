@@ -133,4 +133,5 @@ def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimR
     if result.verdict is not None:
         name = result.claim.name
         path = options.out / f"{name}.png"
-        pictures[name] = save_figure(result.verdict, path, pdf=options.pdf)
+        setting = {"preset": options.preset, "seed": options.seed}
+        pictures[name] = save_figure(result.verdict, path, pdf=options.pdf, **setting)

@@ -15,7 +15,12 @@ def is_geometric(grid: np.ndarray) -> bool:
     """Whether the grid is spaced evenly in the logarithm rather than in the value."""
     if grid.size < 3 or np.any(grid <= 0) or np.any(np.isinf(grid)):
         return False
-    steps = np.diff(np.log(grid))
+    return is_even(np.log(grid))
+
+
+def is_even(grid: np.ndarray) -> bool:
+    """Whether the grid is spaced evenly in the value."""
+    steps = np.diff(grid)
     return bool(np.ptp(steps) < 1e-6 * abs(steps).max())
 
 

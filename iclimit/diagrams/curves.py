@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.diagrams.axes import at_least, given_axes, is_geometric
+from iclimit.diagrams import curve_drawing
+from iclimit.diagrams.axes import at_least
+from iclimit.diagrams.finite_size_lines import SizedPrediction, predict_lines
 from iclimit.diagrams.planning import Plan
 from iclimit.diagrams.quantities import Quantity, get_quantity
 from iclimit.diagrams.simulated_points import LEAST_SIZES, SimulatedValue
@@ -24,10 +26,14 @@ from iclimit.diagrams.simulation import (
     simulate_values,
 )
 from iclimit.runs.store import RunStore
-from iclimit.validation.drawing import COLOURS, draw_points, log_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+_LEAST_TIME = 1e-3
+"""Seconds for predictions along the curves if simulations have taken all there was: those on
+record are found."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,9 @@ class Curves:
         Theory.
     simulated : list of lists of SimulatedValue
         Simulation along each curve, empty if none was asked for.
+    finite_size : list of lists of SizedPrediction
+        Predictions along each curve for the integers at the largest size; empty if nothing was
+        simulated, or if simulations are extrapolated to infinite size.
     """
 
     quantity: Quantity
@@ -56,18 +65,19 @@ class Curves:
     family: list[dict[str, float]]
     values: np.ndarray
     simulated: list[list[SimulatedValue]]
+    finite_size: list[list[SizedPrediction]] = field(default_factory=list)
 
     def rows(self) -> list[dict[str, Any]]:
         """Theory, finite-size prediction and simulation as rows of a table, in long form."""
         known = self.quantity.all_parameters
         columns = [name for name in known if name == self.x or name in self.family[0]]
-        extra = ("standard_error", "dim", "repeats") if self.simulated else ()
+        extra: tuple[str, ...] = ("standard_error", "dim", "repeats") if self.simulated else ()
 
         def row(source: str, at: Mapping[str, Any], value: float, *more: Any) -> dict[str, Any]:
             head = {"source": source, "quantity": self.quantity.name, **self.quantity.spectra}
             place = {name: at[name] for name in columns}
-            numbers = itertools.zip_longest(extra, more[: len(extra)], fillvalue="")
-            return {**head, **place, self.quantity.column: value, **dict(numbers)}
+            numbers = dict.fromkeys(extra) | dict(zip(extra, more, strict=False))
+            return {**head, **place, self.quantity.column: value, **numbers}
 
         rows = [
             row("theory", parameters | {self.x: x}, value)
@@ -77,59 +87,47 @@ class Curves:
         for value in itertools.chain(*self.simulated):
             for run in value.runs:
                 at, dim, found = run.parameters, run.parameters["dim"], run.estimate
-                rows.append(row("finite_size", at, run.prediction.mean, "", dim))
+                rows.append(row("finite_size", at, run.prediction.mean, None, dim))
                 numbers = found.mean, found.standard_error, dim, found.repeats
                 rows.append(row("simulation", at, *numbers))
             if len(value.runs) >= LEAST_SIZES:
                 found = value.estimate
                 at = value.parameters
                 rows.append(row("extrapolation", at, found.mean, found.standard_error))
+        for each in itertools.chain(*self.finite_size):
+            at = each.parameters
+            rows.append(row("finite_size", at, each.estimate.mean, None, at["dim"]))
         return rows
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw theory as lines and simulation as points with error bars; return the axes."""
-        ax = given_axes(ax)
-        known = self.quantity.all_parameters
-        varied = [n for n in self.family[0] if len({p[n] for p in self.family}) > 1]
-        for index, (parameters, line) in enumerate(zip(self.family, self.values, strict=True)):
-            colour = COLOURS[index % len(COLOURS)]
-            names = ", ".join(f"{known[n].symbol} = {parameters[n]:g}" for n in varied)
-            finite = np.where(np.isfinite(line), line, np.nan)
-            ax.plot(self.grid, finite, color=colour, label=f"${names}$" if varied else None)
-            if self.simulated:
-                self._draw_simulated(ax, self.simulated[index], colour)
-        if is_geometric(self.grid):
-            log_scale(ax, "x")
-        finite = self.values[np.isfinite(self.values)]
-        if finite.size and np.all(finite > 0) and finite.max() > 20 * finite.min():
-            log_scale(ax, "y")
-        ax.set(xlabel=known[self.x].label, ylabel=self.quantity.label)
-        if varied:
-            ax.legend()
-        ax.set_title(self._title, fontsize=8)
-        return ax
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        label: str | None = None,
+        color: Any = None,
+        legend: bool | str = True,
+        title: str | None = None,
+    ) -> Axes:
+        """Draw theory as lines, simulation as points with error bars; return the axes.
 
-    @property
-    def _title(self) -> str:
-        """Spectra of structured data, and sizes of the simulation."""
-        structure = self.quantity.structure
-        lines = [structure.title] if structure else []
-        if value := next(itertools.chain(*self.simulated), None):
-            shown = f"d = {value.sizes[-1]}; dashes: its prediction"
-            if len(value.sizes) >= LEAST_SIZES:
-                shown = f"extrapolated from d = {', '.join(map(str, value.sizes))}"
-            lines.append(f"lines: asymptotic; points: simulation, {shown}")
-        return "\n".join(lines)
+        Lines are drawn on a dense grid and leave the picture where they diverge.  The prediction
+        for the size of a simulation is dashed.  Several calls may draw into the same axes.
 
-    def _draw_simulated(self, ax: Axes, values: Sequence[SimulatedValue], colour: str) -> None:
-        extrapolated = values and len(values[0].runs) >= LEAST_SIZES
-        at = [v.parameters[self.x] for v in values]
-        errors = [v.estimate.standard_error for v in values]
-        bars = [error if math.isfinite(error) else 0 for error in errors]
-        draw_points(ax, at, [v.estimate.mean for v in values], bars, colour)
-        if not extrapolated:
-            known = [v.theory if math.isfinite(v.theory) else np.nan for v in values]
-            ax.plot(at, known, linestyle="none", marker="_", markersize=10, color=colour)
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; default: new axes.
+        label : str, optional
+            Name of the curves in the legend; default: the quantity, where there are others.
+        color : color or list of them, optional
+            Of all curves, or of each; default: the next colours of the axes.
+        legend : bool or str
+            Whether there is one; it stands in a free place, or above the axes if there is none.
+            A location of matplotlib such as ``"upper left"`` puts it there.
+        title : str, optional
+            Default: the parameters that all curves share, unless the axes have a title.
+        """
+        return curve_drawing.plot(self, ax, label, color, legend, title)
 
 
 def curve(
@@ -181,7 +179,7 @@ def curve(
     Returns
     -------
     Curves
-        With ``.rows()`` and ``.plot(ax=None)``.
+        With ``.rows()``, ``.to_pandas()`` and ``.plot(ax=None)``.
 
     Raises
     ------
@@ -211,7 +209,7 @@ def curve(
     theory = np.broadcast_to(
         chosen.evaluate(columns | {x: values[x][None, :]}), (len(family), values[x].size)
     )
-    simulated: list[list[SimulatedValue]] = []
+    found: dict[str, Any] = {"simulated": []}
     if simulation is not None:
         where: dict[str, Any] = {
             "rng": rng,
@@ -220,13 +218,19 @@ def curve(
             "scheduler": scheduler,
         }
         where |= {"store": store, "progress": progress, "announce": announce}
+        start = time.monotonic()
         settings, points = parse_simulation(simulation, 12, **where)
         check_simulated(chosen)
         at = _chosen(values[x], points)
         lines = [[parameters | {x: each} for each in at] for parameters in family]
         lines = points_at_sizes(lines, settings.sizes, (x,))
-        simulated = _simulated(chosen, lines, settings)
-    return Curves(chosen, x, values[x], family, theory, simulated)
+        found["simulated"] = _simulated(chosen, lines, settings)
+        if len(settings.sizes) < LEAST_SIZES:
+            if settings.time_limit is not None:
+                left = settings.time_limit - (time.monotonic() - start)
+                settings = replace(settings, time_limit=max(left, _LEAST_TIME))
+            found["finite_size"] = predict_lines(chosen, x, values[x], family, settings)
+    return Curves(chosen, x, values[x], family, theory, **found)
 
 
 def _axis(name: str, value: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iclimit.diagrams.axes import given_axes, is_geometric
+from iclimit.diagrams.legends import boundary_legend, broken, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
 from iclimit.validation.drawing import log_scale
 from iclimit.validation.statistics import z_threshold
@@ -35,7 +36,9 @@ _INFINITE = "#b0b0b0"
 """Colour of infinite values."""
 
 
-def plot(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
+def plot(
+    diagram: PhaseDiagram, ax: Axes | None, legend: bool = True, title: str | None = None
+) -> Axes:
     """Draw the values with contours, boundaries and simulated points."""
     from matplotlib.patches import Patch
 
@@ -54,7 +57,7 @@ def plot(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
         dots = _draw_dots(diagram, diagram.simulated, ax, values, s=34, label=label, **colours)
         dots.set_linewidth(0.8)
         handles.append(dots)
-    _label(diagram, ax, handles)
+    _label(diagram, ax, handles, legend, title)
     return ax
 
 
@@ -72,7 +75,7 @@ def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
     ax.figure.colorbar(dots, ax=ax, label="$z$ of simulation against theory")
     _draw_boundaries(diagram, ax)
     ax.set(xlim=diagram.x_grid[[0, -1]], ylim=diagram.y_grid[[0, -1]])
-    _label(diagram, ax, [])
+    _label(diagram, ax, [], legend=False, title="")
     ax.set_title(
         f"largest $|z|$ of {len(compared)}: {np.max(np.abs(z)):.1f} "
         f"(allowed: {allowed:.1f})\n{_sizes(diagram)}",
@@ -95,7 +98,9 @@ def _sizes(diagram: PhaseDiagram) -> str:
     return text + (r" extrapolated to $\infty$" if len(sizes) >= LEAST_SIZES else "")
 
 
-def _label(diagram: PhaseDiagram, ax: Axes, handles: list[Artist]) -> None:
+def _label(
+    diagram: PhaseDiagram, ax: Axes, handles: list[Artist], legend: bool, title: str | None
+) -> None:
     """Set scales, axis labels, and the legend or title with the parameters that are fixed."""
     for name, grid in (("x", diagram.x_grid), ("y", diagram.y_grid)):
         if is_geometric(grid):
@@ -103,15 +108,13 @@ def _label(diagram: PhaseDiagram, ax: Axes, handles: list[Artist]) -> None:
     parameters, structure = diagram.quantity.all_parameters, diagram.quantity.structure
     ax.set(xlabel=parameters[diagram.x].label, ylabel=parameters[diagram.y].label)
     ax.grid(visible=False)
-    fixed = ", ".join(f"{parameters[n].symbol} = {v:g}" for n, v in diagram.fixed.items())
-    lines = [f"${fixed}$"] if fixed else []
-    title = "\n".join([*lines, structure.title] if structure else lines)
-    if handles:
-        above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)}
-        look: dict[str, Any] = {"alignment": "left", "frameon": False, "handlelength": 3}
-        ax.legend(handles=handles, title=title or None, **above, **look)
+    lines = [stated(parameters, diagram.fixed)] if diagram.fixed else []
+    lines += [structure.title] if structure else []
+    if legend and handles:
+        text = broken(ax, lines) if title is None else title
+        boundary_legend(ax, handles, text or None)
     else:
-        ax.set_title(title)
+        write_title(ax, title, lines)
 
 
 def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
@@ -139,17 +142,19 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
 
 
 def _draw_boundaries(diagram: PhaseDiagram, ax: Axes) -> list[Artist]:
+    from matplotlib import rcParams
     from matplotlib.lines import Line2D
     from matplotlib.patheffects import Normal, Stroke
 
     handles: list[Artist] = []
+    width = 1.1 * rcParams["lines.linewidth"]
     for index, (label, lines) in enumerate(diagram.boundaries.items()):
         style: dict[str, Any] = {
             "color": _BOUNDARY_COLOURS[index % len(_BOUNDARY_COLOURS)],
             "linestyle": _STYLES[index % len(_STYLES)],
-            "linewidth": 1.8,
+            "linewidth": width,
         }
-        outline = [Stroke(linewidth=3.2, foreground="white", alpha=0.8), Normal()]
+        outline = [Stroke(linewidth=1.8 * width, foreground="white", alpha=0.8), Normal()]
         for line in lines:
             ax.plot(*line.T, **style, path_effects=outline)
         handles.append(Line2D([], [], label=label, **style))

@@ -78,7 +78,7 @@ class PhaseDiagram:
         ]
         if not self.simulated:
             return theory
-        blank = dict.fromkeys(("standard_error", "compared_with", "z", "dim", "repeats"), "")
+        blank = dict.fromkeys(("standard_error", "compared_with", "z", "dim", "repeats"))
         rows = [{"source": "theory"} | row | blank for row in theory]
         for value in self.simulated:
             found = {
@@ -87,7 +87,7 @@ class PhaseDiagram:
                 self.quantity.column: value.estimate.mean,
                 "standard_error": value.estimate.standard_error,
                 "compared_with": value.theory,
-                "z": "" if value.z is None else value.z,
+                "z": value.z,
                 "dim": " ".join(map(str, value.sizes)),
                 "repeats": " ".join(str(run.estimate.repeats) for run in value.runs),
             }
@@ -158,13 +158,25 @@ class PhaseDiagram:
             "repeats": (("point", "size"), repeats),
         }
 
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def plot(
+        self, ax: Axes | None = None, *, legend: bool = True, title: str | None = None
+    ) -> Axes:
         """Draw the diagram with contours and boundaries; return the axes.
 
         Colours cover the values up to the 98th percentile; infinite ones are grey.  The levels of
-        the white contours are marked on the colour bar.
+        the white contours are marked on the colour bar.  In small axes the legend has the formulas
+        of the boundaries, without the words after them.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; default: new axes.
+        legend : bool
+            Whether there is a legend of the boundaries, above the axes.
+        title : str, optional
+            Default: the parameters that are fixed.
         """
-        return phase_drawing.plot(self, ax)
+        return phase_drawing.plot(self, ax, legend, title)
 
     def plot_errors(self, ax: Axes | None = None) -> Axes:
         """Draw the z of the simulated points over the boundaries; return the axes.
@@ -239,8 +251,8 @@ def phase_diagram(
     Returns
     -------
     PhaseDiagram
-        With ``.values``, ``.boundaries``, ``.simulated``, ``.rows()``, ``.to_xarray()``,
-        ``.plot(ax=None)`` and ``.plot_errors(ax=None)``.
+        With ``.values``, ``.boundaries``, ``.simulated``, ``.rows()``, ``.to_pandas()``,
+        ``.to_xarray()``, ``.plot(ax=None)`` and ``.plot_errors(ax=None)``.
 
     Raises
     ------

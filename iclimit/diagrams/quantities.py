@@ -52,6 +52,8 @@ class Quantity:
         Parameters that are required, and those that may be left out.
     part : str
         Which part of the errors of structured data is the same quantity; empty if there is none.
+    single : tuple of str
+        Parameters over which the function goes point by point, which takes time.
     structure : Structure, optional
         The data that the function is for; None: isotropic.
     """
@@ -63,6 +65,7 @@ class Quantity:
     parameters: dict[str, Parameter]
     optional: dict[str, Parameter]
     part: str = ""
+    single: tuple[str, ...] = ()
     structure: Structure | None = None
 
     @property
@@ -74,6 +77,10 @@ class Quantity:
     def column(self) -> str:
         """Column of its values in tables: value, or its name beside a parameter called value."""
         return self.name if "value" in self.all_parameters else "value"
+
+    def by_points(self, name: str) -> bool:
+        """Whether a curve along a parameter has the points that are given, and none between."""
+        return self.all_parameters[name].integer or name in self.single
 
     @property
     def simulated(self) -> bool:
@@ -157,7 +164,7 @@ def _quantities() -> dict[str, Quantity]:
         )
         function = one_at_a_time(function, single) if single else function
         texts = row["name"], row["meaning"], row["label"]
-        found = Quantity(*texts, function, required, optional, row["structured"])
+        found = Quantity(*texts, function, required, optional, row["structured"], tuple(single))
         quantities[found.name] = found
     return quantities
 

@@ -53,6 +53,24 @@ def optimal_idg_error(**setting: Any) -> np.ndarray:
     return pretraining.optimal_ridge(**setting, objective="idg").error
 
 
+def sized_dmmse_icl_error(**setting: Any) -> np.ndarray:
+    """ICL error of dMMSE at a finite dimension."""
+    return _sized_dmmse_errors(**setting).icl
+
+
+def sized_dmmse_idg_error(**setting: Any) -> np.ndarray:
+    """IDG error of dMMSE at a finite dimension."""
+    return _sized_dmmse_errors(**setting).idg
+
+
+def _sized_dmmse_errors(*, kappa: Any, dim: Any, **setting: Any) -> pretraining.DMMSEErrors:
+    """Errors of dMMSE for k = kappa d tasks."""
+    tasks = np.multiply(kappa, dim)
+    if not np.all((tasks >= 1) & np.isfinite(tasks)):
+        raise ValueError(f"kappa must be >= 1/dim and finite for dMMSE, got {kappa}, dim = {dim}")
+    return pretraining.dmmse_errors(theta=np.log(tasks) / dim, dim=dim, **setting)
+
+
 def attention_over_dmmse(
     *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, dim: Any = np.inf
 ) -> np.ndarray:

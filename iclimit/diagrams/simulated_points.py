@@ -77,6 +77,28 @@ def cells_at(
     parameters: Mapping[str, float], dim: int, repeats: int, structure: Structure | None = None
 ) -> tuple[Cell, Cell]:
     """Run and prediction at the integers nearest to the parameters."""
+    arguments = _arguments(parameters, dim, structure)
+    # Powers of two, so that more repeats seldom need another prediction.
+    least = max(repeats, _PREDICTION_DRAWS / dim)
+    draws = 2 ** math.ceil(math.log2(least))
+    run = Cell.of(simulate_errors, **arguments, repeats=repeats)
+    return run, prediction_cell(parameters, dim, draws, structure)
+
+
+def prediction_cell(
+    parameters: Mapping[str, float], dim: int, draws: int, structure: Structure | None = None
+) -> Cell:
+    """Prediction at the integers nearest to the parameters."""
+    arguments = _arguments(parameters, dim, structure)
+    draws = 1 if math.isinf(parameters["kappa"]) else draws
+    approach = "tasks" if arguments["tasks"] <= _FEW_TASKS else "moments"
+    return Cell.of(finite_size_errors, **arguments, draws=draws, approach=approach)
+
+
+def _arguments(
+    parameters: Mapping[str, float], dim: int, structure: Structure | None
+) -> dict[str, Any]:
+    """Arguments of runs and predictions."""
     for name in ("tau", "alpha", "test_alpha"):
         if math.isinf(parameters.get(name, 0.0)):
             raise ValueError(f"{name} must be finite to simulate, got inf")
@@ -86,14 +108,7 @@ def cells_at(
         arguments["test_rho"] = parameters["test_rho"]
     if structure is not None:
         arguments |= structure.covariances(dim)
-    # Powers of two, so that more repeats seldom need another prediction.
-    least = max(repeats, _PREDICTION_DRAWS / dim)
-    draws = 1 if math.isinf(parameters["kappa"]) else 2 ** math.ceil(math.log2(least))
-    approach = "tasks" if arguments["tasks"] <= _FEW_TASKS else "moments"
-    return (
-        Cell.of(simulate_errors, **arguments, repeats=repeats),
-        Cell.of(finite_size_errors, **arguments, draws=draws, approach=approach),
-    )
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -185,9 +200,14 @@ def _sized(run: SimulatedErrors, predicted: FiniteSizeErrors, part: str) -> Size
     parameters = dict(run.parameters)
     if "test_context" in parameters:
         parameters["test_alpha"] = parameters["test_context"] / parameters["dim"]
-    if part != "gap":
-        return SizedRun(parameters, getattr(run, part), getattr(predicted, part))
+    return SizedRun(parameters, getattr(run, part), predicted_part(predicted, part))
+
+
+def predicted_part(predicted: FiniteSizeErrors, part: str) -> Estimate:
+    """One of the predicted errors, or their gap."""
     icl, idg = predicted.icl, predicted.idg
+    if part != "gap":
+        return icl if part == "icl" else idg
     difference = icl.mean - idg.mean if math.isfinite(icl.mean) else math.inf
     error = math.hypot(icl.standard_error, idg.standard_error)
-    return SizedRun(parameters, run.gap, Estimate(difference, error, icl.repeats))
+    return Estimate(difference, error, icl.repeats)

@@ -47,6 +47,7 @@ def test_headlines_are_few_and_from_the_rooms() -> None:
         "check_curve",
         "check_runs",
         "curve",
+        "figure_parameters",
         "phase_diagram",
         "probe",
         "reduced_gamma",
@@ -136,7 +137,7 @@ def test_points_are_where_their_integers_are() -> None:
     [values] = curves.simulated
     assert [value.parameters["kappa"] for value in values] == [1 / 16, 2 / 16]
     assert values[0].parameters["alpha"] == 11 / 16
-    assert curves.plot().lines[1].get_xdata() == pytest.approx([1 / 16, 2 / 16])
+    assert curves.plot().lines[2].get_xdata() == pytest.approx([1 / 16, 2 / 16])
 
 
 def test_points_that_are_not_on_their_curve_are_told() -> None:
@@ -180,8 +181,9 @@ def test_several_sizes_are_extrapolated_along_a_curve() -> None:
     assert [row["source"] for row in rows if row["tau"] == 3].count("simulation") == 3
     extrapolated = [row for row in rows if row["source"] == "extrapolation"]
     assert [row["tau"] for row in extrapolated] == [1.5, 3]
-    ax = curves.plot()
-    assert "extrapolated from d = 6, 8, 10" in ax.get_title()
+    _, labels = curves.plot().get_legend_handles_labels()
+    assert "extrapolated from $d = 6, 8, 10$" in labels
+    assert not curves.finite_size
 
 
 def test_plots_draw_into_given_axes() -> None:

@@ -84,7 +84,7 @@ def test_plot_draws_into_given_axes(diagram: PhaseDiagram) -> None:
     assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
     assert texts == [*diagram.boundaries, "infinite"]
-    assert legend.get_title().get_text() == r"$\alpha = 10, \rho = 0.1$"
+    assert legend.get_title().get_text() == r"$\alpha = 10$, $\rho = 0.1$"
     assert len({line.get_color() for line in ax.lines}) == len(diagram.boundaries) == 6
 
 

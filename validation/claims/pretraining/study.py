@@ -197,7 +197,13 @@ class Found:
     ) -> None:
         """Draw one error along a curve: limit (line), prediction (dashes), simulation (points)."""
         fine = np.geomspace(min(curve.values), max(curve.values), 400)
-        ax.plot(fine, getattr(curve.at(fine).limit, name), color=colour, label=label)
+        if (
+            curve.axis == "tau"
+        ):  # without a ridge the errors diverge at 1: up to there, and a break
+            beside = np.geomspace(1e-9, 1e-2, 30)
+            fine = np.sort(np.concatenate([fine, 1 - beside, [1.0], 1 + beside]))
+        limit = getattr(curve.at(fine).limit, name)
+        ax.plot(fine, np.where(np.isfinite(limit), limit, np.nan), color=colour, label=label)
         keys = [(point, self.dim) for point in curve.points]
         predicted = [each.mean for each in self.errors("predicted", name, keys)]
         ax.plot(curve.values, predicted, "_", color=colour, markersize=9)

@@ -1,0 +1,173 @@
+"""Legends and titles that fit beside what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
+
+    from iclimit.notation import Parameter
+
+_OURS = "iclimit"
+"""Group id of what was written here, which another legend or title may replace."""
+
+_PAD = 8
+"""Points between a legend above the axes and a title over it."""
+
+_HIGHEST = 0.4
+"""Share of the height of a figure that a legend above its axes may take."""
+
+
+def place_legend(ax: Axes, legend: bool | str, *, least: int = 1) -> None:
+    """Draw a legend of all that has a label: in a free place, or above the axes if none is free.
+
+    Where the user has written a title, it stands where it hides least.
+
+    Parameters
+    ----------
+    ax : Axes
+        With all that belongs there.
+    legend : bool or str
+        Whether there is one, or where: a location of matplotlib such as ``"upper left"``.
+    least : int
+        Fewest entries for which there is one.
+    """
+    handles, labels = ax.get_legend_handles_labels()
+    if not legend or len(handles) < least:
+        return
+    if isinstance(legend, str):
+        where: Any = legend
+        ax.legend(loc=where)
+        return
+    drawn = ax.legend(loc="best")
+    ax.figure.canvas.figure.draw_without_rendering()
+    box = drawn.get_window_extent().padded(2)
+    curves = [line for line in ax.lines if np.size(line.get_xdata())]
+    paths = [line.get_path().transformed(line.get_transform()) for line in curves]
+    frame = ax.get_window_extent()
+    inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0
+    hidden = any(path.intersects_bbox(box, filled=False) for path in paths)
+    title = ax.title
+    if (hidden or not inside) and (title.get_gid() == _OURS or not title.get_text()):
+        height = legend_above(ax, handles, labels).get_window_extent().height
+        above = 72 * height / ax.figure.dpi + _PAD
+        ax.set_title(title.get_text(), fontsize="small", gid=_OURS, pad=above)
+
+
+def legend_above(
+    ax: Axes,
+    handles: Sequence[Artist],
+    labels: Sequence[str],
+    *,
+    title: str | None = None,
+    most_columns: int = 4,
+    **look: Any,
+) -> Legend:
+    """Draw a legend above the axes, in as many columns as their width has room for."""
+    where: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)}
+    where |= {"alignment": "left", "frameon": False, "borderaxespad": 0.3, "title": title}
+    most = room(ax)
+    for columns in range(min(len(handles), most_columns), 0, -1):
+        drawn = ax.legend(handles, labels, ncols=columns, **where, **look)
+        drawn.set_in_layout(False)
+        if columns == 1 or drawn.get_window_extent().width <= most:
+            break
+    _reserve(ax, drawn.get_window_extent().height)
+    return drawn
+
+
+def _reserve(ax: Axes, height: float) -> None:
+    """Let the layout leave so many pixels above the axes, at any width.
+
+    A legend in the layout would also keep what is beside the axes, such as a colour bar, away.
+    """
+    from matplotlib.offsetbox import AnchoredOffsetbox, DrawingArea
+
+    for artist in [each for each in ax.artists if each.get_gid() == _OURS]:
+        artist.remove()
+    strut = AnchoredOffsetbox(
+        "lower left",
+        child=DrawingArea(1, 72 * height / ax.figure.dpi),
+        bbox_to_anchor=(0.0, 1.0),
+        bbox_transform=ax.transAxes,
+        frameon=False,
+        pad=0,
+        borderpad=0.3,
+    )
+    strut.set_gid(_OURS)
+    ax.add_artist(strut)
+
+
+def boundary_legend(ax: Axes, handles: Sequence[Artist], title: str | None) -> None:
+    """Draw a legend of formulas above the axes, with the words after them where there is room."""
+    labels = [str(handle.get_label()) for handle in handles]
+    most = room(ax), _HIGHEST * ax.figure.bbox.height
+    drawn = legend_above(ax, handles, labels, title=title, most_columns=1, handlelength=3)
+    box = drawn.get_window_extent()
+    if box.width > most[0] or box.height > most[1]:
+        short = [label.split(": ")[0] for label in labels]
+        legend_above(ax, handles, short, title=title, handlelength=2)
+
+
+def room(ax: Axes) -> float:
+    """Width from the left of the axes to the end of their part of the figure, in pixels."""
+    figure, spec = ax.figure.canvas.figure, ax.get_subplotspec()
+    figure.draw_without_rendering()  # which finds the layout
+    columns, last = 1, 1
+    if spec is not None:
+        spec = spec.get_topmost_subplotspec()
+        columns, last = spec.get_gridspec().ncols, spec.colspan.stop
+    return last / columns * ax.figure.bbox.x1 - ax.get_window_extent().x0
+
+
+def write_title(ax: Axes, title: str | None, lines: Iterable[str]) -> None:
+    """Write a title, or without one these lines, broken where they are wider than the axes.
+
+    The lines replace no title of the user's.  Where they differ from those of another family of
+    curves in the same axes, none are left.
+    """
+    present = ax.title
+    if title is not None:
+        ax.set_title(title)
+    elif present.get_gid() == _OURS or not present.get_text():
+        text = broken(ax, lines)
+        differs = present.get_gid() == _OURS and text != present.get_text()
+        ax.set_title("" if differs else text, fontsize="small", gid=_OURS)
+
+
+def broken(ax: Axes, lines: Iterable[str]) -> str:
+    """Lines of entries with commas between them, broken where they are wider than the axes."""
+    most = room(ax)
+    probe, found = ax.text(0, 0, "", fontsize="small"), []
+    for line in lines:
+        found.append("")
+        for entry in line.split(", "):
+            longer = f"{found[-1]}, {entry}" if found[-1] else entry
+            probe.set_text(longer)
+            if found[-1] and probe.get_window_extent().width > most:
+                found[-1] += ","
+                found.append(entry)
+            else:
+                found[-1] = longer
+    probe.remove()
+    return "\n".join(found)
+
+
+def stated(parameters: Mapping[str, Parameter], values: Mapping[str, float]) -> str:
+    """Parameters with their values, as a line of a title or legend."""
+    return ", ".join(_stated(parameters[name], value) for name, value in values.items())
+
+
+def _stated(parameter: Parameter, value: float) -> str:
+    number, _, power = f"{value:g}".replace("inf", r"\infty").partition("e")
+    if power:
+        number = rf"{number} \times 10^{{{int(power)}}}".removeprefix(r"1 \times ")
+    if not parameter.symbol:
+        return f"{parameter.label} = ${number}$"
+    return f"${parameter.symbol} = {number}$"

@@ -1,0 +1,76 @@
+"""Drawn curves against functions whose poles and peaks are known."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from iclimit.diagrams.dense_lines import POINTS, Line, dense_line
+
+
+def line_of(function: Callable[[np.ndarray], np.ndarray], grid: np.ndarray) -> Line:
+    def quiet(x: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return function(x)
+
+    return dense_line(quiet, grid, quiet(grid))
+
+
+def breaks(line: Line) -> np.ndarray:
+    return line.x[np.isnan(line.y)]
+
+
+def test_a_smooth_curve_is_dense_and_goes_through_its_points() -> None:
+    grid = np.array([0.0, 0.3, 2.0, 5.0])
+    line = line_of(np.sin, grid)
+    assert line.x.size >= POINTS
+    assert np.isin(grid, line.x).all()
+    np.testing.assert_array_equal(line.y, np.sin(line.x))
+    np.testing.assert_array_equal(line.y, line.framed)
+    assert np.all(np.diff(line.x) > 0)
+
+
+def test_points_between_are_spaced_as_the_grid() -> None:
+    line = line_of(np.log, np.geomspace(0.01, 100, 9))
+    steps = np.diff(np.log(line.x))
+    assert np.ptp(steps) < 1e-9
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("pole", [1.0, 1.2345])
+@pytest.mark.parametrize("grid", [np.linspace(0.1, 5, 8), np.geomspace(0.1, 10, 21)])
+def test_a_divergence_breaks_the_curve_and_leaves_the_picture(
+    power: float, pole: float, grid: np.ndarray
+) -> None:
+    """The second grid has 1.0 but for rounding."""
+    line = line_of(lambda x: abs(x - pole) ** -power, grid)
+    assert breaks(line) == pytest.approx([pole], abs=1e-6)
+    inside = line.framed[np.isfinite(line.framed)]
+    assert inside.max() < 0.05 * np.nanmax(line.y)
+    assert inside.max() > inside.min()
+
+
+def test_a_change_of_sign_through_infinity_is_one_break() -> None:
+    line = line_of(lambda x: 1 / (x - 1.7), np.linspace(0.1, 5, 8))
+    assert breaks(line) == pytest.approx([1.7], abs=1e-6)
+
+
+def test_a_sharp_peak_has_its_height() -> None:
+    """No divergence: the curve is drawn up to the top, which lies between points of the grid."""
+    width = 1e-4
+    line = line_of(lambda x: 1 / ((x - 1.7) ** 2 + width**2), np.linspace(0.1, 5, 8))
+    assert not breaks(line).size
+    assert line.y.max() == pytest.approx(width**-2, rel=0.01)
+
+
+def test_infinite_ends_and_regions_are_left_out() -> None:
+    line = line_of(lambda x: np.where(x > 2, np.inf, x), np.array([1.0, 3.0, np.inf]))
+    assert np.all(np.isfinite(line.x))
+    assert np.nanmax(line.y) <= 2
+    single = line_of(np.sin, np.array([1.0]))
+    assert single.x.tolist() == [1.0]
+
+
+def test_order_does_not_matter() -> None:
+    grid = np.array([3.0, 1.0, 2.0])
+    np.testing.assert_array_equal(line_of(np.sin, grid).x, line_of(np.sin, np.sort(grid)).x)
