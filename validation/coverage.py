@@ -62,10 +62,7 @@ REASONS |= (
         "tests hold its equations to the functions of numbers",
     )
     | dict.fromkeys(
-        (
-            *("compute_optimal", "online_sgd_errors"),
-            *("overthinking_ratio", "overthinking_threshold"),
-        ),
+        ("online_sgd_errors", "overthinking_ratio", "overthinking_threshold"),
         "no claim yet; tests hold it to other derivations, many digits or sampled covariances",
     )
     | dict.fromkeys(

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from judged_claims import assert_fails, drawn, failed, judge, off, run_cells
 
-from iclimit.validation.claims.depth import depth_loss, depth_scaling, untied_layers
+from iclimit.validation.claims.depth import (
+    compute_optimal,
+    depth_loss,
+    depth_scaling,
+    untied_layers,
+)
 
 FOUR = ("time", "depth", "width", "context")
 WRONG = ("depth_loss", "scaling_exponents", "scaling_terms", "tied_flow")
@@ -94,3 +99,28 @@ def test_scaling_laws_hold_and_printed_formulas_fail(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(depth_scaling, "depth_loss", one_layer)
     found = failed(judge("depth-scaling", results))
     assert found[1:] == [f"isotropic, alpha = {alpha}, 1 layers" for alpha in (0.5, 2.0)]
+
+
+def test_best_shapes_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_optimal, "COMPUTES", (1e8,))
+    monkeypatch.setattr(compute_optimal, "CONTEXTS", 200)
+    results = run_cells("compute-optimal")
+    verdict = judge("compute-optimal", results)
+    assert verdict.holds, failed(verdict)
+    assert drawn(verdict) > 10_000
+    assert verdict.resolutions["tied_flow.loss"] < 0.15
+    with monkeypatch.context() as patch:
+        wrong = off(compute_optimal.tied_flow, 1.2, "loss")
+        patch.setattr(compute_optimal, "tied_flow", wrong)
+        found = failed(judge("compute-optimal", results))
+        assert found[1:] == [
+            "loss at compute 1e+06, all finite",
+            "loss at compute 1e+08, all finite",
+        ]
+    for field in ("loss", "depth"):
+        with monkeypatch.context() as patch:
+            wrong = off(compute_optimal.compute_optimal, 1 + 3e-5, field)
+            patch.setattr(compute_optimal, "compute_optimal", wrong)
+            wrongs = [row.label for row in compute_optimal.compare_searches() if row.z]
+        assert len(wrongs) == 2
+        assert all(f"{field} of the best sum" in label for label in wrongs)
