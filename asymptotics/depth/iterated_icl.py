@@ -69,7 +69,7 @@ def iterated_icl_errors(
     tau: float,
     alpha: float,
     kappa: float,
-    rho: float,
+    noise_variance: float,
     steps: int,
     ridge: float = 0.0,
     dampening: float = 1.0,
@@ -84,8 +84,9 @@ def iterated_icl_errors(
         Context length over dimension, of pretraining and test.
     kappa : number > 0
         Pretraining tasks over dimension; ``inf``: a fresh task in every prompt.
-    rho : number >= 0
-        Variance of the label noise (the noiseless label has variance 1).
+    noise_variance : number >= 0
+        Variance :math:`\rho` of the label noise, the rho of `icl_error`; noiseless labels have
+        variance 1.
     steps : int >= 1
         Largest number of applications.
     ridge : number >= 0
@@ -96,8 +97,8 @@ def iterated_icl_errors(
     Returns
     -------
     ndarray (steps + 1,)
-        Mean squared error on a noisy query label for fresh tasks: 1 + rho without a step,
-        `icl_error` after one.  ``inf`` where it diverges or exceeds float64.
+        Mean squared error on a noisy query label for fresh tasks: that of predicting 0 without a
+        step, `icl_error` after one.  ``inf`` where it diverges or exceeds float64.
 
     Raises
     ------
@@ -124,10 +125,11 @@ def iterated_icl_errors(
     Examples
     --------
     >>> from iclimit.asymptotics.depth import iterated_icl_errors
-    >>> iterated_icl_errors(tau=3, alpha=4, kappa=1.5, rho=0.1, ridge=0.2, steps=4).round(4)
+    >>> setting = {"tau": 3, "alpha": 4, "kappa": 1.5, "ridge": 0.2}
+    >>> iterated_icl_errors(**setting, noise_variance=0.1, steps=4).round(4)
     array([1.1   , 0.5542, 0.4066, 0.3496, 0.3169])
     >>> from iclimit.asymptotics.pretraining import icl_error
-    >>> round(float(icl_error(tau=3, alpha=4, kappa=1.5, rho=0.1, ridge=0.2)), 4)
+    >>> round(float(icl_error(**setting, rho=0.1)), 4)
     0.5542
     """
     check_integers(steps=steps)
@@ -138,7 +140,7 @@ def iterated_icl_errors(
         tau=tau,
         alpha=alpha,
         kappa=kappa,
-        rho=rho,
+        noise_variance=noise_variance,
         ridge=ridge,
         dampening=dampening,
     )
@@ -153,7 +155,12 @@ def iterated_icl_errors(
 
 
 def overthinking_ratio(
-    *, tau: Number, alpha: Number, rho: Number, ridge: Number = 0.0, dampening: Number = 1.0
+    *,
+    tau: Number,
+    alpha: Number,
+    noise_variance: Number,
+    ridge: Number = 0.0,
+    dampening: Number = 1.0,
 ) -> Any:
     r"""How strongly errors feed on themselves as linear attention is applied again and again.
 
@@ -166,8 +173,8 @@ def overthinking_ratio(
         Prompts over squared dimension, :math:`n/d^2`.
     alpha : number or array in (0, inf)
         Context length over dimension, of pretraining and test.
-    rho : number or array >= 0
-        Variance of the label noise (the noiseless label has variance 1).
+    noise_variance : number or array >= 0
+        Variance of the label noise; noiseless labels have variance 1.
     ridge : number or array >= 0
         Ridge :math:`\lambda` of pretraining.
     dampening : number or array in (0, inf)
@@ -202,14 +209,15 @@ def overthinking_ratio(
     Examples
     --------
     >>> from iclimit.asymptotics.depth import overthinking_ratio
-    >>> overthinking_ratio(tau=[0.75, 1.2, 1.6, 2.0], alpha=[12, 4, 4, 4], rho=0).round(3)
+    >>> setting = {"tau": [0.75, 1.2, 1.6, 2.0], "alpha": [12, 4, 4, 4]}
+    >>> overthinking_ratio(**setting, noise_variance=0).round(3)
     array([0.778, 2.917, 0.972, 0.583])
     """
     math_, (tau, alpha, rho, ridge, factor) = checked(
         ranges={"alpha": "(0, inf)", "dampening": "(0, inf)"},
         tau=tau,
         alpha=alpha,
-        rho=rho,
+        noise_variance=noise_variance,
         ridge=ridge,
         dampening=dampening,
     )

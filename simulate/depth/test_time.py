@@ -1,16 +1,22 @@
 r"""Linear attention that is pretrained once and applied again and again at test time.
 
-The prompts are those of `iclimit.simulate.pretraining`: inputs :math:`x \sim N(0, I_d/d)`, tasks
-on the sphere :math:`|w|^2 = d`, labels with noise of variance :math:`\rho`, and the summary
-:math:`h = (\frac d\ell \sum_i y_i x_i, \frac1\ell \sum_i y_i^2)`.  Pretraining finds the reduced
-matrix :math:`\Gamma`, either by ridge regression of query labels on the features
-:math:`x_q h^\top`, or by least squares of the task itself on the first d entries of h.
-
-At test time the layer acts on what its own estimate leaves of the labels,
+Pretraining, the module `iclimit.simulate.depth.pretrained`, finds the reduced matrix
+:math:`\Gamma`, either by ridge regression of query labels on the features :math:`x_q h^\top`, or
+by least squares of the task itself on the summary h.  At test time the layer acts on what its own
+estimate leaves of the labels,
 
 .. math:: r^{(j)} = y - X w_j, \qquad w_{j+1} = w_j + s\,\Gamma\, h(X, r^{(j)}), \qquad w_0 = 0 .
 
-Tokens of test contexts are drawn in full.  Summaries of pretraining come from their exact law.
+Without the entry of the squared labels, which tends to 0, this is linear in the task and the
+noise.  Given :math:`\Gamma` and the covariance S of a context, with :math:`P = I - s\Gamma S`, the
+mean error over tasks and noise is then exact,
+
+.. math:: \frac1d \operatorname{tr} P^j P^{j\top}
+   + \frac{\sigma^2}\ell \operatorname{tr} q_j S q_j^\top, \qquad q_0 = 0, \quad
+   q_{j+1} = P q_j + s\,\Gamma .
+
+Its scatter between contexts is 1/d of its size, that of sampled tasks is
+:math:`1/\sqrt d`.  Sampling whole tokens is the reference.
 """
 
 from __future__ import annotations
@@ -22,16 +28,24 @@ from typing import Any
 import numpy as np
 
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
-from iclimit.simulate.checks import check_arguments, check_choice, parse_tasks
+from iclimit.simulate.arrays import Array, get_backend, row_blocks, to_host
+from iclimit.simulate.checks import check_arguments, check_choice
+from iclimit.simulate.depth.pretrained import (
+    learned_matrix,
+    parse_pretraining,
+    prompt_law,
+    sample_factors,
+)
 from iclimit.simulate.pretraining.prompts import sample_prompts
-from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.pretraining.summaries import PromptLaw, sample_summaries
+from iclimit.simulate.pretraining.summaries import PromptLaw
 
-TARGETS = ("labels", "weights")
+SAMPLERS = ("covariances", "tokens")
 
 NOT_SETTINGS = ("rng", "repeats", "contexts")
 """Arguments of `simulate_test_time` that the parameters of a result leave out."""
+
+_MATRICES = 5
+"""Matrices of a context that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +84,16 @@ def simulate_test_time(
     dim: int,
     context: int,
     prompts: int,
-    rho: float,
+    noise_variance: float,
     steps: int,
     tasks: int | float = math.inf,
     ridge: float = 0.0,
     dampening: float = 1.0,
     target: str = "labels",
+    sampler: str = "covariances",
     rng: Any,
     repeats: int = 8,
-    contexts: int = 64,
+    contexts: int = 16,
     backend: str = "numpy",
 ) -> SimulatedSteps:
     r"""Pretrain linear attention, apply it repeatedly to fresh contexts and measure the errors.
@@ -92,8 +107,8 @@ def simulate_test_time(
     prompts : int >= 1
         Number of pretraining prompts.  For ``target="weights"`` each tells its whole task, and
         there must be as many as dimensions.
-    rho : float >= 0
-        Variance of the label noise.
+    noise_variance : float >= 0
+        Variance :math:`\sigma^2` of the label noise; noiseless labels have variance 1.
     steps : int >= 1
         Largest number of steps.
     tasks : int >= 1 or inf
@@ -101,16 +116,20 @@ def simulate_test_time(
     ridge : float >= 0
         Ridge of pretraining from labels.
     dampening : float
-        Factor of the steps.
+        Factor s of the steps.
     target : {"labels", "weights"}
         What pretraining predicts: query labels, by ridge regression as in `simulate_errors`, or
         the tasks, by least squares.
+    sampler : {"covariances", "tokens"}
+        What is drawn of a test context: its covariance, given which the error is averaged over
+        tasks and noise exactly, or all its tokens with one task.  The covariance leaves the mean
+        square of the labels out of the summary; it does not matter in the limit.
     rng : int, SeedSequence or Generator
         Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.
     repeats : int >= 1
         Number of independent pretrainings.
     contexts : int >= 1
-        Test contexts of each, with fresh tasks.
+        Test contexts of each.
     backend : {"numpy", "cupy"}
         Where to compute.
 
@@ -132,58 +151,63 @@ def simulate_test_time(
     --------
     >>> from iclimit.simulate.depth import simulate_test_time
     >>> run = simulate_test_time(
-    ...     dim=20, context=80, prompts=80, rho=0.0, steps=4, target="weights", rng=0
+    ...     dim=20, context=80, prompts=80, noise_variance=0.0, steps=4, target="weights", rng=0
     ... )
     >>> run.errors.shape, run.medians[0].mean
-    ((8, 64, 5), 1.0)
-    >>> 0.2 < run.medians[1].mean < 0.35
+    ((8, 16, 5), 1.0)
+    >>> 0.25 < run.medians[1].mean < 0.3
     True
     """
     parameters = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
-    check_arguments(dim=dim, context=context, prompts=prompts, rho=rho, steps=steps, ridge=ridge)
-    check_arguments(repeats=repeats, contexts=contexts, dampening=dampening)
-    check_choice("target", target, TARGETS)
-    count, given_tasks = parse_tasks(tasks, dim)
-    if given_tasks is not None:
-        raise ValueError("tasks must be a number of tasks or inf")
-    if target == "weights" and (count != math.inf or ridge != 0):
-        raise ValueError(f"tasks must be inf and ridge 0 for weights, got {tasks} and {ridge}")
-    if target == "weights" and prompts < dim:
-        raise ValueError(f"prompts must be >= dim for weights, got {prompts} and {dim}")
+    check_arguments(
+        **{"dim": dim, "context": context, "prompts": prompts, "noise_variance": noise_variance},
+        **{"steps": steps, "ridge": ridge, "dampening": dampening},
+        **{"repeats": repeats, "contexts": contexts},
+    )
+    count = parse_pretraining(target, dim, prompts, tasks, ridge)
+    check_choice("sampler", sampler, SAMPLERS)
     device = get_backend(backend)
-    law = PromptLaw(device, dim, context, rho, "sphere", None, "gaussian", None, "summaries")
+    law, whole = prompt_law(device, dim, context, noise_variance), sampler == "tokens"
+    pretraining = {"target": target, "tasks": count, "ridge": ridge, "whole": whole}
     errors = np.empty((repeats, contexts, steps + 1))
     for run, generator in zip(errors, device.generators(rng, repeats), strict=True):
-        if target == "weights":
-            gamma = _least_squares(law, generator, prompts)
-        else:
-            task_set = None if count == math.inf else law.fresh_tasks(generator, int(count))
-            gamma = solve_ridge(*law.draw(generator, prompts, task_set), ridge).gamma
-        truth = law.fresh_tasks(generator, contexts)
-        for rows in row_blocks(device.xp, contexts, 8 * dim * (context + 1)):
-            found = _iterate(device, generator, law, dampening * gamma, truth[rows, :], steps)
+        gamma = dampening * learned_matrix(law, generator, prompts, **pretraining)
+        size = 8 * dim * (context + 1 if whole else _MATRICES * dim)
+        for rows in row_blocks(device.xp, contexts, size):
+            sample = _sampled_errors if whole else _mean_errors
+            found = sample(law, generator, gamma, rows.stop - rows.start, steps)
             run[rows] = to_host(found)
     # What exceeds float64 becomes inf - inf.
     errors[np.isnan(errors)] = math.inf
     return SimulatedSteps(errors, parameters)
 
 
-def _least_squares(law: PromptLaw, generator: Any, prompts: int) -> Array:
-    """Matrix (d, d + 1) that predicts tasks from the first d entries of the summary."""
-    xp = law.backend.xp
-    tasks = law.fresh_tasks(generator, prompts)
-    h = sample_summaries(law.backend, generator, tasks, law.context, law.rho)[:, : law.dim]
-    gamma = xp.zeros((law.dim, law.dim + 1))
-    gamma[:, : law.dim] = xp.linalg.solve(h.T @ h, h.T @ tasks).T
-    return gamma
+def _mean_errors(law: PromptLaw, generator: Any, gamma: Array, count: int, steps: int) -> Array:
+    """Errors (count, steps + 1) on fresh contexts, averaged over tasks and noise."""
+    xp, d = law.backend.xp, law.dim
+    T = sample_factors(law.backend, generator, d, law.context, count)
+    left, noise = xp.broadcast_to(xp.eye(d), (count, d, d)), xp.zeros_like(T)
+    through, errors = gamma @ T, []
+    step = through @ xp.matrix_transpose(T)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for number in range(steps + 1):
+            error = xp.sum(left**2, axis=(1, 2)) / d
+            if law.rho:
+                error = error + law.rho / law.context * xp.sum(noise**2, axis=(1, 2))
+            errors.append(error)
+            if number == steps:
+                break
+            left = left - step @ left
+            if law.rho:
+                noise = noise - step @ noise + through
+        return xp.stack(errors, axis=1)
 
 
-def _iterate(
-    device: Backend, generator: Any, law: PromptLaw, gamma: Array, truth: Array, steps: int
-) -> Array:
-    """Errors (contexts, steps + 1) on fresh contexts of these tasks."""
-    xp, d = device.xp, law.dim
-    prompts = sample_prompts(device, generator, truth, law.context, law.rho)
+def _sampled_errors(law: PromptLaw, generator: Any, gamma: Array, count: int, steps: int) -> Array:
+    """Errors (count, steps + 1) on the tokens of fresh contexts with fresh tasks."""
+    xp, d = law.backend.xp, law.dim
+    truth = law.fresh_tasks(generator, count)
+    prompts = sample_prompts(law.backend, generator, truth, law.context, law.rho)
     estimate, errors = xp.zeros_like(truth), []
     with np.errstate(over="ignore", invalid="ignore"):
         for step in range(steps + 1):

@@ -21,10 +21,10 @@ ROUNDING = 1e-12
 @pytest.mark.parametrize(("tau", "ridge"), [(0.4, 0.0), (3.0, 0.0), (1.0, 0.3), (math.inf, 0.1)])
 @pytest.mark.parametrize("alpha", [0.2, 40.0])
 def test_one_step_is_the_icl_error(alpha: float, tau: float, ridge: float, kappa: float) -> None:
-    setting = {"tau": tau, "alpha": alpha, "kappa": kappa, "rho": 0.2, "ridge": ridge}
-    errors = depth.iterated_icl_errors(steps=3, **setting)
+    setting = {"tau": tau, "alpha": alpha, "kappa": kappa, "ridge": ridge}
+    errors = depth.iterated_icl_errors(steps=3, noise_variance=0.2, **setting)
     assert errors[0] == pytest.approx(1.2)
-    assert errors[1] == pytest.approx(icl_error(**setting), rel=ROUNDING)
+    assert errors[1] == pytest.approx(icl_error(**setting, rho=0.2), rel=ROUNDING)
 
 
 @pytest.mark.parametrize(("alpha", "tau", "factor"), [(4.0, 4.0, 1.0), (0.6, 2.3, 0.8)])
@@ -33,7 +33,7 @@ def test_fresh_tasks_without_ridge_are_weight_prediction(
 ) -> None:
     """Without noise n = tau d^2 labels tell as much as tau d whole weight vectors."""
     labels = depth.iterated_icl_errors(
-        tau=tau, alpha=alpha, kappa=math.inf, rho=0, dampening=factor, steps=40
+        tau=tau, alpha=alpha, kappa=math.inf, noise_variance=0, dampening=factor, steps=40
     )
     weights = depth.test_time_errors(alpha=alpha, tau=tau, dampening=factor, steps=40)
     assert labels == pytest.approx(weights, rel=ROUNDING)
@@ -41,8 +41,9 @@ def test_fresh_tasks_without_ridge_are_weight_prediction(
 
 def test_infinite_data_is_gradient_descent_with_the_mean_matrix() -> None:
     """Infinite tau and fresh tasks: no E, and K is a number."""
-    many = depth.iterated_icl_errors(tau=math.inf, alpha=3.0, kappa=math.inf, rho=0.4, steps=30)
-    weights = depth.test_time_errors(alpha=3.0, tau=math.inf, noise_variance=0.4, steps=30)
+    setting: dict[str, float] = {"tau": math.inf, "alpha": 3.0, "noise_variance": 0.4}
+    many = depth.iterated_icl_errors(**setting, kappa=math.inf, steps=30)
+    weights = depth.test_time_errors(**setting, steps=30)
     assert many - 0.4 == pytest.approx(weights, rel=ROUNDING)
 
 
@@ -100,27 +101,27 @@ def sums_of_traces(
 
 def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge() -> None:
     alpha, tau = np.array([0.3, 0.8, 1.5, 6.0])[:, None], np.array([1.1, 2.0, 9.0])
-    found = depth.overthinking_ratio(tau=tau, alpha=alpha, rho=0.0)
+    found = depth.overthinking_ratio(tau=tau, alpha=alpha, noise_variance=0.0)
     threshold = depth.overthinking_threshold(alpha=alpha)
     assert found == pytest.approx((threshold - 1) / (tau - 1), rel=1e-10)
-    damped = depth.overthinking_ratio(tau=2.0, alpha=3.0, rho=0.0, dampening=0.6)
+    damped = depth.overthinking_ratio(tau=2.0, alpha=3.0, noise_variance=0.0, dampening=0.6)
     assert damped == pytest.approx(depth.overthinking_threshold(alpha=3.0, dampening=0.6) - 1)
     exact = depth.overthinking_ratio(
-        tau=sympy.Integer(2), alpha=sympy.Integer(4), rho=sympy.Integer(0)
+        tau=sympy.Integer(2), alpha=sympy.Integer(4), noise_variance=sympy.Integer(0)
     )
     assert exact == sympy.Rational(7, 12)
     with mpmath.workdps(40):
-        point = {"tau": 0.7, "alpha": 5.0, "rho": 0.3, "ridge": 0.2}
+        point = {"tau": 0.7, "alpha": 5.0, "noise_variance": 0.3, "ridge": 0.2}
         many = depth.overthinking_ratio(**{k: mpmath.mpf(v) for k, v in point.items()})
     assert depth.overthinking_ratio(**point) == pytest.approx(float(many), rel=ROUNDING)
-    assert depth.overthinking_ratio(tau=1.0, alpha=5.0, rho=0.3) == math.inf
+    assert depth.overthinking_ratio(tau=1.0, alpha=5.0, noise_variance=0.3) == math.inf
 
 
 def test_window_of_convergence_with_few_prompts() -> None:
     """At tau < 1 without ridge: (1 - tau)(2 tau - 1) > 1/alpha."""
     tau = np.linspace(0.05, 0.95, 19)
     for alpha in (6.0, 8.5, 12.0, 100.0):
-        ratio = depth.overthinking_ratio(tau=tau, alpha=alpha, rho=0.0)
+        ratio = depth.overthinking_ratio(tau=tau, alpha=alpha, noise_variance=0.0)
         np.testing.assert_array_equal(ratio < 1, (1 - tau) * (2 * tau - 1) > 1 / alpha)
 
 
@@ -132,7 +133,7 @@ def test_errors_grow_where_the_ratio_says(
     alpha: float, rho: float, ridge: float, factor: float
 ) -> None:
     """On both sides of the tau at which the ratio is 1."""
-    setting = {"alpha": alpha, "rho": rho, "ridge": ridge, "dampening": factor}
+    setting = {"alpha": alpha, "noise_variance": rho, "ridge": ridge, "dampening": factor}
     critical = brentq(lambda tau: depth.overthinking_ratio(**setting, tau=tau) - 1, 0.5, 50.0)
     few, many = (
         depth.iterated_icl_errors(**setting, tau=tau, kappa=math.inf, steps=60)[[-20, -1]]
@@ -143,7 +144,7 @@ def test_errors_grow_where_the_ratio_says(
 
 
 def test_diverges_and_refuses() -> None:
-    setting = {"alpha": 1.0, "kappa": 2.0, "rho": 0.1}
+    setting = {"alpha": 1.0, "kappa": 2.0, "noise_variance": 0.1}
     errors = depth.iterated_icl_errors(tau=1.0, steps=2, **setting)
     assert errors[0] == pytest.approx(1.1)
     assert errors[1:].tolist() == [math.inf, math.inf]
