@@ -4,8 +4,7 @@ Numbers are those of NumPy: both have IEEE double precision, infinities and NaN,
 """
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from iclimit.explorer.recording import Node
@@ -62,127 +61,138 @@ _LONGEST = 160
 
 def javascript_function(parameters: str, results: Any) -> str:
     """Text of a function of these variables that returns a node, or a list or a dict of them."""
-    nodes = list(_nodes(results))
-    writer = _Writer(nodes)
-    body = writer.statements(nodes)
-    returned = writer.results(results)
-    lines = "\n".join(f"  {line}" for line in [*body, f"return {returned};"])
-    return f"({parameters}) => {{\n{lines}\n}}"
+    writer = _Writer(list(_nodes(results)))
+    lines = [*writer.statements(()), f"return {writer.results(results)};"]
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"({parameters}) => {{\n{body}\n}}"
 
 
-def _nodes(results: Any) -> list[Node]:
-    if isinstance(results, Mapping):
-        return [node for value in results.values() for node in _nodes(value)]
+def _nodes(results: Any) -> Iterator[Node]:
     if isinstance(results, (list, tuple)):
-        return [node for value in results for node in _nodes(value)]
-    return [results]
+        for value in results:
+            yield from _nodes(value)
+    else:
+        yield results
+
+
+Path = tuple[tuple[Node, int], ...]
+"""Place of a node: within which cases of which choices, and within which functions.
+
+An entry is a choice or a function and the number of its operand that the node is part of."""
 
 
 class _Writer:
-    """Names and uses of the nodes of a function."""
+    """Writer of a function.
+
+    Each node is computed once, in the innermost case or function that has all its uses; what does
+    not depend on the variable of a function is computed outside of it.
+    """
 
     def __init__(self, results: list[Node]) -> None:
-        self.uses = Counter[Node](results)
+        self.order = _operands_first(results)
         self.text: dict[Node, str] = {}
+        self.named = set[Node]()
         self.count = 0
-        seen, todo = set[Node](), list(results)
-        while todo:
-            node = todo.pop()
-            if node not in seen:
-                seen.add(node)
-                operands = _operands(node)
-                self.uses.update(operands)
-                if node.op == "function":  # a use within a function counts as many
-                    self.uses.update(_outside(node))
-                todo += operands
+        sites: dict[Node, list[Path]] = {node: [] for node in self.order}
+        for node in results:
+            sites[node].append(())
+        self.contents: dict[Path, list[Node]] = {}
+        for node in reversed(self.order):
+            path = _within(node, _common(sites[node]))
+            if len(sites[node]) > 1 or path != sites[node][0]:
+                self.named.add(node)
+            self.contents.setdefault(path, []).insert(0, node)
+            for place, operand in enumerate(node.args):
+                if isinstance(operand, Node):
+                    inner = node.op == "function" or (node.op == "where" and place > 0)
+                    sites[operand].append((*path, (node, place)) if inner else path)
 
     def results(self, results: Any) -> str:
-        if isinstance(results, Mapping):
-            parts = (f"{name}: {self.results(value)}" for name, value in results.items())
-            return f"{{{', '.join(parts)}}}"
         if isinstance(results, (list, tuple)):
             return f"[{', '.join(map(self.results, results))}]"
         return self.text[results]
 
-    def statements(self, results: list[Node]) -> list[str]:
-        """Declarations that the results need, those of outer scopes being written."""
+    def statements(self, path: Path) -> list[str]:
+        """Declarations of what belongs to a place."""
         lines: list[str] = []
-        for node in self._in_order(results):
-            text = self._expression(node)
-            if node.op in ("constant", "variable", "function"):
-                named = False
-            elif node.op in _SEARCHES:
-                named = True
-            else:
-                named = self.uses[node] > 1 or len(text) > _LONGEST
-            if named:
-                self.count += 1
-                lines.append(f"const v{self.count} = {text};")
-                text = f"v{self.count}"
+        for node in self.contents.get(path, ()):
+            cases = [self.statements((*path, (node, place))) for place in (1, 2)]
+            if node.op == "where" and any(cases):
+                name = self._name()
+                condition, *values = (self.text[operand] for operand in node.args)
+                yes, no = (
+                    f"{{ {' '.join([*case, f'{name} = {value};'])} }}"
+                    for case, value in zip(cases, values, strict=True)
+                )
+                lines += [f"let {name};", f"if ({condition}) {yes} else {no}"]
+                self.text[node] = name
+                continue
+            text = (
+                self._function(node, cases[0])
+                if node.op == "function"
+                else _expression(node, [self.text.get(arg, "") for arg in node.args])
+            )
+            plain = node.op in ("constant", "variable", "function")
+            if not plain and (node in self.named or len(text) > _LONGEST):
+                lines.append(f"const {(name := self._name())} = {text};")
+                text = name
             self.text[node] = text
         return lines
 
-    def _in_order(self, results: list[Node]) -> list[Node]:
-        """Nodes that are not yet written, operands first; those in functions come with these."""
-        ordered: dict[Node, None] = {}
-        stack = [(node, False) for node in reversed(results)]
-        while stack:
-            node, ready = stack.pop()
-            if node in self.text or node in ordered:
-                continue
-            if ready:
-                ordered[node] = None
-                continue
-            stack.append((node, True))
-            operands = _outside(node) if node.op == "function" else _operands(node)
-            stack += [(operand, False) for operand in reversed(operands)]
-        return list(ordered)
-
-    def _expression(self, node: Node) -> str:
-        if node.op == "constant":
-            return _constant(node.args[0])
-        if node.op == "variable":
-            return node.args[0]
-        if node.op == "function":
-            return self._function(node)
-        texts = [self.text[operand] for operand in node.args]
-        if node.op in _OPERATORS:
-            return f"({texts[0]} {_OPERATORS[node.op]} {texts[1]})"
-        if node.op == "where":
-            return f"({texts[0]} ? {texts[1]} : {texts[2]})"
-        if node.op in _SEARCHES:
-            points = f"[{', '.join(texts[1:])}]"
-            return f"{_SEARCHES[node.op]}({texts[0]}, {points})"
-        if node.op not in _CALLS:
-            raise TypeError(f"there is no JavaScript for numpy.{node.op}")
-        return f"{_CALLS[node.op]}({', '.join(texts)})"
-
-    def _function(self, node: Node) -> str:
+    def _function(self, node: Node, lines: list[str]) -> str:
         variable, body = node.args
-        self.text[variable] = variable.args[0]
-        lines = self.statements([body])
         return f"({variable.args[0]}) => {{ {' '.join(lines)} return {self.text[body]}; }}"
 
+    def _name(self) -> str:
+        self.count += 1
+        return f"v{self.count}"
 
-def _operands(node: Node) -> list[Node]:
-    return [arg for arg in node.args if isinstance(arg, Node)]
+
+def _operands_first(results: list[Node]) -> list[Node]:
+    """All nodes that results depend on, each after its operands."""
+    ordered: dict[Node, None] = {}
+    stack = [(node, False) for node in reversed(results)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            ordered[node] = None
+        elif node not in ordered:
+            stack.append((node, True))
+            stack += [(arg, False) for arg in reversed(node.args) if isinstance(arg, Node)]
+    return list(ordered)
 
 
-def _outside(function: Node) -> list[Node]:
-    """Nodes that a function uses and that do not depend on its variable."""
-    variable, body = function.args
-    found: dict[Node, None] = {}
-    seen, todo = set[Node](), [body]
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if variable in node.free:
-            todo += _operands(node)
-        elif node is not variable:
-            found[node] = None
-    return list(found)
+def _common(paths: list[Path]) -> Path:
+    """Longest common beginning."""
+    shortest = min(paths, key=len)
+    for place, entry in enumerate(shortest):
+        if any(path[place] != entry for path in paths):
+            return shortest[:place]
+    return shortest
+
+
+def _within(node: Node, path: Path) -> Path:
+    """The path up to the first function on whose variable the node does not depend."""
+    for place, (outer, _) in enumerate(path):
+        if outer.op == "function" and outer.args[0] not in node.free:
+            return path[:place]
+    return path
+
+
+def _expression(node: Node, texts: list[str]) -> str:
+    if node.op == "constant":
+        return _constant(node.args[0])
+    if node.op == "variable":
+        return node.args[0]
+    if node.op in _OPERATORS:
+        return f"({texts[0]} {_OPERATORS[node.op]} {texts[1]})"
+    if node.op == "where":
+        return f"({texts[0]} ? {texts[1]} : {texts[2]})"
+    if node.op in _SEARCHES:
+        return f"{_SEARCHES[node.op]}({texts[0]}, [{', '.join(texts[1:])}])"
+    if node.op not in _CALLS:
+        raise TypeError(f"there is no JavaScript for numpy.{node.op}")
+    return f"{_CALLS[node.op]}({', '.join(texts)})"
 
 
 def _constant(value: float | bool) -> str:
