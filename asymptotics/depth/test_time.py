@@ -143,14 +143,14 @@ def ladder(math_: Namespace, alpha: Any, gain: Any, scatter: Any, noise: Any, st
         shape = points[0].shape
         flat = np.stack([point.ravel() for point in points])
         rows = max(1, _BLOCK // (6 * steps**2))
-        errors = np.empty((flat.shape[1], steps + 1))
-        for start in range(0, len(errors), rows):
-            part = slice(start, start + rows)
-            alpha, gain, scatter, noise = flat[:, part]
+        parts = []
+        for start in range(0, flat.shape[1], rows):
+            alpha, gain, scatter, noise = flat[:, start : start + rows]
             averages = _averages(alpha, gain, steps)
             with math_.quiet():
                 noise = (noise / alpha)[:, None]
-                errors[part] = _errors(averages, scatter[:, None], noise, steps)
+                parts.append(_errors(averages, scatter[:, None], noise, steps))
+        errors = np.concatenate(parts)
         # What exceeds float64 becomes inf - inf.
         errors[np.isnan(errors)] = math.inf
         return errors.reshape(*shape, steps + 1)
@@ -207,7 +207,7 @@ def _errors(
     # Row j holds m_2(j - 1 - i) in column i < j.
     kernel = np.where(lag >= 0, m2[:, np.maximum(lag, 0)], 0 * m2[:, :1, None])
     # Row k of V is needed, and right, up to column width - 1 - k.
-    V = np.zeros((len(m0), steps, width), dtype=m0.dtype)
+    V = np.zeros_like(m0, shape=(len(m0), steps, width))
     V[:, 0] = (m2 + noise * m1)[:, :width]
     for k in range(1, steps):
         kept = width - k

@@ -6,7 +6,6 @@ The theory is in `iclimit.asymptotics.descent.schedules`.
 from typing import Any
 
 import numpy as np
-from scipy.optimize import elementwise
 
 from iclimit.asymptotics.descent.real_rates import best_real_rates, residual_zeros_matrix
 from iclimit.asymptotics.descent.schedules import (
@@ -20,6 +19,7 @@ from iclimit.asymptotics.descent.schedules import (
     quadrature_loss,
 )
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number
+from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
 _REACHED = 1e-9
@@ -199,7 +199,7 @@ def constant_schedule(
     math_, spectrum, noise = parse_setting(steps, ratio, context, dim, noise_ratio)
     in_limit = isinstance(spectrum, MarchenkoPastur)
     if isinstance(math_, ArrayMath):
-        rate = _best_constant_rate(steps, *spectrum.quadrature(steps), noise, in_limit)
+        rate = _best_constant_rate(math_, steps, *spectrum.quadrature(steps), noise, in_limit)
     elif noise == 0 and in_limit:
         rate = 1 / (1 + spectrum.ratio)
     else:
@@ -210,7 +210,12 @@ def constant_schedule(
 
 
 def _best_constant_rate(
-    steps: int, nodes: np.ndarray, weights: np.ndarray, noise: np.ndarray, in_limit: bool
+    math_: Namespace,
+    steps: int,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    noise: np.ndarray,
+    in_limit: bool,
 ) -> np.ndarray:
     """Constant rate of least loss: the best point of a scan, refined by a line search."""
     shape = np.broadcast_shapes(nodes.shape[:-1], noise.shape)
@@ -219,21 +224,18 @@ def _best_constant_rate(
     rule = [*np.moveaxis(nodes, -1, 0), *np.moveaxis(weights, -1, 0)]
 
     def loss(rate: np.ndarray, v: np.ndarray, *rule: np.ndarray) -> np.ndarray:
-        nodes, weights = np.split(np.stack(rule, axis=-1), 2, axis=-1)
+        nodes, weights = (
+            np.stack(each, axis=-1) for each in (rule[: steps + 1], rule[steps + 1 :])
+        )
         return quadrature_loss([rate] * steps, nodes, weights, v)
 
     scale = np.sum(weights * nodes, axis=-1) / np.sum(weights * nodes**2, axis=-1)
     # Below 1/(L (theta + v)) for every node the loss decreases.
-    least = 0.97 / (steps * (nodes.max(axis=-1) + noise))
-    even = np.multiply.outer(np.linspace(0, 4, _SCAN + 1), scale)
-    scan = np.sort(np.concatenate([even, np.geomspace(least, 3.99 * scale, _SCAN)]), axis=0)
-    best = np.argmin(np.stack([loss(rate, noise, *rule) for rate in scan]), axis=0)
-    best = np.clip(best, 1, len(scan) - 2)[None]
-    bracket = tuple(np.take_along_axis(scan, best + shift, axis=0)[0] for shift in (-1, 0, 1))
-    with np.errstate(all="ignore"):
-        found = elementwise.find_minimum(loss, bracket, args=(noise, *rule))
-    # Where the loss is flat to rounding the search has no bracket.
-    rate = np.where(found.success, found.x, bracket[1])
+    least = 0.97 / (steps * (np.max(nodes, axis=-1) + noise))
+    even = [share * scale for share in np.linspace(0, 4, _SCAN + 1)]
+    powers = np.linspace(0, 1, _SCAN)
+    geometric = [least ** (1 - power) * (3.99 * scale) ** power for power in powers]
+    rate, _ = find_minimum(math_, loss, np.stack([*even, *geometric]), (noise, *rule))
     return np.where(noise == 0, scale, rate) if in_limit else rate
 
 

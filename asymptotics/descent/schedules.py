@@ -146,7 +146,7 @@ def make_schedule(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise:
     if not isinstance(math_, ArrayMath):
         return Schedule(tuple(rates), loss, math_.finish(bound))
     steps = np.stack([np.broadcast_to(rate, np.shape(loss)) for rate in rates], axis=-1)
-    return Schedule(steps, loss, math_.finish(np.asarray(bound)))
+    return Schedule(steps, loss, math_.finish(math_.convert(bound)))
 
 
 def parse_setting(
@@ -205,9 +205,9 @@ def quadrature_loss(rates: Iterable[Any], nodes: Any, weights: Any, noise: Any) 
     with np.errstate(over="ignore", invalid="ignore"):
         P, Q = np.ones_like(nodes), np.zeros_like(nodes)
         for each in rates:
-            rate = np.asarray(each)[..., None]
+            rate = np.expand_dims(each, -1)
             P, Q = P * (1 - rate * nodes), Q + rate * P
-        loss = np.sum(weights * (P**2 + np.asarray(noise)[..., None] * nodes * Q**2), axis=-1)
+        loss = np.sum(weights * (P**2 + np.expand_dims(noise, -1) * nodes * Q**2), axis=-1)
         return np.where(np.isnan(loss), np.inf, loss)
 
 

@@ -30,6 +30,7 @@ import numpy as np
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.dynamics.plateaus import cube_root, excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, SymPyMath, require
+from iclimit.asymptotics.searches import repeat_until_settled
 
 _ROUNDING = 4e-15
 """A value may exceed the fixed point by this relative amount, the rounding error of the latter."""
@@ -259,13 +260,13 @@ def head_growth(
         time = np.clip(scaled, -1e200, 200.0)
         # The integral is positive, so 1/u >= -time; and the end is approached exponentially.
         z = np.maximum(-time - 1, 0.3 * np.exp(-3 * np.maximum(time - _END, 0)))
-        for _ in range(_MOST_STEPS):
+
+        def newton(z: Any, time: Any) -> Any:
             u, left = 1 / (1 + z), z / (1 + z)
             wrong = 1 + z - _integral(math_, u, 0 * u, u, left) + time
-            step = wrong * left * (1 + u + u**2)
-            z = np.maximum(z - step, z / 2)
-            if np.all(np.abs(step) <= 1e-15 * (1 + z)):
-                break
+            return np.maximum(z - wrong * left * (1 + u + u**2), z / 2)
+
+        z = repeat_until_settled(math_, newton, z, [time], _MOST_STEPS)
         u = np.where(scaled < -1e200, -1 / scaled, 1 / (1 + z))
         return math_.finish(u / root)
 

@@ -107,8 +107,13 @@ class Staircase:
         later = self._speeds > 0
         since = t[..., None] - self.drop_times[later]
         share[..., later] = expit(logit(HALF) + self._speeds[later] * since)
-        drops = self.losses[:-1] - self.losses[1:]
-        return self.losses[-1] + np.sum(drops * (1 - share) ** 2, axis=-1)
+        return loss_at_shares(self.losses, share)
+
+
+def loss_at_shares(losses: Any, share: Any) -> Any:
+    """Loss from those at the plateaus (..., D + 1) and the shares (..., D) that are learned."""
+    drops = losses[..., :-1] - losses[..., 1:]
+    return losses[..., -1] + np.sum(drops * (1 - share) ** 2, axis=-1)
 
 
 def separate_attention_staircase(

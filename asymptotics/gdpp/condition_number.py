@@ -64,6 +64,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, require
+from iclimit.asymptotics.searches import count_until
 
 METHODS = ("optimal", "monotone")
 
@@ -189,7 +190,7 @@ def condition_number_schedule(
         x, zero = _layer(math_, x, method, cap - 1)
         gammas.append(1 / (zero * top))
         top = 4 * zero * top / 27
-        if isinstance(math_, ArrayMath) and np.any(top < sys.float_info.min):
+        if isinstance(math_, ArrayMath) and math_.violates(top, _normal) is not None:
             raise ValueError(
                 f"steps must be fewer, got {steps}: the spectrum shrinks below the range of "
                 "float64 (pass mpmath numbers)"
@@ -256,11 +257,11 @@ def steps_needed(
     if tol is None:
         raise ValueError("tol must be given")
     math_, x, tol = _start(condition_number, excess, method, tol=tol)
-    count = np.zeros(broadcast_shape(excess=x, tol=tol), dtype=int)
-    while np.any(above := np.asarray(x > tol, dtype=bool)):
-        count += above
-        x, _ = _layer(math_, x, method, math_.inf)
-    return count[()]
+    return count_until(math_, lambda x: _layer(math_, x, method, math_.inf)[0], x, tol)
+
+
+def _normal(value: Any) -> Any:
+    return value >= sys.float_info.min
 
 
 def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) -> Any:
@@ -268,7 +269,7 @@ def by_layer(math_: Namespace, values: Sequence[Any], shape: tuple[int, ...]) ->
     if not isinstance(math_, ArrayMath):
         return tuple(values)
     full = [np.broadcast_to(value, shape) for value in values]
-    return np.moveaxis(np.array(full).reshape(len(full), *shape), 0, -1)
+    return np.stack(full, axis=-1) if full else np.empty((*shape, 0))
 
 
 def _layer(math_: Namespace, x: Any, method: str, cap: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import elementwise
 
 from iclimit.asymptotics.checks import check_derivative, check_integers, checked, real_array
-from iclimit.asymptotics.numbers import Namespace, Number, refuse_masked, require
+from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, refuse_masked, require
 from iclimit.asymptotics.spectra.integration import Intervals
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, reject_inside
 from iclimit.asymptotics.spectra.resolvent import wishart_resolvent
@@ -405,13 +405,14 @@ class MarchenkoPastur(SpectralMeasure):
         2.75
         """
         check_integers(least=1, order=order)
-        c = np.asarray(self.ratio, dtype=float)[..., None]
+        on_arrays = self._math if isinstance(self._math, ArrayMath) else ArrayMath(np)
+        c = on_arrays.convert(self.ratio)[..., None]
         angle = np.pi * np.arange(1, order + 1) / (order + 1)
         # 1 + c + 2 sqrt(c) cos(t) without cancellation at the lower edge.
         inner = (1 - np.sqrt(c)) ** 2 + 4 * np.sqrt(c) * np.cos(angle / 2) ** 2
         inner_weights = 2 / (order + 1) * np.sin(angle) ** 2 / inner
         powers = np.where(c < 1, c, 1 / c) ** np.arange(order + 1)
-        at_zero = np.where(c < 1, powers[..., -1:], 1.0) / powers.sum(axis=-1, keepdims=True)
+        at_zero = np.where(c < 1, powers[..., -1:], 1.0) / np.sum(powers, axis=-1, keepdims=True)
         return (
             np.concatenate([np.zeros_like(c), inner], axis=-1),
             np.concatenate([at_zero, inner_weights], axis=-1),

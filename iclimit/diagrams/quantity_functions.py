@@ -81,7 +81,7 @@ def attention_over_dmmse(
 
 def constant_rate_loss(rate: Any, steps: int, **setting: Any) -> np.ndarray:
     """Loss of steps at one rate."""
-    rates = np.repeat(np.asarray(rate)[..., None], steps, axis=-1)
+    rates = np.stack([rate] * steps, axis=-1)
     return descent.schedule_loss(rates, **setting)
 
 
@@ -128,4 +128,4 @@ def depth_loss(**setting: Any) -> np.ndarray:
 
 def test_time_error(steps: int, **setting: Any) -> np.ndarray:
     """Error after this number of steps at test time."""
-    return np.asarray(depth.test_time_errors(steps=steps, **setting)[..., -1])
+    return depth.test_time_errors(steps=steps, **setting)[..., -1]

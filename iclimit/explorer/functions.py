@@ -2,9 +2,9 @@
 
 A row of ``functions.csv`` puts a function into the explorer:
 
-* ``name``: of a quantity of `iclimit.diagrams.quantities`, and of the function in JavaScript.
-* ``function``, ``arguments``: as in ``diagrams/quantities.csv``, for what is no quantity.  Without
-  a dot it is a function of `iclimit.explorer.shapes`.  Both are empty for a quantity.
+* ``name``: of a quantity of `iclimit.diagrams.quantities` or of a function of
+  `iclimit.explorer.further_functions`; the function in JavaScript has the same name.
+* ``arguments``: of a further function; those with a default have it after ``=``.
 * ``formula``: where its formula is in the docstrings, as a module or a function of the theory and
   the number of the ``math`` block.
 * ``ranges``: numbers for which the function is held against Python (``tests/iclimit/explorer``).
@@ -27,6 +27,7 @@ from importlib import resources
 from typing import Any
 
 from iclimit.diagrams.quantities import find_function
+from iclimit.explorer import further_functions
 from iclimit.explorer.javascript import javascript_function
 from iclimit.explorer.recording import Recorded
 from iclimit.notation import read_table
@@ -69,7 +70,7 @@ class Function:
     latex : str
         Its formula, from the docstrings.
     source : str
-        Module of the Python function.
+        Module of the theory that explains it.
     ranges : dict
         Numbers for which it is held against Python.
     """
@@ -105,30 +106,31 @@ def functions() -> tuple[Function, ...]:
 
 
 def _function(row: Mapping[str, str], quantity: Mapping[str, str] | None) -> Function:
-    name = row["name"]
-    path = quantity["function"] if quantity else row["function"]
-    optional = quantity["optional"].split() if quantity else []
-    required = (quantity["parameters"] if quantity else row["arguments"]).split()
-    shelf, _, rest = path.partition(".")
-    if rest:
-        function, result, part = find_function(path), *rest.partition(".")[::2]
-        python = f"iclimit.{shelf}.{result}({{}})" + (f".{part}" if part else "")
-        shelves = importlib.import_module("iclimit.asymptotics")
-        source = getattr(getattr(shelves, shelf), result).__module__
-    elif quantity:
-        function = find_function(path)
-        python, source = f'iclimit.curve("{name}", {{}})', function.__module__
+    name, further = row["name"], [text.partition("=") for text in row["arguments"].split()]
+    if quantity is None:
+        function = getattr(further_functions, name)
+        arguments = [argument for argument, _, _ in further]
+        defaults = {argument: float(value) for argument, _, value in further if value}
+        python = f"iclimit.explorer.further_functions.{name}({{}})"
     else:
-        function = getattr(importlib.import_module("iclimit.explorer.shapes"), path)
-        python, source = f"iclimit.explorer.shapes.{path}({{}})", function.__module__
+        path, optional = quantity["function"], quantity["optional"].split()
+        function = find_function(path)
+        arguments = [*quantity["parameters"].split(), *optional]
+        defaults = {argument: _DEFAULTS[argument] for argument in optional}
+        shelf, _, rest = path.partition(".")
+        called, _, part = rest.partition(".")
+        python = f"iclimit.{shelf}.{called}({{}})" + (f".{part}" if part else "")
+        if not rest:
+            python = f'iclimit.curve("{name}", {{}})'
+    place, number = row["formula"].split()
     return Function(
         name,
         function,
-        (*required, *optional),
-        {each: _DEFAULTS[each] for each in optional},
+        tuple(arguments),
+        defaults,
         python,
-        formula(*row["formula"].split()),
-        source,
+        formula(place, int(number)),
+        f"iclimit.asymptotics.{place}",
         _ranges(row["ranges"]),
     )
 
@@ -138,13 +140,13 @@ def _ranges(text: str) -> dict[str, tuple[float, float]]:
     return {name: tuple(map(float, ends.split(".."))) for name, ends in pairs}  # type: ignore[misc]
 
 
-def formula(place: str, number: str) -> str:
+def formula(place: str, number: int) -> str:
     """LaTeX of a ``math`` block in the docstring of a module or a function of the theory."""
     shelf, module, *function = place.split(".")
     found = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
     doc = inspect.getdoc(getattr(found, function[0]) if function else found) or ""
     blocks = re.findall(r"\.\. math::(.*(?:\n(?:[ \t]+.*|))*)", doc)
-    return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
+    return " ".join(line.strip() for line in blocks[number].splitlines() if line.strip())
 
 
 def javascript() -> str:

@@ -52,7 +52,9 @@ _CALLS = {
 _SEARCHES = {
     "root": "runtime.root",
     "root_above": "runtime.rootAbove",
-    "minimum": "runtime.minimum",
+    "least": "runtime.minimum",
+    "repeat": "runtime.repeat",
+    "count": "runtime.count",
 }
 
 _LONGEST = 160

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -34,8 +35,7 @@ class Node:
     Attributes
     ----------
     op : str
-        Name of a NumPy ufunc, or ``constant``, ``variable``, ``where``, ``function``, ``root``,
-        ``minimum``.
+        Name of a NumPy ufunc, or ``constant``, ``variable``, ``where``, ``function``, or a search.
     args : tuple
         Operands; of a constant its value, of a variable its name.
     free : frozenset of Node
@@ -192,6 +192,8 @@ class RecordingMath(ArrayMath):
         super().__init__(np)
 
     def convert(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return np.stack([self.convert(item) for item in value])
         return value if isinstance(value, Recorded) else super().convert(value)
 
     def host(self, value: Any) -> Any:
@@ -210,8 +212,14 @@ class RecordingMath(ArrayMath):
         return _search("root_above", function, [start], args)
 
     def find_minimum(self, function: Any, points: Any, args: Any) -> tuple[Any, Any]:
-        x = _search("minimum", function, points, args)
+        x = _search("least", function, points, args)
         return x, function(x, *args)
+
+    def repeat_until_settled(self, step: Any, start: Any, args: Any, most: int) -> Recorded:
+        return _search("repeat", step, [start, most], args)
+
+    def count_until(self, step: Any, start: Any, goal: Any) -> Recorded:
+        return _search("count", step, [start, goal], ())
 
 
 class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
@@ -263,6 +271,9 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     def ravel(self) -> Recorded:
         return Recorded(self.nodes.ravel())
 
+    def tolist(self) -> list[Any]:
+        return list(self)
+
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -289,11 +300,17 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
         return float(self.node.args[0])
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options.get("out") is not None:
+        if method != "__call__":
             return NotImplemented
         operands = [_unwrap(value) for value in inputs]
-        record = np.frompyfunc(lambda *values: apply(ufunc.__name__, *values), len(inputs), 1)
-        return Recorded(record(*operands))
+        if ufunc is np.matmul:
+            return Recorded(np.matmul(*(np.asarray(each, object) for each in operands)))
+        record = np.frompyfunc(partial(apply, ufunc.__name__), len(inputs), 1)
+        found = Recorded(record(*operands))
+        for out in options.get("out", ()):  # an operation in place
+            out[...] = found
+            return out
+        return found
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
         if function in _FUNCTIONS:
@@ -342,10 +359,22 @@ def _extreme(name: str) -> Callable[..., Recorded]:
         columns = np.moveaxis(values.nodes, axis, 0)
         found = columns[0]
         for column in columns[1:]:
-            found = np.frompyfunc(lambda *pair: apply(name, *pair), 2, 1)(found, column)
+            found = np.frompyfunc(partial(apply, name), 2, 1)(found, column)
         return Recorded(found)
 
     return reduce
+
+
+def _sort(values: Recorded, axis: int = -1) -> Recorded:
+    """Sort a few numbers by exchanges of neighbours."""
+    rows = list(np.moveaxis(values.nodes, axis, 0).copy())
+    for end in range(len(rows) - 1, 0, -1):
+        for k in range(end):
+            rows[k], rows[k + 1] = (
+                np.frompyfunc(partial(apply, name), 2, 1)(rows[k], rows[k + 1])
+                for name in ("minimum", "maximum")
+            )
+    return Recorded(np.moveaxis(np.stack(rows), 0, axis))
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -353,10 +382,13 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     # Where only some numbers need a treatment, all get it, and a choice follows.
     np.any: lambda *_, **__: True,
     np.all: lambda *_, **__: False,
+    np.sort: _sort,
     np.max: _extreme("maximum"),
     np.min: _extreme("minimum"),
     np.ones_like: lambda values: np.ones(values.shape),
-    np.zeros_like: lambda values: np.zeros(values.shape),
+    np.zeros_like: lambda values, shape=None: Recorded(
+        np.full(values.shape if shape is None else shape, as_node(0))
+    ),
     np.clip: lambda values, low, high: np.minimum(np.maximum(values, low), high),
     np.ndim: lambda values: values.ndim,
     np.shape: lambda values: values.shape,
@@ -367,10 +399,13 @@ _NUMBERS = itertools.count()
 
 
 def _search(op: str, function: Callable[..., Any], points: Sequence[Any], args: Any) -> Recorded:
-    """Record a search for a value of the first argument of a function, from points on."""
-    variable = Recorded.variable(f"u{next(_NUMBERS)}")
-    body = function(variable, *args)
-    inner = Node.of("function", variable.node, body.node)
-    ends = [as_node(np.ravel(_unwrap(point))[0]) for point in points]
-    found = Recorded(Node.of(op, inner, *ends))
-    return found.reshape(body.shape)
+    """Record searches from points on for the first argument of a function, elementwise."""
+    arrays = np.broadcast_arrays(*(np.asarray(_unwrap(v), object) for v in (*args, *points)))
+    found = np.empty(arrays[0].shape, object)
+    for place in np.ndindex(found.shape):
+        each = [as_node(array[place]) for array in arrays]
+        variable = Recorded.variable(f"u{next(_NUMBERS)}")
+        body = function(variable, *map(Recorded, each[: len(args)]))
+        inner = Node.of("function", variable.node, body.node)
+        found[place] = Node.of(op, inner, *each[len(args) :])
+    return Recorded(found)

@@ -17,9 +17,14 @@ AT_EDGES = 0.1
 ACCURACY = 1e-10
 """Largest relative difference."""
 
-MINIMA = {"optimal_ridge": "icl_error", "optimal_idg_ridge": "idg_error"}
-"""Places of minima, by the function that is least there.  Rounding leaves them uncertain by about
-the root of 1e-16, so the values of that function are compared."""
+MINIMA = {
+    "optimal_ridge": ("icl_error", "ridge"),
+    "optimal_idg_ridge": ("idg_error", "ridge"),
+    "best_constant_rate": ("constant_rate_loss", "rate"),
+    "dampening_of_recurrent_layer": ("dampened_loss", "dampening"),
+}
+"""Places of minima, by the function that is least there and its argument.  Rounding leaves them
+uncertain by about the root of 1e-16, so the values of that function are compared."""
 
 DIFFERENCES = {"task_gap": "icl_error"}
 """Differences of larger numbers, relative to which they are accurate."""
@@ -83,10 +88,20 @@ def assert_equal(function: Function, points: np.ndarray, found: Any) -> None:
     if function.name in DIFFERENCES:
         size = python_values(by_name[DIFFERENCES[function.name]], points)
     if function.name in MINIMA:
-        objective = by_name[MINIMA[function.name]]
-        places = np.array(found), expected[:, None]
+        objective, place = MINIMA[function.name]
+        columns = dict(zip(function.arguments, points.T, strict=True))
         found, expected = (
-            python_values(objective, np.concatenate([points, place], axis=1)) for place in places
+            python_values(
+                by_name[objective],
+                np.stack(
+                    [
+                        places if name == place else columns[name]
+                        for name in by_name[objective].arguments
+                    ],
+                    axis=-1,
+                ),
+            )
+            for places in (np.ravel(found), expected)
         )
     for point, wanted, scale, row in zip(points, expected, size, found, strict=True):
         np.testing.assert_allclose(

@@ -60,7 +60,8 @@ const runtime = (() => {
   };
 
   /* Least of some points, refined between its neighbours: golden sections and parabolas (Brent). */
-  const minimum = (f, points) => {
+  const minimum = (f, given) => {
+    const points = Float64Array.from(given).sort();
     let best = 0, least = Infinity;
     for (let k = 0; k < points.length; k++) {
       const value = f(points[k]);
@@ -111,7 +112,25 @@ const runtime = (() => {
     return x;
   };
 
-  return { hypot, isInfinite, root, rootAbove, minimum };
+  /* A step applied again and again until it changes x by less than 1e-15 (1 + x). */
+  const repeat = (step, [start, most]) => {
+    let x = start;
+    for (let k = 0; k < most; k++) {
+      const before = x;
+      x = step(x);
+      if (!(Math.abs(x - before) > 1e-15 * (1 + x))) break;
+    }
+    return x;
+  };
+
+  /* How often a step is applied to x until x <= goal. */
+  const count = (step, [start, goal]) => {
+    let found = 0;
+    for (let x = start; x > goal && found < 1000; found++) x = step(x);
+    return found;
+  };
+
+  return { hypot, isInfinite, root, rootAbove, minimum, repeat, count };
 })();
 
 /* Values of a function along one of its arguments, or over two of them (rows of equal y). */
