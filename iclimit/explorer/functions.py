@@ -129,7 +129,7 @@ def _function(row: Mapping[str, str], quantity: Mapping[str, str] | None) -> Fun
         tuple(arguments),
         defaults,
         python,
-        formula(place, int(number)),
+        formula(place, number),
         f"iclimit.asymptotics.{place}",
         _ranges(row["ranges"]),
     )
@@ -140,13 +140,13 @@ def _ranges(text: str) -> dict[str, tuple[float, float]]:
     return {name: tuple(map(float, ends.split(".."))) for name, ends in pairs}  # type: ignore[misc]
 
 
-def formula(place: str, number: int) -> str:
+def formula(place: str, number: str) -> str:
     """LaTeX of a ``math`` block in the docstring of a module or a function of the theory."""
     shelf, module, *function = place.split(".")
     found = importlib.import_module(f"iclimit.asymptotics.{shelf}.{module}")
     doc = inspect.getdoc(getattr(found, function[0]) if function else found) or ""
     blocks = re.findall(r"\.\. math::(.*(?:\n(?:[ \t]+.*|))*)", doc)
-    return " ".join(line.strip() for line in blocks[number].splitlines() if line.strip())
+    return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
 
 
 def javascript() -> str:
