@@ -2,14 +2,107 @@
 
 from __future__ import annotations
 
+import html
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
 NEVER = 1e-12
 """Probability below which a sample counts as never being the median of samples that are drawn with
 replacement."""
+
+_FEW, _LONGEST, _ROWS = 6, 60, 10
+"""Numbers or entries that are printed one by one, characters of other values, and rows of a table
+in a notebook."""
+
+
+class Result:
+    """Base of data classes that hold results: they print in short, in notebooks as a table.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> iclimit.optimal_schedule(steps=3, ratio=0.5)
+    Schedule(rates=[0.4, 0.666667, 2], loss=0.0666667, lower_bound=0.0666667)
+    """
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={_short(value)}" for name, value in _parts(self))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        if type(self).__str__ is not object.__str__:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        cells = [[name, _short(value)] for name, value in _parts(self)]
+        return _table((type(self).__name__, ""), cells)
+
+
+class Rows(Result):
+    """Base of results that are a table in long form."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows, each by column; None where a column has no value."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Rows as a `pandas.DataFrame`; gaps in columns of numbers are NaN."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        return pd.DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        known = [[_short(value) for value in row.values()] for row in rows[:_ROWS]]
+        left = [[f"... {len(rows)} rows"]] if len(rows) > _ROWS else []
+        return _table(list(rows[0]), known + left)
+
+
+def _parts(result: Any) -> list[tuple[str, Any]]:
+    """Fields of a data class that are to be printed."""
+    return [(each.name, getattr(result, each.name)) for each in fields(result) if each.repr]
+
+
+def _short(value: Any) -> str:
+    """One value on less than a line: few numbers one by one, the shape of more."""
+    if isinstance(value, (bool, np.bool_, int, str)) or value is None:
+        text = str(value) if isinstance(value, str) else repr(value)
+    elif isinstance(value, (float, np.floating)):
+        text = f"{value:.6g}"
+    elif isinstance(value, Estimate):
+        text = str(value)
+    elif hasattr(value, "shape") and hasattr(value, "dtype"):
+        if value.shape == ():
+            return _short(value.item())
+        if math.prod(value.shape) > _FEW or len(value.shape) > 1:
+            return f"array of shape {tuple(value.shape)}"
+        text = f"[{', '.join(map(_short, value.tolist()))}]"
+    elif isinstance(value, Mapping):
+        text = "{" + ", ".join(f"{name}: {_short(each)}" for name, each in value.items()) + "}"
+        text = text if len(value) <= _FEW and len(text) <= _LONGEST else f"dict of {len(value)}"
+    elif isinstance(value, (list, tuple)):
+        text = "[" + ", ".join(map(_short, value[:_FEW])) + "]"
+        if len(value) > _FEW or len(text) > _LONGEST:
+            text = f"{type(value).__name__} of {len(value)}"
+    elif is_dataclass(value) and isinstance(value, Result):
+        text = f"{type(value).__name__}(...)"
+    else:
+        text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Table in HTML."""
+    lines = [_row("th", head), *(_row("td", row) for row in rows)]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _row(kind: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{kind}>{html.escape(cell)}</{kind}>' for cell in cells)}</tr>"
 
 
 @dataclass(frozen=True)

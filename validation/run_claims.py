@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
+from iclimit.results import Result
 from iclimit.runs.cell import Cell
 from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore
@@ -18,8 +19,8 @@ from iclimit.validation.pooling import pool
 from iclimit.validation.verdict import Verdict
 
 
-@dataclass(frozen=True)
-class ClaimResult:
+@dataclass(frozen=True, repr=False)
+class ClaimResult(Result):
     """A claim with its verdict, or with the error that kept it from being judged."""
 
     claim: Claim
@@ -33,8 +34,8 @@ class ClaimResult:
         return self.verdict is not None and self.verdict.holds
 
 
-@dataclass(frozen=True)
-class ValidationRun:
+@dataclass(frozen=True, repr=False)
+class ValidationRun(Result):
     """Results of a validation, in the order of the claims asked for.
 
     Attributes

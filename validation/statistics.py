@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtr, ndtri, ndtri_exp, stdtrit
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 
 FALSE_ALARM = 1e-3
 """Probability that a true claim fails because of chance, over all its comparisons."""
@@ -63,8 +63,8 @@ def z_threshold(count: int, false_alarm: float = FALSE_ALARM) -> float:
     return float(-ndtri(single / 2))
 
 
-@dataclass(frozen=True)
-class Extrapolation:
+@dataclass(frozen=True, repr=False)
+class Extrapolation(Result):
     """Polynomial fit in 1/d, evaluated at d = infinity.
 
     Attributes

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from iclimit.results import Result
 from iclimit.validation.comparisons import Comparison
 from iclimit.validation.drawing import Figure
 from iclimit.validation.pooling import pool
 from iclimit.validation.statistics import FALSE_ALARM, z_threshold
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
     """Outcome of a claim.
 
     Attributes

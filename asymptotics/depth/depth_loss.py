@@ -15,6 +15,7 @@ from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra import TwoPoint
+from iclimit.results import Result
 
 _LARGEST = 1e150
 """Residual at the upper end of the spectrum beyond which the loss counts as infinite."""
@@ -27,8 +28,8 @@ _RESOLVED, _NEGLIGIBLE = 1e-4, 1e-10
 """A relative error above the first is refused, unless the error is below the second."""
 
 
-@dataclass(frozen=True)
-class DepthLoss:
+@dataclass(frozen=True, repr=False)
+class DepthLoss(Result):
     r"""Loss of tied layers.
 
     Attributes

@@ -45,12 +45,13 @@ from typing import Any
 
 from iclimit.asymptotics.checks import check_choice, checked
 from iclimit.asymptotics.numbers import Number
+from iclimit.results import Result
 
 SETTINGS = ("rrs", "untied", "untied_blurred", "fs")
 
 
-@dataclass(frozen=True)
-class ScalingExponents:
+@dataclass(frozen=True, repr=False)
+class ScalingExponents(Result):
     r"""Exponents of the loss, of the number system of the arguments; None where none is known.
 
     Attributes

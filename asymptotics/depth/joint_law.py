@@ -32,6 +32,7 @@ from scipy import special
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath
+from iclimit.results import Result
 
 _RANGES = {"nu": "(1, inf)", "beta": "(0, 1)"}
 """Outside, width or context are limited by the largest or the smallest eigenvalues: the exponents
@@ -41,8 +42,8 @@ _COSTS = (1, 1, 2, 2)
 """Exponents of time, depth, width and context in the compute."""
 
 
-@dataclass(frozen=True)
-class ScalingTerms:
+@dataclass(frozen=True, repr=False)
+class ScalingTerms(Result):
     r"""Constants of the sum of four power laws, of the number system of the arguments.
 
     Attributes
@@ -63,8 +64,8 @@ class ScalingTerms:
     context: Any
 
 
-@dataclass(frozen=True)
-class OptimalShape:
+@dataclass(frozen=True, repr=False)
+class OptimalShape(Result):
     """Shape of least loss at a given compute, as real numbers.
 
     Attributes

@@ -37,10 +37,11 @@ from typing import Any
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.results import Result
 
 
-@dataclass(frozen=True)
-class OnlineErrors:
+@dataclass(frozen=True, repr=False)
+class OnlineErrors(Result):
     r"""Errors of one layer during online SGD.
 
     Attributes

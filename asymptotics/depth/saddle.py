@@ -22,10 +22,11 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.depth.untied import parse_label_spectrum
+from iclimit.results import Result
 
 
-@dataclass(frozen=True)
-class BalancedSaddle:
+@dataclass(frozen=True, repr=False)
+class BalancedSaddle(Result):
     r"""The best balanced point of untied layers: a saddle for two layers or more.
 
     Attributes

@@ -30,13 +30,14 @@ from scipy.integrate import solve_ivp
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.depth.population import Population
 from iclimit.asymptotics.depth.tied_loss import TiedLoss, largest_gamma
+from iclimit.results import Result
 
 _ACCURACY = 1e-11
 """Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow."""
 
 
-@dataclass(frozen=True)
-class TiedFlow:
+@dataclass(frozen=True, repr=False)
+class TiedFlow(Result):
     r"""Training curve of tied layers.
 
     Attributes

@@ -35,13 +35,14 @@ from iclimit.asymptotics.depth.continued_fraction import (
 )
 from iclimit.asymptotics.depth.untied_samples import losses_on_samples
 from iclimit.asymptotics.numbers import ArrayMath, Number, SymPyMath
+from iclimit.results import Result
 
 _ROUNDING = float(np.finfo(float).eps)
 """Relative error for each eigenvalue."""
 
 
-@dataclass(frozen=True)
-class UntiedDepth:
+@dataclass(frozen=True, repr=False)
+class UntiedDepth(Result):
     r"""Best untied layers.
 
     Attributes

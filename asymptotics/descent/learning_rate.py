@@ -25,6 +25,7 @@ from typing import Any
 
 from iclimit.asymptotics.checks import check_choice, check_range, checked
 from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.results import Result
 
 MOMENTS = {
     "gaussian": ((1, 1), (3, 1)),
@@ -40,8 +41,8 @@ _MOMENT_RANGES = dict.fromkeys(
 )
 
 
-@dataclass(frozen=True)
-class LearningRate:
+@dataclass(frozen=True, repr=False)
+class LearningRate(Result):
     """Optimal learning rate and its loss.
 
     Attributes

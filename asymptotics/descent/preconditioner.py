@@ -35,13 +35,14 @@ import numpy as np
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.results import Result
 
 _ROUNDING = 1e-14
 """Relative size up to which singular values are rounding."""
 
 
-@dataclass(frozen=True)
-class Preconditioner:
+@dataclass(frozen=True, repr=False)
+class Preconditioner(Result):
     """Optimal preconditioner and its loss.
 
     Attributes

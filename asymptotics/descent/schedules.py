@@ -49,6 +49,7 @@ from iclimit.asymptotics.checks import check_integers, check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Namespace, Number, convert
 from iclimit.asymptotics.spectra import IndependentEntries, MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.resolvent import resolvent
+from iclimit.results import Result
 
 Spectrum = MarchenkoPastur | Wishart
 
@@ -56,8 +57,8 @@ _RANGES = {"ratio": "[1e-100, 1e100]", "rates": "(-inf, inf)"}
 """Within this range of the ratio squares and products of the nodes stay within float64."""
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, repr=False)
+class Schedule(Result):
     r"""Learning rates with their loss.
 
     Attributes

@@ -49,6 +49,7 @@ from scipy import special
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.dynamics.plateaus import excess
 from iclimit.asymptotics.numbers import ArrayMath, MpMath, Number, convert, namespace, require
+from iclimit.results import Result
 
 BEFORE_THE_DROP = (
     "so small that all weights start below their final values and the loss has not yet fallen by "
@@ -268,8 +269,8 @@ def effective_init_scale(value: Number, key_query: Number, *, eigenvalues: Numbe
     return math_.finish(size[..., 0] * math_.sqrt(xp.sum((z / size) ** 2, axis=-1)))
 
 
-@dataclass(frozen=True)
-class EffectiveInitScaleMoments:
+@dataclass(frozen=True, repr=False)
+class EffectiveInitScaleMoments(Result):
     r"""Moments of :math:`\ln(w_\mathrm{eff}/s)` over random starts of entry size s.
 
     Attributes

@@ -51,10 +51,11 @@ import numpy as np
 from iclimit.asymptotics.checks import check_range, checked, real_array
 from iclimit.asymptotics.numbers import Namespace, Number
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.results import Result
 
 
-@dataclass(frozen=True, eq=False)
-class MixturePredictor:
+@dataclass(frozen=True, eq=False, repr=False)
+class MixturePredictor(Result):
     r"""Best predictor :math:`\beta^\top \Gamma x_q` for a mixture, and its losses.
 
     All losses are mean squared errors on a noisy query label (no 1/2), of the shape of the

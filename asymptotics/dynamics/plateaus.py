@@ -32,6 +32,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath
+from iclimit.results import Result
 
 _MOST_DIRECTIONS = 20
 """Most directions: these have a million fixed points."""
@@ -138,8 +139,8 @@ def plateau_head_values(
         )
 
 
-@dataclass(frozen=True, eq=False)
-class FixedPoints:
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedPoints(Result):
     """Fixed points of separate attention of rank one.
 
     Attributes

@@ -46,6 +46,7 @@ from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.dynamics.growth import head_growth, time_from_pole
 from iclimit.asymptotics.dynamics.plateaus import plateau_head_values, plateau_losses
 from iclimit.asymptotics.numbers import Number
+from iclimit.results import Result
 
 ESCAPED = 1e6
 """A head has escaped when its value has grown by this factor."""
@@ -68,8 +69,8 @@ TOLERANCES = 1e-12, 1e-3
 """Smallest and largest relative tolerance of the integration."""
 
 
-@dataclass(frozen=True, eq=False)
-class Staircase:
+@dataclass(frozen=True, eq=False, repr=False)
+class Staircase(Result):
     """Predicted course of the training of separate attention.
 
     Attributes

@@ -65,6 +65,7 @@ import numpy as np
 from iclimit.asymptotics.checks import broadcast_shape, check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Namespace, Number, SymPyMath, require
 from iclimit.asymptotics.searches import count_until
+from iclimit.results import Result
 
 METHODS = ("optimal", "monotone")
 
@@ -73,8 +74,8 @@ METHODS = ("optimal", "monotone")
 _LARGEST = 1e100
 
 
-@dataclass(frozen=True)
-class ConditionSchedule:
+@dataclass(frozen=True, repr=False)
+class ConditionSchedule(Result):
     r"""Layers of GD++ and the condition number after each.
 
     Arrays have the broadcast shape of the arguments and a last axis of layers.  For mpmath and

@@ -5,10 +5,11 @@ from typing import Any
 
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Number
+from iclimit.results import Result
 
 
-@dataclass(frozen=True)
-class OneLayer:
+@dataclass(frozen=True, repr=False)
+class OneLayer(Result):
     r"""Best single step of gradient descent.
 
     Attributes

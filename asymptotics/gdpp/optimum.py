@@ -20,6 +20,7 @@ from iclimit.asymptotics.gdpp.losses import (
 from iclimit.asymptotics.gdpp.search import average_minima, degree, worst_minimum
 from iclimit.asymptotics.numbers import ArrayMath
 from iclimit.asymptotics.spectra import Wishart
+from iclimit.results import Result
 
 # Most layers of a search in each setting: more would take minutes.
 _MOST_LAYERS = {"ratio": 6, "condition_number": 5}
@@ -28,8 +29,8 @@ _MOST_LAYERS = {"ratio": 6, "condition_number": 5}
 _RANGES = {"ratio": "[1e-3, 1e3]", "noise_ratio": "[0, 1e6]", "condition_number": "[1.01, 1e6]"}
 
 
-@dataclass(frozen=True, eq=False)
-class GDPlusPlus:
+@dataclass(frozen=True, eq=False, repr=False)
+class GDPlusPlus(Result):
     r"""Rates and preconditioning of GD++ with their loss.
 
     Attributes

@@ -30,6 +30,7 @@ from iclimit.asymptotics.gdpp.ridge_losses import (
     oracle_risk,
 )
 from iclimit.asymptotics.numbers import Number
+from iclimit.results import Result
 
 # Multipliers of the grid from which tuning starts.
 _MULTIPLIERS = np.geomspace(0.2, 1e3, 20)
@@ -47,8 +48,8 @@ _LARGEST = math.log(1e6)
 _BETTER = 1 - 1e-9
 
 
-@dataclass(frozen=True)
-class RidgeBaselines:
+@dataclass(frozen=True, repr=False)
+class RidgeBaselines(Result):
     r"""Losses of the ridge baselines for one noise law, and their parameters.
 
     Attributes
@@ -129,8 +130,8 @@ def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> Rid
     )
 
 
-@dataclass(frozen=True)
-class BaselineProfiles:
+@dataclass(frozen=True, repr=False)
+class BaselineProfiles(Result):
     """Losses at given noise levels of the baselines tuned for a noise law.
 
     Attributes

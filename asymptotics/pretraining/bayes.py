@@ -46,6 +46,7 @@ from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Number, numpy_namespace
 from iclimit.asymptotics.searches import find_root_above
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
+from iclimit.results import Result
 
 
 def bayes_error(*, alpha: Number, rho: Number) -> Any:
@@ -90,8 +91,8 @@ def bayes_error(*, alpha: Number, rho: Number) -> Any:
         return math_.finish(rho + missed)
 
 
-@dataclass(frozen=True)
-class DMMSEErrors:
+@dataclass(frozen=True, repr=False)
+class DMMSEErrors(Result):
     """Errors of the dMMSE estimator on fresh (icl) and on pretraining tasks (idg)."""
 
     icl: Any

@@ -30,7 +30,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws, task_errors
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")
 
@@ -50,8 +50,8 @@ operations, and tasks with fewer than two prompts hardly share anything.
 """
 
 
-@dataclass(frozen=True)
-class FiniteSizeErrors:
+@dataclass(frozen=True, repr=False)
+class FiniteSizeErrors(Result):
     """Predicted errors of a run at given integers.
 
     Attributes

@@ -38,6 +38,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
+from iclimit.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 TASK_LAWS = ("sphere", "gaussian")
 
 
-@dataclass(frozen=True)
-class GammaErrors:
+@dataclass(frozen=True, repr=False)
+class GammaErrors(Result):
     """Exact test errors of one or several matrices Gamma.
 
     Attributes
@@ -61,8 +62,8 @@ class GammaErrors:
     idg: Any
 
 
-@dataclass(frozen=True)
-class OptimalGamma:
+@dataclass(frozen=True, repr=False)
+class OptimalGamma(Result):
     """Matrix Gamma of least error, and its error.
 
     Attributes

@@ -40,6 +40,7 @@ from iclimit.asymptotics.pretraining.icl import (
 from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
+from iclimit.results import Result
 
 
 def context_slope(
@@ -214,8 +215,8 @@ _BETTER = 1 - 1e-13
 """A positive ridge must gain more than rounding, or noise would pass for an optimum."""
 
 
-@dataclass(frozen=True)
-class OptimalRidge:
+@dataclass(frozen=True, repr=False)
+class OptimalRidge(Result):
     """Optimal ridge and the error reached with it."""
 
     ridge: Any

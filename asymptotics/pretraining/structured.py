@@ -55,10 +55,11 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
     check_settings,
     solve_settings,
 )
+from iclimit.results import Result
 
 
-@dataclass(frozen=True)
-class StructuredErrors:
+@dataclass(frozen=True, repr=False)
+class StructuredErrors(Result):
     """Errors for structured data, NumPy floats or arrays.
 
     Attributes

@@ -37,6 +37,7 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
     solve,
     solve_settings,
 )
+from iclimit.results import Result
 
 _STEP = 1e-30
 """Complex step: its square is far below rounding error."""
@@ -214,8 +215,8 @@ def _moved(
     )
 
 
-@dataclass(frozen=True)
-class BestCovariance:
+@dataclass(frozen=True, repr=False)
+class BestCovariance(Result):
     """A covariance that minimises the ICL error, and the error.
 
     Attributes

@@ -30,6 +30,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number
+from iclimit.results import Result
 
 Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -46,8 +47,8 @@ _ROUNDING = 1e-14
 """Rounding of the loss, relative to that of the null predictor."""
 
 
-@dataclass(frozen=True)
-class FunctionalOptimum:
+@dataclass(frozen=True, repr=False)
+class FunctionalOptimum(Result):
     r"""Best kernel of attention on functions.
 
     Attributes

@@ -24,6 +24,7 @@ from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.numbers import Namespace, Number
 from iclimit.asymptotics.softmax.brackets import brackets
 from iclimit.asymptotics.softmax.temperature_search import COARSE, TemperatureSearch
+from iclimit.results import Result
 
 _PROMISED = 1e-8
 """Largest relative error of a loss that is returned without a statement of its error."""
@@ -31,8 +32,8 @@ _PROMISED = 1e-8
 _LIMIT, _SIZE = ("ratio", "noise_ratio"), ("context", "dim", "noise_variance")
 
 
-@dataclass(frozen=True)
-class SoftmaxHead:
+@dataclass(frozen=True, repr=False)
+class SoftmaxHead(Result):
     r"""Best softmax head, or pair of opposite heads.
 
     Attributes

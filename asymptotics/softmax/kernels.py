@@ -38,6 +38,7 @@ from scipy.integrate import quad
 from iclimit.asymptotics.checks import checked, real_number
 from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.softmax.brackets import query_norms
+from iclimit.results import Result
 
 Kernel = Callable[[Any], Any]
 
@@ -51,8 +52,8 @@ _HERMITE = 60
 """Terms of the expansion of an exponential in Hermite polynomials; enough for |t| <= 4."""
 
 
-@dataclass(frozen=True)
-class KernelHead:
+@dataclass(frozen=True, repr=False)
+class KernelHead(Result):
     r"""Best value of a head with a given kernel, and its loss.
 
     Attributes

@@ -36,13 +36,14 @@ from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.softmax.heads import SoftmaxHead
+from iclimit.results import Result
 
 _ROUNDING = 1e-14
 """Relative size up to which eigenvalues are rounding."""
 
 
-@dataclass(frozen=True)
-class SoftmaxMatrix:
+@dataclass(frozen=True, repr=False)
+class SoftmaxMatrix(Result):
     r"""Best softmax head with a matrix of keys and queries.
 
     Attributes

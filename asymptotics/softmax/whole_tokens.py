@@ -32,6 +32,7 @@ import numpy as np
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.functional import functional_optimum
+from iclimit.results import Result
 
 Features = Callable[[np.ndarray], Any]
 
@@ -54,8 +55,8 @@ _TIED_PHASES, _PHASES, _AMPLITUDE_LEVELS = 8000, 400, 40
 """Sines that stand for the law of the sine task."""
 
 
-@dataclass(frozen=True)
-class TaskOptimum:
+@dataclass(frozen=True, repr=False)
+class TaskOptimum(Result):
     r"""Least loss on a task.
 
     Attributes

@@ -25,6 +25,7 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
+from iclimit.results import Rows
 from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ _LEAST_TIME = 1e-3
 record are found."""
 
 
-@dataclass(frozen=True)
-class Curves:
+@dataclass(frozen=True, repr=False)
+class Curves(Rows):
     """A quantity along one parameter, for a family of values of the others.
 
     Attributes

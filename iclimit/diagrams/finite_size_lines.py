@@ -13,7 +13,7 @@ from iclimit.diagrams.axes import Scale
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import moved_to_integers, predicted_part, prediction_cell
 from iclimit.diagrams.simulation import Simulation
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.runs.execution import run_cells
 
 _POINTS = 25
@@ -26,8 +26,8 @@ _STEPS = 0.5 ** np.arange(1, 7)
 """Points beside the interpolation threshold, as shares of it: the prediction diverges there."""
 
 
-@dataclass(frozen=True)
-class SizedPrediction:
+@dataclass(frozen=True, repr=False)
+class SizedPrediction(Result):
     """A quantity, predicted at one size.
 
     Attributes

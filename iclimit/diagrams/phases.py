@@ -23,14 +23,15 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
+from iclimit.results import Rows
 from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True)
-class PhaseDiagram:
+@dataclass(frozen=True, repr=False)
+class PhaseDiagram(Rows):
     """A quantity over a grid of two parameters.
 
     Attributes

@@ -68,6 +68,9 @@ class Quantity:
     single: tuple[str, ...] = ()
     structure: Structure | None = None
 
+    def __repr__(self) -> str:
+        return f"Quantity({self.name!r})"
+
     @property
     def all_parameters(self) -> dict[str, Parameter]:
         """Required and optional parameters by name."""

@@ -10,7 +10,7 @@ import numpy as np
 from iclimit.asymptotics.pretraining import FiniteSizeErrors, finite_size_errors
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams.quantities import Quantity
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.runs.cell import Cell
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.validation.statistics import extrapolate, z_score
@@ -111,8 +111,8 @@ def _arguments(
     return arguments
 
 
-@dataclass(frozen=True)
-class SizedRun:
+@dataclass(frozen=True, repr=False)
+class SizedRun(Result):
     """A quantity, simulated at one size.
 
     Attributes
@@ -130,8 +130,8 @@ class SizedRun:
     prediction: Estimate
 
 
-@dataclass(frozen=True)
-class SimulatedValue:
+@dataclass(frozen=True, repr=False)
+class SimulatedValue(Result):
     """A quantity, simulated at one point.
 
     Attributes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity

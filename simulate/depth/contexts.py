@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
 from iclimit.simulate.checks import check_arguments, parse_array
 
@@ -34,8 +34,8 @@ _MATRICES = 6
 """Matrices of a context that are held at once."""
 
 
-@dataclass(frozen=True)
-class ContextLosses:
+@dataclass(frozen=True, repr=False)
+class ContextLosses(Result):
     """Losses of deep linear attention on drawn contexts.
 
     Attributes

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
+from iclimit.results import Result
 from iclimit.simulate.checks import check_flags, check_integers, parse_array
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.stacks import loss_and_gradient
@@ -32,8 +33,8 @@ _ORTHOGONAL = 1e-10
 """Largest error of rotations that are given."""
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixFlow:
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixFlow(Result):
     """Gradient flow of the matrices of all layers.
 
     Attributes

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, row_blocks, to_host
 from iclimit.simulate.checks import check_arguments, check_choice
 from iclimit.simulate.depth.pretrained import (
@@ -48,8 +48,8 @@ _MATRICES = 5
 """Matrices of a context that are held at once."""
 
 
-@dataclass(frozen=True)
-class SimulatedSteps:
+@dataclass(frozen=True, repr=False)
+class SimulatedSteps(Result):
     """Errors after each step at test time.
 
     Attributes

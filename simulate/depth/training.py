@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.depth.contexts import parse_spectrum
@@ -43,8 +43,8 @@ SETTINGS = ("fs", "rrs")
 OPTIMIZERS = ("sgd", "adam")
 
 
-@dataclass(frozen=True, eq=False)
-class DepthTraining:
+@dataclass(frozen=True, eq=False, repr=False)
+class DepthTraining(Result):
     r"""Training of deep linear attention.
 
     Attributes

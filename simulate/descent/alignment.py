@@ -13,7 +13,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.checks import check_arguments, check_finite, parse_array
 from iclimit.simulate.descent.gradients import query_gradients
@@ -26,8 +26,8 @@ Predictor = Callable[[Prompts], tuple[Array, Array]]
 """From n prompts to predictions (n,) and their gradients in the query (n, dim)."""
 
 
-@dataclass(frozen=True)
-class Alignment:
+@dataclass(frozen=True, repr=False)
+class Alignment(Result):
     """Means over prompts.
 
     Attributes

@@ -22,7 +22,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import minimize_scalar
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.checks import check_arguments, check_choice, check_positive
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
@@ -37,8 +37,8 @@ _POWERS = ((0, 2), (1, 1), (2, 0), (0, 4), (1, 3), (2, 2), (3, 1), (4, 0))
 """Exponents (i, j) of the sums of g^i y^j that are kept."""
 
 
-@dataclass(frozen=True)
-class LearningRateEstimate:
+@dataclass(frozen=True, repr=False)
+class LearningRateEstimate(Result):
     """Learning rate estimated from tasks.
 
     Attributes

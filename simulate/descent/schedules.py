@@ -29,7 +29,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import logit
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, check_positive, parse_array
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, sample_coordinates
@@ -51,8 +51,8 @@ NOT_SETTINGS = ("rng", "contexts")
 """Arguments of `simulate_schedule` that the parameters of a result leave out."""
 
 
-@dataclass(frozen=True)
-class ScheduleLosses:
+@dataclass(frozen=True, repr=False)
+class ScheduleLosses(Result):
     """Losses of schedules on simulated contexts.
 
     Attributes
@@ -225,8 +225,8 @@ def context_blocks(
         yield z[: contexts - index * block, :, :]
 
 
-@dataclass(frozen=True)
-class CriticalDampening:
+@dataclass(frozen=True, repr=False)
+class CriticalDampening(Result):
     """Quantiles of the critical dampening factor.
 
     Attributes

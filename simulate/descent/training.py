@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.checks import check_arguments, check_choice, check_integers
 from iclimit.simulate.descent.gradients import (
@@ -46,8 +47,8 @@ MOMENT_FEATURES = 5000
 """Most features whose moments are formed (200 MB); beyond, L-BFGS runs on the tokens."""
 
 
-@dataclass(frozen=True)
-class TrainedAttention:
+@dataclass(frozen=True, repr=False)
+class TrainedAttention(Result):
     """Trained layers and how they came about.
 
     Attributes

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import (
     Array,
     Backend,
@@ -55,8 +56,8 @@ LossAndHalves = tuple[Array, list[Array]]
 """Losses of all repeats and halves of their gradients."""
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingCurves:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingCurves(Result):
     """Losses along gradient descent.
 
     Attributes

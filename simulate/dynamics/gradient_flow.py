@@ -16,6 +16,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
+from iclimit.results import Result
 from iclimit.simulate.checks import check_arguments, refuse_masked
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import population_moments
@@ -28,8 +29,8 @@ COMPLEX_STEP = 1e-30
 """Size of an imaginary step, by which the derivatives of polynomials are exact."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plateaus:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plateaus(Result):
     """Where the loss of a flow falls slowest between two drops.
 
     Attributes
@@ -46,8 +47,8 @@ class Plateaus:
     contrasts: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class FlowCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class FlowCurve(Result):
     """Loss along a gradient flow.
 
     Attributes

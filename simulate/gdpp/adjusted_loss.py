@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
 from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.gdpp.gram_pass import GramPass
@@ -207,8 +207,8 @@ class Descent:
         self.calm = self.calm + 1 if loss - value < tolerance * loss else 0
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOutLosses:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOutLosses(Result):
     """Adjusted losses of a predictor on fresh contexts.
 
     Attributes

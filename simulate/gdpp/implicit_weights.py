@@ -19,6 +19,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.checks import check_choice
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
@@ -26,8 +27,8 @@ from iclimit.simulate.gdpp.noisy_regression import gram_matrices
 from iclimit.simulate.pretraining.prompts import Prompts
 
 
-@dataclass(frozen=True, eq=False)
-class ImplicitWeights:
+@dataclass(frozen=True, eq=False, repr=False)
+class ImplicitWeights(Result):
     """Quantities of Theorem 4.1 before the first layer and after each of L layers.
 
     Attributes

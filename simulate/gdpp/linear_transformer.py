@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.simulate.npz import load_npz, save_npz
@@ -49,8 +50,8 @@ _AXIAL_SPREAD = 0.1
 _FULL_SCALE = 0.5
 
 
-@dataclass(frozen=True, eq=False)
-class LinearTransformer:
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearTransformer(Result):
     """Weights of a linear transformer.
 
     Attributes

@@ -25,9 +25,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import minimize, minimize_scalar
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, given
 from iclimit.simulate.gdpp.noisy_regression import (
@@ -107,8 +107,8 @@ def noise_denominator(problem: NoisyRegression, noise_estimate: str) -> int:
     return known[noise_estimate]
 
 
-@dataclass(frozen=True)
-class SimulatedBaselines:
+@dataclass(frozen=True, repr=False)
+class SimulatedBaselines(Result):
     """Losses of ridge regression on simulated prompts.
 
     Attributes
@@ -245,8 +245,8 @@ _TOLERANCE = 1e-4
 _MULTIPLIERS, _THRESHOLDS = (0.7, 1.2, 2.0, 5.0), (0.3, 0.6, 1.0, 2.0)
 
 
-@dataclass(frozen=True)
-class RidgeTuning:
+@dataclass(frozen=True, repr=False)
+class RidgeTuning(Result):
     """Parameters of least adjusted loss on a sample of contexts.
 
     Attributes

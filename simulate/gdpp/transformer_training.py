@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.checks import check_arguments, check_choice
@@ -55,8 +56,8 @@ _CONTEXTS_PER_PARAMETER = 10
 _INSERTED = 0.3
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedTransformer:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainedTransformer(Result):
     """A trained linear transformer, and how it was found.
 
     Attributes

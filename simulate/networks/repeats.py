@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.networks.network import Network, Task
@@ -24,8 +24,8 @@ MISSED = 0.1
 20,000 prompts have errors of about 1 %, and the minima seen beside the best one miss a third."""
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedRepeats:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainedRepeats(Result):
     """Trainings of a network from several seeds.
 
     Attributes

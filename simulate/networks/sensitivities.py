@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.networks.network import Examples
 from iclimit.simulate.networks.stack import AttentionNetwork
 
 
-@dataclass(frozen=True)
-class TokenSensitivities:
+@dataclass(frozen=True, repr=False)
+class TokenSensitivities(Result):
     """Dependence of tokens after the first layer on those of the prompt.
 
     Each number is the norm of the mean over prompts of the derivative of the sum of the entries
@@ -73,7 +74,7 @@ def token_sensitivities(
     >>> network = AttentionNetwork(dim=2, tokens="separate")
     >>> zeros = network.unpack(0.0 * network.pack(network.initial(np.random.default_rng(0))))
     >>> token_sensitivities(network, zeros, Problem(context=3, dim=2).sample(5, rng=0))
-    TokenSensitivities(own=1.4142135623730951, following=0.0, others=0.0)
+    TokenSensitivities(own=1.41421, following=0, others=0)
     """
     state, back = network.first_layer(weights, examples)
     xp, count = array_namespace(state), state.shape[1]

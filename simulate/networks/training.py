@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.checkpoints import check_checkpoint
 from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
@@ -40,8 +40,8 @@ NOT_SETTINGS = ("network", "problem", "rng", "backend", "checkpoint", "progress"
 """Arguments of `train_network` that are no settings of its result."""
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedNetwork:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainedNetwork(Result):
     """A trained network, which can be asked like a function.
 
     Attributes

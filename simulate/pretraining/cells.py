@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.checks import (
     check_arguments,
@@ -29,8 +29,8 @@ from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
 from iclimit.simulate.pretraining.summaries import PromptLaw
 
 
-@dataclass(frozen=True)
-class SimulatedErrors:
+@dataclass(frozen=True, repr=False)
+class SimulatedErrors(Result):
     """Errors of repeated finite-size runs at one set of integers.
 
     Attributes

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
 from iclimit.simulate.checks import check_arguments, parse_tasks
 from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
@@ -120,8 +121,8 @@ STEPS = 5
 """Conjugate gradient iterations that are timed together."""
 
 
-@dataclass(frozen=True)
-class CellCost:
+@dataclass(frozen=True, repr=False)
+class CellCost(Result):
     """Estimated cost of a cell.
 
     Attributes

@@ -34,7 +34,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import gammaincinv
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
 from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.probing.problem import Problem
@@ -50,8 +50,8 @@ BLOCK_NUMBERS = 2**17
 Kernel = Callable[[Array], Array]
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedHeads:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedHeads(Result):
     """What the losses of heads at given temperatures depend on.
 
     Attributes

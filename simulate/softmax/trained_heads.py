@@ -20,7 +20,7 @@ from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax.merged_heads import MergedHeads
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedSoftmax(TrainedNetwork):
     """Trained softmax heads: a `TrainedNetwork` that says which isotropic heads it is.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.results import Result
 from iclimit.validation.checking.curve_row import CurveRow
 from iclimit.validation.checking.curve_table import Curve
 from iclimit.validation.checking.curve_theory import CurveTheory
@@ -22,8 +23,8 @@ VERDICTS = {
 """First words of the text, by verdict."""
 
 
-@dataclass(frozen=True, eq=False)
-class CurveCheck:
+@dataclass(frozen=True, eq=False, repr=False)
+class CurveCheck(Result):
     """Training curves compared with theory.
 
     Attributes

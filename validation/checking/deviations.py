@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from iclimit.validation.checking.judgement import (
     ChiSquare,

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from iclimit.asymptotics.checks import check_choice, check_integers
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
+from iclimit.results import Result
 from iclimit.validation.checking import run_figure, run_text
 from iclimit.validation.checking.deviations import Fit, explain, likeliest
 from iclimit.validation.checking.judgement import (
@@ -33,8 +34,8 @@ from iclimit.validation.verdict import Verdict
 TASK_SETS = ("many", "one")
 
 
-@dataclass(frozen=True)
-class RunCheck:
+@dataclass(frozen=True, repr=False)
+class RunCheck(Result):
     """A table of results, compared with the theory (`check_runs`).
 
     Attributes

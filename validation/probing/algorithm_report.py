@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Rows
 from iclimit.runs.code_version import versions
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.drawing import Axes
@@ -25,8 +25,8 @@ else:  # xarray is loaded when it is asked for
     Dataset = Any
 
 
-@dataclass(frozen=True, eq=False)
-class AlgorithmReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class AlgorithmReport(Rows):
     """What a model does in context; ``print`` shows the verdict and a table.
 
     Attributes

@@ -95,7 +95,7 @@ def ask_all(
     >>> print(answers["fresh"].error())
     4.89(17)
     """
-    from tqdm import tqdm
+    from tqdm.auto import tqdm
 
     sections = list(sections)
     if sections:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from iclimit.notation import did_you_mean
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Rows
 from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
@@ -41,8 +41,8 @@ TOP = 1.3
 """Top of the figure in units of the mean square of a label; least squares has a peak beyond."""
 
 
-@dataclass(frozen=True, eq=False)
-class PositionErrors:
+@dataclass(frozen=True, eq=False, repr=False)
+class PositionErrors(Rows):
     """Errors on fresh tasks by the number of examples; ``print`` shows a table.
 
     Attributes

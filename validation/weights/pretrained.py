@@ -17,6 +17,7 @@ from iclimit.asymptotics.pretraining import (
 )
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.results import Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
 from iclimit.simulate.pretraining.prompts import sample_tasks
@@ -26,8 +27,8 @@ DRAWS = 20
 """Task sets that the prediction is averaged over."""
 
 
-@dataclass(frozen=True)
-class PretrainingComparison:
+@dataclass(frozen=True, repr=False)
+class PretrainingComparison(Result):
     """Errors of a layer beside those of ridge regression on the same number of prompts.
 
     Attributes

@@ -29,6 +29,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.notation import explain_names
+from iclimit.results import Result
 from iclimit.validation.conventions import Units
 from iclimit.validation.drawing import Axes
 from iclimit.validation.weights.label_free import LabelFree
@@ -48,8 +49,8 @@ LARGE_SHARE = 0.1
 fresh tasks, .14 for its matrices read as their transposes, .56 for one trained on four tasks."""
 
 
-@dataclass(frozen=True)
-class ReducedGamma:
+@dataclass(frozen=True, repr=False)
+class ReducedGamma(Result):
     r"""Reduced matrix of a layer, and what it leaves out.
 
     Attributes

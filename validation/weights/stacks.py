@@ -36,7 +36,7 @@ from iclimit.asymptotics.checks import check_integers, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.notation import explain_names
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.regression import regression_tokens
@@ -51,8 +51,8 @@ MODELS = ("gd++", "diag", "preconditioned")
 """What a stack is compared with, from few numbers to more."""
 
 
-@dataclass(frozen=True)
-class ReducedStack:
+@dataclass(frozen=True, repr=False)
+class ReducedStack(Result):
     r"""Parameters of GD++ that a stack of layers has, and what they leave out.
 
     Attributes
