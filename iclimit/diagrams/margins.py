@@ -18,7 +18,7 @@ from iclimit.asymptotics.pretraining.phase_margins import (
 
 def interpolation(*, tau: Any, ridge: Any = 0.0, **_: Any) -> Any:
     """Tau above the threshold, without a ridge."""
-    return np.where(np.asarray(ridge) == 0, tau - 1, np.nan)
+    return np.where(np.equal(ridge, 0), tau - 1, np.nan)
 
 
 def memorisation(*, kappa: Any, **_: Any) -> Any:
@@ -38,12 +38,12 @@ def idg_context(**setting: Any) -> Any:
 
 def icl_ridge(ridge: Any = 0.0, **setting: Any) -> Any:
     """Slope of the ICL error in the ridge at ridge 0."""
-    return np.where(np.asarray(ridge) == 0, ridge_slope(**setting), np.nan)
+    return np.where(np.equal(ridge, 0), ridge_slope(**setting), np.nan)
 
 
 def idg_ridge(ridge: Any = 0.0, **setting: Any) -> Any:
     """Slope of the IDG error in the ridge at ridge 0."""
-    return np.where(np.asarray(ridge) == 0, ridge_slope(**setting, objective="idg"), np.nan)
+    return np.where(np.equal(ridge, 0), ridge_slope(**setting, objective="idg"), np.nan)
 
 
 def fixed_dmmse(rho: Any, **setting: Any) -> Any:
@@ -62,7 +62,7 @@ def gap(**setting: Any) -> Any:
     return np.where(np.isinf(icl) & np.isinf(idg), np.nan, 1 / idg - 1 / icl)
 
 
-def identified(*, theta: Any, alpha: Any, rho: Any, dim: Any = np.inf) -> Any:
+def identified(*, theta: Any, alpha: Any, rho: Any, dim: Any = np.inf, **_: Any) -> Any:
     """Theta above the information of a context; at finite d the transition is smeared."""
     information = context_information(alpha=alpha, rho=rho)
     return np.where(np.isinf(dim), theta - information, np.nan)

@@ -20,12 +20,13 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import find_function
 from iclimit.explorer import further_functions
 from iclimit.explorer.javascript import javascript_function
@@ -84,25 +85,30 @@ class Function:
     source: str
     ranges: dict[str, tuple[float, float]]
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """What ``theory.meta`` says about it."""
-        return {
-            "arguments": self.arguments,
-            "python": self.python,
-            "latex": self.latex,
-            "source": self.source,
-            "ranges": self.ranges,
-        }
-
 
 @cache
 def functions() -> tuple[Function, ...]:
     """All functions of the table."""
     rows = {row["name"]: row for row in read_table("diagrams/quantities.csv")}
-    return tuple(
-        _function(row, rows.get(row["name"])) for row in read_table("explorer/functions.csv")
-    )
+    found = [_function(row, rows.get(row["name"])) for row in read_table("explorer/functions.csv")]
+    return (*found, *_margins({function.name: function for function in found}))
+
+
+def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
+    """Margins of the boundaries of quantities, once for each list of arguments."""
+    for name, boundary in BOUNDARIES.items():
+        known = set()
+        for each in boundary.quantities:
+            if each in quantities and quantities[each].arguments not in known:
+                known.add(quantities[each].arguments)
+                yield replace(
+                    quantities[each],
+                    name=f"margin_{name}_of_{each}",
+                    function=boundary.margin,
+                    python=f"iclimit.diagrams.margins.{name}({{}})",
+                    latex=boundary.label.replace("$", ""),
+                    source="iclimit.diagrams.margins",
+                )
 
 
 def _function(row: Mapping[str, str], quantity: Mapping[str, str] | None) -> Function:
@@ -152,14 +158,13 @@ def formula(place: str, number: str) -> str:
 def javascript() -> str:
     """Text that defines the global object ``theory``.
 
-    It has a function of plain numbers for each row of the table, ``theory.meta`` with what each
-    function takes and where it comes from, and ``theory.curve`` and ``theory.grid``, which
-    tabulate a function by name along one and along two of its arguments.
+    It has a function of plain numbers for each row of the table and for each boundary,
+    ``theory.meta`` with what a function takes, where it comes from and which margins vanish on its
+    boundaries, and ``theory.curve`` and ``theory.grid``, which tabulate a function by name along
+    one and two of its arguments.
     """
-    texts, meta = [], {}
-    for function in functions():
-        texts.append(f"  {json.dumps(function.name)}: {_text(function)},")
-        meta[function.name] = function.description
+    texts = [f"  {json.dumps(function.name)}: {_text(function)}," for function in functions()]
+    meta = {function.name: _description(function) for function in functions()}
     runtime = resources.files("iclimit.explorer").joinpath("assets/runtime.js")
     return "\n".join(
         [
@@ -171,6 +176,27 @@ def javascript() -> str:
             "",
         ]
     )
+
+
+def _description(function: Function) -> dict[str, Any]:
+    """What ``theory.meta`` says about a function."""
+    margins = [(each.name, each.arguments) for each in functions()]
+    boundaries = {}
+    for name, boundary in BOUNDARIES.items():
+        if function.name in boundary.quantities:
+            (boundaries[boundary.label],) = (
+                margin
+                for margin, arguments in margins
+                if margin.startswith(f"margin_{name}_of_") and arguments == function.arguments
+            )
+    return {
+        "arguments": function.arguments,
+        "python": function.python,
+        "latex": function.latex,
+        "source": function.source,
+        "ranges": function.ranges,
+        "boundaries": boundaries,
+    }
 
 
 def _text(function: Function) -> str:

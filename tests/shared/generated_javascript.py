@@ -84,7 +84,8 @@ def assert_equal(function: Function, points: np.ndarray, found: Any) -> None:
     """Compare with Python; the message has the worst point."""
     expected = python_values(function, points)
     by_name = {each.name: each for each in functions()}
-    size = np.zeros(len(points))
+    # Margins are differences of numbers of order one.
+    size = np.full(len(points), float(function.name.startswith("margin_")))
     if function.name in DIFFERENCES:
         size = python_values(by_name[DIFFERENCES[function.name]], points)
     if function.name in MINIMA:
