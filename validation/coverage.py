@@ -59,9 +59,6 @@ REASONS |= dict.fromkeys(
     ("derive_long_context", "derive_sine_optimum", "derive_softmax_head"),
     "tests hold its equations to the functions of numbers",
 )
-REASONS["online_sgd_errors"] = (
-    "no claim yet; tests hold it to other derivations, many digits or sampled covariances"
-)
 REASONS["overthinking_ratio"] = (
     "the quick claim notices 20 %, the medium one 9 %: pretraining from labels is costly; "
     "tests hold it to the threshold of weights and to growing errors"

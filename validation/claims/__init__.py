@@ -17,7 +17,7 @@ FILES = (
     ("dynamics", "merged cubic plateaus drop_times heads mixtures training_set published"),
     ("softmax", "head published_layer pair limits kernels"),
     ("networks", "sine copying softmax_layers layer_norm"),
-    ("depth", "overthinking depth_loss untied_layers depth_scaling compute_optimal"),
+    ("depth", "overthinking depth_loss untied_layers depth_scaling compute_optimal online_sgd"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
     ("pretraining", "structured_directions structured_limits alignment derivations"),
     ("softmax", "double_descent"),

@@ -11,6 +11,7 @@ from iclimit.validation.claims.depth import (
     compute_optimal,
     depth_loss,
     depth_scaling,
+    online_sgd,
     untied_layers,
 )
 
@@ -124,3 +125,34 @@ def test_best_shapes_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -
             wrongs = [row.label for row in compute_optimal.compare_searches() if row.z]
         assert len(wrongs) == 2
         assert all(f"{field} of the best sum" in label for label in wrongs)
+
+
+def test_online_sgd_holds_and_printed_formulas_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(online_sgd, "TRAININGS", 400)
+    results = run_cells("online-sgd")
+    verdict = judge("online-sgd", results)
+    assert verdict.holds, failed(verdict)
+    assert drawn(verdict) > 10_000
+    assert verdict.resolutions["online_sgd_errors.loss"] < 0.05
+    right = online_sgd.online_sgd_errors
+
+    def other_start(*, steps: Any, **setting: Any) -> Any:
+        """The recursion from the distance 1, as version 1 prints it."""
+        found, start = right(steps=steps, **setting), right(steps=0, **setting)
+        more = (1 - start.distance) * found.contraction**steps
+        moment = 1 + (1 + setting["noise_variance"]) / setting["alpha"]
+        return replace(
+            found,
+            loss=found.loss + moment * more,
+            long_context_loss=found.long_context_loss + more,
+        )
+
+    def other_loss(**setting: Any) -> Any:
+        """The loss on infinite contexts, taken for that on contexts of training."""
+        found = right(**setting)
+        return replace(found, loss=found.long_context_loss)
+
+    for wrong, label in ((other_start, "4 steps"), (other_loss, "context of training")):
+        monkeypatch.setattr(online_sgd, "online_sgd_errors", wrong)
+        found = failed(judge("online-sgd", results))
+        assert any(label in each for each in found), found
