@@ -7,102 +7,171 @@ quadratic form
 .. math:: \mathcal L = \frac1d E \operatorname{tr} \Omega\, p(S)^\top \Lambda\, p(S),
 
 whose large-d equivalent is that of `iclimit.asymptotics.spectra.TwoPoint`; at finite width S is
-projected first.  In the basis of Chebyshev polynomials :math:`T_j` on the spectrum of S it is a
-matrix K, the constraint p(0) = 1 a vector :math:`c_j = T_j(0)`, and
+projected first.  In polynomials :math:`q_j` that are orthonormal on the support of the spectrum of
+S (`iclimit.asymptotics.spectra.polynomial_form`) it is a matrix K, the constraint p(0) = 1 a
+vector :math:`c_j = q_j(0)`, and
 
 .. math:: \min_{c^\top p = 1} p^\top K p = \frac1{c^\top K^{-1} c}, \qquad
    p = \frac{K^{-1} c}{c^\top K^{-1} c} .
 
-The leading blocks of K give the least losses of all smaller depths.  The zeros of p need not be
-real: the mean over samples is no integral over a measure.
+With :math:`K = R^\top R` and :math:`y = R^{-\top} c` the least loss of degree n is
+:math:`1/\sum_{j \le n} y_j^2`, for all n at once.
 
-*Contours.*  The form is a contour integral, whose contour must keep to where the polynomials are
-small.  Chebyshev polynomials grow fast beside the spectrum, the best polynomials less so, since
-they are small on most of it.  So the square of the best polynomial of half the degree chooses the
-contour, from a depth of 4 on.  Rounding errors are amplified by the squares of Chebyshev
-polynomials on the contour: 1e-8 of the loss at 16 layers.
+*Errors.*  The numerical error of K is known in norm, :math:`\delta`.  K + :math:`\delta` I is
+positive, and its minimum is above that of K.  How much the minimum rises from :math:`\delta` to
+:math:`16 \delta` is the stated error.
+
+*Real layers.*  The zeros of p need not be real, since the mean over samples is no integral over a
+measure.  The best real layers minimise :math:`|R p|^2`, a sum of squares, over L real steps; the
+Levenberg-Marquardt method starts from the real parts of the zeros.
 """
 
-import math
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial import chebyshev
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import least_squares
 
 from iclimit.asymptotics.spectra import Atoms, TwoPoint
-from iclimit.asymptotics.spectra.two_point import QuadraticForm
+from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
+from iclimit.asymptotics.spectra.polynomial_form import PolynomialForm
 
-_DIRECT = 4
-"""Degree up to which Chebyshev polynomials choose the contour themselves."""
+_MORE = 16.0
+"""Factor of the error of the matrix for the error of the loss."""
 
-Polynomial = Callable[[np.ndarray], np.ndarray]
+_UNRESOLVED = 0.01
+"""Relative error of a loss from which on it is refused."""
+
+_REAL = 1e-8
+"""Imaginary parts below this share count as rounding."""
+
+_TRIALS = 200
+"""Evaluations in this search: some seconds at 128 layers."""
+
+_SPREAD = (0.03, 0.3)
+"""Starts of the search for real layers: a pair of complex steps becomes two real ones, apart by
+this share."""
 
 
-def best_polynomial(
-    law: TwoPoint, outer: np.ndarray, depth: int
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Least losses of depths 1..depth, reciprocal zeros at the last one, and its error.
+@dataclass(frozen=True)
+class BestPolynomial:
+    """The polynomial of least loss, and the best of those with real zeros.
 
-    ``outer`` holds the eigenvalues of Omega for those of the population, ``law.values``.
+    Attributes
+    ----------
+    losses : ndarray (depth,)
+        Least losses of degree 1, 2, ..., depth.
+    steps : ndarray (depth,)
+        Reciprocal zeros at the full depth.
+    error : float
+        Numerical error of the last of the losses.
+    real_loss : float
+        Loss of the best real steps that were found.
+    real_steps : ndarray (depth,)
+        These steps.
     """
-    lower, upper = law.edges
 
-    def basis(z: np.ndarray, degree: int = depth) -> np.ndarray:
-        inside = (2 * np.asarray(z) - upper - lower) / (upper - lower)
-        return np.moveaxis(chebyshev.chebvander(inside, degree), -1, 0)
-
-    halves = [depth]
-    while halves[-1] > _DIRECT:
-        halves.append(math.ceil(halves[-1] / 2))
-    guide: Polynomial | None = None
-    for degree in reversed(halves):
-        form = _form(law, outer, guide, partial(basis, degree=degree))
-        values = [basis(nodes, degree) for nodes in form.nodes]
-        K = np.array([form.pair([v[j] for v in values], values) for j in range(degree + 1)])
-        K, c = (K + K.T) / 2, basis(np.zeros(1), degree)[:, 0]
-        p = np.linalg.solve(K, c)
-        p = p / (c @ p)
-
-        def guide(z: np.ndarray, p: np.ndarray = p, n: int = degree) -> np.ndarray:
-            return np.tensordot(p, basis(z, n), 1) ** 2
-
-    losses = [1 / (c[:n] @ np.linalg.solve(K[:n, :n], c[:n])) for n in range(2, depth + 2)]
-    error = form.pair_error([np.tensordot(p, v, 1) for v in values])
-    zeros = (chebyshev.chebroots(p) * (upper - lower) + upper + lower) / 2
-    steps = np.sort_complex(1 / zeros)
-    return np.array(losses), np.real_if_close(steps), float(error)
+    losses: np.ndarray
+    steps: np.ndarray
+    error: float
+    real_loss: float
+    real_steps: np.ndarray
 
 
-def _form(
-    law: TwoPoint, outer: np.ndarray, guide: Polynomial | None, basis: Polynomial
-) -> QuadraticForm:
-    """Quadratic form on a contour that suits the guide, or else the basis."""
-    functions = basis if guide is None else lambda z: guide(z)[None]
-    return law.form(functions, outer=outer, inner=law.values)
-
-
-def losses_on_samples(
-    eigenvalues: np.ndarray, weights: np.ndarray, depth: int, alpha: float, width_ratio: float
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Losses, steps and error as `untied_depth` returns them; eigenvalues as the user gave them.
+def best_polynomial(law: TwoPoint, outer: np.ndarray, depth: int) -> BestPolynomial:
+    """Best polynomial of a law; ``outer`` holds the eigenvalues of Omega at ``law.values``.
 
     Raises
     ------
-    ValueError
-        If an eigenvalue is 0 at a finite width, for which the equivalent is not implemented.
     ArithmeticError
-        If there are too many layers for float64.
+        If float64 does not resolve the loss.
+    """
+    form = PolynomialForm.of(law, depth, outer, law.values)
+    at_zero = form.basis(np.zeros(1))[:, 0]
+    roots = [_root(form, factor) for factor in (_MORE, 1.0)]
+    above, y = (solve_triangular(R, at_zero, trans="T") for R in roots)
+    losses, R = 1 / np.cumsum(y**2), roots[1]
+    error = float(1 / (above @ above) - losses[-1])
+    if error > _UNRESOLVED * losses[-1]:
+        raise ArithmeticError(
+            f"float64 does not resolve the loss at depth {depth}: {losses[-1]:.3g} with an error "
+            f"of {error:.1g}; give fewer layers"
+        )
+    p = solve_triangular(R, y) * losses[-1]
+    steps = np.sort_complex(1 / form.basis.zeros(p))
+    if np.all(abs(steps.imag) <= _REAL * abs(steps)):
+        return BestPolynomial(losses[1:], steps.real, error, float(losses[-1]), steps.real)
+    real_loss, real_steps = _best_real(form.basis, R, steps)
+    return BestPolynomial(losses[1:], steps, error, real_loss, real_steps)
+
+
+def _root(form: PolynomialForm, factor: float) -> np.ndarray:
+    """Triangular R with R'R = K + factor times its error."""
+    matrix = form.matrix + factor * form.error * np.eye(len(form.matrix))
+    return np.asarray(cholesky(matrix))
+
+
+def _best_real(
+    basis: IntervalPolynomials, R: np.ndarray, steps: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Least |R p|^2 over real steps, near the real parts of given ones."""
+    x, project = basis.nodes, R @ basis.projection
+    scale = abs(steps)
+
+    def factors(t: np.ndarray) -> np.ndarray:
+        return 1 - (t * scale)[:, None] * x
+
+    def misfit(t: np.ndarray) -> np.ndarray:
+        return project @ np.prod(factors(t), axis=0)
+
+    def slopes(t: np.ndarray) -> np.ndarray:
+        each = factors(t)
+        before, after = np.ones_like(each), np.ones_like(each)
+        before[1:] = np.cumprod(each[:-1], axis=0)
+        after[:-1] = np.cumprod(each[:0:-1], axis=0)[::-1]
+        return -project @ (before * after * x * scale[:, None]).T
+
+    found = []
+    for spread in _SPREAD:
+        start = (steps.real + spread * np.sign(steps.imag) * abs(steps)) / scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            found.append(
+                least_squares(misfit, start, jac=slopes, method="lm", xtol=1e-12, max_nfev=_TRIALS)
+            )
+    best = min(found, key=lambda each: float(each.cost))
+    return float(2 * best.cost), np.sort(best.x * scale)
+
+
+def best_on_samples(
+    eigenvalues: np.ndarray, weights: np.ndarray, depth: int, alpha: float, width_ratio: float
+) -> BestPolynomial:
+    """Best polynomial relative to the null predictor; eigenvalues as the user gave them.
+
+    Raises
+    ------
+    ArithmeticError
+        If float64 does not resolve the loss.
     """
     positive, total = eigenvalues > 0, weights.sum()
-    if width_ratio < 1 and not np.all(positive):
-        raise ValueError("eigenvalues must be > 0 for width_ratio < 1, got a 0")
     # Samples have no part in directions of eigenvalue 0, whose label variance is not explained.
     at_zero = float(weights[~positive].sum() / total)
-    rank = int(np.count_nonzero(positive))
-    values, which = np.unique(eigenvalues[positive], return_inverse=True)
-    outer = np.bincount(which, weights[positive]) / np.bincount(which) / values
-    samples = alpha * len(eigenvalues) / rank
-    law = TwoPoint(Atoms(eigenvalues[positive]), alpha=samples, width_ratio=width_ratio)
-    losses, steps, error = best_polynomial(law, outer, depth)
-    return at_zero + losses * rank / total, steps, error * rank / total
+    kept = positive if width_ratio >= 1 else np.ones_like(positive)
+    size = int(np.count_nonzero(kept))
+    values, which = np.unique(eigenvalues[kept], return_inverse=True)
+    labels = np.bincount(which, weights[kept]) / np.bincount(which)
+    largest = float(values[-1])
+    values = values / largest
+    outer = np.divide(labels, values, out=np.zeros_like(values), where=values > 0)
+    law = TwoPoint(
+        Atoms(eigenvalues[kept] / largest),
+        alpha=alpha * len(eigenvalues) / size,
+        width_ratio=width_ratio,
+    )
+    best, share = best_polynomial(law, outer, depth), size / total
+    return BestPolynomial(
+        at_zero + best.losses * share,
+        best.steps / largest,
+        float(best.error * share),
+        float(at_zero + best.real_loss * share),
+        best.real_steps / largest,
+    )

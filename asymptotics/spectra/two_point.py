@@ -173,7 +173,7 @@ class TwoPoint:
         )
         count, ellipses = _FEWEST, (ellipse, ellipse.nearer(self._ends))
         while True:
-            rules = [_Contour(self, each, count, B, A) for each in ellipses]
+            rules = [Contour.along(self, each, count, B, A) for each in ellipses]
             form = QuadraticForm(rules)
             p = [functions(rule.nodes) for rule in rules]
             value, error = form.pair(p), form.pair_error(p)
@@ -207,7 +207,7 @@ class TwoPoint:
         radius = (end - pole) / 2
         circle = Ellipse(pole - radius, pole + radius, 1.0, 1.0)
         one = np.ones(2 * _FEWEST)
-        return float(_Contour(self, circle, 2 * _FEWEST, B, A).pair(one, one))
+        return float(Contour.along(self, circle, 2 * _FEWEST, B, A).pair(one, one))
 
     def _eigenvalues(self, name: str, given: Any) -> np.ndarray:
         if callable(given):
@@ -392,19 +392,40 @@ class _Diagonal:
         return p @ self._singles
 
 
-class _Contour:
-    """The form as a sum over the nodes of a contour."""
+class Contour:
+    """The form as a sum over nodes in the upper half plane, and their complex conjugates.
+
+    ``weights`` are those of dz/(2 pi i) in the plane of the eigenvalues.
+    """
 
     def __init__(
-        self, law: TwoPoint, ellipse: Ellipse, count: int, B: np.ndarray, A: np.ndarray
+        self,
+        law: TwoPoint,
+        w: np.ndarray,
+        nodes: np.ndarray,
+        weights: np.ndarray,
+        B: np.ndarray,
+        A: np.ndarray,
     ) -> None:
-        w, weights = ellipse.nodes(count)
-        self.nodes = law._image(w)
-        self._weights = weights * law._speed(w)
+        self.nodes, self._weights = nodes, weights
         self._same, self._mirrored = law._kernels(w, B, A)
         tau, _ = law._traces(w)
         resolvent = (law.weights * A / (law.values - w[:, None])).sum(axis=-1)
         self._single = -2 * self._weights / (1 - tau / law.alpha) * resolvent
+
+    @classmethod
+    def along(
+        cls, law: TwoPoint, ellipse: Ellipse, count: int, B: np.ndarray, A: np.ndarray
+    ) -> Contour:
+        """Contour along an ellipse in the plane of w."""
+        w, weights = ellipse.nodes(count)
+        return cls(law, w, law._image(w), weights * law._speed(w), B, A)
+
+    def matrix(self, p: np.ndarray) -> np.ndarray:
+        """The form between all pairs of k functions, from their values (k, m)."""
+        p = p * self._weights
+        found = 2 * (p @ self._same @ p.T + p @ self._mirrored @ np.conj(p).T).real
+        return (found + found.T) / 2
 
     def pair(self, p: np.ndarray, q: np.ndarray) -> Any:
         p, q = p * self._weights, q * self._weights
