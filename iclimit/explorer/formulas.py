@@ -1,16 +1,15 @@
 """Formulas of the panels, as LaTeX from the docstrings and as MathML, which browsers draw."""
 
+import inspect
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import formula, functions
 
-OTHERS = {
-    "effective_ridge": ("effective ridge ξ", "pretraining.icl", 3),
-    "wishart_resolvent_equation": ("resolvent M", "spectra.resolvent", 0),
-}
+OTHERS = {"effective_ridge": ("Effective ridge ξ", "pretraining.icl", 3)}
 """Formulas of no function: title, module whose docstring has it, and the number there."""
 
 
@@ -19,11 +18,15 @@ def formulas() -> dict[str, dict[str, Any]]:
     found = {}
     for function in functions():
         quantity = QUANTITIES.get(function.name)
-        title = quantity.meaning if quantity else function.name.replace("_", " ")
+        title = quantity.meaning if quantity else _first_line(function.function)
         found[function.name] = _formula(title, function.latex, function.source)
     for name, (title, place, number) in OTHERS.items():
         found[name] = _formula(title, formula(place, str(number)), f"iclimit.asymptotics.{place}")
     return found
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    return (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
 
 
 def _formula(title: str, latex: str, source: str) -> dict[str, str]:
@@ -35,6 +38,7 @@ def _formula(title: str, latex: str, source: str) -> dict[str, str]:
     mathml = re.sub(r' xmlns="[^"]*"', "", convert(plain, display="block"))
     # Browsers have dropped the attribute for script letters, but have the letters.
     mathml = re.sub(r'<mi mathvariant="script">([A-Z])</mi>', _script, mathml)
+    title = title[:1].upper() + title[1:]
     return {"title": title, "latex": latex, "source": source, "mathml": mathml}
 
 

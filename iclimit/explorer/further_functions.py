@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import depth as theory_of_depth
-from iclimit.asymptotics import descent, dynamics, gdpp
+from iclimit.asymptotics import descent, dynamics, gdpp, softmax
 from iclimit.asymptotics.dynamics.staircase import loss_at_shares
 from iclimit.asymptotics.spectra import MarchenkoPastur
 
@@ -126,3 +126,22 @@ def staircase_loss(t: Any, context: Any, noise_variance: Any, **heads: Any) -> A
     trace = np.sum(eigenvalues, axis=-1, keepdims=True)
     grown = dynamics.head_growth(since, eigenvalue=eigenvalues, trace=trace, **size)
     return loss_at_shares(losses, (grown / final) ** 3)
+
+
+def uniform_step_loss(context: Any, dim: Any) -> Any:
+    """Loss of one step at its best rate, inputs from U(-1, 1)."""
+    return descent.optimal_learning_rate(context=context, dim=dim, input_law="uniform").loss
+
+
+def uniform_step_rate(context: Any, dim: Any) -> Any:
+    """Best rate of one step, inputs from U(-1, 1)."""
+    return descent.optimal_learning_rate(context=context, dim=dim, input_law="uniform").rate
+
+
+def softmax_head_loss(
+    inverse_temperature: Any, value: Any, ratio: Any, heads: int, noise_ratio: Any = 0.0
+) -> Any:
+    """Loss of softmax heads in the limit, at given temperature and value."""
+    return softmax.softmax_loss(
+        inverse_temperature, value, ratio=ratio, noise_ratio=noise_ratio, heads=heads
+    )

@@ -11,18 +11,18 @@ from string import Template
 from typing import Any
 
 import iclimit
-from iclimit.explorer import points
+from iclimit.explorer import blog, points
 from iclimit.explorer.formulas import formulas
 from iclimit.explorer.functions import javascript
 from iclimit.explorer.symbols import notation, quantities
 
-LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js", "ml-matrix.umd.js")
-"""Scripts of others, in ``vendor``: charts, level lines, eigenvalues."""
+LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
+"""Scripts of others, in ``vendor``: charts and level lines."""
 
 MODULES = ("numbers.js", "heat.js", "charts.js", "controls.js", "app.js", "parameters.js")
 """Our scripts, each of which uses only those before it when it is loaded."""
 
-PANELS = ("errors", "phases")
+PANELS = (*("errors", "phases", "spectra", "descent"), *("gdpp", "training", "softmax", "depth"))
 """Panels, in the order of the page."""
 
 _DARK_ORDER = (5, 4, 2, 3, 1, 0, 6)
@@ -75,7 +75,7 @@ def explorer_page(store: Path | None = None) -> str:
 
 _SOURCES = (
     "Published points: Lu, Letey, Zavatone-Veth, Maiti and Pehlevan (arXiv:2405.11751). Charts by "
-    "uPlot, level lines by d3-contour, eigenvalues by ml-matrix (MIT and ISC licences)."
+    "uPlot (MIT licence), boundaries by d3-contour (ISC licence)."
 )
 
 
@@ -105,6 +105,7 @@ def _data(store: Path | None) -> dict[str, Any]:
     return {
         "errors": errors,
         "presets": points.presets(errors),
+        "blog": blog.figures(),
         "formulas": formulas(),
         "notation": notation(),
         "quantities": quantities(),

@@ -13,7 +13,7 @@ def notation() -> dict[str, dict[str, str]]:
     """Symbol, meaning and definition of every parameter, for axes and sliders."""
     return {
         name: {
-            "symbol": plain_symbol(known.symbol) or name.replace("_", " "),
+            "symbol": plain_symbol(known.symbol),
             "meaning": known.meaning.partition(";")[0].partition(" (")[0].partition(", of")[0],
             "definition": plain_symbol(known.definition),
         }

@@ -34,25 +34,79 @@ const numbers = {
       .map(([name, value]) => `${name}=${typeof value === "string" ? value : numbers.python(value)}`)
       .join(", "),
 
-  // Standard normal numbers from a seed: mulberry32 and Box and Muller's transformation.
-  normals(seed) {
+  // Random numbers from a seed: mulberry32, and Box and Muller's transformation.
+  random(seed) {
     let state = (seed * 0x9e3779b1) >>> 0;
     const uniform = () => {
       state = (state + 0x6d2b79f5) >>> 0;
       let t = Math.imul(state ^ (state >>> 15), 1 | state);
       t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-      return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+      return (((t ^ (t >>> 14)) >>> 0) + 0.5) / 4294967296;
     };
-    return () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+    const normal = () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
+    // Squares of k normal numbers, added: Marsaglia and Tsang's gamma variable of shape k/2.
+    const chiSquared = (k) => {
+      if (k < 2) return normal() ** 2;
+      const shape = k / 2 - 1 / 3;
+      for (;;) {
+        const z = normal();
+        const v = (1 + z / Math.sqrt(9 * shape)) ** 3;
+        if (v > 0 && Math.log(uniform()) < z * z / 2 + shape * (1 - v + Math.log(v))) return 2 * shape * v;
+      }
+    };
+    return { uniform, normal, chiSquared };
   },
 
-  // Eigenvalues of X'X/context for a drawn context of independent normal numbers, ascending.
+  // Eigenvalues of a symmetric tridiagonal matrix, ascending: implicit QL steps, as in EISPACK.
+  // `off[i]` stands between i and i + 1; both arrays are overwritten.
+  tridiagonalEigenvalues(diagonal, off) {
+    const size = diagonal.length;
+    for (let low = 0; low < size; low++) {
+      for (let count = 0; count < 60; count++) {
+        let end = low;
+        while (end < size - 1 && Math.abs(off[end]) > 2e-16 * (Math.abs(diagonal[end]) + Math.abs(diagonal[end + 1]))) end++;
+        if (end === low) break;
+        let g = (diagonal[low + 1] - diagonal[low]) / (2 * off[low]);
+        const root = Math.sqrt(g * g + 1);
+        g = diagonal[end] - diagonal[low] + off[low] / (g + (g < 0 ? -root : root));
+        let [sine, cosine, shift, i] = [1, 1, 0, end - 1];
+        for (; i >= low; i--) {
+          const f = sine * off[i];
+          const b = cosine * off[i];
+          const length = Math.sqrt(f * f + g * g);
+          off[i + 1] = length;
+          if (length === 0) {
+            diagonal[i + 1] -= shift;
+            off[end] = 0;
+            break;
+          }
+          [sine, cosine] = [f / length, g / length];
+          g = diagonal[i + 1] - shift;
+          const r = (diagonal[i] - g) * sine + 2 * cosine * b;
+          shift = sine * r;
+          diagonal[i + 1] = g + shift;
+          g = cosine * r - b;
+        }
+        if (i >= low) continue;
+        diagonal[low] -= shift;
+        off[low] = g;
+        off[end] = 0;
+      }
+    }
+    return diagonal.sort();
+  },
+
+  // Eigenvalues of X'X/context for a context of independent normal numbers, ascending.  They have
+  // the law of those of a tridiagonal matrix (Dumitriu and Edelman, J. Math. Phys. 43 (2002) 5830).
   sampleSpectrum(context, dim, seed) {
-    const draw = numbers.normals(seed);
-    const X = mlMatrix.Matrix.zeros(context, dim);
-    for (let i = 0; i < context; i++) for (let j = 0; j < dim; j++) X.set(i, j, draw());
-    const gram = X.transpose().mmul(X).div(context);
-    const found = new mlMatrix.EigenvalueDecomposition(gram, { assumeSymmetric: true });
-    return Float64Array.from(found.realEigenvalues, (value) => Math.max(value, 0)).sort();
+    const { chiSquared } = numbers.random(seed);
+    const [few, many] = [Math.min(context, dim), Math.max(context, dim)];
+    const a = Float64Array.from({ length: few }, (_, i) => chiSquared(many - i));
+    const b = Float64Array.from({ length: few - 1 }, (_, i) => chiSquared(few - 1 - i));
+    const diagonal = a.map((value, i) => (value + (i ? b[i - 1] : 0)) / context);
+    const off = a.map((value, i) => (i < few - 1 ? Math.sqrt(value * b[i]) / context : 0));
+    const found = new Float64Array(dim);
+    found.set(numbers.tridiagonalEigenvalues(diagonal, off).map((v) => Math.max(v, 0)), dim - few);
+    return found;
   },
 };

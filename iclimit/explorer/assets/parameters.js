@@ -31,10 +31,12 @@ const parameters = {
     const { symbol, meaning, definition } = explorer.data.notation[name];
     const [, , , kind] = parameters.ranges[name];
     return {
-      label: `${meaning}, ${symbol}${definition ? ` = ${definition}` : ""}`,
-      short: definition ? `${symbol} = ${definition}` : symbol, symbol, log: kind !== "linear", ...changes,
+      label: symbol ? `${meaning}, ${symbol}${definition ? ` = ${definition}` : ""}` : meaning,
+      short: definition ? `${symbol} = ${definition}` : parameters.symbol(name),
+      symbol: parameters.symbol(name), log: kind !== "linear", ...changes,
     };
   },
 
-  symbol: (name) => explorer.data.notation[name].symbol,
+  // Symbol, or name in words.
+  symbol: (name) => explorer.data.notation[name].symbol || name.replaceAll("_", " "),
 };

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from started_browser import console_errors, open_page
+from started_browser import console_errors
 
 from iclimit.explorer import explorer_page
 from iclimit.explorer.page import PANELS
@@ -49,28 +49,39 @@ def resize(browser: Any, width: int, theme: str = "light") -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def show(browser: Any, page: Path, link: str = "") -> None:
-    """Open the page at a link, and wait until all is drawn."""
-    browser.get("about:blank")
-    open_page(browser, page)
-    if link:
-        browser.execute_script("location.hash = arguments[0]", link)
-    rest(browser)
+SETTLED = """
+const done = arguments[0], count = () => Number(document.documentElement.dataset.settled ?? 0);
+let [first, last, since] = [count(), count(), performance.now()];
+const look = () => {
+  if (count() !== last) [last, since] = [count(), performance.now()];
+  if (last > first && performance.now() - since > 250) done(); else setTimeout(look, 20);
+};
+look();
+"""
 
 
-def rest(browser: Any) -> None:
-    """Wait until the parameters rest and what waits for this has been done."""
-    script = """
-    const done = arguments[0], count = () => Number(document.documentElement.dataset.settled ?? 0);
-    let [last, since] = [count(), performance.now()];
-    const look = () => {
-      if (count() !== last) [last, since] = [count(), performance.now()];
-      if (last > 0 && performance.now() - since > 350) done(); else setTimeout(look, 30);
-    };
-    look();
-    """
+def act(browser: Any, script: str) -> None:
+    """Run a script, and wait until the parameters rest and all is drawn."""
     browser.set_script_timeout(RESTING)
-    browser.execute_async_script(script)
+    browser.execute_async_script(SETTLED + script)
+
+
+def load(browser: Any, page: Path, link: str = "") -> None:
+    """Open the page at a link, as a reader does."""
+    browser.get("about:blank")
+    browser.get(page.resolve().as_uri() + link)
+    act(browser, "explorer.later();")
+
+
+def show(browser: Any, link: str) -> None:
+    """Follow a link from the defaults."""
+    script = """
+    for (const panel of explorer.panels) explorer.states[panel.id] = explorer.defaults(panel);
+    history.replaceState(null, '', %s);
+    explorer.panel = null;
+    explorer.follow();
+    """
+    act(browser, script % json.dumps(link))
 
 
 def state(browser: Any) -> dict:
@@ -103,10 +114,10 @@ def test_nothing_overflows_overlaps_or_is_empty(
     browser: Any, page: Path, width: int, theme: str
 ) -> None:
     resize(browser, width, theme)
-    show(browser, page)
+    load(browser, page)
     assert len(identities(browser)) == len(PANELS)
     for link in views(browser):
-        show(browser, page, link)
+        show(browser, link)
         found = browser.execute_script(BOXES)
         assert found["page"][0] <= found["page"][1], link
         for kind in ("blocks", "controls", "links", "charts"):
@@ -124,7 +135,7 @@ def test_nothing_overflows_overlaps_or_is_empty(
 
 def test_every_chart_has_ink(browser: Any, page: Path) -> None:
     resize(browser, 1400)
-    show(browser, page)
+    load(browser, page)
     script = """return Array.from(document.querySelectorAll('.chart canvas'), (canvas) => {
       const { width, height } = canvas;
       const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
@@ -136,16 +147,17 @@ def test_every_chart_has_ink(browser: Any, page: Path) -> None:
       return colours.size;
     })"""
     for link in views(browser):
-        show(browser, page, link)
+        show(browser, link)
         assert all(count >= 1 for count in browser.execute_script(script)), link
 
 
 def test_every_slider_changes_what_is_drawn(browser: Any, page: Path) -> None:
     resize(browser, 1400)
-    show(browser, page)
-    drawn = "return JSON.stringify(explorer.rows())"
+    load(browser, page)
+    drawn = """const { charts } = explorer.result;
+    return JSON.stringify([explorer.rows(), charts.map(({ marks, title }) => [marks, title])])"""
     for link in views(browser):
-        show(browser, page, link)
+        show(browser, link)
         names = browser.execute_script(
             """return explorer.panel.controls.filter((control, i) =>
               controls.isSlider(control) && !explorer.widgets[i].root.hidden).map((c) => c.name)"""
@@ -153,14 +165,12 @@ def test_every_slider_changes_what_is_drawn(browser: Any, page: Path) -> None:
         for name in names:
             before = browser.execute_script(drawn)
             value = state(browser)[name]
-            browser.execute_script(
-                """const control = explorer.panel.controls.find((c) => c.name === arguments[0]);
-                const slider = document.getElementById(`${explorer.panel.id}-${arguments[0]}`);
+            act(
+                browser,
+                f"""const slider = document.getElementById(`${{explorer.panel.id}}-{name}`);
                 slider.value = Number(slider.value) > 600 ? 480 : 720;
-                slider.dispatchEvent(new Event('input', { bubbles: true }));""",
-                name,
+                slider.dispatchEvent(new Event('input', {{ bubbles: true }}));""",
             )
-            rest(browser)
             assert state(browser)[name] != value, (link, name)
             assert browser.execute_script(drawn) != before, (link, name)
     assert not console_errors(browser)
@@ -168,21 +178,36 @@ def test_every_slider_changes_what_is_drawn(browser: Any, page: Path) -> None:
 
 def test_links_restore_the_state(browser: Any, page: Path) -> None:
     resize(browser, 1400)
-    show(browser, page)
     link = "#panel=icl&axis=alpha&tau=3.5&alpha=1&kappa=4&rho=0.25&ridge=0.01"
-    show(browser, page, link)
+    load(browser, page, link)
     expected = {"axis": "alpha", "tau": 3.5, "alpha": 1, "kappa": 4, "rho": 0.25, "ridge": 0.01}
     assert state(browser) == expected
     restored = browser.execute_script("return document.getElementById('link').href")
     shown = browser.execute_script("return JSON.stringify(explorer.rows())")
     assert browser.execute_script("return location.href") == restored
-    show(browser, page, restored.partition("#")[2])
+    load(browser, page, "#" + restored.partition("#")[2])
     assert browser.execute_script("return JSON.stringify(explorer.rows())") == shown
+
+
+def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser: Any, page: Path) -> None:
+    load(browser, page)
+    script = """return [[8, 5], [5, 8]].map(([context, dim]) =>
+      Array.from({ length: 4000 }, (_, seed) => {
+        const values = numbers.sampleSpectrum(context, dim, seed + 1);
+        return [1, 2].map((k) => values.reduce((sum, v) => sum + v ** k, 0) / dim);
+      }))"""
+    for (context, dim), found in zip(
+        [(8, 5), (5, 8)], browser.execute_script(script), strict=True
+    ):
+        means, errors = np.mean(found, axis=0), np.std(found, axis=0) / len(found) ** 0.5
+        # E tr H / d = 1 and E tr H^2 / d = 1 + (d + 1)/N, by Wick's theorem.
+        expected = np.array([1, 1 + (dim + 1) / context])
+        assert np.all(abs(means - expected) < 4 * errors)
 
 
 def test_links_with_nonsense_open_the_defaults(browser: Any, page: Path) -> None:
     resize(browser, 1400)
-    show(browser, page, "#panel=nothing&tau=x&axis=beta&rho=-5&alpha=1e99")
+    load(browser, page, "#panel=nothing&tau=x&axis=beta&rho=-5&alpha=1e99")
     assert browser.execute_script("return explorer.panel === explorer.panels[0]")
     found = state(browser)
     assert (found["tau"], found["axis"], found["rho"]) == (2, "tau", 0)
@@ -191,10 +216,10 @@ def test_links_with_nonsense_open_the_defaults(browser: Any, page: Path) -> None
 
 def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
     resize(browser, 1400)
-    show(browser, page)
+    load(browser, page)
     for link in views(browser):
         for change in ("", "&rho=0.3&tau=0.7&ratio=0.8&noise_variance=0.2&dim=12"):
-            show(browser, page, link + change)
+            show(browser, link + change)
             found = browser.execute_script(
                 """const { python, charts } = explorer.result;
                 const shown = charts.flatMap((c) => [...(c.lines ?? []), c.heat ?? {}]);
@@ -215,9 +240,9 @@ def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     resize(browser, 1400)
-    show(browser, page, "#panel=icl&axis=tau")
+    load(browser, page, "#panel=icl&axis=tau")
     browser.find_element(By.ID, "icl-alpha").send_keys(Keys.ARROW_RIGHT * 5)
-    rest(browser)
+    act(browser, "explorer.later();")
     assert state(browser)["alpha"] > 1
     chart = browser.find_element(By.CSS_SELECTOR, ".chart")
     chart.send_keys(Keys.ARROW_RIGHT)
@@ -229,9 +254,9 @@ def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
 def test_accessibility_without_serious_findings(browser: Any, page: Path, theme: str) -> None:
     axe = pytest.importorskip("axe_selenium_python")
     resize(browser, 1400, theme)
-    show(browser, page)
+    load(browser, page)
     for link in views(browser):
-        show(browser, page, link)
+        show(browser, link)
         checker = axe.Axe(browser)
         # The page's own policy forbids nothing that the driver runs.
         checker.inject()

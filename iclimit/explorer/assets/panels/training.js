@@ -1,0 +1,195 @@
+"use strict";
+// Panel 6: training: the staircase of separate heads, the drop of merged ones, the loss landscape.
+
+{
+  const DIRECTIONS = [1, 2, 3, 4];
+
+  const staircase = (s) => {
+    const eigenvalues = DIRECTIONS.map((k) => Number((k ** -s.decay).toPrecision(4)));
+    // Heads start with values that differ a little, as drawn ones do.
+    const values = DIRECTIONS.map((k) => Number((s.start * (1 + 0.15 * (k - 1))).toPrecision(4)));
+    const given = Object.fromEntries([
+      ...DIRECTIONS.map((k, i) => [`eigenvalue_${k}`, eigenvalues[i]]),
+      ...DIRECTIONS.map((k, i) => [`value_${k}`, values[i]]),
+      ["context", s.context], ["noise_variance", s.noise_variance],
+    ]);
+    const waits = eigenvalues.map((eigenvalue, i) => explorer.value("escape_time", { eigenvalue, initial_value: values[i] }));
+    const end = 1.25 * waits.at(-1);
+    const x = numbers.linspace(0, end, 800);
+    const y = explorer.curve("staircase_loss", given, "t", x);
+    const start = numbers.geomspace(1e-3, 0.1, 200);
+    const python = [
+      "import iclimit, numpy as np",
+      `value = ${JSON.stringify(values)}`,
+      `eigenvalues = ${JSON.stringify(eigenvalues)}`,
+      "heads = np.diag(value)  # keys and queries: each head sees one direction",
+      "stairs = iclimit.dynamics.separate_attention_staircase(",
+      `    value, heads, heads, eigenvalues=eigenvalues, context=${s.context}, noise_variance=${s.noise_variance})`,
+      `loss = stairs.loss(np.linspace(0, ${end}, 800))`,
+    ];
+    return {
+      charts: [
+        {
+          title: "The loss in training falls in steps",
+          x: { label: "time, in units of the inverse learning rate", short: "t", min: 0, max: end },
+          y: { label: "mean squared error", min: 0 },
+          lines: [{ label: "predicted from the initial weights", x, y, colour: 0, python: "loss" }],
+          marks: waits.map((wait, i) => ({ x: wait, label: i ? "" : "heads escape" })),
+        },
+        {
+          title: "How long a head waits",
+          x: { label: "initial weight", short: "w(0)", log: true },
+          y: { label: "time of escape", log: true },
+          lines: eigenvalues.map((eigenvalue, i) => ({
+            label: `eigenvalue ${numbers.show(eigenvalue, 2)}`, x: start, colour: i,
+            y: explorer.curve("escape_time", { eigenvalue }, "initial_value", start),
+          })),
+          marks: [{ x: s.start, label: "" }],
+        },
+      ],
+      summary: `Four heads that start at about ${numbers.show(s.start, 2)} learn one direction each, the largest eigenvalue first, at the times ${waits.map((wait) => numbers.show(wait, 3)).join(", ")}. The waits grow as one over the initial weight and as one over the square of the eigenvalue.`,
+      python: python.join("\n"),
+      formulas: ["escape_time", "head_growth"],
+    };
+  };
+
+  const drop = (s) => {
+    const setting = { dim: s.dim, context: s.context, init_scale: s.init_scale, input_variance: 1, noise_variance: s.noise_variance };
+    const half = explorer.value("merged_drop_time", { ...setting, drop_fraction: 0.5 });
+    const x = numbers.linspace(0, 2 * half, 400);
+    const scales = [s.init_scale, 1e-2, 1e-4, 1e-6];
+    const lines = scales.map((init_scale, colour) => ({
+      label: colour ? `start at ${numbers.show(init_scale, 2)}` : `your start, ${numbers.show(init_scale, 2)}`,
+      x, colour, dash: colour > 0,
+      y: explorer.curve("merged_attention_loss", { ...setting, init_scale }, "t", x),
+      python: colour ? undefined : "loss",
+    }));
+    return {
+      charts: [{
+        title: "One abrupt drop",
+        x: { label: "time, in units of the inverse learning rate", short: "t", min: 0, max: 2 * half },
+        y: { label: "mean squared error", min: 0 },
+        lines,
+        marks: [{ x: half, label: `half of the drop at ${numbers.show(half, 3)}` }],
+      }],
+      summary: `With merged key and query all directions are learned at once. From a start of ${numbers.show(s.init_scale, 2)} half of the drop is reached at ${numbers.show(half)}: each factor of ten in the start delays it by the same time.`,
+      python: [
+        "import iclimit, numpy as np",
+        `t = np.linspace(0, ${2 * half}, 400)`,
+        `loss = ${explorer.call("merged_attention_loss", setting, "t")}`,
+      ].join("\n"),
+      formulas: ["merged_attention_loss", "merged_drop_time"],
+    };
+  };
+
+  // A layer with value weight u and key-query weight w takes a step of rate uw.
+  const landscape = (s) => {
+    const setting = { context: s.context, dim: s.dim, noise_variance: s.noise_variance, task_variance: 1 };
+    const best = explorer.value("optimal_learning_rate", setting);
+    const loss = (u, w) => explorer.value("learning_rate_loss", { ...setting, rate: u * w });
+    const reach = 2;
+    const count = 120;
+    const grid = numbers.linspace(-reach, reach, count);
+    const values = new Float64Array(count * count);
+    for (let j = 0; j < count; j++) for (let i = 0; i < count; i++) values[j * count + i] = loss(grid[i], grid[j]);
+    const null_ = s.dim + s.noise_variance;
+    const valley = values.map((_, k) => grid[k % count] * grid[Math.floor(k / count)] - best);
+    let [u, w] = [s.u, s.w];
+    const h = 1e-4;
+    const path = [[u, w]];
+    const turns = [];
+    const losses = [loss(u, w)];
+    const gradient = () => [(loss(u + h, w) - loss(u - h, w)) / (2 * h), (loss(u, w + h) - loss(u, w - h)) / (2 * h)];
+    let first = null;
+    for (let k = 0; k < s.descents; k++) {
+      const [a, b] = gradient();
+      const length = Math.hypot(a, b);
+      first ??= [a / length, b / length];
+      turns.push(length > 1e-9 ? (180 / Math.PI) * Math.acos(Math.max(-1, Math.min(1, (a * first[0] + b * first[1]) / length))) : turns.at(-1) ?? 0);
+      u -= (s.pace * a) / null_;
+      w -= (s.pace * b) / null_;
+      if (!(Math.hypot(u, w) < 50)) break;
+      path.push([u, w]);
+      losses.push(loss(u, w));
+    }
+    const steps = turns.map((_, k) => k);
+    return {
+      charts: [
+        {
+          title: "Loss landscape of one layer",
+          x: { label: "value weight u", short: "u", min: -reach, max: reach },
+          y: { label: "key-query weight w", short: "w", min: -reach, max: reach },
+          heat: {
+            values, columns: count, rows: count, x: grid, y: grid, log: true,
+            python: "values", low: explorer.value("optimal_learning_rate_loss", setting) || 1e-3, high: 20 * null_, label: "mean squared error",
+            contours: [{ values: valley, columns: count, rows: count, label: "best rate, uw = η*", colour: "#ffffff" }],
+            paths: [{ x: path.map(([a]) => a), y: path.map(([, b]) => b), label: "gradient descent", colour: "#e69f00" }],
+          },
+        },
+        {
+          title: "Gradients turn, and the loss falls",
+          x: { label: "training step", short: "step", min: 0, max: s.descents },
+          y: { label: "degrees; percent", min: 0, max: 185 },
+          lines: [
+            { label: "angle of the gradient to the first one, in degrees", x: steps, y: turns, colour: 1 },
+            { label: "loss, in percent of that at zero weights", x: losses.map((_, k) => k), y: losses.map((each) => (100 * each) / null_), colour: 0 },
+          ],
+        },
+      ],
+      summary: `Any weights with uw = ${numbers.show(best, 3)} make the best step. From (${numbers.show(s.u, 2)}, ${numbers.show(s.w, 2)}) training ${path.length <= s.descents ? "diverges" : `arrives at (${numbers.show(u, 2)}, ${numbers.show(w, 2)}), where the rate is ${numbers.show(u * w, 3)}`}; on its way the gradient turns by ${numbers.show(Math.max(...turns), 2)} degrees.`,
+      python: [
+        "import iclimit, numpy as np",
+        `u, w = np.meshgrid(np.linspace(-${reach}, ${reach}, ${count}), np.linspace(-${reach}, ${reach}, ${count}))`,
+        `values = iclimit.descent.learning_rate_loss(rate=u * w, ${numbers.keywords(setting)})`,
+        `best = ${explorer.call("optimal_learning_rate", setting)}`,
+      ].join("\n"),
+      formulas: ["learning_rate_loss"],
+    };
+  };
+
+  const lstm = (s) => {
+    const series = explorer.data.blog.lstm.filter(({ layers }) => layers === s.layers);
+    const level = explorer.value("uniform_step_loss", { context: 10, dim: 10 });
+    const last = series.map(({ model, rows }) => `${model} ${numbers.show(rows.at(-1)[1], 3)}`);
+    return {
+      charts: [{
+        title: `LSTM networks of ${s.layers} ${s.layers === 1 ? "layer" : "layers"} in training (Figure 14)`,
+        x: { label: "training step", short: "step", min: 0, max: 25000 },
+        y: { label: "mean squared error", min: 1.3 },
+        lines: [
+          { label: "theory: one step at its best rate", x: [0, 25000], y: [level, level], colour: 0, dash: true, python: "[level, level]" },
+          ...series.map(({ model, rows }, i) => ({ label: model, x: rows.map(([x]) => x), y: rows.map(([, y]) => y), colour: i + 1 })),
+        ],
+      }],
+      summary: `Published medians with 10 pairs in dimension 10. After 25,000 steps: ${last.join(", ")}; one step of gradient descent at its best rate has ${numbers.show(level)}.`,
+      note: "Numbers of the blog post 'Understanding in-context learning in transformers' (ICLR 2024), read from its interactive figures, as mean squared errors; it states halves.",
+      python: ["import iclimit", 'level = iclimit.optimal_learning_rate(context=10, dim=10, input_law="uniform").loss'].join("\n"),
+      formulas: ["optimal_learning_rate"],
+    };
+  };
+
+  const VIEWS = { staircase, drop, landscape, lstm };
+  const only = (...views) => ({ when: (s) => views.includes(s.view) });
+
+  explorer.add({
+    id: "training",
+    name: "Training",
+    title: "Training: plateaus and sudden drops",
+    intro: "Linear attention that starts from small weights does nothing for a long time, and then learns one direction of the inputs after the other, each in a moment.",
+    controls: [
+      { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figure 14)"]] },
+      { name: "start", symbol: "w(0)", label: "initial weight of the heads", min: 1e-3, max: 0.1, value: 0.01, log: true, ...only("staircase") },
+      { name: "decay", symbol: "a", label: "decay of the eigenvalues, 1/kᵃ", min: 0.2, max: 1.2, value: 0.7, ...only("staircase") },
+      parameters.slider("init_scale", only("drop")),
+      parameters.slider("dim", { max: 50, value: 5, ...only("drop", "landscape") }),
+      parameters.slider("context", { value: 30, ...only("staircase", "drop", "landscape") }),
+      parameters.slider("noise_variance", { max: 1, ...only("staircase", "drop", "landscape") }),
+      { name: "u", symbol: "u", label: "first value weight", min: -1.9, max: 1.9, value: -1.1, ...only("landscape") },
+      { name: "w", symbol: "w", label: "first key-query weight", min: -1.9, max: 1.9, value: 1.6, ...only("landscape") },
+      { name: "pace", label: "learning rate of training", min: 0.005, max: 0.3, value: 0.05, log: true, ...only("landscape") },
+      { name: "descents", label: "steps of training", min: 10, max: 200, value: 80, integer: true, ...only("landscape") },
+      parameters.slider("layers", { max: 5, value: 1, log: false, ...only("lstm") }),
+    ],
+    compute: (s) => VIEWS[s.view](s),
+  });
+}
