@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from iclimit.explorer.recording import Node
+from iclimit.explorer.nodes import Node
 
 _OPERATORS = {
     "add": "+",

@@ -4,8 +4,7 @@ A function of the theory that is called with `Recorded` arrays computes no numbe
 graph of the operations that NumPy would have done, which `iclimit.explorer.javascript` prints.  So
 a formula is in the explorer as it is in Python, including its choices for accuracy.
 
-* Operations on equal operands are one node: common subexpressions are shared.
-* Operations on constants are done at once.
+* Common subexpressions are shared, and constants are computed (`iclimit.explorer.nodes`).
 * Choices are recorded with both cases, as `numpy.where` evaluates them.  A mask as an index picks
   everything, and assigning to it is a choice: ``y[mask] = f(x[mask])`` is recorded as
   ``y = where(mask, f(x), y)``.
@@ -21,165 +20,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar
-from weakref import WeakValueDictionary
+from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.numbers import ArrayMath
-
-
-class Node:
-    """An operation on nodes; a constant; or a variable.
-
-    Attributes
-    ----------
-    op : str
-        Name of a NumPy ufunc, or ``constant``, ``variable``, ``where``, ``function``, or a search.
-    args : tuple
-        Operands; of a constant its value, of a variable its name.
-    free : frozenset of Node
-        Variables of surrounding functions that it depends on.
-    """
-
-    __slots__ = ("__weakref__", "args", "free", "op")
-    _known: ClassVar[WeakValueDictionary[tuple, Node]] = WeakValueDictionary()
-
-    op: str
-    args: tuple[Any, ...]
-    free: frozenset[Node]
-
-    @classmethod
-    def of(cls, op: str, *args: Any) -> Node:
-        """Return the one node of this operation on these operands."""
-        key = (op, *map(repr, args)) if op == "constant" else (op, *args)
-        node = cls._known.get(key)
-        if node is None:
-            node = object.__new__(cls)
-            node.op, node.args = op, args
-            operands = [arg for arg in args if isinstance(arg, Node)]
-            node.free = frozenset().union(*(arg.free for arg in operands))
-            if op == "variable":
-                node.free = frozenset({node})
-            if op == "function":
-                node.free -= {args[0]}
-            cls._known[key] = node
-        return node
-
-    @property
-    def constant(self) -> bool:
-        return self.op == "constant"
-
-
-def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
-    def operator(self: Node, *other: Any) -> Any:
-        return apply(name, *(reversed((self, *other)) if swapped else (self, *other)))
-
-    return operator
-
-
-# What NumPy does with arrays of any objects, such as sums, uses these operators.
-for _name, _ufunc in {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "pow": "power",
-}.items():
-    setattr(Node, f"__{_name}__", _operator(_ufunc))
-    setattr(Node, f"__r{_name}__", _operator(_ufunc, swapped=True))
-setattr(Node, "__neg__", _operator("negative"))  # noqa: B010
-
-
-def as_node(value: Any) -> Any:
-    """Node of a number; nodes and pairs of nodes stay what they are."""
-    if isinstance(value, (Node, _Complex)):
-        return value
-    if isinstance(value, complex):
-        return _Complex(as_node(value.real), as_node(value.imag))
-    if isinstance(value, (bool, np.bool_)):
-        return Node.of("constant", bool(value))
-    return Node.of("constant", float(value))
-
-
-def apply(name: str, *operands: Any) -> Any:
-    """Record a ufunc on numbers or nodes, or do it if all of them are constant."""
-    nodes = [as_node(operand) for operand in operands]
-    if any(isinstance(node, _Complex) for node in nodes):
-        return _complex(name, *nodes)
-    if all(node.constant for node in nodes):
-        with np.errstate(all="ignore"):
-            return as_node(getattr(np, name)(*(node.args[0] for node in nodes)))
-    if name == "power" and nodes[1].constant:
-        return _power(nodes[0], nodes[1].args[0])
-    neutral = {"add": 0, "subtract": 0, "multiply": 1, "divide": 1}
-    if name in neutral:
-        first, second = nodes
-        if second.constant and second.args[0] == neutral[name]:
-            return first
-        if name in ("add", "multiply") and first.constant and first.args[0] == neutral[name]:
-            return second
-    return Node.of(name, *nodes)
-
-
-def _power(base: Node, exponent: float) -> Node:
-    """Small integer powers as products, as NumPy has squares."""
-    if exponent == 0.5:
-        return apply("sqrt", base)
-    if exponent != int(exponent) or abs(exponent) > 64:
-        return Node.of("power", base, as_node(exponent))
-    result, square, left = as_node(1), base, int(abs(exponent))
-    while left:
-        if left % 2:
-            result = apply("multiply", result, square)
-        left //= 2
-        if left:
-            square = apply("multiply", square, square)
-    return apply("divide", 1, result) if exponent < 0 else result
-
-
-def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """Record a choice, or make it."""
-    condition, yes, no = as_node(condition), as_node(yes), as_node(no)
-    if condition.constant:
-        return yes if condition.args[0] else no
-    return yes if yes is no else Node.of("where", condition, yes, no)
-
-
-class _Complex:
-    """Complex number of two nodes, for derivatives by an imaginary step."""
-
-    def __init__(self, real: Node, imag: Node) -> None:
-        self.real, self.imag = real, imag
-
-
-def _square(node: Node) -> Node:
-    return apply("multiply", node, node)
-
-
-def _complex(name: str, *operands: Any) -> _Complex:
-    """Arithmetic of complex numbers; powers with small integer exponents."""
-    pairs = [n if isinstance(n, _Complex) else _Complex(n, as_node(0)) for n in operands]
-    a, b = pairs[0], pairs[-1]
-    if name in ("add", "subtract"):
-        return _Complex(apply(name, a.real, b.real), apply(name, a.imag, b.imag))
-    if name == "negative":
-        return _Complex(apply(name, a.real), apply(name, a.imag))
-    if name == "multiply":
-        return _Complex(
-            apply("subtract", apply(name, a.real, b.real), apply(name, a.imag, b.imag)),
-            apply("add", apply(name, a.real, b.imag), apply(name, a.imag, b.real)),
-        )
-    if name == "divide":
-        size = apply("add", _square(b.real), _square(b.imag))
-        top = _complex("multiply", a, _Complex(b.real, apply("negative", b.imag)))
-        return _Complex(apply(name, top.real, size), apply(name, top.imag, size))
-    if name == "power":
-        result = _Complex(as_node(1), as_node(0))
-        for _ in range(int(b.real.args[0])):
-            result = _complex("multiply", result, a)
-        return result
-    raise TypeError(f"{name} of complex numbers is not recorded")
+from iclimit.explorer.nodes import Node, apply, as_node, choose
 
 
 class RecordingMath(ArrayMath):
