@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import iclimit
 from iclimit import notation
+from iclimit.citations import DERIVED
 from iclimit.cli import build_parser
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import QUANTITIES
@@ -78,7 +79,7 @@ _MEASURES = (
 )
 numpydoc_validation_exclude = {rf"\.({_MEASURES})\.\w+$"}
 
-bibtex_bibfiles = ["references.bib"]
+bibtex_bibfiles = ["../iclimit/references.bib"]
 bibtex_default_style = "unsrt"
 
 # MathJax comes from a package and goes with the pages: formulas need no network.  This bundle has
@@ -202,7 +203,7 @@ def write_generated():
     _write(folder / "claims.inc", "\n".join(lines))
     for shelf in notation.SHELVES:
         _write(folder / f"notation-{shelf}.inc", _table("12 20 48 20", _parameters(shelf)))
-    _write(folder / "quantities.inc", _table("26 40 34", _quantities()))
+    _write(folder / "quantities.inc", _table("22 30 24 24", _quantities()))
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
     _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
 
@@ -235,11 +236,14 @@ def _parameters(shelf):
 
 
 def _quantities():
-    yield "Name", "Meaning", "Parameters (optional ones in brackets)"
+    yield "Name", "Meaning", "Parameters (optional ones in brackets)", "Cite"
     for name, quantity in QUANTITIES.items():
         given = ", ".join(quantity.parameters)
         optional = f" [{', '.join(quantity.optional)}]" if quantity.optional else ""
-        yield f"``{name}``", quantity.meaning, given + optional
+        keys = [key for key in quantity.papers if key != DERIVED]
+        cite = [f":cite:t:`{','.join(keys)}`"] if keys else []
+        cite += ["in part derived here" if keys else "derived here"] * (DERIVED in quantity.papers)
+        yield f"``{name}``", quantity.meaning, given + optional, "; ".join(cite)
 
 
 def _boundaries():

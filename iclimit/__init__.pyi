@@ -28,6 +28,7 @@ from .asymptotics.pretraining import structured_errors as structured_errors
 from .asymptotics.pretraining import task_gap as task_gap
 from .asymptotics.softmax import optimal_softmax as optimal_softmax
 from .asymptotics.spectra import MarchenkoPastur as MarchenkoPastur
+from .citations import cite as cite
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
 from .published import settings as settings
@@ -38,7 +39,6 @@ from .simulate.probing.problem import Problem as Problem
 from .simulate.softmax import train_softmax as train_softmax
 from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs
-from .validation import figure_parameters as figure_parameters
 from .validation import probe as probe
 from .validation import reduced_gamma as reduced_gamma
 from .validation import validate as validate

@@ -57,7 +57,7 @@ def figure_parameters(path: str | os.PathLike) -> dict[str, Any]:
     ...     path = Path(folder) / "curve.svg"
     ...     command = ["curve", "bayes_error", "--alpha", "1:4:4", "--rho", "0.1"]
     ...     status = iclimit.cli.main([*command, "-o", str(path)])
-    ...     found = iclimit.figure_parameters(path)
+    ...     found = iclimit.validation.figure_parameters(path)
     >>> found["quantity"], found["rho"], found["alpha"]
     ('bayes_error', 0.1, [1.0, 2.0, 3.0, 4.0])
     """

@@ -28,6 +28,7 @@ VERBS = (
     "prompts",
     "probe",
     "figure",
+    "cite",
     "explorer",
     "runs",
 )

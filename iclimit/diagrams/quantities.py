@@ -7,6 +7,8 @@ The table ``quantities.csv`` has a row for each, with these columns:
 * ``parameters``, ``optional``: names of the notation.
 * ``single``: the parameters that the function takes as single numbers only.
 * ``structured``: the same quantity for structured data, as a part of the structured errors.
+* ``papers``: keys of ``references.bib``, and ``here`` if more than these papers have is derived in
+  the documentation.
 * ``label``, ``meaning``: its axis label, and in words.
 
 Functions of vectors or matrices (preconditioners, plateaus, mixtures of tasks, given schedules)
@@ -52,6 +54,8 @@ class Quantity:
         Parameters that are required, and those that may be left out.
     part : str
         Which part of the errors of structured data is the same quantity; empty if there is none.
+    papers : tuple of str
+        Keys of the papers that it is from, and ``here`` if some of it is derived here.
     single : tuple of str
         Parameters over which the function goes point by point, which takes time.
     structure : Structure, optional
@@ -65,6 +69,7 @@ class Quantity:
     parameters: dict[str, Parameter]
     optional: dict[str, Parameter]
     part: str = ""
+    papers: tuple[str, ...] = ()
     single: tuple[str, ...] = ()
     structure: Structure | None = None
 
@@ -167,7 +172,8 @@ def _quantities() -> dict[str, Quantity]:
         )
         function = one_at_a_time(function, single) if single else function
         texts = row["name"], row["meaning"], row["label"]
-        found = Quantity(*texts, function, required, optional, row["structured"], tuple(single))
+        found = Quantity(*texts, function, required, optional, row["structured"])
+        found = replace(found, papers=tuple(row["papers"].split()), single=tuple(single))
         quantities[found.name] = found
     return quantities
 

@@ -47,7 +47,7 @@ def test_headlines_are_few_and_from_the_rooms() -> None:
         "check_curve",
         "check_runs",
         "curve",
-        "figure_parameters",
+        "cite",
         "phase_diagram",
         "probe",
         "reduced_gamma",

@@ -18,7 +18,7 @@ PARAMETERS = {"claim": r"a (strange) \ name", "seed": 3, "tau": [1.5, 2.0]}
 def test_parameters_come_back(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"figure.{ending}"
     save_picture(new_figure(1, 1), path, PARAMETERS)
-    assert iclimit.figure_parameters(path) == {
+    assert iclimit.validation.figure_parameters(path) == {
         "iclimit_version": iclimit.__version__,
         **PARAMETERS,
     }
@@ -37,11 +37,11 @@ def test_files_without_parameters(ending: str, tmp_path: Path) -> None:
     for write in (lambda: path.write_text("no picture"), lambda: save_picture(new_figure(), path)):
         write()
         with pytest.raises(ValueError, match="path must be a figure with parameters of iclimit"):
-            iclimit.figure_parameters(path)
+            iclimit.validation.figure_parameters(path)
     with pytest.raises(ValueError, match=r"path must end in \.png, \.pdf, \.svg, got 'a.jpg'"):
-        iclimit.figure_parameters("a.jpg")
+        iclimit.validation.figure_parameters("a.jpg")
     with pytest.raises(FileNotFoundError):
-        iclimit.figure_parameters(tmp_path / f"none.{ending}")
+        iclimit.validation.figure_parameters(tmp_path / f"none.{ending}")
 
 
 def test_the_command_line_states_what_it_drew(
