@@ -1,5 +1,6 @@
 """Depth, width, context and time of linear attention: scaling laws of in-context learning."""
 
+from iclimit.asymptotics.depth.best_steps import BestSteps, best_test_time_steps
 from iclimit.asymptotics.depth.depth_loss import DepthLoss, depth_loss
 from iclimit.asymptotics.depth.exponents import ScalingExponents, scaling_exponents
 from iclimit.asymptotics.depth.iterated_icl import iterated_icl_errors, overthinking_ratio
@@ -24,6 +25,7 @@ from iclimit.notation import explain_names
 
 __all__ = [
     "BalancedSaddle",
+    "BestSteps",
     "DepthLoss",
     "OnlineErrors",
     "OptimalShape",
@@ -32,6 +34,7 @@ __all__ = [
     "TiedFlow",
     "UntiedDepth",
     "balanced_saddle",
+    "best_test_time_steps",
     "compute_optimal",
     "depth_loss",
     "final_test_time_error",

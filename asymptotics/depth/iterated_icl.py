@@ -69,8 +69,8 @@ def iterated_icl_errors(
     tau: float,
     alpha: float,
     kappa: float,
-    noise_variance: float,
     steps: int,
+    noise_variance: float = 0.0,
     ridge: float = 0.0,
     dampening: float = 1.0,
 ) -> np.ndarray:
@@ -84,11 +84,11 @@ def iterated_icl_errors(
         Context length over dimension, of pretraining and test.
     kappa : number > 0
         Pretraining tasks over dimension; ``inf``: a fresh task in every prompt.
+    steps : int >= 1
+        Largest number of applications.
     noise_variance : number >= 0
         Variance :math:`\rho` of the label noise, the rho of `icl_error`; noiseless labels have
         variance 1.
-    steps : int >= 1
-        Largest number of applications.
     ridge : number >= 0
         Ridge :math:`\lambda` of pretraining.
     dampening : number in (0, inf)
@@ -158,7 +158,7 @@ def overthinking_ratio(
     *,
     tau: Number,
     alpha: Number,
-    noise_variance: Number,
+    noise_variance: Number = 0.0,
     ridge: Number = 0.0,
     dampening: Number = 1.0,
 ) -> Any:
@@ -210,7 +210,7 @@ def overthinking_ratio(
     --------
     >>> from iclimit.asymptotics.depth import overthinking_ratio
     >>> setting = {"tau": [0.75, 1.2, 1.6, 2.0], "alpha": [12, 4, 4, 4]}
-    >>> overthinking_ratio(**setting, noise_variance=0).round(3)
+    >>> overthinking_ratio(**setting).round(3)
     array([0.778, 2.917, 0.972, 0.583])
     """
     math_, (tau, alpha, rho, ridge, factor) = checked(

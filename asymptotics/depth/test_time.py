@@ -127,26 +127,33 @@ def test_time_errors(
         dampening=dampening,
     )
     with math_.quiet():
-        gain = alpha / (alpha + 1 + noise)
-        scatter = (1 - gain) * gain / (tau - 1)
-    return ladder(math_, alpha, factor * gain, factor**2 * scatter, noise, steps)
+        gain, rest = (part / (alpha + 1 + noise) for part in (alpha, 1 + noise))
+        scatter = rest * gain / (tau - 1)
+        # One minus the step s g, without cancellation in long contexts.
+        rest = 1 - factor + factor * rest
+    return ladder(math_, alpha, factor * gain, rest, factor**2 * scatter, noise, steps)
 
 
 # Its name does not make it a test where pytest finds it imported.
 test_time_errors.__test__ = False  # type: ignore[attr-defined]
 
 
-def ladder(math_: Namespace, alpha: Any, gain: Any, scatter: Any, noise: Any, steps: int) -> Any:
-    """Errors after 0..steps steps with the matrix gain + E, E with entries of variance scatter."""
+def ladder(
+    math_: Namespace, alpha: Any, gain: Any, rest: Any, scatter: Any, noise: Any, steps: int
+) -> Any:
+    """Errors after 0..steps steps with the matrix gain + E, E with entries of variance scatter.
+
+    ``rest`` is one minus the gain.
+    """
     if isinstance(math_, ArrayMath):
-        points = np.broadcast_arrays(alpha, gain, scatter, noise)
+        points = np.broadcast_arrays(alpha, gain, rest, scatter, noise)
         shape = points[0].shape
         flat = np.stack([point.ravel() for point in points])
         rows = max(1, _BLOCK // (6 * steps**2))
         parts = []
         for start in range(0, flat.shape[1], rows):
-            alpha, gain, scatter, noise = flat[:, start : start + rows]
-            averages = _averages(alpha, gain, steps)
+            alpha, gain, rest, scatter, noise = flat[:, start : start + rows]
+            averages = _averages(alpha, gain, rest, steps)
             with math_.quiet():
                 noise = (noise / alpha)[:, None]
                 parts.append(_errors(averages, scatter[:, None], noise, steps))
@@ -154,7 +161,8 @@ def ladder(math_: Namespace, alpha: Any, gain: Any, scatter: Any, noise: Any, st
         # What exceeds float64 becomes inf - inf.
         errors[np.isnan(errors)] = math.inf
         return errors.reshape(*shape, steps + 1)
-    digits = 4 * steps * isinstance(math_, MpMath)
+    # The raw moments cancel down to the error, (gain lambda - 1)^2 < 1/alpha per step.
+    digits = isinstance(math_, MpMath) and steps * (4 + math.ceil(abs(math.log10(alpha))))
     with more_digits(math_, digits):
         averages = _exact_averages(math_, alpha, gain, steps)
         scatter, noise = (np.array([[value]], dtype=object) for value in (scatter, noise / alpha))
@@ -162,10 +170,16 @@ def ladder(math_: Namespace, alpha: Any, gain: Any, scatter: Any, noise: Any, st
     return tuple(+error for error in errors)
 
 
-def _averages(alpha: np.ndarray, gain: np.ndarray, steps: int) -> tuple[np.ndarray, ...]:
+def _averages(
+    alpha: np.ndarray, gain: np.ndarray, rest: np.ndarray, steps: int
+) -> tuple[np.ndarray, ...]:
     """m_0, m_1, m_2 at powers up to 2 steps, and the integrals of lambda q_k^2; (points, ...)."""
     nodes, weights = MarchenkoPastur(1 / alpha).quadrature(steps)
-    factor = 1 - gain[:, None] * nodes
+    # What the nodes exceed 1 by, and one minus a step along them, to their own accuracy.
+    c = (1 / alpha)[:, None]
+    angle = np.pi * np.arange(steps + 1) / (steps + 1)
+    excess = np.where(angle > 0, c + 2 * np.sqrt(c) * np.cos(angle), -1.0)
+    factor = rest[:, None] - gain[:, None] * excess
     powers, sums = [weights], [0 * nodes]
     with np.errstate(all="ignore"):
         for _ in range(2 * steps):

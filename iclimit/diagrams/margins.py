@@ -107,6 +107,11 @@ def overthinking(*, alpha: Any, tau: Any, steps: Any = None, **setting: Any) -> 
     return 1 / depth.overthinking_threshold(alpha=alpha, **setting) - 1 / tau
 
 
+def growing_errors(**setting: Any) -> Any:
+    """Ratio below one, as a difference of reciprocals: it may be infinite."""
+    return 1 / depth.overthinking_ratio(**setting) - 1
+
+
 def unseen(*, alpha: Any, **_: Any) -> Any:
     """Alpha above one."""
     return alpha - 1

@@ -129,3 +129,8 @@ def depth_loss(**setting: Any) -> np.ndarray:
 def test_time_error(steps: int, **setting: Any) -> np.ndarray:
     """Error after this number of steps at test time."""
     return depth.test_time_errors(steps=steps, **setting)[..., -1]
+
+
+def iterated_icl_error(steps: int, **setting: Any) -> float:
+    """Error of linear attention applied this number of times."""
+    return float(depth.iterated_icl_errors(steps=steps, **setting)[-1])

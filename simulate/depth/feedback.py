@@ -73,7 +73,7 @@ def simulate_overthinking_ratio(
     dim: int,
     context: int,
     prompts: int,
-    noise_variance: float,
+    noise_variance: float = 0.0,
     ridge: float = 0.0,
     dampening: float = 1.0,
     target: str = "labels",

@@ -84,8 +84,8 @@ def simulate_test_time(
     dim: int,
     context: int,
     prompts: int,
-    noise_variance: float,
     steps: int,
+    noise_variance: float = 0.0,
     tasks: int | float = math.inf,
     ridge: float = 0.0,
     dampening: float = 1.0,
@@ -107,10 +107,10 @@ def simulate_test_time(
     prompts : int >= 1
         Number of pretraining prompts.  For ``target="weights"`` each tells its whole task, and
         there must be as many as dimensions.
-    noise_variance : float >= 0
-        Variance :math:`\sigma^2` of the label noise; noiseless labels have variance 1.
     steps : int >= 1
         Largest number of steps.
+    noise_variance : float >= 0
+        Variance :math:`\sigma^2` of the label noise; noiseless labels have variance 1.
     tasks : int >= 1 or inf
         Number of pretraining tasks; ``inf`` for a fresh task in every prompt.
     ridge : float >= 0
@@ -151,7 +151,7 @@ def simulate_test_time(
     --------
     >>> from iclimit.simulate.depth import simulate_test_time
     >>> run = simulate_test_time(
-    ...     dim=20, context=80, prompts=80, noise_variance=0.0, steps=4, target="weights", rng=0
+    ...     dim=20, context=80, prompts=80, steps=4, target="weights", rng=0
     ... )
     >>> run.errors.shape, run.medians[0].mean
     ((8, 16, 5), 1.0)

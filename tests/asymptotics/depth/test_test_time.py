@@ -209,3 +209,44 @@ def test_refuses() -> None:
         depth.test_time_errors(alpha=1.0, tau=2.0, steps=0)
     with pytest.raises(ValueError, match="noise_variance must be >= 0"):
         depth.overthinking_threshold(alpha=1.0, noise_variance=-1.0)
+
+
+def test_long_contexts_cancel_nothing() -> None:
+    """Up to 1e10 pairs a dimension, with errors down to 1e-115."""
+    for alpha, factor in ((1e4, 1.0), (1e10, 1.0), (1e-8, 0.7)):
+        setting = {"alpha": alpha, "tau": 1.5, "noise_variance": 0.0, "dampening": factor}
+        found = depth.test_time_errors(**setting, steps=12)
+        many = depth.test_time_errors(
+            **{name: mpmath.mpf(value) for name, value in setting.items()}, steps=12
+        )
+        assert found == pytest.approx(np.array(many, dtype=float), rel=ROUNDING, abs=0)
+
+
+def test_best_number_of_steps_by_brute_force() -> None:
+    rng = np.random.default_rng(5)
+    setting = {
+        "alpha": 10 ** rng.uniform(-1, 1.3, 50),
+        "tau": 1 + 10 ** rng.uniform(-1.5, 1.5, 50),
+        "noise_variance": rng.choice([0.0, 0.1, 1.0], 50) * rng.uniform(0, 1, 50),
+        "dampening": rng.choice([1.0, 0.8, 0.4], 50),
+    }
+    errors = depth.test_time_errors(**setting, steps=64)
+    limit = depth.final_test_time_error(**setting)
+    best = depth.best_test_time_steps(**setting, steps=64)
+    least = errors.min(axis=1)
+    finite = (least < limit * (1 - ROUNDING)) & (errors.argmin(axis=1) < 64)
+    np.testing.assert_array_equal(best.steps, np.where(finite, errors.argmin(axis=1), math.inf))
+    assert best.error == pytest.approx(np.minimum(least, limit), rel=ROUNDING)
+    assert 5 < np.isinf(best.steps).sum() < 30
+    assert len(set(best.steps)) > 12
+
+
+def test_best_number_of_steps_is_infinite_where_all_help() -> None:
+    best = depth.best_test_time_steps(alpha=[4.0, 0.3], tau=[3.0, math.inf])
+    assert best.steps.tolist() == [math.inf, math.inf]
+    assert best.error == pytest.approx([0, 0.7])
+    # At alpha = 1 the errors grow in the end, but after more steps than these.
+    assert depth.best_test_time_steps(alpha=1.0, tau=30.0, steps=50).steps == math.inf
+    assert depth.best_test_time_steps(alpha=4.0, tau=1.2, noise_variance=0.4).steps == 0
+    with pytest.raises(ValueError, match="tau must be > 1"):
+        depth.best_test_time_steps(alpha=1.0, tau=1.0)

@@ -514,6 +514,24 @@ def test_overthinking_is_where_late_errors_grow() -> None:
     _brute_force_agrees(diagram, BOUNDARIES["overthinking"].label, ~grown)
 
 
+def test_errors_from_labels_grow_beyond_a_ratio_of_one() -> None:
+    """Errors after 40 steps against those after 30, also in the window of few prompts."""
+    grid: dict[str, Any] = {
+        "tau": np.array([0.55, 0.75, 0.9, 1.1, 2.0, 6.0]),
+        "alpha": np.array([0.5, 2.0, 12.0, 30.0]),
+    }
+    setting: dict[str, Any] = {"noise_variance": 0.1, "ridge": 0.02}
+    diagram = iclimit.phase_diagram("overthinking_ratio", x="tau", y="alpha", **grid, **setting)
+    grown = np.empty(diagram.values.shape, dtype=bool)
+    for row, alpha in enumerate(grid["alpha"]):
+        for column, tau in enumerate(grid["tau"]):
+            errors = asymptotics.depth.iterated_icl_errors(
+                tau=tau, alpha=alpha, kappa=np.inf, **setting, steps=40
+            )
+            grown[row, column] = errors[-1] > 1.05 * errors[30]
+    _brute_force_agrees(diagram, BOUNDARIES["growing_errors"].label, ~grown)
+
+
 def test_unseen_directions_are_left_below_one() -> None:
     grid: dict[str, Any] = {"alpha": np.linspace(0.2, 2.0, 30), "tau": np.array([30.0, 100.0])}
     diagram = iclimit.phase_diagram("test_time_error", x="alpha", y="tau", **grid, steps=2)

@@ -62,7 +62,7 @@ def test_every_quantity_takes_every_parameter_and_broadcasts(name: str) -> None:
     quantity = QUANTITIES[name]
     required = {n: VALUES[n] for n in quantity.parameters}
     alone = float(quantity.evaluate(required))
-    assert np.isfinite(alone)
+    assert np.isfinite(alone) or "inf where" in quantity.meaning
     several = quantity.evaluate(required | {n: VALUES[n] for n in quantity.optional})
     assert np.isfinite(several)
     for parameter, described in quantity.parameters.items():

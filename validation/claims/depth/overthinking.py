@@ -148,7 +148,7 @@ class Feedback(Setting):
 STEPS = {
     "noise": Steps(
         label="noise: early stopping",
-        repeats={16: 350, 24: 260, 40: 90, 96: 50},
+        repeats={16: 500, 24: 350, 40: 110, 96: 65},
         target="weights",
         alpha=4,
         tau=3,
@@ -258,6 +258,10 @@ def judge_steps(name: str, point: Steps, results: Results) -> tuple[list[Compari
         limits.popitem()
         rise = theory[last] - theory[point.earlier]
         limits[f"{point.label}, {last} steps less {point.earlier}"] = rise
+    if name == "noise":
+        best = depth.best_test_time_steps(alpha=point.alpha, tau=point.tau, **point.shared)
+        limits[f"{point.label}, {best.steps:.0f} steps"] = best.error
+        of[point.steps.index(best.steps)] = "best_test_time_steps.error"
     if name == "short":
         # The limit is within 3e-4 of the errors after 24 steps.
         limits.popitem()
