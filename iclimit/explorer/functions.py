@@ -31,6 +31,7 @@ from iclimit.diagrams.quantities import find_function
 from iclimit.explorer import further_functions
 from iclimit.explorer.javascript import javascript_function
 from iclimit.explorer.recording import Recorded
+from iclimit.explorer.symbols import plain_label
 from iclimit.notation import read_table
 
 COUNTED = ("steps", "layers", "heads", "depth")
@@ -184,7 +185,7 @@ def _description(function: Function) -> dict[str, Any]:
     boundaries = {}
     for name, boundary in BOUNDARIES.items():
         if function.name in boundary.quantities:
-            (boundaries[boundary.label],) = (
+            (boundaries[plain_label(boundary.label)],) = (
                 margin
                 for margin, arguments in margins
                 if margin.startswith(f"margin_{name}_of_") and arguments == function.arguments

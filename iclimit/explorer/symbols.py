@@ -5,7 +5,7 @@ import unicodedata
 
 from iclimit.notation import PARAMETERS
 
-_WORDS = {"lambda": "λ", "ell": "ℓ", "log": "log", "infty": "∞"}
+_WORDS = {"lambda": "λ", "ell": "ℓ", "log": "log", "infty": "∞", "to": "→", "propto": "∝"}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -46,6 +46,23 @@ def plain_symbol(latex: str) -> str:
     text = re.sub(r"\\([a-zA-Z]+) ?", lambda match: _letter(match[1]), latex)
     text = re.sub(r"\^(\d)", lambda match: match[1].translate(_RAISED), text)
     return "" if re.search(r"[\\{}_^?]", text) else text
+
+
+def plain_label(label: str) -> str:
+    r"""Plain text of a label; symbols that have none are left out.
+
+    Examples
+    --------
+    >>> from iclimit.explorer.symbols import plain_label
+    >>> plain_label(r"$e_{\mathrm{ICL}} = 1 + \rho$: that of predicting 0")
+    'ICL error = 1 + ρ: that of predicting 0'
+    >>> plain_label(r"$\eta = \eta^*$: best rate")
+    'best rate'
+    """
+    text = re.sub(r"e_\{\\mathrm\{(ICL|IDG)\}\}", r"\1 error", label)
+    text = re.sub(r"\$([^$]*)\$", lambda match: plain_symbol(match[1]), text)
+    text = re.sub(r" ?([=→∝]) ?", r" \1 ", text)
+    return text.removeprefix(": ").strip()
 
 
 def _letter(name: str) -> str:

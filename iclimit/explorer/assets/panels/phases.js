@@ -20,23 +20,8 @@
     return [x, y];
   };
 
-  // Signed functions of the values, zero on a boundary: [label, quantities, function].
-  const value = explorer.value;
-  const BOUNDARIES = [
-    ["τ = 1: interpolation threshold", ["icl_error", "idg_error", "task_gap"], (v) => (v.ridge ? NaN : v.tau - 1)],
-    ["κ = 1: memorisation transition", ["icl_error", "idg_error", "task_gap"], (v) => v.kappa - 1],
-    ["as good as predicting 0", ["icl_error"], (v) => 1 / value("icl_error", v) - 1 / (1 + v.rho)],
-    ["new tasks as good as pretraining tasks", ["task_gap"], (v) => 1 / value("idg_error", v) - 1 / value("icl_error", v)],
-    ["linear attention equals dMMSE", ["attention_over_dmmse"], (v) => value("attention_over_dmmse", v) - 1],
-    ["best rate", ["learning_rate_loss"], (v) => v.rate / value("optimal_learning_rate", v) - 1],
-    ["twice the best rate: no better than predicting 0", ["learning_rate_loss"], (v) => v.rate / value("optimal_learning_rate", v) - 2],
-    ["overthinking below", ["test_time_error", "final_test_time_error"], (v) => 1 / value("overthinking_threshold", v) - 1 / v.tau],
-    ["half of the drop", ["merged_attention_loss"], (v) => {
-      const [start, end] = [0, 1e9].map((t) => value("merged_attention_loss", { ...v, t }));
-      return value("merged_attention_loss", v) - (start + end) / 2;
-    }],
-  ];
   const COLOURS = ["#ffffff", "#e69f00", "#56b4e9"];
+  const DASHES = [[], [7, 5], [2, 5]];
 
   const points = (name, count) => {
     const [min, max, , kind] = parameters.ranges[name];
@@ -60,21 +45,14 @@
     if (high - low < 1e-12 * Math.abs(high)) [low, high] = [low - 0.5, high + 0.5];
     const log = low > 0 && high / low > 8;
     const contours = [];
-    for (const [label, names, margin] of BOUNDARIES) {
-      if (!names.includes(s.quantity)) continue;
+    for (const [label, margin] of Object.entries(theory.meta[s.quantity].boundaries)) {
       const coarse = Math.min(count, 100);
       const [cx, cy] = [points(x, coarse), points(y, coarse)];
-      const field = new Float64Array(coarse * coarse);
-      const at = { ...s };
-      for (let j = 0; j < coarse; j++) {
-        at[y] = cy[j];
-        for (let i = 0; i < coarse; i++) {
-          at[x] = cx[i];
-          field[j * coarse + i] = margin(at);
-        }
-      }
+      const field = theory.grid(margin, explorer.arguments(margin, s), x, cx, y, cy);
       if (field.some((v) => v > 0) && field.some((v) => v < 0)) {
-        contours.push({ values: field, columns: coarse, rows: coarse, label, colour: COLOURS[contours.length % 3], dash: [[], [7, 5], [2, 5]][contours.length % 3] });
+        const index = contours.length;
+        const dash = DASHES[(index + Math.floor(index / 3)) % 3];
+        contours.push({ values: field, columns: coarse, rows: coarse, label, colour: COLOURS[index % 3], dash });
       }
     }
     const { label, meaning } = explorer.data.quantities[s.quantity];
