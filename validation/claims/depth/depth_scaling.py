@@ -1,11 +1,12 @@
 r"""Scaling laws of depth, time, width and context: losses at finite resources, and exponents.
 
 Simulations have the losses of the theory at the same sizes: drawn isotropic contexts at several
-depths, extrapolated in 1/d, of which one layer leaves 1/(1 + alpha); gradient flow integrated mode
-by mode, for fixed and for rotated covariances; the best common step of simulated stacks; and
-random projections and interpolation of drawn contexts, extrapolated to infinitely many copies of
-each eigenvalue.  Slopes and constants of the theory, refined in size, are then compared with the
-exponents and with the constants of the joint law: this is theory against theory.
+depths, extrapolated in 1/d, of which one layer leaves 1/(1 + alpha); gradient flow of full
+matrices with fixed covariances, and mode by mode with many modes, for fixed and for rotated
+covariances; the best common step of simulated stacks; and random projections and interpolation of
+drawn contexts, extrapolated to infinitely many copies of each eigenvalue.  Slopes and constants of
+the theory, refined in size, are then compared with the exponents and with the constants of the
+joint law: this is theory against theory.
 
 Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Results 2 to 8; corrections,
 constants and finite sizes derived in the documentation.
@@ -25,7 +26,7 @@ from iclimit.asymptotics.depth import (
     tied_flow,
     untied_depth,
 )
-from iclimit.simulate.depth import simulate_depth_loss
+from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
 from iclimit.validation import (
     Cell,
     Claim,
@@ -64,6 +65,9 @@ TIMES = 4.0 ** np.arange(1, 12)
 COMPARED = [1, 4, 8]
 DEEP = (64, 256)
 """Depths of the isotropic integral, where the best residual is 1 at both ends of the spectrum."""
+
+TRAINED = PowerLaw.of(NU, BETA, single=12)
+"""Eigenvalues of the flow of full matrices."""
 
 STACKED = PowerLaw.of(NU, BETA, single=48)
 STACK_DEPTHS = (1, 2, 4, 8, 16, 32)
@@ -131,6 +135,17 @@ def flow(*, setting: str, rng: Any) -> np.ndarray:  # noqa: ARG001
     return np.array([np.sum(counts * labels * left(gain)[0] ** 2) for gain in found.y.T])
 
 
+def matrix_flow(*, rng: Any) -> np.ndarray:  # noqa: ARG001
+    """Loss of gradient flow of the matrix that all layers share, with fixed covariances."""
+    return simulate_matrix_flow(
+        depth=FIXED_DEPTH,
+        eigenvalues=TRAINED.eigenvalues,
+        task_spectrum=TRAINED.tasks,
+        shared=True,
+        times=TIMES,
+    ).losses
+
+
 def best_stack(*, depth: int, rng: Any) -> tuple[float, float]:
     """Least loss of a stack at infinite context, and its gain: a search over the common step."""
 
@@ -193,7 +208,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     }
     flows = {("flow", setting): Cell.of(flow, setting=setting) for setting in ("fs", "rrs")}
     stacks = {("stack", depth): Cell.of(best_stack, depth=depth) for depth in STACK_DEPTHS}
-    return isotropic | flows | stacks | drawn
+    return isotropic | flows | stacks | drawn | {("matrices",): Cell.of(matrix_flow)}
 
 
 def followed(setting: str, times: np.ndarray) -> np.ndarray:
@@ -284,6 +299,17 @@ def compare_exact(results: Results) -> list[Comparison]:
             )
             for at in COMPARED
         ]
+    trained = tied_flow(times=TIMES, depth=FIXED_DEPTH, spectrum=TRAINED.joint, setting="fs").loss
+    rows += [
+        compare(
+            f"loss at time {TIMES[at]:.0f}, full matrices",
+            trained[at],
+            results["matrices",][at],
+            relative=INTEGRATED,
+            of="tied_flow.loss",
+        )
+        for at in COMPARED
+    ]
     best = depth_loss(depth=STACK_DEPTHS, spectrum=STACKED.joint)
     for which, depth in enumerate(STACK_DEPTHS):
         rows += compare_minimum(f"stack of {depth}", best, which, results["stack", depth])

@@ -62,7 +62,7 @@ DIMS: dict[Preset, tuple[int, ...]] = {
 TRAININGS = 1600
 """Trainings of the quick preset times dimension."""
 
-MORE: dict[Preset, int] = {"quick": 1, "medium": 6, "full": 40}
+MORE: dict[Preset, int] = {"quick": 1, "medium": 5, "full": 40}
 HELD_OUT = 64
 LOSSES = {"loss": "context of training", "long_context_loss": "infinite context"}
 
