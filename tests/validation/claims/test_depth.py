@@ -12,7 +12,7 @@ from iclimit.validation.claims.depth import (
     depth_loss,
     depth_scaling,
     online_sgd,
-    untied_layers,
+    untied_flow,
 )
 
 FOUR = ("time", "depth", "width", "context")
@@ -36,9 +36,9 @@ def test_losses_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_flows_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untied_layers, "CASES", untied_layers.CASES[::2])
-    results = run_cells("untied-layers")
-    verdict = judge("untied-layers", results)
+    monkeypatch.setattr(untied_flow, "CASES", untied_flow.CASES[::2])
+    results = run_cells("untied-flow")
+    verdict = judge("untied-flow", results)
     assert verdict.holds, failed(verdict)
     assert drawn(verdict) > 10_000
     for name, fields, label in (
@@ -50,9 +50,9 @@ def test_flows_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None
         ("tied_flow", ["loss"], "tied loss at time"),
     ):
         with monkeypatch.context() as patch:
-            right = getattr(untied_layers, name)
-            patch.setattr(untied_layers, name, off(right, 1 + 3e-6, *fields))
-            assert_fails(judge("untied-layers", results), label)
+            right = getattr(untied_flow, name)
+            patch.setattr(untied_flow, name, off(right, 1 + 3e-6, *fields))
+            assert_fails(judge("untied-flow", results), label)
 
 
 def test_scaling_laws_hold_and_printed_formulas_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,4 +168,4 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     return Verdict(comparisons, draw)
 
 
-claim = Claim.of("untied-layers", __doc__, cells, judge)
+claim = Claim.of("untied-flow", __doc__, cells, judge)

@@ -1,0 +1,374 @@
+"""Untied depth: stochastic training leaves the loss of tied layers for that of the best ones.
+
+Two layers of linear attention are trained by SGD from exactly zero on fresh contexts, each with a
+covariance in a random basis, on all entries of their matrices.  The loss of layers that share a
+matrix, extrapolated to learning rate 0, is that of the best tied layers.  Untied layers first
+reach it too; then the noise breaks the balance and the loss falls to that of the best untied
+layers.  Antithetic pairs of trainings that start on both sides of the balanced point measure the
+rate at which asymmetry grows.  At finite context both losses are compared on the same drawn
+contexts.
+
+Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098; saddle and optimum derived in the
+documentation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.depth import (
+    BalancedSaddle,
+    UntiedDepth,
+    balanced_saddle,
+    depth_loss,
+    scaling_exponents,
+    untied_depth,
+)
+from iclimit.results import Estimate
+from iclimit.simulate.depth import DepthTraining, simulate_depth_loss, train_depth
+from iclimit.validation import (
+    Cell,
+    Claim,
+    Comparison,
+    Extrapolation,
+    Preset,
+    Results,
+    Verdict,
+    compare,
+    compare_limits,
+    compare_p_value,
+    extrapolate_runs,
+)
+from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the trainings.
+
+    Attributes
+    ----------
+    eigenvalues : tuple of float
+        Of the covariances of inputs and of tasks.
+    batch : int
+        Contexts of a step.
+    largest : float
+        Largest learning rate; the others are this over 2 and 4.
+    start, settle, average : float
+        Times, in steps times learning rate, of the training from zero at the largest rate, and of
+        settling and averaging at each rate.
+    repeats, pairs : int
+        Trainings from zero, and antithetic pairs.
+    contexts : int
+        Contexts at the smallest dimension of those of finite length.
+    """
+
+    eigenvalues: tuple[float, ...]
+    batch: int
+    largest: float
+    start: float
+    settle: float
+    average: float
+    repeats: int
+    pairs: int
+    contexts: int
+
+
+_DOUBLING = (1.6, 0.8, 0.4, 0.2, 0.1)
+_HARMONIC = tuple(1 / k for k in range(1, 17))
+SIZES: dict[Preset, Sizes] = {
+    "quick": Sizes(_DOUBLING, 16, 0.7, 250.0, 100.0, 50.0, 10, 16, 500),
+    "medium": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 1500.0, 8, 24, 8000),
+    "full": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 6000.0, 24, 96, 80000),
+}
+"""At the best untied layers the slowest modes of the matrices relax in times of 140 and 2300; what
+settling leaves of them changes the loss in second order.  Both laws keep a shared matrix stable
+against antisymmetric parts, in which it may leave the identity too (see the documentation)."""
+
+PARTS = (1, 2, 4)
+"""Learning rates are the largest one over these numbers.  The losses of a training at the three
+rates are extrapolated to zero by a parabola: 0.1 % too high for untied layers (measured)."""
+
+ASYMMETRY = 0.01
+"""Difference of gains at the start of antithetic pairs."""
+
+DEPTH = 2
+
+EIGENVALUES = np.array([0.1, 0.2, 0.4, 0.8, 1.6])
+"""Of inputs at finite context, each d/5 times; tasks have the covariance I."""
+
+DIMS = (10, 20, 40, 80)
+ALPHA = 8.0
+DEPTHS = (2, 3)
+"""Context length over dimension, and depths, at finite context."""
+
+EXACT_DEPTHS = (2, 4, 8)
+SINGLE = 200
+"""Depths of simulations at infinite context, and single eigenvalues of their law."""
+
+DEEPEST = 256
+MANY = 4000
+"""Last depth of theory, and single eigenvalues of its law."""
+
+SLOWER = "learning rate over the largest"
+
+EXACT = 1e-12
+"""Relative error of losses at infinite context, of rounding (measured: 3e-15).  At 16 layers
+rounding of the steps alone is seen."""
+
+
+def harmonic_law(single: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues 1/k with shares 1/k^2: single ones, and 200 groups that stand for the others."""
+    k = np.arange(1.0, single + 1)
+    edges = np.geomspace(single + 0.5, 1e14, 201)
+    groups = (1 / edges[1:] + 1 / edges[:-1]) / 2
+    return np.append(1 / k, groups), np.append(k**-2, -np.diff(1 / edges))
+
+
+def theory(eigenvalues: Sequence[float]) -> tuple[BalancedSaddle, UntiedDepth, float]:
+    """Best tied layers, best untied layers, and the loss of predicting zero."""
+    lam = np.array(eigenvalues)
+    shares = lam**2
+    return (
+        balanced_saddle(lam, shares, depth=DEPTH),
+        untied_depth(lam, shares, depth=DEPTH),
+        float(shares.mean()),
+    )
+
+
+def train(*, eigenvalues: Sequence[float], **setting: Any) -> DepthTraining:
+    """Train on rotated covariances."""
+    return train_depth(depth=DEPTH, eigenvalues=eigenvalues, task_spectrum=eigenvalues, **setting)
+
+
+def from_zero(*, time: float, rate: float, **setting: Any) -> DepthTraining:
+    """Train from matrices of zeros for a time."""
+    steps = round(time / rate)
+    return train(**setting, learning_rate=rate, steps=steps, record=max(1, steps // 60))
+
+
+def settled(
+    *, start: DepthTraining, settle: float, average: float, rate: float, rng: Any, **setting: Any
+) -> np.ndarray:
+    """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
+    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.gammas, []
+    for part, seed in zip(PARTS, np.random.default_rng(rng).spawn(len(PARTS)), strict=True):
+        before, steps = round(settle * part / rate), round((settle + average) * part / rate)
+        run = train(
+            **setting,
+            initial=gammas,
+            learning_rate=rate / part,
+            steps=steps,
+            record=max(1, (steps - before) // 30),
+            rng=seed,
+        )
+        losses.append(np.mean(run.losses[:, run.steps >= before], axis=1) / null)
+        gammas = run.gammas
+    return np.array(losses)
+
+
+def at_zero_rate(losses: np.ndarray) -> Estimate:
+    """Losses (parts, repeats), extrapolated to learning rate 0 in each training."""
+    powers = np.vander(1 / np.array(PARTS), increasing=True)
+    return Estimate.of(np.linalg.solve(powers, losses)[0])
+
+
+def growth(*, eigenvalues: Sequence[float], rate: float, rng: Any, **setting: Any) -> np.ndarray:
+    """Growth rates (repeats,) of asymmetry from both sides of the balanced point."""
+    saddle, _, null = theory(eigenvalues)
+    # The time in which it grows by e; that of the saddle is for relative losses.
+    steps = round(2 / (saddle.growth_rate * null) / rate)
+    seed = int(np.random.default_rng(rng).integers(2**31))
+    ends = [
+        train(
+            eigenvalues=eigenvalues,
+            initial=saddle.gamma + side * ASYMMETRY / 2 * np.array([1.0, -1.0]),
+            learning_rate=rate,
+            steps=steps,
+            record=steps,
+            held_out=2,
+            rng=seed,
+            **setting,
+        ).traces[:, -1]
+        for side in (1, -1)
+    ]
+    difference = (ends[0] - ends[1]) @ [0.5, -0.5]
+    return np.log(difference / ASYMMETRY) / (steps * rate) * 2 / null
+
+
+def on_contexts(*, depth: int, dim: int, repeats: int, rng: Any) -> np.ndarray:
+    """Losses (2, repeats) of the best tied and untied layers on the same contexts."""
+    tied, best = finite_theory(depth)
+    seed = int(np.random.default_rng(rng).integers(2**31))
+    return np.array(
+        [
+            simulate_depth_loss(
+                eigenvalues=np.repeat(EIGENVALUES, dim // EIGENVALUES.size),
+                rates=rates,
+                context=round(ALPHA * dim),
+                repeats=repeats,
+                rng=seed,
+            ).losses
+            for rates in (np.full(depth, tied.gamma / depth), best.steps)
+        ]
+    )
+
+
+def finite_theory(depth: int) -> tuple[Any, UntiedDepth]:
+    """Best tied and best untied layers at finite context."""
+    tied = depth_loss(depth=depth, spectrum=EIGENVALUES, alpha=ALPHA, setting="rrs")
+    return tied, untied_depth(EIGENVALUES, EIGENVALUES, depth=depth, alpha=ALPHA)
+
+
+def exact_loss(*, depth: int, rng: Any) -> float:
+    """Relative loss of the best untied layers at infinite context."""
+    lam, shares = harmonic_law(SINGLE)
+    best = untied_depth(lam, shares, depth=depth)
+    run = simulate_depth_loss(
+        eigenvalues=lam, task_spectrum=shares / lam, rates=best.steps, repeats=1, rng=rng
+    )
+    return float(run.losses[0] / np.mean(shares))
+
+
+def cells(preset: Preset) -> dict[Any, Cell]:
+    """Trainings, drawn contexts and exact losses."""
+    size = SIZES[preset]
+    found: dict[Any, Cell] = {}
+    common: dict[str, Any] = {"eigenvalues": size.eigenvalues, "batch": size.batch}
+    for shared in (True, False):
+        training = common | {"shared": shared, "rate": size.largest, "repeats": size.repeats}
+        start = found["start", shared] = Cell.of(from_zero, **training, time=size.start)
+        found["settled", shared] = Cell.of(
+            settled, **training, start=start, settle=size.settle, average=size.average
+        )
+    for part in PARTS:
+        rate = size.largest / part
+        found["growth", part] = Cell.of(growth, **common, rate=rate, repeats=size.pairs)
+    for depth in DEPTHS:
+        for dim in DIMS:
+            repeats = size.contexts * DIMS[0] // dim
+            found["contexts", depth, dim] = Cell.of(
+                on_contexts, depth=depth, dim=dim, repeats=repeats
+            )
+    return found | {("exact", depth): Cell.of(exact_loss, depth=depth) for depth in EXACT_DEPTHS}
+
+
+def judge(preset: Preset, results: Results) -> Verdict:
+    """Compare extrapolated losses, the growth rate, and losses at finite and infinite context."""
+    saddle, best, _ = theory(SIZES[preset].eigenvalues)
+    fits: dict[Any, Extrapolation] = {}
+    comparisons: list[Comparison] = [
+        compare(
+            f"loss, trained {label} layers", value, at_zero_rate(results["settled", shared]), of=of
+        )
+        for shared, label, value, of in (
+            (True, "shared", saddle.loss, "balanced_saddle.loss"),
+            (False, "untied", best.loss, "untied_depth.losses"),
+        )
+    ]
+
+    def extrapolated(key: Any, label: str, value: float, of: str, sizes: Any, runs: Any) -> None:
+        fit = fits[key] = extrapolate_runs(sizes, runs)
+        comparisons.extend(compare_limits({label: value}, fit, of=[of], draws=key))
+        comparisons.append(compare_p_value(f"chi-square of the fit, {label}", fit.p_value))
+
+    runs = [results["growth", part][None] for part in PARTS]
+    of = "balanced_saddle.growth_rate"
+    extrapolated("growth", "growth of asymmetry", saddle.growth_rate, of, PARTS, runs)
+    for depth in DEPTHS:
+        tied, untied = finite_theory(depth)
+        losses = [results["contexts", depth, dim] for dim in DIMS]
+        loss = untied.loss * EIGENVALUES.mean()
+        end = f"{depth} layers, $P = {ALPHA:g} d$"
+        gain = float(tied.loss) - loss
+        extrapolated(
+            (depth, "gain"),
+            f"gain of untied over tied, {end}",
+            gain,
+            "untied_depth.losses",
+            DIMS,
+            [each[:1] - each[1:] for each in losses],
+        )
+        extrapolated(
+            (depth, "loss"),
+            f"untied loss, {end}",
+            loss,
+            "untied_depth.losses",
+            DIMS,
+            [each[1:] for each in losses],
+        )
+    exact = untied_depth(*harmonic_law(SINGLE), depth=max(EXACT_DEPTHS)).losses
+    comparisons += [
+        compare(
+            f"loss of {depth} layers at infinite context",
+            exact[depth - 1],
+            results["exact", depth],
+            relative=EXACT,
+            of="untied_depth.losses",
+        )
+        for depth in EXACT_DEPTHS
+    ]
+    deep = untied_depth(*harmonic_law(MANY), depth=DEEPEST).losses
+    slope = float(np.log2(deep[DEEPEST // 2 - 1] / deep[-1]))
+    notes = (
+        f"Local exponent of untied depth from {DEEPEST // 2} to {DEEPEST} layers: {slope:.3f}; "
+        f"the limit is {scaling_exponents(nu=1.0, beta=1.0, setting='untied').depth:g}.",
+    )
+    return Verdict(comparisons, lambda figure: draw(figure, preset, results, fits), notes)
+
+
+def draw(figure: Figure, preset: Preset, results: Results, fits: dict[Any, Extrapolation]) -> None:
+    """Draw the way to the optimum, what is extrapolated, and what depth is worth."""
+    loss, gains, rates, growing, finite, worth = panels(figure, 3, 2, width=11.5, height=6.4)
+    saddle, best, null = theory(SIZES[preset].eigenvalues)
+    for shared, colour in ((True, COLOURS[0]), (False, COLOURS[1])):
+        run, settled_losses = results["start", shared], results["settled", shared]
+        seen = run.steps > 0
+        time, label = run.times[seen], "shared" if shared else "untied"
+        loss.plot(time, run.losses[:, seen].T / null, color=colour, linewidth=0.8)
+        gains.plot(time, run.traces[0, seen], color=colour, linewidth=1.2)
+        goal = saddle.loss if shared else best.loss
+        loss.axhline(goal, color=colour, linestyle="--", label=f"best {label}")
+        for gain in [saddle.gamma] if shared else DEPTH * best.steps:
+            gains.axhline(gain, color=colour, linestyle="--")
+        found = [Estimate.of(each / goal) for each in settled_losses]
+        draw_sizes(rates, PARTS, found, colour, limit=1.0, label=label)
+        draw_estimates(rates, [0], [at_zero_rate(settled_losses / goal)], colour, fmt="none")
+    finish(loss, "steps times learning rate", "loss", title="SGD from zero", log="xy", legend="")
+    finish(
+        gains,
+        "steps times learning rate",
+        r"$\operatorname{tr}\Gamma_l/d$",
+        title="gains",
+        log="x",
+    )
+    finish(rates, SLOWER, "loss over theory", title="settled", legend="")
+    slopes = [Estimate.of(results["growth", part]) for part in PARTS]
+    limit = saddle.growth_rate
+    draw_sizes(growing, PARTS, slopes, COLOURS[2], limit=limit, fit=fits["growth"])
+    finish(growing, SLOWER, "growth rate of asymmetry", title="at the saddle")
+    for depth, colour in zip(DEPTHS, COLOURS[3:], strict=False):
+        tied, untied = finite_theory(depth)
+        won = float(tied.loss) - untied.loss * EIGENVALUES.mean()
+        pairs = [Estimate.of(np.subtract(*results["contexts", depth, dim])) for dim in DIMS]
+        label, fit = f"$L = {depth}$", fits[depth, "gain"]
+        draw_sizes(finite, DIMS, pairs, colour, limit=won, fit=fit, label=label)
+    finish(finite, "$1/d$", "tied - untied loss", title=f"context $P = {ALPHA:g} d$", legend="")
+    law = harmonic_law(MANY)
+    depths = np.unique(np.geomspace(1, DEEPEST, 25).astype(int))
+    tied_losses = [balanced_saddle(*law, depth=int(each)).loss for each in depths]
+    worth.plot(depths, tied_losses, color=COLOURS[0], label="tied")
+    best_losses = untied_depth(*law, depth=DEEPEST).losses
+    worth.plot(np.arange(1, DEEPEST + 1), best_losses, color=COLOURS[1], label="untied")
+    for setting, last in (("rrs", tied_losses[-1]), ("untied", best_losses[-1])):
+        exponent = float(scaling_exponents(nu=1.0, beta=1.0, setting=setting).depth)
+        far = np.array([16.0, DEEPEST])
+        worth.plot(far, 2 * last * (far / DEEPEST) ** -exponent, ":", color="0.4")
+    points = [results["exact", depth] for depth in EXACT_DEPTHS]
+    worth.plot(EXACT_DEPTHS, points, "o", color=COLOURS[1], markersize=4)
+    finish(worth, "depth", "loss", title="dotted: exponents", log="xy", legend="")
+
+
+claim = Claim.of("untied-depth", __doc__, cells, judge)
