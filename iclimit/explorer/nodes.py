@@ -23,15 +23,18 @@ class Node:
     args : tuple
         Operands; of a constant its value, of a variable its name.
     free : frozenset of Node
-        Variables of surrounding functions that it depends on.
+        Variables that it depends on, apart from those of functions within it.
+    constant : bool
+        Whether it is a constant.
     """
 
-    __slots__ = ("__weakref__", "args", "free", "op")
+    __slots__ = ("__weakref__", "args", "constant", "free", "op")
     _known: ClassVar[WeakValueDictionary[tuple, Node]] = WeakValueDictionary()
 
     op: str
     args: tuple[Any, ...]
     free: frozenset[Node]
+    constant: bool
 
     @classmethod
     def of(cls, op: str, *args: Any) -> Node:
@@ -40,19 +43,17 @@ class Node:
         node = cls._known.get(key)
         if node is None:
             node = object.__new__(cls)
-            node.op, node.args = op, args
-            operands = [arg for arg in args if isinstance(arg, Node)]
-            node.free = frozenset().union(*(arg.free for arg in operands))
+            node.op, node.args, node.constant = op, args, op == "constant"
             if op == "variable":
                 node.free = frozenset({node})
+            elif op == "constant":
+                node.free = frozenset()
+            else:
+                node.free = frozenset().union(*(arg.free for arg in args))
             if op == "function":
                 node.free -= {args[0]}
             cls._known[key] = node
         return node
-
-    @property
-    def constant(self) -> bool:
-        return self.op == "constant"
 
 
 def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
@@ -86,22 +87,26 @@ def as_node(value: Any) -> Any:
     return Node.of("constant", float(value))
 
 
+_NEUTRAL = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0}
+"""Second operands that change nothing; the first ones of sums and products as well."""
+
+
 def apply(name: str, *operands: Any) -> Any:
     """Record a ufunc on numbers or nodes, or do it if all of them are constant."""
-    nodes = [as_node(operand) for operand in operands]
-    if any(isinstance(node, Complex) for node in nodes):
+    nodes = [each if type(each) is Node else as_node(each) for each in operands]
+    if Complex in map(type, nodes):
         return _complex(name, *nodes)
     if all(node.constant for node in nodes):
         with np.errstate(all="ignore"):
             return as_node(getattr(np, name)(*(node.args[0] for node in nodes)))
     if name == "power" and nodes[1].constant:
         return _power(nodes[0], nodes[1].args[0])
-    neutral = {"add": 0, "subtract": 0, "multiply": 1, "divide": 1}
-    if name in neutral:
+    neutral = _NEUTRAL.get(name)
+    if neutral is not None:
         first, second = nodes
-        if second.constant and second.args[0] == neutral[name]:
+        if second.constant and second.args[0] == neutral:
             return first
-        if name in ("add", "multiply") and first.constant and first.args[0] == neutral[name]:
+        if name in ("add", "multiply") and first.constant and first.args[0] == neutral:
             return second
     return Node.of(name, *nodes)
 

@@ -63,23 +63,20 @@ def started_browser(width: int = 1400, height: int = 900) -> Iterator[Any]:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         service = webdriver.ChromeService(driver_program)
-        driver = None
         try:
             driver = webdriver.Chrome(options, service)
             driver.set_page_load_timeout(PATIENCE)
             driver.set_script_timeout(PATIENCE)
             yield driver
         finally:
-            if driver is not None:
-                with contextlib.suppress(Exception):
-                    driver.quit()
-            with contextlib.suppress(Exception):
-                service.stop()
             _end_processes(profile)
+            if service.process is not None:
+                service.process.kill()
+                service.process.wait()
 
 
 def _end_processes(profile: str) -> None:
-    """Kill what still runs with a profile, as where a browser does not answer."""
+    """Kill what runs with a profile: a browser that does not answer would not quit."""
     for process in psutil.process_iter(["pid", "cmdline"]):
         if any(profile in word for word in process.info["cmdline"] or ()):
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,0 +1,30 @@
+"""The browser of the tests ends with them."""
+
+import psutil
+import pytest
+from started_browser import started_browser
+
+pytestmark = pytest.mark.slow
+
+
+def running(profile: str) -> list[psutil.Process]:
+    """Processes that were given a profile."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE
+        and any(profile in word for word in process.info["cmdline"] or ())
+    ]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_nothing_is_left_even_of_a_browser_that_does_not_answer(stopped: bool) -> None:
+    with started_browser() as driver:
+        profile = driver.capabilities["chrome"]["userDataDir"]
+        processes = running(profile)
+        assert processes
+        if stopped:
+            for process in processes:
+                process.suspend()
+    psutil.wait_procs(processes, timeout=20)
+    assert not running(profile)
