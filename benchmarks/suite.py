@@ -62,6 +62,11 @@ PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
         )
         for layers in (2, 5)
     },
+    "200 steps at test time": ("test_time_steps", "plain_steps", {}),
+    **{
+        f"simulated steps, {sampler}": ("sampled_steps", "", {"sampler": sampler})
+        for sampler in ("covariances", "tokens")
+    },
     PROBING: ("probing", "plain_probing", {"positions": False}),
     "probing at every position, 5000 prompts": ("probing", "plain_probing", {"positions": True}),
     **{f"solver at d = {d}": ("solver", "", {"d": d}) for d in (80, 200)},

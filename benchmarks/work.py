@@ -442,6 +442,64 @@ def moment_recursion(seed: int) -> dict[str, float]:
     return repeat(run)
 
 
+STEPS: dict[str, Any] = {"alpha": 4.0, "tau": 3.0}
+LAST, STEPS_NOISE = 200, 0.4
+"""Of the benchmark of steps at test time."""
+
+
+def test_time_steps(seed: int) -> dict[str, float]:
+    """Errors after each of 200 steps, and how far thresholds are from their closed forms."""
+    from iclimit.asymptotics.depth import overthinking_threshold, test_time_errors
+
+    few, many = np.geomspace(0.01, 0.99, 500), np.geomspace(1.01, 1000, 500)
+    closed = np.hstack([(1 + 3 * few) / (1 - few), (many + 3) / (many * (many - 1))])
+    found = overthinking_threshold(alpha=np.hstack([few, many])) - 1
+    off = float(np.max(np.abs(found / closed - 1)))
+
+    def run(call: int) -> dict[str, float]:  # noqa: ARG001
+        errors = test_time_errors(**STEPS, noise_variance=STEPS_NOISE, steps=LAST)
+        return {"least": float(errors.min()), "last": float(errors[-1]), "thresholds": off}
+
+    del seed
+    return repeat(run)
+
+
+def plain_steps(seed: int) -> dict[str, float]:
+    """The same errors by their two-time sums as they stand."""
+    from benchmarks.plain_steps import plain_errors
+
+    def run(call: int) -> dict[str, float]:  # noqa: ARG001
+        errors = plain_errors(**STEPS, noise=STEPS_NOISE, steps=LAST)
+        return {"least": float(errors.min()), "last": float(errors[-1])}
+
+    del seed
+    return repeat(run)
+
+
+def sampled_steps(sampler: str, seed: int) -> dict[str, float]:
+    """Sixteen steps of a simulation at d = 64, and the variance of a mean times its CPU time."""
+    from iclimit.simulate.depth import simulate_test_time
+
+    size = {"dim": 64, "context": 256, "prompts": 192, "steps": 16, "contexts": 5}
+
+    def run(call: int) -> dict[str, float]:
+        start = time.process_time()
+        found = simulate_test_time(
+            **size,
+            noise_variance=STEPS_NOISE,
+            target="weights",
+            sampler=sampler,
+            rng=seed + 100 * call,
+            repeats=40,
+        )
+        taken = time.process_time() - start
+        mean = found.means[6]
+        cost = taken * (mean.standard_error / mean.mean) ** 2
+        return {"error after 6": mean.mean, "variance x seconds": cost}
+
+    return repeat(run)
+
+
 def solver(d: int, seed: int) -> dict[str, float]:
     """Rate of the solver at tau = 2 over that of large matrix products measured in between.
 
