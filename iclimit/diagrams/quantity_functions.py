@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import depth, descent, gdpp, pretraining, spectra
+from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.structure import Structure
 
@@ -66,7 +67,8 @@ def sized_dmmse_idg_error(**setting: Any) -> np.ndarray:
 def _sized_dmmse_errors(*, kappa: Any, dim: Any, **setting: Any) -> pretraining.DMMSEErrors:
     """Errors of dMMSE for k = kappa d tasks."""
     tasks = np.multiply(kappa, dim)
-    if not np.all((tasks >= 1) & np.isfinite(tasks)):
+    math_ = numpy_namespace(tasks=tasks)
+    if math_.violates(tasks, lambda k: (k >= 1) & np.isfinite(k)) is not None:
         raise ValueError(f"kappa must be >= 1/dim and finite for dMMSE, got {kappa}, dim = {dim}")
     return pretraining.dmmse_errors(theta=np.log(tasks) / dim, dim=dim, **setting)
 
