@@ -120,7 +120,7 @@ GALLERY = {
     "gdpp": ("gdpp", "noisy_regression"),
     "dynamics": ("training_dynamics",),
     "softmax": ("softmax_head", "two_heads", "sine"),
-    "depth": ("depth_scaling", "compute_optimal", "overthinking"),
+    "depth": ("depth_scaling", "untied_depth", "compute_optimal", "overthinking"),
     "yours": ("check_runs", "which_algorithm", "trained_weights"),
 }
 _SUBJECTS = [f"examples/{subject}" for subject in GALLERY]

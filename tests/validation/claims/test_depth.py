@@ -47,7 +47,7 @@ def test_flows_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None
         ("untied_depth", ["losses"], "untied loss"),
         ("untied_power_law_loss", [], "untied loss, closed"),
         ("untied_power_law_steps", [], "smallest step"),
-        ("tied_flow", ["loss"], "tied loss at time"),
+        ("tied_flow", ["loss"], "at time"),
     ):
         with monkeypatch.context() as patch:
             right = getattr(untied_flow, name)

@@ -3,7 +3,8 @@
 Gradient flow of the gains of untied layers is integrated.  From equal gains it is the flow of
 tied layers and ends at their optimum.  From gains that differ by 1e-8 it first does the same; then
 the asymmetry grows at the rate of the balanced saddle, and the flow ends at the best untied
-layers.
+layers.  The flow of all entries of the matrices has the losses of the flows in closed or reduced
+form, with fixed covariances and averaged over rotations that keep multiples of the identity.
 
 Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098; saddle and optimum derived
 in the documentation.
@@ -21,7 +22,12 @@ from iclimit.asymptotics.depth import (
     untied_power_law_loss,
     untied_power_law_steps,
 )
-from iclimit.simulate.depth import UntiedFlow, simulate_untied_flow
+from iclimit.simulate.depth import (
+    MatrixFlow,
+    UntiedFlow,
+    simulate_matrix_flow,
+    simulate_untied_flow,
+)
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
@@ -58,6 +64,11 @@ ACCURACY = 1e-10
 """Relative error of gains and losses, of the integrator and of what the flow still has to go
 (measured: at most 2e-11)."""
 
+MATRICES = (("rrs", True), ("rrs", False), ("fs", True), ("fs", False))
+MATRIX_DEPTH = 3
+MATRIX_TIMES = (2.0, 10.0, 40.0)
+"""Settings, shared or not, layers and times of the flows of whole matrices."""
+
 RATE_ACCURACY = 1e-6
 """Relative error of the growth rate: the integrator errs by 1e-12 at asymmetries of 1e-5, and the
 growth deviates by the square of the asymmetry, 1e-8 at the end (measured: at most 2e-7)."""
@@ -75,12 +86,30 @@ def flow(*, law: str, depth: int, asymmetry: float, rng: Any) -> UntiedFlow:  # 
     )
 
 
+def matrix_flow(*, setting: str, shared: bool, rng: Any) -> MatrixFlow:  # noqa: ARG001
+    """Flow of all entries of the matrices from zero."""
+    values, shares = LAWS["power law"]
+    shifts = np.stack([np.roll(np.eye(values.size), k, axis=0) for k in range(values.size)])
+    return simulate_matrix_flow(
+        depth=MATRIX_DEPTH,
+        eigenvalues=values,
+        task_spectrum=shares / values,
+        rotations=shifts if setting == "rrs" else None,
+        shared=shared,
+        times=MATRIX_TIMES,
+    )
+
+
 def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
-    """Flows by law, depth and asymmetry."""
-    return {
+    """Flows by law, depth and asymmetry, and those of matrices by setting."""
+    flows = {
         (*case, asymmetry): Cell.of(flow, law=case[0], depth=case[1], asymmetry=asymmetry)
         for case in CASES
         for asymmetry in (0.0, ASYMMETRY)
+    }
+    return flows | {
+        (setting, shared): Cell.of(matrix_flow, setting=setting, shared=shared)
+        for setting, shared in MATRICES
     }
 
 
@@ -134,6 +163,29 @@ def compare_flows(law: str, depth: int, even: UntiedFlow, uneven: UntiedFlow) ->
     ]
 
 
+def compare_matrices(setting: str, shared: bool, run: MatrixFlow) -> list[Comparison]:
+    """Compare the losses of whole matrices with those of the reduced flow."""
+    values, shares = LAWS["power law"]
+    curve = tied_flow(
+        times=MATRIX_TIMES,
+        depth=MATRIX_DEPTH,
+        spectrum=values,
+        task_spectrum=shares / values,
+        setting=setting,
+    )
+    layers = "one shared matrix" if shared else f"{MATRIX_DEPTH} matrices"
+    return [
+        compare(
+            f"loss of {layers} at time {time:g}, {setting}",
+            theory,
+            loss,
+            relative=ACCURACY,
+            of="tied_flow.loss",
+        )
+        for time, theory, loss in zip(MATRIX_TIMES, curve.loss, run.losses, strict=True)
+    ]
+
+
 def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     """Compare flows from equal and from slightly unequal gains."""
     comparisons = [
@@ -141,6 +193,8 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         for case in CASES
         for row in compare_flows(*case, results[*case, 0.0], results[*case, ASYMMETRY])
     ]
+    for each in MATRICES:
+        comparisons += compare_matrices(*each, results[each])
 
     def draw(figure: Figure) -> None:
         first, second = panels(figure, width=9.0, height=3.6)
