@@ -184,6 +184,9 @@ def train_depth(
 
     Rare contexts can carry the mean of many steps at finite context; compare medians there.
 
+    All contexts of a step are in memory at once: repeats times batch times (context + query_count)
+    times d numbers, and d for each size that is infinite.
+
     References
     ----------
     Bordelon, Letey, Pehlevan, arXiv:2510.01098.
