@@ -63,6 +63,9 @@ from iclimit.asymptotics.spectra import MarchenkoPastur
 _DIGITS = 36
 """Natural logarithm of the accuracy of the quadrature over tasks, 2e-16."""
 
+_NUMBERS = 2**26
+"""Most numbers in an array over nodes and times, 0.5 GB."""
+
 
 def iterated_icl_errors(
     *,
@@ -106,6 +109,8 @@ def iterated_icl_errors(
         If an argument is outside its range or no single number.
     TypeError
         If an argument is not a number.
+    ArithmeticError
+        If contexts are so long that kappa near 1 takes more memory than 1 GB; above 1e10.
 
     Notes
     -----
@@ -233,7 +238,9 @@ def overthinking_ratio(
 
     def largest(step: Any, scatter: Any) -> Any:
         shown = math_.where(alpha < 1, lambda: alpha, lambda: 1 + 0 * alpha)
-        at_zero, at_pi = scatter * shown / step**2, scatter * feedback_at_pi(math_, alpha, step)
+        at_zero, at_pi = scatter * shown / step**2, feedback_at_pi(math_, alpha, step)
+        # Where the mean steps diverge, so do they with infinite data.
+        at_pi = math_.where(math_.isinf(at_pi), lambda: at_pi, lambda: scatter * at_pi)
         return math_.where(at_zero > at_pi, lambda: at_zero, lambda: at_pi)
 
     with math_.quiet():
@@ -256,7 +263,14 @@ def _learned_matrix(
         lower, upper = map(float, law.edges)
         # The functions have a pole at -nu only: the ellipse through it sets the convergence.
         far = 1 + 2 * (nu + lower) / (upper - lower)
-        order = steps + math.ceil(_DIGITS / math.log(far + math.sqrt(far**2 - 1)))
+        # The logarithm of far + sqrt(far^2 - 1), also for far close to 1.
+        order = steps + math.ceil(_DIGITS / max(math.acosh(far), 1e-300))
+        if order * (2 * steps + 1) > _NUMBERS:
+            raise ArithmeticError(
+                f"alpha is too large for so few tasks, got alpha = {float(alpha):g} with "
+                f"kappa = {float(kappa):g} and steps = {steps}: the eigenvalues of the tasks come "
+                f"too close to 0"
+            )
         nodes, share = law.quadrature(order)
     K = nodes / (nodes + nu)
     return K, idg / tau * (nodes + q) / (nodes + nu) ** 2, share

@@ -196,6 +196,8 @@ def final_test_time_error(
             return bias + noise * (alpha + bias * r0) / (1 - alpha)
 
         def limit() -> Any:
-            return math_.where(alpha < 1, few_pairs, lambda: noise / (alpha - 1))
+            # Without noise, 0 also at alpha = 1, where dampened steps converge slowly.
+            some = math_.where(noise > 0, lambda: noise / (alpha - 1), lambda: 0 * alpha)
+            return math_.where(alpha < 1, few_pairs, lambda: some)
 
         return math_.finish(math_.where(stable, limit, lambda: math_.inf))

@@ -115,6 +115,9 @@ def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge() -> None:
         many = depth.overthinking_ratio(**{k: mpmath.mpf(v) for k, v in point.items()})
     assert depth.overthinking_ratio(**point) == pytest.approx(float(many), rel=ROUNDING)
     assert depth.overthinking_ratio(tau=1.0, alpha=5.0, noise_variance=0.3) == math.inf
+    # Infinite data: no noise in the matrix, whose mean may still make steps that are too long.
+    assert depth.overthinking_ratio(tau=math.inf, alpha=2.0) == 0
+    assert depth.overthinking_ratio(tau=math.inf, alpha=2.0, dampening=2.0) == math.inf
 
 
 def test_window_of_convergence_with_few_prompts() -> None:
@@ -150,6 +153,8 @@ def test_diverges_and_refuses() -> None:
     assert errors[1:].tolist() == [math.inf, math.inf]
     with pytest.raises(ValueError, match="alpha must be > 0 and finite"):
         depth.iterated_icl_errors(tau=1.0, steps=2, **setting | {"alpha": math.inf})
+    with pytest.raises(ArithmeticError, match="alpha is too large for so few tasks"):
+        depth.iterated_icl_errors(tau=2.0, alpha=1e13, kappa=1.0, steps=2)
     with pytest.raises(ValueError, match="tau must be one number"):
         depth.iterated_icl_errors(tau=[1.0, 2.0], steps=2, **setting)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="steps must be an integer >= 1"):
