@@ -1,7 +1,5 @@
 """Sphinx configuration.  Build: python -m sphinx -W --keep-going -b html docs docs/_build/html."""
 
-import os
-import re
 import sys
 from functools import partial
 from importlib.util import find_spec
@@ -17,16 +15,12 @@ from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
 import iclimit
-from iclimit import notation
-from iclimit.citations import DERIVED
-from iclimit.cli import build_parser
-from iclimit.diagrams.boundaries import BOUNDARIES
-from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.validation import CLAIMS
-from iclimit.validation.conventions import CONVENTIONS
 from iclimit.validation.drawing import STYLE
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from generated_pages import SHELVES, write_generated
+
 threadpool_limits(1)  # the matrices of the examples are small
 
 project = "iclimit"
@@ -113,15 +107,19 @@ def reset_style(gallery_conf, name):  # noqa: ARG001
 GALLERY = {
     "pretraining": (
         *("double_descent", "phase_diagram", "simulated_phases", "memorisation"),
-        *("extrapolation", "optimal_ridge", "structured_tasks", "exact"),
+        *("extrapolation", "optimal_ridge", "gamma", "structured_tasks", "best_covariances"),
+        *("exact", "derivations"),
     ),
-    "spectra": ("marchenko_pastur", "sample_covariance"),
-    "descent": ("learning_rate", "schedules", "dampening"),
-    "gdpp": ("gdpp", "noisy_regression"),
-    "dynamics": ("training_dynamics",),
-    "softmax": ("softmax_head", "two_heads", "sine"),
-    "depth": ("depth_scaling", "untied_depth", "compute_optimal", "overthinking"),
-    "yours": ("check_runs", "which_algorithm", "trained_weights"),
+    "spectra": ("marchenko_pastur", "sample_covariance", "measures"),
+    "descent": ("learning_rate", "schedules", "dampening", "preconditioner"),
+    "gdpp": ("gdpp", "noisy_regression", "ridge_risk", "inside_transformers"),
+    "dynamics": ("training_dynamics", "growth", "mixtures"),
+    "softmax": ("softmax_head", "two_heads", "sine", "any_kernel"),
+    "depth": (
+        *("depth_scaling", "untied_depth", "compute_optimal", "overthinking"),
+        "finite_contexts",
+    ),
+    "yours": ("check_runs", "which_algorithm", "trained_weights", "many_seeds", "validate"),
 }
 _SUBJECTS = [f"examples/{subject}" for subject in GALLERY]
 _EXAMPLES = [f"plot_{name}.py" for names in GALLERY.values() for name in names]
@@ -161,13 +159,10 @@ html_theme_options = {
     "pygments_light_style": "default",
 }
 # Pages without subpages have no section navigation.
-html_sidebars = {page: [] for page in ("index", "first-steps", "notation", "references")}
-
-
-SHELVES = (
-    *("spectra", "pretraining", "descent", "gdpp"),
-    *("dynamics", "networks", "softmax", "depth"),
-)
+html_sidebars = {
+    page: []
+    for page in (*("index", "first-steps", "papers", "notation", "glossary", "references"),)
+}
 
 
 def resolve_public(app, env, node, contnode):
@@ -175,114 +170,14 @@ def resolve_public(app, env, node, contnode):
     if node.get("refdomain") != "py":
         return None
     name = node["reftarget"].rsplit(".", 1)[-1]
-    for shelf in SHELVES:
-        target = f"iclimit.{shelf}.{name}"
-        if name in getattr(iclimit, shelf).__all__ and node["reftarget"] != target:
+    for home in (*SHELVES, "validation"):
+        target = f"iclimit.{home}.{name}"
+        if name in getattr(iclimit, home).__all__ and node["reftarget"] != target:
             domain = env.get_domain("py")
             return domain.resolve_xref(
                 env, node["refdoc"], app.builder, "obj", target, node, contnode
             )
     return None
-
-
-def write_generated():
-    """Write what the documentation takes from the library: API pages, help texts, tables."""
-    folder = HERE / "api" / "generated"
-    folder.mkdir(parents=True, exist_ok=True)
-    for shelf in SHELVES:
-        _write(folder / f"{shelf}.rst", "\n".join(_api_page(shelf)) + "\n")
-    os.environ["COLUMNS"] = "78"
-    parser = build_parser()
-    verbs = next(a.choices for a in parser._actions if a.dest == "verb")
-    for name, one in {"main": parser, **verbs}.items():
-        _write(folder / f"cli-{name}.txt", one.format_help())
-    lines = []
-    for name, claim in CLAIMS.items():
-        statement = claim.statement.replace("|", r"\|")
-        lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
-        lines += [f"   Source: {claim.source}.", ""]
-    _write(folder / "claims.inc", "\n".join(lines))
-    for shelf in notation.SHELVES:
-        _write(folder / f"notation-{shelf}.inc", _table("12 20 48 20", _parameters(shelf)))
-    _write(folder / "quantities.inc", _table("22 30 24 24", _quantities()))
-    _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
-    _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
-
-
-def _api_page(shelf):
-    """Yield the lines of a page with the public names of a shelf, module by module."""
-    namespace = getattr(iclimit, shelf)
-    title = f"iclimit.{shelf}"
-    yield from (title, "=" * len(title), "", f".. currentmodule:: {title}", "")
-    yield from (namespace.__doc__.split("\n")[0], "")
-    modules = {}
-    for name in namespace.__all__:
-        modules.setdefault(getattr(namespace, name).__module__, []).append(name)
-    for module, names in modules.items():
-        heading = (sys.modules[module].__doc__ or module).split("\n")[0].rstrip(".")
-        yield from (heading, "-" * len(heading), "", f"Module ``{module}``.", "")
-        yield from (".. autosummary::", f"   :toctree: {shelf}", "")
-        yield from (f"   {name}" for name in names)
-        yield ""
-
-
-def _parameters(shelf):
-    """Yield the rows of the notation that belong to a shelf."""
-    yield "Symbol", "Name", "Meaning", "Range"
-    for name, row in notation.PARAMETERS.items():
-        if row.shelf == shelf:
-            symbol = f":math:`{row.symbol}`" if row.symbol else ""
-            definition = f":math:`{row.definition}`: " if row.definition else ""
-            yield symbol, f"``{name}``", definition + row.meaning, row.allowed
-
-
-def _quantities():
-    yield "Name", "Meaning", "Parameters (optional ones in brackets)", "Cite"
-    for name, quantity in QUANTITIES.items():
-        given = ", ".join(quantity.parameters)
-        optional = f" [{', '.join(quantity.optional)}]" if quantity.optional else ""
-        keys = [key for key in quantity.papers if key != DERIVED]
-        cite = [f":cite:t:`{','.join(keys)}`"] if keys else []
-        cite += ["in part derived here" if keys else "derived here"] * (DERIVED in quantity.papers)
-        yield f"``{name}``", quantity.meaning, given + optional, "; ".join(cite)
-
-
-def _boundaries():
-    yield "Name", "Where", "Quantities"
-    for name, boundary in BOUNDARIES.items():
-        label = re.sub(r"\$(.*?)\$", r":math:`\1`", boundary.label)
-        yield f"``{name}``", label, ", ".join(f"``{each}``" for each in boundary.quantities)
-
-
-def _conventions():
-    yield "Name", "Inputs; tasks", "Context summary", "Loss reported", "Minimised with a ridge"
-    for name, each in CONVENTIONS.items():
-        inputs = f"{each.input_law}, variance {each.input_variance}"
-        tasks = f"{each.task_law}, variance {each.task_variance} of a coordinate"
-        products = f"{_times(each.product_factor)}Σ y x, {_times(each.square_factor)}Σ y²"
-        error = "" if each.loss_factor == "1" else f"{each.loss_factor} of the "
-        error += "squared error" + ("" if each.query_noise else " of a noiseless query")
-        error += ", less that of the oracle" if each.minus_oracle else ""
-        minimised = f"mean loss + {_times(each.ridge_factor)}λ \\|Γ\\|²"
-        head = f"``{name}``: :cite:t:`{each.paper}`.  {each.remark}"
-        yield head, f"{inputs}; {tasks}", products, error, minimised
-
-
-def _times(factor):
-    return "" if factor == "1" else f"({factor}) "
-
-
-def _table(widths, rows):
-    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
-    for first, *others in rows:
-        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
-    return "\n".join(lines) + "\n"
-
-
-def _write(path, text):
-    """Write only what changed, so that an incremental build stays incremental."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
 
 
 def setup(app):

@@ -4,12 +4,11 @@ The name keeps it out of the other tests, which do not build the documentation.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from started_browser import console_errors, open_page, started_browser
+from started_browser import console_errors, open_page
 
 HTML = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
 PAGES = sorted(page for page in HTML.rglob("*.html") if "_static" not in page.parts)
@@ -35,12 +34,6 @@ drawn.then(() => {
   });
 });
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with started_browser() as driver:
-        yield driver
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HTML)))

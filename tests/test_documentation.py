@@ -1,6 +1,7 @@
 """Numbers that the documentation states."""
 
 import csv
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -10,7 +11,19 @@ import pytest
 import iclimit
 from iclimit.cli import main
 
-TABLES = Path(__file__).resolve().parents[1] / "docs" / "tables"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TABLES = DOCS / "tables"
+SHELVES = (
+    *("spectra", "pretraining", "descent", "gdpp"),
+    *("dynamics", "networks", "softmax", "depth"),
+)
+FUNCTIONS = {
+    name: value
+    for home in (iclimit, *(getattr(iclimit, shelf) for shelf in SHELVES))
+    for name in home.__all__
+    if callable(value := getattr(home, name)) and not inspect.isclass(value)
+}
+"""Public functions by name.  Classes are shown by the functions that return them."""
 
 
 def test_how_far_runs_are_from_the_limit() -> None:
@@ -40,3 +53,13 @@ def test_the_model_elsewhere_is_judged(
     assert main(["probe", "prompts.npz", "predictions.npz", *chosen]) == 0
     # The best rate is 15 / (15 + 5 + 1), and the model has 0.6.
     assert re.match(r"It is 0\.84\S* one_step: ", capsys.readouterr().out)
+
+
+def test_every_public_function_has_an_example() -> None:
+    assert [name for name, each in FUNCTIONS.items() if ">>>" not in (each.__doc__ or "")] == []
+
+
+def test_every_public_function_is_used_in_the_gallery() -> None:
+    """Its page then links to the examples that use it."""
+    examples = "".join(page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py"))
+    assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", examples))) == []

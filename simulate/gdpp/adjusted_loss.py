@@ -270,6 +270,14 @@ def held_out_losses(
         model's kind.
     TypeError
         If model or problem is of another kind.
+
+    Examples
+    --------
+    >>> from iclimit.gdpp import NoisyRegression, gdpp_transformer, held_out_losses
+    >>> problem = NoisyRegression("uniform:1", context=20, dim=3)
+    >>> model = gdpp_transformer([0.9], [], context=20, dim=3)
+    >>> held_out_losses(model, problem, contexts=4000, rng=0).loss.mean > 0
+    True
     """
     if not isinstance(model, LinearTransformer):
         raise TypeError(f"model must be a LinearTransformer, got {model!r}")

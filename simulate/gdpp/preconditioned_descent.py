@@ -125,6 +125,13 @@ def gdpp_transformer(rates: Any, gammas: Any, *, context: int, dim: int) -> Line
     ------
     ValueError
         If an argument is outside its range.
+
+    Examples
+    --------
+    >>> from iclimit.gdpp import gdpp_transformer
+    >>> model = gdpp_transformer([0.8, 1.0], [0.2], context=20, dim=3)
+    >>> model.kind, len(model.layers)
+    ('gd++', 2)
     """
     etas, strengths = _parse_layers(rates, gammas)
     check_arguments(context=context, dim=dim)
@@ -152,6 +159,15 @@ def layer_spectra(x: Array, gammas: Any) -> Array:
     ------
     ValueError
         If gammas are not finite numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.gdpp import layer_spectra
+    >>> x = np.diag([2.0, 1.0])[None]  # one prompt of two inputs
+    >>> layer_spectra(x, [0.25])[:, 0]
+    array([[0.5      , 2.       ],
+           [0.3828125, 0.5      ]])
     """
     xp = array_namespace(x)
     spectra = []

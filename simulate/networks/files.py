@@ -96,6 +96,19 @@ def load_network(path: str | os.PathLike) -> TrainedNetwork:
         If the file is not of that form, or its weights are of other shapes or not finite.
     OSError
         If there is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import iclimit
+    >>> from iclimit.networks import load_network, save_network, train_network
+    >>> problem = iclimit.Problem(context=4, dim=2)
+    >>> run = train_network(iclimit.softmax.MergedHeads(dim=2), problem, steps=3, rng=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_network(run, f"{folder}/head.npz")
+    ...     again = load_network(f"{folder}/head.npz")
+    >>> again.held_out == run.held_out
+    True
     """
     try:
         arrays = load_npz(Path(path))

@@ -1,0 +1,174 @@
+"""What the documentation takes from the library: API pages, help texts, tables, papers."""
+
+import csv
+import os
+import re
+import sys
+from pathlib import Path
+
+from pybtex.database import parse_file
+
+import iclimit
+from iclimit import notation
+from iclimit.citations import DERIVED
+from iclimit.cli import build_parser
+from iclimit.diagrams.boundaries import BOUNDARIES
+from iclimit.diagrams.quantities import QUANTITIES
+from iclimit.published import PAPERS, settings
+from iclimit.validation import CLAIMS
+from iclimit.validation.conventions import CONVENTIONS
+
+HERE = Path(__file__).parent
+
+SHELVES = (
+    *("spectra", "pretraining", "descent", "gdpp"),
+    *("dynamics", "networks", "softmax", "depth"),
+)
+
+
+def write_generated():
+    """Write what the documentation takes from the library: API pages, help texts, tables."""
+    folder = HERE / "api" / "generated"
+    folder.mkdir(parents=True, exist_ok=True)
+    for shelf in SHELVES:
+        _write(folder / f"{shelf}.rst", "\n".join(_api_page(shelf)) + "\n")
+    os.environ["COLUMNS"] = "78"
+    parser = build_parser()
+    verbs = next(a.choices for a in parser._actions if a.dest == "verb")
+    for name, one in {"main": parser, **verbs}.items():
+        _write(folder / f"cli-{name}.txt", one.format_help())
+    lines = []
+    for name, claim in CLAIMS.items():
+        statement = claim.statement.replace("|", r"\|")
+        lines += [f"``{name}``", f"   *{claim.title}.*", "", f"   {statement}", ""]
+        lines += [f"   Source: {claim.source}.", ""]
+    _write(folder / "claims.inc", "\n".join(lines))
+    for shelf in notation.SHELVES:
+        _write(folder / f"notation-{shelf}.inc", _table("12 20 48 20", _parameters(shelf)))
+    _write(folder / "quantities.inc", _table("22 30 24 24", _quantities()))
+    _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
+    _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
+    _write(folder / "top-level.inc", _table("30 20 50", _top_level()))
+    _write(folder / "papers.inc", "\n".join(_papers()) + "\n")
+
+
+def _api_page(shelf):
+    """Yield the lines of a page with the public names of a shelf, module by module."""
+    namespace = getattr(iclimit, shelf)
+    title = f"iclimit.{shelf}"
+    yield from (title, "=" * len(title), "", f".. currentmodule:: {title}", "")
+    yield from (namespace.__doc__.split("\n")[0], "")
+    modules = {}
+    for name in namespace.__all__:
+        modules.setdefault(getattr(namespace, name).__module__, []).append(name)
+    for module, names in modules.items():
+        heading = (sys.modules[module].__doc__ or module).split("\n")[0].rstrip(".")
+        yield from (heading, "-" * len(heading), "", f"Module ``{module}``.", "")
+        yield from (".. autosummary::", f"   :toctree: {shelf}", "")
+        yield from (f"   {name}" for name in names)
+        yield ""
+
+
+def _parameters(shelf):
+    """Yield the rows of the notation that belong to a shelf."""
+    yield "Symbol", "Name", "Meaning", "Range"
+    for name, row in notation.PARAMETERS.items():
+        if row.shelf == shelf:
+            symbol = f":math:`{row.symbol}`" if row.symbol else ""
+            definition = f":math:`{row.definition}`: " if row.definition else ""
+            yield symbol, f"``{name}``", definition + row.meaning, row.allowed
+
+
+def _quantities():
+    yield "Name", "Meaning", "Parameters (optional ones in brackets)", "Cite"
+    for name, quantity in QUANTITIES.items():
+        given = ", ".join(quantity.parameters)
+        optional = f" [{', '.join(quantity.optional)}]" if quantity.optional else ""
+        keys = [key for key in quantity.papers if key != DERIVED]
+        cite = [f":cite:t:`{','.join(keys)}`"] if keys else []
+        cite += ["in part derived here" if keys else "derived here"] * (DERIVED in quantity.papers)
+        yield f"``{name}``", quantity.meaning, given + optional, "; ".join(cite)
+
+
+def _boundaries():
+    yield "Name", "Where", "Quantities"
+    for name, boundary in BOUNDARIES.items():
+        label = re.sub(r"\$(.*?)\$", r":math:`\1`", boundary.label)
+        yield f"``{name}``", label, ", ".join(f"``{each}``" for each in boundary.quantities)
+
+
+def _conventions():
+    yield "Name", "Inputs; tasks", "Context summary", "Loss reported", "Minimised with a ridge"
+    for name, each in CONVENTIONS.items():
+        inputs = f"{each.input_law}, variance {each.input_variance}"
+        tasks = f"{each.task_law}, variance {each.task_variance} of a coordinate"
+        products = f"{_times(each.product_factor)}Σ y x, {_times(each.square_factor)}Σ y²"
+        error = "" if each.loss_factor == "1" else f"{each.loss_factor} of the "
+        error += "squared error" + ("" if each.query_noise else " of a noiseless query")
+        error += ", less that of the oracle" if each.minus_oracle else ""
+        minimised = f"mean loss + {_times(each.ridge_factor)}λ \\|Γ\\|²"
+        head = f"``{name}``: :cite:t:`{each.paper}`.  {each.remark}"
+        yield head, f"{inputs}; {tasks}", products, error, minimised
+
+
+def _top_level():
+    """Yield what ``import iclimit`` offers beside the namespaces."""
+    yield "Name", "Namespace", "What it is"
+    for name in sorted(set(iclimit.__all__) - {*SHELVES, "notation", "validation"}):
+        one = getattr(iclimit, name)
+        if not callable(one):
+            continue
+        homes = [shelf for shelf in SHELVES if name in getattr(iclimit, shelf).__all__]
+        home = f"iclimit.{homes[0]}" if homes else one.__module__.replace(".asymptotics", "")
+        summary = re.split(r"\.\s|\.$", " ".join((one.__doc__ or "").split("\n\n")[0].split()))[0]
+        yield f"`iclimit.{name}`", f"``{home}``", f"{summary}."
+
+
+def _papers():
+    """Yield the page of the papers: what of each is checked, by which command, in which time."""
+    with (HERE / "tables" / "claim_times.csv").open(encoding="utf-8") as file:
+        seconds = {row["Claim"]: row["CPU seconds"] for row in csv.DictReader(file)}
+    bibliography = parse_file(HERE.parent / "iclimit" / "references.bib").entries
+    for key in (*PAPERS, "bordelon2026"):
+        fields = bibliography[key].fields
+        title = re.sub("[{}]", "", fields["title"])
+        yield from (title, "-" * len(title), "", f":cite:t:`{key}`", "")
+        arxiv = re.search(r"arXiv:[\d.]+", fields.get("note", ""))
+        mark = re.escape(arxiv[0] if arxiv else PAPERS[key])
+        rows = [("In the paper", "What is checked", "Command; CPU seconds")]
+        for claim in CLAIMS.values():
+            if found := re.search(rf"{mark}(?: \(version 1\))?(?:[,:] )?([^;]*)", claim.source):
+                verb = f"figure {claim.name}" if claim.figure else f"validate {claim.name}"
+                place = found[1].replace("(validation/reference/README.md)", "").strip()
+                what = f"*{claim.title}.*  {claim.statement}".replace("|", r"\|")
+                time = f"; {seconds[claim.name]}" if claim.name in seconds else ""
+                rows.append((place or "Model", what, f"``iclimit {verb}``{time}"))
+        yield _table("20 55 25", rows)
+        for name, setting in settings.items():
+            if name.startswith(key):
+                values = ", ".join(f"``{k} = {v!r}``" for k, v in setting.items())
+                yield f'* ``iclimit.settings["{name}"]``: {values}'
+        yield ""
+        remarks = [each for each in CONVENTIONS.values() if each.paper == key and each.remark]
+        for each in remarks:
+            yield f"* Convention ``{each.name}``: {each.remark}"
+        if key == "bordelon2026":
+            yield "* Differences from the printed formulas: :doc:`/theory/depth/errata`."
+        yield ""
+
+
+def _times(factor):
+    return "" if factor == "1" else f"({factor}) "
+
+
+def _table(widths, rows):
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    for first, *others in rows:
+        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+    return "\n".join(lines) + "\n"
+
+
+def _write(path, text):
+    """Write only what changed, so that an incremental build stays incremental."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
