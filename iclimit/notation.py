@@ -148,12 +148,14 @@ def explain_names(module: str) -> None:
     for name in exported["__all__"]:
         item = exported[name]
         if inspect.isfunction(item):
-            exported[name] = vars(sys.modules[item.__module__])[name] = _explaining(item)
+            exported[name] = vars(sys.modules[item.__module__])[name] = explaining(item)
         elif "__init__" in vars(item):
-            item.__init__ = _explaining(item.__init__)
+            item.__init__ = explaining(item.__init__)
 
 
-def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
+def explaining(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that says by name which keyword arguments are missing or unknown."""
+
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         try:
@@ -161,11 +163,16 @@ def _explaining(function: Callable[..., Any]) -> Callable[..., Any]:
         except TypeError as error:
             # An error of the call itself is raised before the function has a frame.
             within = error.__traceback__ and error.__traceback__.tb_next
-            if within or "unexpected keyword argument" not in str(error):
+            if within:
+                raise
+            label = function.__qualname__.removesuffix(".__init__")
+            if missing := re.search(r"missing \d+ required .*argument.*?: (.*)", str(error)):
+                needed = ", ".join(re.findall(r"'(\w+)'", missing[1]))
+                raise TypeError(f"{label} needs {needed}, got {', '.join(named)}") from None
+            if "unexpected keyword argument" not in str(error):
                 raise
         known = [name for name in inspect.signature(function).parameters if name != "self"]
         wrong = next(name for name in named if name not in known)
-        label = function.__qualname__.removesuffix(".__init__")
         hint = did_you_mean(wrong, known)
         raise TypeError(f"{label} takes {', '.join(known)}, got {wrong!r}{hint}")
 

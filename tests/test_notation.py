@@ -160,9 +160,16 @@ def test_unknown_arguments_are_answered_with_what_was_meant(
         function(**{name: 1})
 
 
+def test_missing_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match=r"^icl_error needs kappa, rho, got tau, alpha$"):
+        iclimit.icl_error(tau=1, alpha=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Problem needs dim, got context$"):
+        iclimit.train_softmax(context=3, rng=0)
+
+
 def test_other_errors_of_a_call_are_as_they_are() -> None:
-    with pytest.raises(TypeError, match=r"icl_error\(\) missing 1 required keyword-only"):
-        iclimit.icl_error(tau=1, alpha=1, kappa=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"takes 0 positional arguments but 1"):
+        iclimit.icl_error(1, alpha=1, kappa=1, rho=0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="tau must be a real number or an array, got 'a'"):
         iclimit.icl_error(tau="a", alpha=1, kappa=1, rho=0)
 

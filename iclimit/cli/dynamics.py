@@ -28,6 +28,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_parameter, add_verb, parse_values
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         losses = loss(times)
         pairs = zip(times.tolist(), losses.tolist(), strict=True)
         rows = [{"time": time, "loss": value} for time, value in pairs]
-    write_output(options, lambda: rows, lambda figure: _draw(figure, times, losses))
+    write_output(options, lambda: rows, lambda figure: _draw(options, figure, times, losses))
     return 0
 
 
@@ -247,10 +248,20 @@ def _separate(options: argparse.Namespace, setting: dict[str, Any]) -> Predictio
     return rows, 1.3 * float(ends[np.isfinite(ends)].max()), steps.loss
 
 
-def _draw(figure: Figure, times: np.ndarray, losses: np.ndarray) -> None:
+def _draw(
+    options: argparse.Namespace, figure: Figure, times: np.ndarray, losses: np.ndarray
+) -> None:
     """Draw the curve."""
+    from iclimit.diagrams.legends import stated, write_title
+    from iclimit.notation import PARAMETERS
     from iclimit.validation.drawing import COLOURS
 
     ax = figure.subplots()
     ax.plot(times, losses, color=COLOURS[0])
     ax.set(xlabel=r"time $t/\tau$", ylabel="loss")
+    # The context is N in this theory.
+    symbols = PARAMETERS | {"context": replace(PARAMETERS["context"], symbol="N")}
+    names = ("dim", "context", "noise_variance", "heads", "init_scale")
+    known = {name: getattr(options, name) for name in names}
+    given = {name: value for name, value in known.items() if value}
+    write_title(ax, None, [f"{options.model}, {stated(symbols, given)}"])

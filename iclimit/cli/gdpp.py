@@ -76,6 +76,7 @@ def draw(figure: Figure, excess: dict[str, np.ndarray], tol: float | None) -> No
     """Draw the excess by layer, one curve for each method."""
     from matplotlib.ticker import MaxNLocator
 
+    from iclimit.diagrams.legends import place_legend
     from iclimit.validation.drawing import COLOURS, log_scale
 
     ax = figure.subplots()
@@ -84,7 +85,7 @@ def draw(figure: Figure, excess: dict[str, np.ndarray], tol: float | None) -> No
         ax.plot(drawn.nonzero()[0], values[drawn], "o-", color=colour, markersize=4, label=label)
     if tol is not None:
         ax.axhline(tol, color="0.4", linestyle="--", linewidth=1, label="tolerance")
-    ax.set(xlabel="layers of GD++", ylabel=r"condition number minus one, $\nu/\mu - 1$")
+    ax.set(xlabel="layers of GD++", ylabel=r"excess $\nu/\mu - 1$")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     log_scale(ax, "y")
-    ax.legend()
+    place_legend(ax, legend=True)

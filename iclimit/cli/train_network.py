@@ -168,6 +168,9 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
     if found.interrupted:
         print("interrupted: the last run was measured where it was", file=sys.stderr)
         return 130
+    if all(found.failed):
+        print("every run failed: none has learned what can be learned", file=sys.stderr)
+        return 1
     return 0
 
 

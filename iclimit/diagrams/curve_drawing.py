@@ -26,6 +26,10 @@ _FEW = 60
 _RANGE = 20
 """Ratio of the largest to the least value from which the values are on a logarithmic axis."""
 
+_FARTHEST = 1e8
+"""Values that are drawn are within this factor of 1, the order of all quantities, if they go far
+beyond it on both sides or one."""
+
 _LONGEST = 60
 """Characters of an axis label that names several quantities."""
 
@@ -54,11 +58,14 @@ def plot(
         log_scale(ax, "x")
     low, high = ax.dataLim.intervaly
     if 0 < _RANGE * low < high < math.inf:
+        if high > low * _FARTHEST**2:
+            ax.set_ylim(max(low, 1 / _FARTHEST), min(high, _FARTHEST))
         log_scale(ax, "y")
     ax.set_xlabel(known[curves.x].label)
     _name_values(ax, curves.quantity.label)
     write_title(ax, title, _default_title(curves))
-    place_legend(ax, legend, least=1 if label else 2)
+    all_finite = np.all(np.any(np.isfinite(curves.values), axis=1))
+    place_legend(ax, legend, least=2 if all_finite and not label else 1)
     return ax
 
 
@@ -87,7 +94,9 @@ def _draw_theory(
 ) -> Any:
     """Draw the limit; return its colour."""
     style: dict[str, Any] = {}
-    if curves.quantity.by_points(curves.x):
+    if not np.any(np.isfinite(values)):
+        label = f"{label}: infinite"
+    if curves.quantity.by_points(curves.x) or values.size == 1:
         finite = np.where(np.isfinite(values), values, np.nan)
         line = Line(curves.grid, finite, finite)
         if values.size <= _FEW:

@@ -23,7 +23,8 @@ _DIVERGENT = 1.5
 each, a square root of one by 4."""
 
 _BEYOND = 1e6
-"""A point that is larger than its neighbours by this factor is the divergence but for rounding."""
+"""A point that is larger than its neighbours, or a peak that is higher than on the grid, by this
+factor is the divergence but for rounding."""
 
 _MOST_PEAKS = 8
 """Peaks that are looked at, the highest: a function found by a search has many small ones."""
@@ -120,13 +121,14 @@ def _peaks_and_poles(
     """Points that show the tops of sharp peaks, and where the function diverges."""
     size = np.where(np.isnan(y), 0, abs(y))
     inner, beside = size[1:-1], np.maximum(size[:-2], size[2:])
-    pole = np.isfinite(beside) & (inner > _BEYOND * beside)
+    pole = np.isfinite(beside) & (inner / _BEYOND > beside)
     poles = x[1:-1][pole].tolist()
     at = 1 + np.flatnonzero(
         (inner > size[:-2]) & (inner >= size[2:]) & ~pole & np.isfinite(beside)
     )
     at = at[np.argsort(-size[at])][:_MOST_PEAKS]
     low, high, top, shown = x[at - 1], x[at + 1], size[at], [np.empty(0)]
+    first = top
     for zoom in range(_ZOOMS):
         if not low.size:
             break
@@ -134,11 +136,13 @@ def _peaks_and_poles(
         found = abs(function(points))
         best, rows = np.nanargmax(found, axis=1), np.arange(low.size)
         growth = found[rows, best] / top
-        pole = np.isinf(growth) | ((zoom == _ZOOMS - 1) & (growth > _DIVERGENT))
+        far, last = found[rows, best] / _BEYOND > first, zoom == _ZOOMS - 1
+        pole = np.isinf(growth) | (far & (last | (growth <= _FLAT)))
+        pole |= last & (growth > _DIVERGENT)
         poles += points[rows, best][pole].tolist()
         sharp = ~pole & (growth > _FLAT)
         shown.append(points[sharp].ravel())
-        top = found[rows, best][sharp]
+        top, first = found[rows, best][sharp], first[sharp]
         around = np.clip(best, 1, _SHARES.size - 2)
         low, high = (points[rows, around + step][sharp] for step in (-1, 1))
     return np.concatenate(shown), np.unique(poles)

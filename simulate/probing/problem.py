@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.notation import explaining
 from iclimit.simulate.arrays import Array, Backend, get_backend
 from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
@@ -233,3 +234,6 @@ class Problem:
         inputs = x[:, :-1, :]
         labels = (inputs @ drawn[:, :, None])[:, :, 0] + noise[:, :-1]
         return DrawnPrompts(inputs, labels, x[:, -1, :], drawn, variance)
+
+
+Problem.__init__ = explaining(Problem.__init__)  # type: ignore[method-assign]

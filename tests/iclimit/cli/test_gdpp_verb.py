@@ -79,7 +79,7 @@ def test_plot(flags: str, ending: str, tmp_path: Path, capsys: pytest.CaptureFix
         assert path.read_bytes().startswith(b"%PDF")
     if ending == "svg":
         picture = path.read_text()
-        for label in ("optimal", "monotone (published)", "layers of GD++", "minus one"):
+        for label in ("optimal", "monotone (published)", "layers of GD++", "excess"):
             assert label in picture
         assert ("tolerance" in picture) == ("--tol" in flags)
 

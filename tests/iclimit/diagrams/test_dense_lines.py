@@ -50,6 +50,11 @@ def test_a_divergence_breaks_the_curve_and_leaves_the_picture(
     assert inside.max() > inside.min()
 
 
+def test_a_divergence_that_a_zoom_meets_by_chance_is_one() -> None:
+    line = line_of(lambda x: 1 / abs(x - 1), np.linspace(0.3, 4, 7))
+    assert breaks(line) == pytest.approx([1], abs=1e-6)
+
+
 def test_a_change_of_sign_through_infinity_is_one_break() -> None:
     line = line_of(lambda x: 1 / (x - 1.7), np.linspace(0.1, 5, 8))
     assert breaks(line) == pytest.approx([1.7], abs=1e-6)
