@@ -60,7 +60,7 @@ REASONS |= dict.fromkeys(
     "tests hold its equations to the functions of numbers",
 )
 REASONS["overthinking_ratio"] = (
-    "the quick claim notices 20 %, the medium one 9 %: pretraining from labels is costly; "
+    "the quick claim notices 30 %, the medium one 10 %: pretraining from labels is costly; "
     "tests hold it to the threshold of weights and to growing errors"
 )
 

@@ -194,7 +194,7 @@ STEPS = {
 FEEDBACK = {
     "threshold": Feedback(
         label="threshold of undampened steps",
-        repeats={24: 250, 32: 250, 48: 120, 96: 50},
+        repeats={24: 150, 32: 150, 48: 80, 96: 30},
         target="weights",
         alpha=8,
         tau=2,
@@ -202,7 +202,7 @@ FEEDBACK = {
     ),
     "dampened threshold": Feedback(
         label="threshold of dampened steps",
-        repeats={8: 300, 16: 400, 32: 80, 96: 40},
+        repeats={8: 300, 16: 350, 32: 80, 96: 32},
         target="weights",
         alpha=3,
         tau=3,
@@ -212,7 +212,7 @@ FEEDBACK = {
     ),
     "window": Feedback(
         label="ratio for few prompts",
-        repeats={8: 400, 16: 400, 24: 60, 32: 60},
+        repeats={8: 300, 16: 260, 24: 40, 32: 40},
         target="labels",
         alpha=40,
         tau=0.75,
