@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from iclimit.asymptotics import depth
 from iclimit.asymptotics.spectra import MarchenkoPastur
@@ -254,3 +254,24 @@ def test_best_number_of_steps_is_infinite_where_all_help() -> None:
     assert depth.best_test_time_steps(alpha=4.0, tau=1.2, noise_variance=0.4).steps == 0
     with pytest.raises(ValueError, match="tau must be > 1"):
         depth.best_test_time_steps(alpha=1.0, tau=1.0)
+
+
+@pytest.mark.parametrize(
+    "point", [(4.0, 1.3, 0.0, 1.0), (0.5, 3.0, 0.0, 1.0), (0.4, 1.6, 0.1, 0.5)]
+)
+def test_growth_of_late_errors_by_the_cubics(point: tuple[float, ...]) -> None:
+    """Rates of the documentation, one of which is of slow directions."""
+    alpha, tau, noise, factor = point
+    c, gain = 1 / alpha, alpha / (alpha + 1 + noise)
+    v, step = factor**2 * gain * (1 - gain) / (tau - 1), factor * gain
+
+    def rate(sign: int) -> float:
+        def cubic(y: float) -> float:
+            return v * y**2 * (1 + c + sign * 2 * math.sqrt(c) * y) - c * step**2 * (1 - y**2)
+
+        y = brentq(cubic, 1e-12, 1)
+        return sign * (step * (1 + c + sign * math.sqrt(c) * (y + 1 / y)) - 1)
+
+    names = ("alpha", "tau", "noise_variance", "dampening")
+    errors = depth.test_time_errors(**dict(zip(names, point, strict=True)), steps=200)
+    assert errors[-1] / errors[-2] == pytest.approx(max(rate(1), rate(-1)) ** 2, rel=0.01)
