@@ -50,7 +50,7 @@ def draw_both_errors(
             found.draw_curve(ax, curve, name, colour, label)
         finish(ax, curves[0].axis, f"{name}_error", log=log)
     axes[1].legend(title=title)
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8)
+    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
     return axes
 
 

@@ -75,7 +75,7 @@ def draw(figure: Figure, found: Found) -> None:
     title = r"tests at $\alpha' = 8$ (vertical line); triangle: least"
     x = r"context in training, $\alpha$"
     finish(right, x, "icl_error", title=title, log="x", legend="")
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8)
+    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
 
 
 claim = Study((*TESTED.values(), *TRAINED.values()), LIMITS, SIZES, RISES).claim(

@@ -65,7 +65,7 @@ def draw(figure: Figure, found: Found) -> None:
         sizes, "$1/d$", "icl_error", title=r"outside, $\kappa = \infty$; stars: limit", legend=""
     )
     figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8)
+    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
 
 
 claim = Study(tuple(CURVES.values()), LIMITS, SIZES, RISES).claim(

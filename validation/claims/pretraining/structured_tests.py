@@ -48,7 +48,7 @@ def draw(figure: Figure, found: Found) -> None:
         sizes, "$1/d$", "icl_error", title=r"misaligned, $\lambda = 0.4$; stars: limit", legend=""
     )
     figure.legend(*icl.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8)
+    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
 
 
 claim = Study(tuple(CURVES.values()), LIMITS, SIZES, RISES).claim(
