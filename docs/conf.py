@@ -15,6 +15,7 @@ from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
 import iclimit
+from iclimit.explorer.page import explorer_page
 from iclimit.validation.drawing import STYLE
 
 HERE = Path(__file__).parent
@@ -161,7 +162,9 @@ html_theme_options = {
 # Pages without subpages have no section navigation.
 html_sidebars = {
     page: []
-    for page in (*("index", "first-steps", "papers", "notation", "glossary", "references"),)
+    for page in (
+        *("index", "first-steps", "explorer", "papers", "notation", "glossary", "references"),
+    )
 }
 
 
@@ -180,7 +183,15 @@ def resolve_public(app, env, node, contnode):
     return None
 
 
+def write_explorer(app, exception):
+    """Write the explorer beside the pages, where one of them embeds it."""
+    if exception is None and app.builder.format == "html":
+        path = Path(app.outdir) / "_static" / "explorer.html"
+        path.write_text(explorer_page(), encoding="utf-8")
+
+
 def setup(app):
+    app.connect("build-finished", write_explorer)
     app.connect("missing-reference", resolve_public)
 
 

@@ -29,7 +29,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the page and print its path."""
-    from iclimit.explorer import explorer_page
+    from iclimit.explorer.page import explorer_page
     from iclimit.files import replacing
 
     path = options.output or output_file([".html"])("explorer.html")

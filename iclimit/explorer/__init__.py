@@ -1,5 +1,1 @@
-"""The explorer: the theory under one's fingers, as one HTML file."""
-
-from iclimit.explorer.page import explorer_page
-
-__all__ = ["explorer_page"]
+"""The explorer: the theory as one interactive HTML file."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import iclimit
 from iclimit.explorer import blog, points
+from iclimit.explorer.finite_size import stored_predictions
 from iclimit.explorer.formulas import formulas
 from iclimit.explorer.functions import javascript
 from iclimit.explorer.symbols import notation, quantities
@@ -51,7 +52,7 @@ def explorer_page(store: Path | None = None) -> str:
 
     Examples
     --------
-    >>> from iclimit.explorer import explorer_page
+    >>> from iclimit.explorer.page import explorer_page
     >>> page = explorer_page()
     >>> page.startswith("<!doctype html>"), len(page) < 8e6
     (True, True)
@@ -105,6 +106,7 @@ def _data(store: Path | None) -> dict[str, Any]:
     return {
         "errors": errors,
         "presets": points.presets(errors),
+        "predictions": stored_predictions(),
         "blog": blog.figures(),
         "formulas": formulas(),
         "notation": notation(),

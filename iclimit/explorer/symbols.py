@@ -5,7 +5,10 @@ import unicodedata
 
 from iclimit.notation import PARAMETERS
 
-_WORDS = {"lambda": "λ", "ell": "ℓ", "log": "log", "infty": "∞", "to": "→", "propto": "∝"}
+_WORDS = {
+    **{"lambda": "λ", "ell": "ℓ", "log": "log", "infty": "∞"},
+    **{"partial": "∂", "to": "→", "propto": "∝ ", "leq": "≤ ", "max": "max"},
+}
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -35,17 +38,24 @@ def quantities() -> dict[str, dict[str, str]]:
 
 
 def plain_symbol(latex: str) -> str:
-    r"""Plain text of a symbol in LaTeX; empty if it has none.
+    """Plain text of a symbol in LaTeX; empty if it needs more than that."""
+    text = plain_text(latex)
+    return "" if re.search(r"[_^?]", text) else text
+
+
+def plain_text(latex: str) -> str:
+    r"""Plain text of a formula in LaTeX, as near as letters come.
 
     Examples
     --------
-    >>> from iclimit.explorer.symbols import plain_symbol
-    >>> plain_symbol(r"\sigma^2/(N a^2)"), plain_symbol(r"n_{\mathrm{test}}")
-    ('σ²/(N a²)', '')
+    >>> from iclimit.explorer.symbols import plain_text
+    >>> plain_text(r"\sigma^2/(N a^2)"), plain_text(r"e_{\mathrm{ICL}} = 2 + \rho")
+    ('σ²/(N a²)', 'e_ICL = 2 + ρ')
     """
-    text = re.sub(r"\\([a-zA-Z]+) ?", lambda match: _letter(match[1]), latex)
+    text = re.sub(r"\\(?:mathrm|mathcal|hat|sqrt)\b", lambda m: "√" * (m[0] == r"\sqrt"), latex)
+    text = re.sub(r"\\([a-zA-Z]+)(?: (?=[a-zA-Z]))?", lambda match: _letter(match[1]), text)
     text = re.sub(r"\^(\d)", lambda match: match[1].translate(_RAISED), text)
-    return "" if re.search(r"[\\{}_^?]", text) else text
+    return re.sub(r"[{}]|\\,", "", text).replace("^*", "*").replace("$", "")
 
 
 def plain_label(label: str) -> str:
@@ -57,11 +67,10 @@ def plain_label(label: str) -> str:
     >>> plain_label(r"$e_{\mathrm{ICL}} = 1 + \rho$: that of predicting 0")
     'ICL error = 1 + ρ: that of predicting 0'
     >>> plain_label(r"$\eta = \eta^*$: best rate")
-    'best rate'
+    'η = η*: best rate'
     """
     text = re.sub(r"e_\{\\mathrm\{(ICL|IDG)\}\}", r"\1 error", label)
     text = re.sub(r"\$([^$]*)\$", lambda match: plain_symbol(match[1]), text)
-    text = re.sub(r" ?([=→∝]) ?", r" \1 ", text)
     return text.removeprefix(": ").strip()
 
 
@@ -69,6 +78,7 @@ def _letter(name: str) -> str:
     if name in _WORDS:
         return _WORDS[name]
     try:
-        return unicodedata.lookup(f"GREEK SMALL LETTER {name.upper()}")
+        size = "CAPITAL" if name[0].isupper() else "SMALL"
+        return unicodedata.lookup(f"GREEK {size} LETTER {name.upper()}")
     except KeyError:
         return "?"

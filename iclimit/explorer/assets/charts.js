@@ -46,7 +46,9 @@ const charts = {
       tables.push([centres, Array.from(set.heights)]);
     }
     if (!tables.length) return [[spec.x.min, spec.x.max], [null, null]];
-    return tables.length === 1 ? tables[0] : uPlot.join(tables);
+    if (tables.length === 1) return tables[0];
+    const expanded = 2; // gaps reach over the points of other sets
+    return uPlot.join(tables, tables.map((table) => table.map(() => expanded)));
   },
 
   series(spec) {
@@ -176,7 +178,8 @@ const charts = {
       if (!mark.label) return;
       const width = ctx.measureText(mark.label).width;
       const gap = 6 * scale;
-      let place = [bbox.left + gap, along - 16 * scale];
+      const above = along - bbox.top > 40 * scale;
+      let place = [bbox.left + gap, along + (above ? -16 : 5) * scale];
       if (mark.x !== undefined) {
         const fits = along + gap + width < bbox.left + bbox.width;
         const across = fits ? along + gap : Math.max(along - gap - width, bbox.left + gap);

@@ -20,6 +20,35 @@
     return sources;
   };
 
+  // Errors at the reader's dimension along a stored sweep: a polynomial in 1/d through the stored
+  // predictions and the limit.
+  const predicted = (s, values) => {
+    const rows = explorer.data.predictions.filter((row) =>
+      s.ridge === 0 && ["tau", "alpha", "kappa", "rho"].every((name) => name === s.axis || same(row[name], s[name])));
+    const places = [...new Set(rows.map((row) => row[s.axis]))].sort((a, b) => a - b);
+    if (places.length < 4) return [];
+    const at = (name, place) => {
+      const limit = explorer.value(`${name}_error`, { ...values, [s.axis]: place });
+      const nodes = [[0, Math.log(limit)], ...rows.filter((row) => row[s.axis] === place).map((row) => [1 / row.dim, Math.log(row[name])])];
+      let sum = 0;
+      nodes.forEach(([u, value], i) => {
+        sum += nodes.reduce((weight, [other], j) => (i === j ? weight : (weight * (1 / s.dim - other)) / (u - other)), value);
+      });
+      return Math.exp(sum);
+    };
+    const gap = s.axis === "tau" && places[0] < 1 && places.at(-1) > 1;
+    const x = gap ? [...places.filter((p) => p < 1), 1, ...places.filter((p) => p > 1)] : places;
+    return [["icl", 0], ["idg", 1]].map(([name, colour]) => ({
+      label: `${name.toUpperCase()}, predicted at d = ${s.dim}`, colour, dash: true, width: 1.75, x,
+      y: x.map((place) => (gap && place === 1 ? NaN : at(name, place))),
+    }));
+  };
+
+  const finiteRun = (s) => {
+    const size = { dim: s.dim, context: Math.round(s.alpha * s.dim), tasks: Math.max(1, Math.round(s.kappa * s.dim)), prompts: Math.round(s.tau * s.dim ** 2), rho: s.rho };
+    return `run = iclimit.finite_size_errors(${numbers.keywords(size)}, approach="moments", rng=0)`;
+  };
+
   const compute = (s) => {
     const ends = ENDS[s.axis];
     const x = numbers.geomspace(...ends, 400);
@@ -30,6 +59,7 @@
       { label: "ICL error: new tasks", x, y: icl, colour: 0, python: "icl" },
       { label: "IDG error: pretraining tasks", x, y: idg, colour: 1 },
     ];
+    lines.push(...predicted(s, values));
     const points = [];
     let count = 0;
     for (const [label, set] of stored(s)) {
@@ -71,8 +101,8 @@
         lines, points, marks,
       }],
       summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.`,
-      note: count ? "" : "No stored simulation has these parameters; the buttons below the sliders lead to some.",
-      python,
+      note: count ? "" : "No stored simulation or prediction at finite size has these parameters; the buttons below the sliders lead to some.",
+      python: lines.length > 2 ? `${python}\n${finiteRun(s)}` : python,
       formulas: ["icl_error", "effective_ridge", "context_noise"],
     };
   };
@@ -87,6 +117,7 @@
       ...["tau", "alpha", "kappa"].map(slider),
       parameters.slider("rho"),
       parameters.slider("ridge"),
+      parameters.slider("dim", { label: "dimension of a prediction at finite size", min: 12, max: 400, value: 100, when: (s) => predicted(s, settingOf(s, s.axis)).length > 0 }),
       { name: "stored", presets: true, label: "Go to stored simulations", options: explorer.data.presets },
     ],
     compute,

@@ -3,7 +3,9 @@
 
 {
   const FINE = 200;
-  const MOST = 60; // milliseconds of a map while a slider moves
+  const LEAST = 20;
+  // Milliseconds that a map may take, and a boundary, while a slider moves and when it rests.
+  const TIME = { moving: [40, 12], resting: [600, 100] };
   const COUNTED = ["steps", "layers", "heads", "depth"];
 
   const quantities = Object.keys(theory.meta).filter((name) => {
@@ -20,48 +22,73 @@
     return [x, y];
   };
 
-  const COLOURS = ["#ffffff", "#e69f00", "#56b4e9"];
-  const DASHES = [[], [7, 5], [2, 5]];
+  const STROKES = [
+    ["#ffffff", []], ["#e69f00", []], ["#56b4e9", [8, 5]], ["#ffffff", [2, 5]], ["#d55e00", [8, 5]], ["#cc79a7", []],
+  ];
 
-  const points = (name, count) => {
-    const [min, max, , kind] = parameters.ranges[name];
-    const lowest = name === "rate" ? 0.01 : min;
-    return kind === "linear" ? numbers.linspace(lowest, max, count) : numbers.geomspace(min, max, count);
+  // Ends of an axis: those of its slider, as far as the function is held against Python.
+  const ends = (name, axis) => {
+    const [min, max] = parameters.ranges[axis];
+    const [low, high] = theory.meta[name].ranges[axis] ?? [min, max];
+    return [Math.max(axis === "rate" ? 0.01 : min, low), Math.min(max, high)];
+  };
+  const isLinear = (axis) => parameters.ranges[axis][3] === "linear";
+  const points = (name, axis, count) =>
+    numbers[isLinear(axis) ? "linspace" : "geomspace"](...ends(name, axis), count);
+  const bounded = (s) => Object.fromEntries(theory.meta[s.quantity].arguments.map((name) => {
+    const [low, high] = ends(s.quantity, name);
+    const free = parameters.ranges[name][3] === "zero" && s[name] === 0;
+    return [name, free ? 0 : Math.min(Math.max(s[name], low), high)];
+  }));
+
+  const tabulated = (name, s, x, y, count) => {
+    const [xs, ys] = [x, y].map((axis) => points(s.quantity, axis, count));
+    return { xs, ys, values: theory.grid(name, explorer.arguments(name, bounded(s)), x, xs, y, ys) };
   };
 
-  let cost = 0.0005; // milliseconds of a value, as last measured
+  // Points along an axis that a function has time for, by how long few of them take.
+  const costs = {};
+  const affordable = (name, s, x, y, time) => {
+    const key = [name, x, y].join();
+    if (costs[key] === undefined) {
+      tabulated(name, s, x, y, 4);
+      const started = performance.now();
+      tabulated(name, s, x, y, 8);
+      costs[key] = Math.max((performance.now() - started) / 64, 1e-4);
+    }
+    return Math.max(LEAST, Math.min(FINE, Math.floor(Math.sqrt(time / costs[key]))));
+  };
+
+  // Margins that vanish on boundaries, with positive and negative values in this diagram.
+  const boundaries = (s, x, y, time) => {
+    const found = [];
+    for (const [label, margin] of Object.entries(theory.meta[s.quantity].boundaries)) {
+      const count = Math.min(120, affordable(margin, s, x, y, time));
+      const { values } = tabulated(margin, s, x, y, count);
+      if (!values.some((v) => v > 0) || !values.some((v) => v < 0)) continue;
+      const [colour, dash] = STROKES[found.length % STROKES.length];
+      found.push({ values, columns: count, rows: count, label, colour, dash });
+    }
+    return found;
+  };
 
   const compute = (s, sharp) => {
     const [x, y] = chosen(s);
-    const wanted = Math.floor(Math.sqrt(MOST / cost));
-    const count = sharp ? FINE : Math.max(25, Math.min(FINE, wanted));
-    const [xs, ys] = [points(x, count), points(y, count)];
-    const started = performance.now();
-    const values = theory.grid(s.quantity, explorer.arguments(s.quantity, s), x, xs, y, ys);
-    cost = Math.max((performance.now() - started) / values.length, 1e-5);
+    const [time, own] = sharp ? TIME.resting : TIME.moving;
+    const count = affordable(s.quantity, s, x, y, time);
+    const { xs, ys, values } = tabulated(s.quantity, s, x, y, count);
     const found = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
     let low = found[Math.floor(0.01 * found.length)] ?? 0;
     let high = found[Math.floor(0.985 * found.length)] ?? 1;
     if (high - low < 1e-12 * Math.abs(high)) [low, high] = [low - 0.5, high + 0.5];
     const log = low > 0 && high / low > 8;
-    const contours = [];
-    for (const [label, margin] of Object.entries(theory.meta[s.quantity].boundaries)) {
-      const coarse = Math.min(count, 100);
-      const [cx, cy] = [points(x, coarse), points(y, coarse)];
-      const field = theory.grid(margin, explorer.arguments(margin, s), x, cx, y, cy);
-      if (field.some((v) => v > 0) && field.some((v) => v < 0)) {
-        const index = contours.length;
-        const dash = DASHES[(index + Math.floor(index / 3)) % 3];
-        contours.push({ values: field, columns: coarse, rows: coarse, label, colour: COLOURS[index % 3], dash });
-      }
-    }
+    const contours = boundaries(s, x, y, own);
     const { label, meaning } = explorer.data.quantities[s.quantity];
-    const rest = Object.fromEntries(theory.meta[s.quantity].arguments.filter((n) => n !== x && n !== y).map((n) => [n, s[n]]));
+    const rest = Object.fromEntries(theory.meta[s.quantity].arguments.filter((n) => n !== x && n !== y).map((n) => [n, bounded(s)[n]]));
     const scale = (axis, list) => ({ ...parameters.axis(axis), min: list[0], max: list.at(-1) });
     const space = (axis) => {
-      const list = points(axis, FINE);
-      const kind = parameters.ranges[axis][3] === "linear" ? "linspace" : "geomspace";
-      return `np.${kind}(${list[0]}, ${Number(list.at(-1).toPrecision(12))}, ${FINE})`;
+      const [low, high] = ends(s.quantity, axis);
+      return `np.${isLinear(axis) ? "linspace" : "geomspace"}(${low}, ${high}, ${count})`;
     };
     const python = [
       "import iclimit, numpy as np",
@@ -75,7 +102,7 @@
     if (!Object.keys(rest).length) python.splice(4, 1);
     const best = values.indexOf(found[0]);
     return {
-      coarse: !sharp && count < FINE,
+      coarse: !sharp,
       charts: [{
         title: `${meaning[0].toUpperCase()}${meaning.slice(1)}`,
         x: scale(x, xs), y: scale(y, ys),

@@ -2,7 +2,7 @@
 // Panel 7: softmax heads: what a temperature costs.
 
 {
-  const CONTEXTS = 300;
+  const CONTEXTS = 200;
 
   // Scores and labels of drawn contexts, in the scaling in which the limit is taken.
   let drawn = { key: "" };
@@ -73,7 +73,7 @@
     const linear = theory.attention_loss(1, s.ratio, s.noise_ratio);
     const least = heads.map((count) => explorer.value("softmax_limit_loss", { ...setting, heads: count }));
     const contexts = sample(s);
-    const places = numbers.geomspace(0.07, 2.2, 9);
+    const places = numbers.geomspace(0.07, 2.2, 8);
     const found = Array.from(places, (t) => simulated(contexts, s, t));
     const best = atBestValue({ ...setting, heads: 1 }, 1);
     return {

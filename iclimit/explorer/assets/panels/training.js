@@ -15,7 +15,7 @@
     ]);
     const waits = eigenvalues.map((eigenvalue, i) => explorer.value("escape_time", { eigenvalue, initial_value: values[i] }));
     const end = 1.25 * waits.at(-1);
-    const x = numbers.linspace(0, end, 800);
+    const x = numbers.linspace(0, end, 500);
     const y = explorer.curve("staircase_loss", given, "t", x);
     const start = numbers.geomspace(1e-3, 0.1, 200);
     const python = [
@@ -25,7 +25,7 @@
       "heads = np.diag(value)  # keys and queries: each head sees one direction",
       "stairs = iclimit.dynamics.separate_attention_staircase(",
       `    value, heads, heads, eigenvalues=eigenvalues, context=${s.context}, noise_variance=${s.noise_variance})`,
-      `loss = stairs.loss(np.linspace(0, ${end}, 800))`,
+      `loss = stairs.loss(np.linspace(0, ${end}, 500))`,
     ];
     return {
       charts: [
@@ -86,9 +86,10 @@
   const landscape = (s) => {
     const setting = { context: s.context, dim: s.dim, noise_variance: s.noise_variance, task_variance: 1 };
     const best = explorer.value("optimal_learning_rate", setting);
-    const loss = (u, w) => explorer.value("learning_rate_loss", { ...setting, rate: u * w });
+    const [, ...rest] = explorer.arguments("learning_rate_loss", setting); // the rate comes first
+    const loss = (u, w) => theory.learning_rate_loss(u * w, ...rest);
     const reach = 2;
-    const count = 120;
+    const count = 100;
     const grid = numbers.linspace(-reach, reach, count);
     const values = new Float64Array(count * count);
     for (let j = 0; j < count; j++) for (let i = 0; i < count; i++) values[j * count + i] = loss(grid[i], grid[j]);
