@@ -157,7 +157,7 @@ html_theme_options = {
     "footer_end": [],
     "show_prev_next": True,
     "header_links_before_dropdown": 6,
-    "pygments_light_style": "default",
+    "pygments_light_style": "a11y-high-contrast-light",
 }
 # Pages without subpages have no section navigation.
 html_sidebars = {
