@@ -48,7 +48,7 @@ def write_generated():
     _write(folder / "quantities.inc", _table("22 30 24 24", _quantities()))
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
     _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
-    _write(folder / "top-level.inc", _table("30 20 50", _top_level()))
+    _write(folder / "top-level.inc", _table("35 65", _top_level()))
     _write(folder / "papers.inc", "\n".join(_papers()) + "\n")
 
 
@@ -113,15 +113,13 @@ def _conventions():
 
 def _top_level():
     """Yield what ``import iclimit`` offers beside the namespaces."""
-    yield "Name", "Namespace", "What it is"
+    yield "Name", "What it is"
     for name in sorted(set(iclimit.__all__) - {*SHELVES, "notation", "validation"}):
         one = getattr(iclimit, name)
         if not callable(one):
             continue
-        homes = [shelf for shelf in SHELVES if name in getattr(iclimit, shelf).__all__]
-        home = f"iclimit.{homes[0]}" if homes else one.__module__.replace(".asymptotics", "")
         summary = re.split(r"\.\s|\.$", " ".join((one.__doc__ or "").split("\n\n")[0].split()))[0]
-        yield f"`iclimit.{name}`", f"``{home}``", f"{summary}."
+        yield f"`iclimit.{name}`", f"{summary}."
 
 
 def _papers():
