@@ -81,6 +81,11 @@ class Structure:
             input_pairing="reversed" if inputs and inputs.descending else "same",
         )
 
+    @property
+    def measures(self) -> dict[str, SpectralMeasure]:
+        """Spectra that are given."""
+        return {name: function.measure for name, function in self._functions.items()}
+
     def covariances(self, dim: int) -> dict[str, np.ndarray]:
         """Eigenvalues (dim,) of the covariances that are given, in their common basis."""
         ends = np.arange(dim + 1) / dim

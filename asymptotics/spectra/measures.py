@@ -277,15 +277,19 @@ class DensityMeasure(SpectralMeasure):
 
 
 _FORMS = (
-    "isotropic, powerlaw:EXPONENT, exponential:DECAY, mp:RATIO (mean 1), uniform:LOWER,UPPER, "
-    "atoms:V1,V2,...[;W1,W2,...] (as they are), or a file .csv or .txt of eigenvalues in one "
-    "column or row, or of a square matrix"
+    "isotropic, powerlaw:EXPONENT, exponential:DECAY, mp:RATIO (mean 1), powerlaw:EXPONENT,COUNT "
+    "(eigenvalues k^-EXPONENT), uniform:LOWER,UPPER, atoms:V1,V2,...[;W1,W2,...] (as they are), "
+    "or a file .csv or .txt of eigenvalues in one column or row, or of a square matrix"
 )
 _SHAPES: dict[str, Callable[[float], SpectralMeasure]] = {
     "powerlaw": PowerLaw,
     "exponential": Exponential,
     "mp": MarchenkoPastur,
 }
+
+
+_MOST_ATOMS, _STEEPEST = 10**5, 50.0
+"""Bounds of power laws of single eigenvalues."""
 
 
 def spectrum(spec: str) -> SpectralMeasure:
@@ -295,6 +299,7 @@ def spectrum(spec: str) -> SpectralMeasure:
     ----------
     spec : str
         ``isotropic``, ``powerlaw:0.9``, ``exponential:3``, ``mp:0.5`` (shapes: their mean is 1),
+        ``powerlaw:1.2,400`` (the eigenvalues :math:`k^{-1.2}`, k = 1, ..., 400, as they are),
         ``uniform:0.5,1.5``, ``atoms:0.4,1.6``, ``atoms:0.4,1.6;0.3,0.7`` with weights, or the path
         of a .csv or .txt file of eigenvalues in one column or row, or of a square matrix
         (eigenvalues as they are given).
@@ -314,6 +319,8 @@ def spectrum(spec: str) -> SpectralMeasure:
     ((0.4, 0.3), (1.6, 0.7))
     >>> spectrum("powerlaw:0.9")
     PowerLaw(0.9)
+    >>> spectrum("powerlaw:2,3").values.round(3)
+    array([0.111, 0.25 , 1.   ])
     """
     measure = _parse(spec)
     lower = measure.support[0][0]
@@ -334,6 +341,14 @@ def _parse(spec: str) -> SpectralMeasure:
     sizes = [len(group) for group in groups]
     if name in _SHAPES and sizes == [1]:
         return _SHAPES[name](groups[0][0])
+    if name == "powerlaw" and sizes == [2]:
+        exponent, count = groups[0]
+        if not (count.is_integer() and 1 <= count <= _MOST_ATOMS and 0 <= exponent <= _STEEPEST):
+            raise ValueError(
+                f"spec must have an EXPONENT in [0, {_STEEPEST:g}] and an integer COUNT in "
+                f"[1, {_MOST_ATOMS}], got {spec!r}"
+            )
+        return Atoms(np.arange(1.0, count + 1) ** -exponent)
     if name == "uniform" and sizes == [2]:
         return Uniform(*groups[0])
     if name == "atoms" and len(sizes) <= 2 and min(sizes):

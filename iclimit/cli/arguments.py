@@ -147,11 +147,16 @@ def parse_count(text: str) -> float:
 
 @expects("be NAME=VALUES")
 def parse_setting(text: str) -> tuple[str, np.ndarray]:
-    """Parse NAME=VALUES."""
+    """Parse NAME=VALUES; a range of an integer goes over integers."""
     name, separator, values = text.partition("=")
     if not separator or not name:
         raise ValueError
-    return name, parse_values(values)
+    numbers = parse_values(values)
+    if ":" in values and name in PARAMETERS and PARAMETERS[name].integer:
+        import numpy as np
+
+        numbers = np.unique(numbers.round())
+    return name, numbers
 
 
 @expects("look like 0.01 or 1%")

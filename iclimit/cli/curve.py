@@ -13,6 +13,8 @@ Examples
   iclimit curve constant_rate_loss --set ratio=0.1:10:100:log --set rate=0.5 --set steps=1,5,20
   iclimit curve icl_error --kappa 0.1:10:60:log --tau 2 --alpha 2 --rho 0.1 --ridge 0.1 \
       --task-spectrum powerlaw:0.5 --test-spectrum reversed --simulate dim=40 -o reversed.png
+  iclimit curve untied_loss --set depth=1:64:7:log --alpha 0.5,2,inf \
+      --input-spectrum powerlaw:1.2,400 -o untied.png
   iclimit curve misalignment_error --tau 0.2:4:100 --alpha 1 --kappa 1 --rho 0.1 \
       --task-spectrum eigenvalues.csv --test-spectrum isotropic --test-alpha 1,10
 """

@@ -26,6 +26,7 @@ PARAMETERS = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho",
 
 STRUCTURED_DATA = """\
 SPEC is powerlaw:0.9, exponential:3 or mp:0.5 (of mean 1), isotropic,
+powerlaw:1.2,400 (the eigenvalues k^-1.2, k = 1, ..., 400, as they are),
 uniform:0.5,1.5, atoms:0.4,1.6, "atoms:0.4,1.6;0.3,0.7" (with weights), or a
 .csv or .txt file of eigenvalues in one column or row, or of a square matrix.
 Spectra are paired in the order of their eigenvalues; with reversed:SPEC in the

@@ -14,6 +14,8 @@ Examples
       --set steps=20 -o steps.pdf
   iclimit phase icl_error --x tau=0.1:4:200:log --y kappa=0.1:10:200:log --alpha 2 --rho 0.1 \
       --task-spectrum powerlaw:0.9 --test-spectrum reversed -o misaligned.png
+  iclimit phase depth_loss --x alpha=0.1:32:30:log --y depth=1:256:9:log \
+      --input-spectrum powerlaw:1.2,200 -o depth.png
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ def print_quantities() -> None:
         for parameter, described in quantity.all_parameters.items():
             optional = ", optional" if parameter in quantity.optional else ""
             print(f"    {parameter}: {described.meaning} ({described.allowed}{optional})")
+        if quantity.spectral:
+            print("    takes --task-spectrum, --input-spectrum")
         if quantity.part:
             more = [name for name in TESTS if name not in quantity.optional]
             also = f"; then also {', '.join(more)} (optional)" if more else ""

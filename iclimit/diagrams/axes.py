@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from iclimit.validation.drawing import log_scale
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_ROUNDED = 4
+"""A geometric grid of at most so many times the points becomes integers of which many coincide."""
+
+_COARSE = 1.2
+"""Ratio of neighbours from which on cells of a picture are even in the logarithm."""
+
+_POWERS = 14
+"""Powers of two that are ticks, each with its number."""
 
 
 def is_geometric(grid: np.ndarray) -> bool:
@@ -16,6 +27,39 @@ def is_geometric(grid: np.ndarray) -> bool:
     if grid.size < 3 or np.any(grid <= 0) or np.any(np.isinf(grid)):
         return False
     return is_even(np.log(grid))
+
+
+def is_logarithmic(grid: np.ndarray) -> bool:
+    """Whether the grid is geometric, or the integers next to a geometric grid."""
+    if is_geometric(grid):
+        return True
+    first, last, size = float(grid[0]), float(grid[-1]), grid.size
+    if size < 3 or not np.all(np.isfinite(grid)) or first <= 0 or np.any(grid != grid.round()):
+        return False
+    return not is_even(grid) and any(
+        np.array_equal(grid, np.unique(np.geomspace(first, last, count).round()))
+        for count in range(size, _ROUNDED * size)
+    )
+
+
+def log_axis(ax: Axes, name: str, grid: np.ndarray) -> None:
+    """Make an axis logarithmic if its grid is; powers of two become its ticks."""
+    if not is_logarithmic(grid):
+        return
+    log_scale(ax, name)
+    if grid.size <= _POWERS and np.all(np.log2(grid) == np.log2(grid).round()):
+        axis = getattr(ax, f"{name}axis")
+        axis.set_ticks(grid, [f"{value:g}" for value in grid])
+        axis.set_ticks([], minor=True)
+
+
+def cell_edges(grid: np.ndarray) -> np.ndarray:
+    """Edges of cells around the points of a grid, half-way as the axis is drawn."""
+    coarse = is_logarithmic(grid) and grid[1] > _COARSE * grid[0]
+    points = np.log(grid) if coarse else grid
+    middle = (points[1:] + points[:-1]) / 2
+    edges = np.concatenate([2 * points[:1] - middle[:1], middle, 2 * points[-1:] - middle[-1:]])
+    return np.exp(edges) if coarse else edges
 
 
 def is_even(grid: np.ndarray) -> bool:
@@ -33,14 +77,14 @@ class Scale:
     def value(self, share: np.ndarray) -> np.ndarray:
         """Parameter at a share of the length."""
         first, last = self.grid[0], self.grid[-1]
-        if is_geometric(self.grid):
+        if is_logarithmic(self.grid):
             return first * (last / first) ** share
         return first + (last - first) * share
 
     def share(self, value: np.ndarray) -> np.ndarray:
         """Share of the length at which a parameter is."""
         first, last = self.grid[0], self.grid[-1]
-        if is_geometric(self.grid):
+        if is_logarithmic(self.grid):
             return np.log(value / first) / np.log(last / first)
         return (value - first) / (last - first)
 

@@ -104,7 +104,9 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
             lambda kappa, **_: kappa - rank,
             able,
         )
+    deep = tuple(name for name, quantity in QUANTITIES.items() if quantity.spectral)
     return {
+        "unseen": replace(BOUNDARIES["unseen"], quantities=deep),
         "interpolation": replace(BOUNDARIES["interpolation"], quantities=able),
         "memorisation": memorisation,
         "diversity": Boundary(

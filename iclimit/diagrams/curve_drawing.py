@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.diagrams.axes import given_axes, is_geometric
+from iclimit.diagrams.axes import given_axes, log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.legends import place_legend, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
@@ -54,8 +54,7 @@ def plot(
         if curves.simulated:
             _draw_simulated(ax, curves, index, colour)
     _explain(ax, curves)
-    if is_geometric(curves.grid):
-        log_scale(ax, "x")
+    log_axis(ax, "x", curves.grid)
     low, high = ax.dataLim.intervaly
     if 0 < _RANGE * low < high < math.inf:
         if high > low * _FARTHEST**2:

@@ -157,7 +157,8 @@ def curve(
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
         icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
-        ``test_alpha`` and ``test_rho`` too.
+        ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
+        (depth_loss, depth_flow_loss, untied_loss) without a test spectrum.
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.diagrams.axes import given_axes, is_geometric
+from iclimit.diagrams.axes import cell_edges, given_axes, log_axis
 from iclimit.diagrams.legends import boundary_legend, broken, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
-from iclimit.validation.drawing import log_scale
 from iclimit.validation.statistics import z_threshold
 
 if TYPE_CHECKING:
@@ -103,8 +102,7 @@ def _label(
 ) -> None:
     """Set scales, axis labels, and the legend or title with the parameters that are fixed."""
     for name, grid in (("x", diagram.x_grid), ("y", diagram.y_grid)):
-        if is_geometric(grid):
-            log_scale(ax, name)
+        log_axis(ax, name, grid)
     parameters, structure = diagram.quantity.all_parameters, diagram.quantity.structure
     ax.set(xlabel=parameters[diagram.x].label, ylabel=parameters[diagram.y].label)
     ax.grid(visible=False)
@@ -127,7 +125,8 @@ def _draw_values(diagram: PhaseDiagram, ax: Axes) -> Any:
     logarithmic = low > 0 and high > 20 * low
     norm = (LogNorm if logarithmic else Normalize)(low, high)
     cmap = colormaps["viridis"].with_extremes(bad=_INFINITE)
-    mesh = ax.pcolormesh(*axes, shown, norm=norm, cmap=cmap, shading="nearest", rasterized=True)
+    edges = (cell_edges(grid) for grid in axes)
+    mesh = ax.pcolormesh(*edges, shown, norm=norm, cmap=cmap, rasterized=True)
     extend = "max" if shown.count() and shown.max() > high else "neither"
     short = logarithmic and high < 1e3 * low
     locator = LogLocator(subs=(1, 2, 5) if short else (1,)) if logarithmic else MaxNLocator(8)

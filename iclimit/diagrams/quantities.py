@@ -6,7 +6,8 @@ The table ``quantities.csv`` has a row for each, with these columns:
   result that is meant; or, without a dot, a function of `iclimit.diagrams.quantity_functions`.
 * ``parameters``, ``optional``: names of the notation.
 * ``single``: the parameters that the function takes as single numbers only.
-* ``structured``: the same quantity for structured data, as a part of the structured errors.
+* ``structured``: the same quantity for structured data, as a part of the structured errors; or
+  ``spectrum`` for a function that takes a ``structure`` itself.
 * ``papers``: keys of ``references.bib``, and ``here`` if more than these papers have is derived in
   the documentation.
 * ``label``, ``meaning``: its axis label, and in words.
@@ -56,6 +57,8 @@ class Quantity:
         Which part of the errors of structured data is the same quantity; empty if there is none.
     papers : tuple of str
         Keys of the papers that it is from, and ``here`` if some of it is derived here.
+    spectral : bool
+        Whether the function takes a structure.
     single : tuple of str
         Parameters over which the function goes point by point, which takes time.
     structure : Structure, optional
@@ -70,6 +73,7 @@ class Quantity:
     optional: dict[str, Parameter]
     part: str = ""
     papers: tuple[str, ...] = ()
+    spectral: bool = False
     single: tuple[str, ...] = ()
     structure: Structure | None = None
 
@@ -124,9 +128,10 @@ class Quantity:
 def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
     """Broadcast a function over parameters that it takes as single numbers only."""
 
-    def broadcast(**parameters: Any) -> np.ndarray:
+    def broadcast(structure: Structure | None = None, **parameters: Any) -> np.ndarray:
+        more = {} if structure is None else {"structure": structure}
         if not any(name in parameters for name in names):
-            return function(**parameters)
+            return function(**more, **parameters)
         arrays = dict(zip(parameters, np.broadcast_arrays(*parameters.values()), strict=True))
         shape = next(iter(arrays.values())).shape
         flat = {name: array.ravel() for name, array in arrays.items()}
@@ -141,7 +146,8 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
             # Only an int is taken for an integer.
             numbers = [int(v) if v.is_integer() else v for v in combination]
             others = {name: array[here] for name, array in flat.items() if name not in single}
-            values[here] = function(**dict(zip(single, numbers, strict=True)), **others)
+            chosen = dict(zip(single, numbers, strict=True))
+            values[here] = function(**more, **chosen, **others)
         return values.reshape(shape)
 
     return broadcast
@@ -172,8 +178,10 @@ def _quantities() -> dict[str, Quantity]:
         )
         function = one_at_a_time(function, single) if single else function
         texts = row["name"], row["meaning"], row["label"]
-        found = Quantity(*texts, function, required, optional, row["structured"])
-        found = replace(found, papers=tuple(row["papers"].split()), single=tuple(single))
+        spectral = row["structured"] == "spectrum"
+        part, papers = "" if spectral else row["structured"], tuple(row["papers"].split())
+        found = Quantity(*texts, function, required, optional, part)
+        found = replace(found, papers=papers, spectral=spectral, single=tuple(single))
         quantities[found.name] = found
     return quantities
 
@@ -198,8 +206,15 @@ def named_quantity(name: str, structure: Structure | None = None) -> Quantity:
     quantity = QUANTITIES[name]
     if structure is None:
         return quantity
+    if quantity.spectral:
+        if structure.test_spectrum is not None:
+            raise ValueError(
+                f"test_spectrum must not be given for {name}, got {structure.test_spectrum!r}"
+            )
+        given = partial(quantity.function, structure=structure)
+        return replace(quantity, function=given, structure=structure)
     if not quantity.part:
-        able = ", ".join(n for n, q in QUANTITIES.items() if q.part)
+        able = ", ".join(n for n, q in QUANTITIES.items() if q.part or q.spectral)
         raise ValueError(f"quantity must be one of {able} to take a spectrum, got {name!r}")
     function = partial(quantity_functions.structured_value, quantity.part, structure.joint)
     optional = quantity.optional | {name: PARAMETERS[name] for name in TESTS}

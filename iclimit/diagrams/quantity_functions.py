@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import depth, descent, gdpp, pretraining, spectra
+from iclimit.asymptotics.depth import untied_depth
 from iclimit.asymptotics.numbers import numpy_namespace
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.pretraining.structure import Structure
 
 _NEAR = 1 + 1e-6
 """Factor from a tau at which errors diverge to a tau next to it."""
+
+_EVEN = 1e-9
+"""Relative difference of weights that are equal up to rounding."""
+
+_DEEPEST = 1024
+"""Untied layers of a picture."""
 
 _ISOTROPIC = Structure("isotropic").joint
 
@@ -123,9 +130,53 @@ def largest_eigenvalue_cdf(eigenvalue: Any, **size: Any) -> np.ndarray:
     return spectra.largest_eigenvalue_cdf(eigenvalue, **size)
 
 
-def depth_loss(**setting: Any) -> np.ndarray:
-    """Loss of tied layers of linear attention at their best, on isotropic data."""
-    return np.asarray(depth.depth_loss(setting="iso", **setting).loss)
+def depth_loss(structure: Structure | None = None, **setting: Any) -> np.ndarray:
+    """Loss of tied layers of linear attention at their best, relative to predicting 0."""
+    data, scale = _deep_data(structure)
+    return np.asarray(depth.depth_loss(**data, **setting).loss) / scale
+
+
+def depth_flow_loss(t: Any, structure: Structure | None = None, **setting: Any) -> np.ndarray:
+    """The same during training by gradient flow."""
+    data, scale = _deep_data(structure)
+    return np.asarray(depth.tied_flow(times=t, **data, **setting).loss) / scale
+
+
+def untied_loss(
+    depth: Any, alpha: float, width_ratio: float = np.inf, structure: Structure | None = None
+) -> np.ndarray:
+    """Loss of the best untied layers, relative to predicting 0."""
+    joint = (structure or Structure("isotropic")).joint
+    if np.ptp(joint.weight) > _EVEN * joint.weight[0]:
+        raise ValueError(
+            "task_spectrum and input_spectrum must be lists of eigenvalues for untied_loss, as "
+            f"powerlaw:1.2,400 or a file, got {structure.described if structure else None}"
+        )
+    layers = np.asarray(depth)
+    wrong = layers[(layers < 1) | (layers != np.floor(layers)) | (layers > _DEEPEST)]
+    if wrong.size:
+        raise ValueError(f"depth must be an integer in [1, {_DEEPEST}], got {wrong.flat[0]:g}")
+    labels, deepest = joint.inputs * joint.task, int(layers.max())
+    sizes = {"alpha": alpha, "width_ratio": width_ratio}
+    best = untied_depth(joint.inputs, labels, depth=deepest, **sizes)
+    return best.losses[layers.astype(int) - 1]
+
+
+def _deep_data(structure: Structure | None) -> tuple[dict[str, Any], float]:
+    """Arguments of the data of deep linear attention, and their variance of labels."""
+    if structure is None:
+        return {"setting": "iso"}, 1.0
+    for name, measure in structure.measures.items():
+        if measure.support[-1][1] == np.inf:
+            raise ValueError(
+                f"{name} must be bounded, got {measure}; for a power law give the number of "
+                "eigenvalues too, as powerlaw:1.2,400"
+            )
+    if structure.task_spectrum == "isotropic":
+        inputs = structure.measures["input_spectrum"]
+        return {"spectrum": inputs}, inputs.moment(1)
+    joint = structure.joint
+    return {"spectrum": joint}, float(joint.weight @ (joint.inputs * joint.task))
 
 
 def test_time_error(steps: int, **setting: Any) -> np.ndarray:

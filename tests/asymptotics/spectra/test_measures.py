@@ -322,7 +322,7 @@ def test_specifications(spec: str, name: str, mean: float) -> None:
         "powerlaw",
         "powerlaw:",
         "powerlaw:a",
-        "powerlaw:1,2",
+        "powerlaw:1,2,3",
         "uniform:1",
         "atoms:",
         "atoms:1;2;3",
@@ -339,6 +339,9 @@ def test_unknown_specifications_list_the_forms(spec: str) -> None:
     [
         (lambda: spectrum("powerlaw:1"), "exponent must be >= 0 and < 1"),
         (lambda: spectrum("powerlaw:nan"), "exponent must be >= 0 and < 1, got nan"),
+        (lambda: spectrum("powerlaw:-1,3"), r"EXPONENT in \[0, 50\] and an integer COUNT"),
+        (lambda: spectrum("powerlaw:1,2.5"), "an integer COUNT in .*, got 'powerlaw:1,2.5'"),
+        (lambda: spectrum("powerlaw:inf,3"), "must have an EXPONENT in"),
         (lambda: spectrum("exponential:0"), "decay must be > 0 and <= 600"),
         (lambda: spectrum("uniform:2,1"), "lower must be < upper"),
         (lambda: spectrum("uniform:-1,1"), "spec must have eigenvalues >= 0"),
