@@ -13,6 +13,7 @@ from iclimit.asymptotics.depth.joint_law import (
 from iclimit.asymptotics.depth.online_sgd import OnlineErrors, online_sgd_errors
 from iclimit.asymptotics.depth.overthinking import final_test_time_error, overthinking_threshold
 from iclimit.asymptotics.depth.saddle import BalancedSaddle, balanced_saddle
+from iclimit.asymptotics.depth.schedule_loss import DepthScheduleLoss, depth_schedule_loss
 from iclimit.asymptotics.depth.test_time import test_time_errors
 from iclimit.asymptotics.depth.tied_flow import TiedFlow, tied_flow
 from iclimit.asymptotics.depth.untied import (
@@ -27,6 +28,7 @@ __all__ = [
     "BalancedSaddle",
     "BestSteps",
     "DepthLoss",
+    "DepthScheduleLoss",
     "OnlineErrors",
     "OptimalShape",
     "ScalingExponents",
@@ -37,6 +39,7 @@ __all__ = [
     "best_test_time_steps",
     "compute_optimal",
     "depth_loss",
+    "depth_schedule_loss",
     "final_test_time_error",
     "iterated_icl_errors",
     "online_sgd_errors",

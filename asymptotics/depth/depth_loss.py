@@ -165,14 +165,7 @@ def depth_loss(
         gamma=gamma,
     )
     _check_depths(L)
-    population, scale = Population.parse(setting, spectrum, task_spectrum), 1.0
-    if setting == "fs":
-        if np.any(widths < 1):
-            raise ValueError(f"width_ratio must be >= 1 for setting='fs', got {widths.min()}")
-        if matrix is None:
-            population, scale = population.whitened()
-        else:
-            population = Population.preconditioned(spectrum, task_spectrum, matrix)
+    population, scale = Population.of_setting(setting, spectrum, task_spectrum, widths, matrix)
     arrays = [L, alphas, np.minimum(widths, 1.0), noise, *([] if chosen is None else [chosen])]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
     flat = [np.broadcast_to(each, shape).ravel() for each in arrays]

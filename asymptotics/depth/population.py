@@ -67,6 +67,23 @@ class Population:
         return cls._merged(values, np.full(values.size, 1 / values.size), omega)
 
     @classmethod
+    def of_setting(
+        cls, setting: str, inputs: Any, tasks: Any, widths: np.ndarray, matrix: np.ndarray | None
+    ) -> tuple[Population, float]:
+        """Population that scalar steps act on, and the factor of its loss.
+
+        With fixed covariances it has the matrix in it, by default the inverse covariance.
+        """
+        population = cls.parse(setting, inputs, tasks)
+        if setting != "fs":
+            return population, 1.0
+        if np.any(widths < 1):
+            raise ValueError(f"width_ratio must be >= 1 for setting='fs', got {widths.min()}")
+        if matrix is None:
+            return population.whitened()
+        return cls.preconditioned(inputs, tasks, matrix), 1.0
+
+    @classmethod
     def _merged(cls, values: np.ndarray, weights: np.ndarray, tasks: np.ndarray) -> Population:
         """Equal eigenvalues are one atom, with the mean of their tasks."""
         atoms = Atoms(values, weights)

@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra.contours import GROWTH
 from iclimit.asymptotics.spectra.interval_polynomials import IntervalPolynomials
-from iclimit.asymptotics.spectra.two_point import Contour, TwoPoint
+from iclimit.asymptotics.spectra.two_point import Contour, Function, TwoPoint
 
 _MOST_PARTS = 24
 """The spectrum is divided at its widest gaps into at most this many parts."""
@@ -81,11 +81,14 @@ class PolynomialForm:
         The means.
     error : float
         Largest eigenvalue of the error of the matrix.
+    contours : tuple of Contour
+        The two sets of ellipses.
     """
 
     basis: IntervalPolynomials
     matrix: np.ndarray
     error: float
+    contours: tuple[Contour, Contour]
 
     @classmethod
     def of(cls, law: TwoPoint, degree: int, outer: Any, inner: Any) -> PolynomialForm:
@@ -99,13 +102,27 @@ class PolynomialForm:
         parts = spectral_parts(law)
         basis = IntervalPolynomials([(part.lower, part.upper) for part in parts], degree)
         sizes = [_ellipse(basis, part) for part in parts]
-        first, second = (
-            _matrix(law, basis, parts, [s**power for s in sizes], outer, inner)
+        near, nearer = (
+            _contour(law, parts, [s**power for s in sizes], outer, inner)
             for power in (1.0, _SECOND)
         )
+        first, second = (each.matrix(basis(each.nodes)) for each in (near, nearer))
         error = float(np.linalg.norm(first - second, 2))
         rounding = np.finfo(float).eps * float(np.linalg.norm(first, 2))
-        return cls(basis, (first + second) / 2, max(error, rounding))
+        return cls(basis, (first + second) / 2, max(error, rounding), (near, nearer))
+
+    def pair(self, p: Function) -> tuple[float, float]:
+        """Value of the form at a polynomial of at most its degree, and its numerical error."""
+        c = self.basis.projection @ np.asarray(p(self.basis.nodes)).real
+        return float(c @ self.matrix @ c), float(self.error * (c @ c))
+
+    def single(self, p: Function) -> tuple[float, float]:
+        r"""Value of :math:`\operatorname{tr} A\, p(S)/d`, and its numerical error.
+
+        The degree may be twice that of the form.
+        """
+        first, second = (float(each.single(p(each.nodes))) for each in self.contours)
+        return (first + second) / 2, abs(first - second)
 
 
 def spectral_parts(law: TwoPoint) -> list[Part]:
@@ -196,14 +213,9 @@ def _points(part: Part, size: float, angles: np.ndarray) -> tuple[np.ndarray, np
     )
 
 
-def _matrix(
-    law: TwoPoint,
-    basis: IntervalPolynomials,
-    parts: Sequence[Part],
-    sizes: Sequence[float],
-    outer: Any,
-    inner: Any,
-) -> np.ndarray:
+def _contour(
+    law: TwoPoint, parts: Sequence[Part], sizes: Sequence[float], outer: Any, inner: Any
+) -> Contour:
     """The form on one set of ellipses."""
     points, weights, w = [], [], []
     for part, size in zip(parts, sizes, strict=True):
@@ -213,8 +225,7 @@ def _matrix(
         weights.append(slope / (2j * count))
         w.append(_continued(law, part, z))
     nodes, spread, where = (np.concatenate(each) for each in (points, weights, w))
-    contour = Contour(law, where, nodes, spread, outer, inner)
-    return contour.matrix(basis(nodes))
+    return Contour(law, where, nodes, spread, outer, inner)
 
 
 def _continued(law: TwoPoint, part: Part, z: np.ndarray) -> np.ndarray:

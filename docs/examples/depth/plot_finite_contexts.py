@@ -11,12 +11,14 @@ import numpy as np
 
 from iclimit.depth import (
     depth_loss,
+    depth_schedule_loss,
     iterated_icl_errors,
     online_sgd_errors,
     overthinking_ratio,
     scaling_terms,
     simulate_depth_loss,
     simulate_overthinking_ratio,
+    untied_depth,
     untied_power_law_loss,
     untied_power_law_steps,
 )
@@ -45,6 +47,19 @@ ax.set(xscale="log", yscale="log", xlabel="layers L", ylabel="loss")
 ax.set_xticks(depths, [str(each) for each in depths])
 ax.minorticks_off()
 ax.legend()
+
+# %%
+# Other steps, for eigenvalues 1/k and contexts of twice the dimension: those of the best tied
+# layers, of the best untied ones, and of those that would be best for contexts of infinite length.
+# The latter diverge.
+
+k = np.arange(1.0, 61.0)
+law = {"spectrum": 1 / k, "alpha": 2.0}
+tied = [float(depth_loss(depth=8, **law).gamma) / 8] * 8
+best = untied_depth(1 / k, 1 / k, depth=8, alpha=2.0).real_steps
+careless = untied_depth(1 / k, 1 / k, depth=8).steps
+for name, rates in (("tied", tied), ("best", best), ("best at infinite context", careless)):
+    print(f"{name}: {depth_schedule_loss(rates, **law).loss / np.mean(1 / k):.3g}")
 
 # %%
 # Online SGD from zero: a larger rate is faster, and ends higher.

@@ -28,9 +28,14 @@ def test_losses_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> Non
     assert drawn(verdict) > 10_000
     assert verdict.resolutions["depth_loss.loss"] < 0.01
     assert verdict.resolutions["untied_depth.losses"] < 0.03
+    assert verdict.resolutions["depth_schedule_loss.loss"] < 0.02
     with monkeypatch.context() as patch:
         patch.setattr(depth_loss, "depth_loss", off(depth_loss.depth_loss, 1.03, "loss"))
         assert_fails(judge("depth-loss", results), "loss, $P = 1.5 d$")
+    with monkeypatch.context() as patch:
+        wrong = off(depth_loss.depth_schedule_loss, 1.04, "loss")
+        patch.setattr(depth_loss, "depth_schedule_loss", wrong)
+        assert_fails(judge("depth-loss", results), "steps given")
     monkeypatch.setattr(depth_loss, "untied_depth", off(depth_loss.untied_depth, 1.04, "losses"))
     assert_fails(judge("depth-loss", results), "untied layers")
 

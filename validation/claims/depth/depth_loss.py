@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.depth import depth_loss, untied_depth
+from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss
 from iclimit.validation import (
@@ -78,6 +78,18 @@ class Point:
         )
         return "depth_loss.loss", float(tied.loss), np.full(self.depth, self.gamma / self.depth)
 
+    def given_steps(self) -> float:
+        """Loss of the same steps as of any polynomial."""
+        found = depth_schedule_loss(
+            self.theory()[2],
+            spectrum=EIGENVALUES,
+            task_spectrum=TASKS,
+            alpha=self.alpha,
+            width_ratio=self.width_ratio,
+            noise_variance=self.noise_variance,
+        )
+        return float(found.loss)
+
     def cell(self, dim: int, factor: int) -> Cell:
         """Contexts at one dimension, whose integers have exactly the ratios of the limit."""
         copies = dim // EIGENVALUES.size
@@ -112,6 +124,9 @@ POINTS = {
 eigenvalue is out by 4.5 or more of its standard deviations; the residual of the two untied layers
 is 0.43 at the end of the spectrum and grows slowly, as a square."""
 
+GIVEN = "both"
+"""Point at which the theory of given steps, by other contours, is compared too."""
+
 MORE: dict[Preset, int] = {"quick": 1, "medium": 10, "full": 100}
 """Factor of the contexts."""
 
@@ -143,6 +158,9 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
         fit = fits[name] = extrapolate_runs(DIMS, runs)
         label = f"loss, {point.label}, {point.depth} layers"
         comparisons += compare_limits({label: limits[name]}, fit, of=[function], draws=name)
+        if name == GIVEN:
+            given = {f"{label}, steps given": point.given_steps()}
+            comparisons += compare_limits(given, fit, of=["depth_schedule_loss.loss"], draws=name)
         comparisons.append(compare_p_value(f"chi-square of the fit, {point.label}", fit.p_value))
 
     def draw(figure: Figure) -> None:

@@ -1,0 +1,141 @@
+"""Loss of given steps: exact moments, schedules of isotropic data, tied and best untied layers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.polynomial import Polynomial
+
+from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
+from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
+from iclimit.asymptotics.gdpp import gdpp_loss
+from iclimit.asymptotics.spectra import pair_moments
+from iclimit.simulate.depth import simulate_depth_loss
+
+# What the docstring promises.
+PROMISED = 1e-10
+# Standard errors that the worst of the simulated means may lie off.
+SIGMAS = 4.0
+
+LAM, TASKS = np.array([0.1, 0.4, 1.0, 1.5]), np.array([2.0, 1.0, 0.5, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("rates", "gammas"),
+    [
+        ([0.3, 0.9, 0.1], None),
+        ([0.4 + 0.2j, 0.5, 0.4 - 0.2j], None),
+        ([0.4, 0.7], [0.3]),
+        ([0.3, -0.2, 0.4], [0.2, 0.1]),
+    ],
+)
+@pytest.mark.parametrize("alpha", [0.7, 3.0])
+def test_any_polynomial_by_exact_moments(rates: Any, gammas: Any, alpha: float) -> None:
+    """A power series of the resolvents, without contours, in the coefficients of the steps."""
+    p, value = Polynomial([1.0]), Polynomial([0.0, 1.0])
+    for rate, gamma in zip(rates, [*(gammas or [0.0] * len(rates)), 0.0], strict=False):
+        p = p * (1 - rate * value)
+        value = value * (1 - gamma * value) ** 2
+    moments = pair_moments(LAM, order=p.degree(), alpha=alpha, outer=TASKS, inner=LAM)
+    exact = p.coef.real @ moments @ p.coef.real
+    found = depth_schedule_loss(rates, gammas, spectrum=LAM, task_spectrum=TASKS, alpha=alpha)
+    assert found.loss == pytest.approx(exact, rel=PROMISED)
+    assert found.error < PROMISED * found.loss
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("alpha", [0.5, 4.0])
+def test_isotropic_data(alpha: float, noise: float) -> None:
+    """By Gauss rules of the Marchenko-Pastur law: Chebyshev and optimal steps, and GD++."""
+    law: dict[str, Any] = {"ratio": 1 / alpha, "noise_ratio": noise / alpha}
+    setting: dict[str, Any] = {"alpha": alpha, "noise_variance": noise, "setting": "iso"}
+    for schedule in (chebyshev_schedule(steps=12, **law), optimal_schedule(steps=5, **law)):
+        found = depth_schedule_loss(schedule.rates, **setting)
+        exact = float(schedule_loss(schedule.rates, **law))
+        assert found.loss == pytest.approx(exact, rel=PROMISED)
+    found = depth_schedule_loss([0.3, 0.2, 0.4], [0.1, 0.15], **setting)
+    exact = float(gdpp_loss([0.3, 0.2, 0.4], [0.1, 0.15], **law))
+    assert found.loss == pytest.approx(exact, rel=PROMISED)
+
+
+def test_equal_steps_are_tied_layers() -> None:
+    """Another contour, also with width and noise; fixed covariances and a matrix."""
+    lam = np.arange(1, 41) ** -1.2
+    for depth, gamma in ((3, 2.0), (24, 20.0)):
+        given: dict[str, Any] = {"spectrum": lam, "task_spectrum": 1 / lam, "noise_variance": 0.2}
+        given |= {"alpha": np.array([0.6, 2.0, np.inf])[:, None], "width_ratio": [0.4, np.inf]}
+        tied = depth_loss(depth=depth, gamma=gamma, **given)
+        found = depth_schedule_loss([gamma / depth] * depth, **given)
+        assert found.loss.shape == (3, 2)
+        assert found.loss == pytest.approx(tied.loss, rel=PROMISED)
+    fixed: dict[str, Any] = {"spectrum": lam, "alpha": 3.0, "setting": "fs"}
+    for matrix in (None, 0.5 / lam):
+        tied = depth_loss(depth=2, gamma=1.0 if matrix is None else matrix, **fixed)
+        found = depth_schedule_loss([0.5, 0.5], gamma=matrix, **fixed)
+        assert found.loss == pytest.approx(tied.loss, rel=PROMISED)
+
+
+@pytest.mark.parametrize("width", [0.5, np.inf])
+@pytest.mark.parametrize("alpha", [1.0, np.inf])
+def test_best_steps_reach_their_loss(alpha: float, width: float) -> None:
+    """Also where they are complex, and where the residual is huge beside the spectrum."""
+    k, exact = np.arange(1.0, 101.0), alpha == width == np.inf
+    depth = 6 if exact else 16
+    best = untied_depth(k**-1.2, k**-2.2, depth=depth, alpha=alpha, width_ratio=width)
+    setting: dict[str, Any] = {"spectrum": k**-1.2, "task_spectrum": 1 / k}
+    setting |= {"alpha": alpha, "width_ratio": width}
+    if exact:
+        # Steps that hit eigenvalues one by one: rounding decides on the loss.
+        deep = untied_depth(k**-1.2, k**-2.2, depth=16).steps
+        with pytest.raises(ArithmeticError, match="float64 does not resolve the loss"):
+            depth_schedule_loss(deep, **setting)
+    null = np.mean(k**-2.2)
+    for steps, loss in ((best.steps, best.loss), (best.real_steps, best.real_loss)):
+        found = depth_schedule_loss(steps, **setting)
+        assert found.loss / null == pytest.approx(loss, rel=1e-5 if width < 1 else 1e-9)
+
+
+def test_drawn_contexts() -> None:
+    """Steps of different size with noise, context and width finite; extrapolated in 1/d."""
+    rates, alpha, width, noise = [0.2, 0.7], 2.0, 0.5, 0.3
+    setting: dict[str, Any] = {"spectrum": LAM, "task_spectrum": TASKS, "noise_variance": noise}
+    theory = depth_schedule_loss(rates, alpha=alpha, width_ratio=width, **setting).loss
+    small, large = (
+        simulate_depth_loss(
+            eigenvalues=np.repeat(LAM, dim // 4),
+            task_spectrum=np.repeat(TASKS, dim // 4),
+            rates=rates,
+            context=int(alpha * dim),
+            width=int(width * dim),
+            noise_variance=noise,
+            rng=dim,
+            repeats=8000 // dim,
+        ).mean
+        for dim in (16, 32)
+    )
+    error = np.hypot(2 * large.standard_error, small.standard_error)
+    assert error < 0.02 * theory
+    assert abs(2 * large.mean - small.mean - theory) < SIGMAS * error
+
+
+def test_wrong_arguments() -> None:
+    law: dict[str, Any] = {"spectrum": LAM, "alpha": 2.0}
+    for rates, message in (
+        ([], "rates must be a list of one or more numbers, got shape"),
+        (0.5, "rates must be a list of one or more numbers, got shape"),
+        ([1j, 1.0], "rates must be real or in conjugate pairs, got"),
+        ([0.5] * 401, "rates must make a polynomial of degree <= 400, got 401 layers"),
+        ([np.inf], "rates must be finite, got inf"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            depth_schedule_loss(rates, **law)
+    with pytest.raises(ValueError, match="gammas must be one number less than rates, 1, got"):
+        depth_schedule_loss([0.1, 0.2], [0.1, 0.1], **law)
+    with pytest.raises(ValueError, match=r"got 7 layers of GD\+\+"):
+        depth_schedule_loss([0.1] * 7, [0.1] * 6, **law)
+    with pytest.raises(ValueError, match="gamma must not be given for setting='rrs'"):
+        depth_schedule_loss([0.1], gamma=LAM, **law)
+    with pytest.raises(TypeError, match="rates"):
+        depth_schedule_loss("0.5", **law)
+    with pytest.raises(ArithmeticError, match="float64 does not resolve the loss of the rates"):
+        depth_schedule_loss([1e200, 1e200], **law)
