@@ -22,7 +22,7 @@ THEORY = {False: 1_000_000, True: 100_000}
 CONTEXTS = (10, 20)
 FLOW = "population flow, D = 4"
 PROBING = "probing, 20,000 prompts"
-PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
+PAIRS: dict[str, tuple[str, str, dict[str, float | str]]] = {
     **{
         f"learning rate, N = {context}": ("learning_rate", "line_search", {"context": context})
         for context in CONTEXTS
@@ -63,6 +63,14 @@ PAIRS: dict[str, tuple[str, str, dict[str, int | str]]] = {
         for layers in (2, 5)
     },
     "200 steps at test time": ("test_time_steps", "plain_steps", {}),
+    **{
+        f"depth curve, 1000 modes, alpha = {alpha:g}": (
+            "depth_curve",
+            "plain_depth",
+            {"alpha": alpha},
+        )
+        for alpha in (0.5, 4.0)
+    },
     **{
         f"simulated steps, {sampler}": ("sampled_steps", "", {"sampler": sampler})
         for sampler in ("covariances", "tokens")

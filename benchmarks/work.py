@@ -476,6 +476,46 @@ def plain_steps(seed: int) -> dict[str, float]:
     return repeat(run)
 
 
+MODES, DEEPEST = 1000, 256
+"""Eigenvalues k^-1.2, k up to the first number, and layers up to the second."""
+
+
+def _depth_law() -> tuple[np.ndarray, np.ndarray]:
+    k = np.arange(1.0, MODES + 1)
+    return k**-1.2, 1 / k
+
+
+def depth_curve(alpha: float, seed: int) -> dict[str, float]:
+    """Best tied layers of all depths up to 256, with a thousand eigenvalues."""
+    from iclimit.asymptotics.depth import depth_loss
+
+    lam, tasks = _depth_law()
+
+    def run(call: int) -> dict[str, float]:  # noqa: ARG001
+        depths = np.arange(1, DEEPEST + 1)
+        found = depth_loss(depth=depths, spectrum=lam, task_spectrum=tasks, alpha=alpha)
+        relative = found.loss / np.mean(lam * tasks)
+        error = float(np.max(found.error / found.loss))
+        return {"L = 16": relative[15], "L = 256": relative[-1], "error": error}
+
+    del seed
+    return repeat(run)
+
+
+def plain_depth(alpha: float, seed: int) -> dict[str, float]:
+    """The same on one drawn context."""
+    from benchmarks.plain_depth import drawn_curve
+
+    lam, tasks = _depth_law()
+    context, depths = round(alpha * MODES), np.arange(1, DEEPEST + 1)
+
+    def run(call: int) -> dict[str, float]:
+        losses = drawn_curve(lam, tasks, context, depths, seed + call) / np.mean(lam * tasks)
+        return {"L = 16": losses[15], "L = 256": losses[-1]}
+
+    return repeat(run)
+
+
 def sampled_steps(sampler: str, seed: int) -> dict[str, float]:
     """Sixteen steps of a simulation at d = 64, and the variance of a mean times its CPU time."""
     from iclimit.simulate.depth import simulate_test_time

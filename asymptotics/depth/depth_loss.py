@@ -126,7 +126,8 @@ def depth_loss(
     -----
     The relative error of the loss is below 1e-10 unless it is as small as 1e-8 of that of the null
     predictor; ``error`` says what it is.  A curve of depths 1 to 256 with 1000 eigenvalues takes
-    less than a second.
+    0.7 to 0.8 s on one core, at contexts of half and four times the dimension and at half the
+    width.
 
     The loss is that of the deterministic equivalent: a finite dimension adds O(1/d), and the mean
     over contexts may be carried by rare ones (`DepthLoss.margin`).

@@ -428,8 +428,18 @@ class Contour:
         return (found + found.T) / 2
 
     def pair(self, p: np.ndarray, q: np.ndarray) -> Any:
-        p, q = p * self._weights, q * self._weights
-        return 2 * ((p @ self._same * q) + (p @ self._mirrored * np.conj(q))).real.sum(axis=-1)
+        left = _real_parts(p)
+        right = left if q is p else _real_parts(q)
+        return np.vecdot(left @ self._real_form, right)
+
+    @cached_property
+    def _real_form(self) -> np.ndarray:
+        """Matrix between real and imaginary parts of values at the nodes: half the work."""
+        w = self._weights
+        same = 2 * w[:, None] * self._same * w
+        mirrored = 2 * w[:, None] * self._mirrored * np.conj(w)
+        both, apart = same + mirrored, mirrored - same
+        return np.block([[both.real, apart.imag], [-both.imag, apart.real]])
 
     def rounding(self, p: np.ndarray) -> Any:
         """Machine epsilon times the sum of the sizes of all terms of the form."""
@@ -439,6 +449,10 @@ class Contour:
 
     def single(self, p: np.ndarray) -> Any:
         return (p @ self._single).real
+
+
+def _real_parts(p: np.ndarray) -> np.ndarray:
+    return np.concatenate([p.real, p.imag], axis=-1)
 
 
 class QuadraticForm:
