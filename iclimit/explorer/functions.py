@@ -156,6 +156,7 @@ def formula(place: str, number: str) -> str:
     return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
 
 
+@cache
 def javascript() -> str:
     """Text that defines the global object ``theory``.
 

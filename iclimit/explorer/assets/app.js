@@ -37,9 +37,9 @@ const explorer = {
     return `#${[`panel=${panel.id}`, ...parts].join("&")}`;
   },
 
-  // Panel and state that the address asks for.
-  follow() {
-    const asked = new URLSearchParams(location.hash.slice(1));
+  // Panel and state that a link asks for.
+  follow(link) {
+    const asked = new URLSearchParams(link.slice(1));
     const panel = explorer.panels.find((each) => each.id === asked.get("panel")) ?? explorer.panels[0];
     for (const control of panel.controls) {
       const text = asked.get(control.name);
@@ -96,15 +96,14 @@ const explorer = {
     link.href = explorer.link(panel);
     explorer.note(result.note ?? "");
     clearTimeout(explorer.settling);
-    explorer.settling = setTimeout(() => explorer.settle(result), 180);
+    explorer.settling = setTimeout(explorer.rest, 180);
   },
 
   // What can wait until the parameters rest: text, table, address and, for maps, resolution.
-  settle(result) {
-    if (result.coarse) {
-      explorer.update(true);
-      return;
-    }
+  rest() {
+    if (explorer.result.coarse) explorer.update(true);
+    clearTimeout(explorer.settling);
+    const { result } = explorer;
     document.getElementById("summary").textContent = result.summary;
     const names = explorer.distinct(result.formulas);
     const key = names.join();
@@ -114,7 +113,6 @@ const explorer = {
     }
     explorer.table();
     history.replaceState(null, "", document.getElementById("link").href);
-    document.documentElement.dataset.settled = String(Number(document.documentElement.dataset.settled ?? 0) + 1);
   },
 
   note(text) {
@@ -257,13 +255,13 @@ const explorer = {
     });
     document.getElementById("save").addEventListener("click", explorer.save);
     document.getElementById("table").addEventListener("toggle", explorer.table);
-    addEventListener("hashchange", explorer.follow);
+    addEventListener("hashchange", () => explorer.follow(location.hash));
     let width = innerWidth;
     addEventListener("resize", () => {
       if (width === innerWidth) return; // a phone's address bar changes only the height
       width = innerWidth;
       explorer.charts.forEach((chart) => chart.redraw());
     });
-    explorer.follow();
+    explorer.follow(location.hash);
   },
 };
