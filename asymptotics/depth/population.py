@@ -14,6 +14,12 @@ from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, TwoPoint, spectr
 SETTINGS = ("iso", "fs", "rrs")
 """Isotropic; fixed covariances of inputs and tasks; covariances rotated in each context."""
 
+_LEAST_RATIO = 1e-6
+"""Below it the lower end of the spectrum is lost to rounding."""
+
+_LARGEST = 1e50
+"""Scale of the inputs; powers of eigenvalues have to stay within float64."""
+
 
 @dataclass(frozen=True)
 class Population:
@@ -64,6 +70,8 @@ class Population:
             )
         if not np.all((omega >= 0) & (omega < np.inf)):
             raise ValueError(f"task_spectrum must be >= 0 and finite, got {omega.min()}")
+        if not np.any(values * omega) and np.any(values):
+            raise ValueError("task_spectrum must be > 0 where spectrum is, for some eigenvalue")
         return cls._merged(values, np.full(values.size, 1 / values.size), omega)
 
     @classmethod
@@ -111,6 +119,15 @@ class Population:
 
     def law(self, alpha: float, width_ratio: float) -> TwoPoint:
         """Sample covariances at a context length and a width."""
+        for name, ratio in (("alpha", alpha), ("width_ratio", width_ratio)):
+            if ratio < _LEAST_RATIO:
+                raise ValueError(f"{name} must be >= {_LEAST_RATIO:g} here, got {ratio:g}")
+        top = self.measure.edges[1]
+        if top not in (0.0, np.inf) and not 1 / _LARGEST <= top <= _LARGEST:
+            raise ValueError(
+                f"spectrum must have its largest eigenvalue in [{1 / _LARGEST:g}, {_LARGEST:g}], "
+                f"got {top:g}"
+            )
         try:
             return TwoPoint(self.measure, alpha=alpha, width_ratio=width_ratio)
         except ValueError as error:

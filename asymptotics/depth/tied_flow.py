@@ -125,6 +125,8 @@ def tied_flow(
     if np.inf > L and np.floor(L) != L:
         raise ValueError(f"depth must be an integer >= 1, or inf, got {depth}")
     t = real_array("times", times, "[0, inf)")
+    if not t.size:
+        raise ValueError("times must have at least one number, got none")
     population = Population.parse(setting, spectrum, task_spectrum)
     if setting == "fs":
         if aspect < np.inf or width < 1:

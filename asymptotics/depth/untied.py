@@ -40,6 +40,9 @@ from iclimit.results import Result
 _ROUNDING = float(np.finfo(float).eps)
 """Relative error for each eigenvalue."""
 
+_DEEPEST = 400
+"""Most layers at finite context or width: some ten seconds."""
+
 
 @dataclass(frozen=True, repr=False)
 class UntiedDepth(Result):
@@ -92,7 +95,7 @@ def untied_depth(
         Shares of the label variance, :math:`\omega_k \lambda_k \ge 0`, of any positive sum: the
         loss is normalised to weights of sum one.
     depth : int >= 1
-        Number L of layers.
+        Number L of layers, at most 400 at finite context or width.
     alpha : number > 0, or inf
         Context length over the number n of eigenvalues, which is the dimension then.
     width_ratio : number > 0, or inf
@@ -160,6 +163,10 @@ def untied_depth(
     check_integers(depth=depth)
     context, width = real_number("alpha", alpha), real_number("width_ratio", width_ratio)
     if (context < np.inf or width < 1) and x[-1] > 0:
+        if depth > _DEEPEST:
+            raise ValueError(
+                f"depth must be <= {_DEEPEST} at finite context or width, got {depth}"
+            )
         given = np.asarray(eigenvalues, dtype=float), np.asarray(weights, dtype=float)
         best = best_on_samples(*given, depth, context, width)
         return UntiedDepth(best.losses, best.steps, best.error, best.real_loss, best.real_steps)
