@@ -158,7 +158,7 @@ def by_partitions(p: list[Fraction], alpha: Fraction, rank: Fraction) -> Fractio
     the products of X in those of its complement, moments of S that are exact.
     """
     lam, B = ([Fraction(str(x)) for x in each.tolist()] for each in (VALUES, OUTER))
-    given = {"order": 2 * len(p), "alpha": alpha}
+    given: dict[str, Any] = {"order": 2 * len(p), "alpha": alpha}
     one = [Fraction(1)] * len(lam)
     moments = {
         (b, a): pair_moments(lam, outer=B if b else one, inner=lam if a else one, **given)
