@@ -13,7 +13,7 @@ from started_browser import console_errors, open_page
 
 from iclimit.explorer.functions import Function, functions, javascript
 
-QUICK, MANY = 25, 500
+QUICK, MANY = 25, 2000
 """Points of each function in Node and in a browser."""
 
 
