@@ -167,13 +167,21 @@ _PARAMETERS = PARAMETERS | {
     "context": replace(PARAMETERS["context"], symbol="N", meaning="context length, labelled pairs")
 }
 
+_WEIGHT_PREDICTION = {
+    "tau": replace(
+        PARAMETERS["tau"], definition="n/d", meaning="pretraining prompts over dimension"
+    )
+}
+"""Where pretraining predicts the weights of the task, each prompt has d labels instead of one."""
+
 
 def _quantities() -> dict[str, Quantity]:
     quantities = {}
     for row in read_table("diagrams/quantities.csv"):
         function, single = find_function(row["function"]), row["single"].split()
+        own = _WEIGHT_PREDICTION if "test_time" in row["function"] else {}
         required, optional = (
-            {name: _PARAMETERS[name] for name in row[column].split()}
+            {name: own.get(name, _PARAMETERS[name]) for name in row[column].split()}
             for column in ("parameters", "optional")
         )
         function = one_at_a_time(function, single) if single else function

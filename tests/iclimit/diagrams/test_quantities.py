@@ -82,6 +82,13 @@ def test_registry_is_in_order() -> None:
         assert not set(quantity.parameters) & set(quantity.optional)
 
 
+def test_prompts_are_counted_in_the_units_of_the_pretraining() -> None:
+    """Weight prediction has d labels in a prompt, and the prediction of a label one."""
+    weights, labels = QUANTITIES["test_time_error"], QUANTITIES["iterated_icl_error"]
+    assert weights.parameters["tau"].label == r"$\tau = n/d$"
+    assert labels.parameters["tau"].label == r"$\tau = n/d^2$"
+
+
 def test_tables_lose_no_parameter() -> None:
     """Values of a quantity have a column of their own, also beside a parameter called value."""
     for quantity in QUANTITIES.values():
