@@ -52,7 +52,6 @@ _CALLS = {
 _SEARCHES = {
     "root": "runtime.root",
     "root_above": "runtime.rootAbove",
-    "least": "runtime.minimum",
     "repeat": "runtime.repeat",
     "count": "runtime.count",
 }
@@ -190,6 +189,8 @@ def _expression(node: Node, texts: list[str]) -> str:
         return f"({texts[0]} {_OPERATORS[node.op]} {texts[1]})"
     if node.op == "where":
         return f"({texts[0]} ? {texts[1]} : {texts[2]})"
+    if node.op == "least":  # the points are needed where there is no guess only
+        return f"runtime.minimum({texts[0]}, () => [{', '.join(texts[1:])}])"
     if node.op in _SEARCHES:
         return f"{_SEARCHES[node.op]}({texts[0]}, [{', '.join(texts[1:])}])"
     if node.op not in _CALLS:

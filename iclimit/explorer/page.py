@@ -20,7 +20,10 @@ from iclimit.explorer.symbols import notation, quantities
 LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
 """Scripts of others, in ``vendor``: charts and level lines."""
 
-MODULES = ("numbers.js", "heat.js", "charts.js", "controls.js", "app.js", "parameters.js")
+MODULES = (
+    *("numbers.js", "workers.js", "heat.js", "charts.js"),
+    *("controls.js", "app.js", "parameters.js"),
+)
 """Our scripts, each of which uses only those before it when it is loaded."""
 
 PANELS = (*("errors", "phases", "spectra", "descent"), *("gdpp", "training", "softmax", "depth"))
@@ -60,13 +63,13 @@ def explorer_page(store: Path | None = None) -> str:
     names = [*MODULES, *(f"panels/{name}.js" for name in PANELS)]
     scripts = [
         *(_read("vendor", name) for name in LIBRARIES),
-        javascript(),
         *(_read("assets", name) for name in names),
         "explorer.start();",
     ]
     text = Template(_read("assets", "page.html")).substitute(
         style=_read("vendor", "uPlot.min.css") + _style(),
         data=json.dumps(_data(store), separators=(",", ":")).replace("</", "<\\/"),
+        theory=javascript().strip(),
         scripts="\n".join(f"<script>\n{script.strip()}\n</script>" for script in scripts),
         version=html.escape(iclimit.__version__),
         sources=_SOURCES,

@@ -78,7 +78,7 @@ const explorer = {
     });
   },
 
-  update(sharp = false) {
+  update() {
     const { panel } = explorer;
     const state = explorer.states[panel.id];
     panel.correct?.(state);
@@ -87,21 +87,34 @@ const explorer = {
       if (!control.presets) explorer.widgets[i].show(state[control.name], state);
     });
     const started = performance.now();
-    const result = panel.compute(state, sharp);
+    const result = panel.compute(state);
     explorer.computed = performance.now() - started;
+    explorer.show(result);
+    workers.drop();
+    clearTimeout(explorer.refining);
+    explorer.refining = setTimeout(explorer.refine, 30);
+  },
+
+  // The map of a rough result again, by workers, on all points.
+  refine() {
+    clearTimeout(explorer.refining);
+    const { finer } = explorer.result;
+    if (finer) workers.fill(finer.grids, (found) => explorer.show(finer.finish(found)));
+  },
+
+  show(result) {
     explorer.result = result;
     explorer.draw(result);
     document.querySelector("#python code").textContent = result.python;
     const link = document.getElementById("link");
-    link.href = explorer.link(panel);
+    link.href = explorer.link(explorer.panel);
     explorer.note(result.note ?? "");
     clearTimeout(explorer.settling);
     explorer.settling = setTimeout(explorer.rest, 180);
   },
 
-  // What can wait until the parameters rest: text, table, address and, for maps, resolution.
+  // What can wait until the parameters rest: text, table and address.
   rest() {
-    if (explorer.result.coarse) explorer.update(true);
     clearTimeout(explorer.settling);
     const { result } = explorer;
     document.getElementById("summary").textContent = result.summary;

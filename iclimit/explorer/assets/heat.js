@@ -111,7 +111,8 @@ const heat = {
       `<li><span class="stroke over${line.dash?.length ? " dashed" : ""}" style="--c:${line.colour}"></span>${line.label}</li>`;
     return `<div class="scale"><span>${numbers.show(map.low, 3)}</span>
       <span class="ramp" style="background:linear-gradient(90deg,${stops.join()})"></span>
-      <span>${numbers.show(map.high, 3)}</span><span class="what">${map.label}</span></div>
+      <span>${numbers.show(map.high, 3)}</span><span class="what">${map.label}</span>
+      <span class="points">${map.columns} × ${map.rows} points${map.rough ? ", refining …" : ""}</span></div>
       <ul class="keys">${lines.map(key).join("")}</ul>`;
   },
 };

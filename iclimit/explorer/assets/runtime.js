@@ -59,23 +59,65 @@ const runtime = (() => {
     return NaN;
   };
 
-  /* Least of some points, refined between its neighbours: golden sections and parabolas (Brent). */
-  const minimum = (f, given) => {
-    const points = Float64Array.from(given).sort();
+  /* The last search for a minimum: how many there were, the place that was found, and which of the
+     points was the best.  Where to look first, if `width` or `atEnd` says so: see `theory.grid`. */
+  const search = { calls: 0, place: NaN, index: -1, guess: NaN, width: 0, atEnd: false };
+
+  /* Least of some points, refined between its neighbours; of equal ones the first. */
+  const minimum = (f, points) => {
+    search.calls++;
+    if (search.width > 0) {
+      const found = minimumNear(f, search.guess, search.width);
+      if (!Number.isNaN(found)) return found;
+    }
+    const given = Float64Array.from(points()).sort();
+    const last = given.length - 1;
+    if (search.atEnd) {
+      const value = f(given[search.index]), least = value - 4e-16 * Math.abs(value);
+      let k = 0;
+      while (k <= last && !(f(given[k]) < least)) k += 12;
+      if (k > last) return given[search.index];
+    }
+    const values = given.map((x) => f(x));
     let best = 0, least = Infinity;
-    for (let k = 0; k < points.length; k++) {
-      const value = f(points[k]);
-      if (value < least) {
+    for (let k = 0; k <= last; k++) {
+      if (values[k] < least - (least < Infinity ? 4e-16 * Math.abs(least) : 0)) {
         best = k;
-        least = value;
+        least = values[k];
       }
     }
-    if (best === 0 || best === points.length - 1) return points[best];
+    search.index = best;
+    search.place = best === 0 || best === last
+      ? given[best]
+      : brent(f, given[best - 1], given[best], given[best + 1], values[best - 1], least, values[best + 1]);
+    return search.place;
+  };
+
+  /* The minimum near a guess: downhill with growing steps until there are higher points on both
+     sides.  NaN where there are none. */
+  const minimumNear = (f, guess, width) => {
+    let a = guess - width, x = guess, b = guess + width, fa = f(a), fx = f(x), fb = f(b);
+    for (let k = 0; k < 6 && !(fx <= fa && fx <= fb); k++) {
+      if (fa < fb) {
+        [b, fb, x, fx] = [x, fx, a, fa];
+        a = x - 2 * (b - x);
+        fa = f(a);
+      } else {
+        [a, fa, x, fx] = [x, fx, b, fb];
+        b = x + 2 * (x - a);
+        fb = f(b);
+      }
+    }
+    return fx <= fa && fx <= fb ? brent(f, a, x, b, fa, fx, fb) : NaN;
+  };
+
+  /* Minimum between a and b, x being lower than both: parabolas and golden sections (Brent). */
+  const brent = (f, a, x, b, fa, fx, fb) => {
     const golden = (3 - Math.sqrt(5)) / 2;
-    let a = points[best - 1], b = points[best + 1], x = points[best], w = x, v = x;
-    let fx = least, fw = fx, fv = fx, d = 0, e = 0;
+    let [w, fw, v, fv] = fa < fb ? [a, fa, b, fb] : [b, fb, a, fa];
+    let d = b - a, e = d;
     for (let k = 0; k < 100; k++) {
-      const middle = (a + b) / 2, tol = 1e-9 * Math.abs(x) + 1e-12;
+      const middle = (a + b) / 2, tol = 1e-8 * Math.abs(x) + 1e-12;
       if (Math.abs(x - middle) <= 2 * tol - (b - a) / 2) break;
       let useGolden = true;
       if (Math.abs(e) > tol) {
@@ -130,11 +172,12 @@ const runtime = (() => {
     return found;
   };
 
-  return { hypot, isInfinite, root, rootAbove, minimum, repeat, count };
+  return { hypot, isInfinite, root, rootAbove, minimum, search, repeat, count };
 })();
 
 /* Values of a function along one of its arguments, or over two of them (rows of equal y). */
 const tabulate = (theory) => {
+  const { search } = runtime;
   const place = (name, argument) => {
     const found = theory.meta[name].arguments.indexOf(argument);
     if (found < 0) throw new RangeError(`${name} has no argument ${argument}`);
@@ -152,14 +195,73 @@ const tabulate = (theory) => {
   theory.grid = (name, values, x, xs, y, ys) => {
     const f = theory[name], row = values.slice(), i = place(name, x), j = place(name, y);
     const found = new Float64Array(xs.length * ys.length);
-    for (let m = 0; m < ys.length; m++) {
+    const fill = (m, k) => {
+      row[i] = xs[k];
       row[j] = ys[m];
-      for (let k = 0; k < xs.length; k++) {
-        row[i] = xs[k];
-        found[m * xs.length + k] = f(...row);
+      found[m * xs.length + k] = f(...row);
+    };
+    search.calls = 0;
+    fill(0, 0);
+    if (search.calls === 1) tiles(fill, ys.length, xs.length);
+    else for (let m = 0; m < ys.length; m++) for (let k = 0; k < xs.length; k++) fill(m, k);
+    return found;
+  };
+
+  /* Fill a grid of minima.  Where the whole searches at the corners of a tile lead to neighbouring
+     points, those within the tile begin at the place interpolated between the corners; other tiles
+     are divided. */
+  const TILE = 8, NEIGHBOURS = 4;
+  const tiles = (fill, rows, columns) => {
+    const places = new Float64Array(rows * columns), indices = new Int32Array(rows * columns);
+    const done = new Uint8Array(rows * columns);
+    const whole = (m, k) => {
+      const at = m * columns + k;
+      if (done[at]) return;
+      search.index = -1;
+      fill(m, k);
+      [done[at], places[at], indices[at]] = [1, search.place, search.index];
+    };
+    const tile = (top, bottom, left, right) => {
+      if (bottom - top < 2 && right - left < 2) return;
+      const corners = [top, bottom].flatMap((m) => [left, right].map((k) => m * columns + k));
+      const [a, b, c, d] = corners.map((at) => places[at]);
+      const found = corners.map((at) => indices[at]);
+      const [low, high] = [Math.min(...found), Math.max(...found)];
+      if (low < 0 ? high >= 0 : high - low > (low === 0 ? 0 : NEIGHBOURS)) {
+        const [m, k] = [(top + bottom) >> 1, (left + right) >> 1];
+        for (const row of [top, m, bottom]) for (const column of [left, k, right]) whole(row, column);
+        for (const [first, last] of [[top, m], [m, bottom]]) {
+          if (first < last || top === bottom) [[left, k], [k, right]].forEach(([start, end]) => {
+            if (start < end || left === right) tile(first, last, start, end);
+          });
+        }
+        return;
+      }
+      search.atEnd = low === 0 && high === 0;
+      const spread = Math.max(a, b, c, d) - Math.min(a, b, c, d);
+      for (let m = top; m <= bottom; m++) {
+        for (let k = left; k <= right; k++) {
+          const at = m * columns + k;
+          if (done[at]) continue;
+          const u = bottom > top ? (m - top) / (bottom - top) : 0;
+          const v = right > left ? (k - left) / (right - left) : 0;
+          search.guess = (1 - u) * ((1 - v) * a + v * b) + u * ((1 - v) * c + v * d);
+          if (low > 0) search.width = 0.1 * spread + 1e-4 * Math.abs(search.guess) + 1e-7;
+          search.index = low;
+          fill(m, k);
+          done[at] = 1;
+        }
+      }
+      search.width = 0;
+      search.atEnd = false;
+    };
+    for (let top = 0; top === 0 || top < rows - 1; top += TILE) {
+      for (let left = 0; left === 0 || left < columns - 1; left += TILE) {
+        const [bottom, right] = [Math.min(top + TILE, rows - 1), Math.min(left + TILE, columns - 1)];
+        for (const m of [top, bottom]) for (const k of [left, right]) whole(m, k);
+        tile(top, bottom, left, right);
       }
     }
-    return found;
   };
   return theory;
 };

@@ -17,19 +17,34 @@ QUICK, MANY = 25, 2000
 """Points of each function in Node and in a browser."""
 
 
-@pytest.fixture(scope="module")
-def by_node() -> dict[str, tuple[np.ndarray, list[list[float]]]]:
-    """Points and values of all functions, in one process of Node."""
+MAPS = {
+    "optimal_icl_error": ("alpha", "kappa", "tau=2, rho=0.01", 1e-12),
+    "optimal_idg_ridge": ("tau", "rho", "alpha=1, kappa=0.5", 1e-5),
+    "constant_schedule_loss": ("ratio", "noise_ratio", "steps=8", 1e-12),
+    "best_constant_rate": ("ratio", "noise_ratio", "steps=4", 1e-5),
+    "icl_error": ("tau", "ridge", "alpha=1, kappa=0.5, rho=0.1", 1e-15),
+}
+"""Axes, other arguments and relative accuracy of maps; the places of minima are uncertain."""
+
+
+def run_node(script: str) -> Any:
+    """What Node prints, read as JSON."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not installed: the functions are compared in a browser only")
+    run = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.fixture(scope="module")
+def by_node() -> dict[str, tuple[np.ndarray, list[list[float]]]]:
+    """Points and values of all functions, in one process of Node."""
     rng = np.random.default_rng(0)
     points = {function.name: random_points(function, QUICK, rng) for function in functions()}
     texts = (f"{f.name}: {calls(f, points[f.name])}" for f in functions())
     script = f"{javascript()}\nconsole.log(JSON.stringify({{{', '.join(texts)}}}));"
-    run = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stderr
-    return {name: (points[name], numbers(v)) for name, v in json.loads(run.stdout).items()}
+    return {name: (points[name], numbers(v)) for name, v in run_node(script).items()}
 
 
 @pytest.mark.parametrize("function", functions(), ids=lambda function: function.name)
@@ -37,6 +52,23 @@ def test_javascript_equals_python(
     function: Function, by_node: dict[str, tuple[np.ndarray, list[list[float]]]]
 ) -> None:
     assert_equal(function, *by_node[function.name])
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_are_the_functions_at_their_points(name: str) -> None:
+    x, y, others, accuracy = MAPS[name]
+    script = f"""{javascript()}
+    const line = (low, high, n) =>
+      Array.from({{ length: n }}, (_, i) => low * (high / low) ** (i / (n - 1)));
+    const given = {{ {others.replace("=", ": ")} }};
+    const [xs, ys] = [line(0.1, 10, 83), line(0.01, 2, 41)];
+    const values = (point) => theory.meta.{name}.arguments.map((each) => point[each]);
+    const map = theory.grid("{name}", values(given), "{x}", xs, "{y}", ys);
+    const own = (x, y) => theory.{name}(...values({{ ...given, {x}: x, {y}: y }}));
+    const expected = ys.flatMap((y) => xs.map((x) => own(x, y)));
+    console.log(JSON.stringify([Array.from(map), expected]));"""
+    found, expected = run_node(script)
+    np.testing.assert_allclose(found, expected, rtol=accuracy)
 
 
 @pytest.mark.slow

@@ -221,6 +221,33 @@ def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser: Any, page
         assert np.all(abs(means - expected) < 4 * errors)
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_maps_become_fine_beside_the_page(browser: Any, page: Path, allowed: bool) -> None:
+    resize(browser, 1400)
+    load(browser, page)
+    script = "window.Worker = arguments[0] ? Worker : () => { throw Error('none'); };"
+    browser.execute_script(script, allowed)
+    follow(browser, "#panel=phases&quantity=optimal_icl_error&tau=0.7")
+    points = "return document.querySelector('.points').textContent"
+    assert "20 × 20 points, refining" in browser.execute_script(points)
+    # An earlier request is dropped.
+    browser.execute_script(
+        "explorer.refine(); explorer.states.phases.tau = 0.8; explorer.update();"
+    )
+    wait = "while (explorer.result.finer) await new Promise((next) => setTimeout(next, 10));"
+    browser.execute_script(wait)
+    assert browser.execute_script(points) == "200 × 200 points"
+    python, values = browser.execute_script(
+        """const { python, charts } = explorer.result;
+        return [python, Array.from(charts[0].heat.values)];"""
+    )
+    assert "tau=0.8" in python
+    names: dict[str, Any] = {}
+    exec(python.replace("diagram.plot()", ""), names)
+    assert values == pytest.approx(np.ravel(names["diagram"].values), rel=1e-9)
+    assert not console_errors(browser)
+
+
 def test_links_with_nonsense_open_the_defaults(browser: Any, page: Path) -> None:
     resize(browser, 1400)
     load(browser, page, "#panel=nothing&tau=x&axis=beta&rho=-5&alpha=1e99")

@@ -3,9 +3,10 @@
 
 {
   const FINE = 200;
+  const LINE = 120;
   const LEAST = 20;
-  // Milliseconds that a map may take, and a boundary, while a slider moves and when it rests.
-  const TIME = { moving: [40, 12], resting: [600, 100] };
+  // Milliseconds that a map may take, and a boundary, before workers refine them.
+  const TIME = [6, 1];
   const COUNTED = ["steps", "layers", "heads", "depth"];
 
   const quantities = Object.keys(theory.meta).filter((name) => {
@@ -41,48 +42,67 @@
     return [name, free ? 0 : Math.min(Math.max(s[name], low), high)];
   }));
 
-  const tabulated = (name, s, x, y, count) => {
+  const grid = (name, s, x, y, count) => {
     const [xs, ys] = [x, y].map((axis) => points(s.quantity, axis, count));
-    return { xs, ys, values: theory.grid(name, explorer.arguments(name, bounded(s)), x, xs, y, ys) };
+    return { name, values: explorer.arguments(name, bounded(s)), x, xs, y, ys };
   };
 
-  // Points along an axis that a function has time for, by how long few of them take.
+  // Values of a grid on as many points as there is time for, by how long the last ones took.
   const costs = {};
-  const affordable = (name, s, x, y, time) => {
+  const rough = (name, s, x, y, most, time) => {
     const key = [name, x, y].join();
-    if (costs[key] === undefined) {
-      tabulated(name, s, x, y, 4);
-      const started = performance.now();
-      tabulated(name, s, x, y, 8);
-      costs[key] = Math.max((performance.now() - started) / 64, 1e-4);
-    }
-    return Math.max(LEAST, Math.min(FINE, Math.floor(Math.sqrt(time / costs[key]))));
+    const count = costs[key] === undefined ? LEAST : Math.floor(Math.sqrt(time / costs[key]));
+    const given = grid(name, s, x, y, Math.max(LEAST, Math.min(most, count)));
+    const started = performance.now();
+    const values = theory.grid(name, given.values, x, given.xs, y, given.ys);
+    costs[key] = Math.max((performance.now() - started) / values.length, 1e-5);
+    return { ...given, found: values };
+  };
+
+  const compute = (s) => {
+    const [x, y] = chosen(s);
+    const names = [s.quantity, ...Object.values(theory.meta[s.quantity].boundaries)];
+    const most = (i) => (i ? LINE : FINE);
+    const grids = names.map((name, i) => rough(name, s, x, y, most(i), TIME[Number(i > 0)]));
+    const whole = grids.every(({ xs }, i) => xs.length === most(i));
+    if (whole) return diagram(s, grids, false);
+    const fine = names.map((name, i) => grid(name, s, x, y, most(i)));
+    const finish = (found) => diagram(s, fine.map((each, i) => ({ ...each, found: found[i] })), false);
+    return { ...diagram(s, grids, true), finer: { grids: fine, finish } };
   };
 
   // Margins that vanish on boundaries, with positive and negative values in this diagram.
-  const boundaries = (s, x, y, time) => {
-    const found = [];
-    for (const [label, margin] of Object.entries(theory.meta[s.quantity].boundaries)) {
-      const count = Math.min(120, affordable(margin, s, x, y, time));
-      const { values } = tabulated(margin, s, x, y, count);
-      if (!values.some((v) => v > 0) || !values.some((v) => v < 0)) continue;
-      const [colour, dash] = STROKES[found.length % STROKES.length];
-      found.push({ values, columns: count, rows: count, label, colour, dash });
-    }
-    return found;
+  const boundaries = (s, grids) => {
+    const shown = [];
+    Object.keys(theory.meta[s.quantity].boundaries).forEach((label, i) => {
+      const { found: values, xs } = grids[i];
+      if (!values.some((v) => v > 0) || !values.some((v) => v < 0)) return;
+      const [colour, dash] = STROKES[shown.length % STROKES.length];
+      shown.push({ values, columns: xs.length, rows: xs.length, label, colour, dash });
+    });
+    return shown;
   };
 
-  const compute = (s, sharp) => {
-    const [x, y] = chosen(s);
-    const [time, own] = sharp ? TIME.resting : TIME.moving;
-    const count = affordable(s.quantity, s, x, y, time);
-    const { xs, ys, values } = tabulated(s.quantity, s, x, y, count);
-    const found = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
-    let low = found[Math.floor(0.01 * found.length)] ?? 0;
-    let high = found[Math.floor(0.985 * found.length)] ?? 1;
+  // Ends of the colours, and place of the least and size of the largest finite value.
+  const extremes = (values) => {
+    let [least, largest] = [-1, -1];
+    for (let k = 0; k < values.length; k++) {
+      if (!Number.isFinite(values[k])) continue;
+      if (least < 0 || values[k] < values[least]) least = k;
+      if (largest < 0 || values[k] > values[largest]) largest = k;
+    }
+    const sample = values.filter((v, k) => k % 7 === 0 && Number.isFinite(v)).sort();
+    let low = sample[Math.floor(0.01 * sample.length)] ?? 0;
+    let high = sample[Math.floor(0.985 * sample.length)] ?? 1;
     if (high - low < 1e-12 * Math.abs(high)) [low, high] = [low - 0.5, high + 0.5];
-    const log = low > 0 && high / low > 8;
-    const contours = boundaries(s, x, y, own);
+    return { low, high, log: low > 0 && high / low > 8, least, largest };
+  };
+
+  const diagram = (s, [own, ...margins], rough) => {
+    const { x, y, xs, ys, found: values } = own;
+    const count = xs.length;
+    const { low, high, log, least, largest } = extremes(values);
+    const contours = boundaries(s, margins);
     const { label, meaning } = explorer.data.quantities[s.quantity];
     const rest = Object.fromEntries(theory.meta[s.quantity].arguments.filter((n) => n !== x && n !== y).map((n) => [n, bounded(s)[n]]));
     const scale = (axis, list) => ({ ...parameters.axis(axis), min: list[0], max: list.at(-1) });
@@ -100,15 +120,13 @@
       "diagram.plot()",
     ];
     if (!Object.keys(rest).length) python.splice(4, 1);
-    const best = values.indexOf(found[0]);
     return {
-      coarse: !sharp,
       charts: [{
         title: `${meaning[0].toUpperCase()}${meaning.slice(1)}`,
         x: scale(x, xs), y: scale(y, ys),
-        heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, python: "diagram.values" },
+        heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: "diagram.values" },
       }],
-      summary: `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(found[0])} at ${parameters.symbol(x)} = ${numbers.show(xs[best % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(best / count)], 3)} to ${found.length < values.length ? "∞" : numbers.show(found.at(-1))}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
+      summary: `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
       python: python.join("\n"),
       formulas: [s.quantity],
     };
