@@ -65,6 +65,15 @@ def test_every_public_function_has_an_example() -> None:
     assert [name for name, each in FUNCTIONS.items() if ">>>" not in (each.__doc__ or "")] == []
 
 
+def test_every_public_function_with_arguments_says_what_it_raises() -> None:
+    silent = [
+        name
+        for name, each in FUNCTIONS.items()
+        if inspect.signature(each).parameters and "    Raises\n" not in (each.__doc__ or "")
+    ]
+    assert silent == []
+
+
 def test_every_public_function_is_used_in_the_gallery() -> None:
     """Its page then links to the examples that use it."""
     examples = "".join(page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py"))

@@ -204,12 +204,28 @@ def compare_p_value(label: str, p_value: float) -> Comparison:
 
     A claim judges the fits that it extrapolates with: a fit that is wrong at its order would make
     its error bar meaningless, and so would error bars that are far too large.
+
+    Raises
+    ------
+    ValueError
+        If the p-value is not in [0, 1].
     """
+    if not 0 <= p_value <= 1:
+        raise ValueError(f"p_value must be in [0, 1], got {p_value}")
     return Comparison(label, 0.0, -float(ndtri(p_value)), 1.0)
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
-    """Mean of the first minus the second over the same draws, run by run."""
+    """Mean of the first minus the second over the same draws, run by run.
+
+    Raises
+    ------
+    ValueError
+        If they do not have equally many samples.
+    """
+    if first.samples.shape != second.samples.shape or not first.samples.size:
+        counts = [len(each.samples) for each in (first, second)]
+        raise ValueError(f"first and second must have equally many samples, got {counts}")
     return Estimate.of(first.samples - second.samples)
 
 

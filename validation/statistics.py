@@ -230,6 +230,11 @@ def extrapolate_runs(
     Returns
     -------
     Extrapolation
+
+    Raises
+    ------
+    ValueError
+        If sizes repeat, or are too few for the order.
     """
     moments = [_moments(run) for run in runs]
     covariances = np.array([covariance for _, covariance, _, _ in moments])

@@ -219,6 +219,12 @@ def _paired(functions: list[RankFunction], order: int) -> tuple[list[np.ndarray]
     return [f.means(ends) for f in functions], np.diff(ends)
 
 
+def check_spectrum(spectrum: Any) -> None:
+    """Refuse what is no joint spectrum."""
+    if not isinstance(spectrum, JointSpectrum):
+        raise TypeError(f"spectrum must be a JointSpectrum, got {type(spectrum).__name__}")
+
+
 def covariance_matrix(name: str, value: Any, dim: int | None = None) -> np.ndarray:
     """Convert a covariance to a (d, d) matrix; eigenvalues of shape (d,) make it diagonal.
 

@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.numbers import ArrayMath, Number
-from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.pretraining.structured_fixed_point import (
     TINY,
     Atoms,
@@ -150,8 +150,6 @@ def structured_errors(
 
 def training_response(spectrum: JointSpectrum, settings: Settings) -> tuple[np.ndarray, ...]:
     """Solve the fixed point, and return the response to test tasks, see `response_at`."""
-    if not isinstance(spectrum, JointSpectrum):
-        raise TypeError(f"spectrum must be a JointSpectrum, got {type(spectrum).__name__}")
     atoms = Atoms.of(spectrum)
     return solve_settings(atoms, settings, lambda point: response_at(atoms, point))
 
@@ -213,6 +211,11 @@ def trace_ratio(spectrum: JointSpectrum) -> float:
     float
         1 for tests as in training; ``inf`` if tests vary where training tasks do not.
 
+    Raises
+    ------
+    TypeError
+        If the spectrum is no JointSpectrum.
+
     References
     ----------
     Letey, Zavatone-Veth, Lu, Pehlevan, arXiv:2509.26551.
@@ -223,6 +226,7 @@ def trace_ratio(spectrum: JointSpectrum) -> float:
     >>> round(trace_ratio(JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[0.4, 1.6])), 3)
     2.125
     """
+    check_spectrum(spectrum)
     used = spectrum.test > 0
     with np.errstate(divide="ignore"):
         return float(spectrum.weight[used] @ (spectrum.test[used] / spectrum.task[used]))
@@ -243,6 +247,13 @@ def cka(spectrum: JointSpectrum) -> float:
         Between 0 and 1; 1 for proportional covariances.  Of a test covariance that is not diagonal
         in the eigenbasis of the spectrum only the diagonal enters.
 
+    Raises
+    ------
+    ValueError
+        If all test eigenvalues are 0.
+    TypeError
+        If the spectrum is no JointSpectrum.
+
     Notes
     -----
     The published measure centres the matrices in coordinate space, which depends on the basis; for
@@ -258,6 +269,7 @@ def cka(spectrum: JointSpectrum) -> float:
     >>> round(cka(JointSpectrum.of_matrices([1.6, 0.4], test_covariance=[0.4, 1.6])), 4)
     0.4706
     """
+    check_spectrum(spectrum)
     p, c, t = spectrum.weight, spectrum.task, spectrum.test
     if not np.any(t):
         raise ValueError("test must have a positive eigenvalue, got only zeros")
@@ -288,6 +300,13 @@ def resolvent_alignment(
     -------
     float or ndarray
         Small where test tasks vary along well-trained directions.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or alpha is infinite.
+    TypeError
+        If the spectrum is no JointSpectrum.
 
     References
     ----------

@@ -39,7 +39,7 @@ from numpy.polynomial import chebyshev
 from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
-from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.spectra.resolvent import excess
 
 MAX_ITERATIONS = 100
@@ -141,6 +141,7 @@ class Atoms:
 
     @classmethod
     def of(cls, spectrum: JointSpectrum) -> Atoms:
+        check_spectrum(spectrum)
         row, row_of = np.unique(spectrum.inputs, return_inverse=True)
         row_of = row_of.ravel()
         row_weight = np.bincount(row_of, spectrum.weight)

@@ -66,6 +66,13 @@ def direction_slopes(
     ndarray (m,)
         Derivatives of the error in ``weight * test``; all positive.
 
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range or no single number, or alpha is infinite.
+    TypeError
+        If the spectrum is no JointSpectrum.
+
     Examples
     --------
     >>> from iclimit.asymptotics.pretraining import JointSpectrum, direction_slopes

@@ -100,3 +100,10 @@ def test_a_single_estimate_at_each_size() -> None:
     fit = extrapolate_runs(d, [Estimate(2 + 3 / dim, 0.01, 7) for dim in d], order=1)
     assert fit.value == pytest.approx([2])
     assert fit.summary.startswith("order 1 in 1/d, chi-square 0.0 for 1 degrees of freedom")
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"p_value must be in \[0, 1\], got nan"):
+        compare_p_value("fit", math.nan)
+    with pytest.raises(ValueError, match=r"equally many samples, got \[2, 3\]"):
+        difference(Estimate.of([1.0, 2.0]), Estimate.of([1.0, 2.0, 3.0]))

@@ -1,5 +1,6 @@
 """Errors for structured data: 50-digit solutions, identities, other routes and edges."""
 
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -10,7 +11,12 @@ from scipy.optimize import minimize
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
 from iclimit.asymptotics.pretraining import structured_fixed_point as module
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
-from iclimit.asymptotics.pretraining.structured import structured_errors
+from iclimit.asymptotics.pretraining.structured import (
+    cka,
+    resolvent_alignment,
+    structured_errors,
+    trace_ratio,
+)
 
 ACCURACY = 1e-12
 
@@ -404,3 +410,9 @@ def test_random_spectra_stay_within_the_bound_on_iterations() -> None:
 def test_bad_input(change: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         structured_errors(**(SETTING | {"spectrum": SKEW} | change))
+
+
+@pytest.mark.parametrize("function", [trace_ratio, cka, partial(resolvent_alignment, **SETTING)])
+def test_a_spectrum_is_a_joint_spectrum(function: Any) -> None:
+    with pytest.raises(TypeError, match="spectrum must be a JointSpectrum, got list"):
+        function(spectrum=[1.0])
