@@ -9,6 +9,7 @@ A row of ``functions.csv`` puts a function into the explorer:
   the number of the ``math`` block.
 * ``ranges``: numbers for which the function is held against Python (``tests/iclimit/explorer``).
   Integers that the Python source counts with, such as steps, become cases of the function.
+  Vectors, such as eigenvalues, have no range.
 
 Nothing else is to be done.  The Python function is called once with recorded arrays
 (`iclimit.explorer.recording`), and what it does to them is printed
@@ -36,6 +37,9 @@ from iclimit.notation import read_table
 
 COUNTED = ("steps", "layers", "heads", "depth")
 """Arguments that the Python source counts with: each value is a case of its own."""
+
+VECTORS = ("eigenvalues", "mean_square")
+"""Arguments that are vectors of any length."""
 
 _DEFAULTS = {
     "ridge": 0.0,
@@ -221,7 +225,11 @@ def _parameters(function: Function) -> str:
 
 
 def _record(function: Function, counts: dict[str, int]) -> str:
-    given = {name: Recorded.variable(name) for name in function.arguments} | counts
+    given: dict[str, Any] = {
+        name: (Recorded.vector if name in VECTORS else Recorded.variable)(name)
+        for name in function.arguments
+    }
+    given |= counts
     return javascript_function(_parameters(function), _nodes(function.function(**given)))
 
 

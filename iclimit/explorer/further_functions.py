@@ -10,7 +10,13 @@ import numpy as np
 from iclimit.asymptotics import depth as theory_of_depth
 from iclimit.asymptotics import descent, dynamics, gdpp, softmax
 from iclimit.asymptotics.dynamics.staircase import loss_at_shares
+from iclimit.asymptotics.pretraining.spectral_equivalent import spectral_errors
 from iclimit.asymptotics.spectra import MarchenkoPastur
+
+
+def finite_size_errors(eigenvalues: Any, mean_square: Any, **setting: Any) -> Any:
+    """ICL and IDG error of a run of finite size, from mean moments of the context summaries."""
+    return np.stack(spectral_errors(eigenvalues, mean_square, **setting), axis=-1)
 
 
 def marchenko_pastur_density(x: Any, ratio: Any) -> Any:

@@ -92,12 +92,17 @@ class _Writer:
     def __init__(self, results: list[Node]) -> None:
         self.order = _operands_first(results)
         self.text: dict[Node, str] = {}
+        self.bodies: dict[Node, list[str]] = {}
         self.named = set[Node]()
         self.count = 0
         sites: dict[Node, list[Path]] = {node: [] for node in self.order}
         for node in results:
             sites[node].append(())
         self.contents: dict[Path, list[Node]] = {}
+        self.levels: dict[Node, int] = {}
+        for node in self.order:
+            below = (self.levels[arg] for arg in node.args if isinstance(arg, Node))
+            self.levels[node] = max(below, default=0) + (node.op == "total")
         for node in reversed(self.order):
             path = _within(node, _common(sites[node]))
             if len(sites[node]) > 1 or path != sites[node][0]:
@@ -116,7 +121,12 @@ class _Writer:
     def statements(self, path: Path) -> list[str]:
         """Declarations of what belongs to a place."""
         lines: list[str] = []
-        for node in self.contents.get(path, ()):
+        # Sums that do not need each other are added up in one loop.
+        found = sorted(
+            self.contents.get(path, ()), key=lambda node: (self.levels[node], node.op != "total")
+        )
+        sums = [node for node in found if node.op == "total"]
+        for node in found:
             cases = [self.statements((*path, (node, place))) for place in (1, 2)]
             if node.op == "where" and any(cases):
                 name = self._name()
@@ -128,12 +138,17 @@ class _Writer:
                 lines += [f"let {name};", f"if ({condition}) {yes} else {no}"]
                 self.text[node] = name
                 continue
-            text = (
-                self._function(node, cases[0])
-                if node.op == "function"
-                else _expression(node, [self.text.get(arg, "") for arg in node.args])
-            )
-            plain = node.op in ("constant", "variable", "function")
+            if node.op == "total":
+                if node not in self.text:
+                    same = [each for each in sums if self._together(each, node)]
+                    lines += self._loop(same)
+                continue
+            if node.op == "function":
+                self.bodies[node] = cases[0]
+                text = self._function(node, cases[0])
+            else:
+                text = _expression(node, [self.text.get(arg, "") for arg in node.args])
+            plain = node.op in ("constant", "variable", "vector", "index", "function")
             if not plain and (node in self.named or len(text) > _LONGEST):
                 lines.append(f"const {(name := self._name())} = {text};")
                 text = name
@@ -143,6 +158,23 @@ class _Writer:
     def _function(self, node: Node, lines: list[str]) -> str:
         variable, body = node.args
         return f"({variable.args[0]}) => {{ {' '.join(lines)} return {self.text[body]}; }}"
+
+    def _together(self, one: Node, other: Node) -> bool:
+        return self.levels[one] == self.levels[other] and one.args[1] is other.args[1]
+
+    def _loop(self, sums: list[Node]) -> list[str]:
+        """Statements that add up functions over the indices of a vector."""
+        steps = []
+        for node in sums:
+            self.text[node] = self._name()
+            function = node.args[0]
+            steps += [
+                *self.bodies[function],
+                f"{self.text[node]} += {self.text[function.args[1]]};",
+            ]
+        start = ", ".join(f"{self.text[node]} = 0" for node in sums)
+        length = f"{sums[0].args[1].args[0]}.length"
+        return [f"let {start};", f"for (let i = 0; i < {length}; i++) {{ {' '.join(steps)} }}"]
 
     def _name(self) -> str:
         self.count += 1
@@ -173,18 +205,25 @@ def _common(paths: list[Path]) -> Path:
 
 
 def _within(node: Node, path: Path) -> Path:
-    """The path up to the first function on whose variable the node does not depend."""
-    for place, (outer, _) in enumerate(path):
-        if outer.op == "function" and outer.args[0] not in node.free:
-            return path[:place]
+    """The path up to the first function that can be left: all those within are not needed."""
+    needs = [outer.op == "function" and outer.args[0] in node.free for outer, _ in path]
+    for place in range(len(path) - 1, -1, -1):
+        if needs[place]:
+            break
+        if path[place][0].op == "function":
+            path = path[:place]
     return path
 
 
 def _expression(node: Node, texts: list[str]) -> str:
     if node.op == "constant":
         return _constant(node.args[0])
-    if node.op == "variable":
+    if node.op in ("variable", "vector"):
         return node.args[0]
+    if node.op == "index":
+        return "i"
+    if node.op == "element":
+        return f"{texts[0]}[{texts[1]}]"
     if node.op in _OPERATORS:
         return f"({texts[0]} {_OPERATORS[node.op]} {texts[1]})"
     if node.op == "where":

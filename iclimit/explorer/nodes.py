@@ -19,9 +19,11 @@ class Node:
     Attributes
     ----------
     op : str
-        Name of a NumPy ufunc, or ``constant``, ``variable``, ``where``, ``function``, or a search.
+        Name of a NumPy ufunc, or ``constant``, ``variable``, ``vector``, ``index``, ``element``,
+        ``where``, ``function``, ``total``, or a search.
     args : tuple
-        Operands; of a constant its value, of a variable its name.
+        Operands; of a constant its value, of a variable or a vector its name, of an index a
+        number.
     free : frozenset of Node
         Variables that it depends on, apart from those of functions within it.
     constant : bool
@@ -44,7 +46,7 @@ class Node:
         if node is None:
             node = object.__new__(cls)
             node.op, node.args, node.constant = op, args, op == "constant"
-            if op == "variable":
+            if op in ("variable", "vector", "index"):
                 node.free = frozenset({node})
             elif op == "constant":
                 node.free = frozenset()
@@ -133,6 +135,20 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     if condition.constant:
         return yes if condition.args[0] else no
     return yes if yes is no else Node.of("where", condition, yes, no)
+
+
+def renamed(node: Node, old: Node, new: Node) -> Node:
+    """The same with another variable."""
+    known = {old: new}
+
+    def rename(each: Any) -> Any:
+        if not isinstance(each, Node) or (old not in each.free and each is not old):
+            return each
+        if each not in known:
+            known[each] = Node.of(each.op, *map(rename, each.args))
+        return known[each]
+
+    return rename(node)
 
 
 class Complex:

@@ -11,8 +11,8 @@ from string import Template
 from typing import Any
 
 import iclimit
+from iclimit.asymptotics.pretraining import finite_size
 from iclimit.explorer import blog, points
-from iclimit.explorer.finite_size import stored_predictions
 from iclimit.explorer.formulas import formulas
 from iclimit.explorer.functions import javascript
 from iclimit.explorer.symbols import notation, quantities
@@ -109,7 +109,12 @@ def _data(store: Path | None) -> dict[str, Any]:
     return {
         "errors": errors,
         "presets": points.presets(errors),
-        "predictions": stored_predictions(),
+        "finite_size": {
+            "moments_loss": finite_size.MOMENTS_LOSS,
+            "shared_loss": finite_size.SHARED_LOSS,
+            "prompts_per_task": finite_size.LEAST_SHARED,
+            "context": finite_size.LEAST_CONTEXT,
+        },
         "blog": blog.figures(),
         "formulas": formulas(),
         "notation": notation(),

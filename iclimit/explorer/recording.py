@@ -8,7 +8,8 @@ a formula is in the explorer as it is in Python, including its choices for accur
 * Choices are recorded with both cases, as `numpy.where` evaluates them.  A mask as an index picks
   everything, and assigning to it is a choice: ``y[mask] = f(x[mask])`` is recorded as
   ``y = where(mask, f(x), y)``.
-* Lists and loops of fixed length are unrolled.
+* Lists and loops of fixed length are unrolled; sums over vectors of any length
+  (`Recorded.vector`) are recorded as one node with the function that is added up.
 * What is found by iteration is recorded as one node with the function that is iterated
   (`iclimit.asymptotics.searches`).
 
@@ -19,13 +20,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.numbers import ArrayMath
-from iclimit.explorer.nodes import Node, apply, as_node, choose
+from iclimit.explorer.nodes import Node, apply, as_node, choose, renamed
+
+_INDEX = Node.of("index", 0)
+"""Index of the elements of vectors that are not added up yet."""
 
 
 class RecordingMath(ArrayMath):
@@ -82,6 +86,11 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
     @classmethod
     def variable(cls, name: str) -> Recorded:
         return cls(Node.of("variable", name))
+
+    @classmethod
+    def vector(cls, name: str) -> Recorded:
+        """Vector of any length: one element, at an index over which `numpy.sum` adds up."""
+        return cls([Node.of("element", Node.of("vector", name), _INDEX)])
 
     @property
     def node(self) -> Node:
@@ -189,7 +198,6 @@ _SHAPES = {
     np.reshape,
     np.squeeze,
     np.stack,
-    np.sum,
     np.transpose,
 }
 """Functions that NumPy has for arrays of any objects."""
@@ -197,6 +205,23 @@ _SHAPES = {
 
 def _where(condition: Any, yes: Any, no: Any) -> Recorded:
     return Recorded(np.frompyfunc(choose, 3, 1)(*map(_unwrap, (condition, yes, no))))
+
+
+def _sum(values: Recorded, axis: int | None = None, keepdims: bool = False) -> Recorded:
+    found = np.asarray(np.sum(values.nodes, axis=axis, keepdims=keepdims), object)
+    return Recorded(np.frompyfunc(_total, 1, 1)(found))
+
+
+@cache
+def _total(value: Any) -> Any:
+    """Sum over the elements of vectors, if there are some."""
+    node = as_node(value)
+    if _INDEX not in getattr(node, "free", ()):
+        return node
+    index = Node.of("index", next(_NUMBERS) + 1)
+    vectors = (each for each in node.free if each.op == "vector")
+    vector = min(vectors, key=lambda each: each.args[0])
+    return Node.of("total", Node.of("function", index, renamed(node, _INDEX, index)), vector)
 
 
 def _extreme(name: str) -> Callable[..., Recorded]:
@@ -229,6 +254,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.any: lambda *_, **__: True,
     np.all: lambda *_, **__: False,
     np.sort: _sort,
+    np.sum: _sum,
     np.max: _extreme("maximum"),
     np.min: _extreme("minimum"),
     np.ones_like: lambda values: np.ones(values.shape),

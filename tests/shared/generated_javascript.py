@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.explorer.functions import COUNTED, Function, functions
+from iclimit.explorer.functions import COUNTED, VECTORS, Function, functions
 
 WIDE = 100.0
 """Ranges of a larger ratio are sampled evenly in the logarithm."""
@@ -30,10 +30,16 @@ DIFFERENCES = {"task_gap": "icl_error"}
 """Differences of larger numbers, relative to which they are accurate."""
 
 
+LENGTH = 8
+"""Numbers in a vector; those of an argument stand side by side in the array of points."""
+
+
 def random_points(function: Function, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (count, arguments) over the ranges of a function, their ends included."""
-    columns = []
+    """Points (count, numbers) over the ranges of a function, their ends included."""
+    columns: list[np.ndarray] = []
     for name in function.arguments:
+        if name in VECTORS:
+            continue
         low, high = function.ranges[name]
         ends = [low, high]
         if name in COUNTED:
@@ -46,12 +52,41 @@ def random_points(function: Function, count: int, rng: np.random.Generator) -> n
             ends.append(function.defaults[name])
         at_end = rng.random(count) < AT_EDGES
         columns.append(np.where(at_end, rng.choice(ends, count), np.clip(values, low, high)))
-    return np.stack(columns, axis=-1)
+    points = np.stack(columns, axis=-1)
+    if not set(VECTORS) & set(function.arguments):
+        return points
+    tasks = np.round(points[:, 0])
+    spectra = [drawn_spectrum(int(each), rng) for each in tasks]
+    return np.column_stack([np.array(spectra), tasks, points[:, 1:]])
+
+
+def drawn_spectrum(tasks: int, rng: np.random.Generator) -> np.ndarray:
+    """Eigenvalues of the covariance of tasks on the sphere, and squares of their mean."""
+    w = rng.standard_normal((tasks, LENGTH))
+    w *= math.sqrt(LENGTH) / np.linalg.norm(w, axis=1, keepdims=True)
+    values, basis = np.linalg.eigh(w.T @ w / tasks)
+    return np.concatenate([np.maximum(values, 0), (w.mean(axis=0) @ basis) ** 2])
+
+
+def by_argument(function: Function, points: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of points by argument; of a vector (n, LENGTH)."""
+    found, start = {}, 0
+    for name in function.arguments:
+        length = LENGTH if name in VECTORS else 1
+        column = points[:, start : start + length]
+        found[name] = column if name in VECTORS else column[:, 0]
+        start += length
+    return found
 
 
 def python_values(function: Function, points: np.ndarray) -> np.ndarray:
     """Values at points (n, arguments): (n,) or (n, m)."""
-    columns = dict(zip(function.arguments, points.T, strict=True))
+    columns = by_argument(function, points)
+    if set(VECTORS) & set(columns):  # a spectrum for each point
+        rows = (
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        )
+        return np.array([function.function(**row) for row in rows])
     counted = [name for name in columns if name in COUNTED]
     if not counted:
         return np.asarray(function.function(**columns))
@@ -69,9 +104,10 @@ def python_values(function: Function, points: np.ndarray) -> np.ndarray:
 
 def calls(function: Function, points: np.ndarray) -> str:
     """JavaScript expression of the values at the points, as a list of lists of texts."""
-    rows = json.dumps([[str(value) for value in row] for row in points.tolist()])
-    number = "(text) => Number(text.replace('inf', 'Infinity'))"
-    called = f"[theory.{function.name}(...row.map({number}))].flat().map(String)"
+    columns = by_argument(function, points).values()
+    # Python writes infinities as JavaScript does.
+    rows = json.dumps([[value.tolist() for value in row] for row in zip(*columns, strict=True)])
+    called = f"[theory.{function.name}(...row)].flat().map(String)"
     return f"{rows}.map((row) => {called})"
 
 

@@ -3,6 +3,8 @@
 
 {
   const NAMES = ["tau", "alpha", "kappa", "rho", "ridge"];
+  const POINTS = { tau: 32, alpha: 40, kappa: 28 };
+  const DRAWS = 160; // task sets, times the dimension: they scatter less in larger ones
   const ENDS = { tau: [0.1, 10], alpha: [0.1, 100], kappa: [0.05, 20] };
   const slider = (name) => parameters.slider(name, { when: (s) => s.axis !== name });
   const same = (a, b) => Math.abs(a - b) <= 0.02 * Math.max(Math.abs(a), Math.abs(b)) || Math.max(a, b) < 1e-6;
@@ -20,36 +22,73 @@
     return sources;
   };
 
-  // Errors at the reader's dimension along a stored sweep: a polynomial in 1/d through the stored
-  // predictions and the limit.
-  const predicted = (s, values) => {
-    const rows = explorer.data.predictions.filter((row) =>
-      s.ridge === 0 && ["tau", "alpha", "kappa", "rho"].every((name) => name === s.axis || same(row[name], s[name])));
-    const places = [...new Set(rows.map((row) => row[s.axis]))].sort((a, b) => a - b);
-    if (places.length < 4) return [];
-    const at = (name, place) => {
-      const limit = explorer.value(`${name}_error`, { ...values, [s.axis]: place });
-      const nodes = [[0, Math.log(limit)], ...rows.filter((row) => row[s.axis] === place).map((row) => [1 / row.dim, Math.log(row[name])])];
-      let sum = 0;
-      nodes.forEach(([u, value], i) => {
-        sum += nodes.reduce((weight, [other], j) => (i === j ? weight : (weight * (1 / s.dim - other)) / (u - other)), value);
+  // Spectra of drawn task sets, for the counts of tasks of a curve; those of the last curve of each
+  // kind are kept.
+  const kept = {};
+  const drawn = (s, counts) => {
+    const key = [s.dim, ...counts].join();
+    const kind = counts.length > 1 ? "many" : "one";
+    if (kept[kind]?.key !== key) {
+      const sets = Array.from({ length: Math.ceil(DRAWS / s.dim) }, (_, i) => numbers.taskSpectra(counts, s.dim, i + 1));
+      kept[kind] = { key, sets };
+    }
+    return kept[kind].sets;
+  };
+
+  // Integers of a run at the sliders, and those along a curve that belong to different points.
+  const sizes = (s) => ({ context: Math.max(1, Math.round(s.alpha * s.dim)), tasks: Math.max(1, Math.round(s.kappa * s.dim)), prompts: Math.max(1, Math.round(s.tau * s.dim ** 2)) });
+  const VARIED = { tau: "prompts", alpha: "context", kappa: "tasks" };
+  const integers = (s) => {
+    const unit = s.axis === "tau" ? s.dim ** 2 : s.dim;
+    const [low, high] = ENDS[s.axis];
+    let x = Array.from(numbers.geomspace(low, high, POINTS[s.axis]));
+    if (s.axis === "tau" && s.ridge === 0) {
+      const beside = [0, ...[1, 2, 3, 4, 5, 6].flatMap((k) => [0.5 ** k, -(0.5 ** k)])];
+      x = [...x, ...beside.map((share) => (1 + 1 / s.dim) * (1 + share))];
+    }
+    const least = { tau: 1, alpha: explorer.data.finite_size.context, kappa: 2 }[s.axis];
+    const counts = new Set(x.map((each) => Math.round(each * unit)).filter((each) => each >= least));
+    return { unit, counts: [...counts].sort((one, other) => one - other) };
+  };
+
+  // Errors at the reader's dimension, averaged over drawn task sets.
+  const predicted = (s) => {
+    const size = sizes(s);
+    const { unit, counts } = integers(s);
+    if (s.axis !== "alpha" && size.context < explorer.data.finite_size.context) return [];
+    const sets = drawn(s, s.axis === "kappa" ? counts : [size.tasks]);
+    const means = counts.map((count, i) => {
+      const { tasks, context, prompts } = { ...size, [VARIED[s.axis]]: count };
+      const errors = sets.map((set) => {
+        const { eigenvalues, meanSquare } = set[s.axis === "kappa" ? i : 0];
+        return theory.finite_size_errors(eigenvalues, meanSquare, tasks, context, prompts, s.rho, s.ridge);
       });
-      return Math.exp(sum);
-    };
-    const gap = s.axis === "tau" && places[0] < 1 && places.at(-1) > 1;
-    const x = gap ? [...places.filter((p) => p < 1), 1, ...places.filter((p) => p > 1)] : places;
-    return [["icl", 0], ["idg", 1]].map(([name, colour]) => ({
-      label: `${name.toUpperCase()}, predicted at d = ${s.dim}`, colour, dash: true, width: 1.75, x,
-      y: x.map((place) => (gap && place === 1 ? NaN : at(name, place))),
+      return [0, 1].map((part) => errors.reduce((sum, each) => sum + each[part], 0) / errors.length);
+    });
+    return ["ICL", "IDG"].map((name, part) => ({
+      label: `${name}, predicted at d = ${s.dim}`, colour: part, dash: true, width: 1.75,
+      x: counts.map((count) => count / unit),
+      y: means.map((each) => each[part]),
     }));
   };
 
+  // Whether the task sets of a curve take longer to draw than a frame lasts.
+  const slow = (s) => s.axis === "kappa" && kept.many?.key !== [s.dim, ...integers(s).counts].join();
+
+  const accuracy = (s) => {
+    const { tasks, context, prompts } = sizes(s);
+    const known = explorer.data.finite_size;
+    if (s.axis !== "alpha" && context < known.context) return `Contexts of less than ${known.context} pairs are too short for a prediction at finite size.`;
+    const loss = tasks >= 2 && tasks <= prompts / known.prompts_per_task ? known.shared_loss : known.moments_loss;
+    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, from the mean moments of the contexts, averaged over ${Math.ceil(DRAWS / s.dim)} drawn task sets. At these parameters it is within about ${loss}/d = ${numbers.show((100 * loss) / s.dim, 2)} % of simulations.`;
+  };
+
   const finiteRun = (s) => {
-    const size = { dim: s.dim, context: Math.round(s.alpha * s.dim), tasks: Math.max(1, Math.round(s.kappa * s.dim)), prompts: Math.round(s.tau * s.dim ** 2), rho: s.rho };
+    const size = { dim: s.dim, ...sizes(s), rho: s.rho, ridge: s.ridge };
     return `run = iclimit.finite_size_errors(${numbers.keywords(size)}, approach="moments", rng=0)`;
   };
 
-  const compute = (s) => {
+  const compute = (s, sharp) => {
     const ends = ENDS[s.axis];
     const x = numbers.geomspace(...ends, 400);
     const values = settingOf(s, s.axis);
@@ -59,7 +98,8 @@
       { label: "ICL error: new tasks", x, y: icl, colour: 0, python: "icl" },
       { label: "IDG error: pretraining tasks", x, y: idg, colour: 1 },
     ];
-    lines.push(...predicted(s, values));
+    const waiting = !sharp && slow(s);
+    if (!waiting) lines.push(...predicted(s));
     const points = [];
     let count = 0;
     for (const [label, set] of stored(s)) {
@@ -101,8 +141,9 @@
         lines, points, marks,
       }],
       summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.`,
-      note: count ? "" : "No stored simulation or prediction at finite size has these parameters; the buttons below the sliders lead to some.",
-      python: lines.length > 2 ? `${python}\n${finiteRun(s)}` : python,
+      note: `${accuracy(s)}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
+      coarse: waiting,
+      python: `${python}\n${finiteRun(s)}`,
       formulas: ["icl_error", "effective_ridge", "context_noise"],
     };
   };
@@ -117,7 +158,7 @@
       ...["tau", "alpha", "kappa"].map(slider),
       parameters.slider("rho"),
       parameters.slider("ridge"),
-      parameters.slider("dim", { label: "dimension of a prediction at finite size", min: 12, max: 400, value: 100, when: (s) => predicted(s, settingOf(s, s.axis)).length > 0 }),
+      parameters.slider("dim", { label: "dimension of the prediction at finite size", min: 12, max: 200, value: 100 }),
       { name: "stored", presets: true, label: "Go to stored simulations", options: explorer.data.presets },
     ],
     compute,
