@@ -2,7 +2,7 @@
 // The explorer: which panel is shown, its state, its link and what is drawn from it.
 //
 // A panel is {id, name, title, intro, controls, compute(state)}; compute returns {charts, summary,
-// python, formulas} and, if it needs one, a note.
+// python, formulas} and, if it needs them, a note and what is computed later.
 
 const explorer = {
   panels: [],
@@ -95,10 +95,12 @@ const explorer = {
     explorer.refining = setTimeout(explorer.refine, 30);
   },
 
-  // The map of a rough result again, by workers, on all points.
+  // What a result leaves for a pause: curves that take longer than a frame, or its map on all
+  // points, by workers.
   refine() {
     clearTimeout(explorer.refining);
-    const { finer } = explorer.result;
+    const { later, finer } = explorer.result;
+    if (later) explorer.show(later());
     if (finer) workers.fill(finer.grids, (found) => explorer.show(finer.finish(found)));
   },
 

@@ -225,6 +225,15 @@ const charts = {
     });
   },
 
+  // Value of a line, also between its points.
+  at({ x, y }, place) {
+    const i = x.findIndex((each) => each >= place);
+    if (i < 0) return undefined;
+    if (x[i] === place) return y[i];
+    const value = y[i - 1] + ((y[i] - y[i - 1]) * (place - x[i - 1])) / (x[i] - x[i - 1]);
+    return Number.isFinite(value) ? value : undefined;
+  },
+
   // The values at the cursor, in words.
   read(u, spec, element) {
     const readout = element.parentElement.querySelector(".readout");
@@ -240,7 +249,8 @@ const charts = {
     if (idx === null || idx === undefined) return;
     const values = [];
     u.series.forEach((series, i) => {
-      const value = i && series.label ? u.data[i][idx] : undefined;
+      const line = spec.lines?.[i - 1];
+      const value = i && series.label ? (line ? charts.at(line, u.data[0][idx]) : u.data[i][idx]) : undefined;
       if (value !== null && value !== undefined) values.push(`${series.label} ${numbers.show(value)}`);
     });
     const x = `${spec.x.symbol ?? spec.x.short} = ${numbers.show(u.data[0][idx], 3)}`;

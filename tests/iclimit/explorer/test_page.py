@@ -4,11 +4,9 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from iclimit.cli import main
-from iclimit.explorer.finite_size import DIMS, SWEEPS, predict, stored_predictions
 from iclimit.explorer.functions import functions
 from iclimit.explorer.page import PANELS, explorer_page
 from iclimit.explorer.points import presets, stored_errors
@@ -75,16 +73,6 @@ def test_points_are_the_published_ones_with_the_error_of_their_mean(data: dict) 
         # The published deviation is that of the runs around their own mean.
         error = float(row["icl_std"]) / (runs - 1) ** 0.5
         assert point["icl_se"] == pytest.approx(error, rel=1e-12)
-
-
-def test_stored_predictions_are_those_of_the_library() -> None:
-    stored = stored_predictions()
-    sizes = [max(map(np.size, sweep.values())) for sweep in SWEEPS]
-    assert len(stored) == len(DIMS) * sum(sizes)
-    smallest = [row for row in stored if row["dim"] == 12]
-    for row in smallest[:: len(smallest) // 4]:
-        made = predict(row["tau"], row["alpha"], row["kappa"], row["rho"], dim=12)
-        assert row == pytest.approx(made, rel=1e-4)
 
 
 def test_every_button_leads_to_points(data: dict) -> None:

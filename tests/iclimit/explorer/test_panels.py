@@ -1,6 +1,7 @@
 """The explorer in a browser: every panel, at two widths, in both themes."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def resize(browser: Any, width: int, theme: str = "light") -> None:
 
 def rest(browser: Any) -> None:
     """Do at once what waits for the parameters to rest; charts are drawn after the script."""
-    browser.execute_script("explorer.rest(); await null;")
+    script = "if (explorer.result.later) explorer.refine(); explorer.rest(); await null;"
+    browser.execute_script(script)
 
 
 def load(browser: Any, page: Path, link: str = "") -> None:
@@ -138,6 +140,7 @@ def test_nothing_overflows_overlaps_or_is_empty(
 
 MOVED = """
 const drawn = () => {
+  if (explorer.result.later) explorer.refine();
   const { charts } = explorer.result;
   return JSON.stringify([explorer.rows(), charts.map(({ marks, title }) => [marks, title])]);
 };
@@ -184,25 +187,69 @@ def test_links_restore_the_state(browser: Any, page: Path) -> None:
     assert browser.execute_script("return JSON.stringify(explorer.rows())") == shown
 
 
-def test_predictions_between_the_stored_dimensions(browser: Any, page: Path) -> None:
-    load(browser, page, "#panel=icl&axis=tau&tau=2&alpha=1&kappa=0.5&rho=0.01&ridge=0&dim=32")
-    script = """const line = explorer.result.charts[0].lines[2];
-    return [line.label, Array.from(line.x), Array.from(line.y)]"""
-    label, x, y = browser.execute_script(script)
-    assert label == "ICL, predicted at d = 32"
-    run: dict[str, Any] = {
-        "dim": 32,
-        "context": 32,
-        "tasks": 16,
-        "rho": 0.01,
-        "draws": 10,
-        "rng": 1,
+PREDICTED = [
+    ("tau", {"alpha": 1, "kappa": 0.5, "rho": 0.01, "ridge": 0, "dim": 100}),
+    ("tau", {"alpha": 20, "kappa": 2, "rho": 0.3, "ridge": 0.003, "dim": 25}),
+    ("alpha", {"tau": 0.6, "kappa": 0.7, "rho": 0.1, "ridge": 0, "dim": 40}),
+    ("kappa", {"tau": 3, "alpha": 2, "rho": 0.05, "ridge": 0.1, "dim": 32}),
+]
+VARIED = {"tau": "prompts", "alpha": "context", "kappa": "tasks"}
+
+
+@pytest.mark.parametrize(("axis", "setting"), PREDICTED)
+def test_dashed_lines_are_the_predictions_of_the_library(
+    browser: Any, page: Path, axis: str, setting: dict[str, float]
+) -> None:
+    link = "&".join(f"{name}={value}" for name, value in setting.items())
+    load(browser, page, f"#panel=icl&axis={axis}&{link}")
+    script = """return explorer.result.charts[0].lines.slice(2).map(({ label, x, y }) =>
+      [label, Array.from(x), Array.from(y, String)])"""
+    icl, idg = browser.execute_script(script)
+    dim = int(setting["dim"])
+    assert [icl[0], idg[0]] == [f"{name}, predicted at d = {dim}" for name in ("ICL", "IDG")]
+    values = np.array([icl[2], idg[2]], dtype=float)
+    known = {"alpha": 1, "tau": 1, "kappa": 1} | setting
+    run = {
+        "dim": dim,
+        "context": round(known["alpha"] * dim),
+        "tasks": round(known["kappa"] * dim),
+        "prompts": round(known["tau"] * dim**2),
     }
-    for tau, error in list(zip(x, y, strict=True))[:: len(x) // 4]:
-        prompts = round(1024 * tau)
-        expected = finite_size_errors(**run, prompts=prompts, approach="moments")
-        # Predictions of other task sets differ by their standard error.
-        assert error == pytest.approx(expected.icl.mean, rel=0.02), tau
+    draws = math.ceil(160 / dim)
+    for place in range(1, len(icl[1]), len(icl[1]) // 4):
+        count = round(icl[1][place] * (dim**2 if axis == "tau" else dim))
+        expected = finite_size_errors(
+            **run | {VARIED[axis]: count},
+            rho=setting["rho"],
+            ridge=setting["ridge"],
+            approach="moments",
+            draws=40,
+            rng=0,
+        )
+        for value, estimate in zip(values[:, place], (expected.icl, expected.idg), strict=True):
+            # One of the 40 sets and those of the page; the equivalents differ by 3/d^2.
+            spread = estimate.standard_error * math.sqrt(1 + 40 / draws)
+            allowed = 4 * spread + 3 / dim**2 * estimate.mean
+            assert abs(value - estimate.mean) < allowed, (axis, count)
+
+
+def test_drawn_task_sets_are_on_the_sphere(browser: Any, page: Path) -> None:
+    load(browser, page)
+    script = """return Array.from({ length: 3000 }, (_, seed) =>
+      numbers.taskSpectra([3, 9], 6, seed + 1).map(({ eigenvalues, meanSquare }) => [
+        eigenvalues.reduce((sum, v) => sum + v, 0),
+        eigenvalues.reduce((sum, v) => sum + v ** 2, 0),
+        meanSquare.reduce((sum, v) => sum + v, 0),
+        eigenvalues.reduce((sum, v, i) => sum + v * meanSquare[i], 0),
+      ]))"""
+    found = np.array(browser.execute_script(script))
+    d = 6
+    for k, values in zip([3, 9], np.moveaxis(found, 1, 0), strict=True):
+        assert values[:, 0] == pytest.approx(d, rel=1e-12)
+        # Products of two tasks have the mean square d; m is the mean task, R their covariance.
+        expected = [d**2 / k + (1 - 1 / k) * d, d / k, (d**2 + (k - 1) * d) / k**2]
+        means, errors = values[:, 1:].mean(axis=0), values[:, 1:].std(axis=0) / 3000**0.5
+        assert np.all(abs(means - expected) < 4 * errors), k
 
 
 def test_sampled_spectra_have_the_moments_of_wishart_matrices(browser: Any, page: Path) -> None:

@@ -25,8 +25,9 @@
   // Spectra of drawn task sets, for the counts of tasks of a curve; those of the last curve of each
   // kind are kept.
   const kept = {};
+  const keyOf = (s, counts) => [s.dim, ...counts].join();
   const drawn = (s, counts) => {
-    const key = [s.dim, ...counts].join();
+    const key = keyOf(s, counts);
     const kind = counts.length > 1 ? "many" : "one";
     if (kept[kind]?.key !== key) {
       const sets = Array.from({ length: Math.ceil(DRAWS / s.dim) }, (_, i) => numbers.taskSpectra(counts, s.dim, i + 1));
@@ -72,8 +73,11 @@
     }));
   };
 
-  // Whether the task sets of a curve take longer to draw than a frame lasts.
-  const slow = (s) => s.axis === "kappa" && kept.many?.key !== [s.dim, ...integers(s).counts].join();
+  // Whether the task sets are still to be drawn and take longer than a frame, or are the first ones.
+  const slow = (s) => {
+    if (s.axis === "kappa") return kept.many?.key !== keyOf(s, integers(s).counts);
+    return kept.one?.key !== keyOf(s, [sizes(s).tasks]) && (!kept.one || sizes(s).tasks * s.dim ** 2 > 5e6);
+  };
 
   const accuracy = (s) => {
     const { tasks, context, prompts } = sizes(s);
@@ -88,7 +92,7 @@
     return `run = iclimit.finite_size_errors(${numbers.keywords(size)}, approach="moments", rng=0)`;
   };
 
-  const compute = (s, sharp) => {
+  const compute = (s, complete = false) => {
     const ends = ENDS[s.axis];
     const x = numbers.geomspace(...ends, 400);
     const values = settingOf(s, s.axis);
@@ -98,7 +102,7 @@
       { label: "ICL error: new tasks", x, y: icl, colour: 0, python: "icl" },
       { label: "IDG error: pretraining tasks", x, y: idg, colour: 1 },
     ];
-    const waiting = !sharp && slow(s);
+    const waiting = !complete && slow(s);
     if (!waiting) lines.push(...predicted(s));
     const points = [];
     let count = 0;
@@ -142,7 +146,7 @@
       }],
       summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.`,
       note: `${accuracy(s)}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
-      coarse: waiting,
+      later: waiting ? () => compute(s, true) : undefined,
       python: `${python}\n${finiteRun(s)}`,
       formulas: ["icl_error", "effective_ridge", "context_noise"],
     };
