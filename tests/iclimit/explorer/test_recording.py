@@ -104,8 +104,9 @@ def test_tied_layers_are_steps_at_the_best_rate() -> None:
 
 
 def test_sums_over_vectors_of_any_length_share_a_loop() -> None:
-    v, w = Recorded.vector("v"), Recorded.vector("w")
-    found = np.sum(v * x) / np.sum(1 / (v + w)) + np.sum(v * x)
+    v: Any = Recorded.vector("v")
+    w: Any = Recorded.vector("w")
+    found: Any = np.sum(v * x) / np.sum(1 / (v + w)) + np.sum(v * x)
     assert text(found) == (
         "let v1 = 0, v2 = 0; for (let i = 0; i < v.length; i++) "
         "{ v1 += (v[i] * x); v2 += (1 / (v[i] + w[i])); } return ((v1 / v2) + v1);"
@@ -113,8 +114,8 @@ def test_sums_over_vectors_of_any_length_share_a_loop() -> None:
 
 
 def test_sums_that_need_others_come_after_them() -> None:
-    v = Recorded.vector("v")
-    found = np.sum(v / np.sum(v))
+    v: Any = Recorded.vector("v")
+    found: Any = np.sum(v / np.sum(v))
     assert text(found) == (
         "let v1 = 0; for (let i = 0; i < v.length; i++) { v1 += v[i]; } "
         "let v2 = 0; for (let i = 0; i < v.length; i++) { v2 += (v[i] / v1); } return v2;"
