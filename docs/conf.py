@@ -1,5 +1,6 @@
 """Sphinx configuration.  Build: python -m sphinx -W --keep-going -b html docs docs/_build/html."""
 
+import re
 import sys
 from functools import partial
 from importlib.util import find_spec
@@ -8,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 import matplotlib.style
+from docutils import nodes
 from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from numpydoc import docscrape_sphinx
@@ -183,6 +185,15 @@ def resolve_public(app, env, node, contnode):
     return None
 
 
+def keep_punctuation(app, doctree):  # noqa: ARG001
+    """Put the marks after a formula into it, so that no line begins with them."""
+    for formula in doctree.findall(nodes.math):
+        after = formula.next_node(descend=False, siblings=True)
+        if isinstance(after, nodes.Text) and (marks := re.match(r"[).,;]+", after)):
+            formula[:] = [nodes.Text(formula.astext() + marks[0])]
+            after.parent.replace(after, nodes.Text(after[marks.end() :]))
+
+
 def write_explorer(app, exception):
     """Write the explorer beside the pages, where one of them embeds it."""
     if exception is None and app.builder.format == "html":
@@ -191,6 +202,7 @@ def write_explorer(app, exception):
 
 
 def setup(app):
+    app.connect("doctree-read", keep_punctuation)
     app.connect("build-finished", write_explorer)
     app.connect("missing-reference", resolve_public)
 

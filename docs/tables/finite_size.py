@@ -19,7 +19,7 @@ DRAWS = {16: 60, 32: 40, 64: 20}
 
 
 def main() -> None:
-    rows = ["point,d,error,simulation,s.e.,prediction,off by,limit,off by"]
+    rows = ["point,d,error,simulation,s.e.,prediction,off by (%),limit,off by (%)"]
     for point in POINTS:
         sizes = {name: point[name] for name in ("rho", "ridge")}
         names = {"tau": "τ", "alpha": "α", "kappa": "κ", "rho": "ρ", "ridge": "λ"}
@@ -40,8 +40,8 @@ def main() -> None:
                 error = math.hypot(found.standard_error, expected.standard_error)
                 rows.append(
                     f"{label},{d},{name},{value:.4f},{error:.4f},{prediction:.4f},"
-                    f"{100 * (prediction / value - 1):+.1f} %,{limit:.4f},"
-                    f"{100 * (limit / value - 1):+.1f} %"
+                    f"{100 * (prediction / value - 1):+.1f},{limit:.4f},"
+                    f"{100 * (limit / value - 1):+.1f}"
                 )
                 label = ""
                 print(rows[-1], flush=True)
