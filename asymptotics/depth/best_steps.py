@@ -118,7 +118,8 @@ def best_test_time_steps(
             **{name: values[left] for name, values in setting.items()}, steps=count
         )
         at, least, end = errors.argmin(axis=1), errors.min(axis=1), limit[left]
-        close = np.isfinite(end) & (np.abs(errors[:, -1] - end) <= _CLOSE * end)
+        with np.errstate(invalid="ignore"):  # infinite errors
+            close = np.isfinite(end) & (np.abs(errors[:, -1] - end) <= _CLOSE * end)
         done = (2 * at <= count) | close | (count == steps)
         # At the last number the errors may still fall.
         finite = done & (least < (1 - _CLOSE) * end) & (at < count)

@@ -99,7 +99,7 @@ def depth_loss(
     width_ratio : number or array > 0, or inf
         Width of the residual stream over dimension; at 1 or above it does not matter.
     noise_variance : number or array >= 0
-        Variance of the label noise in the context.
+        Variance of the label noise in the context, up to 1e15 alpha.
     setting : {"rrs", "iso", "fs"}
         Covariances of inputs and tasks: fixed eigenvalues in a random basis, isotropic, or fixed.
     gamma : number or array, optional
@@ -166,6 +166,7 @@ def depth_loss(
         gamma=gamma,
     )
     _check_depths(L)
+    Population.check_noise(noise, alphas)
     population, scale = Population.of_setting(setting, spectrum, task_spectrum, widths, matrix)
     arrays = [L, alphas, np.minimum(widths, 1.0), noise, *([] if chosen is None else [chosen])]
     shape = np.broadcast_shapes(*(each.shape for each in arrays))

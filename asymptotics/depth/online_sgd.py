@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.asymptotics.numbers import Namespace, Number, require
 from iclimit.results import Result
 
 
@@ -76,7 +76,7 @@ def online_sgd_errors(
 
     Parameters
     ----------
-    steps : number or array >= 0, or inf
+    steps : integer or array of them >= 0, or inf
         Steps of SGD; inf gives the noise floor.
     alpha : number or array > 0
         Context length over dimension, in training and test.
@@ -134,6 +134,8 @@ def online_sgd_errors(
         ranges=ranges,
     )
     with math_.quiet():
+        part = math_.where(t < math_.inf, lambda: t % 1, lambda: 0)
+        require(math_, "steps", t, lambda _: part <= 0, "an integer >= 0, or inf")
         excess = (1 + noise) / alpha
         A = 1 + excess
         strength, spread = eta**2 / batch, 1 + 1 / queries

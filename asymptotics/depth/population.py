@@ -133,6 +133,17 @@ class Population:
         except ValueError as error:
             raise ValueError(str(error).replace("population", "spectrum")) from None
 
+    @staticmethod
+    def check_noise(noise: np.ndarray, alpha: np.ndarray, most: float = 1e15) -> None:
+        """Raise a ValueError for noise beside which float64 loses the signal of a context."""
+        wrong = np.ravel(np.broadcast_to(noise > most * alpha, np.broadcast(noise, alpha).shape))
+        if np.any(wrong):
+            noises, alphas = (each.ravel()[wrong] for each in np.broadcast_arrays(noise, alpha))
+            raise ValueError(
+                f"noise_variance must be <= {most:.0e} alpha here, got {noises[0]:g} with alpha = "
+                f"{alphas[0]:g}"
+            )
+
     def tasks_at(self, law: TwoPoint) -> np.ndarray:
         """Eigenvalues of the tasks at those of the law."""
         return np.ones_like(law.values) if self.tasks is None else self.tasks

@@ -132,6 +132,7 @@ def depth_schedule_loss(
     _, sizes = checked(
         systems="numpy", alpha=alpha, width_ratio=width_ratio, noise_variance=noise_variance
     )
+    Population.check_noise(sizes[2], sizes[0])
     population, scale = Population.of_setting(setting, spectrum, task_spectrum, sizes[1], matrix)
     arrays = np.broadcast_arrays(*sizes)
     flat = [each.ravel() for each in arrays]

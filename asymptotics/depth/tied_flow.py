@@ -35,6 +35,9 @@ from iclimit.results import Result
 _ACCURACY = 1e-11
 """Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow."""
 
+_NOISIEST = 1e5
+"""Noise over alpha: beyond ten times this the integration takes steps without end."""
+
 
 @dataclass(frozen=True, repr=False)
 class TiedFlow(Result):
@@ -73,8 +76,8 @@ def tied_flow(
     depth : int >= 1, or inf
         Number L of layers.
     spectrum, task_spectrum, alpha, width_ratio, noise_variance, setting
-        As in `depth_loss`, single numbers; with fixed covariances (``"fs"``) the context must be
-        infinite.
+        As in `depth_loss`, single numbers, noise up to 1e5 alpha; with fixed covariances
+        (``"fs"``) the context must be infinite.
 
     Returns
     -------
@@ -135,6 +138,7 @@ def tied_flow(
                 f"{float(aspect)} and {float(width)}"
             )
         return _fixed(population, t, L)
+    population.check_noise(noise, aspect, _NOISIEST)
     law = population.law(float(aspect), float(width))
     most = np.minimum(largest_gamma(law, L), 2 * L / law.edges[1])
     loss = TiedLoss.reaching(law, population.tasks_at(law), np.atleast_1d(L), np.atleast_1d(most))

@@ -25,7 +25,7 @@ TABLES = (".csv", ".json")
 PICTURES = (".png", ".pdf", ".svg")
 FORMATS = ("text", "csv", "json")
 _NOT_STATED = (
-    *("run", "verb", "command_line", "output", "plot", "format", "list"),
+    *("run", "verb", "command_line", "output", "out", "plot", "format", "list"),
     *("jobs", "scheduler", "store", "no_store", "time"),
 )
 """Options that do not change what a picture shows."""
@@ -120,10 +120,10 @@ def picture(options: argparse.Namespace, path: Path) -> Iterator[Figure]:
     with house_style(options.style):
         figure = new_figure()
         yield figure
-        save_picture(figure, path, _stated(options))
+        save_picture(figure, path, stated(options))
 
 
-def _stated(options: argparse.Namespace) -> dict[str, Any]:
+def stated(options: argparse.Namespace) -> dict[str, Any]:
     """Command and options that are given, as plain values."""
     given = {n: v for n, v in vars(options).items() if n not in _NOT_STATED and v is not None}
     given |= dict(given.pop("set", ()))

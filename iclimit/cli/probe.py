@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iclimit.cli.arguments import add_parameter, add_verb
-from iclimit.cli.output import add_format, print_json, write_rows
+from iclimit.cli.output import add_format, add_style, print_json, stated, write_rows
 from iclimit.cli.validate import check_folder
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--model", type=Path, metavar="FILE", help=text)
     text = "folder for report.html, report.json and the figures"
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=text)
+    add_style(parser)
     text = "algorithms to compare with (default: all)"
     parser.add_argument("--baselines", type=_names, metavar="NAME,...", help=text)
     text = "train linear attention on so many prompts, to be one of the algorithms"
@@ -124,5 +125,5 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(report)
     if options.out is not None:
-        print(f"report: {report.save(options.out)}", file=sys.stderr)
+        print(f"report: {report.save(options.out, **stated(options))}", file=sys.stderr)
     return 0

@@ -170,11 +170,15 @@ class AlgorithmReport(Rows):
             raise ValueError("positions must be asked for with form='positions', got form='query'")
         return self.positions.plot(ax)
 
-    def save(self, folder: Any) -> Any:
-        """Write report.html, report.json and the figures into a folder; return the page's path."""
+    def save(self, folder: Any, style: str = "screen", **parameters: Any) -> Any:
+        """Write report.html, report.json and the figures into a folder; return the page's path.
+
+        Figures have a style ("screen", "paper", "paper-wide" or "talk") and, for
+        `iclimit.validation.figure_parameters`, the problem and further ``parameters``.
+        """
         from iclimit.validation.probing.report_files import write_probe_report
 
-        return write_probe_report(self, folder)
+        return write_probe_report(self, folder, style, parameters)
 
     def __str__(self) -> str:
         from iclimit.validation.probing.report_text import report_text

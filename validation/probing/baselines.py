@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -83,7 +83,12 @@ class Baseline:
 
 
 def baselines(
-    problem: Problem, *, prompts: int | None = None, ridge: float = 0.0, rng: Any = 0
+    problem: Problem,
+    *,
+    prompts: int | None = None,
+    ridge: float = 0.0,
+    rng: Any = 0,
+    names: Collection[str] | None = None,
 ) -> list[Baseline]:
     r"""Algorithms at the parameters that are best for a problem.
 
@@ -97,6 +102,8 @@ def baselines(
         Ridge of this training, in the units of Lu et al.
     rng : int, SeedSequence or Generator
         Root seed of its prompts.
+    names : collection of str, optional
+        Only those of these names; the parameters of others are not searched for.
 
     Returns
     -------
@@ -139,18 +146,26 @@ def baselines(
             "problem must have labels that depend on the inputs, got covariances of inputs and "
             "tasks whose product is zero"
         )
+
+    def asked(name: str) -> bool:
+        return names is None or name in names
+
+    steps = [count for count in STEPS if asked(f"steps_{count}")]
+    every: Sequence[int] = LAYERS if units.solved else FITTED_LAYERS
+    layers = [count for count in every if units.has_gdpp and asked(f"gdpp_{count}")]
     # Contexts are drawn only where no theory gives the parameters.
-    moments = None if units.solved else context_moments(units, max(STEPS))
+    fitted = not units.solved and (steps or layers)
+    moments = context_moments(units, max(STEPS)) if fitted else None
     parts = (
         simple_baselines(units),
         one_step_baselines(units),
-        step_baselines(units, STEPS, moments),
-        _gdpp_baselines(units, moments),
-        softmax_baselines(units),
+        step_baselines(units, steps, moments),
+        _gdpp_baselines(units, layers, moments),
+        softmax_baselines(units, filter(asked, SOFTMAX)),
         regression_baselines(units),
     )
-    found = [baseline for part in parts for baseline in part]
-    if prompts is not None:
+    found = [baseline for part in parts for baseline in part if asked(baseline.name)]
+    if prompts is not None and asked("linear_attention"):
         found.append(_linear_attention(units, prompts, ridge, rng))
     return found
 
@@ -207,11 +222,11 @@ def step_baselines(
         yield _linear(units, f"steps_{count}", text, weights, units.loss_of(best.loss))
 
 
-def _gdpp_baselines(units: ProblemUnits, moments: np.ndarray | None) -> Iterator[Baseline]:
+def _gdpp_baselines(
+    units: ProblemUnits, layers: Sequence[int], moments: np.ndarray | None
+) -> Iterator[Baseline]:
     """Layers of GD++, likewise."""
-    if not units.has_gdpp:
-        return
-    for count in LAYERS if moments is None else FITTED_LAYERS:
+    for count in layers:
         best = _best_gdpp(count, noise_ratio=units.noise_ratio, **units.size)
         rates, gammas = _best_layers(units, moments, best.rates, best.gammas)
         parameters = f"best rates {_listed(rates)} and gammas {_listed(gammas)}"
@@ -226,14 +241,17 @@ def _best_gdpp(layers: int, *, context: int, dim: int, noise_ratio: float) -> An
     return optimal_gdpp(layers, context=context, dim=dim, noise_ratio=noise_ratio)
 
 
-def softmax_baselines(units: ProblemUnits) -> Iterator[Baseline]:
+def softmax_baselines(
+    units: ProblemUnits, names: Iterable[str] = tuple(SOFTMAX)
+) -> Iterator[Baseline]:
     """Softmax heads where their theory is exact: one of either sign, and two opposite ones.
 
     A head is as good as its mirror image, with the other sign of temperature and value, and
     trainings end at either.
     """
     noise = units.noise_variance * units.problem.dim / units.signal
-    for name, (heads, sign) in SOFTMAX.items() if units.solved else ():
+    for name in names if units.solved else ():
+        heads, sign = SOFTMAX[name]
         if units.problem.context < SHORTEST[heads]:
             continue
         best = _best_heads(heads, noise_variance=noise, **units.size)

@@ -11,7 +11,7 @@ number of pairs, and estimates of a varying noise level are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -67,13 +67,17 @@ class PositionBaseline:
     losses: np.ndarray
 
 
-def position_baselines(problem: Problem) -> list[PositionBaseline]:
+def position_baselines(
+    problem: Problem, names: Collection[str] | None = None
+) -> list[PositionBaseline]:
     """Algorithms at every position, with the parameters that are best for each number of pairs.
 
     Parameters
     ----------
     problem : Problem
         Law of the prompts, whose context is what the last position has before it.
+    names : collection of str, optional
+        Only those of these names.
 
     Returns
     -------
@@ -95,7 +99,7 @@ def position_baselines(problem: Problem) -> list[PositionBaseline]:
     lengths = [
         ProblemUnits(replace(problem, context=count)) for count in range(1, problem.context + 1)
     ]
-    at = [{each.name: each for each in _at_one_length(units)} for units in lengths]
+    at = [{each.name: each for each in _at_one_length(units, names)} for units in lengths]
     passes, found = _one_pass(problem), []
     for name in dict.fromkeys(name for there in at for name in there):
         chosen = [there[name] for there in at if name in there]
@@ -104,15 +108,17 @@ def position_baselines(problem: Problem) -> list[PositionBaseline]:
         found.append(_position_baseline(lengths, chosen[-1], predict, losses))
         if name == "one_step":
             found.append(_fixed_step(lengths))
-    return found
+    return [each for each in found if names is None or each.name in names]
 
 
-def _at_one_length(units: ProblemUnits) -> Iterator[Baseline]:
+def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterator[Baseline]:
     """Algorithms with the parameters for one number of pairs."""
-    moments = None if units.solved else context_moments(units, max(STEPS), FITTED_CONTEXTS)
+    steps = [count for count in STEPS if names is None or f"steps_{count}" in names]
+    fitted = steps and not units.solved
+    moments = context_moments(units, max(STEPS), FITTED_CONTEXTS) if fitted else None
     yield from simple_baselines(units)
     yield from one_step_baselines(units)
-    yield from step_baselines(units, STEPS, moments)
+    yield from step_baselines(units, steps, moments)
     yield from (each for each in regression_baselines(units) if each.name not in SLOW)
 
 

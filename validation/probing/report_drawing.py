@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
                 low = each.mean < limits[1]
                 ax.plot(limits[not low], height, "<" if low else ">", color=colour, markersize=4)
     _points(ax, [each.error for each in ladders], heights, MODEL, "model")
-    ax.set_yticks(heights, [each.description for each in ladders])
+    ax.set_yticks(heights, [fill(each.description, 20) for each in ladders])
     finish(ax, "mean squared error", "", legend="", log="x", beside=True)
     return ax
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from iclimit.files import replacing
 from iclimit.runs.code_version import versions
-from iclimit.validation.drawing import house_style, new_figure, save_picture
+from iclimit.validation.drawing import house_style, new_figure, panels, save_picture
 from iclimit.validation.html_parts import document, embedded, table_row, text_table
 from iclimit.validation.probing.report_text import (
     ladder_cells,
@@ -34,7 +34,12 @@ TITLES = {
 """Figures and their titles."""
 
 
-def write_probe_report(report: AlgorithmReport, folder: str | os.PathLike) -> Path:
+def write_probe_report(
+    report: AlgorithmReport,
+    folder: str | os.PathLike,
+    style: str = "screen",
+    parameters: Mapping[str, Any] | None = None,
+) -> Path:
     """Write report.html, report.json and the figures as PNG.
 
     Parameters
@@ -43,6 +48,10 @@ def write_probe_report(report: AlgorithmReport, folder: str | os.PathLike) -> Pa
         What a probe found.
     folder : path
         Created if needed; files of an earlier report are overwritten.
+    style : {"screen", "paper", "paper-wide", "talk"}
+        Style of the figures.
+    parameters : mapping, optional
+        What else their metadata say, such as the command.
 
     Returns
     -------
@@ -51,7 +60,10 @@ def write_probe_report(report: AlgorithmReport, folder: str | os.PathLike) -> Pa
     """
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    pictures = {name: _save(report, name, place) for name in _figures(report)}
+    given = {**vars(report.problem), "test_prompts": report.test_prompts, "seed": report.seed}
+    stated = {name: value for name, value in given.items() if value is not None}
+    stated |= {"style": style, **(parameters or {})}
+    pictures = {name: _save(report, name, place, style, stated) for name in _figures(report)}
     path = place / "report.html"
     texts = {
         place / "report.json": json.dumps(report.as_json(), indent=1) + "\n",
@@ -106,7 +118,9 @@ def _figures(report: AlgorithmReport) -> Iterator[str]:
         yield "shifts"
 
 
-def _save(report: AlgorithmReport, name: str, folder: Path) -> bytes:
+def _save(
+    report: AlgorithmReport, name: str, folder: Path, style: str, stated: Mapping[str, Any]
+) -> bytes:
     draw = {
         "ladder": report.plot,
         "likeness": report.plot_likeness,
@@ -114,10 +128,10 @@ def _save(report: AlgorithmReport, name: str, folder: Path) -> bytes:
         "spectrum": report.plot_spectrum,
         "shifts": report.plot_shifts,
     }[name]
-    with house_style():
-        figure = new_figure(7.2 if name == "positions" else 6.4, 4.2)
-        draw(figure.add_subplot())
-        return save_picture(figure, folder / f"{name}.png")
+    with house_style(style):
+        figure = new_figure()
+        draw(panels(figure, 1, width=7.2 if name == "positions" else 6.4, height=4.2)[0])
+        return save_picture(figure, folder / f"{name}.png", {"figure": name, **stated})
 
 
 def _descriptions(report: AlgorithmReport) -> str:

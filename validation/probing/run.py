@@ -269,14 +269,16 @@ def choose_baselines(
     """Baselines that are named or given, by default all that fit the problem."""
     if isinstance(wanted, str):
         raise TypeError(f"baselines must be a list of names, got {wanted!r}")
-    known = {each.name: each for each in known_baselines(problem, prompts, ridge)}
     if wanted is None:
-        return list(known.values())
+        return list(known_baselines(problem, prompts, ridge))
+    names = frozenset(each for each in wanted if isinstance(each, str))
+    known = {each.name: each for each in known_baselines(problem, prompts, ridge, names)}
     chosen = []
     for each in wanted:
         if isinstance(each, str) and each not in known:
-            hint = did_you_mean(each, known)
-            raise ValueError(f"baselines must be of {', '.join(known)}, got {each!r}{hint}")
+            every = [one.name for one in known_baselines(problem, prompts, ridge)]
+            hint = did_you_mean(each, every)
+            raise ValueError(f"baselines must be of {', '.join(every)}, got {each!r}{hint}")
         chosen.append(known[each] if isinstance(each, str) else each)
     if not chosen:
         raise ValueError("baselines must be at least one, got none")
@@ -291,9 +293,11 @@ def check_prompts(test_prompts: int) -> None:
 
 
 @lru_cache(maxsize=8)
-def known_baselines(problem: Problem, prompts: int | None, ridge: float) -> tuple[Baseline, ...]:
-    """All baselines of a problem, found once: the best GD++ takes a second."""
-    return tuple(best_baselines(problem, prompts=prompts, ridge=ridge))
+def known_baselines(
+    problem: Problem, prompts: int | None, ridge: float, names: frozenset[str] | None = None
+) -> tuple[Baseline, ...]:
+    """Baselines of a problem, all or those of some names, found once: GD++ takes a second."""
+    return tuple(best_baselines(problem, prompts=prompts, ridge=ridge, names=names))
 
 
 def _positions(
@@ -301,7 +305,7 @@ def _positions(
 ) -> PositionErrors:
     """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
     names = {each.name for each in chosen} | {"fixed_step"}
-    known = [each for each in position_baselines(fresh.problem) if each.name in names]
+    known = position_baselines(fresh.problem, names)
     few = replace(fresh, drawn=min(fresh.drawn, most))
     return ask_positions(model, known, few.problem, few.blocks())
 

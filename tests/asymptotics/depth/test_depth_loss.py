@@ -1,5 +1,7 @@
 """Loss of tied layers: closed forms, other schedules, published tables, sampled contexts."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from iclimit.asymptotics.depth import depth_loss
+from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, tied_flow
 from iclimit.asymptotics.descent import constant_schedule, schedule_loss
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, TwoPoint, Uniform, pair_moments
@@ -216,3 +218,20 @@ def test_other_polynomials() -> None:
     moments = pair_moments(values, order=2, alpha=3.0, inner=values)
     assert error < PROMISED * value
     assert value == pytest.approx(powers @ moments @ powers, rel=PROMISED)
+
+
+@pytest.mark.parametrize(
+    ("compute", "most"),
+    [
+        (lambda **given: depth_loss(depth=4, setting="iso", **given).loss, "1e+15"),
+        (lambda **given: depth_schedule_loss([0.5, 0.5], setting="iso", **given).loss, "1e+15"),
+        (lambda **given: tied_flow(times=[1.0], depth=4, setting="iso", **given).loss, "1e+05"),
+    ],
+)
+def test_noise_that_drowns_the_signal_is_named(compute: Callable[..., Any], most: str) -> None:
+    """Without this the messages would blame depth, rates or times, or a flow would never end."""
+    assert np.isfinite(compute(alpha=2.0, noise_variance=0.99 * 2.0 * float(most))).all()
+    with pytest.raises(
+        ValueError, match=rf"^noise_variance must be <= {re.escape(most)} alpha here, got 1e\+30"
+    ):
+        compute(alpha=2.0, noise_variance=1e30)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from iclimit.cli import main
+from iclimit.validation import figure_parameters
 
 PROMPTS = ["--dim", "3", "--context", "6", "--noise-variance", "0.4", "--test-prompts", "100"]
 FEW = ["--baselines", "null,one_step,ridge"]
@@ -35,6 +37,21 @@ def test_ridge_is_found_from_its_answers(folder: Path, capsys: pytest.CaptureFix
     assert entry["verdict"]["algorithms"] == ["ridge"]
     assert main(["probe", *files, *FEW, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == entry
+
+
+def test_figures_have_the_style_and_the_parameters(folder: Path) -> None:
+    files = [str(folder / "prompts.npz"), str(folder / "predictions.npz")]
+    out = folder / "paper"
+    command = ["probe", *files, "-o", str(out), "--style", "paper", *FEW]
+    assert main(command) == 0
+    pictures = sorted(out.glob("*.png"))
+    assert {"ladder.png", "likeness.png"} <= {each.name for each in pictures}
+    for picture in pictures:
+        found = figure_parameters(picture)
+        assert (found["figure"], found["dim"], found["style"]) == (picture.stem, 3, "paper")
+        assert found["command"].startswith("iclimit probe ")
+        with Image.open(picture) as image:
+            assert abs(image.width / image.info["dpi"][0] - 3.4) < 0.01
 
 
 def test_linear_attention_is_trained_where_it_is_asked_for(

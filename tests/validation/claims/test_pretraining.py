@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from judged_claims import Results, drawn, failed, off
 from made_up_errors import larger, made_up
@@ -12,6 +13,8 @@ from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.pretraining import points
+from iclimit.validation.claims.pretraining.study import LINE_STEP
+from iclimit.validation.drawing import new_figure
 
 NAMES = ("ridgeless", "ridge", "double-descent", "context-length", "nonmonotonicity")
 
@@ -59,3 +62,17 @@ def test_published_errors_are_compared_with_the_prediction_and_in_full_with_ours
     assert sum("against ours d=100" in label for label in labels) == 46
     assert sum(label.startswith("published I") and "ours" not in label for label in labels) == 46
     assert sum("ICL-IDG against ours" in label for label in labels) == 18
+
+
+def test_the_prediction_is_a_dashed_line_along_the_whole_curve() -> None:
+    for name in ("context-length", "double-descent"):
+        figure = new_figure()
+        CLAIMS[name].judge("quick", made_up(name)).draw(figure)
+        dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+        points = len(figure.axes[0].containers[0][0].get_xdata())
+        assert dashed
+        for line in dashed:
+            x = np.asarray(line.get_xdata())
+            assert len(x) >= 1.8 * points
+            # Dimension 32 rounds the points in between.
+            assert np.all((x[1:] / x[:-1] > 1) & (x[1:] / x[:-1] < 1.05 * LINE_STEP))

@@ -11,13 +11,16 @@ from sampled_means import ALLOWANCE
 from iclimit.asymptotics.descent import optimal_learning_rate, optimal_schedule
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.probing import baselines as module
+from iclimit.validation.probing import position_baselines as position_module
 from iclimit.validation.probing.baselines import Baseline, baselines
 from iclimit.validation.probing.fitted_layers import (
     context_moments,
     fit_layers,
     residual_polynomial,
 )
+from iclimit.validation.probing.position_baselines import position_baselines
 from iclimit.validation.probing.problem_units import ProblemUnits
+from iclimit.validation.probing.run import choose_baselines
 
 COUNT = 4000
 ROTATED = np.array([[1.2, 0.3, 0.0], [0.3, 0.6, 0.1], [0.0, 0.1, 2.0]])
@@ -49,6 +52,29 @@ def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LAYERS", ())
     monkeypatch.setattr(module, "FITTED_LAYERS", ())
     monkeypatch.setattr(module, "SOFTMAX", {})
+
+
+@pytest.mark.parametrize("case", ["gaussian", "uniform"])
+def test_parameters_of_others_are_not_searched_for(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem(**PROBLEMS[case])
+    names = ["one_step", "steps_2", "ridge"]
+    every = {each.name: each for each in baselines(problem, names=names)}
+    assert list(every) == names
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("searched")
+
+    for name in ("_best_gdpp", "_best_heads", "optimal_schedule", "context_moments"):
+        monkeypatch.setattr(module, name, refuse)
+    few = choose_baselines(problem, ["ridge", "one_step"])
+    assert [each.description for each in few] == [
+        every[name].description for name in ("ridge", "one_step")
+    ]
+    monkeypatch.setattr(position_module, "context_moments", refuse)
+    known = position_baselines(problem, {"one_step", "fixed_step"})
+    assert [each.name for each in known] == ["one_step", "fixed_step"]
 
 
 @pytest.mark.parametrize("case", PROBLEMS)

@@ -80,10 +80,14 @@ class Point:
 
     def cells(self, dim: int, repeats: int) -> dict[Any, Cell]:
         """Simulation and prediction at one dimension."""
-        many = MOST_TASKS < self.integers(dim)["tasks"] < math.inf
-        predicted = self.prediction(dim, TASK_SETS, "moments" if many else "tasks")
+        predicted = self.line_prediction(dim, TASK_SETS)
         simulated = self.simulation(dim, repeats)
         return {("simulated", self, dim): simulated, ("predicted", self, dim): predicted}
+
+    def line_prediction(self, dim: int, draws: int) -> Cell:
+        """Prediction task by task, unless there are too many tasks for that."""
+        many = MOST_TASKS < self.integers(dim)["tasks"] < math.inf
+        return self.prediction(dim, draws, "moments" if many else "tasks")
 
     def limit_cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
         """Simulations and predictions whose limit is extrapolated, given the repeats by dimension.

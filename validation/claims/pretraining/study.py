@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ DIM: dict[Preset, int] = {"quick": 32, "medium": 32, "full": 64}
 """Dimension of the curves."""
 REPEATS: dict[Preset, int] = {"quick": 8, "medium": 60, "full": 60}
 """Repeats of every point of a curve."""
+LINE_SETS, LINE_STEP = 4, 1.7
+"""Task sets of predictions that are only drawn, and the factor from one to the next at most."""
+STEPS = {"tau": 2, "alpha": 1, "kappa": 1, "test_alpha": 1}
+"""Parameters that are integers over a power of the dimension, and this power."""
 LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
 
 
@@ -56,6 +61,14 @@ class Curve:
     def points(self) -> list[Point]:
         """The points that are simulated."""
         return [self.at(value) for value in self.values]
+
+    def between(self, dim: int) -> list[Point]:
+        """Points between those, on a logarithmic scale, that a run of this size can have."""
+        scale, found = float(dim) ** STEPS[self.axis], []
+        for low, high in pairwise(self.values):
+            count = max(2, math.ceil(math.log(high / low, LINE_STEP)))
+            found += np.geomspace(low, high, count + 1)[1:-1].tolist()
+        return [self.at(round(value * scale) / scale) for value in found]
 
 
 @dataclass(frozen=True)
@@ -205,8 +218,12 @@ class Found:
         limit = getattr(curve.at(fine).limit, name)
         ax.plot(fine, np.where(np.isfinite(limit), limit, np.nan), color=colour, label=label)
         keys = [(point, self.dim) for point in curve.points]
-        predicted = [each.mean for each in self.errors("predicted", name, keys)]
-        ax.plot(curve.values, predicted, "_", color=colour, markersize=9)
+        line = sorted(
+            {*curve.points, *curve.between(self.dim)}, key=lambda each: getattr(each, curve.axis)
+        )
+        predicted = self.errors("predicted", name, [(point, self.dim) for point in line])
+        places = [getattr(point, curve.axis) for point in line]
+        ax.plot(places, [each.mean for each in predicted], "--", color=colour)
         simulated = self.errors("simulated", name, keys)
         draw_estimates(ax, curve.values, simulated, colour, markersize=3.5)
 
@@ -257,8 +274,12 @@ class Study:
         for point in self.limits:
             cells |= point.limit_cells(self.sizes[preset])
         for curve in self.curves:
+            dim = DIM[preset]
             for point in curve.points:
-                cells |= point.cells(DIM[preset], REPEATS[preset])
+                cells |= point.cells(dim, REPEATS[preset])
+            for point in curve.between(dim):
+                key = "predicted", point, dim
+                cells.setdefault(key, point.line_prediction(dim, LINE_SETS))
         return cells
 
     def claim(

@@ -27,6 +27,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.points import Point, compare_predictions, unsure
+from iclimit.validation.claims.pretraining.study import LINE_SETS
 from iclimit.validation.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
 
 SETTING = settings["lu2025-task-diversity"]
@@ -34,6 +35,8 @@ RHO = SETTING["rho"]
 DIM = 32
 ALPHAS = (1.0, 10.0)
 TASKS = (8, 16, 24, 32, 48, 64, 128, 256)
+BETWEEN = (11, 20, 28, 39, 55, 91, 181)
+"""Tasks at which the finite-size prediction is drawn, too."""
 REPEATS: dict[Preset, int] = {"quick": 6, "medium": 60, "full": 60}
 TASK_SETS: dict[Preset, int] = {"quick": 8, "medium": 30, "full": 60}
 """Task sets of the Bayes estimator."""
@@ -63,6 +66,9 @@ def cells(preset: Preset) -> dict[Any, Cell]:
                 test_prompts=40,
                 task_law="sphere",
             )
+        for tasks in BETWEEN:
+            here = point(alpha, tasks)
+            found["predicted", here, DIM] = here.line_prediction(DIM, LINE_SETS)
     return found
 
 
@@ -121,13 +127,15 @@ def _draw_gaps(ax: Axes, alpha: float, results: Results) -> None:
     gaps = [results["simulated", each, DIM].gap for each in points]
     label = f"linear attention: asymptotic; simulated, d = {DIM}"
     draw_family(ax, (kappa, limit), (simulated, gaps), COLOURS[0], label, markersize=3.5)
-    predicted = [_predicted_gap(results, each) for each in points]
-    ax.plot(simulated, predicted, "_", markersize=9, color=COLOURS[0], label="its prediction")
+    line = sorted((*TASKS, *BETWEEN))
+    predicted = [_predicted_gap(results, point(alpha, tasks)) for tasks in line]
+    label = f"its prediction at d = {DIM}"
+    ax.plot(np.array(line) / DIM, predicted, "--", color=COLOURS[0], label=label)
     bayes = dmmse_errors(theta=np.log(kappa * DIM) / DIM, alpha=alpha, rho=RHO, dim=DIM)
-    line = kappa, bayes.icl - bayes.idg
+    theory = kappa, bayes.icl - bayes.idg
     gaps = [results["dmmse", alpha, tasks].gap for tasks in TASKS]
     label = f"dMMSE: theory and simulation, d = {DIM}"
-    draw_family(ax, line, (simulated, gaps), COLOURS[1], label, markersize=3.5)
+    draw_family(ax, theory, (simulated, gaps), COLOURS[1], label, markersize=3.5)
     ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
     ax.set(ylim=(1e-3, 6))
     title = rf"$\alpha = {alpha:g},\ \tau = {SETTING['tau']:g},\ \rho = {RHO:g}$"
