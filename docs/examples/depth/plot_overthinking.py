@@ -53,6 +53,8 @@ for tau, colour in ((1.6, ORANGE), (2.0, GREEN), (4.0, BLUE)):
     right.axhline(final_test_time_error(**setting), color="0.6", linestyle=":", linewidth=1)
 right.set(yscale="log", xlabel="steps $k$", ylabel=r"$|w - w_k|^2/d$")
 right.set(title=r"$\sigma^2 = 0.4$; diamonds: best $k$")
+right.set_yticks([0.1, 0.2, 0.5, 1], ["0.1", "0.2", "0.5", "1"])
+right.set_yticks([], minor=True)
 right.legend()
 
 print(f"threshold {overthinking_threshold(alpha=4.0):.4f},", end=" ")

@@ -29,7 +29,7 @@ diagram.plot(ax)
 # Boundaries are part of the result: lines whose vertices are roots, whatever the grid.
 
 for label, lines in diagram.boundaries.items():
-    print(label, [line.shape for line in lines])
+    print(label.split(":")[-1].strip(), [len(line) for line in lines])
 
 # %%
 # For fewer tasks than dimensions the ICL error has a minimum in the context length: longer
