@@ -15,9 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 validate: .venv/run
 	$(BIN)/iclimit validate --preset quick --out iclimit-report
 
-# The tests use all cores, so the other checks, which use one core each, follow.
-test: lint unit
-	$(MAKE) --no-print-directory -j3 pages types wheel
+# Types and the wheel, which use one core each, would leave others idle after the tests.
+test: lint
+	$(MAKE) --no-print-directory -j3 unit types wheel
 
 unit: .venv/dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
@@ -27,8 +27,9 @@ unit: .venv/dev
 test-slow: .venv/dev browser
 	$(MAKE) --no-print-directory -j2 slow site
 
+# Importing the files without long tests would take each worker ten seconds.
 slow: .venv/dev
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow $$(grep -rl mark.slow tests --include='test_*.py')
 
 # Chromium for the tests of pages, which are skipped without it.
 browser:

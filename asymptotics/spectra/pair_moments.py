@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.signal import fftconvolve
 
 from iclimit.asymptotics.checks import check_integers
 
@@ -134,6 +133,8 @@ def _array(values: Any) -> np.ndarray:
 
 def _fast_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Product of two series in u and v, up to their order."""
+    from scipy.signal import fftconvolve  # almost a second, which only this needs
+
     n = len(x)
     return fftconvolve(x, y)[:n, :n]
 

@@ -114,27 +114,24 @@ def names_at(text: str, point: dict[str, Any]) -> dict[str, Any]:
     return names | {"A": A, "eta": ridge / xi if xi else 0}
 
 
-STEPS = derive_error_limits().steps
-LIMITS = [(icl[0], icl[1], idg[1]) for icl, idg in zip(STEPS[::2], STEPS[1::2], strict=True)]
-
-
-@pytest.mark.parametrize(("text", "icl", "idg"), LIMITS)
-def test_limits_are_those_of_the_numbers(text: str, icl: Any, idg: Any) -> None:
-    _, variable, end, side = icl.lhs.args
-    away = DISTANCE if str(side) == "+" else -DISTANCE
-    assert not {variable} & (icl.rhs.free_symbols | idg.rhs.free_symbols)
-    with mpmath.workdps(100):
-        for point in settings(text):
-            point[str(variable)] = 1 / DISTANCE if end == sympy.oo else int(end) + away
-            arguments = {n: v for n, v in point.items() if n != "lambda"}
-            arguments["ridge"] = point["lambda"]
-            found = {"e_{ICL}": icl_error(**arguments), "e_{IDG}": idg_error(**arguments)}
-            values = point | names_at(text, point)
-            values["e_{IDG}"] = number(idg.rhs, values)  # stands in limits of the ICL error
-            for equation in (icl, idg):
-                expected = number(equation.rhs, values)
-                scaled = number(equation.lhs.args[0], point | found)
-                assert abs(scaled - expected) <= LEFT * abs(expected), (equation, point)
+def test_limits_are_those_of_the_numbers() -> None:
+    steps = derive_error_limits().steps
+    for (text, icl), (_, idg) in zip(steps[::2], steps[1::2], strict=True):
+        _, variable, end, side = icl.lhs.args
+        away = DISTANCE if str(side) == "+" else -DISTANCE
+        assert not {variable} & (icl.rhs.free_symbols | idg.rhs.free_symbols)
+        with mpmath.workdps(100):
+            for point in settings(text):
+                point[str(variable)] = 1 / DISTANCE if end == sympy.oo else int(end) + away
+                arguments = {n: v for n, v in point.items() if n != "lambda"}
+                arguments["ridge"] = point["lambda"]
+                found = {"e_{ICL}": icl_error(**arguments), "e_{IDG}": idg_error(**arguments)}
+                values = point | names_at(text, point)
+                values["e_{IDG}"] = number(idg.rhs, values)  # stands in limits of the ICL error
+                for equation in (icl, idg):
+                    expected = number(equation.rhs, values)
+                    scaled = number(equation.lhs.args[0], point | found)
+                    assert abs(scaled - expected) <= LEFT * abs(expected), (equation, point)
 
 
 @pytest.mark.parametrize("ridge", [None, 0])
