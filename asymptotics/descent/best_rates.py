@@ -234,7 +234,7 @@ def _best_constant_rate(
     least = 0.97 / (steps * (np.max(nodes, axis=-1) + noise))
     even = [share * scale for share in np.linspace(0, 4, _SCAN + 1)]
     powers = np.linspace(0, 1, _SCAN)
-    geometric = [least ** (1 - power) * (3.99 * scale) ** power for power in powers]
+    geometric = [least * (3.99 * scale / least) ** power for power in powers]
     rate, _ = find_minimum(math_, loss, np.stack([*even, *geometric]), (noise, *rule))
     return np.where(noise == 0, scale, rate) if in_limit else rate
 

@@ -173,7 +173,7 @@ class _Writer:
                 f"{self.text[node]} += {self.text[function.args[1]]};",
             ]
         start = ", ".join(f"{self.text[node]} = 0" for node in sums)
-        length = f"{sums[0].args[1].args[0]}.length"
+        length = f"{self.text[sums[0].args[1]]}.length"
         return [f"let {start};", f"for (let i = 0; i < {length}; i++) {{ {' '.join(steps)} }}"]
 
     def _name(self) -> str:
@@ -222,6 +222,8 @@ def _expression(node: Node, texts: list[str]) -> str:
         return node.args[0]
     if node.op == "index":
         return "i"
+    if node.op == "table":
+        return f"[{', '.join(texts)}]"
     if node.op == "element":
         return f"{texts[0]}[{texts[1]}]"
     if node.op in _OPERATORS:

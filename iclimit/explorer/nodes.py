@@ -5,7 +5,8 @@ Operations on equal operands are one node, and operations on constants are done 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -19,8 +20,8 @@ class Node:
     Attributes
     ----------
     op : str
-        Name of a NumPy ufunc, or ``constant``, ``variable``, ``vector``, ``index``, ``element``,
-        ``where``, ``function``, ``total``, or a search.
+        Name of a NumPy ufunc, or ``constant``, ``variable``, ``vector``, ``table`` (of
+        constants), ``index``, ``element``, ``where``, ``function``, ``total``, or a search.
     args : tuple
         Operands; of a constant its value, of a variable or a vector its name, of an index a
         number.
@@ -149,6 +150,60 @@ def renamed(node: Node, old: Node, new: Node) -> Node:
         return known[each]
 
     return rename(node)
+
+
+_LOOPED = 5
+"""Terms from which on a sum is a loop."""
+
+_INDICES = itertools.count(1)
+
+
+def add_all(terms: Iterable[Any]) -> Any:
+    """Record a sum.  Many terms that differ by constants only become one loop over a table."""
+    terms = [as_node(term) for term in terms]
+    if Complex in map(type, terms):
+        return reduce(partial(apply, "add"), terms)
+    alike: dict[int, list[Node]] = {}
+    forms: dict[Any, int] = {}
+    for term in terms:
+        alike.setdefault(_form(term, forms), []).append(term)
+    parts = [[_loop(group)] if len(group) >= _LOOPED else group for group in alike.values()]
+    return reduce(partial(apply, "add"), [part for group in parts for part in group])
+
+
+def _form(node: Any, forms: dict[Any, int]) -> Any:
+    """Number of what a node computes, the same for those that differ by constants only."""
+    if not isinstance(node, Node):
+        return node
+    if node not in forms:
+        inner = () if node.constant else (_form(arg, forms) for arg in node.args)
+        forms[node] = forms.setdefault((node.op, *inner), len(forms))
+    return forms[node]
+
+
+def _loop(terms: list[Node]) -> Node:
+    index = Node.of("index", -next(_INDICES))
+    known: dict[tuple[Node, ...], Node] = {}
+    tables: list[Node] = []
+
+    def merge(nodes: tuple[Node, ...]) -> Node:
+        """Return the one node that is each of these, in turn as the index increases."""
+        first = nodes[0]
+        if all(node is first for node in nodes):
+            return first
+        if nodes not in known:
+            if first.constant:
+                tables.append(Node.of("table", *nodes))
+                known[nodes] = Node.of("element", tables[-1], index)
+            else:
+                columns = zip(*(node.args for node in nodes), strict=True)
+                known[nodes] = Node.of(first.op, *map(merge, columns))
+        return known[nodes]
+
+    body = merge(tuple(terms))
+    if not tables:
+        return Node.of("multiply", as_node(len(terms)), body)
+    return Node.of("total", Node.of("function", index, body), tables[0])
 
 
 class Complex:

@@ -8,8 +8,9 @@ a formula is in the explorer as it is in Python, including its choices for accur
 * Choices are recorded with both cases, as `numpy.where` evaluates them.  A mask as an index picks
   everything, and assigning to it is a choice: ``y[mask] = f(x[mask])`` is recorded as
   ``y = where(mask, f(x), y)``.
-* Lists and loops of fixed length are unrolled; sums over vectors of any length
-  (`Recorded.vector`) are recorded as one node with the function that is added up.
+* Lists and loops of fixed length are unrolled.  Sums over vectors of any length
+  (`Recorded.vector`) are recorded as one node with the function that is added up, and so are
+  sums of many terms that differ by constants only, such as those of a quadrature rule.
 * What is found by iteration is recorded as one node with the function that is iterated
   (`iclimit.asymptotics.searches`).
 
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.numbers import ArrayMath
-from iclimit.explorer.nodes import Node, apply, as_node, choose, renamed
+from iclimit.explorer.nodes import Node, add_all, apply, as_node, choose, renamed
 
 _INDEX = Node.of("index", 0)
 """Index of the elements of vectors that are not added up yet."""
@@ -159,7 +160,7 @@ class Recorded(np.lib.mixins.NDArrayOperatorsMixin):
             return NotImplemented
         operands = [_unwrap(value) for value in inputs]
         if ufunc is np.matmul:
-            return Recorded(np.matmul(*(np.asarray(each, object) for each in operands)))
+            return _matmul(*(np.asarray(each, object) for each in operands))
         record = np.frompyfunc(partial(apply, ufunc.__name__), len(inputs), 1)
         found = Recorded(record(*operands))
         for out in options.get("out", ()):  # an operation in place
@@ -207,9 +208,29 @@ def _where(condition: Any, yes: Any, no: Any) -> Recorded:
     return Recorded(np.frompyfunc(choose, 3, 1)(*map(_unwrap, (condition, yes, no))))
 
 
-def _sum(values: Recorded, axis: int | None = None, keepdims: bool = False) -> Recorded:
-    found = np.asarray(np.sum(values.nodes, axis=axis, keepdims=keepdims), object)
-    return Recorded(np.frompyfunc(_total, 1, 1)(found))
+def _sum(values: Any, axis: int | None = None, keepdims: bool = False) -> Recorded:
+    nodes = np.asarray(_unwrap(values), object)
+    if axis is None:
+        nodes, axis = nodes.ravel(), 0
+    found = np.asarray(np.frompyfunc(_total, 1, 1)(_added(nodes, axis)), object)
+    return Recorded(np.expand_dims(found, axis) if keepdims else found)
+
+
+def _added(nodes: np.ndarray, axis: int) -> np.ndarray:
+    columns = np.moveaxis(nodes, axis, -1)
+    found = np.empty(columns.shape[:-1], object)
+    for place in np.ndindex(found.shape):
+        found[place] = add_all(columns[place])
+    return found
+
+
+def _matmul(first: np.ndarray, second: np.ndarray) -> Recorded:
+    rows = first[None] if first.ndim == 1 else first
+    columns = second[:, None] if second.ndim == 1 else second
+    multiply = np.frompyfunc(partial(apply, "multiply"), 2, 1)
+    found = _added(multiply(rows[..., None], columns[..., None, :, :]), axis=-2)
+    found = found[..., 0] if second.ndim == 1 else found
+    return Recorded(found[..., 0] if first.ndim == second.ndim == 1 else found)
 
 
 @cache

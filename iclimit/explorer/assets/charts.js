@@ -121,10 +121,10 @@ const charts = {
   // Whether a description needs a new chart, or the old one can take its data.
   shape: (spec) =>
     JSON.stringify([
-      spec.x.label, spec.x.log, spec.y.label, spec.y.log, Boolean(spec.heat),
-      (spec.lines ?? []).map((l) => [l.label, l.colour, l.dash]),
-      (spec.points ?? []).map((l) => [l.label, l.colour]),
-      (spec.bars ?? []).map((l) => [l.label, l.colour]),
+      Boolean(spec.x.log), Boolean(spec.y.log), Boolean(spec.heat),
+      (spec.lines ?? []).map((l) => [l.colour, l.width, Boolean(l.dash)]),
+      (spec.points ?? []).map((l) => l.colour),
+      (spec.bars ?? []).map((l) => l.colour),
     ]),
 
   underlay(u, spec) {
@@ -284,6 +284,7 @@ const charts = {
     const build = () => {
       chart.plot?.destroy();
       const { spec } = chart;
+      chart.room = { x: width() - 80, y: height() - 70 };
       chart.plot = new uPlot(
         {
           width: width(),
@@ -294,7 +295,7 @@ const charts = {
             y: { distr: spec.y.log ? 3 : 1, range: () => all("y") },
           },
           series: charts.series(spec),
-          axes: [charts.axis(spec.x, true, width() - 80), charts.axis(spec.y, false, height() - 70)],
+          axes: ["x", "y"].map((axis) => charts.axis(spec[axis], axis === "x", chart.room[axis])),
           legend: { show: false },
           cursor: { drag: { x: false, y: false }, points: { size: 8 } },
           hooks: {
@@ -317,6 +318,9 @@ const charts = {
         chart.shape = shape;
         build();
       } else {
+        ["x", "y"].forEach((axis, i) => { chart.plot.axes[i].label = charts.axisLabel(spec[axis], chart.room[axis]); });
+        charts.series(spec).forEach(({ label }, i) => { chart.plot.series[i].label = label; });
+        element.querySelector("canvas").setAttribute("aria-label", spec.title);
         chart.plot.setData(charts.columns(spec));
         if (spec.heat) chart.plot.redraw(false, true);
       }

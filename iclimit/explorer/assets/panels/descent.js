@@ -13,15 +13,13 @@
     const [labels, steps] = [new Float64Array(CONTEXTS), new Float64Array(CONTEXTS)];
     const noise = Math.sqrt(s.noise_variance);
     for (let k = 0; k < CONTEXTS; k++) {
-      // Only the inputs along the query, and along what is left of the task, are seen.
+      // Labels are the task along the query times inputs along it, and a normal rest: the rest of
+      // the task and noise.  So a step needs the sum of squares of these inputs only.
       const size = Math.sqrt(chiSquared(s.dim));
       const along = normal();
-      const across = s.dim > 1 ? Math.sqrt(chiSquared(s.dim - 1)) : 0;
-      for (let i = 0; i < s.context; i++) {
-        const [first, second] = [normal(), normal()];
-        const label = along * first + across * second + noise * normal();
-        steps[k] += (label * size * first) / s.context;
-      }
+      const rest = Math.hypot(noise, s.dim > 1 ? Math.sqrt(chiSquared(s.dim - 1)) : 0);
+      const squares = chiSquared(s.context);
+      steps[k] = (size / s.context) * (along * squares + rest * Math.sqrt(squares) * normal());
       labels[k] = size * along + noise * normal();
     }
     drawn = { key, labels, steps };

@@ -62,11 +62,9 @@
   const compute = (s) => {
     const [x, y] = chosen(s);
     const names = [s.quantity, ...Object.values(theory.meta[s.quantity].boundaries)];
-    const most = (i) => (i ? LINE : FINE);
-    const grids = names.map((name, i) => rough(name, s, x, y, most(i), TIME[Number(i > 0)]));
-    const whole = grids.every(({ xs }, i) => xs.length === most(i));
-    if (whole) return diagram(s, grids, false);
-    const fine = names.map((name, i) => grid(name, s, x, y, most(i)));
+    const grids = names.map((name, i) => rough(name, s, x, y, i ? LINE / 2 : FINE, TIME[Number(i > 0)]));
+    if (names.length === 1 && grids[0].xs.length === FINE) return diagram(s, grids, false);
+    const fine = names.map((name, i) => grid(name, s, x, y, i ? LINE : FINE));
     const finish = (found) => diagram(s, fine.map((each, i) => ({ ...each, found: found[i] })), false);
     return { ...diagram(s, grids, true), finer: { grids: fine, finish } };
   };

@@ -89,12 +89,13 @@
     const [, ...rest] = explorer.arguments("learning_rate_loss", setting); // the rate comes first
     const loss = (u, w) => theory.learning_rate_loss(u * w, ...rest);
     const reach = 2;
-    const count = 100;
+    const count = 200;
     const grid = numbers.linspace(-reach, reach, count);
     const values = new Float64Array(count * count);
     for (let j = 0; j < count; j++) for (let i = 0; i < count; i++) values[j * count + i] = loss(grid[i], grid[j]);
     const null_ = s.dim + s.noise_variance;
-    const valley = values.map((_, k) => grid[k % count] * grid[Math.floor(k / count)] - best);
+    const marks = numbers.linspace(-reach, reach, 60);
+    const valley = Float64Array.from({ length: 3600 }, (_, k) => marks[k % 60] * marks[Math.floor(k / 60)] - best);
     let [u, w] = [s.u, s.w];
     const h = 1e-4;
     const path = [[u, w]];
@@ -123,7 +124,7 @@
           heat: {
             values, columns: count, rows: count, x: grid, y: grid, log: true,
             python: "values", low: explorer.value("optimal_learning_rate_loss", setting) || 1e-3, high: 20 * null_, label: "mean squared error",
-            contours: [{ values: valley, columns: count, rows: count, label: "best rate, uw = η*", colour: "#ffffff" }],
+            contours: [{ values: valley, columns: 60, rows: 60, label: "best rate, uw = η*", colour: "#ffffff" }],
             paths: [{ x: path.map(([a]) => a), y: path.map(([, b]) => b), label: "gradient descent", colour: "#e69f00" }],
           },
         },
