@@ -8,7 +8,8 @@ A row of ``functions.csv`` puts a function into the explorer:
 * ``formula``: where its formula is in the docstrings, as a module or a function of the theory and
   the number of the ``math`` block.
 * ``ranges``: numbers for which the function is held against Python (``tests/iclimit/explorer``).
-  Integers that the Python source counts with, such as steps, become cases of the function.
+  Integers that the Python source counts with, such as steps, become cases of the function, and
+  so do the sizes of `SIZES`.
   Vectors, such as eigenvalues, have no range.
 
 Nothing else is to be done.  The Python function is called once with recorded arrays
@@ -40,6 +41,9 @@ COUNTED = ("steps", "layers", "heads", "depth")
 
 VECTORS = ("eigenvalues", "mean_square")
 """Arguments that are vectors of any length."""
+
+SIZES = {"ridge_risk": ((10, 5), (20, 10), (40, 10), (40, 20))}
+"""Context and dimension of functions whose averages have a quadrature rule for each size."""
 
 _DEFAULTS = {
     "ridge": 0.0,
@@ -202,18 +206,26 @@ def _description(function: Function) -> dict[str, Any]:
         "source": function.source,
         "ranges": function.ranges,
         "boundaries": boundaries,
+        "sizes": SIZES.get(function.name, ()),
     }
 
 
 def _text(function: Function) -> str:
-    """JavaScript of a function, with a case for each integer that it counts with."""
+    """JavaScript of a function, with a case for each integer or size that it counts with."""
+    names, parameters = ", ".join(function.arguments), _parameters(function)
+    if sizes := SIZES.get(function.name):
+        cases = ",\n".join(
+            f'"{context},{dim}": {_record(function, {"context": context, "dim": dim})}'
+            for context, dim in sizes
+        )
+        case = "cases[`${context},${dim}`]"
+        return f"((cases) => ({parameters}) => {case}({names}))({{\n{cases}\n}})"
     counted = [name for name in function.arguments if name in COUNTED]
     if not counted:
         return _record(function, {})
     (name,) = counted
     low, high = map(int, function.ranges[name])
     cases = ",\n".join(_record(function, {name: count}) for count in range(low, high + 1))
-    names, parameters = ", ".join(function.arguments), _parameters(function)
     return f"((cases) => ({parameters}) => cases[{name} - {low}]({names}))([\n{cases}\n])"
 
 

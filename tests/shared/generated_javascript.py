@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.explorer.functions import COUNTED, VECTORS, Function, functions
+from iclimit.explorer.functions import COUNTED, SIZES, VECTORS, Function, functions
 
 WIDE = 100.0
 """Ranges of a larger ratio are sampled evenly in the logarithm."""
@@ -53,6 +53,9 @@ def random_points(function: Function, count: int, rng: np.random.Generator) -> n
         at_end = rng.random(count) < AT_EDGES
         columns.append(np.where(at_end, rng.choice(ends, count), np.clip(values, low, high)))
     points = np.stack(columns, axis=-1)
+    if function.name in SIZES:
+        size = [function.arguments.index(name) for name in ("context", "dim")]
+        points[:, size] = rng.choice(SIZES[function.name], count)
     if not set(VECTORS) & set(function.arguments):
         return points
     tasks = np.round(points[:, 0])
@@ -87,16 +90,17 @@ def python_values(function: Function, points: np.ndarray) -> np.ndarray:
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         )
         return np.array([function.function(**row) for row in rows])
-    counted = [name for name in columns if name in COUNTED]
+    single = {*COUNTED, *(("context", "dim") if function.name in SIZES else ())}
+    counted = [name for name in columns if name in single]
     if not counted:
         return np.asarray(function.function(**columns))
-    (name,) = counted
-    counts = columns.pop(name)
+    counts = np.stack([columns.pop(name) for name in counted])
     values: list[Any] = [None] * len(points)
-    for count in np.unique(counts):
-        here = np.flatnonzero(counts == count)
+    for count in np.unique(counts, axis=1).T:
+        here = np.flatnonzero(np.all(counts.T == count, axis=1))
         others = {each: column[here] for each, column in columns.items()}
-        found = np.asarray(function.function(**others, **{name: int(count)}))
+        given = dict(zip(counted, map(int, count), strict=True))
+        found = np.asarray(function.function(**others, **given))
         for place, value in zip(here, found, strict=True):
             values[place] = value
     return np.stack(values) if np.ndim(values[0]) == 0 else np.array(values, dtype=object)

@@ -108,7 +108,11 @@ const controls = {
         const options = controls.options(control, state);
         const key = options.join();
         if (select.dataset.key !== key) {
-          select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+          const groups = Map.groupBy(options, ([, , group]) => group ?? "");
+          select.replaceChildren(...Array.from(groups, ([label, members]) => {
+            const found = members.map(([value, text]) => make("option", { value }, text));
+            return label ? [make("optgroup", { label }, ...found)] : found;
+          }).flat());
           select.dataset.key = key;
         }
         select.value = shown;

@@ -8,12 +8,14 @@ const parameters = {
     ridge: [1e-4, 10, 0, "zero"], theta: [0, 3, 0.5, "linear"], q: [1e-3, 100, 0.1],
     rate: [0, 3, 1, "linear"], context: [1, 400, 20, "integer"], dim: [1, 200, 10, "integer"],
     noise_variance: [0.001, 10, 0, "zero"], task_variance: [0.1, 10, 1], ratio: [0.02, 5, 0.5],
-    noise_ratio: [0.001, 2, 0, "zero"], steps: [1, 8, 4, "integer"], layers: [1, 4, 2, "integer"],
+    noise_ratio: [0.001, 2, 0, "zero"], steps: [1, 20, 4, "integer"], layers: [1, 4, 2, "integer"],
     dampening: [0.05, 1.5, 1, "linear"], condition_number: [1.1, 1000, 20],
     t: [0.1, 100, 5], init_scale: [1e-8, 0.1, 1e-3], input_variance: [0.1, 10, 1],
     drop_fraction: [0.1, 0.9, 0.5, "linear"], mean_noise_variance: [0.001, 10, 0.1, "zero"],
     efficiency: [0.01, 1, 0.5], heads: [1, 2, 1, "integer"], width_ratio: [0.1, 10, 10],
-    depth: [1, 16, 4, "integer"],
+    depth: [1, 20, 4, "integer"], penalty: [1e-3, 1000, 1], eigenvalue: [0.01, 6, 1],
+    initial_value: [1e-6, 0.1, 1e-3], value: [0.01, 3, 0.1], trace: [2, 10, 3],
+    inverse_temperature: [0.01, 3, 1], tol: [1e-8, 0.5, 0.01],
   },
 
   // Description of a slider; `changes` replaces parts of it.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generated_javascript import MINIMA
 from started_browser import console_errors
 
 from iclimit.asymptotics.pretraining import finite_size_errors
@@ -323,6 +324,29 @@ def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
                 own = np.array([float(text.replace("Infinity", "inf")) for text in texts])
                 expected = np.ravel(np.asarray(eval(expression, names), float))
                 assert own == pytest.approx(expected, rel=1e-9), (link, expression)
+
+
+def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    load(browser, page, "#panel=phases")
+    options = "return Array.from(document.getElementById('phases-quantity').options, (o) => o.value)"
+    names = browser.execute_script(options)
+    assert {"icl_error", "ridge_risk", "tied_depth_loss", "escape_time"} <= set(names)
+    for name in names:
+        follow(browser, f"#panel=phases&quantity={name}&steps=3&depth=3")
+        python, texts, expression = browser.execute_script(
+            """const { python, charts } = explorer.result;
+            return [python, Array.from(charts[0].heat.values, String), charts[0].heat.python];"""
+        )
+        found: dict[str, Any] = {}
+        exec(python.replace("diagram.plot()", ""), found)
+        own = np.array([float(text.replace("Infinity", "inf")) for text in texts])
+        assert np.mean(np.isfinite(own)) > 0.5, name
+        # Places of minima are less certain than their values.
+        accuracy = 1e-5 if name in MINIMA else 1e-9
+        expected = np.ravel(np.asarray(eval(expression, found), float))
+        assert own == pytest.approx(expected, rel=accuracy, abs=1e-13), name
+    assert not console_errors(browser)
 
 
 def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:

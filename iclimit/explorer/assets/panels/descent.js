@@ -234,7 +234,7 @@
       { name: "relative", label: "rate in the right chart over the best one", min: 0, max: 2, value: 1, ...only("step") },
       parameters.slider("ratio", { label: "dimension over context pairs, d/N", ...only("steps", "dampening") }),
       parameters.slider("noise_ratio", only("dampening")),
-      parameters.slider("steps", { max: 12, ...only("steps") }),
+      parameters.slider("steps", { ...only("steps") }),
     ],
     compute: (s) => VIEWS[s.view](s),
   });

@@ -9,15 +9,19 @@
   const TIME = [6, 1];
   const COUNTED = ["steps", "layers", "heads", "depth"];
 
-  const quantities = Object.keys(theory.meta).filter((name) => {
-    const own = theory.meta[name].arguments.filter((each) => !COUNTED.includes(each));
-    return explorer.data.quantities[name] && own.length > 1 && own.every((each) => parameters.ranges[each]);
-  });
-  const axes = (s) => theory.meta[s.quantity].arguments.filter((each) => !COUNTED.includes(each));
+  // Parameters that a choice of the size fixes, and those that may be on an axis.
+  const sizeOf = (name) => (theory.meta[name].sizes.length ? ["context", "dim"] : []);
+  const axes = (name) => theory.meta[name].arguments.filter((each) => ![...COUNTED, ...sizeOf(name)].includes(each));
+  const quantities = Object.keys(theory.meta).filter((name) =>
+    !name.startsWith("margin_") && axes(name).length > 1 && axes(name).every((each) => parameters.ranges[each]));
+  const SHELVES = {
+    pretraining: "Pretraining", descent: "Gradient descent", gdpp: "GD++ and ridge regression", spectra: "Spectra",
+    dynamics: "Training", softmax: "Softmax attention", depth: "Depth and test-time steps",
+  };
 
   // The axes of a state; those of another quantity give way to its first two parameters.
   const chosen = (s) => {
-    const possible = axes(s);
+    const possible = axes(s.quantity);
     const x = possible.includes(s.x) ? s.x : possible.find((each) => each !== s.y);
     const y = possible.includes(s.y) && s.y !== x ? s.y : possible.find((each) => each !== x);
     return [x, y];
@@ -39,6 +43,8 @@
   const bounded = (s) => Object.fromEntries(theory.meta[s.quantity].arguments.map((name) => {
     const [low, high] = ends(s.quantity, name);
     const free = parameters.ranges[name][3] === "zero" && s[name] === 0;
+    const place = sizeOf(s.quantity).indexOf(name);
+    if (place >= 0) return [name, Number(s.size.split(",")[place])];
     return [name, free ? 0 : Math.min(Math.max(s[name], low), high)];
   }));
 
@@ -101,14 +107,21 @@
     const count = xs.length;
     const { low, high, log, least, largest } = extremes(values);
     const contours = boundaries(s, margins);
-    const { label, meaning } = explorer.data.quantities[s.quantity];
+    const label = explorer.data.quantities[s.quantity]?.label ?? s.quantity.replaceAll("_", " ");
     const rest = Object.fromEntries(theory.meta[s.quantity].arguments.filter((n) => n !== x && n !== y).map((n) => [n, bounded(s)[n]]));
     const scale = (axis, list) => ({ ...parameters.axis(axis), min: list[0], max: list.at(-1) });
     const space = (axis) => {
       const [low, high] = ends(s.quantity, axis);
       return `np.${isLinear(axis) ? "linspace" : "geomspace"}(${low}, ${high}, ${count})`;
     };
-    const python = [
+    const further = [
+      "import numpy as np",
+      "from iclimit.explorer import further_functions",
+      `${x}, ${y} = np.meshgrid(${space(x)}, ${space(y)})`,
+      `values = further_functions.${s.quantity}(${x}=${x}, ${y}=${y}, ${numbers.keywords(rest)})`,
+    ];
+    const known = explorer.data.quantities[s.quantity];
+    const python = !known ? further : [
       "import iclimit, numpy as np",
       "diagram = iclimit.phase_diagram(",
       `    "${s.quantity}", x="${x}", y="${y}",`,
@@ -117,12 +130,12 @@
       ")",
       "diagram.plot()",
     ];
-    if (!Object.keys(rest).length) python.splice(4, 1);
+    if (known && !Object.keys(rest).length) python.splice(4, 1);
     return {
       charts: [{
-        title: `${meaning[0].toUpperCase()}${meaning.slice(1)}`,
+        title: explorer.data.formulas[s.quantity].title,
         x: scale(x, xs), y: scale(y, ys),
-        heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: "diagram.values" },
+        heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: known ? "diagram.values" : "values" },
       }],
       summary: `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
       python: python.join("\n"),
@@ -130,11 +143,10 @@
     };
   };
 
-  const named = (name) => {
-    const { meaning } = explorer.data.quantities[name];
-    return `${meaning[0].toUpperCase()}${meaning.slice(1)}`;
-  };
+  const shelf = (name) => SHELVES[theory.meta[name].source.split(".")[2]];
   const all = [...new Set(quantities.flatMap((name) => theory.meta[name].arguments))];
+  const sized = quantities.flatMap((name) => theory.meta[name].sizes);
+  const sizes = [...new Set(sized.map(([context, dim]) => `${context},${dim}`))].map((size) => [size, size.replace(",", " and ")]);
 
   explorer.add({
     id: "phases",
@@ -142,14 +154,19 @@
     title: "Phase diagrams",
     intro: "Any quantity of the theory over two of its parameters, with the boundaries at which something changes.",
     controls: [
-      { name: "quantity", label: "Quantity", long: true, value: "icl_error", options: quantities.map((name) => [name, named(name)]) },
-      { name: "x", label: "Across", long: true, value: "alpha", options: (s) => axes(s).map((name) => [name, parameters.symbol(name)]) },
-      { name: "y", label: "Up", long: true, value: "kappa", options: (s) => axes(s).map((name) => [name, parameters.symbol(name)]) },
+      { name: "quantity", label: "Quantity", long: true, value: "icl_error", options: quantities.map((name) => [name, explorer.data.formulas[name].title, shelf(name)]) },
+      { name: "x", label: "Across", long: true, value: "alpha", options: (s) => axes(s.quantity).map((name) => [name, parameters.symbol(name)]) },
+      { name: "y", label: "Up", long: true, value: "kappa", options: (s) => axes(s.quantity).map((name) => [name, parameters.symbol(name)]) },
+      { name: "size", label: "Context and dimension", value: "20,10", options: sizes, when: (s) => sizeOf(s.quantity).length > 0 },
       ...all.map((name) => parameters.slider(name, {
-        when: (s) => theory.meta[s.quantity].arguments.includes(name) && !chosen(s).includes(name),
+        when: (s) => bounded(s)[name] !== undefined && ![...chosen(s), ...sizeOf(s.quantity)].includes(name),
       })),
     ],
-    correct(s) { [s.x, s.y] = chosen(s); },
+    // Axes are those of the quantity, and counts stay within what it has.
+    correct(s) {
+      [s.x, s.y] = chosen(s);
+      for (const name of COUNTED) if (name in bounded(s)) s[name] = bounded(s)[name];
+    },
     compute,
   });
 }
