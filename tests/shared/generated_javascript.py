@@ -97,7 +97,7 @@ def python_values(function: Function, points: np.ndarray) -> np.ndarray:
     counts = np.stack([columns.pop(name) for name in counted])
     values: list[Any] = [None] * len(points)
     for count in np.unique(counts, axis=1).T:
-        here = np.flatnonzero(np.all(counts.T == count, axis=1))
+        here = np.flatnonzero(np.all(count == counts.T, axis=1))
         others = {each: column[here] for each, column in columns.items()}
         given = dict(zip(counted, map(int, count), strict=True))
         found = np.asarray(function.function(**others, **given))

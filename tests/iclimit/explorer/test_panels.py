@@ -329,7 +329,9 @@ def test_python_lines_give_the_curve(browser: Any, page: Path) -> None:
 def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser: Any, page: Path) -> None:
     resize(browser, 1400)
     load(browser, page, "#panel=phases")
-    options = "return Array.from(document.getElementById('phases-quantity').options, (o) => o.value)"
+    options = (
+        "return Array.from(document.querySelectorAll('#phases-quantity option'), (o) => o.value)"
+    )
     names = browser.execute_script(options)
     assert {"icl_error", "ridge_risk", "tied_depth_loss", "escape_time"} <= set(names)
     for name in names:
