@@ -13,7 +13,7 @@ from iclimit.validation.comparisons import read_reference
 
 
 def figures() -> dict[str, Any]:
-    """Rows behind figures 7 to 9, 13 and 14, by what they show."""
+    """Rows behind figures 7 to 9 and 13 to 16, by what they show."""
     return {"context": _context(), "layers": _layers(), "lstm": _lstm(), "dampening": _dampening()}
 
 
@@ -39,16 +39,20 @@ def _layers() -> list[dict[str, Any]]:
 
 
 def _lstm() -> list[dict[str, Any]]:
-    """Figure 14: losses of LSTM networks in training."""
+    """Figures 14 to 16: LSTM networks in training, their losses and distances to one step.
+
+    Distances of predictions and of gradients are mean squares as well; similarities are cosines.
+    """
     series = defaultdict(list)
     for row in read_reference("blog_fig14_16_lstm.csv"):
-        if row["figure"] == "14":
-            series[row["series"], int(row["layers"])].append(
-                [float(row["step"]), _mse(row["median"])]
-            )
+        value = row["median"]
+        found = float(value) if row["series"] == "Model similarity" else _mse(value)
+        series[int(row["figure"]), row["series"], int(row["layers"])].append(
+            [float(row["step"]), found]
+        )
     return [
-        {"model": model, "layers": layers, "rows": rows}
-        for (model, layers), rows in series.items()
+        {"figure": figure, "series": name, "layers": layers, "rows": rows}
+        for (figure, name, layers), rows in series.items()
     ]
 
 

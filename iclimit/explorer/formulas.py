@@ -9,7 +9,14 @@ from typing import Any
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import formula, functions
 
-OTHERS = {"effective_ridge": ("Effective ridge ξ", "pretraining.icl", 3)}
+OTHERS = {
+    "effective_ridge": ("Effective ridge ξ", "pretraining.icl", 3),
+    "plateau_losses": (
+        "Losses L of the plateaus, at which the directions in S are learned",
+        "dynamics.plateaus",
+        1,
+    ),
+}
 """Formulas of no function: title, module whose docstring has it, and the number there."""
 
 

@@ -16,6 +16,7 @@ from iclimit.explorer import blog, points
 from iclimit.explorer.formulas import formulas
 from iclimit.explorer.functions import javascript
 from iclimit.explorer.symbols import notation, quantities
+from iclimit.explorer.training_runs import training_runs
 
 LIBRARIES = ("uPlot.iife.min.js", "d3-array.min.js", "d3-contour.min.js")
 """Scripts of others, in ``vendor``: charts and level lines."""
@@ -78,8 +79,9 @@ def explorer_page(store: Path | None = None) -> str:
 
 
 _SOURCES = (
-    "Published points: Lu, Letey, Zavatone-Veth, Maiti and Pehlevan (arXiv:2405.11751). Charts by "
-    "uPlot (MIT licence), boundaries by d3-contour (ISC licence)."
+    "Published points: Lu, Letey, Zavatone-Veth, Maiti and Pehlevan (arXiv:2405.11751). Published "
+    "training curves: the public script of Zhang, Singh, Latham and Saxe (arXiv:2501.16265). "
+    "Charts by uPlot (MIT licence), boundaries by d3-contour (ISC licence)."
 )
 
 
@@ -116,6 +118,7 @@ def _data(store: Path | None) -> dict[str, Any]:
             "context": finite_size.LEAST_CONTEXT,
         },
         "blog": blog.figures(),
+        "training_runs": training_runs(),
         "formulas": formulas(),
         "notation": notation(),
         "quantities": quantities(),

@@ -289,7 +289,7 @@ const charts = {
         {
           width: width(),
           height: height(),
-          padding: [14, 16, 0, 0],
+          padding: [14, 22, 0, 0],
           scales: {
             x: { time: false, distr: spec.x.log ? 3 : 1, range: () => all("x") },
             y: { distr: spec.y.log ? 3 : 1, range: () => all("y") },

@@ -14,6 +14,7 @@ from iclimit.explorer.symbols import notation
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.pretraining import simulate_errors
+from iclimit.validation.claims.dynamics.published import CURVES
 from iclimit.validation.comparisons import read_reference
 
 MOST = 8e6
@@ -73,6 +74,20 @@ def test_points_are_the_published_ones_with_the_error_of_their_mean(data: dict) 
         # The published deviation is that of the runs around their own mean.
         error = float(row["icl_std"]) / (runs - 1) ** 0.5
         assert point["icl_se"] == pytest.approx(error, rel=1e-12)
+
+
+def test_published_training_curves_are_those_of_the_files(data: dict) -> None:
+    assert [run["label"] for run in data["training_runs"]] == [curve.label for curve in CURVES]
+    for run, curve in zip(data["training_runs"], CURVES, strict=True):
+        published = dict(curve.read())
+        for step, loss in zip(run["steps"], run["losses"], strict=True):
+            assert loss == pytest.approx(published[step], rel=1e-5)
+        assert run["steps"][-1] == max(published)
+    series = data["blog"]["lstm"]
+    assert {each["figure"] for each in series} == {14, 15, 16}
+    assert sum(len(each["rows"]) for each in series) == len(
+        read_reference("blog_fig14_16_lstm.csv")
+    )
 
 
 def test_every_button_leads_to_points(data: dict) -> None:

@@ -12,6 +12,7 @@ from generated_javascript import MINIMA
 from started_browser import console_errors
 
 from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.asymptotics.softmax import optimal_softmax
 from iclimit.explorer.page import PANELS, explorer_page
 
 pytestmark = pytest.mark.slow
@@ -232,6 +233,25 @@ def test_dashed_lines_are_the_predictions_of_the_library(
             spread = estimate.standard_error * math.sqrt(1 + 40 / draws)
             allowed = 4 * spread + 3 / dim**2 * estimate.mean
             assert abs(value - estimate.mean) < allowed, (axis, count)
+
+
+@pytest.mark.parametrize(("dim", "noise_ratio"), [(6, 0.0), (20, 0.2)])
+def test_softmax_heads_of_finite_contexts(
+    browser: Any, page: Path, dim: int, noise_ratio: float
+) -> None:
+    load(browser, page, f"#panel=softmax&view=ratio&dim={dim}&noise_ratio={noise_ratio}")
+    script = "const [p] = explorer.result.charts[0].points; return [p.x, p.y, p.error];"
+    ratios, losses, errors = map(np.array, browser.execute_script(script))
+    contexts = np.round(dim / ratios).astype(int)
+    size: dict[str, Any] = {
+        "context": contexts,
+        "dim": dim,
+        "noise_variance": noise_ratio * contexts,
+    }
+    exact = optimal_softmax(**size).loss / dim
+    z = (losses - exact) / errors
+    assert np.all(abs(z) < 4), z
+    assert np.all(errors < 0.1 * exact)
 
 
 def test_drawn_task_sets_are_on_the_sphere(browser: Any, page: Path) -> None:

@@ -149,28 +149,78 @@
     };
   };
 
+  // What Figures 15 and 16 measure: name there, title, value of a network that predicts 0.
+  const DISTANCES = {
+    predictions: ["L2 error (predictions)", "mean squared distance of the predictions", (power) => power, "10 / 3 - level"],
+    // A step is linear in the query, whose entries have the variance 1/3.
+    gradients: ["L2 error (gradients)", "mean squared distance of the gradients, per entry", (power) => 0.3 * power, "0.3 * (10 / 3 - level)"],
+    similarity: ["Model similarity", "mean cosine of the gradients", () => 0, "0 * level"],
+  };
+
   const lstm = (s) => {
-    const series = explorer.data.blog.lstm.filter(({ layers }) => layers === s.layers);
+    const of = (figure) => explorer.data.blog.lstm.filter((each) => each.figure === figure && each.layers === s.layers);
     const level = explorer.value("uniform_step_loss", { context: 10, dim: 10 });
-    const last = series.map(({ model, rows }) => `${model} ${numbers.show(rows.at(-1)[1], 3)}`);
+    const [name, title, ofZero, python] = DISTANCES[s.distance];
+    const zero = ofZero(10 / 3 - level);
+    const line = (label, colour) => ({ rows }) => ({ label, colour, x: rows.map(([x]) => x), y: rows.map(([, y]) => y) });
+    const losses = of(14);
+    const last = losses.map(({ series, rows }) => `${series} ${numbers.show(rows.at(-1)[1], 3)}`);
+    const steps = { label: "training step", short: "step", min: 0, max: 25000 };
+    const theoryAt = (label, y, python) => ({ label, x: [0, 25000], y: [y, y], colour: 0, dash: true, python: `[${python}, ${python}]` });
     return {
-      charts: [{
-        title: `LSTM networks of ${s.layers} ${s.layers === 1 ? "layer" : "layers"} in training (Figure 14)`,
-        x: { label: "training step", short: "step", min: 0, max: 25000 },
-        y: { label: "mean squared error", min: 1.3 },
-        lines: [
-          { label: "theory: one step at its best rate", x: [0, 25000], y: [level, level], colour: 0, dash: true, python: "[level, level]" },
-          ...series.map(({ model, rows }, i) => ({ label: model, x: rows.map(([x]) => x), y: rows.map(([, y]) => y), colour: i + 1 })),
-        ],
-      }],
-      summary: `Published medians with 10 pairs in dimension 10. After 25,000 steps: ${last.join(", ")}; one step of gradient descent at its best rate has ${numbers.show(level)}.`,
-      note: "Numbers of the blog post 'Understanding in-context learning in transformers' (ICLR 2024), read from its interactive figures, as mean squared errors; it states halves.",
+      charts: [
+        {
+          title: `Losses of ${s.layers} ${s.layers === 1 ? "layer" : "layers"} in training (Figure 14)`,
+          x: steps,
+          y: { label: "mean squared error", min: 1.3 },
+          lines: [theoryAt("theory: one step at its best rate", level, "level"), ...losses.map((each, i) => line(each.series, i + 1)(each))],
+        },
+        {
+          title: "From the network to one step (Figures 15 and 16)",
+          x: steps,
+          y: { label: title, min: s.distance === "similarity" ? -0.05 : 0, max: s.distance === "similarity" ? 1.02 : 1.15 * zero },
+          lines: [
+            theoryAt("theory: of predicting 0", zero, python),
+            ...of(16).filter(({ series }) => series === name).map(line("BI-LSTM", 1)),
+            ...of(15).filter(({ series }) => series === name).map(line("UNI-LSTM", 2)),
+          ],
+        },
+      ],
+      summary: `Published medians with 10 pairs in dimension 10. After 25,000 steps: ${last.join(", ")}; one step of gradient descent at its best rate has ${numbers.show(level)}. A network that predicts 0 has the distance ${numbers.show(zero, 3)} from that step.`,
+      note: "Numbers of the blog post 'Understanding in-context learning in transformers' (ICLR 2024), read from its interactive figures, as mean squared errors and distances; it states halves.",
       python: ["import iclimit", 'level = iclimit.optimal_learning_rate(context=10, dim=10, input_law="uniform").loss'].join("\n"),
       formulas: ["optimal_learning_rate"],
     };
   };
 
-  const VIEWS = { staircase, drop, landscape, lstm };
+  const runs = (s) => {
+    const run = explorer.data.training_runs[s.run];
+    const end = run.steps.at(-1);
+    const passed = run.learned.map((count) => ({ count, height: run.plateaus[count] }));
+    return {
+      charts: [{
+        title: `A published run: ${run.label}`,
+        x: { label: "training step", short: "step", min: 0, max: end },
+        y: { label: "training loss, mean squared error", min: 0 },
+        lines: [
+          { label: "published", x: run.steps, y: run.losses, colour: 1 },
+          ...passed.map(({ count, height }, i) => ({
+            label: i ? "" : "theory: directions learned", x: [0, end], y: [height, height], colour: 0, dash: true, width: 1.5, python: `heights[[${count}, ${count}]]`,
+          })),
+        ],
+        marks: passed.map(({ count, height }) => ({ y: height, label: count ? `${count} learned` : "" })),
+      }],
+      summary: `Inputs have the eigenvalues ${run.eigenvalues.map((each) => numbers.show(each, 2)).join(", ")}, contexts ${run.context} pairs. The first loss is ${numbers.show(run.losses[0], 3)}, the last one ${numbers.show(run.losses.at(-1), 3)}; with all directions learned theory has ${numbers.show(run.plateaus.at(-1), 3)} on fresh contexts. ${run.learned.length > 2 ? "Separate keys and queries learn one group of directions after the other." : "Merged keys and queries learn all directions in one drop."}`,
+      note: "Losses on the training set, from the public script of Zhang, Singh, Latham and Saxe (arXiv:2501.16265). A training set is finite, so a loss may end below that of fresh contexts.",
+      python: [
+        "import iclimit",
+        `heights = iclimit.dynamics.plateau_losses(${JSON.stringify(run.eigenvalues)}, context=${run.context})`,
+      ].join("\n"),
+      formulas: ["plateau_losses"],
+    };
+  };
+
+  const VIEWS = { staircase, drop, runs, landscape, lstm };
   const only = (...views) => ({ when: (s) => views.includes(s.view) });
 
   explorer.add({
@@ -179,7 +229,8 @@
     title: "Training: plateaus and sudden drops",
     intro: "Linear attention that starts from small weights does nothing for a long time, and then learns one direction of the inputs after the other, each in a moment.",
     controls: [
-      { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figure 14)"]] },
+      { name: "view", label: "Look at", long: true, value: "staircase", options: [["staircase", "Staircase of separate heads"], ["drop", "Drop of merged heads"], ["runs", "Published runs"], ["landscape", "Loss landscape (Figure 11)"], ["lstm", "LSTM networks (Figures 14 to 16)"]] },
+      { name: "run", label: "Run", long: true, value: 2, options: explorer.data.training_runs.map(({ label }, i) => [i, label]), ...only("runs") },
       { name: "start", symbol: "w(0)", label: "initial weight of the heads", min: 1e-3, max: 0.1, value: 0.01, log: true, ...only("staircase") },
       { name: "decay", symbol: "a", label: "decay of the eigenvalues, 1/kᵃ", min: 0.2, max: 1.2, value: 0.7, ...only("staircase") },
       parameters.slider("init_scale", only("drop")),
@@ -190,6 +241,7 @@
       { name: "w", symbol: "w", label: "first key-query weight", min: -1.9, max: 1.9, value: 1.6, ...only("landscape") },
       { name: "pace", label: "learning rate of training", min: 0.005, max: 0.3, value: 0.05, log: true, ...only("landscape") },
       { name: "descents", label: "steps of training", min: 10, max: 200, value: 80, integer: true, ...only("landscape") },
+      { name: "distance", label: "Distance to the step", value: "predictions", options: [["predictions", "Predictions"], ["gradients", "Gradients"], ["similarity", "Cosine"]], ...only("lstm") },
       parameters.slider("layers", { max: 5, value: 1, log: false, ...only("lstm") }),
     ],
     compute: (s) => VIEWS[s.view](s),
