@@ -131,7 +131,7 @@ def judge(preset: Preset, results: Results) -> Verdict:
 
     def draw(figure: Figure) -> None:
         first, second = panels(figure, width=9.0, height=3.6)
-        fine, largest = np.linspace(0, STEPS, 200), dims[-1]
+        fine, largest = np.arange(STEPS + 1), dims[-1]
         at = [*EARLY, records[late].mean()]
         for which, ((field, label), colour) in enumerate(
             zip(LOSSES.items(), COLOURS, strict=False)
