@@ -1,12 +1,11 @@
 """What the documentation takes from the library: API pages, help texts, tables, papers."""
 
-import csv
 import os
 import re
 import sys
 from pathlib import Path
 
-from pybtex.database import parse_file
+from paper_pages import errata, papers
 
 import iclimit
 from iclimit import notation
@@ -14,7 +13,6 @@ from iclimit.citations import DERIVED
 from iclimit.cli import build_parser
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import QUANTITIES
-from iclimit.published import PAPERS, settings
 from iclimit.validation import CLAIMS
 from iclimit.validation.conventions import CONVENTIONS
 
@@ -49,7 +47,8 @@ def write_generated():
     _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
     _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
     _write(folder / "top-level.inc", _table("35 65", _top_level()))
-    _write(folder / "papers.inc", "\n".join(_papers()) + "\n")
+    _write(folder / "papers.inc", "\n".join(papers()) + "\n")
+    _write(folder / "errata-depth.inc", "\n".join(errata("bordelon2026")) + "\n")
 
 
 def _api_page(shelf):
@@ -120,39 +119,6 @@ def _top_level():
             continue
         summary = re.split(r"\.\s|\.$", " ".join((one.__doc__ or "").split("\n\n")[0].split()))[0]
         yield f"`iclimit.{name}`", f"{summary}."
-
-
-def _papers():
-    """Yield the page of the papers: what of each is checked, by which command, in which time."""
-    with (HERE / "tables" / "claim_times.csv").open(encoding="utf-8") as file:
-        seconds = {row["Claim"]: row["CPU seconds"] for row in csv.DictReader(file)}
-    bibliography = parse_file(HERE.parent / "iclimit" / "references.bib").entries
-    for key in (*PAPERS, "bordelon2026"):
-        fields = bibliography[key].fields
-        title = re.sub("[{}]", "", fields["title"])
-        yield from (title, "-" * len(title), "", f":cite:t:`{key}`", "")
-        arxiv = re.search(r"arXiv:[\d.]+", fields.get("note", ""))
-        mark = re.escape(arxiv[0] if arxiv else PAPERS[key])
-        rows = [("In the paper", "What is checked", "Command; CPU seconds")]
-        for claim in CLAIMS.values():
-            if found := re.search(rf"{mark}(?: \(version 1\))?(?:[,:] )?([^;]*)", claim.source):
-                verb = f"figure {claim.name}" if claim.figure else f"validate {claim.name}"
-                place = found[1].replace("(validation/reference/README.md)", "").strip()
-                what = f"*{claim.title}.*  {claim.statement}".replace("|", r"\|")
-                time = f"; {seconds[claim.name]}" if claim.name in seconds else ""
-                rows.append((place or "Model", what, f"``iclimit {verb}``{time}"))
-        yield _table("20 55 25", rows)
-        for name, setting in settings.items():
-            if name.startswith(key):
-                values = ", ".join(f"``{k} = {v!r}``" for k, v in setting.items())
-                yield f'* ``iclimit.settings["{name}"]``: {values}'
-        yield ""
-        remarks = [each for each in CONVENTIONS.values() if each.paper == key and each.remark]
-        for each in remarks:
-            yield f"* Convention ``{each.name}``: {each.remark}"
-        if key == "bordelon2026":
-            yield "* Differences from the printed formulas: :doc:`/theory/depth/errata`."
-        yield ""
 
 
 def _times(factor):

@@ -73,9 +73,22 @@ _SINGLE_DROP = _MERGED | {"dim": 4, "learning_rate": 0.001, "steps": 6000}
 settings = {
     # Errors against tau at alpha = 1, 10 and 100, without a ridge.
     "lu2025-figure-1": Setting(f"{PAPERS['lu2025']}, Figure 1", {"kappa": 0.5, "rho": 0.01}),
-    # Difference of the errors against kappa.
+    # ICL error against tau with the ridges 1e-5, 0.1 and 1.
+    "lu2025-figure-1-ridge": Setting(
+        f"{PAPERS['lu2025']}, Figure 1", {"alpha": 10.0, "kappa": float("inf"), "rho": 0.01}
+    ),
+    # Errors against alpha for five kappa: IDG, ICL with few prompts, ICL with many.
+    "lu2025-figure-2-idg": Setting(f"{PAPERS['lu2025']}, Figure 2", {"tau": 0.5, "rho": 0.5}),
+    "lu2025-figure-2-icl": Setting(f"{PAPERS['lu2025']}, Figure 2", {"tau": 0.5, "rho": 0.1}),
+    "lu2025-figure-2-long": Setting(f"{PAPERS['lu2025']}, Figure 2", {"tau": 20.0, "rho": 0.5}),
+    # Difference of the errors against kappa; tau is a fifth of alpha.
+    "lu2025-figure-4": Setting(
+        f"{PAPERS['lu2025']}, Figure 4", {"tau": 2.0, "alpha": 10.0, "rho": 0.01}
+    ),
+    # Difference of the errors against kappa, at less cost.
     "lu2025-task-diversity": Setting(
-        f"{PAPERS['lu2025']}, task diversity", {"tau": 10.0, "rho": 0.01, "ridge": 1e-6}
+        f"{PAPERS['lu2025']}, public code, small example of Figure 4",
+        {"tau": 10.0, "rho": 0.01, "ridge": 1e-6},
     ),
     # Losses of linear transformers and of ridge regression for ten laws of the noise level.
     "vladymyrov2024-table-1": Setting(

@@ -12,7 +12,7 @@ arXiv:2306.00297).  The query's token must not be among the keys and values: fro
 on, or with :math:`w_0 \ne 0`, it would count as one more pair.
 
 With x and y in separate tokens a layer that looks up the next position comes first and copies
-every label to its input (Proposition 2 there).  Tokens are then rows (x, y, position).
+every label to its input (Proposition 3 there).  Tokens are then rows (x, y, position).
 """
 
 import math

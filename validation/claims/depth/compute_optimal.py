@@ -6,8 +6,8 @@ eigenvalues, equal the exact number.  Theory against theory: the closed form of 
 against a search for the least sum, and its exponents against shapes at two computes.  The notes
 have the exact number for all eigenvalues, which is below the sum and least with fewer layers.
 
-Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 8; constants, closed
-form and exact numbers derived in the documentation.
+Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 8 and Figure 5;
+constants, closed form and exact numbers derived in the documentation.
 """
 
 from dataclasses import dataclass

@@ -8,8 +8,8 @@ drawn contexts, extrapolated to infinitely many copies of each eigenvalue.  Slop
 the theory, refined in size, are then compared with the exponents and with the constants of the
 joint law: this is theory against theory.
 
-Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Results 2 to 8; corrections,
-constants and finite sizes derived in the documentation.
+Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Results 2 to 8, Figures 1, 3
+and 4; corrections, constants and finite sizes derived in the documentation.
 """
 
 from typing import Any

@@ -6,8 +6,8 @@ dimension, equal the recursion: on contexts as long as those of training, and on
 end, which one paper calls the loss.  Both start at 1, and end above the loss of the best matrix
 because the steps are noisy.
 
-Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 10, with another start
-and another loss; derived in the documentation.
+Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 10 and Figure 7, with
+another start and another loss; derived in the documentation.
 """
 
 from typing import Any

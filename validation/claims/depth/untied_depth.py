@@ -8,8 +8,8 @@ layers.  Antithetic pairs of trainings that start on both sides of the balanced 
 rate at which asymmetry grows.  At finite context both losses are compared on the same drawn
 contexts.
 
-Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098; saddle and optimum derived in the
-documentation.
+Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 8; saddle and optimum
+derived in the documentation.
 """
 
 from collections.abc import Sequence

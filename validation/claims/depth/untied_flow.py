@@ -6,8 +6,8 @@ the asymmetry grows at the rate of the balanced saddle, and the flow ends at the
 layers.  The flow of all entries of the matrices has the losses of the flows in closed or reduced
 form, with fixed covariances and averaged over rotations that keep multiples of the identity.
 
-Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098; saddle and optimum derived
-in the documentation.
+Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 8; saddle and
+optimum derived in the documentation.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ noise, initial weights or a preconditioner.  A copying layer before them builds 
 exactly when it is linear, and with softmax up to an error that falls exponentially with the
 sharpness.
 
-Source: {vonoswald2023}, Propositions 1 and 2.
+Source: {vonoswald2023}, Propositions 1 and 3.
 """
 
 from typing import Any

@@ -5,7 +5,8 @@ law.  The factor that is best on simulated contexts, and the losses of repeated 
 around it, are the exact ones.  In the papers' setting both published factors, one in use and one
 found to be the largest that works, lie within the spread of the critical factor.
 
-Source: {vonoswald2023} (0.75); {rossi2024}, Figure 13 (0.70); law derived in the documentation.
+Source: {vonoswald2023}, Figures 1 and 10 (0.75); {rossi2024}, Figure 13 (0.70); law derived in the
+documentation.
 """
 
 from collections.abc import Callable

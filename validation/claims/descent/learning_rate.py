@@ -6,7 +6,8 @@ forms and their derivation.  So do the rate and the loss of simulated tasks with
 sharply.  A line search over the constructed attention layer finds the rate of the data-based
 formula.
 
-Source: {rossi2024}; {vonoswald2023}, Proposition 1; closed form for any moments: documentation.
+Source: {rossi2024}, Table 1; {vonoswald2023}, Proposition 1; closed form for any moments:
+documentation.
 """
 
 import math

@@ -6,7 +6,7 @@ that changes sign with the labels has the loss of the step read off its weights.
 optimal rate has the loss of the closed form there.  The layer's update of the labels, repeated
 with dampening, follows gradient descent.
 
-Source: {vonoswald2023}, Figures 2 and 3.
+Source: {vonoswald2023}, Figures 1, 2 and 6.
 """
 
 from dataclasses import dataclass, replace

@@ -5,7 +5,7 @@ cubic features have the same loss at every step.  With ever smaller steps its dr
 of the flow is predicted.  On finite training sets the difference of the two vanishes as their
 size grows.
 
-Source: {zhang2025}, section 3.
+Source: {zhang2025}, section 3 and Figure 1.
 """
 
 import math

@@ -4,7 +4,8 @@ Gradient flow of merged attention from tiny random weights grows and drops as pr
 effective initial scale: by the sigmoid for white inputs, and by the reduced equations for any
 others.  The effective scales of random weights have the predicted mean and spread of logarithms.
 
-Source: {zhang2025}, eq. (10); any covariance, law of the effective scale: documentation.
+Source: {zhang2025}, eq. (10) and Figure 1; any covariance, law of the effective scale:
+documentation.
 """
 
 import math

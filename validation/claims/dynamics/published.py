@@ -3,7 +3,7 @@
 First and last loss, plateau heights and the steps of the drops of curves made with the
 public script lie within the spread over seeds of runs on moments.
 
-Source: {zhang2025}; public script, see shared reference data.
+Source: {zhang2025}, public script, which also makes Figure 1 (validation/reference/README.md).
 """
 
 import itertools

@@ -4,7 +4,8 @@ The losses of ConstRR, AdaRR, TunedRR and one step are integrals over the exact 
 eigenvalues and of the residual sum of squares; means over simulated inputs, simulated prompts and
 the published table agree with them.  No other multiplier or threshold nearby improves TunedRR.
 
-Source: {vladymyrov2024}, Table 1 and section 6; integrals over the exact spectrum: documentation.
+Source: {vladymyrov2024}, Table 1, Figure 1 and section 6; integrals over the exact spectrum:
+documentation.
 """
 
 from typing import Any

@@ -4,7 +4,7 @@ The loss of simulated GD++ with label noise equals its integral over the exact m
 every size and extrapolates to the Marchenko-Pastur integral.  Descents from random starts over
 the limiting spectrum reach the minima that the search finds, and the best polynomial its bound.
 
-Source: {vonoswald2023} (GD++); integrals: documentation.
+Source: {vonoswald2023}, Figure 13 (GD++); integrals: documentation.
 """
 
 import math

@@ -4,7 +4,7 @@ Linear transformers with full weights, trained by least squares on Gram matrices
 axial ones, are, on fresh contexts, at or below the published losses within the standard errors of
 both.
 
-Source: {vladymyrov2024}, Table 1 and Figure 1.
+Source: {vladymyrov2024}, Table 1 and Figures 1 and 5.
 """
 
 from iclimit.validation.claims.gdpp.tables import DENSE, table_claim

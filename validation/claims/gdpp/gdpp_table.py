@@ -5,7 +5,7 @@ found over the exact spectrum; descents over sampled spectra end at the same los
 noise the published loss of two layers is the second local minimum.  No depth is below ridge
 regression with the mean noise variance.
 
-Source: {vladymyrov2024}, Table 1; exact loss at finite size: documentation.
+Source: {vladymyrov2024}, Table 1 and Figure 1; exact loss at finite size: documentation.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ trained shared layer and its construction do no worse.  Trained layers that
 are repeated with dampening follow GD++, and on inputs and tasks of other sizes they stay below
 gradient descent.
 
-Source: {vonoswald2023}, Figures 3 and 4; exact losses derived in the documentation.
+Source: {vonoswald2023}, Figures 3 and 6; exact losses derived in the documentation.
 """
 
 import math

@@ -3,7 +3,7 @@
 At every single noise level the losses of one step and of the ridge baselines tuned for a uniform
 level equal their integrals; beside them the profiles of trained linear transformers.
 
-Source: {vladymyrov2024}, Figures 2 and 3.
+Source: {vladymyrov2024}, Figures 2, 3 and 7.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ each layer, from the same seeds on the same prompts.  One layer without it reach
 best gradient-descent step.  With it, one layer reaches the best multiple of two features of
 normalised tokens, which is fitted to other prompts.  Two layers are worse with it too.
 
-Source: {vonoswald2023}, code and figures; two features derived in the documentation.
+Source: {vonoswald2023}, code and Figure 14; two features derived in the documentation.
 """
 
 from collections.abc import Callable

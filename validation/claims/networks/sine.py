@@ -6,7 +6,7 @@ not below it.  In the medium and full presets a network of attention that embeds
 inputs with their labels, falls below the best of inputs alone, and not below the best of whole
 tokens.
 
-Source: {vonoswald2023}, section 4 (nonlinear regression); optima derived in the theory pages.
+Source: {vonoswald2023}, section 3 and Figure 4; optima derived in the theory pages.
 """
 
 from dataclasses import dataclass

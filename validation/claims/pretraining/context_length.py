@@ -3,7 +3,7 @@
 At fixed pretraining size and few tasks the ridgeless ICL error has a minimum in the context
 length and grows beyond it.  Simulation follows the finite-size prediction along the whole curve.
 
-Source: {lu2025}: figure of the errors against context length.
+Source: {lu2025}, Figure 2.
 """
 
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors

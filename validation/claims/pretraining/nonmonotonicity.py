@@ -4,7 +4,7 @@ Inside the region in (kappa, tau) where the ridgeless ICL error is least at a fi
 length, simulated errors rise with longer contexts.  Outside they fall.  Both changes are as large
 as the finite-size prediction says.
 
-Source: {lu2025}: figure of nonmonotonicity in alpha; boundary: documentation.
+Source: {lu2025}, Figure 3; boundary: documentation.
 """
 
 import numpy as np

@@ -6,7 +6,7 @@ strongest direction.  So do the differences between these tests.  With a ridge a
 tests, the errors extrapolated to infinite dimension equal the asymptotic ones, for one task per
 dimension and for any number.
 
-Source: {letey2025}: figures of error against kappa, power-law and spiked tests.
+Source: {letey2025}, Figure 1, and errors against kappa for spiked tests.
 """
 
 import math

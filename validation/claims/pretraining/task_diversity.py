@@ -6,7 +6,7 @@ asymptotic errors and the slope of the ICL error in kappa are differences of the
 digits. The Bayes estimator on the pretraining tasks keeps memorising: its IDG error stays at the
 noise.
 
-Source: {lu2025}, task diversity: figure of g_task against kappa, with the dMMSE estimator.
+Source: {lu2025}, Figure 4.
 """
 
 from typing import Any

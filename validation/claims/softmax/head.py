@@ -5,7 +5,7 @@ lengths, dimensions, noise, temperatures and values, with scores drawn or whole 
 head has the loss of theory.  Heads trained from random weights come within a percent of its loss,
 with its temperature and value, and are isotropic.
 
-Source: derived in the theory pages; head of {vonoswald2023} with softmax.
+Source: derived in the theory pages; head of {vonoswald2023}, Figure 12.
 """
 
 import math

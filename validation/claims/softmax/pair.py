@@ -6,7 +6,8 @@ is finite, and its gain is that of theory on the same prompts.  On uniform input
 contexts the best two heads beat the best linear layer, by as much as theory says.  Two heads
 trained from random weights come within a percent of the best pair; more heads gain hardly more.
 
-Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023} for two heads.
+Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023}, Figures 11 and
+12.
 """
 
 from dataclasses import dataclass

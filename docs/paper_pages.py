@@ -1,0 +1,148 @@
+"""The page "From the papers", from tables of their figures and errata and from the claims."""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import wrap
+
+from pybtex.database import parse_file
+
+from iclimit.published import PAPERS, settings
+from iclimit.validation import CLAIMS
+from iclimit.validation.conventions import CONVENTIONS
+
+TABLES = Path(__file__).parent / "tables"
+BIBLIOGRAPHY = parse_file(TABLES.parents[1] / "iclimit" / "references.bib").entries
+KEYS = (*PAPERS, "bordelon2026")
+"""Papers whose figures are listed."""
+
+
+def read(name: str) -> list[dict[str, str]]:
+    """Rows of a table."""
+    with (TABLES / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def makers(row: dict[str, str], kind: str) -> list[str]:
+    """What makes a figure: commands ("iclimit"), pages ("gallery") or panels ("explorer")."""
+    every = filter(None, row["made_by"].split(" | "))
+    return [each.removeprefix(f"{kind} ") for each in every if each.startswith(f"{kind} ")]
+
+
+def mark(key: str) -> str:
+    """What a source that names a paper contains."""
+    found = re.search(r"arXiv:[\d.]+", BIBLIOGRAPHY[key].fields.get("note", ""))
+    return found[0] if found else PAPERS[key]
+
+
+def papers() -> Iterator[str]:
+    """Yield the lines of the page."""
+    seconds = {row["Claim"]: row["CPU seconds"] for row in read("claim_times.csv")}
+    rows = read("paper_figures.csv")
+    for key in KEYS:
+        yield from _heading(re.sub("[{}]", "", BIBLIOGRAPHY[key].fields["title"]))
+        yield from (f":cite:t:`{key}`", "")
+        own = [row for row in rows if row["paper"] == key]
+        for row in own:
+            yield from _figure(row, seconds)
+        named = {word for row in own for each in makers(row, "iclimit") for word in each.split()}
+        yield from _claims([mark(key)], "Statements", seconds, named)
+        yield from _setting_and_conventions(key)
+    yield from _heading("Other sources")
+    yield "Formulas, and what is derived in the documentation; figures of these are not listed."
+    yield ""
+    marks = [mark(key) for key in KEYS]
+    others = {n for n, claim in CLAIMS.items() if any(each in claim.source for each in marks)}
+    yield from _claims([""], "", seconds, others)
+    yield from _heading("Errata")
+    yield "Differences between what the papers print and what was found here.  The last column has"
+    yield "the claim that shows it (``iclimit validate NAME``) or the test."
+    yield from ("", *errata())
+
+
+def _figure(row: dict[str, str], seconds: dict[str, str]) -> Iterator[str]:
+    """Yield a figure as an entry of a definition list, with its commands as a block."""
+    yield from (f"**{row['place']}**", f"   {_greek(row['shows'])}.", "")
+    if commands := makers(row, "iclimit"):
+        yield from ("   .. code-block:: text", "")
+        for each in commands:
+            time = seconds.get(each.split()[1] if each.split()[0] in VERBS else each, "")
+            line = f"iclimit {each}" + (f"  # {time} s" if time else "")
+            parts = wrap(re.sub(r" (?!-)", "\xa0", line), COLUMNS, break_long_words=False)
+            yield from (" " * 6 + " \\\n          ".join(parts).replace("\xa0", " ")).split("\n")
+        yield ""
+    links = [f":doc:`/gallery/{each}`" for each in makers(row, "gallery")]
+    links += [f":doc:`explorer </explorer>`, panel {each}" for each in makers(row, "explorer")]
+    remark = _greek(row["remark"])
+    remark = remark if row["made_by"] else f"**Not made.** {remark}"
+    if links:
+        remark = f"See {'; '.join(links)}.  {remark}"
+    yield from (f"   {remark}".rstrip(), "")
+
+
+def _greek(text: str) -> str:
+    """Text with the names of parameters as letters."""
+    return re.sub(rf"\b({'|'.join(GREEK)})\b", lambda found: GREEK[found[0]], text)
+
+
+GREEK = {"alpha": "α", "tau": "τ", "kappa": "κ", "rho": "ρ", "gamma": "γ"}
+
+COLUMNS = 76
+"""Longest line of a command, about."""
+
+VERBS = ("figure", "validate")
+"""Verbs whose first argument is a claim, which has the time."""
+
+
+def _claims(
+    marks: list[str], title: str, seconds: dict[str, str], without: set[str]
+) -> Iterator[str]:
+    """Yield the claims whose source has one of these marks, as a list."""
+    found = [
+        (name, claim)
+        for name, claim in CLAIMS.items()
+        if name not in without and any(each in claim.source for each in marks)
+    ]
+    if title and found:
+        yield from (f"**{title}**", "")
+    for name, claim in found:
+        verb = "figure" if claim.figure else "validate"
+        time = f", {seconds[name]} s" if name in seconds else ""
+        yield f"* {claim.title}: ``iclimit {verb} {name}``{time}"
+    yield ""
+
+
+def _setting_and_conventions(key: str) -> Iterator[str]:
+    for name, setting in settings.items():
+        if name.startswith(key):
+            values = ", ".join(f"``{k} = {v!r}``" for k, v in setting.items())
+            yield f'* ``iclimit.settings["{name}"]``: {values}'
+    yield ""
+    for each in CONVENTIONS.values():
+        if each.paper == key and each.remark:
+            yield f"* Convention ``{each.name}``: {each.remark}"
+    if key == "bordelon2026":
+        yield "* More notes on the printed formulas: :doc:`/theory/depth/errata`."
+    yield ""
+
+
+def errata(paper: str | None = None) -> Iterator[str]:
+    """Yield the table of errata, of all papers or of one."""
+    yield from (".. list-table::", "   :header-rows: 1", "   :widths: 26 24 34 16", "")
+    yield from _cells("Where", "Printed", "Found here", "Shown by")
+    for row in read("errata.csv"):
+        if paper in (None, row["paper"]):
+            where = row["place"] if paper else f":cite:t:`{row['paper']}`: {row['place']}"
+            found = row["found"].rstrip(".")
+            found += f".  They coincide for {row['coincide']}." * bool(row["coincide"])
+            shown = f"``{Path(row['shown_by'].partition('::')[0]).name}``"
+            yield from _cells(where, row["printed"], found, shown)
+
+
+def _cells(first: str, *others: str) -> Iterator[str]:
+    yield from (f"   * - {first}", *(f"     - {cell}" for cell in others))
+
+
+def _heading(title: str) -> Iterator[str]:
+    yield from (title, "-" * len(title), "")
