@@ -53,11 +53,14 @@
   };
 
   // Errors at the reader's dimension, averaged over drawn task sets.
+  let took = 0; // milliseconds, apart from drawing
+  const LONGEST = 32;
   const predicted = (s) => {
     const size = sizes(s);
     const { unit, counts } = integers(s);
     if (s.axis !== "alpha" && size.context < explorer.data.finite_size.context) return [];
     const sets = drawn(s, s.axis === "kappa" ? counts : [size.tasks]);
+    const started = performance.now();
     const means = counts.map((count, i) => {
       const { tasks, context, prompts } = { ...size, [VARIED[s.axis]]: count };
       const errors = sets.map((set) => {
@@ -66,6 +69,7 @@
       });
       return [0, 1].map((part) => errors.reduce((sum, each) => sum + each[part], 0) / errors.length);
     });
+    took = performance.now() - started;
     return ["ICL", "IDG"].map((name, part) => ({
       label: `${name}, predicted at d = ${s.dim}`, colour: part, dash: true, width: 1.75,
       x: counts.map((count) => count / unit),
@@ -74,7 +78,9 @@
   };
 
   // Whether the task sets are still to be drawn and take longer than a frame, or are the first ones.
+  // So are all on a computer that has no time for them in a frame, or is not warm yet.
   const slow = (s) => {
+    if (took > LONGEST) return true;
     if (s.axis === "kappa") return kept.many?.key !== keyOf(s, integers(s).counts);
     return kept.one?.key !== keyOf(s, [sizes(s).tasks]) && (!kept.one || sizes(s).tasks * s.dim ** 2 > 5e6);
   };
