@@ -82,8 +82,8 @@ def _figure(row: dict[str, str], seconds: dict[str, str]) -> Iterator[str]:
 
 
 def _greek(text: str) -> str:
-    """Text with the names of parameters as letters."""
-    return re.sub(rf"\b({'|'.join(GREEK)})\b", lambda found: GREEK[found[0]], text)
+    """Text with the names of parameters as letters; those of formulas stay."""
+    return re.sub(rf"(?<!\\)\b({'|'.join(GREEK)})\b", lambda found: GREEK[found[0]], text)
 
 
 GREEK = {"alpha": "α", "tau": "τ", "kappa": "κ", "rho": "ρ", "gamma": "γ"}
@@ -136,8 +136,9 @@ def errata(paper: str | None = None) -> Iterator[str]:
             where = row["place"] if paper else f":cite:t:`{row['paper']}`: {row['place']}"
             found = row["found"].rstrip(".")
             found += f".  They coincide for {row['coincide']}." * bool(row["coincide"])
-            shown = f"``{Path(row['shown_by'].partition('::')[0]).name}``"
-            yield from _cells(where, row["printed"], found, shown)
+            shown = Path(row["shown_by"].partition("::")[0]).name
+            shown = shown if shown == "algebra" else f"``{shown}``"
+            yield from _cells(*map(_greek, (where, row["printed"], found)), shown)
 
 
 def _cells(first: str, *others: str) -> Iterator[str]:
