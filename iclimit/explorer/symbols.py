@@ -30,7 +30,7 @@ def quantities() -> dict[str, dict[str, str]]:
 
     return {
         name: {
-            "label": re.sub("icl|idg", lambda m: m[0].upper(), name.replace("_", " ")),
+            "label": re.sub(r"\b(icl|idg)\b", lambda m: m[0].upper(), name.replace("_", " ")),
             "meaning": known.meaning,
         }
         for name, known in QUANTITIES.items()

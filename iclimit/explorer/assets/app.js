@@ -270,6 +270,13 @@ const explorer = {
     });
     document.getElementById("save").addEventListener("click", explorer.save);
     document.getElementById("table").addEventListener("toggle", explorer.table);
+    // On narrow screens the first chart stays in view as long as there are controls below it.
+    const [side, place] = [document.querySelector(".side"), document.getElementById("charts")];
+    const pin = () => {
+      const height = place.firstElementChild.offsetHeight;
+      place.classList.toggle("pinned", side.getBoundingClientRect().bottom > height + 40);
+    };
+    addEventListener("scroll", pin, { passive: true });
     addEventListener("hashchange", () => explorer.follow(location.hash));
     let width = innerWidth;
     addEventListener("resize", () => {

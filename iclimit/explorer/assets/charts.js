@@ -6,7 +6,9 @@
 // and, for a map, heat (see heat.js).  Infinite values are gaps.
 
 const charts = {
-  HINT: "Point at the chart, or focus it and press the arrow keys, to read values.",
+  HINT: matchMedia("(pointer: coarse)").matches
+    ? "Touch the chart to read values."
+    : "Point at the chart, or focus it and press the arrow keys, to read values.",
 
   css: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
 
@@ -95,7 +97,7 @@ const charts = {
       gap: 5,
       space: isX ? 56 : 34,
       ...(description.log && { splits: charts.logSplits, filter: (_, splits) => splits }),
-      values: (_, splits) => charts.tickLabels(splits, description.log),
+      values: (u, splits) => charts.tickLabels(splits, description.log, isX ? u.width - 80 : 0),
     };
   },
 
@@ -110,10 +112,13 @@ const charts = {
       && (decades < 5 || String(v.toExponential()).startsWith("1e")));
   },
 
-  // Labels at 1, 2 and 5 over short ranges, else at powers of 10.
-  tickLabels(splits, log) {
+  // Labels at 1, 2 and 5 over short ranges, else at powers of 10; fewer where an axis across has
+  // no room.
+  tickLabels(splits, log, across) {
     const decades = log ? Math.log10(splits.at(-1) / splits[0]) : 0;
-    const digits = decades > 2.2 ? [1] : decades > 0.9 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 8];
+    const longest = Math.max(...splits.map((v) => numbers.show(v, 3).length));
+    const crowded = across && (across * Math.log10(1.95)) / decades < 7.5 * longest + 8;
+    const digits = decades > 2.2 || (crowded && decades > 1) ? [1] : decades > 0.9 || crowded ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 8];
     const shown = (v) => !log || digits.includes(Number(v.toExponential()[0]));
     return splits.map((v) => (v !== null && shown(v) ? numbers.show(v, 3) : ""));
   },
@@ -274,7 +279,7 @@ const charts = {
   create(element) {
     const chart = { spec: null, plot: null, shape: "" };
     const width = () => Math.max(element.clientWidth, 200);
-    const height = () => (innerWidth < 700 ? 300 : 400);
+    const height = () => (innerWidth < 700 ? 280 : 400);
     const all = (axis) => {
       const { lines = [], points = [], bars = [] } = chart.spec;
       const values = [...lines, ...points].flatMap((set) => Array.from(set[axis]));

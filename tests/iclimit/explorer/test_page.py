@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from iclimit.cli import main
+from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.explorer.functions import functions
 from iclimit.explorer.page import PANELS, explorer_page
 from iclimit.explorer.points import presets, stored_errors
-from iclimit.explorer.symbols import notation
+from iclimit.explorer.symbols import notation, quantities
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.dynamics.published import CURVES
 from iclimit.validation.comparisons import read_reference
+
+PAGE = Path(__file__).parents[3] / "docs" / "explorer.rst"
 
 MOST = 8e6
 """Bytes of the page."""
@@ -124,9 +127,17 @@ def test_a_store_without_runs_is_refused(own_store: Path) -> None:
         stored_errors(own_store)
 
 
+def test_quantities_that_are_not_in_the_page_have_a_reason() -> None:
+    told = set(re.findall(r"``(\w+)``", PAGE.read_text("utf-8").split("What stays out")[1]))
+    known = {function.name for function in functions()}
+    assert set(QUANTITIES) - known == told - known
+
+
 def test_symbols_are_plain_text() -> None:
     known = notation()
     assert known["ridge"]["symbol"] == "λ"
+    assert quantities()["ridge_risk"]["label"] == "ridge risk"
+    assert quantities()["optimal_idg_error"]["label"] == "optimal IDG error"
     assert known["tau"]["definition"] == "n/d²"
     assert not any("\\" in text for each in known.values() for text in each.values())
 

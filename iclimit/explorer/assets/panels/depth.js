@@ -39,7 +39,7 @@
           marks: threshold > 1 && threshold < 1000 ? [{ x: threshold, label: "overthinking below" }] : [],
         },
       ],
-      summary: `With τ = ${numbers.show(s.tau, 3)} the error is least after ${plural(best)}, ${numbers.show(own[best])}, and ${numbers.show(own.at(-1))} after ${plural(most)}. Below τ = ${numbers.show(threshold, 3)} more and more steps do harm: overthinking.`,
+      summary: `With τ = ${numbers.show(s.tau, 3)} ${best === most ? `each of ${plural(most)} lowers the error, down to ${numbers.show(own[best])}` : `the error is least after ${plural(best)}, ${numbers.show(own[best])}, and ${numbers.show(own.at(-1))} after ${plural(most)}`}. Below τ = ${numbers.show(threshold, 3)} more and more steps do harm: overthinking.`,
       python: [
         "import iclimit, numpy as np",
         `errors = iclimit.depth.test_time_errors(alpha=${s.alpha}, tau=${s.tau}, steps=${most}, noise_variance=${s.noise_variance}, dampening=${s.dampening})[1:]`,

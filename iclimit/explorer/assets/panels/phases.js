@@ -157,7 +157,7 @@
       { name: "quantity", label: "Quantity", long: true, value: "icl_error", options: quantities.map((name) => [name, explorer.data.formulas[name].title, shelf(name)]) },
       { name: "x", label: "Across", long: true, value: "alpha", options: (s) => axes(s.quantity).map((name) => [name, parameters.symbol(name)]) },
       { name: "y", label: "Up", long: true, value: "kappa", options: (s) => axes(s.quantity).map((name) => [name, parameters.symbol(name)]) },
-      { name: "size", label: "Context and dimension", value: "20,10", options: sizes, when: (s) => sizeOf(s.quantity).length > 0 },
+      { name: "size", label: "Context and dimension", long: true, value: "20,10", options: sizes, when: (s) => sizeOf(s.quantity).length > 0 },
       ...all.map((name) => parameters.slider(name, {
         when: (s) => bounded(s)[name] !== undefined && ![...chosen(s), ...sizeOf(s.quantity)].includes(name),
       })),

@@ -32,7 +32,7 @@
         {
           title: "The loss in training falls in steps",
           x: { label: "time, in units of the inverse learning rate", short: "t", min: 0, max: end },
-          y: { label: "mean squared error", min: 0 },
+          y: { label: "mean squared error", min: 0, max: 1.15 * y[0] },
           lines: [{ label: "predicted from the initial weights", x, y, colour: 0, python: "loss" }],
           marks: waits.map((wait, i) => ({ x: wait, label: i ? "" : "heads escape" })),
         },
@@ -68,7 +68,7 @@
       charts: [{
         title: "One abrupt drop",
         x: { label: "time, in units of the inverse learning rate", short: "t", min: 0, max: 2 * half },
-        y: { label: "mean squared error", min: 0 },
+        y: { label: "mean squared error", min: 0, max: 1.15 * lines[0].y[0] },
         lines,
         marks: [{ x: half, label: `half of the drop at ${numbers.show(half, 3)}` }],
       }],
