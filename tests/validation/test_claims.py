@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import drawn
+from judged_claims import draw
 
 from iclimit.asymptotics.softmax import SoftmaxHead
 from iclimit.runs import Cell
@@ -236,7 +236,7 @@ def test_cheap_claims_hold_and_draw(name: str) -> None:
     assert run.holds, table(run)
     (result,) = run.results
     assert result.verdict is not None
-    assert drawn(result.verdict) > 10_000
+    draw(result.verdict)
 
 
 @pytest.mark.parametrize("name", ["ridgeless", "ridge"])

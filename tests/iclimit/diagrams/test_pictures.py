@@ -33,7 +33,13 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+SLOW = {"curve-simulated", "phase-simulated"}
+"""Pictures whose predictions take seconds."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in COMMANDS]
+)
 def test_picture(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "picture.png"
     assert main([*COMMANDS[name].split(), "-o", str(path)]) == 0

@@ -3,15 +3,16 @@
 import math
 
 import pytest
-from judged_claims import drawn, failed, judge, off, run_cells
+from judged_claims import draw, failed, judge, off, run_cells
 
 from iclimit.validation.claims.pretraining import alignment, derivations
 
 
+@pytest.mark.slow
 def test_derivations_hold_and_wrong_ones_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = judge("derivations", {})
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
     monkeypatch.setattr(derivations, "number", off(derivations.number, 1 + 1e-7))
     assert len(failed(judge("derivations", {}))) == len(verdict.comparisons)
 
@@ -20,7 +21,7 @@ def test_samples_hold_and_wrong_ones_fail() -> None:
     results = run_cells("task-alignment")
     verdict = judge("task-alignment", results)
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
     assert max(verdict.resolutions.values()) < 0.005
     wrong = {key: 1.005 * run for key, run in results.items()}
     assert sum("common factor" in label for label in failed(judge("task-alignment", wrong))) == 3

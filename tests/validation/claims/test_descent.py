@@ -152,6 +152,7 @@ def few_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divergence, "LARGE", (10, 20, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_contexts")
 def test_schedules_hold_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     results = run_cells("gd-schedules")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, drawn, failed, judge, run_cells
+from judged_claims import Results, draw, failed, judge, run_cells
 
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
@@ -54,7 +54,7 @@ def test_spectra_hold_and_draw(spectra: Results) -> None:
     assert sum("mean eigenvalue" in label for label in labels) == means
     fields = {row.of.partition(".")[2] for row in verdict.comparisons if "schedule" in row.of}
     assert fields == {"condition_number", "excess", "top", "residual", "final_rate"}
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -159,7 +159,7 @@ def test_layers_hold_and_draw(counts: Results) -> None:
     assert verdict.holds, failed(verdict)
     count = 2 * len(reached.STARTS) * len(TARGETS)
     assert len(verdict.comparisons) == count + 2 + 4 + 2 * len(layers.WORST)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 def later(errors: list[float]) -> list[float]:
@@ -284,7 +284,7 @@ def test_the_figure_of_errors(losses: Results, monkeypatch: pytest.MonkeyPatch) 
     """With two layers for more: the search for the best three takes a second."""
     exact = error.optimal_gdpp
     monkeypatch.setattr(error, "optimal_gdpp", lambda n, **k: exact(min(n, 2), **k))
-    assert drawn(judge("gdpp-error", losses)) > 10_000
+    draw(judge("gdpp-error", losses))
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

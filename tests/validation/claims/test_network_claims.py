@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import assert_fails, drawn, failed, judge
+from judged_claims import assert_fails, draw, failed, judge
 
 from iclimit.results import Estimate
 from iclimit.validation import CLAIMS
@@ -42,7 +42,7 @@ def judged(**changed: OwnLstm) -> Any:
 def test_lstm_holds_and_draws_with_and_without_networks_of_ours() -> None:
     for verdict in (judge("lstm", {}), judged()):
         assert failed(verdict) == []
-        assert drawn(verdict) > 10_000
+        draw(verdict)
 
 
 def test_lstm_notices_a_network_above_the_step() -> None:
@@ -112,7 +112,7 @@ def test_double_descent_holds_counts_failed_fits_and_draws() -> None:
     verdict = judged_heads()
     assert failed(verdict) == []
     assert "1 of 9 at tau=30" in verdict.notes[0]
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 def test_double_descent_notices_what_contradicts_it() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judged_claims import Results, assert_fails, drawn, failed, judge, off, scaled
+from judged_claims import Results, assert_fails, draw, failed, judge, off, scaled
 
 from iclimit.validation import CLAIMS, Cell
 from iclimit.validation.claims.networks import copying, sine
@@ -30,7 +30,7 @@ def sines() -> Results:
 def test_sines_hold_and_can_fail(sines: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = judge("sine", sines)
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
     monkeypatch.setattr(sine, "sine_optimum", off(sine.sine_optimum, 1.06, "loss"))
     sine.optimum.cache_clear()
     assert_fails(judge("sine", sines), "best kernel")
@@ -48,7 +48,7 @@ def test_networks_of_whole_tokens_lie_between_two_optima(sines: Results) -> None
         results["tokens", tied] = replace(run, loss=ours)
     verdict = CLAIMS["sine"].judge("medium", results)
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
     for factor in (0.3, 2.0):
         wrong = replace(run, loss=scaled(ours, factor))
         verdict = CLAIMS["sine"].judge("medium", results | {("tokens", True): wrong})
@@ -63,7 +63,7 @@ def test_copying_counts_failures_and_can_fail() -> None:
     verdict = judge("copying", {key: trained, "failed": run})
     assert verdict.holds, failed(verdict)
     assert verdict.notes == ["1 of 2 seeds failed"]
-    assert drawn(verdict) > 10_000
+    draw(verdict)
     assert_fails(judge("copying", {key: run}), "")
     blurred = replace(trained, after=replace(after, others=0.2))
     assert_fails(judge("copying", {key: blurred}), "dependence on other tokens")

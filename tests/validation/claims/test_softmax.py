@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, assert_fails, drawn, failed, judge, off, run_cells, scaled
+from judged_claims import Results, assert_fails, draw, failed, judge, off, run_cells, scaled
 
 from iclimit.results import Estimate
 from iclimit.validation.claims.softmax import head, kernels, limits, pair, published_layer, runs
 
 SMALL: dict[Any, dict[str, Any]] = {
     head: {"COUNT": 4, "CONTEXTS": 10_000, "TRAINED": ()},
-    pair: {"CONTEXTS": 10_000, "TOKENS": 4_000, "TRAINED": (), "UNIFORM": ((10, 5),)},
+    pair: {"CONTEXTS": 10_000, "TOKENS": 4_000, "TRAINED": (), "UNIFORM": ((10, 3),)},
     published_layer: {"LENGTHS": (10, 66), "SIMULATED": (66,), "PROMPTS": 4_000},
     limits: {"SIZES": (8, 16, 32, 64), "CONTEXTS": 2_000, "MATRIX_SIZES": (4, 8, 16, 32)},
     kernels: {"SIZES": (8, 16, 32, 64), "CONTEXTS": 2_000},
@@ -60,7 +60,7 @@ WRONG = [
 def test_claims_hold_and_draw(name: str, found: dict[str, Results]) -> None:
     verdict = judge(f"softmax-{name}", found[f"softmax-{name}"])
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 @pytest.mark.parametrize(("name", "module", "function", "fields"), WRONG)
@@ -81,9 +81,9 @@ def test_wrong_gain_of_the_temperature_fails(found: dict[str, Results]) -> None:
     run = results["paired", 10, 5]
     results["paired", 10, 5] = replace(run, best=run.warm)
     assert_fails(judge("softmax-pair", results), "gain of the best temperature, N=10, d=5")
-    run = results["uniform", 10, 5] = found["softmax-pair"]["uniform", 10, 5]
+    run = results["uniform", 10, 3] = found["softmax-pair"]["uniform", 10, 3]
     results["paired", 10, 5] = found["softmax-pair"]["paired", 10, 5]
-    results["uniform", 10, 5] = replace(run, layer=scaled(run.layer, 0.7))
+    results["uniform", 10, 3] = replace(run, layer=scaled(run.layer, 0.7))
     assert_fails(judge("softmax-pair", results), "linear layer minus best heads")
 
 

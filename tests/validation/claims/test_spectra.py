@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from judged_claims import Results, drawn, failed, judge, off, run_cells
+from judged_claims import Results, draw, failed, judge, off, run_cells
 
 from iclimit.asymptotics.spectra import Atoms, MarchenkoPastur, SampleCovariance
 from iclimit.validation.claims.spectra import free_convolution, matrices, sample_covariance
@@ -47,7 +47,7 @@ def test_spectra_hold_and_draw(name: str, drawings: dict[str, Results]) -> None:
     verdict = judge(name, drawings[name])
     assert verdict.holds, failed(verdict)
     assert sum("edge" in c.label for c in verdict.comparisons) == 4
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, drawn, failed, judge, off, run_cells
+from judged_claims import Results, draw, failed, judge, off, run_cells
 from made_up_errors import larger, made_up
 
 from iclimit.validation.claims.pretraining import (
@@ -38,7 +38,7 @@ def test_errors_hold_and_draw(name: str, errors: dict[str, Results]) -> None:
     assert verdict.holds, failed(verdict)
     labels = [c.label for c in verdict.comparisons]
     assert len(set(labels)) == len(labels)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 @pytest.mark.parametrize("name", ERROR_CLAIMS)
@@ -132,11 +132,12 @@ def test_best_training_context_is_a_minimum() -> None:
 # Directions.
 
 
+@pytest.mark.slow
 def test_wrong_directions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     results = run_cells("structured-directions")
     verdict = judge("structured-directions", results)
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
     slopes = off(structured_directions.direction_slopes, 1.03)
     monkeypatch.setattr(structured_directions, "direction_slopes", slopes)
     assert "direction_slopes" in "".join(failed(judge("structured-directions", results)))
@@ -148,7 +149,7 @@ def test_wrong_directions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_limits_hold_and_draw() -> None:
     verdict = judge("structured-limits", {})
     assert verdict.holds, failed(verdict)
-    assert drawn(verdict) > 10_000
+    draw(verdict)
 
 
 def test_wrong_limits_fail(monkeypatch: pytest.MonkeyPatch) -> None:
