@@ -23,8 +23,8 @@ FLIPS = 400
 DRAWS = Cell.of(draws, size=3, repeats=6)
 CELLS = [DRAWS, *(Cell.of(number, of=i) for i in range(12)), Cell.of(total, parts=(DRAWS, 1))]
 NUMBER = CELLS[1]
-PARAMETERS = ["--tau=2:4:3", "--alpha=1", "--kappa=0.5", "--rho=0.1", "--ridge=0.1", "--jobs=1"]
-CURVE = ["curve", "icl_error", *PARAMETERS, "--simulate", "dim=6,points=3,repeats=4"]
+PARAMETERS = ["--tau=2:3:2", "--alpha=1", "--kappa=0.5", "--rho=0.1", "--ridge=0.1", "--jobs=1"]
+CURVE = ["curve", "icl_error", *PARAMETERS, "--simulate", "dim=6,points=2,repeats=4"]
 
 
 def found(path: Path, cells: list[Cell]) -> list[str]:
