@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from markup import table
 from paper_pages import errata, papers
 
 import iclimit
@@ -18,10 +19,17 @@ from iclimit.validation.conventions import CONVENTIONS
 
 HERE = Path(__file__).parent
 
-SHELVES = (
-    *("spectra", "pretraining", "descent", "gdpp"),
-    *("dynamics", "networks", "softmax", "depth"),
-)
+SHELVES = {
+    "spectra": "marchenko_pastur",
+    "pretraining": "icl",
+    "descent": "learning_rate",
+    "gdpp": "condition_number",
+    "dynamics": "merged",
+    "networks": "network",
+    "softmax": "heads",
+    "depth": "depth_loss",
+}
+"""Subjects, and the module whose functions come first on the page of each."""
 
 
 def write_generated():
@@ -42,11 +50,11 @@ def write_generated():
         lines += [f"   Source: {claim.source}.", ""]
     _write(folder / "claims.inc", "\n".join(lines))
     for shelf in notation.SHELVES:
-        _write(folder / f"notation-{shelf}.inc", _table("12 20 48 20", _parameters(shelf)))
-    _write(folder / "quantities.inc", _table("22 30 24 24", _quantities()))
-    _write(folder / "boundaries.inc", _table("20 46 34", _boundaries()))
-    _write(folder / "conventions.inc", _table("16 24 18 22 20", _conventions()))
-    _write(folder / "top-level.inc", _table("35 65", _top_level()))
+        _write(folder / f"notation-{shelf}.inc", table("12 20 48 20", _parameters(shelf)))
+    _write(folder / "quantities.inc", table("22 30 24 24", _quantities()))
+    _write(folder / "boundaries.inc", table("20 46 34", _boundaries()))
+    _write(folder / "conventions.inc", table("16 24 18 22 20", _conventions()))
+    _write(folder / "top-level.inc", table("35 65", _top_level()))
     _write(folder / "papers.inc", "\n".join(papers()) + "\n")
     _write(folder / "errata-depth.inc", "\n".join(errata("bordelon2026")) + "\n")
 
@@ -60,7 +68,8 @@ def _api_page(shelf):
     modules = {}
     for name in namespace.__all__:
         modules.setdefault(getattr(namespace, name).__module__, []).append(name)
-    for module, names in modules.items():
+    for module in sorted(modules, key=lambda name: not name.endswith(f".{SHELVES[shelf]}")):
+        names = modules[module]
         heading = (sys.modules[module].__doc__ or module).split("\n")[0].rstrip(".")
         yield from (heading, "-" * len(heading), "", f"Module ``{module}``.", "")
         yield from (".. autosummary::", f"   :toctree: {shelf}", "")
@@ -123,13 +132,6 @@ def _top_level():
 
 def _times(factor):
     return "" if factor == "1" else f"({factor}) "
-
-
-def _table(widths, rows):
-    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
-    for first, *others in rows:
-        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
-    return "\n".join(lines) + "\n"
 
 
 def _write(path, text):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
 
+from markup import table
 from pybtex.database import parse_file
 
 from iclimit.published import PAPERS, settings
@@ -129,8 +130,7 @@ def _setting_and_conventions(key: str) -> Iterator[str]:
 
 def errata(paper: str | None = None) -> Iterator[str]:
     """Yield the table of errata, of all papers or of one."""
-    yield from (".. list-table::", "   :header-rows: 1", "   :widths: 26 24 34 16", "")
-    yield from _cells("Where", "Printed", "Found here", "Shown by")
+    rows = [("Where", "Printed", "Found here", "Shown by")]
     for row in read("errata.csv"):
         if paper in (None, row["paper"]):
             where = row["place"] if paper else f":cite:t:`{row['paper']}`: {row['place']}"
@@ -138,11 +138,8 @@ def errata(paper: str | None = None) -> Iterator[str]:
             found += f".  They coincide for {row['coincide']}." * bool(row["coincide"])
             shown = Path(row["shown_by"].partition("::")[0]).name
             shown = shown if shown == "algebra" else f"``{shown}``"
-            yield from _cells(*map(_greek, (where, row["printed"], found)), shown)
-
-
-def _cells(first: str, *others: str) -> Iterator[str]:
-    yield from (f"   * - {first}", *(f"     - {cell}" for cell in others))
+            rows.append((*map(_greek, (where, row["printed"], found)), shown))
+    yield table("26 24 34 16", rows)
 
 
 def _heading(title: str) -> Iterator[str]:

@@ -1,0 +1,15 @@
+"""Tables in the markup of the documentation."""
+
+
+def table(widths, rows):
+    """A table of text, which becomes one block a row where the screen is narrow."""
+    lines = [
+        ".. list-table::",
+        "   :class: stacked",
+        "   :header-rows: 1",
+        f"   :widths: {widths}",
+        "",
+    ]
+    for first, *others in rows:
+        lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+    return "\n".join(lines) + "\n"
