@@ -37,7 +37,7 @@ from iclimit.validation.claims.descent.paired import (
 from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 CONTEXTS: dict[Preset, tuple[int, ...]] = {
-    "quick": (5, 10, 20),
+    "quick": (5, 10),
     "medium": (5, 10, 20, 50),
     "full": (5, 10, 20, 50),
 }

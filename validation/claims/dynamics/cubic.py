@@ -42,7 +42,7 @@ from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, pane
 LAM = eigenvalues(4)
 SETS = (500, 1000, 2000, 4000)
 """Sizes of the training set."""
-REPEATS: dict[Preset, int] = {"quick": 20, "medium": 100, "full": 1000}
+REPEATS: dict[Preset, int] = {"quick": 10, "medium": 100, "full": 1000}
 TRAINING: dict[str, Any] = {
     "heads": 8,
     "init_scale": 1e-3,

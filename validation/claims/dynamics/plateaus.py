@@ -20,7 +20,7 @@ from iclimit.validation.drawing import COLOURS, Figure, panels
 SIZES: dict[Preset, tuple[int, int]] = {"quick": (4, 5), "medium": (8, 9), "full": (8, 9)}
 """Dimension and heads."""
 RANKS: dict[Preset, tuple[int, ...]] = {
-    "quick": (1, 2, 4),
+    "quick": (1, 4),
     "medium": (1, 2, 4, 8),
     "full": (1, 2, 4, 8),
 }

@@ -23,11 +23,10 @@ from iclimit.validation.comparisons import ERRORS
 MOST_TASKS = 100
 """Above this number a prediction task by task would cost more than the simulation."""
 CHEAP = 3
-"""Factor of the repeats where there are fewer prompts than parameters."""
+"""Factor of the repeats where there are fewer prompts than parameters: they cost less there, and
+scatter more."""
 TASK_SETS = 8
 """Task sets of other predictions."""
-LIMIT_SETS = 40
-"""Task sets of predictions that a limit is extrapolated with."""
 ANCHORED = 4000
 """Dimension times task sets, where the limit of the predictions is extrapolated."""
 
@@ -93,14 +92,15 @@ class Point:
         """Simulations and predictions whose limit is extrapolated, given the repeats by dimension.
 
         Predictions at larger sizes come from the simpler approach, which has the same limit.  Runs
-        with few prompts cost little, and so there are more of them.  The more repeats, the more
-        task sets, so that the predictions stay the smaller part of the error.
+        with few prompts cost little, and so there are more of them.  With more prompts the
+        predictions of random task sets scatter half as much as the runs, at a quarter of their
+        cost: as many task sets as repeats make the error bar smallest.
         """
         more, found = CHEAP if self.tau < 1 else 1, {}
         factor = 1 + sum(repeats.values()) // 1000
         for dim, count in sorted(repeats.items(), reverse=True):
             found["simulated", self, dim] = self.simulation(dim, more * count)
-            found["predicted", self, dim] = self.prediction(dim, factor * LIMIT_SETS)
+            found["predicted", self, dim] = self.prediction(dim, count // more)
         for dim in self.anchors:
             key = "predicted", self, dim
             found[key] = self.prediction(dim, factor * ANCHORED // dim, "moments")

@@ -44,7 +44,7 @@ FEW, PEAK = 0.5, 1.0
 FITTED = 1e-3
 """Training error that counts as interpolation, relative to the test error."""
 TAUS: dict[Preset, dict[float, int]] = {
-    "quick": {0.5: 4, 1.0: 3, 3.0: 3, 10.0: 6},
+    "quick": {0.5: 3, 1.0: 3, 3.0: 3, 10.0: 6},
     "medium": {0.3: 6, 0.5: 6, 0.7: 6, 1.0: 6, 1.5: 6, 3.0: 6, 10.0: 6, 30.0: 6, 100.0: 12},
     "full": dict.fromkeys((0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0), 12)
     | {100.0: 20, 300.0: 20},
