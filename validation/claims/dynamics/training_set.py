@@ -30,7 +30,7 @@ from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, pro
 from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish
 
 SETS = (500, 1000, 2000, 4000)
-REPEATS: dict[Preset, int] = {"quick": 480, "medium": 6000, "full": 100_000}
+REPEATS: dict[Preset, int] = {"quick": 240, "medium": 6000, "full": 100_000}
 """Training sets of each size."""
 BLOCK = 20
 TRAINED = 8

@@ -175,7 +175,7 @@ def compare_law(law: str, run: LossesGivenInputs) -> list[Comparison]:
 def draw(figure: Figure, results: Results) -> None:
     """Draw losses against the largest noise level: theory, simulated, published."""
     (ax,) = panels(figure, 1, width=6.4, height=4.0)
-    maxima = np.array([0.05, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 7])
+    maxima = np.array([0.5, 1, 2, 3, 4, 5, 6, 7])
     for number, ((name, field), colour) in enumerate(zip(METHODS.items(), COLOURS, strict=False)):
         curve = [getattr(baselines(f"uniform:{x:g}"), field) for x in maxima]
         losses = [results[law].ridges[number] for law in UNIFORM[1:]]

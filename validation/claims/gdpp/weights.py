@@ -32,7 +32,7 @@ def recursion_errors(*, noise_law: str, layers: int, rng: Any) -> dict[str, floa
     """
     train_seed, test_seed, diag_seed = seed_sequences(rng, 3)
     problem = NoisyRegression(noise_law, **SIZE)
-    settings: dict[str, Any] = {"layers": layers, "starts": 2, "contexts": 256, "steps": 4}
+    settings: dict[str, Any] = {"layers": layers, "starts": 1, "contexts": 64, "steps": 4}
     diag = train_linear_transformer(problem, kind="diag", rng=diag_seed, **settings).model
     dense = train_linear_transformer(
         problem, kind="full", initial=[diag], rng=train_seed, **settings

@@ -92,9 +92,9 @@ class Point:
         """Simulations and predictions whose limit is extrapolated, given the repeats by dimension.
 
         Predictions at larger sizes come from the simpler approach, which has the same limit.  Runs
-        with few prompts cost little, and so there are more of them.  With more prompts the
-        predictions of random task sets scatter half as much as the runs, at a quarter of their
-        cost: as many task sets as repeats make the error bar smallest.
+        with few prompts cost little and scatter most: there are more of them, and fewer task sets.
+        With more prompts the predictions of random task sets scatter half as much as the runs, at
+        a quarter of their cost: as many task sets as repeats make the error bar smallest.
         """
         more, found = CHEAP if self.tau < 1 else 1, {}
         factor = 1 + sum(repeats.values()) // 1000
@@ -103,7 +103,7 @@ class Point:
             found["predicted", self, dim] = self.prediction(dim, count // more)
         for dim in self.anchors:
             key = "predicted", self, dim
-            found[key] = self.prediction(dim, factor * ANCHORED // dim, "moments")
+            found[key] = self.prediction(dim, factor * ANCHORED // (more * dim), "moments")
         return found
 
 

@@ -27,7 +27,7 @@ POINTS = (
     Point(tau=4, alpha=2, kappa=0.5, rho=0.25, ridge=0.1),
 )
 REPEATS: dict[Preset, dict[int, int]] = {
-    "quick": {12: 260, 20: 40, 32: 80},
+    "quick": {12: 230, 20: 30, 32: 74},
     "medium": ridgeless.REPEATS["medium"],
     "full": ridgeless.REPEATS["full"],
 }

@@ -26,8 +26,8 @@ POINTS = (
     Point(tau=4, alpha=2, kappa=0.5, rho=0.25),
 )
 REPEATS: dict[Preset, dict[int, int]] = {
-    "quick": {12: 320, 20: 50, 32: 100},
-    "medium": {16: 2000, 24: 1000, 32: 1000, 48: 200},
+    "quick": {12: 290, 20: 40, 32: 92},
+    "medium": {16: 2000, 24: 600, 32: 800, 48: 200},
     "full": {16: 8000, 24: 4000, 32: 4000, 48: 2000, 64: 500},
 }
 """Repeats at each size: error bars shrink as 1/d, the cost grows as d^3 to d^4: larger sizes would
