@@ -10,7 +10,6 @@ Ann. Stat. 29 (2001) 295; documentation.
 """
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,10 +51,9 @@ EDGE = 0.05
 fractions are no normal variables."""
 
 
-@cache
-def convergent(rate: float, dim: int) -> float:
+def convergent(rates: Any, dim: int) -> np.ndarray:
     """Probability that a context converges at a constant rate."""
-    return float(largest_eigenvalue_cdf(2 / rate, context=round(dim / RATIO), dim=dim))
+    return largest_eigenvalue_cdf(2 / np.array(rates), context=round(dim / RATIO), dim=dim)
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:
@@ -102,7 +100,7 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
     comparisons = compare_threshold(results)
     seen: dict[int, np.ndarray] = {}
     for dim in DIMS:
-        exact = [convergent(rate, dim) for rate in RATES]
+        exact = convergent(RATES, dim)
         below = results[dim][:, None] < 2 / np.array(RATES)
         seen[dim] = np.mean(below, axis=0)
         comparisons += [
@@ -130,10 +128,9 @@ def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
 
     def draw(figure: Figure) -> None:
         share, loss = panels(figure, height=3.6)
-        grid = [k / 20 for k in range(9, 20)]
+        grid = np.linspace(0.45, 0.95, 11)
         for dim, colour in zip(DIMS, COLOURS, strict=False):
-            diverging = [1 - convergent(rate, dim) for rate in grid]
-            share.plot(grid, diverging, color=colour, label=f"d = {dim}")
+            share.plot(grid, 1 - convergent(grid, dim), color=colour, label=f"d = {dim}")
             error = np.sqrt(seen[dim] * (1 - seen[dim]) / len(results[dim]))
             draw_points(share, RATES, 1 - seen[dim], error, colour)
         share.axvline(divergence_rate(RATIO), color="0.4", linestyle="--", linewidth=1)

@@ -8,7 +8,6 @@ Source: {vonoswald2023}, Figure 13 (GD++); integrals: documentation.
 """
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -128,7 +127,6 @@ def cells(preset: Preset) -> dict[Any, Cell]:
     return losses | minima
 
 
-@cache
 def exact(layers: int, dim: int) -> float:
     """Loss at finite size."""
     size: dict[str, Any] = {"context": round(dim / RATIO), "dim": dim}

@@ -35,7 +35,7 @@ from iclimit.validation.drawing import Axes, Figure, draw_estimates, draw_points
 
 DIM: dict[Preset, int] = {"quick": 32, "medium": 32, "full": 64}
 """Dimension of the curves."""
-REPEATS: dict[Preset, int] = {"quick": 6, "medium": 60, "full": 60}
+REPEATS: dict[Preset, int] = {"quick": 8, "medium": 60, "full": 60}
 """Repeats of every point of a curve."""
 LINE_SETS, LINE_STEP = 4, 1.7
 """Task sets of predictions that are only drawn, and the factor from one to the next at most."""
