@@ -33,7 +33,8 @@ REPEATS: dict[Preset, dict[int, int]] = {
 """Repeats at each size: error bars shrink as 1/d, the cost grows as d^3 to d^4: larger sizes would
 be no better in the same time.  A small size makes the slope sharp for next to nothing: from d = 12
 the limits take less than half the time that they take from d = 16.  There the errors are within
-0.3 % of their predictions (3000 repeats), at d = 8 one is off by 1.2 %."""
+0.8 % of their predictions (3000 repeats); what is not a straight line in 1/d may move a limit by
+0.3 %, less than its error bar in ``quick`` only."""
 
 
 def compare_gaps(found: Found) -> list[Comparison]:
