@@ -94,7 +94,7 @@ class Table:
         return [plain.get(run.label, run) for run in models]
 
 
-QUICK = {"starts": 3, "contexts": 2**13, "evaluations": 1, "sequences": EVALUATED // 10}
+QUICK = {"starts": 4, "contexts": 2**13, "evaluations": 1, "sequences": EVALUATED // 10}
 MEDIUM = {"starts": 6, "contexts": 2**14, "evaluations": 1, "sequences": EVALUATED}
 FULL = {"starts": 8, "contexts": 2**15, "evaluations": 9, "sequences": EVALUATED}
 GDPP = Table(
@@ -123,7 +123,7 @@ DENSE = Table(
         "full": dict.fromkeys(NOISES, 4),
     },
     {
-        "quick": {**QUICK, "starts": 4},
+        "quick": {**QUICK, "starts": 6},
         "medium": {**MEDIUM, "starts": 12},
         "full": {**FULL, "starts": 24},
     },
