@@ -49,7 +49,7 @@ types: .venv/dev
 	$(BIN)/mypy
 
 docs: .venv/dev
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs docs/_build/html
 
 # Every page is opened from disk.
 site: docs browser

@@ -144,6 +144,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "plot_gallery": not PAGES_ONLY,
     "abort_on_example_error": False,
+    "parallel": True,  # as many processes as `sphinx -j`
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -158,6 +159,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": True,
+    # A page lists its own section only: all 330 functions on each would be a fifth of the build.
+    "collapse_navigation": True,
     "header_links_before_dropdown": 6,
     "pygments_light_style": "a11y-high-contrast-light",
 }
