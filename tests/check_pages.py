@@ -3,18 +3,32 @@
 The name keeps it out of the other tests, which do not build the documentation.
 """
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from started_browser import console_errors, open_page
+from started_browser import console_errors, open_page, serious_findings
 
 HTML = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
 PAGES = sorted(page for page in HTML.rglob("*.html") if "_static" not in page.parts)
 
-WIDTHS = 390, 1400
-"""Pixels of a telephone and of a screen: no page is wider than these."""
+WIDTHS = itertools.cycle(((390, 1400), (1400, 390)))
+"""Pixels of a telephone and of a screen: no page is wider than these.  A page is opened at the
+width at which the one before was left: another layout takes an eighth of its time."""
+
+TYPICAL = (
+    "index.html",
+    "first-steps.html",
+    "explorer.html",
+    "gallery/index.html",
+    "gallery/pretraining/plot_double_descent.html",
+    "api/generated/pretraining/iclimit.pretraining.icl_error.html",
+    "theory/pretraining/icl.html",
+    "notation.html",
+)
+"""A page of each kind."""
 
 TEX = re.compile(r"\\[(\[]|\$\$|\\[a-zA-Z]{2,}")
 
@@ -45,11 +59,23 @@ def test_page(browser: Any, page: Path) -> None:
     assert not found["misread"]
     assert [name for name in found["requests"] if not name.startswith(("file:", "data:"))] == []
     assert console_errors(browser) == []
-    for width in WIDTHS:
+    for width in next(WIDTHS):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, f"{wide} pixels wide on a screen of {width}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", TYPICAL)
+def test_accessibility_without_serious_findings(browser: Any, name: str, theme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": theme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    open_page(browser, HTML / name)
+    browser.execute_async_script(LOOK)
+    # Themes differ in their colours only.
+    rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if theme == "dark" else {}
+    assert serious_findings(browser, **rules) == []
 
 
 def test_there_are_pages() -> None:

@@ -91,3 +91,32 @@ def open_page(driver: Any, page: Path) -> None:
 def console_errors(driver: Any) -> list[str]:
     """Errors and failed requests that the console has shown since the last call."""
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+AXE = """
+for (const each of document.getAnimations())
+  if (each.effect.getComputedTiming().endTime < Infinity) each.finish();
+return axe.run({exclude: [["mjx-container"]]}, arguments[0]);
+"""
+"""Colours are judged behind a transition.  Formulas, thousands of strokes, would take minutes."""
+
+
+def serious_findings(driver: Any, **options: Any) -> list[tuple[str, list[str]]]:
+    """Serious and critical findings of axe-core in the open page and its frames, with the places.
+
+    Options are those of ``axe.run``.
+    """
+    axe = pytest.importorskip("axe_selenium_python").Axe(driver)
+    for frame in driver.find_elements("tag name", "iframe"):
+        driver.execute_script("arguments[0].scrollIntoView()", frame)
+        driver.switch_to.frame(frame)
+        axe.inject()
+        driver.switch_to.default_content()
+    axe.inject()
+    options = {"resultTypes": ["violations"], **options}
+    found = driver.execute_script(AXE, options)
+    return [
+        (each["id"], [node["html"][:120] for node in each["nodes"][:3]])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from generated_javascript import MINIMA
-from started_browser import console_errors
+from started_browser import console_errors, serious_findings
 
 from iclimit.asymptotics.pretraining import finite_size_errors
 from iclimit.asymptotics.softmax import optimal_softmax
@@ -387,20 +387,10 @@ def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_accessibility_without_serious_findings(browser: Any, page: Path, theme: str) -> None:
-    axe = pytest.importorskip("axe_selenium_python")
     # Themes differ in their colours only.
     rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if theme == "dark" else {}
     resize(browser, 1400, theme)
     load(browser, page)
-    # The page's own policy forbids nothing that the driver runs.
-    axe.Axe(browser).inject()
     for link in views(browser):
         show(browser, link)
-        options = {"resultTypes": ["violations"], **rules}
-        found = browser.execute_script("return axe.run(document, arguments[0])", options)
-        serious = [
-            (each["id"], [node["html"][:120] for node in each["nodes"][:3]])
-            for each in found["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert not serious, (link, serious)
+        assert serious_findings(browser, **rules) == [], link
