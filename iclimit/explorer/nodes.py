@@ -29,15 +29,18 @@ class Node:
         Variables that it depends on, apart from those of functions within it.
     constant : bool
         Whether it is a constant.
+    form : int
+        Set where sums need it: equal for nodes that differ by constants only.
     """
 
-    __slots__ = ("__weakref__", "args", "constant", "free", "op")
+    __slots__ = ("__weakref__", "args", "constant", "form", "free", "op")
     _known: ClassVar[WeakValueDictionary[tuple, Node]] = WeakValueDictionary()
 
     op: str
     args: tuple[Any, ...]
     free: frozenset[Node]
     constant: bool
+    form: int
 
     @classmethod
     def of(cls, op: str, *args: Any) -> Node:
@@ -157,6 +160,9 @@ _LOOPED = 5
 
 _INDICES = itertools.count(1)
 
+_FORMS: dict[tuple, int] = {}
+"""Numbers of operations on operands of given forms."""
+
 
 def add_all(terms: Iterable[Any]) -> Any:
     """Record a sum.  Many terms that differ by constants only become one loop over a table."""
@@ -164,21 +170,20 @@ def add_all(terms: Iterable[Any]) -> Any:
     if Complex in map(type, terms):
         return reduce(partial(apply, "add"), terms)
     alike: dict[int, list[Node]] = {}
-    forms: dict[Any, int] = {}
     for term in terms:
-        alike.setdefault(_form(term, forms), []).append(term)
+        alike.setdefault(_form(term), []).append(term)
     parts = [[_loop(group)] if len(group) >= _LOOPED else group for group in alike.values()]
     return reduce(partial(apply, "add"), [part for group in parts for part in group])
 
 
-def _form(node: Any, forms: dict[Any, int]) -> Any:
+def _form(node: Any) -> Any:
     """Number of what a node computes, the same for those that differ by constants only."""
     if not isinstance(node, Node):
         return node
-    if node not in forms:
-        inner = () if node.constant else (_form(arg, forms) for arg in node.args)
-        forms[node] = forms.setdefault((node.op, *inner), len(forms))
-    return forms[node]
+    if not hasattr(node, "form"):
+        key = (node.op, *(() if node.constant else map(_form, node.args)))
+        node.form = _FORMS.setdefault(key, len(_FORMS))
+    return node.form
 
 
 def _loop(terms: list[Node]) -> Node:
