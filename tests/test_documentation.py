@@ -4,17 +4,12 @@ import csv
 import inspect
 import re
 import runpy
-import shlex
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 import iclimit
-from iclimit.cli import build_parser, main
+from iclimit.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -78,59 +73,3 @@ def test_every_public_function_is_used_in_the_gallery() -> None:
     """Its page then links to the examples that use it."""
     examples = "".join(page.read_text("utf-8") for page in (DOCS / "examples").rglob("*.py"))
     assert sorted(set(FUNCTIONS) - set(re.findall(r"\w+", examples))) == []
-
-
-def commands() -> Iterator[str]:
-    """Commands of the README, the pages and the help texts, without comments and redirections."""
-    pages = [*DOCS.glob("*.rst"), *DOCS.glob("theory/*/*.rst"), *ROOT.glob("iclimit/cli/*.py")]
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    blocks = [re.sub("^", "  ", block, flags=re.MULTILINE) for block in blocks]
-    for text in (*blocks, *(page.read_text("utf-8") for page in pages)):
-        joined = re.sub(r"\\\n *", "", text)
-        for line in re.findall(r"^ {2,}iclimit (?!\w+:)(.+)$", joined, re.MULTILINE):
-            yield shlex.join(shlex.split(line.partition(" > ")[0], comments=True))
-
-
-COMMANDS = sorted(set(commands()))
-THEORY = {"curve", "phase", "learning-rate", "schedule", "gdpp", "dynamics", "cite", "claims"}
-"""Verbs of seconds.  Others simulate, or read files of a user: they have tests of their own."""
-
-
-def test_commands_of_the_documentation_are_accepted() -> None:
-    """Their flags exist and their values are read; the parser leaves with 2 otherwise."""
-    for command in COMMANDS:
-        assert _exit_status(command) == 0, f"iclimit {command}"
-
-
-def _exit_status(command: str) -> Any:
-    try:
-        build_parser().parse_args(shlex.split(command))
-    except SystemExit as left:
-        return left.code
-    return 0
-
-
-def test_code_blocks_of_the_pages_are_python() -> None:
-    """Blocks without output, which need a user's files: they compile, and their names exist."""
-    for page in DOCS.glob("*.rst"):
-        text = page.read_text("utf-8")
-        for block in re.findall(r"code-block:: python\n\n((?:(?: {3}.*)?\n)+)", text):
-            code = textwrap.dedent(block)
-            compile(code, str(page), "exec")
-            for name in re.findall(r"(?<!\")\biclimit((?:\.\w+)+)", code):
-                value: Any = iclimit
-                for part in name[1:].split("."):
-                    value = getattr(value, part)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "command",
-    [each for each in COMMANDS if each.split()[0] in THEORY and "--simulate" not in each],
-)
-def test_commands_of_the_documentation_run(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.savetxt("eigenvalues.csv", np.geomspace(0.2, 3, 12))
-    assert main(shlex.split(command)) == 0
