@@ -17,12 +17,14 @@ Nothing else is to be done.  The Python function is called once with recorded ar
 (`iclimit.explorer.javascript`).  If it needs what is not recorded, the TypeError says so.
 """
 
+import gc
 import importlib
 import inspect
 import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -164,6 +166,16 @@ def formula(place: str, number: str) -> str:
     return " ".join(line.strip() for line in blocks[int(number)].splitlines() if line.strip())
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: records have none, and it would go through all of them."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @cache
 def javascript() -> str:
     """Text that defines the global object ``theory``.
@@ -173,7 +185,8 @@ def javascript() -> str:
     boundaries, and ``theory.curve`` and ``theory.grid``, which tabulate a function by name along
     one and two of its arguments.
     """
-    texts = [f"  {json.dumps(function.name)}: {_text(function)}," for function in functions()]
+    with _uncollected():
+        texts = [f"  {json.dumps(each.name)}: {_text(each)}," for each in functions()]
     meta = {function.name: _description(function) for function in functions()}
     runtime = resources.files("iclimit.explorer").joinpath("assets/runtime.js")
     return "\n".join(
