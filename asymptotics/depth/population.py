@@ -20,6 +20,9 @@ _LEAST_RATIO = 1e-6
 _LARGEST = 1e50
 """Scale of the inputs; powers of eigenvalues have to stay within float64."""
 
+_NOISIEST = 1e15
+"""Noise over alpha: beyond it losses are those of the null predictor to rounding."""
+
 
 @dataclass(frozen=True)
 class Population:
@@ -134,14 +137,16 @@ class Population:
             raise ValueError(str(error).replace("population", "spectrum")) from None
 
     @staticmethod
-    def check_noise(noise: np.ndarray, alpha: np.ndarray, most: float = 1e15) -> None:
+    def check_noise(noise: np.ndarray, alpha: np.ndarray) -> None:
         """Raise a ValueError for noise beside which float64 loses the signal of a context."""
-        wrong = np.ravel(np.broadcast_to(noise > most * alpha, np.broadcast(noise, alpha).shape))
+        wrong = np.ravel(
+            np.broadcast_to(noise > _NOISIEST * alpha, np.broadcast(noise, alpha).shape)
+        )
         if np.any(wrong):
             noises, alphas = (each.ravel()[wrong] for each in np.broadcast_arrays(noise, alpha))
             raise ValueError(
-                f"noise_variance must be <= {most:.0e} alpha here, got {noises[0]:g} with alpha = "
-                f"{alphas[0]:g}"
+                f"noise_variance must be <= {_NOISIEST:g} alpha here, got {noises[0]:g} with "
+                f"alpha = {alphas[0]:g}"
             )
 
     def tasks_at(self, law: TwoPoint) -> np.ndarray:

@@ -35,9 +35,6 @@ from iclimit.results import Result
 _ACCURACY = 1e-11
 """Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow."""
 
-_NOISIEST = 1e5
-"""Noise over alpha: beyond ten times this the integration takes steps without end."""
-
 
 @dataclass(frozen=True, repr=False)
 class TiedFlow(Result):
@@ -76,8 +73,8 @@ def tied_flow(
     depth : int >= 1, or inf
         Number L of layers.
     spectrum, task_spectrum, alpha, width_ratio, noise_variance, setting
-        As in `depth_loss`, single numbers, noise up to 1e5 alpha; with fixed covariances
-        (``"fs"``) the context must be infinite.
+        As in `depth_loss`, single numbers; with fixed covariances (``"fs"``) the context must be
+        infinite.
 
     Returns
     -------
@@ -138,7 +135,7 @@ def tied_flow(
                 f"{float(aspect)} and {float(width)}"
             )
         return _fixed(population, t, L)
-    population.check_noise(noise, aspect, _NOISIEST)
+    population.check_noise(noise, aspect)
     law = population.law(float(aspect), float(width))
     most = np.minimum(largest_gamma(law, L), 2 * L / law.edges[1])
     loss = TiedLoss.reaching(law, population.tasks_at(law), np.atleast_1d(L), np.atleast_1d(most))
@@ -165,17 +162,19 @@ def _integrated(
     loss: TiedLoss, t: np.ndarray, L: np.ndarray, noise: np.ndarray, most: float
 ) -> np.ndarray:
     """Gamma at given times, in any order."""
-    wanted, where = np.unique(t, return_inverse=True)
-
-    def speed(_: float, gamma: np.ndarray) -> np.ndarray:
-        return -loss.slope(np.broadcast_to(L, gamma.shape), gamma, noise) / 2
-
-    start = float(speed(0.0, np.zeros(1))[0])
-    if not start:
+    # In units of these nothing is small or large, however much noise there is.
+    scale = float(np.minimum(loss.best_of_one_layer(noise), most))
+    start = -float(loss.slope(L, 0.0, noise)) / 2
+    wanted, where = np.unique(t * start / scale, return_inverse=True)
+    if not wanted[-1]:
         return np.zeros(t.shape)
 
-    def leaves(_: float, gamma: np.ndarray) -> float:
-        return float(gamma[0] - most)
+    def speed(_: float, share: np.ndarray) -> np.ndarray:
+        gamma = scale * share
+        return -loss.slope(np.broadcast_to(L, gamma.shape), gamma, noise) / (2 * start)
+
+    def leaves(_: float, share: np.ndarray) -> float:
+        return float(scale * share[0] - most)
 
     leaves.terminal = True  # type: ignore[attr-defined]
     found = solve_ivp(
@@ -185,12 +184,12 @@ def _integrated(
         method="LSODA",
         t_eval=wanted,
         rtol=_ACCURACY,
-        atol=_ACCURACY * most * 1e-6,
+        atol=_ACCURACY * 1e-6,
         events=leaves,
     )
     if found.status != 0:
         raise ArithmeticError(
             f"the flow leaves gamma <= {most:g}, beyond which float64 does not resolve the loss, "
-            f"before the last of the times, {wanted[-1]:g}"
+            f"before the last of the times, {t.max():g}"
         )
-    return found.y[0][where].reshape(t.shape)
+    return scale * found.y[0][where].reshape(t.shape)

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import elementwise
+from scipy.special import expm1, log1p
 
 from iclimit.asymptotics.spectra.two_point import QuadraticForm, TwoPoint
 
@@ -95,7 +96,9 @@ class TiedLoss:
         bias = self.form.pair([p])
         if self.law.is_deterministic or not np.any(noise):
             return bias
-        return bias + self._per_token(noise) * self.form.single([(1 - p) ** 2 / z])
+        return bias + self._per_token(noise) * self.form.single(
+            [learned(z, depth, gamma) ** 2 / z]
+        )
 
     def error(self, depth: Any, gamma: Any, noise: Any) -> Any:
         """Numerical error of the loss."""
@@ -103,7 +106,7 @@ class TiedLoss:
         error = self.form.pair_error(p)
         if self.law.is_deterministic or not np.any(noise):
             return error
-        q = [(1 - each) ** 2 / z for each, z in zip(p, self.form.nodes, strict=True)]
+        q = [learned(z, depth, gamma) ** 2 / z for z in self.form.nodes]
         return error + self._per_token(noise) * self.form.single_error(q)
 
     def slope(self, depth: Any, gamma: Any, noise: Any) -> Any:
@@ -113,10 +116,17 @@ class TiedLoss:
         bias = 2 * self.form.pair([p], [change])
         if self.law.is_deterministic or not np.any(noise):
             return bias
-        return bias - self._per_token(noise) * self.form.single([2 * (1 - p) * change / z])
+        noisy = self.form.single([2 * learned(z, depth, gamma) * change / z])
+        return bias - self._per_token(noise) * noisy
 
     def _per_token(self, noise: Any) -> Any:
         return noise / self.law.alpha
+
+    def best_of_one_layer(self, noise: Any) -> Any:
+        """Gamma of least loss of one layer, where the loss is a parabola."""
+        nodes = self.form.nodes
+        square = self.form.pair(nodes) + self._per_token(noise) * self.form.single(nodes)
+        return self.form.pair(nodes, [np.ones_like(z) for z in nodes]) / square
 
     def optimum(self, depth: np.ndarray, noise: np.ndarray, most: np.ndarray) -> np.ndarray:
         """Gamma of least loss, up to given values; arrays of one shape.
@@ -126,10 +136,8 @@ class TiedLoss:
         ArithmeticError
             If the loss still falls there.
         """
-        top, nodes = self.law.edges[1], self.form.nodes
-        square = self.form.pair(nodes) + self._per_token(noise) * self.form.single(nodes)
-        # The best gamma of one layer, where the loss is a parabola.
-        single = self.form.pair(nodes, [np.ones_like(z) for z in nodes]) / square
+        top = self.law.edges[1]
+        single = self.best_of_one_layer(noise)
         even = np.linspace(0, 1, _SCAN + 1)[1:, None] * np.minimum(most, 2.2 * depth / top)
         scan = np.sort(np.concatenate([even, np.geomspace(0.05 * single, most, _SCAN)]), axis=0)
         losses = np.stack([self.value(depth, gamma, noise) for gamma in scan])
@@ -162,6 +170,14 @@ def residual(z: np.ndarray, depth: Any, gamma: Any, slope: bool = False) -> Any:
         if np.any(depth == np.inf):
             power = np.where(depth == np.inf, np.exp(-gamma * z), power)
         return (power * base, -z * power) if slope else power * base
+
+
+def learned(z: np.ndarray, depth: Any, gamma: Any) -> Any:
+    """1 - p(z) for complex z, accurate for small gamma too, which much noise makes the best."""
+    depth, gamma = np.asarray(depth, float)[..., None], np.asarray(gamma, float)[..., None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        exponent = np.where(depth == np.inf, -gamma * z, depth * log1p(-gamma * z / depth))
+        return -expm1(exponent)
 
 
 def largest_gamma(law: TwoPoint, depth: np.ndarray) -> np.ndarray:

@@ -119,6 +119,12 @@ def test_ends_and_exponents() -> None:
         assert slope == pytest.approx(expected, rel=0.02)
 
 
+def test_no_time() -> None:
+    flow = tied_flow(times=[0.0, 0.0], depth=4, spectrum=LAM, alpha=0.8)
+    assert flow.gamma.tolist() == [0, 0]
+    assert flow.loss == pytest.approx(np.mean(LAM), rel=PROMISED)
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="alpha and width_ratio must be inf for setting='fs'"):
         tied_flow(times=[1.0], depth=2, spectrum=LAM, alpha=2.0, setting="fs")
