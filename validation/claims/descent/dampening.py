@@ -42,8 +42,9 @@ QUANTILES = (0.25, 0.5, 0.75)
 TASKS, PUBLISHED_TASKS = (10, 100, 500), 10_000
 """Test tasks: few enough for sharp quantiles, and as many as in the papers."""
 CONTEXTS: dict[Preset, int] = {"quick": 200_000, "medium": 1_000_000, "full": 8_000_000}
-"""For uniform inputs, whose many test tasks need them; half as many for the fewest Gaussian test
-tasks, whose quantiles are sharpest, and an eighth for more of them."""
+"""For uniform inputs; half as many for each number of Gaussian test tasks."""
+BLUNT: dict[Preset, int] = {"quick": 4, "medium": 1, "full": 1}
+"""Divides them for more Gaussian test tasks than the fewest, whose quantiles are sharpest."""
 PUBLISHED = (0.75, 0.70)
 """Dampening factors of von Oswald et al. and of Rossi, Yuan and Hannagan."""
 NORMAL_RANGE = 1.349
@@ -68,7 +69,7 @@ def cells(preset: Preset) -> dict[Any, Cell]:
         tasks: {
             "rate": GAUSSIAN_RATE,
             "test_tasks": tasks,
-            "contexts": CONTEXTS[preset] // (2 if tasks == min(TASKS) else 8),
+            "contexts": CONTEXTS[preset] // 2 // (1 if tasks == min(TASKS) else BLUNT[preset]),
         }
         for tasks in TASKS
     }
