@@ -154,22 +154,7 @@ def write_published(name: str, path: str) -> None:
 def answer_prompts() -> None:
     """The script of the page "Your model", which answers prompts.npz."""
     if not Path("prompts.npz").exists():
-        assert (
-            main(
-                [
-                    "prompts",
-                    "--dim",
-                    "5",
-                    "--context",
-                    "10",
-                    "--test-prompts",
-                    "500",
-                    "-o",
-                    "prompts.npz",
-                ]
-            )
-            == 0
-        )
+        assert run("prompts --dim 5 --context 10 --test-prompts 500 -o prompts.npz") == 0
     runpy.run_path(str(DOCS / "tables" / "model_elsewhere.py"), run_name="__main__")
 
 
