@@ -14,7 +14,8 @@ from started_browser import console_errors, open_page, serious_findings
 HTML = Path(__file__).resolve().parents[1] / "docs" / "_build" / "html"
 PAGES = sorted(page for page in HTML.rglob("*.html") if "_static" not in page.parts)
 
-WIDTHS = itertools.cycle(((390, 1400), (1400, 390)))
+TELEPHONE, SCREEN = 390, 1400
+WIDTHS = itertools.cycle(((TELEPHONE, SCREEN), (SCREEN, TELEPHONE)))
 """Pixels of a telephone and of a screen: no page is wider than these.  A page is opened at the
 width at which the one before was left: another layout takes an eighth of its time."""
 
@@ -49,6 +50,15 @@ drawn.then(() => {
 });
 """
 
+CUT = """
+return [...document.querySelectorAll("div.math svg")].filter(formula => {
+  const box = formula.closest("div.math"), number = box.querySelector(".eqno");
+  const end = number ? number.getBoundingClientRect().left : box.getBoundingClientRect().right;
+  return formula.getBoundingClientRect().right > end + 1;
+}).map(formula => formula.closest("div.math").textContent.trim());
+"""
+"""Displayed formulas that reach beyond their column, or below their number."""
+
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HTML)))
 def test_page(browser: Any, page: Path) -> None:
@@ -64,6 +74,8 @@ def test_page(browser: Any, page: Path) -> None:
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, f"{wide} pixels wide on a screen of {width}"
+        if width == SCREEN:
+            assert browser.execute_script(CUT) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

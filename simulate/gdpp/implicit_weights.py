@@ -59,8 +59,8 @@ def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeig
     With :math:`\begin{pmatrix} A & b \\ c^\top & \delta \end{pmatrix}
     = \sum_h P_h \bigl(\sum_j e_j^l e_j^{l\top}\bigr) Q_h`, D x D numbers whatever the context,
 
-    .. math:: M' = (I + A) M - b w^\top, \quad u' = (I + A) u + a b, \quad
-       a' = (1 + \delta) a + \langle c, u\rangle, \quad w' = (1 + \delta) w - M^\top c.
+    .. math:: M' &= (I + A) M - b w^\top, & u' &= (I + A) u + a b, \\
+       w' &= (1 + \delta) w - M^\top c, & a' &= (1 + \delta) a + \langle c, u\rangle.
 
     Parameters
     ----------
