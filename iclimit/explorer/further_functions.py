@@ -81,11 +81,6 @@ def gdpp_gammas(condition_number: Any, steps: int) -> Any:
     return gdpp.condition_number_schedule(condition_number, steps=steps).gammas
 
 
-def gdpp_condition_numbers(condition_number: Any, steps: int) -> Any:
-    """Condition number at the start and after each of these layers."""
-    return gdpp.condition_number_schedule(condition_number, steps=steps).condition_number
-
-
 def gdpp_eigenvalue(eigenvalue: Any, gamma: Any) -> Any:
     """What becomes of an eigenvalue in a layer of GD++."""
     return gdpp.eigenvalues_after(eigenvalue, np.stack([gamma], axis=-1))[-1]

@@ -103,13 +103,26 @@ const charts = {
 
   // Ticks of a logarithmic axis at 1 to 9 times the powers of 10.
   logSplits(u, index, low, high) {
+    const decades = Math.log10(high / low);
+    if (decades < 0.4) return charts.evenSplits(low, high);
     const splits = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
       for (let digit = 1; digit < 10; digit++) splits.push(Number(`${digit}e${power}`));
     }
-    const decades = Math.log10(high / low);
-    return splits.filter((v) => v >= low * 0.999999 && v <= high * 1.000001
-      && (decades < 5 || String(v.toExponential()).startsWith("1e")));
+    const each = Math.ceil(decades / 12); // powers that are shown
+    const isShown = (v) => {
+      const [digit, power] = v.toExponential().split("e");
+      return decades < 5 || (digit === "1" && Number(power) % each === 0);
+    };
+    return splits.filter((v) => v >= low * 0.999999 && v <= high * 1.000001 && isShown(v));
+  },
+
+  // About four round numbers between two others.
+  evenSplits(low, high) {
+    const power = 10 ** Math.floor(Math.log10((high - low) / 4));
+    const step = power * [1, 2, 5, 10].find((factor) => 4 * factor * power >= high - low);
+    const first = Math.ceil(low / step);
+    return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
   },
 
   // Labels at 1, 2 and 5 over short ranges, else at powers of 10; fewer where an axis across has
@@ -119,7 +132,7 @@ const charts = {
     const longest = Math.max(...splits.map((v) => numbers.show(v, 3).length));
     const crowded = across && (across * Math.log10(1.95)) / decades < 7.5 * longest + 8;
     const digits = decades > 2.2 || (crowded && decades > 1) ? [1] : decades > 0.9 || crowded ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 8];
-    const shown = (v) => !log || digits.includes(Number(v.toExponential()[0]));
+    const shown = (v) => !log || decades < 0.4 || digits.includes(Number(v.toExponential()[0]));
     return splits.map((v) => (v !== null && shown(v) ? numbers.show(v, 3) : ""));
   },
 
@@ -166,6 +179,8 @@ const charts = {
     ctx.textBaseline = "top";
     ctx.textAlign = "left";
     (spec.marks ?? []).forEach((mark, i) => {
+      const { min, max } = u.scales[mark.x === undefined ? "y" : "x"];
+      if (!((mark.x ?? mark.y) >= min && (mark.x ?? mark.y) <= max)) return;
       ctx.strokeStyle = ctx.fillStyle = charts.css(spec.heat ? "--on-heat" : "--muted");
       ctx.lineWidth = 1.25 * scale;
       ctx.setLineDash([4 * scale, 4 * scale]);

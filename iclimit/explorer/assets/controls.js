@@ -32,10 +32,12 @@ const controls = {
     return control.integer ? Math.round(value) : Number(value.toPrecision(3));
   },
 
-  // A number within the range, or the default.
-  admissible(control, value) {
-    const number = Number(value);
-    if (value === "" || !Number.isFinite(number)) return control.value;
+  // What a reader types: a comma may stand for the decimal point.
+  number: (text) => (text.trim() === "" ? NaN : Number(text.replace(",", "."))),
+
+  // A number within the range, or the one that stands for nonsense.
+  admissible(control, number, otherwise = control.value) {
+    if (!Number.isFinite(number)) return otherwise;
     if (control.zero && number <= 0) return 0;
     const bounded = Math.min(Math.max(number, control.min), control.max);
     return control.integer ? Math.round(bounded) : bounded;
@@ -47,7 +49,7 @@ const controls = {
 
   // What a link says about a control, read back.
   parse(control, text, state) {
-    if (controls.isSlider(control)) return controls.admissible(control, text);
+    if (controls.isSlider(control)) return controls.admissible(control, controls.number(text));
     if (control.options) {
       const options = controls.options(control, state);
       return options.find(([value]) => String(value) === text)?.[0] ?? control.value;
@@ -69,7 +71,8 @@ const controls = {
     const make = controls.element;
     const range = make("input", { type: "range", id, min: 0, max: controls.STEPS, step: 1 });
     const { symbol, label } = control;
-    const box = make("input", { type: "number", step: "any", className: "box" });
+    let shown = control.value;
+    const box = make("input", { type: "text", inputMode: "decimal", autocomplete: "off", className: "box" });
     box.setAttribute("aria-label", `${label}, value`);
     range.addEventListener("input", () => {
       const value = controls.value(control, Number(range.value));
@@ -80,17 +83,18 @@ const controls = {
       const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
       if (!by || !control.integer) return;
       event.preventDefault();
-      change(control.name, controls.admissible(control, Number(box.value) + by));
+      change(control.name, controls.admissible(control, shown + by));
     });
-    box.addEventListener("change", () => change(control.name, controls.admissible(control, box.value)));
+    box.addEventListener("change", () => change(control.name, controls.admissible(control, controls.number(box.value), shown)));
     const title = make("label", { htmlFor: id });
     if (symbol) title.append(make("span", { className: "symbol" }, symbol), " ");
     title.append(label);
     const root = make("div", { className: "control slider" }, title, box, range);
     const show = (value) => {
+      shown = value;
       range.value = controls.position(control, value);
       range.setAttribute("aria-valuetext", numbers.show(value));
-      if (document.activeElement !== box || Number(box.value) !== value) box.value = value;
+      if (document.activeElement !== box || controls.number(box.value) !== value) box.value = value;
       const filled = (100 * range.value) / controls.STEPS;
       range.style.setProperty("--filled", `${filled}%`);
     };

@@ -17,13 +17,16 @@ const numbers = {
     if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
     const size = Math.abs(value);
     if (size !== 0 && (size < 1e-3 || size >= 1e5)) {
-      const [mantissa, exponent] = value.toExponential(digits - 2).split("e");
+      const [mantissa, exponent] = value.toExponential(Math.max(digits - 2, 0)).split("e");
       const power = [...String(Number(exponent))].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c] ?? "⁻").join("");
       const factor = mantissa.replace(/\.?0+$/, "");
       return `${factor === "1" ? "" : factor === "-1" ? "−" : `${factor.replace("-", "−")} × `}10${power}`;
     }
     return String(Number(value.toPrecision(digits))).replace("-", "−");
   },
+
+  // A count with its noun.
+  count: (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`,
 
   // A literal that Python reads as the same number.
   python: (value) => (value === Infinity ? "np.inf" : String(value)),

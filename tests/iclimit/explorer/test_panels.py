@@ -371,6 +371,79 @@ def test_every_quantity_has_a_diagram_and_the_python_lines_of_it(browser: Any, p
     assert not console_errors(browser)
 
 
+ENDS = """
+const found = [];
+for (const [i, control] of explorer.panel.controls.entries()) {
+  if (!controls.isSlider(control) || explorer.widgets[i].root.hidden) continue;
+  const { name, zero, min, max } = control;
+  found.push(...[zero ? 0 : min, max].map((end) => `&${name}=${end}`));
+}
+return found;
+"""
+
+CORNERS = [
+    "#panel=icl&axis=kappa&tau=1&ridge=0",
+    "#panel=icl&axis=alpha&tau=10&kappa=0.05&rho=0&ridge=0&dim=12",
+    "#panel=phases&quantity=icl_error&x=kappa&y=rho&tau=1&ridge=0",
+    "#panel=softmax&heads=2&ratio=0.05&dim=60",
+    "#panel=training&view=landscape&dim=1&context=1&u=0&w=0",
+    "#panel=descent&view=step&context=1&dim=1&noise_variance=10",
+]
+
+
+def test_words_at_the_ends_of_all_sliders(browser: Any, page: Path) -> None:
+    resize(browser, 1400)
+    load(browser, page)
+    links = list(CORNERS)
+    for view in views(browser):
+        follow(browser, view)
+        links += [view + end for end in browser.execute_script(ENDS)]
+    assert len(links) > 100
+    for link in links:
+        show(browser, link)
+        stage = browser.execute_script("return document.querySelector('.stage').innerText")
+        assert not re.search(r"NaN|undefined|null|–[.,]|= –|\b1 [a-z]+s\b", stage), (link, stage)
+    assert not console_errors(browser)
+
+
+def test_what_is_infinite_everywhere_is_said(browser: Any, page: Path) -> None:
+    load(browser, page, CORNERS[0])
+    read = "return document.querySelector('.stage').innerText"
+    assert "both are infinite" in browser.execute_script(read)
+    show(browser, CORNERS[1])
+    assert "no finite value here" in browser.execute_script(read)
+    assert len(browser.execute_script("return explorer.result.charts[0].lines")) == 2
+    show(browser, CORNERS[2])
+    assert "no finite value in this diagram" in browser.execute_script(read)
+
+
+def test_typed_values(browser: Any, page: Path) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    load(browser, page, "#panel=icl&axis=tau&alpha=7")
+    box = browser.find_elements(By.CSS_SELECTOR, ".slider:not([hidden]) .box")[0]
+    typed = {"1,5": 1.5, "abc": 1.5, "": 1.5, "1e9": 100, "-3": 0.1, " 2 ": 2}
+    for text, expected in typed.items():
+        box.send_keys(Keys.CONTROL, "a")
+        box.send_keys(Keys.DELETE, text, Keys.ENTER, Keys.TAB)
+        browser.execute_script("await new Promise(requestAnimationFrame)")
+        assert state(browser)["alpha"] == expected, text
+        assert box.get_attribute("value") == str(expected), text
+
+
+@pytest.mark.parametrize(("ratio", "dim"), [(0.5, 120), (5, 200), (5, 10), (1, 30)])
+def test_histograms_hold_all_positive_eigenvalues(
+    browser: Any, page: Path, ratio: float, dim: int
+) -> None:
+    load(browser, page, f"#panel=spectra&ratio={ratio}&dim={dim}")
+    edges, heights = browser.execute_script(
+        "const [bars] = explorer.result.charts[0].bars; return [bars.edges, bars.heights];"
+    )
+    share = min(1, round(dim / ratio) / dim)
+    assert np.diff(edges) @ heights == pytest.approx(share, rel=1e-12)
+
+
 def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys

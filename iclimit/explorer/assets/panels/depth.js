@@ -2,8 +2,6 @@
 // Panel 8: depth, and steps at test time after finite pretraining.
 
 {
-  const plural = (count) => (count === 1 ? "1 step" : `${count} steps`);
-
   const testTime = (s) => {
     const setting = { alpha: s.alpha, noise_variance: s.noise_variance, dampening: s.dampening };
     const most = theory.meta.test_time_error.ranges.steps[1];
@@ -14,6 +12,7 @@
     const others = [[1.5, 1], [4, 2], [100, 3]].filter(([tau]) => Math.abs(tau / s.tau - 1) > 0.05);
     const end = (tau) => explorer.value("final_test_time_error", { ...setting, tau });
     const tau = numbers.geomspace(1.05, 1000, 240);
+    const final = explorer.curve("final_test_time_error", setting, "tau", tau);
     const ones = [1, 2, 4, 8].filter((count) => count <= most);
     const best = own.indexOf(Math.min(...own));
     return {
@@ -33,13 +32,14 @@
           x: { label: "pretraining contexts over dimension, τ", short: "τ", log: true },
           y: { label: "error of the task", log: true, max: 3 },
           lines: [
-            ...ones.map((count, colour) => ({ label: plural(count), x: tau, colour, y: explorer.curve("test_time_error", { ...setting, steps: count }, "tau", tau) })),
-            { label: "infinitely many", x: tau, colour: 4, y: explorer.curve("final_test_time_error", setting, "tau", tau) },
+            ...ones.map((count, colour) => ({ label: numbers.count(count, "step"), x: tau, colour, y: explorer.curve("test_time_error", { ...setting, steps: count }, "tau", tau) })),
+            { label: "infinitely many", x: tau, colour: 4, y: final },
           ],
           marks: threshold > 1 && threshold < 1000 ? [{ x: threshold, label: "overthinking below" }] : [],
         },
       ],
-      summary: `With τ = ${numbers.show(s.tau, 3)} ${best === most ? `each of ${plural(most)} lowers the error, down to ${numbers.show(own[best])}` : `the error is least after ${plural(best)}, ${numbers.show(own[best])}, and ${numbers.show(own.at(-1))} after ${plural(most)}`}. Below τ = ${numbers.show(threshold, 3)} more and more steps do harm: overthinking.`,
+      summary: `With τ = ${numbers.show(s.tau, 3)} ${best === most ? `each of ${numbers.count(most, "step")} lowers the error, down to ${numbers.show(own[best])}` : `the error is least after ${numbers.count(best, "step")}, ${numbers.show(own[best])}, and ${numbers.show(own.at(-1))} after ${numbers.count(most, "step")}`}. Below τ = ${numbers.show(threshold, 3)} more and more steps do harm: overthinking.`,
+      note: final.some((value) => value > 0 && value < Infinity) ? "" : "Infinitely many steps have no line here: above the threshold they leave no error.",
       python: [
         "import iclimit, numpy as np",
         `errors = iclimit.depth.test_time_errors(alpha=${s.alpha}, tau=${s.tau}, steps=${most}, noise_variance=${s.noise_variance}, dampening=${s.dampening})[1:]`,

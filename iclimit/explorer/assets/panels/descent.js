@@ -69,7 +69,7 @@
           points: [{ label: "one query in each of 200 contexts", x: shown.map((k) => simulated.labels[k]), y: shown.map((k) => rate * simulated.steps[k]), colour: 1, size: 2.5 }],
         },
       ],
-      summary: `With ${s.context} pairs in dimension ${s.dim} the best rate is ${numbers.show(best)}; it leaves ${numbers.show((100 * least) / null_, 3)} % of the loss of predicting 0. At twice this rate a step is no better than that.`,
+      summary: `With ${numbers.count(s.context, "pair")} in dimension ${s.dim} the best rate is ${numbers.show(best)}; it leaves ${numbers.show((100 * least) / null_, 3)} % of the loss of predicting 0. At twice this rate a step is no better than that.`,
       python: [
         "import iclimit, numpy as np",
         `rate = np.linspace(0, ${2.4 * best}, 300)`,
@@ -113,7 +113,7 @@
           marks: [{ x: s.dim, label: "context = dimension" }],
         },
       ],
-      summary: `In dimension ${s.dim} one step at its best rate leaves ${numbers.show(explorer.value(lossName, { ...setting, context: 10 }), 3)} after 10 pairs and ${numbers.show(explorer.value(lossName, { ...setting, context: 100 }), 3)} after 100: in long contexts the loss falls as one over their length.`,
+      summary: `In dimension ${s.dim} one step at its best rate leaves ${numbers.show(explorer.value(lossName, { ...setting, context: 10 }), 3)} after 10 pairs and ${numbers.show(explorer.value(lossName, { ...setting, context: 100 }), 3)} after 100: in long contexts ${setting.noise_variance ? `what exceeds the noise, ${numbers.show(setting.noise_variance, 3)},` : "the loss"} falls as one over their length.`,
       note: uniform && s.dim !== 5 ? "The published networks have dimension 5." : "",
       python: [
         "import iclimit, numpy as np",
@@ -147,7 +147,7 @@
     ];
     const rates = theory.optimal_rates(ratio, count);
     const [own, , constant] = losses.map((values) => values[count - 1]);
-    const many = count === 1 ? "1 step" : `${count} steps`;
+    const many = numbers.count(count, "step");
     return {
       charts: [
         {
@@ -180,8 +180,9 @@
     const x = numbers.linspace(0.05, 1.5, 300);
     const setting = { ratio: s.ratio, noise_ratio: s.noise_ratio };
     const shown = [1, 2, 4, 8];
+    const label = (steps) => numbers.count(steps, "step");
     const lines = shown.map((steps, colour) => ({
-      label: steps === 1 ? "1 step" : `${steps} steps`, x, colour,
+      label: label(steps), x, colour,
       y: explorer.curve("dampened_loss", { ...setting, steps }, "dampening", x),
       python: steps === 1 ? "curve.values" : undefined,
     }));
@@ -189,7 +190,6 @@
     const best = shown.map((steps) => explorer.value("dampening_of_recurrent_layer", { ...setting, steps }));
     const same = best.every((value) => Math.abs(value - 1) < 1e-6);
     const exact = explorer.data.blog.dampening;
-    const label = (steps) => (steps === 1 ? "1 step" : `${steps} steps`);
     const down = (y) => exact.x[y.indexOf(Math.min(...y))];
     const y = { label: "loss relative to predicting 0", log: true, min: 0.01, max: 10 };
     return {

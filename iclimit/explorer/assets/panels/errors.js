@@ -85,13 +85,17 @@
     return kept.one?.key !== keyOf(s, [sizes(s).tasks]) && (!kept.one || sizes(s).tasks * s.dim ** 2 > 5e6);
   };
 
-  const accuracy = (s) => {
+  const accuracy = (s, missing) => {
     const { tasks, context, prompts } = sizes(s);
     const known = explorer.data.finite_size;
     if (s.axis !== "alpha" && context < known.context) return `Contexts of less than ${known.context} pairs are too short for a prediction at finite size.`;
+    if (missing) return "The prediction at finite size has no finite value here: few tasks without noise make its equations singular, or τ = 1 without a ridge its errors infinite.";
     const loss = tasks >= 2 && tasks <= prompts / known.prompts_per_task ? known.shared_loss : known.moments_loss;
-    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, from the mean moments of the contexts, averaged over ${Math.ceil(DRAWS / s.dim)} drawn task sets. At these parameters it is within about ${loss}/d = ${numbers.show((100 * loss) / s.dim, 2)} % of simulations.`;
+    return `Dashed: prediction for runs in dimension ${s.dim} with tasks on the sphere, from the mean moments of the contexts, averaged over ${numbers.count(Math.ceil(DRAWS / s.dim), "drawn task set")}. At these parameters it is within about ${loss}/d = ${numbers.show((100 * loss) / s.dim, 2)} % of simulations.`;
   };
+
+  // Whether a line can be drawn: gaps may be the lesser part of it.
+  const isFinite = ({ y }) => y.filter(Number.isFinite).length > y.length / 2;
 
   const finiteRun = (s) => {
     const size = { dim: s.dim, ...sizes(s), rho: s.rho, ridge: s.ridge };
@@ -109,7 +113,8 @@
       { label: "IDG error: pretraining tasks", x, y: idg, colour: 1 },
     ];
     const waiting = !complete && slow(s);
-    if (!waiting) lines.push(...predicted(s));
+    const dashed = waiting ? [] : predicted(s);
+    lines.push(...dashed.filter(isFinite));
     const points = [];
     let count = 0;
     for (const [label, set] of stored(s)) {
@@ -130,9 +135,10 @@
     if (s.axis === "tau") marks.push({ x: 1, label: "τ = 1: interpolation threshold" });
     if (s.axis === "kappa") marks.push({ x: 1, label: "κ = 1: memorisation transition" });
     marks.push({ y: 1 + s.rho, label: "predicting 0" });
-    const finite = Array.from(icl).filter(Number.isFinite).sort((a, b) => a - b);
-    const most = Math.max(finite[Math.floor(0.97 * finite.length)] * 1.6, 1.3 * (1 + s.rho));
-    const least = Math.max(Math.min(...Array.from(idg).filter((v) => v > 0), finite[0]), 1e-4) * 0.85;
+    const diverges = !icl.some(Number.isFinite);
+    const finite = Array.from(diverges ? dashed[0]?.y ?? [] : icl).filter(Number.isFinite).sort((a, b) => a - b);
+    const most = Math.max((finite[Math.floor(0.97 * finite.length)] ?? 1) * 1.6, 1.3 * (1 + s.rho));
+    const least = Math.max(Math.min(...Array.from(idg).filter((v) => v > 0), finite[0] ?? 0.1), 1e-4) * 0.85;
     const at = explorer.value("icl_error", { ...values, [s.axis]: s[s.axis] });
     const own = explorer.value("idg_error", { ...values, [s.axis]: s[s.axis] });
     const best = x[icl.indexOf(finite[0])];
@@ -150,8 +156,8 @@
         y: { label: "mean squared error of a label", log: true, min: least, max: most },
         lines, points, marks,
       }],
-      summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.`,
-      note: `${accuracy(s)}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
+      summary: `At ${symbol} = ${numbers.show(s[s.axis], 3)} the error is ${numbers.show(at)} on new tasks and ${numbers.show(own)} on pretraining tasks. ${!diverges ? `Over this range the error on new tasks is least, ${numbers.show(finite[0])}, at ${symbol} = ${numbers.show(best, 3)}.` : "Over this range both are infinite, so that they have no curve: τ = 1 without a ridge is the interpolation threshold."}`,
+      note: `${accuracy(s, dashed.length && !dashed.some(isFinite))}${count ? "" : " No stored simulation has these parameters; the buttons below the sliders lead to some."}`,
       later: waiting ? () => compute(s, true) : undefined,
       python: `${python}\n${finiteRun(s)}`,
       formulas: ["icl_error", "effective_ridge", "context_noise"],

@@ -137,7 +137,8 @@
         x: scale(x, xs), y: scale(y, ys),
         heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: known ? "diagram.values" : "values" },
       }],
-      summary: `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
+      note: least < 0 ? `${label} has no finite value in this diagram.` : "",
+      summary: least < 0 ? `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)} has no finite value here.` : `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,
       python: python.join("\n"),
       formulas: [s.quantity],
     };

@@ -108,7 +108,8 @@
         points: [{ label: `${s.heads === 1 ? "one head" : "two heads"}, mean of ${CONTEXTS} drawn contexts, d = ${s.dim}, N = ${contexts.context}`, x: places, y: found.map((f) => f[0]), error: found.map((f) => f[1]), colour: s.heads - 1 }],
         marks: [{ x: 1, label: "t = 1" }, { y: linear, label: "linear attention" }],
       }],
-      summary: `One softmax head is best at t = 1, with ${numbers.show(least[0])} (value ${numbers.show(best.value, 3)} √d), where linear attention has ${numbers.show(linear)}: it sees e = 2.718 times less context. Two opposite heads of high temperature reach linear attention. On the drawn contexts of ${contexts.context} pairs ${s.heads === 1 ? "one head has" : "two heads have"} ${numbers.show(lowest[0], 3)} ± ${numbers.show(lowest[1], 1)} at the best of the points, t = ${numbers.show(places[found.indexOf(lowest)], 2)}.`,
+      summary: `In the limit one softmax head is best at t = 1, with ${numbers.show(least[0])} (value ${numbers.show(best.value, 3)} √d), where linear attention has ${numbers.show(linear)}: it sees e = 2.718 times less context. Two opposite heads of high temperature reach linear attention. On the drawn contexts of ${contexts.context} pairs ${s.heads === 1 ? "one head has" : "two heads have"} ${numbers.show(lowest[0], 3)} ± ${numbers.show(lowest[1], 1)} at the best of the points, t = ${numbers.show(places[found.indexOf(lowest)], 2)}.`,
+      note: `The curves are the limit of large dimension. In a context of N pairs few of them carry the weights as t comes near √(ln N), here ${numbers.show(Math.sqrt(Math.log(contexts.context)), 2)}: there points leave the curves.`,
       python: [
         "import iclimit, numpy as np",
         "efficiencies = [iclimit.softmax.heads_efficiency([t]) for t in np.geomspace(0.05, 4, 240)]",

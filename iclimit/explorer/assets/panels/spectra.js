@@ -12,13 +12,14 @@
     return drawn;
   };
 
+  // Of the positive values, as shares of all: zeros are an atom and no part of the density.
   const histogram = (values, low, high) => {
     const width = (high - low) / BINS;
     const edges = numbers.linspace(low, high, BINS + 1);
     const heights = new Float64Array(BINS);
     for (const value of values) {
       const bin = Math.floor((value - low) / width);
-      if (bin >= 0 && bin < BINS) heights[bin] += 1 / (values.length * width);
+      if (value > 1e-9 * high && bin >= 0 && bin < BINS) heights[bin] += 1 / (values.length * width);
     }
     return { edges, heights };
   };
@@ -32,13 +33,7 @@
     const x = numbers.linspace(0, Math.PI, 400).map((t) => low + ((high - low) * (1 - Math.cos(t))) / 2);
     const density = explorer.curve("marchenko_pastur_density", { ratio: c }, "x", x);
     const largest = Math.max(high, positive.at(-1)) * 1.04;
-    const bars = histogram(values, positive[0] < 0.04 * largest ? 0 : Math.max(0, 0.9 * low), largest);
-    if (c > 1) {
-      // The zero eigenvalues are an atom and no part of the density.
-      const width = bars.edges[1] - bars.edges[0];
-      const atoms = values.length - positive.length;
-      bars.heights[0] = Math.max(0, bars.heights[0] - atoms / (values.length * width));
-    }
+    const bars = histogram(values, positive[0] < 0.04 * largest ? 0 : 0.9 * Math.min(low, positive[0]), largest);
     const q = numbers.geomspace(1e-3, 100, 300);
     const limit = explorer.curve("wishart_resolvent", { kappa: 1 / c }, "q", q);
     const places = numbers.geomspace(1.5e-3, 70, 14);
@@ -63,7 +58,7 @@
           points: [{ label: "the same sample", x: places, y: own, colour: 1 }],
         },
       ],
-      summary: `The eigenvalues of a context of N = ${context} pairs in dimension ${s.dim} fill the interval from ${numbers.show(low, 3)} to ${numbers.show(high, 3)}; those of this sample reach from ${numbers.show(positive[0], 3)} to ${numbers.show(positive.at(-1), 3)}.${atom}`,
+      summary: `The eigenvalues of a context of N = ${numbers.count(context, "pair")} in dimension ${s.dim} fill the interval from ${numbers.show(low, 3)} to ${numbers.show(high, 3)}; those of this sample reach from ${numbers.show(positive[0], 3)} to ${numbers.show(positive.at(-1), 3)}.${atom}`,
       python: [
         "import iclimit, numpy as np",
         `law = iclimit.spectra.MarchenkoPastur(ratio=${c})`,

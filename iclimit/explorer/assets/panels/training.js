@@ -138,7 +138,8 @@
           ],
         },
       ],
-      summary: `Any weights with uw = ${numbers.show(best, 3)} make the best step. From (${numbers.show(s.u, 2)}, ${numbers.show(s.w, 2)}) training ${path.length <= s.descents ? "diverges" : `arrives at (${numbers.show(u, 2)}, ${numbers.show(w, 2)}), where the rate is ${numbers.show(u * w, 3)}`}; on its way the gradient turns by ${numbers.show(Math.max(...turns), 2)} degrees.`,
+      summary: `Any weights with uw = ${numbers.show(best, 3)} make the best step. From (${numbers.show(s.u, 2)}, ${numbers.show(s.w, 2)}) training ${path.length <= s.descents ? "diverges" : `arrives at (${numbers.show(u, 2)}, ${numbers.show(w, 2)}), where the rate is ${numbers.show(u * w, 3)}`}; on its way the gradient turns by ${Math.round(Math.max(...turns))} degrees.`,
+      note: losses[0] > 1.85 * null_ ? `The loss starts above the right chart, at ${numbers.show((100 * losses[0]) / null_, 3)} %.` : "",
       python: [
         "import iclimit, numpy as np",
         `u, w = np.meshgrid(np.linspace(-${reach}, ${reach}, ${count}), np.linspace(-${reach}, ${reach}, ${count}))`,
@@ -170,7 +171,7 @@
     return {
       charts: [
         {
-          title: `Losses of ${s.layers} ${s.layers === 1 ? "layer" : "layers"} in training (Figure 14)`,
+          title: `Losses of ${numbers.count(s.layers, "layer")} in training (Figure 14)`,
           x: steps,
           y: { label: "mean squared error", min: 1.3 },
           lines: [theoryAt("theory: one step at its best rate", level, "level"), ...losses.map((each, i) => line(each.series, i + 1)(each))],
@@ -186,7 +187,7 @@
           ],
         },
       ],
-      summary: `Published medians with 10 pairs in dimension 10. After 25,000 steps: ${last.join(", ")}; one step of gradient descent at its best rate has ${numbers.show(level)}. A network that predicts 0 has the distance ${numbers.show(zero, 3)} from that step.`,
+      summary: `Published medians with 10 pairs in dimension 10. After 25,000 steps: ${last.join(", ")}; one step of gradient descent at its best rate has ${numbers.show(level)}. A network that predicts 0 has ${s.distance === "similarity" ? "no cosine with" : `the distance ${numbers.show(zero, 3)} from`} that step.`,
       note: "Numbers of the blog post 'Understanding in-context learning in transformers' (ICLR 2024), read from its interactive figures, as mean squared errors and distances; it states halves.",
       python: ["import iclimit", 'level = iclimit.optimal_learning_rate(context=10, dim=10, input_law="uniform").loss'].join("\n"),
       formulas: ["optimal_learning_rate"],
