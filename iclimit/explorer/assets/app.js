@@ -259,6 +259,13 @@ const explorer = {
     paint(dark.matches);
     dark.addEventListener("change", () => paint(dark.matches));
     theme.addEventListener("click", () => paint(root.dataset.theme !== "dark"));
+    // Paper is light.
+    let wasDark = false;
+    addEventListener("beforeprint", () => {
+      wasDark = root.dataset.theme === "dark";
+      paint(false);
+    });
+    addEventListener("afterprint", () => paint(wasDark));
     for (const button of document.querySelectorAll("[data-copy]")) {
       button.dataset.text = button.textContent;
       const source = { python: () => explorer.result.python, link: () => document.getElementById("link").href };

@@ -444,6 +444,16 @@ def test_histograms_hold_all_positive_eigenvalues(
     assert np.diff(edges) @ heights == pytest.approx(share, rel=1e-12)
 
 
+def test_paper_is_light(browser: Any, page: Path) -> None:
+    resize(browser, 1400, "dark")
+    load(browser, page)
+    script = """return ['beforeprint', 'afterprint'].map((name) => {
+      dispatchEvent(new Event(name));
+      return document.documentElement.dataset.theme;
+    })"""
+    assert browser.execute_script(script) == ["light", "dark"]
+
+
 def test_keys_move_sliders_and_the_cursor(browser: Any, page: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
