@@ -76,3 +76,5 @@ def test_the_prediction_is_a_dashed_line_along_the_whole_curve() -> None:
             assert len(x) >= 1.8 * points
             # Dimension 32 rounds the points in between.
             assert np.all((x[1:] / x[:-1] > 1) & (x[1:] / x[:-1] < 1.05 * LINE_STEP))
+            breaks = x[np.isnan(line.get_ydata())]
+            assert breaks.tolist() == ([1 + 1 / 32] if name == "double-descent" else [])

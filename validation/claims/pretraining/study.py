@@ -39,6 +39,8 @@ REPEATS: dict[Preset, int] = {"quick": 8, "medium": 60, "full": 60}
 """Repeats of every point of a curve."""
 LINE_SETS, LINE_STEP = 4, 1.7
 """Task sets of predictions that are only drawn, and the factor from one to the next at most."""
+BESIDE = (1 - 1e-3, 1 + 1e-3, 1 + 1e-2, 1 + 4e-2)
+"""Prompts over those of the interpolation threshold, where a drawn line leaves the picture."""
 STEPS = {"tau": 2, "alpha": 1, "kappa": 1, "test_alpha": 1}
 """Parameters that are integers over a power of the dimension, and this power."""
 LEGEND = "lines: asymptotic; dashes: finite-size prediction; points: simulation, d = {}"
@@ -58,6 +60,11 @@ class Curve:
         return replace(self.base, **along)
 
     @property
+    def diverges(self) -> bool:
+        """Whether it passes the interpolation threshold: tau = 1 in the limit, 1 + 1/d in runs."""
+        return self.axis == "tau" and self.base.ridge == 0
+
+    @property
     def points(self) -> list[Point]:
         """The points that are simulated."""
         return [self.at(value) for value in self.values]
@@ -68,6 +75,8 @@ class Curve:
         for low, high in pairwise(self.values):
             count = max(2, math.ceil(math.log(high / low, LINE_STEP)))
             found += np.geomspace(low, high, count + 1)[1:-1].tolist()
+        if self.diverges:
+            found += [(1 + 1 / dim) * share for share in BESIDE]
         return [self.at(round(value * scale) / scale) for value in found]
 
 
@@ -210,9 +219,7 @@ class Found:
     ) -> None:
         """Draw one error along a curve: limit (line), prediction (dashes), simulation (points)."""
         fine = np.geomspace(min(curve.values), max(curve.values), 400)
-        if (
-            curve.axis == "tau"
-        ):  # without a ridge the errors diverge at 1: up to there, and a break
+        if curve.diverges:  # up to there, and a break
             beside = np.geomspace(1e-9, 1e-2, 30)
             fine = np.sort(np.concatenate([fine, 1 - beside, [1.0], 1 + beside]))
         limit = getattr(curve.at(fine).limit, name)
@@ -223,7 +230,13 @@ class Found:
         )
         predicted = self.errors("predicted", name, [(point, self.dim) for point in line])
         places = [getattr(point, curve.axis) for point in line]
-        ax.plot(places, [each.mean for each in predicted], "--", color=colour)
+        means = [each.mean for each in predicted]
+        if curve.diverges:
+            threshold = 1 + 1 / self.dim
+            above = int(np.searchsorted(places, threshold))
+            places.insert(above, threshold)
+            means.insert(above, math.nan)
+        ax.plot(places, means, "--", color=colour)
         simulated = self.errors("simulated", name, keys)
         draw_estimates(ax, curve.values, simulated, colour, markersize=3.5)
 
