@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.pretraining import finite_size_errors
-from iclimit.asymptotics.pretraining.deterministic_equivalent import gamma_rule
+from iclimit.asymptotics.pretraining.deterministic_equivalent import (
+    gamma_rule,
+    quadratic_form_variance,
+    task_set_law,
+)
 from iclimit.asymptotics.pretraining.spectral_equivalent import (
+    _Summaries,
     _fraction,
     _query_rule,
     spectral_errors,
@@ -50,6 +55,49 @@ def test_equals_the_prediction_by_matrices(dim: int) -> None:
         found = spectral_errors(*spectrum(w), tasks=len(w), **run)
         wanted = (expected.icl.mean, expected.idg.mean)
         assert found == pytest.approx(wanted, rel=DIFFERENCE / dim**2), (len(w), run)
+
+
+@pytest.mark.parametrize("tasks", [3, 12, 40])
+@pytest.mark.parametrize("xi", [1e-3, 0.3, 20.0])
+def test_traces_are_those_of_the_matrices(tasks: int, xi: float) -> None:
+    dim, context, rho = 12, 15, 0.3
+    w = sphere(np.random.default_rng(tasks), tasks, dim)
+    law = task_set_law(w, context, rho)
+    G, A = law.second, law.cross
+    inverse = np.linalg.inv(G + xi * np.eye(dim + 1))
+    gamma, share = A.T @ inverse, G @ inverse
+    fresh = np.diag([2.0] * dim + [3.0])
+    best = np.linalg.solve(G, A)
+    found = _Summaries(spectrum(w), (float(tasks), context, rho), xi)
+    head, column, trace, product = found.weights()
+    bare = _Summaries(spectrum(w), (float(tasks), context, rho), 0.0)
+    pairs = {
+        "inverse": (found.inverse_trace(), np.trace(inverse)),
+        "trace": (found.trace(), np.trace(G)),
+        "freedom": (found.freedom(), np.trace(share)),
+        "second freedom": (found.second_freedom(), np.trace(share @ share)),
+        "transfer": (found.transferred(2.0, 3.0), np.trace(fresh @ inverse @ share)),
+        "head": (head, np.sum(gamma[:, :-1] ** 2)),
+        "column": (column, np.sum(gamma[:, -1] ** 2)),
+        "trace of the head": (trace, np.trace(gamma[:, :-1])),
+        "product": (product, np.trace(gamma @ A)),
+        "misfit": (bare.misfit(), 1 - np.vdot(A, best) / dim),
+    }
+    for name, (mine, expected) in pairs.items():
+        assert mine == pytest.approx(expected, rel=1e-9), name
+
+
+def test_variance_of_opposite_tasks_of_known_spread() -> None:
+    """Without a mean task all but the spread over the tasks is exact."""
+    dim, context, rho, xi = 12, 15, 0.3, 0.4
+    half = sphere(np.random.default_rng(5), 7, dim)
+    w = np.concatenate([half, -half])
+    law = task_set_law(w, context, rho)
+    inverse = np.linalg.inv(law.second + xi * np.eye(dim + 1))
+    found = _Summaries(spectrum(w), (14.0, context, rho), xi)
+    forms = np.einsum("ki,ij,kj->k", w, inverse[:-1, :-1], w)
+    found._spread = lambda: np.var(forms)  # type: ignore[method-assign]
+    assert found.variance() == pytest.approx(quadratic_form_variance(law, inverse), rel=1e-9)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
