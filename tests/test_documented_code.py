@@ -6,6 +6,7 @@ Examples with ``>>>`` are run by `test_doctests.py`.
 import contextlib
 import csv
 import json
+import operator
 import re
 import runpy
 import shlex
@@ -249,6 +250,15 @@ def test_code_runs(
         if not OTHER_LIBRARIES.search(block):
             exec(code, names)
     plt.close("all")
+
+
+def test_blocks_are_python_and_their_names_exist() -> None:
+    """Those for other libraries, too, which are not run."""
+    for page in WITH_CODE:
+        for block in blocks(page):
+            compile(block, str(page), "exec")
+            for name in re.findall(r"(?<!\")\biclimit((?:\.\w+)+)", block):
+                operator.attrgetter(name[1:])(iclimit)
 
 
 def test_other_lines_for_the_shell_are_known() -> None:

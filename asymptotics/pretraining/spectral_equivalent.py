@@ -241,6 +241,11 @@ def spectral_errors(
     -------
     icl, idg : float or ndarray
         Errors; ``inf`` at the interpolation threshold, and where no variance solves its equation.
+
+    Raises
+    ------
+    ArithmeticError
+        If float64 does not solve an equation.
     """
     given = {"tasks": tasks, "context": context, "prompts": prompts, "rho": rho, "ridge": ridge}
     math_ = numpy_namespace(**given)

@@ -13,9 +13,9 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     task_set_law,
 )
 from iclimit.asymptotics.pretraining.spectral_equivalent import (
-    _Summaries,
     _fraction,
     _query_rule,
+    _Summaries,
     spectral_errors,
 )
 
