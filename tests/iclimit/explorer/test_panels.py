@@ -444,6 +444,18 @@ def test_histograms_hold_all_positive_eigenvalues(
     assert np.diff(edges) @ heights == pytest.approx(share, rel=1e-12)
 
 
+def test_sliders_of_diagrams_stay_within_the_quantity(browser: Any, page: Path) -> None:
+    load(browser, page, "#panel=phases&quantity=dmmse_icl_error&x=theta&y=alpha&rho=0")
+    assert state(browser)["rho"] == 0.01
+    python = "return explorer.result.python"
+    names: dict[str, Any] = {}
+    exec(browser.execute_script(python).replace("diagram.plot()", ""), names)
+    show(browser, "#panel=phases&quantity=tied_depth_loss&noise_variance=10&x=alpha&y=depth")
+    assert state(browser)["noise_variance"] == 1
+    show(browser, "#panel=phases&quantity=icl_error&rho=0&ridge=0")
+    assert (state(browser)["rho"], state(browser)["ridge"]) == (0, 0)
+
+
 def test_paper_is_light(browser: Any, page: Path) -> None:
     resize(browser, 1400, "dark")
     load(browser, page)

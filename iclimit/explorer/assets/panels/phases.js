@@ -42,7 +42,8 @@
     numbers[isLinear(axis) ? "linspace" : "geomspace"](...ends(name, axis), count);
   const bounded = (s) => Object.fromEntries(theory.meta[s.quantity].arguments.map((name) => {
     const [low, high] = ends(s.quantity, name);
-    const free = parameters.ranges[name][3] === "zero" && s[name] === 0;
+    const [least, , , kind] = parameters.ranges[name];
+    const free = kind === "zero" && s[name] === 0 && low === least;
     const place = sizeOf(s.quantity).indexOf(name);
     if (place >= 0) return [name, Number(s.size.split(",")[place])];
     return [name, free ? 0 : Math.min(Math.max(s[name], low), high)];
@@ -163,10 +164,11 @@
         when: (s) => bounded(s)[name] !== undefined && ![...chosen(s), ...sizeOf(s.quantity)].includes(name),
       })),
     ],
-    // Axes are those of the quantity, and counts stay within what it has.
+    // Axes are those of the quantity, and sliders stay within what it has.
     correct(s) {
       [s.x, s.y] = chosen(s);
-      for (const name of COUNTED) if (name in bounded(s)) s[name] = bounded(s)[name];
+      const fixed = sizeOf(s.quantity);
+      for (const [name, value] of Object.entries(bounded(s))) if (!fixed.includes(name)) s[name] = value;
     },
     compute,
   });
