@@ -72,12 +72,7 @@ def test_pages_panels_and_figures_exist() -> None:
 
 
 def test_claims_name_the_figures_that_they_make_and_only_those() -> None:
-    made = {
-        (key, place, name)
-        for row in FIGURES
-        for key, place in [(row["paper"], row["place"])]
-        for name in claims_of(row)
-    }
+    made = {(row["paper"], row["place"], name) for row in FIGURES for name in claims_of(row)}
     named = {
         (key, place, name)
         for name, claim in CLAIMS.items()
