@@ -22,6 +22,7 @@ With time, depth, width and context all finite this is the joint scaling law in 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ from iclimit.results import Result
 
 _ACCURACY = 1e-11
 """Relative accuracy of the integration of gamma; errors of a flow to a minimum do not grow."""
+
+_MOST_CALLS = 200_000
+"""Evaluations of the slope, of which a flow takes some thousand: more are spent on rounding."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,7 +92,8 @@ def tied_flow(
     TypeError
         If an argument is not a number or a NumPy array.
     ArithmeticError
-        If an infinitely deep flow leaves the range that float64 resolves.
+        If float64 does not resolve the flow: at contexts below some hundredth of the dimension, or
+        where an infinitely deep flow leaves its range.
 
     Notes
     -----
@@ -169,7 +174,14 @@ def _integrated(
     if not wanted[-1]:
         return np.zeros(t.shape)
 
+    calls = count()
+
     def speed(_: float, share: np.ndarray) -> np.ndarray:
+        if next(calls) == _MOST_CALLS:
+            raise ArithmeticError(
+                f"float64 does not resolve the flow at alpha = {loss.law.alpha:g}, noise_variance "
+                f"= {float(noise):g} and times up to {t.max():g}"
+            )
         gamma = scale * share
         return -loss.slope(np.broadcast_to(L, gamma.shape), gamma, noise) / (2 * start)
 

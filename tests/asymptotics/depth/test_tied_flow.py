@@ -1,5 +1,7 @@
 """Gradient flow of tied layers: one layer in closed form, other integrators, full matrices."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -132,3 +134,9 @@ def test_wrong_arguments() -> None:
         tied_flow(times=[-1.0], depth=2, spectrum=LAM)
     with pytest.raises(ValueError, match=r"depth must be an integer >= 1, or inf, got 1\.5"):
         tied_flow(times=[1.0], depth=1.5, spectrum=LAM)
+
+
+def test_flow_that_float64_does_not_resolve_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[tied_flow.__module__], "_MOST_CALLS", 5000)
+    with pytest.raises(ArithmeticError, match=r"does not resolve the flow at alpha = 1e-06"):
+        tied_flow(times=[1e6], depth=8, spectrum=LAM, alpha=1e-6)
