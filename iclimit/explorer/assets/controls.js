@@ -94,7 +94,7 @@ const controls = {
       shown = value;
       range.value = controls.position(control, value);
       range.setAttribute("aria-valuetext", numbers.show(value));
-      if (document.activeElement !== box || controls.number(box.value) !== value) box.value = value;
+      box.value = value;
       const filled = (100 * range.value) / controls.STEPS;
       range.style.setProperty("--filled", `${filled}%`);
     };
