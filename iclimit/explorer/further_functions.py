@@ -86,11 +86,6 @@ def gdpp_eigenvalue(eigenvalue: Any, gamma: Any) -> Any:
     return gdpp.eigenvalues_after(eigenvalue, np.stack([gamma], axis=-1))[-1]
 
 
-def gdpp_last_rate(condition_number: Any, steps: int) -> Any:
-    """Best rate of the step after these layers."""
-    return gdpp.condition_number_schedule(condition_number, steps=steps).final_rate[..., -1]
-
-
 def tied_depth_loss(depth: int, alpha: Any, noise_variance: Any = 0.0) -> Any:
     """Loss of tied layers on isotropic data at infinite width: steps at their best rate."""
     best = descent.constant_schedule(
