@@ -16,8 +16,8 @@ import numpy as np
 from scipy import stats
 
 from iclimit.runs import RunStore
+from iclimit.statistics import FALSE_ALARM
 from iclimit.validation import CLAIMS, validate
-from iclimit.validation.statistics import FALSE_ALARM
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 TAILS = (2.0, 3.0)

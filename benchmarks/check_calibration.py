@@ -18,11 +18,11 @@ import numpy as np
 from benchmarks.calibration import describe
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
+from iclimit.statistics import FALSE_ALARM
 from iclimit.validation import check_runs
-from iclimit.validation.checking.judgement import chi_square, compare_run, verdict
-from iclimit.validation.checking.measured import MeasuredRun
-from iclimit.validation.checking.predictions import Theory, predict
-from iclimit.validation.statistics import FALSE_ALARM
+from iclimit.validation.yours.runs.judgement import chi_square, compare_run, verdict
+from iclimit.validation.yours.runs.measured import MeasuredRun
+from iclimit.validation.yours.runs.predictions import Theory, predict
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")

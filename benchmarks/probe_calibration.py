@@ -25,12 +25,12 @@ import numpy as np
 from scipy import stats
 
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.probing.answers import Answers
-from iclimit.validation.probing.baselines import baselines
-from iclimit.validation.probing.identification import TOLERANCE, identify
-from iclimit.validation.probing.ladder import ladder
-from iclimit.validation.probing.ratios import quantile, z_of
-from iclimit.validation.statistics import z_threshold
+from iclimit.statistics import z_threshold
+from iclimit.validation.yours.models.answers import Answers
+from iclimit.validation.yours.models.baselines import baselines
+from iclimit.validation.yours.models.identification import TOLERANCE, identify
+from iclimit.validation.yours.models.ladder import ladder
+from iclimit.validation.yours.models.ratios import quantile, z_of
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from iclimit.validation import CLAIMS, validate
 from iclimit.validation.claim import PRESETS
-from iclimit.validation.coverage import SHELVES, coverage, percent
-from iclimit.validation.run_claims import ValidationRun
-from iclimit.validation.summary import table
+from iclimit.validation.judge.coverage import SHELVES, coverage, percent
+from iclimit.validation.judge.run_claims import ValidationRun
+from iclimit.validation.judge.summary import table
 
 README = Path(__file__).parents[1] / "README.md"
 BEGIN, END = "<!-- resolutions -->", "<!-- end of resolutions -->"

@@ -17,8 +17,8 @@ from sphinx_gallery.sorting import ExplicitOrder
 from threadpoolctl import threadpool_limits
 
 import iclimit
+from iclimit.drawing import STYLE
 from iclimit.explorer.page import explorer_page
-from iclimit.validation.drawing import STYLE
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

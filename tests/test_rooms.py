@@ -8,22 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+GROUND = {"drawing", "figure_files", "files", "html_parts", "notation", "results", "statistics"}
 MAY_IMPORT = {
-    "asymptotics": {"asymptotics", "notation", "results"},
-    "simulate": {"simulate", "files", "notation", "results"},
-    "validation": {
-        "validation",
-        "asymptotics",
-        "simulate",
-        "runs",
-        "files",
-        "notation",
-        "published",
-        "results",
-    },
+    "asymptotics": {"asymptotics", *GROUND},
+    "simulate": {"simulate", *GROUND},
+    "validation": {"validation", "asymptotics", "simulate", "runs", "published", *GROUND},
 }
 FOLDERS = {room: ROOT / room for room in MAY_IMPORT} | {"runs": ROOT / "iclimit" / "runs"}
-MAY_IMPORT["runs"] = {"runs", "files", "notation", "results"}
+MAY_IMPORT["runs"] = {"runs", *GROUND}
 
 
 def imported_modules(file: Path) -> set[str]:

@@ -11,11 +11,12 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
 4. ``cells(preset)``: a dict from keys of your choice, such as ``(law, noise)``, to cells.  (A list
    of cells will do: then each cell is its own key.)
 5. ``judge(preset, results)``: ``results`` has the same keys.  The functions of
-   `iclimit.validation.comparisons` compare: `compare` numbers and Estimates, `compare_errors` the
-   ICL and IDG errors of two results, `compare_limits` an extrapolation, `compare_p_value` a test;
-   `difference` pairs two estimates on the same draws.  `extrapolate_runs` fits Estimates or
-   samples, and `Extrapolation.summary` describes the fit for the notes.
-6. A function that draws, with the helpers of `iclimit.validation.drawing`: ``panels``,
+   `iclimit.validation.judge.comparisons` compare: `compare` numbers and Estimates,
+   `compare_errors` the ICL and IDG errors of two results, `compare_limits` an extrapolation,
+   `compare_p_value` a test; `difference` pairs two estimates on the same draws.
+   `extrapolate_runs` fits Estimates or samples, and `Extrapolation.summary` describes the fit for
+   the notes.
+6. A function that draws, with the helpers of `iclimit.drawing`: ``panels``,
    ``draw_family`` (theory as a line, Estimates as points), ``draw_estimates``, ``draw_sizes``
    (against 1/d, with the limit), ``draw_ratios`` and ``finish`` (labels by the names of the
    notation, logarithmic scales, legend).
@@ -32,7 +33,7 @@ from typing import Any, Literal, TypeAlias
 
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell
-from iclimit.validation.verdict import Verdict
+from iclimit.validation.judge.verdict import Verdict
 
 Preset = Literal["quick", "medium", "full"]
 PRESETS: tuple[Preset, ...] = ("quick", "medium", "full")

@@ -6,18 +6,12 @@ Run it: python docs/tables/universality_claim.py
 from pathlib import Path
 
 from iclimit import icl_error, idg_error, simulate_errors
+from iclimit.drawing import COLOURS, draw_sizes, finish
 from iclimit.runs import Cell
-from iclimit.validation import (
-    Claim,
-    Verdict,
-    compare_limits,
-    compare_p_value,
-    extrapolate_runs,
-    validate,
-)
-from iclimit.validation.drawing import COLOURS, draw_sizes, finish
-from iclimit.validation.report import write_report
-from iclimit.validation.summary import table
+from iclimit.statistics import extrapolate_runs
+from iclimit.validation import Claim, Verdict, compare_limits, compare_p_value, validate
+from iclimit.validation.judge.report import write_report
+from iclimit.validation.judge.summary import table
 
 POINT = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}
 REPEATS = {

@@ -253,8 +253,8 @@ def _draw(
 ) -> None:
     """Draw the curve."""
     from iclimit.diagrams.legends import stated, write_title
+    from iclimit.drawing import COLOURS
     from iclimit.notation import PARAMETERS
-    from iclimit.validation.drawing import COLOURS
 
     ax = figure.subplots()
     ax.plot(times, losses, color=COLOURS[0])

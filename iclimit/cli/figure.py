@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if (options.name is None) == (options.parameters is None):
         raise ValueError("give either NAME or --parameters FILE")
     if options.parameters is not None:
-        from iclimit.validation import figure_parameters
+        from iclimit.figure_files import figure_parameters
 
         print_json(figure_parameters(options.parameters))
         return 0

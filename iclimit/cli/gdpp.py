@@ -77,7 +77,7 @@ def draw(figure: Figure, excess: dict[str, np.ndarray], tol: float | None) -> No
     from matplotlib.ticker import MaxNLocator
 
     from iclimit.diagrams.legends import place_legend
-    from iclimit.validation.drawing import COLOURS, log_scale
+    from iclimit.drawing import COLOURS, log_scale
 
     ax = figure.subplots()
     for (label, values), colour in zip(excess.items(), COLOURS, strict=False):

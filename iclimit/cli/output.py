@@ -115,7 +115,7 @@ def write_file(
 @contextmanager
 def picture(options: argparse.Namespace, path: Path) -> Iterator[Figure]:
     """Figure in the style of the options, which is saved with them at the end."""
-    from iclimit.validation.drawing import house_style, new_figure, save_picture
+    from iclimit.drawing import house_style, new_figure, save_picture
 
     with house_style(options.style):
         figure = new_figure()

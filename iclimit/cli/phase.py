@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _draw(diagram: PhaseDiagram, figure: Any) -> None:
-    from iclimit.validation.drawing import panels
+    from iclimit.drawing import panels
 
     rows = len(diagram.boundaries) + bool(diagram.simulated) + bool(diagram.quantity.structure)
     errors = any(value.z is not None for value in diagram.simulated)

@@ -40,7 +40,7 @@ from iclimit.cli.validate import check_folder
 if TYPE_CHECKING:
     import numpy as np
 
-    from iclimit.validation.probing.files import PromptFile
+    from iclimit.validation.yours.models.files import PromptFile
 
 
 def add_parser(verbs: Any) -> None:
@@ -75,7 +75,7 @@ def _answers(path: Path, prompts: PromptFile) -> np.ndarray:
     import numpy as np
 
     from iclimit.simulate.networks import load_network
-    from iclimit.validation.probing.model import Model
+    from iclimit.validation.yours.models.model import Model
 
     network = load_network(path)
     if network.network.dim != prompts.problem.dim:
@@ -90,9 +90,9 @@ def _answers(path: Path, prompts: PromptFile) -> np.ndarray:
 
 def run(options: argparse.Namespace) -> int:
     """Read, judge, print and write."""
-    from iclimit.validation.probing.files import read_prompts
-    from iclimit.validation.probing.predictions import read_positions, read_predictions
-    from iclimit.validation.probing.run import judge_predictions
+    from iclimit.validation.yours.models.files import read_prompts
+    from iclimit.validation.yours.models.predictions import read_positions, read_predictions
+    from iclimit.validation.yours.models.run import judge_predictions
 
     if (options.predictions is None) == (options.model is None):
         raise ValueError("PREDICTIONS or --model must be given, and not both")

@@ -78,7 +78,7 @@ def add_problem(parser: argparse.ArgumentParser, *, tasks: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw and write, and say what was written."""
-    from iclimit.validation.probing.files import PromptFile, write_prompts
+    from iclimit.validation.yours.models.files import PromptFile, write_prompts
 
     prompts = PromptFile(
         parse_problem(options), options.test_prompts, options.seed, options.float32
@@ -102,7 +102,7 @@ def parse_problem(options: argparse.Namespace) -> Problem:
     from iclimit.asymptotics.pretraining.structure import parse_structure
     from iclimit.simulate.checks import given
     from iclimit.simulate.probing.problem import Problem
-    from iclimit.validation.probing.convention_problem import convention_problem
+    from iclimit.validation.yours.models.convention_problem import convention_problem
 
     names = ("noise_variance", "noise_law", *LAWS, "scale", "task_variance")
     settings = given(**{name: getattr(options, name) for name in names})
@@ -126,7 +126,7 @@ def read_tasks(path: Path) -> np.ndarray:
     """Tasks in the rows of a .npy or .csv file."""
     import numpy as np
 
-    from iclimit.validation.probing.npz import parse_npy
+    from iclimit.validation.yours.models.npz import parse_npy
 
     if path.suffix not in (".npy", ".csv"):
         raise ValueError(f"--tasks must be a file .npy or .csv, got {str(path)!r}")

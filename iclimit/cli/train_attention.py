@@ -161,7 +161,7 @@ def train_mixture(
 
 def _unit(options: argparse.Namespace) -> float:
     """Time of a step, in time constants of the flow with scores divided by N."""
-    from iclimit.validation.checking.curve_setting import time_factor
+    from iclimit.validation.yours.curves.setting import time_factor
 
     factor = time_factor(options.model, options.context, options.normalization)
     return 2 * options.learning_rate * factor
@@ -234,7 +234,7 @@ def _rows(curves: TrainingCurves) -> list[dict[str, Any]]:
 
 def _draw(curves: TrainingCurves, figure: Figure, predicted: Sequence[Loss], unit: float) -> None:
     """Draw the losses as lines, and what is predicted of them as dashes."""
-    from iclimit.validation.drawing import COLOURS
+    from iclimit.drawing import COLOURS
 
     labels = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
     named = {"training": curves.losses, **{labels[k]: v for k, v in curves.tests.items()}}

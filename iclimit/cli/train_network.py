@@ -178,8 +178,12 @@ def best_loss(network: Network, problem: Problem) -> float | None:
     """Least loss on labels without noise that the theory has for a network, if it has one."""
     from iclimit.simulate.networks import AttentionNetwork
     from iclimit.simulate.softmax import MergedHeads
-    from iclimit.validation.probing.baselines import SOFTMAX, one_step_baselines, softmax_baselines
-    from iclimit.validation.probing.problem_units import ProblemUnits
+    from iclimit.validation.yours.models.baselines import (
+        SOFTMAX,
+        one_step_baselines,
+        softmax_baselines,
+    )
+    from iclimit.validation.yours.models.problem_units import ProblemUnits
 
     units, kind = ProblemUnits(problem), "softmax"
     if problem.tasks is not None or units.signal == 0:

@@ -33,7 +33,7 @@ from iclimit.cli.arguments import (
 
 if TYPE_CHECKING:
     from iclimit.validation.claim import Claim
-    from iclimit.validation.run_claims import ClaimResult, ValidationRun
+    from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 
 
 def add_parser(verbs: Any) -> None:
@@ -88,8 +88,8 @@ def print_claims(*, verbose: bool = False, figures: bool = False) -> None:
 def run(options: argparse.Namespace) -> int:
     """Validate and report."""
     from iclimit.validation import select_claims
-    from iclimit.validation.report import write_report
-    from iclimit.validation.summary import HEADING, resolution_table
+    from iclimit.validation.judge.report import write_report
+    from iclimit.validation.judge.summary import HEADING, resolution_table
 
     claims = select_claims(options.claims)
     check_execution(options)
@@ -125,8 +125,8 @@ def show(options: argparse.Namespace, pictures: dict[str, bytes], result: ClaimR
     """Print a judged claim and save its figure, while others are simulated."""
     from tqdm import tqdm
 
-    from iclimit.validation.report import save_figure
-    from iclimit.validation.summary import line
+    from iclimit.validation.judge.report import save_figure
+    from iclimit.validation.judge.summary import line
 
     tqdm.write(line(result))
     sys.stdout.flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from iclimit.validation.drawing import log_scale
+from iclimit.drawing import log_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

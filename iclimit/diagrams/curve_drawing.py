@@ -13,7 +13,7 @@ from iclimit.diagrams.axes import given_axes, log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.legends import place_legend, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
-from iclimit.validation.drawing import draw_points, log_scale
+from iclimit.drawing import draw_points, log_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 from iclimit.diagrams.axes import cell_edges, given_axes, log_axis
 from iclimit.diagrams.legends import boundary_legend, broken, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
-from iclimit.validation.statistics import z_threshold
+from iclimit.statistics import z_threshold
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

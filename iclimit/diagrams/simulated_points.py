@@ -13,7 +13,7 @@ from iclimit.diagrams.quantities import Quantity
 from iclimit.results import Estimate, Result
 from iclimit.runs.cell import Cell
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
-from iclimit.validation.statistics import extrapolate, z_score
+from iclimit.statistics import extrapolate, z_score
 
 LEAST_SIZES = 3
 """Sizes from which simulations are extrapolated to infinite size."""

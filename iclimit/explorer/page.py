@@ -91,7 +91,7 @@ def _read(folder: str, name: str) -> str:
 
 def _style() -> str:
     """Style sheet with the colours of the house for both themes."""
-    from iclimit.validation.drawing import COLOURS
+    from iclimit.drawing import COLOURS
 
     light = list(COLOURS)
     dark = ["#ffffff" if COLOURS[i] == "#000000" else COLOURS[i] for i in _DARK_ORDER]

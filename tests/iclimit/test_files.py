@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from iclimit.cli import main
+from iclimit.drawing import new_figure, save_picture
 from iclimit.files import no_formula, printable, replacing
 from iclimit.simulate.checkpoints import check_checkpoint, save_checkpoint
-from iclimit.validation.drawing import new_figure, save_picture
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from iclimit.drawing import house_style, new_figure
 from iclimit.results import Estimate
 from iclimit.validation import CLAIMS, Verdict
-from iclimit.validation.drawing import house_style, new_figure
 
 Results = dict[Any, Any]
 """Results of the cells of a claim, by its keys."""

@@ -24,8 +24,8 @@ from iclimit.validation.claims.pretraining.nonmonotonicity import (
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.published import error_runs, gap_runs
 from iclimit.validation.claims.softmax import pair, published_layer
-from iclimit.validation.report import as_json, write_report
-from iclimit.validation.summary import table
+from iclimit.validation.judge.report import as_json, write_report
+from iclimit.validation.judge.summary import table
 
 
 def draw_number(*, scale: float, rng: Any) -> float:
@@ -284,7 +284,7 @@ def test_cells_get_the_backend_if_their_function_takes_one(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No GPU is needed to ask.
-    monkeypatch.setattr("iclimit.validation.run_claims.get_backend", lambda _: None)
+    monkeypatch.setattr("iclimit.validation.judge.run_claims.get_backend", lambda _: None)
     cells = [Cell.of(f, number=k) for f in (report_backend, report_default) for k in (1, 2)]
     seen: dict[Cell, Any] = {}
 

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import iclimit
-from iclimit.validation import extrapolate_runs
+from iclimit.statistics import extrapolate_runs
 
 point = {"tau": 1.5, "alpha": 2.0, "kappa": 1.5, "rho": 0.1, "ridge": 0.05}
 limits = {"ICL": iclimit.icl_error(**point), "IDG": iclimit.idg_error(**point)}

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from iclimit.cli import main
-from iclimit.validation import figure_parameters
+from iclimit.figure_files import figure_parameters
 
 PROMPTS = ["--dim", "3", "--context", "6", "--noise-variance", "0.4", "--test-prompts", "100"]
 FEW = ["--baselines", "null,one_step,ridge"]

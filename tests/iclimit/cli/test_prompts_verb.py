@@ -10,8 +10,8 @@ import pytest
 from iclimit.cli import main
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.conventions import CONVENTIONS
-from iclimit.validation.probing.convention_problem import convention_problem
-from iclimit.validation.probing.files import read_prompts
+from iclimit.validation.yours.models.convention_problem import convention_problem
+from iclimit.validation.yours.models.files import read_prompts
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from iclimit.simulate.networks import (
 )
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.softmax import optimal_softmax
-from iclimit.validation.probing import baselines
+from iclimit.validation.yours.models import baselines
 
 PROBLEM = iclimit.Problem(context=6, dim=2)
 SIZE = ["--dim", "2", "--context", "6"]

@@ -16,7 +16,7 @@ from iclimit.diagrams.phase_points import points_to_simulate
 from iclimit.diagrams.phases import PhaseDiagram
 from iclimit.diagrams.quantities import QUANTITIES
 from iclimit.diagrams.simulated_points import can_be_extrapolated
-from iclimit.validation.statistics import z_threshold
+from iclimit.statistics import z_threshold
 
 ICL = QUANTITIES["icl_error"]
 FIXED = {"alpha": 1.0, "rho": 0.1, "ridge": 0.1}

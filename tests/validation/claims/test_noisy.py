@@ -18,6 +18,7 @@ from iclimit.results import Estimate
 from iclimit.runs import Cell
 from iclimit.simulate.gdpp import HeldOutLosses, NoisyRegression, simulate_ridge_baselines
 from iclimit.simulate.gdpp.linear_transformer import build, parameter_count
+from iclimit.statistics import z_threshold
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.gdpp import baselines as baselines_claim
@@ -40,7 +41,6 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_table,
 )
 from iclimit.validation.claims.gdpp.trained import NAMES, Trained, compare_published
-from iclimit.validation.statistics import z_threshold
 
 # At eight pairs two layers trained on 2048 contexts have huge losses on rare ones, which carry up
 # to half of the mean.

@@ -8,13 +8,13 @@ from judged_claims import Results, draw, failed, off
 from made_up_errors import larger, made_up
 
 from iclimit.asymptotics.pretraining import FiniteSizeErrors
+from iclimit.drawing import new_figure
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import SimulatedErrors
 from iclimit.validation import CLAIMS
 from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.pretraining import points
 from iclimit.validation.claims.pretraining.study import LINE_STEP
-from iclimit.validation.drawing import new_figure
 
 NAMES = ("ridgeless", "ridge", "double-descent", "context-length", "nonmonotonicity")
 

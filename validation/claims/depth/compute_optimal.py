@@ -17,23 +17,22 @@ import numpy as np
 from scipy.optimize import minimize
 
 from iclimit.asymptotics.depth import compute_optimal, scaling_exponents, scaling_terms, tied_flow
+from iclimit.drawing import COLOURS, Axes, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss
+from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
     Comparison,
-    Extrapolation,
     Preset,
     Results,
     Verdict,
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.depth.power_law import PowerLaw
-from iclimit.validation.drawing import COLOURS, Axes, Figure, draw_sizes, finish, panels
 
 NU, BETA = 2.0, 0.7
 DRAWN = PowerLaw.of(NU, BETA, single=32)

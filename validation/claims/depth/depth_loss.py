@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -25,9 +27,7 @@ from iclimit.validation import (
     Verdict,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 EIGENVALUES = np.array([0.2, 0.4, 0.8, 1.2, 1.6])
 TASKS = np.array([2.0, 1.0, 0.5, 1.5, 1.0])

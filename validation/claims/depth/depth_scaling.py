@@ -26,22 +26,21 @@ from iclimit.asymptotics.depth import (
     tied_flow,
     untied_depth,
 )
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
 from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
+from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
     Comparison,
-    Extrapolation,
     Preset,
     Results,
     Verdict,
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.depth.power_law import PowerLaw
-from iclimit.validation.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
 
 ALPHAS = (0.5, 2.0)
 ISO_DEPTHS = (1, 2, 4)

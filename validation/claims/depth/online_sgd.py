@@ -15,8 +15,18 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.depth import OnlineErrors, online_sgd_errors
+from iclimit.drawing import (
+    COLOURS,
+    Figure,
+    draw_estimates,
+    draw_points,
+    draw_sizes,
+    finish,
+    panels,
+)
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -25,16 +35,6 @@ from iclimit.validation import (
     Verdict,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
-)
-from iclimit.validation.drawing import (
-    COLOURS,
-    Figure,
-    draw_estimates,
-    draw_points,
-    draw_sizes,
-    finish,
-    panels,
 )
 
 NOISE = 0.25

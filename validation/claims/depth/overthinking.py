@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import depth
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_overthinking_ratio, simulate_test_time
+from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -29,10 +31,7 @@ from iclimit.validation import (
     Verdict,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_points, finish, panels
-from iclimit.validation.statistics import Extrapolation
 
 
 @dataclass(frozen=True)

@@ -26,22 +26,21 @@ from iclimit.asymptotics.depth import (
     scaling_exponents,
     untied_depth,
 )
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import DepthTraining, simulate_depth_loss, train_depth
+from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
     Comparison,
-    Extrapolation,
     Preset,
     Results,
     Verdict,
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
 
 
 @dataclass(frozen=True)

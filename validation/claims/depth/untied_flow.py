@@ -22,6 +22,7 @@ from iclimit.asymptotics.depth import (
     untied_power_law_loss,
     untied_power_law_steps,
 )
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.depth import (
     MatrixFlow,
     UntiedFlow,
@@ -29,7 +30,6 @@ from iclimit.simulate.depth import (
     simulate_untied_flow,
 )
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import (
     copying_layer,
@@ -24,7 +25,6 @@ from iclimit.simulate.descent.constructions import (
 from iclimit.simulate.descent.regression import Regression, descend, regression_tokens
 from iclimit.simulate.transformer import apply_layer, forward
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
 RATES = (0.9, 0.5, 0.7, 0.3)

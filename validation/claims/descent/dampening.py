@@ -22,6 +22,7 @@ from iclimit.asymptotics.descent import (
     schedule_loss,
 )
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.descent import simulate_critical_dampening, simulate_schedule
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
@@ -31,7 +32,6 @@ from iclimit.validation.claims.descent.contexts import (
     mean_loss,
     mean_traces,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish, panels
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10}
 GAUSSIAN_RATE = float(optimal_learning_rate(**SIZE).rate)

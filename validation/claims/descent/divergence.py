@@ -16,9 +16,11 @@ import numpy as np
 
 from iclimit.asymptotics.descent import divergence_rate, schedule_loss
 from iclimit.asymptotics.spectra import largest_eigenvalue_cdf
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.descent import simulate_schedule
 from iclimit.simulate.descent.schedules import largest_eigenvalues
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -28,10 +30,8 @@ from iclimit.validation import (
     Verdict,
     compare,
     compare_p_value,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.spectra.matrices import TRACY_WIDOM_MEAN
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}

@@ -22,6 +22,7 @@ from iclimit.asymptotics.descent import (
     learning_rate_loss,
     optimal_learning_rate,
 )
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import Regression, estimate_learning_rate, simulate_learning_rate
@@ -29,7 +30,6 @@ from iclimit.simulate.descent.learning_rate import search_learning_rate
 from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.regression import Regression
@@ -28,7 +29,6 @@ from iclimit.validation.claims.descent.paired import (
     compare_excess,
     paired_losses,
 )
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)

@@ -22,10 +22,12 @@ from iclimit.asymptotics.descent import (
     optimal_schedule,
     schedule_loss,
 )
+from iclimit.drawing import COLOURS, Figure, draw_family, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, to_host
 from iclimit.simulate.descent import Regression, simulate_schedule
 from iclimit.simulate.descent.regression import descend
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -37,10 +39,8 @@ from iclimit.validation import (
     compare_limits,
     compare_p_value,
     difference,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
-from iclimit.validation.drawing import COLOURS, Figure, draw_family, draw_sizes, finish, panels
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate, preconditioner_loss
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
     Alignment,
@@ -34,7 +35,6 @@ from iclimit.validation.claims.descent.paired import (
     paired_losses,
     train_layer,
 )
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 CONTEXTS: dict[Preset, tuple[int, ...]] = {
     "quick": (5, 10),

@@ -19,6 +19,7 @@ from iclimit.asymptotics.descent import (
     optimal_learning_rate,
     preconditioner_loss,
 )
+from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import interpolate, labels_only, roll_out
 from iclimit.simulate.descent.constructions import descent_layer
@@ -33,7 +34,6 @@ from iclimit.validation.claims.descent.paired import (
     paired_losses,
     train_layer,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish, panels
 
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}

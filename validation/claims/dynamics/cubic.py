@@ -19,25 +19,17 @@ from iclimit.asymptotics.dynamics import (
     merged_curve_drop_time,
     plateau_losses,
 )
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    extrapolate_runs,
-)
+from iclimit.statistics import extrapolate_runs
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_limits
 from iclimit.validation.claims.dynamics.setting import (
     CONTEXT,
     draw_prediction,
     eigenvalues,
     problem,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 LAM = eigenvalues(4)
 SETS = (500, 1000, 2000, 4000)

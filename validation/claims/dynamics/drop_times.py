@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import COLOURS, Figure, finish
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import TIME, draw_prediction
 from iclimit.validation.claims.dynamics.staircase_flows import TIME_TOLERANCE, separate_flows
-from iclimit.validation.drawing import COLOURS, Figure, finish
 
 DIM, HEADS, SCALE = 4, 5, 1e-6
 SEEDS: dict[Preset, int] = {"quick": 2, "medium": 20, "full": 200}

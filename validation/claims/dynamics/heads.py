@@ -22,10 +22,10 @@ from iclimit.asymptotics.dynamics import (
     plateau_losses,
     time_from_pole,
 )
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 DIM, SCALE = 4, 0.02
 LAM = eigenvalues(DIM)

@@ -23,11 +23,11 @@ from iclimit.asymptotics.dynamics import (
     merged_drop_time,
     plateau_losses,
 )
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, TaskMixture, simulate_gradient_flow
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10

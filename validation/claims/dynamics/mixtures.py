@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import (
@@ -25,6 +26,7 @@ from iclimit.simulate.dynamics import (
 )
 from iclimit.simulate.dynamics.attention_models import MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -34,9 +36,7 @@ from iclimit.validation import (
     Verdict,
     compare,
     compare_limits,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Fractions of sequences with random tasks, as published."""

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.drawing import COLOURS, Figure, panels
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
 from iclimit.validation.claims.dynamics.staircase_flows import TIME_TOLERANCE, separate_flows
-from iclimit.validation.drawing import COLOURS, Figure, panels
 
 SIZES: dict[Preset, tuple[int, int]] = {"quick": (4, 5), "medium": (8, 9), "full": (8, 9)}
 """Dimension and heads."""

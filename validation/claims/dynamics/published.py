@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.published import settings
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
-from iclimit.validation.checking.curve_features import first_below, slowest_loss
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
+from iclimit.validation.yours.curves.features import first_below, slowest_loss
 
 
 @dataclass(frozen=True)

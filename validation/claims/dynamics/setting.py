@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from iclimit.drawing import Axes
 from iclimit.simulate.dynamics import TaskMixture
-from iclimit.validation.drawing import Axes
 
 CONTEXT = 31
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from iclimit.asymptotics.dynamics import separate_attention_staircase
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
-from iclimit.validation.checking.curve_features import slowest_loss
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
+from iclimit.validation.yours.curves.features import slowest_loss
 
 PATIENCE = 40.0
 """Duration of the flows in units of 1/(scale lambda^2) for the smallest eigenvalue, the time in

@@ -12,22 +12,14 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
+from iclimit.drawing import COLOURS, Figure, draw_estimates, finish
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    extrapolate_runs,
-)
+from iclimit.statistics import extrapolate_runs
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_limits
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish
 
 SETS = (500, 1000, 2000, 4000)
 REPEATS: dict[Preset, int] = {"quick": 240, "medium": 6000, "full": 100_000}

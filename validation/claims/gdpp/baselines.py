@@ -19,6 +19,7 @@ from iclimit.asymptotics.gdpp import (
     oracle_risk,
     parse_noise_law,
 )
+from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.simulate.gdpp import NoisyRegression, SimulatedBaselines, simulate_ridge_baselines
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.given_inputs import (
@@ -34,8 +35,7 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.comparisons import difference
-from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
+from iclimit.validation.judge.comparisons import difference
 
 # Baselines, and their fields of the theory.
 METHODS = {"ConstRR": "constant", "AdaRR": "adaptive", "TunedRR": "tuned"}

@@ -14,9 +14,11 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_schedule
 from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp
+from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.descent.schedules import context_blocks
 from iclimit.simulate.gdpp import simulate_gdpp
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -26,11 +28,9 @@ from iclimit.validation import (
     Verdict,
     compare,
     compare_limits,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
-from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
 
 # Rates and gammas by number of layers, tame up to the largest eigenvalues that occur.  At the best
 # rates of the limit the mean of three layers, of degree 26 in the eigenvalues, comes from contexts

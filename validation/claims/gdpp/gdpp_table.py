@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.gdpp import gdpp_minima
+from iclimit.drawing import Figure
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.gdpp import NoisyRegression
@@ -27,7 +28,6 @@ from iclimit.validation.claims.gdpp.published_table import (
 )
 from iclimit.validation.claims.gdpp.tables import GDPP, draw_table
 from iclimit.validation.claims.gdpp.trained import Trained, compare_published
-from iclimit.validation.drawing import Figure
 
 # Up to this many layers trained models are compared with the best minimum.  From three layers on,
 # rates chosen on a sample have means that no sample shows.

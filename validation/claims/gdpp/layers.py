@@ -21,6 +21,7 @@ from iclimit.asymptotics.gdpp import (
     steps_needed,
     worst_case_residual,
 )
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.reached import (
     METHODS,
@@ -30,7 +31,6 @@ from iclimit.validation.claims.gdpp.reached import (
     largest_error,
     reached_cells,
 )
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 # Half a layer: numbers of layers are whole.
 HALF = 0.5

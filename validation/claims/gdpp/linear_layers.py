@@ -19,6 +19,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import gdpp_loss
+from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
 from iclimit.results import Estimate
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.best_layers import EXACT, SIZE, best_layers
@@ -31,7 +32,6 @@ from iclimit.validation.claims.gdpp.trained_layers import (
     tested_layers,
     train_layers,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, finish, panels
 
 Kind = tuple[int, bool]
 """Number of layers, and whether they share their weights."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.gdpp import baseline_profiles, one_layer, ridge_risk
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.baselines import METHODS, tuned_penalty
@@ -18,7 +19,6 @@ from iclimit.validation.claims.gdpp.given_inputs import ENDLESS, losses_given_in
 from iclimit.validation.claims.gdpp.published_table import SIZE, baselines
 from iclimit.validation.claims.gdpp.tables import DIAG, GDPP
 from iclimit.validation.claims.gdpp.trained import layer_count
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels
 
 # Noise law for which the baselines are tuned, and noise levels at which they are measured.
 HIGHEST_NOISE = 5

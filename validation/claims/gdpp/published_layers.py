@@ -16,11 +16,11 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.gdpp import GDPlusPlus, gdpp_minima
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.comparisons import read_reference
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.validation.judge.comparisons import read_reference
 
 DIM = 5
 NULL = DIM / 6

@@ -17,12 +17,12 @@ import numpy as np
 
 from iclimit.asymptotics.gdpp import condition_number_schedule, eigenvalues_after, interval_after
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import layer_spectra
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.controls import controlled, trace_controls
 from iclimit.validation.claims.gdpp.reached import METHODS, STARTS, TARGETS, image_ends
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 RATIO, LAYERS = 0.25, 3
 SIZES = (24, 32, 48)

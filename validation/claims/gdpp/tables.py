@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import Figure, draw_estimates, finish, panels
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict
 from iclimit.validation.claims.gdpp.published_table import (
     EVALUATED,
@@ -17,7 +18,6 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_table,
 )
 from iclimit.validation.claims.gdpp.trained import NAMES, Trained, compare_published, train_model
-from iclimit.validation.drawing import Figure, draw_estimates, finish, panels
 
 # Models whose published loss (1.19e-4) is a mean over sequences without the rare ones that
 # determine it.  Trained on plain contexts they reach it (measured: median 1.1e-4, mean 1e5).

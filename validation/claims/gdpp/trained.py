@@ -23,7 +23,7 @@ from iclimit.validation.claims.gdpp.published_table import (
     published_error,
     published_table,
 )
-from iclimit.validation.comparisons import Comparison
+from iclimit.validation.judge.comparisons import Comparison
 
 # Names of the kinds in the published table.
 NAMES = {"gd++": "GD++", "diag": "Diag", "axial": "Full"}

@@ -10,21 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import two_level_ridge_transformer
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.noisy_regression import gram_matrices
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare_limits,
-    extrapolate_runs,
-)
-from iclimit.validation.drawing import COLOURS, Figure, draw_family, finish, panels
+from iclimit.statistics import extrapolate_runs
+from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare_limits
 
 DIM, LEVELS = 3, (0.6, 1.5)
 SIZES = (250, 500, 1000, 2000, 4000)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import Figure, finish, panels
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import NoisyRegression, implicit_weights, train_linear_transformer
@@ -19,7 +20,6 @@ from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.published_table import SIZE
 from iclimit.validation.claims.gdpp.tables import DIAG, shade
-from iclimit.validation.drawing import Figure, finish, panels
 
 # Relative difference of implicit weights and forward pass.
 RECURSION_ACCURACY = 1e-10

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import (
@@ -24,7 +25,6 @@ from iclimit.simulate.networks import (
 )
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SIZES: dict[Preset, dict[str, Any]] = {
     "quick": {"size": 3, "positions": 6, "steps": 2_000, "batch": 96, "learning_rate": 8e-3},

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, train_network
 from iclimit.simulate.networks.repeats import MISSED
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 PROBLEM = Problem(**SIZE, scale=0.5)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.alignment import alignment, descent_predictor
@@ -28,8 +29,7 @@ from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.networks.alignment import network_predictor
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.comparisons import read_reference
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.validation.judge.comparisons import read_reference
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 STEP = optimal_learning_rate(**SIZE)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.softmax import FunctionalOptimum, functional_optimum, sine_optimum
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, EmbeddedDescent, SineTask, train_network
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 CONTEXT = 10
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.claims.gdpp.published_layers import published as published_linear
-from iclimit.validation.comparisons import read_reference
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.validation.judge.comparisons import read_reference
 
 SHORTEST = 10
 """Fewest pairs that are compared: at two, all depths have nearly the same loss."""

@@ -22,7 +22,9 @@ from iclimit.asymptotics.pretraining import (
     resolvent_alignment,
     trace_ratio,
 )
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -33,9 +35,7 @@ from iclimit.validation import (
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 TASK, TEST = (0.4, 1.6), (1.4, 0.6)
 """Eigenvalues of training tasks, equally frequent, and variances of tests along them."""

@@ -6,10 +6,10 @@ length and grows beyond it.  Simulation follows the finite-size prediction along
 Source: {lu2025}, Figure 2.
 """
 
+from iclimit.drawing import Figure
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study
-from iclimit.validation.drawing import Figure
 
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 CURVES = tuple(

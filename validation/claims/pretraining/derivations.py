@@ -21,8 +21,8 @@ from iclimit.asymptotics.pretraining import (
     derive_threshold,
     structured_errors,
 )
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation import Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 POINTS = (
     {"tau": 0.6, "alpha": 2.0, "kappa": 1.5, "rho": 0.1},

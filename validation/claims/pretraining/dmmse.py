@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -28,9 +30,7 @@ from iclimit.validation import (
     compare_errors,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_family, finish, panels
 
 FROZEN = ((40, 40, 1.0, 0.3), (64, 64, 1.0, 0.3), (40, 80, 2.0, 0.5))
 CONTINUUM = (16, 1000, 0.25, 4.0)

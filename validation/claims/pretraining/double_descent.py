@@ -6,12 +6,12 @@ prediction says at every simulated tau.  The asymptotic errors diverge there.
 Source: {lu2025}, Figure 1.
 """
 
+from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
 from iclimit.notation import PARAMETERS
 from iclimit.published import settings
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Axes, Figure, finish, panels
 
 SETTING = settings["lu2025-figure-1"]
 TAUS = (0.25, 0.5, 0.75, 0.875, 1.125, 1.25, 1.5, 2.0, 3.0, 4.0)

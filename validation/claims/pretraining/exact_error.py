@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
+from iclimit.drawing import Figure, draw_ratios, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
@@ -25,7 +26,6 @@ from iclimit.simulate.pretraining.summaries import (
     task_set_moments,
 )
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
 PROMPTS: dict[Preset, int] = {"quick": 25_000, "medium": 200_000, "full": 2_000_000}

@@ -10,9 +10,9 @@ Source: {lu2025}, Figure 3; boundary: documentation.
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error
+from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Axes, Figure, finish, panels
 
 RHO = 0.5
 ALPHAS = (2.0, 8.0, 64.0)

@@ -18,7 +18,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation import Cell, Comparison, Results, compare_errors
-from iclimit.validation.comparisons import ERRORS
+from iclimit.validation.judge.comparisons import ERRORS
 
 MOST_TASKS = 100
 """Above this number a prediction task by task would cost more than the simulation."""

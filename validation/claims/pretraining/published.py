@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 from iclimit.asymptotics.pretraining import finite_size_errors
+from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
 from iclimit.results import Estimate
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.checking.judgement import chi_square, compare_run
-from iclimit.validation.checking.measured import MeasuredRun, read_runs
-from iclimit.validation.checking.predictions import Prediction
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.comparisons import read_reference
 from iclimit.validation.conventions import CONVENTIONS
-from iclimit.validation.drawing import COLOURS, Figure, draw_estimates, draw_ratios, finish, panels
+from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.yours.runs.judgement import chi_square, compare_run
+from iclimit.validation.yours.runs.measured import MeasuredRun, read_runs
+from iclimit.validation.yours.runs.predictions import Prediction
 
 REPEATS: dict[Preset, int] = {"quick": 8, "medium": 200, "full": 200}
 DRAWS: dict[Preset, int] = {"quick": 2, "medium": 8, "full": 20}

@@ -14,10 +14,10 @@ import math
 import numpy as np
 
 from iclimit.asymptotics.pretraining import task_gap
+from iclimit.drawing import COLOURS, Figure, panels
 from iclimit.validation import Comparison, Preset
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.study import Found, Study
-from iclimit.validation.drawing import COLOURS, Figure, panels
 
 POINTS = (
     Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1),

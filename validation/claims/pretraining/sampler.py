@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import Figure, draw_ratios, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
@@ -17,7 +18,6 @@ from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.summaries import sample_summaries
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_errors
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.drawing import Figure, draw_ratios, finish, panels
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
 PROMPTS: dict[Preset, int] = {"quick": 100_000, "medium": 1_000_000, "full": 2_000_000}

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary, features
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 DIM = 12
 FEATURES = DIM * (DIM + 1)

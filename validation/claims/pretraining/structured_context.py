@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)

@@ -24,10 +24,12 @@ from iclimit.asymptotics.pretraining import (
     finite_size_errors,
     structured_errors,
 )
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.pretraining.summaries import PromptLaw, exact_error, fresh_task_moments
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -38,9 +40,7 @@ from iclimit.validation import (
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
 POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}

@@ -11,9 +11,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SPECTRA: dict[str, Any] = {"task": "atoms:0.4,1.6", "inputs": "uniform:0.2,1.8"}
 ENDLESS = StructuredPoint(

@@ -22,9 +22,9 @@ from iclimit.asymptotics.pretraining import (
     structured_errors,
     trace_ratio,
 )
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation import Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.structured_points import LEVELS, covariances
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 SETTINGS = 1000
 """Random settings at which structured errors of equal eigenvalues are compared."""

@@ -12,10 +12,10 @@ Source: {letey2025}; rank-deficient case derived in the documentation.
 import math
 from dataclasses import replace
 
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation import Comparison, compare
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
 OUTSIDE = replace(INSIDE, test="reversed")

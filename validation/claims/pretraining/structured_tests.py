@@ -12,9 +12,9 @@ Source: {letey2025}, Figure 1, and errors against kappa for spiked tests.
 import math
 from dataclasses import replace
 
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
 from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 POWER_LAW = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.01, task="powerlaw:0.9")
 KAPPAS = (0.25, 1.0, 3.0)

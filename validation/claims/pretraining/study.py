@@ -14,24 +14,22 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.drawing import Axes, Figure, draw_estimates, draw_points, draw_sizes
 from iclimit.results import Estimate
+from iclimit.statistics import Extrapolation, extrapolate, extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
     Comparison,
-    Extrapolation,
     Preset,
     Results,
     Verdict,
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.pretraining.points import Point, compare_predictions, unsure
-from iclimit.validation.comparisons import ERRORS
-from iclimit.validation.drawing import Axes, Figure, draw_estimates, draw_points, draw_sizes
+from iclimit.validation.judge.comparisons import ERRORS
 
 DIM: dict[Preset, int] = {"quick": 32, "medium": 32, "full": 64}
 """Dimension of the curves."""

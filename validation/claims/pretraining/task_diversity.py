@@ -22,13 +22,13 @@ from iclimit.asymptotics.pretraining import (
     idg_error,
     task_gap,
 )
+from iclimit.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
 from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_estimator
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.pretraining.points import Point, compare_predictions, unsure
 from iclimit.validation.claims.pretraining.study import LINE_SETS
-from iclimit.validation.drawing import COLOURS, Axes, Figure, draw_family, finish, panels
 
 SETTING = settings["lu2025-task-diversity"]
 RHO = SETTING["rho"]

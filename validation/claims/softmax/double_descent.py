@@ -19,14 +19,14 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error, task_gap
 from iclimit.asymptotics.softmax import optimal_softmax
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import train_network
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.comparisons import read_reference
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.validation.judge.comparisons import read_reference
 
 DIM, RHO, INIT_SCALE = 8, 0.01, 0.1
 """Dimension and context length of our heads, noise variance at inputs of covariance I/d, and

@@ -16,10 +16,10 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax, softmax_loss
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.softmax.runs import compare_trained, head_loss, trained_heads
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 COUNT: dict[Preset, int] = {"quick": 8, "medium": 20, "full": 40}
 """Random settings."""

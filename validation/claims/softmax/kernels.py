@@ -21,7 +21,9 @@ from iclimit.asymptotics.softmax import (
     kernel_efficiency,
     optimal_kernel,
 )
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -31,10 +33,8 @@ from iclimit.validation import (
     compare,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.softmax.runs import KERNELS, head_loss
-from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 RATIO = 0.5
 """c = d/N."""

@@ -22,7 +22,9 @@ from iclimit.asymptotics.softmax import (
     optimal_softmax_matrix,
     softmax_loss,
 )
+from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
+from iclimit.statistics import extrapolate_runs
 from iclimit.validation import (
     Cell,
     Claim,
@@ -31,10 +33,8 @@ from iclimit.validation import (
     Verdict,
     compare_limits,
     compare_p_value,
-    extrapolate_runs,
 )
 from iclimit.validation.claims.softmax.runs import head_loss
-from iclimit.validation.drawing import COLOURS, Figure, draw_sizes, finish, panels
 
 SIZES: dict[Preset, tuple[int, ...]] = {
     "quick": (16, 32, 64, 128),

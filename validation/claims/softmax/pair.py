@@ -22,6 +22,7 @@ from iclimit.asymptotics.softmax import (
     uniform_softmax,
     uniform_softmax_loss,
 )
+from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, difference
@@ -31,7 +32,6 @@ from iclimit.validation.claims.softmax.runs import (
     head_loss,
     trained_heads,
 )
-from iclimit.validation.drawing import COLOURS, Figure, draw_points, finish, panels
 
 CONTEXTS: dict[Preset, int] = {"quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
 """Prompts of a simulation of scores."""

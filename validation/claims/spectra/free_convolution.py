@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.spectra import FreeSum, SpectralMeasure, spectrum
+from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.drawing import COLOURS, Figure, finish, panels
 
 MATRICES = {"sum": ("atoms:0,3", "uniform:0,2"), "product": ("atoms:0.5,2", "uniform:0.2,1.8")}
 """Spectra of the two matrices that are added or multiplied."""

@@ -9,15 +9,9 @@ from typing import TypeAlias
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
-from iclimit.validation import (
-    Comparison,
-    Preset,
-    Results,
-    compare_limits,
-    compare_p_value,
-    extrapolate_runs,
-)
-from iclimit.validation.drawing import COLOURS, Axes, finish
+from iclimit.drawing import COLOURS, Axes, finish
+from iclimit.statistics import extrapolate_runs
+from iclimit.validation import Comparison, Preset, Results, compare_limits, compare_p_value
 
 SIZES = (40, 60, 80, 120, 160)
 EIGENVALUES: dict[Preset, int] = {"quick": 16_000, "medium": 160_000, "full": 800_000}

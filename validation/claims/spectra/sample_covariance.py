@@ -28,10 +28,10 @@ from iclimit.asymptotics.spectra import (
     wishart_moment,
     wishart_resolvent,
 )
+from iclimit.drawing import Figure, panels
 from iclimit.results import Estimate
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.spectra import matrices
-from iclimit.validation.drawing import Figure, panels
 
 
 @dataclass(frozen=True)

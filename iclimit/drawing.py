@@ -1,0 +1,240 @@
+"""House style of figures: theory as lines, simulation as points with error bars."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from iclimit.figure_files import metadata
+from iclimit.files import replacing
+from iclimit.notation import LABELS
+from iclimit.results import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+
+    from iclimit.statistics import Extrapolation
+    from iclimit.validation.judge.comparisons import Comparison
+else:  # matplotlib is loaded when something is drawn
+    Axes = Figure = Any
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's colours, distinguishable with any colour vision."""
+
+STYLE = str(resources.files(__package__) / "house.mplstyle")
+"""Style sheet of all figures."""
+
+COLUMNS = {"paper": 3.4, "paper-wide": 7.0}
+"""Widths in inches of one and two columns of text; figures of these styles have them exactly."""
+
+STYLES = ("screen", *COLUMNS, "talk")
+"""Styles of figures: that of the house, and sheets of other sizes over it."""
+
+_STACKED, _PANEL = 2.2, 2.3
+"""Panels narrower than this, in inches, are stacked, each with this height."""
+
+_TALK = 1.5
+"""How much larger a figure with several panels is in a talk."""
+
+_style: ContextVar[str] = ContextVar("style", default="screen")
+
+
+@contextmanager
+def house_style(style: str = "screen") -> Iterator[None]:
+    """Draw and save within one of the styles, leaving the user's settings alone."""
+    import matplotlib as mpl
+
+    sheet = resources.files(__package__) / f"{style}.mplstyle"
+    token = _style.set(style)
+    try:
+        with mpl.rc_context(fname=STYLE):
+            if style != "screen":
+                mpl.rcParams.update(
+                    mpl.rc_params_from_file(str(sheet), use_default_template=False)
+                )
+            yield
+    finally:
+        _style.reset(token)
+
+
+def new_figure(width: float | None = None, height: float | None = None) -> Figure:
+    """Figure that belongs to no window system, of the size of the style unless one is given."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    usual = mpl.rcParams["figure.figsize"]
+    figure = Figure(figsize=(width or usual[0], height or usual[1]), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_picture(figure: Figure, path: Path, parameters: Mapping[str, Any] | None = None) -> bytes:
+    """Save a figure, whole or not at all, and return what was written.
+
+    The parameters are written into the file, where `figure_parameters` finds them.
+    """
+    content = io.BytesIO()  # matplotlib hides what goes wrong while it writes a PDF file
+    written = metadata(path.suffix, parameters) if parameters else None
+    figure.savefig(content, format=path.suffix[1:], metadata=written)
+    with replacing(path) as partial:
+        partial.write_bytes(content.getvalue())
+    return content.getvalue()
+
+
+def panels(
+    figure: Figure,
+    columns: int = 2,
+    rows: int = 1,
+    *,
+    width: float = 8.6,
+    height: float = 3.7,
+    **sharing: Any,
+) -> list[Axes]:
+    """Divide a figure of this size into axes, row by row.
+
+    The styles for papers have a width of their own, to which the panels are fitted or stacked.
+    """
+    style = _style.get()
+    if limit := COLUMNS.get(style):
+        if limit < _STACKED * columns:
+            rows, columns = rows * columns, 1
+            height = max(_PANEL * rows, height * limit / width)
+        else:
+            height *= max(limit / width, _PANEL * rows / height)
+        width = limit
+    elif style == "talk":
+        width, height = _TALK * width, _TALK * height
+    figure.set_size_inches(width, height)
+    return list(figure.subplots(rows, columns, squeeze=False, **sharing).flat)
+
+
+def draw_points(
+    ax: Axes, x: ArrayLike, mean: ArrayLike, standard_error: ArrayLike, colour: str, **options: Any
+) -> Any:
+    """Draw simulated points with bars of one standard error."""
+    style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2} | options
+    return ax.errorbar(x, mean, yerr=np.asarray(standard_error), color=colour, **style)
+
+
+def draw_estimates(
+    ax: Axes, x: ArrayLike, estimates: Sequence[Estimate], colour: str, **options: Any
+) -> Any:
+    """Draw estimates as points with bars of one standard error."""
+    means, errors = [each.mean for each in estimates], [each.standard_error for each in estimates]
+    return draw_points(ax, x, means, errors, colour, **options)
+
+
+def draw_family(
+    ax: Axes,
+    line: tuple[ArrayLike, ArrayLike],
+    points: tuple[ArrayLike, Sequence[Estimate]],
+    colour: str,
+    label: str | None = None,
+    **options: Any,
+) -> None:
+    """Draw one curve: theory as a line (x, y), simulation as points (x, estimates)."""
+    ax.plot(*line, color=colour, label=label)
+    draw_estimates(ax, *points, colour, **options)
+
+
+def draw_sizes(
+    ax: Axes,
+    sizes: Sequence[int],
+    estimates: Sequence[Estimate],
+    colour: str,
+    *,
+    limit: float | None = None,
+    fit: Extrapolation | None = None,
+    quantity: int = 0,
+    label: str | None = None,
+) -> None:
+    """Draw estimates against the inverse size, with their limit and the fit that extrapolates.
+
+    The limit is a star at 0, the fit a dotted line that ends in the extrapolated value;
+    ``quantity`` is the number of the quantity in the fit.
+    """
+    inverse = 1 / np.asarray(sizes, float)
+    draw_estimates(ax, inverse, estimates, colour, label=label)
+    if fit is not None:
+        fine = np.linspace(1e-4, max(inverse), 200)
+        ax.plot(fine, fit.curve(1 / fine)[:, quantity], ":", color=colour, linewidth=0.9)
+        value, error = fit.value[quantity], fit.standard_error[quantity]
+        draw_points(ax, [0], [value], [error], colour, fmt="none")
+    if limit is not None:
+        ax.plot(0, limit, "*", color=colour, markersize=11, clip_on=False, zorder=5)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("$1/d$")
+
+
+def draw_ratios(ax: Axes, comparisons: Sequence[Comparison], colour: str = COLOURS[0]) -> None:
+    """Draw estimates over theory, one comparison after the other."""
+    ratios = [each.estimate / each.theory for each in comparisons]
+    errors = [each.standard_error / abs(each.theory) for each in comparisons]
+    draw_points(ax, range(len(ratios)), ratios, errors, colour)
+    ax.axhline(1, color="0.4")
+    finish(ax, "comparison", "simulation / theory")
+
+
+def finish(
+    ax: Axes,
+    x: str,
+    y: str,
+    *,
+    title: str = "",
+    log: str = "",
+    legend: str | None = None,
+    beside: bool = False,
+) -> None:
+    """Label axes, once everything is drawn.
+
+    Parameters
+    ----------
+    ax : Axes
+        With all that belongs there.
+    x, y : str
+        Names of the notation, whose labels are taken, or any other words.
+    title : str
+        Title of the axes.
+    log : {"", "x", "y", "xy"}
+        Axes that are logarithmic.
+    legend : str, optional
+        Title of the legend, possibly empty; without it there is no legend.
+    beside : bool
+        Whether the legend stands to the right of the axes.
+    """
+    ax.set(xlabel=LABELS.get(x, x), ylabel=LABELS.get(y, y), title=title)
+    log_scale(ax, log)
+    if legend is not None:
+        place: dict[str, Any] = (
+            {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if beside else {}
+        )
+        ax.legend(title=legend, **place)
+
+
+def log_scale(ax: Axes, axes: str) -> None:
+    """Make axes ("x", "y" or "xy") logarithmic, with labels that can be read at any range.
+
+    Call it when everything is drawn, since the labels depend on the range.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    for name in axes:
+        getattr(ax, f"set_{name}scale")("log")
+        axis, (low, high) = getattr(ax, f"{name}axis"), getattr(ax, f"get_{name}lim")()
+        axis.set_minor_formatter(NullFormatter())
+        if high < 4 * low:  # no two powers of ten, and few of 1, 2, 5
+            axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        elif high < 300 * low:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        if high < 300 * low or (low > 1e-4 and high < 5e3):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,0 +1,97 @@
+"""Parameters of a figure in the metadata of its file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from iclimit.runs.code_version import versions
+
+FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+"""Field of the metadata that has the parameters as JSON, by the ending of the file."""
+
+_SVG = "{http://purl.org/dc/elements/1.1/}description"
+
+
+def metadata(ending: str, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Metadata of a file with this ending, as `matplotlib.figure.Figure.savefig` takes them."""
+    version = versions()["iclimit"]
+    described = {"iclimit_version": version, **parameters}
+    creator = "Software" if ending == ".png" else "Creator"
+    text = json.dumps(described, default=str)
+    return {FIELDS[ending]: text, creator: f"iclimit {version}"}
+
+
+def figure_parameters(path: str | os.PathLike) -> dict[str, Any]:
+    """Read the parameters of a figure that the command line has drawn from its file.
+
+    Parameters
+    ----------
+    path : path
+        A file that ends in .png, .pdf or .svg.
+
+    Returns
+    -------
+    dict
+        ``iclimit_version``, the ``command`` that draws the figure again, and what it was drawn
+        from; for figures of claims ``claim``, ``preset`` and ``seed``.
+
+    Raises
+    ------
+    ValueError
+        If the file has another ending, or no parameters.
+    FileNotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import iclimit, iclimit.cli
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "curve.svg"
+    ...     command = ["curve", "bayes_error", "--alpha", "1:4:4", "--rho", "0.1"]
+    ...     status = iclimit.cli.main([*command, "-o", str(path)])
+    ...     found = iclimit.figure_files.figure_parameters(path)
+    >>> found["quantity"], found["rho"], found["alpha"]
+    ('bayes_error', 0.1, [1.0, 2.0, 3.0, 4.0])
+    """
+    file = Path(path)
+    if file.suffix not in FIELDS:
+        raise ValueError(f"path must end in {', '.join(FIELDS)}, got {str(path)!r}")
+    text = {".png": _of_png, ".pdf": _of_pdf, ".svg": _of_svg}[file.suffix](file)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "iclimit_version" not in found:
+        raise ValueError(f"path must be a figure with parameters of iclimit, got {str(path)!r}")
+    return found
+
+
+def _of_png(file: Path) -> str:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as image:
+            return str(image.info.get(FIELDS[".png"], ""))
+    except UnidentifiedImageError:
+        return ""
+
+
+def _of_pdf(file: Path) -> str:
+    found = re.search(rb"/Subject \(((?:[^()\\]|\\.)*)\)", file.read_bytes())
+    return re.sub(r"\\(.)", r"\1", found[1].decode("latin-1")) if found else ""
+
+
+def _of_svg(file: Path) -> str:
+    try:
+        found = next(ElementTree.parse(file).iter(_SVG), None)
+    except ElementTree.ParseError:
+        found = None
+    return (found.text or "") if found is not None else ""

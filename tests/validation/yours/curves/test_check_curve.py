@@ -1,0 +1,514 @@
+"""Training curves against theory: agreement, planted mistakes, and curves that cannot be used.
+
+Curves come from simulated descent and flow, which share nothing with the theory.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit.published import settings
+from iclimit.simulate.dynamics import (
+    AttentionModel,
+    TaskMixture,
+    TrainingCurves,
+    initial_weights,
+    simulate_gradient_descent,
+    simulate_gradient_flow,
+)
+from iclimit.validation import CurveCheck
+from iclimit.validation.claims.dynamics.published import CURVES
+from iclimit.validation.yours.curves.fluctuations import find_fluctuations
+from iclimit.validation.yours.curves.row import CurveRow
+from iclimit.validation.yours.curves.setting import CurveSetting
+
+LAM, CONTEXT = (0.6, 0.3, 0.1), 20
+LAW: dict[str, Any] = {"eigenvalues": LAM, "context": CONTEXT}
+MERGED: dict[str, Any] = {"heads": 4, "init_scale": 1e-4, "learning_rate": 0.05}
+SEPARATE: dict[str, Any] = {"model": "separate", "heads": 4, "init_scale": 1e-2, **LAW}
+
+
+@pytest.fixture(scope="module")
+def merged() -> TrainingCurves:
+    """Descent of merged attention on the law of the data, six runs."""
+    run: dict[str, Any] = {"training_set": math.inf, "repeats": 6, "rng": 1}
+    run |= {"steps": 1600, "record": 4}
+    return simulate_gradient_descent(TaskMixture(LAM, CONTEXT), **run, **MERGED)
+
+
+@pytest.fixture(scope="module")
+def separate() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Flow of separate attention, as a table, and its initial weights."""
+    scale = SEPARATE["init_scale"]
+    flow = simulate_gradient_flow(
+        TaskMixture(LAM, CONTEXT),
+        model="separate",
+        heads=4,
+        init_scale=scale,
+        duration=4000.0,
+        rtol=1e-6,
+        rng=5,
+    )
+    value, key, query = initial_weights(AttentionModel("separate", 3, 4), scale, rng=5)
+    times = np.arange(0, 4000, 0.5)
+    weights = {"value": value[:, -1], "key": key[..., :-1], "query": query}
+    return {"time": times, "loss": flow.at(times)}, weights
+
+
+def rows_of(check: CurveCheck) -> dict[tuple[str, int], CurveRow]:
+    return {(row.quantity, row.learned): row for row in check.rows}
+
+
+def table_of(run: TrainingCurves) -> dict[str, Any]:
+    return {"step": run.steps, **{f"loss_{k}": row for k, row in enumerate(run.losses)}}
+
+
+# Agreement
+
+
+def test_descent_of_merged_attention_agrees(merged: TrainingCurves) -> None:
+    check = iclimit.check_curve(merged, **MERGED, **LAW)
+    assert check.holds, str(check)
+    assert check.verdict == "agrees"
+    rows = rows_of(check)
+    assert list(rows) == [
+        ("initial loss", 0),
+        ("half-drop", 3),
+        ("duration", 3),
+        ("final loss", 3),
+    ]
+    # Without the steps of finite length all but the start is known: the durations are the same.
+    assert rows["duration", 3].spread < 1e-3
+    assert abs(rows["duration", 3].deviation) < rows["duration", 3].allowance
+    # The law of the start: six runs have one sixth of the variance of one.
+    single = iclimit.check_curve({"step": merged.steps, "loss": merged.losses[0]}, **MERGED, **LAW)
+    ratio = rows_of(single)["half-drop", 3].standard_error / rows["half-drop", 3].standard_error
+    assert ratio == pytest.approx(math.sqrt(6))
+
+
+def test_flow_of_separate_attention_agrees_with_and_without_its_weights(
+    separate: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    table, weights = separate
+    sharp = iclimit.check_curve(table, **SEPARATE, initial=weights)
+    assert sharp.holds, str(sharp)
+    found = rows_of(sharp)
+    # The first head is by itself until it learns: its time is exact up to the size of the weights.
+    assert abs(found["half-drop", 1].deviation) < 1e-3
+    assert found["half-drop", 1].standard_error == 0
+    for m in (1, 2):
+        # A drop has its duration even if other heads hold small weights.
+        assert abs(found["duration", m].deviation) < 0.02
+        assert abs(found["plateau", m].deviation) < 1e-4
+    law = iclimit.check_curve(table, **SEPARATE, draws=6)
+    assert law.holds, str(law)
+    assert rows_of(law)["half-drop", 1].standard_error > 0.1
+    assert [row.found for row in law.rows] == [row.found for row in sharp.rows]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_published_curves_of_one_drop_agree(index: int) -> None:
+    assert_published_agrees(index, 4, mistakes=index == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", [2, 3])
+def test_published_curves_of_separate_attention_agree(index: int) -> None:
+    assert_published_agrees(index, 7 if index == 2 else 11)
+
+
+def assert_published_agrees(index: int, least: int, mistakes: bool = True) -> None:
+    """Check a published curve, and the same with planted mistakes."""
+    steps, losses = CURVES[index].read().T
+    setting = dict(settings[CURVES[index].setting])
+    dim, _ = setting.pop("dim"), setting.pop("steps")
+    lam = np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
+    more = setting | {"eigenvalues": lam, "context": 31, "standardize": True}
+    table = {"step": steps, "loss": losses}
+    more["draws"] = 6
+    check = iclimit.check_curve(table, **more)
+    assert check.holds, str(check)
+    assert len(check.rows) >= least
+    if not mistakes:
+        return
+    rate = setting["learning_rate"]
+    wrong = iclimit.check_curve(table, **more | {"learning_rate": 2 * rate})
+    assert "the learning rate is half of what is stated" in wrong.fits
+    wrong = iclimit.check_curve(table | {"loss": losses / 2}, **more)
+    assert wrong.fits == ("losses are recorded with half the stated factor",)
+
+
+# Planted mistakes
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "the learning rate is twice what is stated": {"learning_rate": 0.025},
+    "the learning rate is half of what is stated": {"learning_rate": 0.1},
+    "the learning rate counts N times": {"learning_rate": 0.05 / CONTEXT},
+    "the learning rate counts 1/N^2 times": {"learning_rate": 0.05 * CONTEXT**2},
+    "there is momentum 0.9, which makes steps count ten times": {"learning_rate": 0.005},
+    "the loss that is trained on and recorded has the factor 1": {"loss_factor": 0.5},
+    "losses are recorded with twice the stated factor": {"loss_factor": 0.5, "learning_rate": 0.1},
+    "there are 20 pairs besides the query": {"context": 19},
+    "the eigenvalues have the sum 1": {"eigenvalues": tuple(3 * each for each in LAM)},
+    "scores are divided by N (normalization mean)": {"normalization": "sum"},
+    "init_scale is a variance": {"init_scale": 1e-8},
+}
+
+
+@pytest.mark.parametrize("fits", MISTAKES)
+def test_a_mistake_is_named(merged: TrainingCurves, fits: str) -> None:
+    stated = MERGED | LAW | MISTAKES[fits]
+    check = iclimit.check_curve(
+        {"step": merged.steps, "loss_0": merged.losses[0], "loss_1": merged.losses[1]}, **stated
+    )
+    assert check.verdict == "contradicts"
+    assert check.fits == (fits,)
+    assert fits in str(check)
+
+
+def test_what_would_have_been_noticed_is_noticed(merged: TrainingCurves) -> None:
+    check = iclimit.check_curve(merged, **MERGED, **LAW)
+    for sign in (1, -1):
+        rate = MERGED["learning_rate"] * (1 + 1.1 * check.resolutions["time"]) ** sign
+        wrong = iclimit.check_curve(merged, **MERGED | {"learning_rate": rate}, **LAW)
+        assert wrong.verdict == "contradicts"
+        # One curve has errors that are larger by the root of six.
+        losses = merged.losses[0] * (1 + 5 * check.resolutions["loss"]) ** sign
+        table = {"step": merged.steps, "loss": losses}
+        assert iclimit.check_curve(table, **MERGED, **LAW).verdict == "contradicts"
+    assert "would have been noticed: a wrong factor of losses" in str(check)
+
+
+def test_mistakes_of_noise_are_named() -> None:
+    law = LAW | {"noise_variance": 0.25}
+    times = np.arange(0, 120, 1.0)
+    curve = iclimit.dynamics.merged_attention_curve(times, init_scale=1e-4, **law)
+    more: dict[str, Any] = {"heads": 4, "init_scale": 1e-4}
+    assert iclimit.check_curve({"time": times, "loss": curve}, **more, **law).holds
+    quiet = {"time": times, "loss": curve - 0.25}
+    assert iclimit.check_curve(quiet, **more, **law, query_noise=False).holds
+    check = iclimit.check_curve(quiet, **more, **law)
+    assert check.fits == ("recorded losses are of labels with no noise",)
+    check = iclimit.check_curve(
+        {"time": times, "loss": curve}, **more, **law | {"noise_variance": 0.5}
+    )
+    assert check.fits == ("noise_variance is a standard deviation",)
+
+
+def test_mistakes_about_the_model_are_named(
+    merged: TrainingCurves, separate: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    table, _ = separate
+    check = iclimit.check_curve(table, **SEPARATE | {"model": "merged"}, draws=6)
+    assert check.fits == ("key and query are separate",)
+    assert "within the single drop of model 'merged'" in check.unexpected[0]
+    check = iclimit.check_curve(merged, model="separate", **MERGED, **LAW, draws=4)
+    assert "key and query are merged" in check.fits
+
+
+# Curves in which there is little to see
+
+
+def test_a_curve_that_has_not_dropped_yet(merged: TrainingCurves) -> None:
+    early = {"step": merged.steps[:40], "loss": merged.losses[0, :40]}
+    check = iclimit.check_curve(early, **MERGED, **LAW)
+    assert check.verdict == "unusable"
+    assert not check.holds
+    assert "made by no curve before the end at 156" in str(check)
+    # If theory expects the drop long before the end, its absence contradicts.
+    check = iclimit.check_curve(early, **MERGED | {"learning_rate": 0.5}, **LAW)
+    row = rows_of(check)["half-drop", 3]
+    assert row.at_least
+    assert row.found == 156
+    assert check.verdict == "contradicts"
+    assert ">= 156" in str(check)
+    # A drop that comes after the end has nothing against it.
+    check = iclimit.check_curve(early, **MERGED | {"learning_rate": 0.01}, **LAW)
+    assert check.verdict == "unusable"
+
+
+def test_coarse_records_are_named(separate: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    table, weights = separate
+    coarse = {name: column[::60] for name, column in table.items()}
+    check = iclimit.check_curve(coarse, **SEPARATE, initial=weights)
+    assert check.holds, str(check)
+    assert "its duration is not known of all curves, as there are too few records" in str(check)
+
+
+def test_plateaus_that_merge_are_named() -> None:
+    lam = (0.51, 0.49)
+    flow = simulate_gradient_flow(
+        TaskMixture(lam, CONTEXT),
+        model="separate",
+        heads=2,
+        rank=2,
+        init_scale=0.01,
+        duration=1000.0,
+        rtol=1e-6,
+        rng=2,
+    )
+    times = np.arange(0, 1000, 0.5)
+    check = iclimit.check_curve(
+        {"time": times, "loss": flow.at(times)},
+        model="separate", eigenvalues=lam, context=CONTEXT, heads=2, rank=2, init_scale=0.01,
+        draws=4,
+    )  # fmt: skip
+    assert "plateau with 1 learned: none found, as the drops beside it merge" in check.remarks
+
+
+def test_a_diverged_run_is_left_out_and_named(merged: TrainingCurves) -> None:
+    table = table_of(merged)
+    table["loss_1"] = np.where(np.arange(len(merged.steps)) < 50, table["loss_1"], np.nan)
+    table["loss_2"] = table["loss_2"] * np.linspace(1, 1e5, len(merged.steps))
+    check = iclimit.check_curve(table, **MERGED, **LAW)
+    assert check.holds
+    assert [each.label for each in check.curves] == ["loss_0", "loss_3", "loss_4", "loss_5"]
+    assert "loss_1 diverged: its loss is nan at 200" in check.remarks
+    assert "loss_2 diverged" in str(check)
+    with pytest.raises(
+        ValueError, match="no curve can be used: the curve diverged: its loss is nan"
+    ):
+        iclimit.check_curve({"step": table["step"], "loss": table["loss_1"]}, **MERGED, **LAW)
+
+
+SHAPES = {
+    "constant": np.ones(200),
+    "rising": np.linspace(1, 3, 200),
+    "falling": np.linspace(1, 0.1, 200),
+    "noise": np.random.default_rng(0).uniform(0.1, 1, 200),
+    "to zero": np.maximum(1 - np.arange(200) / 60, 0),
+    "zero": np.zeros(200),
+    "tiny": np.full(200, 1e-200),
+    "one jump": np.where(np.arange(200) < 100, 1.0, 0.2),
+    "below from the second record": np.append(1.0, np.full(199, 0.2)),
+}
+
+
+@pytest.mark.parametrize("model", ["merged", "separate"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
+    table = {"step": 5 * np.arange(200), "loss": SHAPES[shape]}
+    check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 2})
+    assert check.verdict in ("contradicts", "unusable")
+    assert not any(math.isnan(row.z) for row in check.rows)
+    assert json.dumps(check.to_dict())
+    assert str(check)
+
+
+def test_noisy_records_are_smoothed(merged: TrainingCurves) -> None:
+    noise = np.random.default_rng(0).normal(1, 0.05, merged.losses[:, ::1].shape)
+    table = {"step": merged.steps} | {
+        f"loss_{k}": row for k, row in enumerate(merged.losses * noise)
+    }
+    check = iclimit.check_curve(table, **MERGED, **LAW)
+    assert check.holds, str(check)
+    assert 1e-3 < rows_of(check)["initial loss", 0].standard_error < 2e-2
+
+
+def test_rounded_losses_are_no_contradiction(merged: TrainingCurves) -> None:
+    table = {"step": merged.steps, "loss": merged.losses[0].round(3)}
+    check = iclimit.check_curve(table, **MERGED, **LAW)
+    assert check.holds, str(check)
+    assert rows_of(check)["final loss", 3].allowance > 5e-4
+
+
+# Errors of the theory
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8])
+@pytest.mark.parametrize("runs", [1, 4])
+def test_z_of_a_skewed_law_is_normal(heads: int, runs: int) -> None:
+    """Logarithms of chi-square variables, as times of merged attention have them."""
+    from scipy.special import polygamma
+
+    logs = np.log(np.random.default_rng(1).chisquare(heads, (4000, runs))) / 2
+    variance, third = polygamma(1, heads / 2) / 4, polygamma(2, heads / 2) / 8
+    mean = (polygamma(0, heads / 2) + math.log(2)) / 2
+    error = math.sqrt(variance / runs)
+    z = [
+        CurveRow(
+            "half-drop", 1, math.exp(log), math.exp(mean), math.nan, error, 0.0,
+            float(third / runs**2 / error**3),
+        ).z
+        for log in logs.mean(axis=1)
+    ]  # fmt: skip
+    assert abs(np.mean(z)) < 0.07  # 4 standard errors
+    assert abs(np.std(z) - 1) < 0.05
+    # Normal shares are 0.27 % and 2.3 %, with standard errors of 0.08 % and 0.24 %.
+    assert np.mean(np.abs(z) > 3) < 0.006
+    assert 0.013 < np.mean(np.array(z) > 2) < 0.033
+
+
+def test_fluctuations_of_a_training_set_against_moments() -> None:
+    """Labels are normal given the query: their fourth moment is 3 E|x|^4."""
+    lam = np.array(LAM)
+    setting = CurveSetting(
+        model="cubic",
+        eigenvalues=LAM,
+        context=CONTEXT,
+        heads=4,
+        rank=1,
+        init_scale=1e-4,
+        initialization="per-head",
+        learning_rate=0.05,
+        normalization="mean",
+        noise_variance=0.0,
+        query_noise=True,
+        loss_factor=1.0,
+        training_set=2000,
+        standardize=False,
+    )
+    found = find_fluctuations(setting)
+    variance = 3 * (lam.sum() ** 2 + 2 * np.sum(lam**2)) - lam.sum() ** 2
+    # A standard deviation from 80 sets has a standard error of 8 %.
+    assert found.losses[0] == pytest.approx(math.sqrt(variance / 2000), rel=0.25)
+    run = simulate_gradient_descent(
+        TaskMixture(LAM, CONTEXT), model="cubic", heads=4, init_scale=0.1, learning_rate=0.5,
+        steps=300, record=300, training_set=300, standardize=False, repeats=40, rng=3,
+    )  # fmt: skip
+    level = setting.levels[-1]
+    gap = 1 - float(run.losses[:, -1].mean()) / level
+    assert gap == pytest.approx(found.bias * 2000 / 300, abs=4 * 0.14 / math.sqrt(40))
+    assert np.std(run.losses[:, -1]) / level == pytest.approx(
+        found.losses[-1] * math.sqrt(2000 / 300), rel=0.45
+    )
+
+
+def test_finite_training_sets_agree_within_their_fluctuations() -> None:
+    more: dict[str, Any] = {"model": "cubic", "training_set": 500, "standardize": False}
+    run = simulate_gradient_descent(
+        TaskMixture(LAM, CONTEXT), steps=800, record=4, repeats=4, rng=2, **more, **MERGED
+    )
+    check = iclimit.check_curve(run, **more, **MERGED, **LAW)
+    assert check.holds, str(check)
+    assert "500 training sequences: losses vary" in str(check)
+    # Without them the curves are not those of the law of the data.
+    assert iclimit.check_curve(run, model="cubic", **MERGED, **LAW).verdict == "contradicts"
+
+
+# Tables
+
+
+def test_tables_of_all_forms_give_the_same(merged: TrainingCurves, tmp_path: Path) -> None:
+    expected = [row.found for row in iclimit.check_curve(merged, **MERGED, **LAW).rows]
+    wide = table_of(merged)
+    rows = [
+        {"iter": int(step), "mse": float(loss), "seed": k}
+        for k, losses in enumerate(merged.losses)
+        for step, loss in zip(merged.steps, losses, strict=True)
+    ]
+    names = {"step": "iter", "loss": "mse", "run": "seed"}
+    file = tmp_path / "curves.json"
+    file.write_text(json.dumps(rows))
+    bare = {name: column for name, column in wide.items() if name != "step"}
+    checks = [
+        iclimit.check_curve(wide, **MERGED, **LAW),
+        iclimit.check_curve(rows[::-1], columns=names, **MERGED, **LAW),
+        iclimit.check_curve(file, columns=names, **MERGED, **LAW),
+        iclimit.check_curve(bare, record=4, **MERGED, **LAW),
+        iclimit.check_curve(wide | {"host": ["a"] * 401}, ignore="host", **MERGED, **LAW),
+    ]
+    for check in checks:
+        assert [row.found for row in check.rows] == pytest.approx(expected)
+
+
+CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
+
+
+@pytest.mark.parametrize(
+    ("table", "more", "message"),
+    [
+        (
+            {"step": [1, 2], "train_loss": [1, 1]},
+            {},
+            "unknown column 'train_loss'; did you mean loss",
+        ),
+        ({"iter": [1, 2], "loss": [1, 1]}, {}, "unknown column 'iter'; did you mean step"),
+        ({"loss": [1.0] * 10}, {}, "the table must have a column step or time"),
+        ({"step": [1, 2]}, {}, "the table must have a column loss"),
+        (CURVE | {"time": range(10)}, {}, "the table has both step and time"),
+        (CURVE, {"record": 10}, "record must not be given, as the table has a column step"),
+        (CURVE | {"loss": ["x"] * 10}, {}, "row 1: loss must be a number, got 'x'"),
+        (CURVE | {"loss": [None] * 10}, {}, "row 1: loss is missing"),
+        (CURVE | {"step": [0] * 10}, {}, "the curve has 0 twice as step or time: a column run"),
+        (CURVE | {"step": range(-1, 9)}, {}, "row 1: step must be >= 0 and finite, got -1"),
+        (CURVE | {"loss": [-1.0] * 10}, {}, "the curve is no mean squared error: its loss is -1"),
+        ({"step": [0, 1], "loss": [1, 1]}, {}, "the curve has 2 records, fewer than 5"),
+        (CURVE, {"model": "seperate"}, "model must be one of .*'seperate'; did you mean separate"),
+        (CURVE, {"normalization": "none"}, "normalization must be one of mean, sum, got 'none'"),
+        (CURVE, {"learning_rate": None}, "learning_rate must be given for a table with steps"),
+        (CURVE, {"eigenvalues": [1.0, 0.0]}, "eigenvalues must be > 0 and finite, got 0.0"),
+        (CURVE, {"eigenvalues": []}, "eigenvalues must be a list of numbers > 0"),
+        (CURVE, {"heads": 0}, "heads must be an integer >= 1"),
+        (CURVE, {"rank": 2}, "rank must be 1 for model 'merged'"),
+        (CURVE, {"loss_factor": 0}, "loss_factor must be > 0"),
+        (CURVE, {"training_set": 0.5}, "training_set must be"),
+        (CURVE, {"init_scale": 3.0}, "init_scale must be so small that the weights grow before"),
+        (
+            CURVE,
+            {"init_scale": 3.0, "model": "separate", "draws": 2},
+            "init_scale must be so small that the weights grow before the loss drops, got 3.0",
+        ),
+        (CURVE, {"draws": 1}, "draws must be an integer >= 2, got 1"),
+        (
+            CURVE,
+            {"initial": {"value": [1]}},
+            "initial must hold value, key_query for model 'merged'",
+        ),
+        (
+            CURVE,
+            {"initial": {"value": np.ones(3), "key_query": np.ones((4, 3, 3))}},
+            r"initial\['value'\] must have shape \(1, 4\), one for each curve, got \(3,\)",
+        ),
+        ("no.csv", {}, "there is no file 'no.csv'"),
+    ],
+)
+def test_what_cannot_be_used_is_named(table: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        iclimit.check_curve(table, **MERGED | LAW | more)
+
+
+def test_times_take_no_learning_rate() -> None:
+    with pytest.raises(ValueError, match="learning_rate must not be given with times, got 0"):
+        iclimit.check_curve({"time": range(10), "loss": [1.0] * 10}, **MERGED, **LAW)
+    with pytest.raises(TypeError, match="rng must be an integer"):
+        iclimit.check_curve(CURVE, **MERGED, **LAW, rng=None)  # type: ignore[arg-type]
+
+
+# What is shown
+
+
+def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
+    check = iclimit.check_curve(merged, **MERGED, **LAW)
+    text = str(check)
+    assert text.startswith("Agrees with the theory (6 curves)\n")
+    for words in ("initial loss", "step of half the drop", "steps of the drop", "final loss", "z"):
+        assert words in text
+    found = json.loads(json.dumps(check.to_dict(), allow_nan=False))
+    assert found["verdict"] == "agrees"
+    assert [row["quantity"] for row in found["rows"]] == [row.quantity for row in check.rows]
+    assert found["rows"][1]["z"] == check.rows[1].z
+    ax = check.plot()
+    lines = {line.get_label(): np.array(line.get_data()) for line in ax.lines}
+    np.testing.assert_array_equal(lines["found"], [merged.steps, merged.losses[0]])
+    half = rows_of(check)["half-drop", 3].theory
+    middle = float(np.mean(check.theory.levels))
+    steps, losses = lines["theory"]
+    assert np.interp(-middle, -losses, steps) == pytest.approx(half, 1e-2)
+    single = iclimit.check_curve({"step": merged.steps, "loss": merged.losses[0]}, **MERGED, **LAW)
+    assert json.loads(json.dumps(single.to_dict(), allow_nan=False))["rows"][0]["spread"] is None
+
+
+def test_deviations_without_a_random_part_have_no_z() -> None:
+    """On new sequences the duration of a drop is exact: its deviation is within or beyond."""
+    steps = np.arange(200)
+    table = {"step": steps, "loss": np.exp(-steps / 50)}
+    text = str(iclimit.check_curve(table, **LAW, **MERGED))
+    assert "beyond" in text
+    assert " with an allowance of " in text
+    assert "inf" not in text

@@ -1,0 +1,182 @@
+"""Verdicts on predictors whose algorithm is known."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.yours.models.answers import Answers
+from iclimit.validation.yours.models.baselines import Baseline, baselines
+from iclimit.validation.yours.models.identification import identify
+from iclimit.validation.yours.models.ladder import ladder
+from iclimit.validation.yours.models.mixture import best_mixture
+
+PROBLEM = Problem(context=20, dim=8, noise_variance=0.25)
+DRAWN = PROBLEM.sample(4000, rng=3)
+BASELINES = baselines(PROBLEM)
+ANSWERS = {each.name: each.predict(DRAWN) for each in BASELINES}
+NOISE = np.random.default_rng(0).standard_normal(len(DRAWN)) * np.std(ANSWERS["ridge"])
+
+Predictor = Callable[[Mapping[str, np.ndarray]], np.ndarray]
+
+
+def smoother(_: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Nadaraya-Watson: one softmax head without training."""
+    scores = np.vecdot(DRAWN.inputs, DRAWN.query[:, None, :]) / np.sqrt(PROBLEM.dim)
+    weights = np.exp(scores - np.max(scores, axis=1, keepdims=True))
+    return np.sum(weights * DRAWN.labels, axis=1) / np.sum(weights, axis=1)
+
+
+def asked(predictor: Predictor) -> Answers:
+    return Answers("fresh", predictor(ANSWERS), ANSWERS, DRAWN.target, DRAWN.noise_variance)
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name != "null"])
+def test_every_algorithm_is_found_through_noise(name: str) -> None:
+    found = identify(asked(lambda known: known[name] + 0.04 * NOISE))
+    assert (found.kind, found.names) == ("algorithm", (name,))
+    assert abs(found[name].factor_z) < 4
+    assert found[name].unexplained.mean < 0.01
+
+
+@pytest.mark.parametrize(
+    ("predictor", "kind", "names"),
+    [
+        (lambda known: known["one_step"], "algorithm", {"one_step"}),
+        (
+            lambda known: 0.5 * (known["ridge"] + known["one_step"]),
+            "mixture",
+            {"ridge", "one_step"},
+        ),
+        (lambda known: 1.3 * known["ridge"] + 0.05 * NOISE, "mixture", {"ridge"}),
+        (lambda known: 0.05 * known["ridge"], "null", {"null"}),
+        (lambda known: known["ridge"] + 0.5 * NOISE, "none", set()),
+        (lambda _: NOISE, "none", set()),
+        (smoother, "none", set()),
+    ],
+)
+def test_verdicts(predictor: Predictor, kind: str, names: set[str]) -> None:
+    found = identify(asked(predictor))
+    assert (found.kind, set(found.names)) == (kind, names)
+
+
+def test_what_is_between_two_algorithms_is_told_from_neither() -> None:
+    noise = 0.05 * NOISE
+    between = identify(asked(lambda k: 0.5 * (k["ridge"] + k["least_squares"]) + noise))
+    assert between.kind == "ambiguous"
+    assert set(between.names) == {"ridge", "least_squares"}
+    assert "cannot tell" in between.sentence
+
+
+def test_few_prompts_leave_the_verdict_open() -> None:
+    few = Answers(
+        "fresh",
+        (ANSWERS["ridge"] + 0.1 * NOISE)[:50],
+        {"ridge": ANSWERS["ridge"][:50]},
+        DRAWN.target[:50],
+        DRAWN.noise_variance[:50],
+    )
+    assert identify(few).kind == "undecided"
+
+
+def test_another_rate_is_noticed_within_the_tolerance() -> None:
+    found = identify(asked(lambda known: 1.02 * known["one_step"] + 0.05 * NOISE))
+    assert found.kind == "algorithm"
+    assert found["one_step"].factor_z > 5
+    assert "which is not 1" in found.sentence
+
+
+def test_a_small_admixture_is_noticed_within_the_tolerance() -> None:
+    found = identify(asked(lambda k: 0.9 * k["ridge"] + 0.1 * k["one_step"] + 0.03 * NOISE))
+    assert found.names == ("ridge",)
+    weights = {term.name: term.weight for term in found.mixture.terms}
+    assert abs(weights["one_step"].z(0.1)) < 4
+    assert abs(weights["ridge"].z(0.9)) < 4
+    assert "still nearer is" in found.sentence
+
+
+def test_equal_answers_are_told_from_all_others_by_few_prompts() -> None:
+    """Where next to nothing is left, others are further away, however few the prompts."""
+    cut = {name: answers[:60] for name, answers in ANSWERS.items()}
+    alone = best_mixture(0.75 * cut["one_step"], cut)
+    assert (str(alone), alone.alternatives) == ("0.75 one_step", ())
+    half = best_mixture((0.75 * cut["one_step"]).astype(np.float16).astype(float), cut)
+    assert (half.names, half.alternatives) == (("one_step",), ())
+    model = cut["ridge"]
+    answers = Answers("fresh", model, cut, DRAWN.target[:60], DRAWN.noise_variance[:60])
+    assert identify(answers).names == ("ridge",)
+
+
+def test_single_precision_is_shown_as_equality() -> None:
+    answers = asked(lambda known: known["ridge"].astype(np.float32).astype(float))
+    found = identify(answers)
+    assert found.sentence == (
+        "It is ridge: it leaves 0 % of the mean square unexplained, with a factor of 1"
+    )
+
+
+def test_proportional_algorithms_count_once_in_a_mixture() -> None:
+    """Averaging is a step at another rate: only one of the two can have a weight."""
+    mixture = best_mixture(1.2 * ANSWERS["one_step"], ANSWERS)
+    assert mixture.names == ("one_step",)
+    assert mixture.terms[0].weight.mean == pytest.approx(1.2)
+    assert not mixture.alternatives
+
+
+def test_algorithms_with_the_same_answers_are_named_together() -> None:
+    twins = {"one_step": ANSWERS["one_step"], "twin": ANSWERS["one_step"] + 0.0}
+    answers = Answers("fresh", twins["twin"], twins, DRAWN.target, DRAWN.noise_variance)
+    found = identify(answers)
+    assert found.likenesses[0].label == "one_step = twin"
+    assert found["twin"] is found["one_step"]
+
+
+def test_ladder_pairs_the_errors_and_checks_itself() -> None:
+    """Differences of errors by hand, and exact errors of the algorithms within four errors."""
+    found = ladder(asked(lambda known: known["ridge"]), BASELINES)
+    errors = {name: (each - DRAWN.target) ** 2 + 0.25 for name, each in ANSWERS.items()}
+    for rung in found.rungs:
+        difference = errors["ridge"] - errors[rung.name]
+        assert rung.difference.mean == pytest.approx(np.mean(difference))
+        spread = np.std(difference, ddof=1) / np.sqrt(len(DRAWN))
+        assert rung.difference.standard_error == pytest.approx(spread)
+        assert rung.theory_z is None or abs(rung.theory_z) < 4
+    assert found["ridge"].z == 0
+    assert [rung.error.mean for rung in found.rungs] == sorted(
+        (float(np.mean(each)) for each in errors.values()), reverse=True
+    )
+
+
+def test_unknown_losses_and_other_tasks_have_no_theory() -> None:
+    answers = asked(lambda known: known["ridge"])
+    other = Answers("pretraining", *list(vars(answers).values())[1:])
+    assert all(rung.theory is None for rung in ladder(other, BASELINES).rungs)
+    plain = [Baseline("ridge", "", BASELINES[-1].predict)]
+    assert ladder(answers, plain)["ridge"].theory is None
+
+
+def test_statements_are_as_sure_as_they_say() -> None:
+    """Over samples, the z of factor, distance and difference of errors are standard normal.
+
+    Each sample is a part of the prompts.  The noise has a known variance.
+    """
+    parts, size, variance = 100, 200, 0.04
+    drawn, rng = PROBLEM.sample(parts * size, rng=8), np.random.default_rng(9)
+    two = [each for each in BASELINES if each.name in ("ridge", "one_step")]
+    known = {each.name: each.predict(drawn) for each in two}
+    model = known["ridge"] + np.sqrt(variance) * rng.standard_normal(len(drawn))
+    kinds: list[list[float]] = [[], [], []]
+    for number in range(parts):
+        rows = slice(number * size, (number + 1) * size)
+        few = {name: each[rows] for name, each in known.items()}
+        of_prompts = drawn.target[rows], drawn.noise_variance[rows]
+        answers = Answers("fresh", model[rows], few, *of_prompts)
+        found, rung = identify(answers)["ridge"], ladder(answers, two)["ridge"]
+        zs = found.factor_z, found.distance.z(variance), rung.difference.z(variance)
+        for z, kind in zip(zs, kinds, strict=True):
+            kind.append(z)
+    # Four standard errors of a mean over the parts, and of a width.
+    for kind in kinds:
+        assert abs(np.mean(kind)) < 4 / np.sqrt(parts)
+        assert abs(np.std(kind) - 1) < 4 / np.sqrt(2 * parts)

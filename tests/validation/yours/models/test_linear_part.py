@@ -1,0 +1,95 @@
+"""The linear attention in a predictor, against predictors that are linear attention or none."""
+
+import numpy as np
+import pytest
+
+from iclimit.asymptotics.descent import optimal_preconditioner
+from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.yours.models.linear_part import (
+    LinearPart,
+    attention_features,
+    best_eigenvalues,
+    linear_part,
+)
+from iclimit.validation.yours.models.run import choose_baselines
+
+SCALED = Problem(
+    context=12, dim=4, input_law="uniform", scale=3, task_variance=2, noise_variance=0.5
+)
+TILTED = Problem(
+    context=12,
+    dim=3,
+    input_covariance=[0.5, 1.0, 2.0],
+    task_covariance=[2.0, 1.0, 0.3],
+    noise_variance=0.2,
+)
+
+
+def part_of(name: str, problem: Problem, count: int = 2000) -> LinearPart:
+    drawn = problem.sample(count, rng=0)
+    (baseline,) = choose_baselines(problem, [name])
+    found = linear_part(*attention_features(drawn, problem), baseline.predict(drawn), problem)
+    assert found is not None
+    return found
+
+
+def test_one_step_is_linear_attention_in_the_units_of_the_theory() -> None:
+    found = part_of("one_step", SCALED)
+    assert found.explained.mean == 1
+    assert found.theory is not None
+    expected = np.column_stack([found.theory[0] * np.eye(4), np.zeros(4)])
+    assert found.gamma == pytest.approx(expected, abs=1e-8)
+    assert (found.z, found.rest.mean) == (0, pytest.approx(0, abs=1e-8))
+
+
+def test_best_preconditioner_has_the_best_eigenvalues_and_its_exact_error() -> None:
+    found = part_of("preconditioner", TILTED)
+    best = optimal_preconditioner(
+        TILTED.input_covariance, TILTED.task_covariance, context=12, noise_variance=0.2
+    )
+    assert found.theory == pytest.approx(np.linalg.eigvalsh(best.matrix))
+    assert [each.mean for each in found.eigenvalues] == pytest.approx(found.theory)
+    assert found.error == pytest.approx(float(best.loss))
+
+
+def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
+    """The projection of the posterior mean is that of the labels: it has the least error."""
+    problem = Problem(context=12, dim=4, noise_variance=0.5)
+    found = part_of("ridge", problem, 20_000)
+    assert found.z is not None
+    assert abs(found.z) < 4
+    assert 0 < found.explained.mean < 0.99
+    (step,) = choose_baselines(problem, ["one_step"])
+    assert step.loss == pytest.approx(found.error, rel=5e-3)
+
+
+def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
+    """Answers of one step with noise: its eigenvalues are equal, those of the fit are not."""
+    problem = Problem(context=40, dim=12)
+    drawn = problem.sample(4000, rng=0)
+    (step,) = choose_baselines(problem, ["one_step"])
+    noise = np.random.default_rng(0).standard_normal(4000)
+    features = attention_features(drawn, problem)
+    found = linear_part(*features, step.predict(drawn) + noise, problem)
+    assert found is not None
+    assert found.theory is not None
+    values = np.array([each.mean for each in found.eigenvalues])
+    # The largest of a matrix of 12 rows is within a quarter of the radius of its edge.
+    largest = np.max(np.abs(values - found.theory))
+    assert 0.75 < largest / found.sampling_radius < 1.25
+
+
+def test_share_is_held_out() -> None:
+    """Noise is explained by nothing: the fit would explain d (d + 1)/n of it."""
+    problem = Problem(context=5, dim=4)
+    drawn = problem.sample(210, rng=0)
+    noise = np.random.default_rng(0).standard_normal(210)
+    found = linear_part(*attention_features(drawn, problem), noise, problem)
+    assert found is not None
+    assert found.explained.mean < 0.1
+    few = [each[:190] for each in attention_features(drawn, problem)]
+    assert linear_part(few[0], few[1], noise[:190], problem) is None
+
+
+def test_theory_of_inputs_with_a_covariance_that_are_not_gaussian_is_not_known() -> None:
+    assert best_eigenvalues(Problem(5, 2, input_law="uniform", input_covariance=[1, 2])) is None

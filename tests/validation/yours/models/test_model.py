@@ -1,0 +1,284 @@
+"""Models that somebody else wrote: what is refused, and where the message says the fault is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.yours.models.asking import ask, ask_all
+from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.model import Model
+from iclimit.validation.yours.models.position_errors import LastPosition
+from iclimit.validation.yours.models.sections import Section, plan_sections
+
+PROBLEM = Problem(6, 3, noise_variance=0.2)
+DRAWN = PROBLEM.sample(50, rng=0)
+Array = np.ndarray
+
+
+def one_step(inputs: Array, labels: Array, query: Array) -> Array:
+    return np.einsum("nlk,nl,nk->n", inputs, labels, query) / labels.shape[1]
+
+
+def running_mean(inputs: Array, labels: Array) -> Array:  # noqa: ARG001
+    """Mean of the labels before each position."""
+    before = np.concatenate([0 * labels[:, :1], labels[:, :-1]], axis=1)
+    return np.cumsum(before, axis=1) / np.maximum(np.arange(labels.shape[1]), 1)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 7, 50, 1000])
+def test_batches_do_not_change_answers(batch: int | None) -> None:
+    sizes = []
+
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        sizes.append(len(query))
+        assert all(each.flags.c_contiguous and each.flags.writeable for each in (inputs, query))
+        return one_step(inputs, labels, query)
+
+    model = Model(predict, batch=batch)
+    answers = model.answer(DRAWN)
+    model.check(DRAWN)
+    assert max(sizes) == min(batch or 50, 50)
+    assert np.allclose(answers, one_step(DRAWN.inputs, DRAWN.labels, DRAWN.query), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.longdouble, list])
+def test_real_answers_of_any_precision(kind: Any) -> None:
+    def predict(inputs: Array, labels: Array, query: Array) -> Any:
+        answers = one_step(inputs, labels, query)
+        return answers.tolist() if kind is list else answers.astype(kind)
+
+    model = Model(predict)
+    model.check(DRAWN)
+    assert model.answer(DRAWN).dtype == np.float64
+    exact = one_step(DRAWN.inputs, DRAWN.labels, DRAWN.query)
+    assert np.allclose(model.answer(DRAWN), exact, rtol=1e-3)
+
+
+def changed(index: int, value: float) -> Callable[..., Array]:
+    """A model whose answer to one prompt is a given value."""
+
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        answers = one_step(inputs, labels, query)
+        answers[np.all(query == DRAWN.query[index], axis=1)] = value
+        return answers
+
+    return predict
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        (lambda y: y[:, 0].astype(int), TypeError, "floating-point numbers, got int64"),
+        (lambda y: y[:, 0] > 0, TypeError, "floating-point numbers, got bool"),
+        (lambda y: y[:, 0] * 1j, TypeError, "floating-point numbers, got complex128"),
+        (lambda y: y[:, 0].astype(object), TypeError, "floating-point numbers, got object"),
+        (lambda y: y[:, 0].astype(str), TypeError, "floating-point numbers, got <U"),
+        (lambda _: None, TypeError, "floating-point numbers, got object"),
+        (lambda y: y[:, :1], ValueError, r"\(10,\), got \(10, 1\): return predictions\[:, 0\]"),
+        (lambda y: y, ValueError, r"\(10,\), got \(10, 6\)$"),
+        (lambda y: y[:-1, 0], ValueError, r"\(10,\), got \(9,\)$"),
+        (lambda y: y.sum(), ValueError, r"\(10,\), got \(\)$"),
+        (lambda y: (y, y[:, 0]), TypeError, "that NumPy can read, got builtins.tuple"),
+        (lambda y: np.ma.masked_less(y[:, 0], 0), ValueError, "predictions must have no masked"),
+    ],
+)
+def test_what_is_no_array_of_answers(returned: Any, error: type, message: str) -> None:
+    model = Model(lambda _, labels, __: returned(labels), batch=10)
+    with pytest.raises(error, match=message):
+        model.answer(DRAWN)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
+def test_the_first_answer_that_is_not_finite_is_named(value: float) -> None:
+    message = f"finite numbers, got {value:g} for prompt 1023 of section 'permuted'".replace(
+        "+", r"\+"
+    )
+    with pytest.raises(ValueError, match=message):
+        Model(changed(23, value), batch=10).answer(DRAWN, section="permuted", first=1000)
+
+
+def test_arrays_of_other_libraries() -> None:
+    class Tensor:
+        """Array that needs its gradient dropped before NumPy can read it."""
+
+        def __array__(self, *_: Any, **__: Any) -> Array:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+        def detach(self) -> None: ...
+
+        @property
+        def __cuda_array_interface__(self) -> None:
+            raise RuntimeError("Can't get it on Variable that requires grad.")
+
+    class DeviceArray:
+        """Array in the memory of a GPU."""
+
+        def __init__(self, values: Array) -> None:
+            self.values, self.__cuda_array_interface__ = values, {"version": 3}
+
+        def get(self) -> Array:
+            return self.values
+
+    with pytest.raises(TypeError, match=r"requires grad.*: return predictions\.detach\(\)\.cpu"):
+        Model(lambda *_: Tensor()).answer(DRAWN)
+    on_device = Model(lambda *arrays: DeviceArray(one_step(*arrays)))
+    assert np.allclose(on_device.answer(DRAWN), Model(one_step).answer(DRAWN))
+
+
+@pytest.mark.parametrize("name", ["inputs", "labels", "query"])
+def test_changed_arguments_are_named(name: str) -> None:
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        asked = {"inputs": inputs, "labels": labels, "query": query}
+        answers = one_step(**asked)
+        asked[name][np.all(query == DRAWN.query[13], axis=1)] += 1
+        return answers
+
+    with pytest.raises(ValueError, match=f"got other {name} for prompt 13 of section 'fresh'"):
+        Model(predict, batch=4).answer(DRAWN)
+
+
+def test_errors_of_the_model_say_where_they_were_raised() -> None:
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        if np.any(query == DRAWN.query[30]):
+            raise KeyError("layer")
+        return one_step(inputs, labels, query)
+
+    with pytest.raises(KeyError, match="layer") as caught:
+        Model(predict, batch=20).answer(DRAWN, section="inputs:half")
+    assert caught.value.__notes__ == [
+        "raised by predict for prompts 20 to 39 of section 'inputs:half'"
+    ]
+    with pytest.raises(TypeError, match="positional arguments"):
+        Model(running_mean).answer(DRAWN)
+
+
+def test_random_answers() -> None:
+    generator = np.random.default_rng(0)
+
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        answers = one_step(inputs, labels, query)
+        return answers + 1e-3 * (np.arange(len(query)) >= 5) * generator.standard_normal(
+            len(query)
+        )
+
+    message = "the same batch alike, got .* for prompt 5 of section 'fresh': dropout"
+    with pytest.raises(ValueError, match=message):
+        Model(predict).check(DRAWN)
+    Model(predict, deterministic=False).check(DRAWN)
+
+
+def test_rounding_of_a_gpu_is_allowed() -> None:
+    generator = np.random.default_rng(0)
+
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        return one_step(inputs, labels, query) * (1 + 3e-7 * generator.standard_normal(len(query)))
+
+    Model(predict).check(DRAWN)
+
+
+def test_batch_statistics() -> None:
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        return one_step(inputs, labels, (query - query.mean(axis=0)) / query.std(axis=0))
+
+    message = "in every batch, got .* in a batch of 50 and .* in one of 8 for prompt 0 of section"
+    with pytest.raises(ValueError, match=message):
+        Model(predict).check(DRAWN)
+    Model(predict, deterministic=False).check(DRAWN)
+
+
+def test_answers_that_depend_on_the_place_in_the_batch() -> None:
+    def predict(inputs: Array, labels: Array, query: Array) -> Array:
+        return one_step(inputs, labels, query) * np.linspace(1, 2, len(query))
+
+    with pytest.raises(ValueError, match="for prompt 0 of section"):
+        Model(predict, batch=3).check(DRAWN)
+
+
+def test_answers_per_position() -> None:
+    model = Model(running_mean, batch=20, per_position=True)
+    model.check(DRAWN)
+    answers = model.answer(DRAWN)
+    assert answers.shape == (50, 6)
+    assert np.allclose(answers[:, 3], DRAWN.labels[:, :3].mean(axis=1))
+    late = Model(lambda *arrays: running_mean(*arrays)[:, 1:], per_position=True)
+    with pytest.raises(ValueError, match=r"shape \(50, 6\), got \(50, 5\)"):
+        late.answer(DRAWN)
+
+    def broken(inputs: Array, labels: Array) -> Array:
+        answers = running_mean(inputs, labels)
+        answers[7, 4] = np.nan
+        return answers
+
+    with pytest.raises(ValueError, match="got nan for position 4 of prompt 7 of section 'fresh'"):
+        Model(broken, per_position=True).answer(DRAWN)
+
+
+@pytest.mark.parametrize(
+    ("predict", "position"),
+    [
+        (lambda _, labels: np.cumsum(labels, axis=1), 3),
+        (lambda inputs, labels: running_mean(inputs, labels) + labels.sum(axis=1)[:, None], 0),
+        (lambda inputs, labels: np.roll(inputs[:, :, 0], -1, axis=1) + 0 * labels, 3),
+    ],
+)
+def test_models_that_look_ahead(predict: Callable[..., Array], position: int) -> None:
+    message = f"another answer at position {position} of prompt 0 .* labels from position 3 on"
+    with pytest.raises(ValueError, match=message):
+        Model(predict, per_position=True).check(DRAWN)
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(TypeError, match="predict must be a function, got 'ridge'"):
+        Model("ridge")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="batch must be an integer >= 1, got 0"):
+        Model(one_step, batch=0)
+
+
+def sections() -> list[Section]:
+    return plan_sections(Problem(30, 20, noise_variance=0.5), test_prompts=2000, rng=1)
+
+
+def test_answers_of_the_model_and_of_baselines() -> None:
+    asked = sections()
+    exact = Baseline("exact", "the target", lambda drawn: drawn.target)
+    found = ask_all(Model(one_step, batch=300), [exact], asked)
+    assert list(found) == [section.name for section in asked]
+    for section in asked:
+        answers = found[section.name]
+        assert answers.section == section.name
+        assert answers.model.shape == answers.noise_variance.shape == (len(section),)
+        assert np.array_equal(answers.baselines["exact"], answers.target)
+    assert found["fresh"].error("exact").mean == 0.5
+    # One step at the rate 1 has the error (d + 1) / N of the task, times d, and noise twice.
+    assert abs(found["fresh"].error().z(20 * 21 / 30 + 0.5 * (1 + 20 / 30))) < 4
+
+
+def test_progress_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    ask_all(Model(one_step), [], sections()[:2], progress=True)
+    assert "permuted: 100%" in capsys.readouterr().err
+    ask_all(Model(one_step), [], sections()[:2])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_section_is_asked_in_blocks() -> None:
+    section, numbers = sections()[0], []
+
+    class Counting:
+        def answer(self, drawn: Any, *, section: str, first: int) -> Array:
+            numbers.append((section, first, len(drawn)))
+            return np.zeros(len(drawn))
+
+        def check(self, drawn: Any, *, section: str) -> None: ...
+
+    ask(Counting(), [], section)
+    assert [first for _, first, _ in numbers] == [0, *np.cumsum([n for *_, n in numbers])[:-1]]
+    assert len(numbers) > 1
+
+
+def test_models_per_position_are_checked_when_they_are_probed() -> None:
+    ahead = Model(lambda _, labels: labels + 0.0, per_position=True)
+    with pytest.raises(ValueError, match="is attention causal"):
+        ask_all(LastPosition(ahead), [], sections())

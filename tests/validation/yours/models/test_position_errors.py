@@ -1,0 +1,149 @@
+"""Errors by position: stated losses against simulation, models that are algorithms, figures."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from sampled_means import ALLOWANCE
+
+from iclimit.drawing import new_figure
+from iclimit.simulate.probing.prefixes import all_inputs
+from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.yours.models.baselines import baselines
+from iclimit.validation.yours.models.position_baselines import position_baselines
+from iclimit.validation.yours.models.position_errors import PositionErrors, probe_positions
+
+COUNT = 3000
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "gaussian": {"context": 9, "dim": 4, "noise_variance": 0.25, "scale": 0.5},
+    "noise levels": {"context": 9, "dim": 3, "noise_law": "categorical:0,1"},
+    "covariances": {"context": 6, "dim": 3, "input_covariance": [0.5, 1.0, 2.0]}
+    | {"task_covariance": [1.0, 0.3, 1.0], "input_law": "uniform"},
+}
+
+
+def heavy(name: str, problem: Problem) -> list[int]:
+    """Positions where the error of least squares has no variance."""
+    near = range(problem.dim - 3, problem.dim + 4)
+    return list(near) if name == "least_squares" else []
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
+    problem = Problem(**PROBLEMS[case])
+    drawn = problem.sample(COUNT, rng=2)
+    target = np.einsum("nld,nd->nl", all_inputs(drawn), drawn.tasks)
+    for baseline in position_baselines(problem):
+        errors = (baseline.predict(drawn) - target) ** 2 + drawn.noise_variance[:, None]
+        checked = np.isfinite(baseline.losses)
+        checked[heavy(baseline.name, problem)] = False
+        solved = problem.input_law == "gaussian"
+        assert np.any(checked[1:]) or baseline.name == "nearest_neighbours" or not solved
+        allowed = ALLOWANCE * np.std(errors, axis=0) / math.sqrt(COUNT) + 1e-12
+        deviation = np.abs(np.mean(errors, axis=0) - baseline.losses)
+        assert np.all(deviation[checked] < allowed[checked]), baseline.name
+
+
+def test_last_position_is_the_query_after_a_full_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iclimit.validation.yours.models.baselines.LAYERS", ())
+    tasks = np.random.default_rng(0).standard_normal((5, 3))
+    problem = Problem(8, 3, noise_variance=0.3, tasks=tasks)
+    drawn = problem.sample(10, rng=0)
+    single = {each.name: each for each in baselines(problem)}
+    compared = [each for each in position_baselines(problem) if each.name != "fixed_step"]
+    assert {each.name for each in compared} >= {"ridge", "least_squares", "dmmse", "steps_5"}
+    for baseline in compared:
+        expected = single[baseline.name]
+        assert np.allclose(baseline.predict(drawn)[:, -1], expected.predict(drawn))
+        if expected.loss is not None:
+            assert baseline.losses[-1] == pytest.approx(expected.loss)
+
+
+def test_fixed_step_is_the_best_for_the_mean_over_positions() -> None:
+    problem = Problem(7, 3, noise_variance=0.2)
+    step = {each.name: each for each in position_baselines(problem)}["fixed_step"]
+    rate = float(step.description.split("pairs, ")[1].split(",")[0])
+    drawn = problem.sample(20_000, rng=0)
+    x = all_inputs(drawn)
+    moments = np.cumsum(drawn.labels[:, :, None] * drawn.inputs, axis=1)
+    fits = np.sum(moments * x[:, 1:], axis=2)
+    labels = np.einsum("nld,nd->nl", x[:, 1:], drawn.tasks)
+    # The best rate on a sample is a ratio of means.
+    products, squares = np.sum(fits * labels, axis=1), np.sum(fits**2, axis=1)
+    residual = products - rate * squares
+    assert abs(np.mean(residual)) < ALLOWANCE * np.std(residual) / math.sqrt(20_000)
+
+
+def ridge(penalty: float, shrink: float = 1.0) -> Any:
+    """A model that is ridge regression at every position."""
+
+    def predict(inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        dim = inputs.shape[2]
+        answers = np.zeros(labels.shape)
+        for count in range(1, labels.shape[1]):
+            x, y = inputs[:, :count], labels[:, :count, None]
+            gram = np.swapaxes(x, 1, 2) @ x + penalty * np.eye(dim)
+            weights = np.linalg.solve(gram, np.swapaxes(x, 1, 2) @ y)[:, :, 0]
+            answers[:, count] = shrink * np.sum(weights * inputs[:, count], axis=1)
+        return answers
+
+    return predict
+
+
+@pytest.fixture(scope="module")
+def found() -> PositionErrors:
+    problem = Problem(8, 3, noise_variance=0.3)
+    return probe_positions(ridge(0.3, 1.05), problem, test_prompts=2000)
+
+
+def test_an_algorithm_differs_from_itself_by_nothing() -> None:
+    problem = Problem(8, 3, noise_variance=0.3)
+    same = probe_positions(ridge(0.3), problem, test_prompts=50, baselines=["ridge", "null"])
+    assert list(same.baselines) == ["ridge", "null"]
+    assert max(abs(each.mean) for each in same.differences["ridge"]) < 1e-12
+    assert same.model[0].mean == pytest.approx(same.baselines["null"][0].mean)
+
+
+def test_pairs_show_what_the_errors_alone_do_not(found: PositionErrors) -> None:
+    difference = found.differences["ridge"][8]
+    assert difference.z(0.0) > 3
+    alone = math.hypot(found.model[8].standard_error, found.baselines["ridge"][8].standard_error)
+    assert difference.mean == pytest.approx(found.model[8].mean - found.baselines["ridge"][8].mean)
+    assert difference.standard_error < alone / 2
+
+
+def test_rows_and_labelled_arrays_hold_the_same_numbers(found: PositionErrors) -> None:
+    rows, arrays = found.rows(), found.to_xarray()
+    assert len(rows) == arrays.sizes["algorithm"] * 9
+    for row in rows:
+        here = arrays.sel(algorithm=row["algorithm"], examples=row["examples"])
+        for name in set(row) & set(arrays):
+            assert np.isclose(float(here[name]), row[name], equal_nan=True), name
+    assert arrays.attrs["label_square"] == pytest.approx(3.3)
+
+
+def test_table_shows_the_first_and_the_last_position(found: PositionErrors) -> None:
+    lines = str(found).splitlines()
+    assert lines[0].split()[:2] == ["examples", "0"]
+    assert lines[1].split()[0] == "model"
+    assert lines[1].split()[-1] == str(found.model[8])
+
+
+def test_figure_has_the_model_and_every_algorithm(found: PositionErrors) -> None:
+    ax = found.plot(new_figure().subplots())
+    labels = ax.get_legend_handles_labels()[1]
+    assert {"model", "ridge", "least squares", "nearest neighbours"} <= set(labels)
+    assert ax.get_ylabel() == "squared error / mean square of a label"
+
+
+def test_models_and_names_are_checked() -> None:
+    problem = Problem(4, 2)
+    with pytest.raises(ValueError, match="did you mean null"):
+        probe_positions(ridge(1.0), problem, baselines=["nul"])
+    with pytest.raises(TypeError, match="baselines must be a list of names"):
+        probe_positions(ridge(1.0), problem, baselines="null")
+    with pytest.raises(TypeError, match="problem must be a Problem"):
+        probe_positions(ridge(1.0), {"dim": 3})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="pairs before it"):
+        probe_positions(lambda _, labels: np.flip(labels, axis=1), problem, test_prompts=10)

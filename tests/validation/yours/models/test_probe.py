@@ -1,0 +1,180 @@
+"""A probe of whole models: the report, its forms, and what is refused."""
+
+import json
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit.validation import AlgorithmReport
+from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.diagnosis import diagnose
+from iclimit.validation.yours.models.report_files import TITLES, probe_page
+
+TASKS = np.random.default_rng(7).standard_normal((5, 3))
+PROBLEM = iclimit.Problem(context=8, dim=3, noise_variance=0.3, tasks=TASKS)
+PROMPTS = 600
+
+
+def ridge(inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> np.ndarray:
+    gram = inputs.mT @ inputs + 0.3 * np.eye(inputs.shape[2])
+    weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
+    return np.vecdot(query, weights[:, :, 0])
+
+
+def ridge_at_positions(inputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    answers = [
+        ridge(inputs[:, :end], labels[:, :end], inputs[:, end]) for end in range(labels.shape[1])
+    ]
+    return np.stack(answers, axis=1)
+
+
+def in_order(inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """A sum that depends on the order of the pairs and on the squares of labels."""
+    weights = np.arange(labels.shape[1])
+    return np.vecdot(query, np.sum((weights * labels**2)[:, :, None] * inputs, axis=1)) + 1.0
+
+
+@pytest.fixture(scope="module")
+def report() -> AlgorithmReport:
+    return iclimit.probe(ridge, PROBLEM, test_prompts=PROMPTS, context_lengths=True, rng=1)
+
+
+def test_ridge_is_found_with_its_sensitivities(report: AlgorithmReport) -> None:
+    assert report.identification.names == ("ridge",)
+    assert report.verdict.startswith("It is ridge: ")
+    assert set(report.sensitivities) == {"query", "labels"}
+    for cosines in report.sensitivities.values():
+        assert cosines["ridge"].mean == pytest.approx(1)
+        assert cosines["one_step"].mean < 0.99
+    assert report.pretraining is not None
+    assert report.pretraining["dmmse"].error.mean < report.pretraining.error.mean
+    shifts = {ladder.section: ladder for ladder in report.shifts}
+    assert {"inputs:half", "tasks:double", "noise:none", "context:double"} <= set(shifts)
+    assert all(ladder["ridge"].z == 0 for ladder in shifts.values())
+
+
+def test_ridge_is_linear_in_the_labels_and_ignores_their_order(report: AlgorithmReport) -> None:
+    assert report.diagnosis is not None
+    for found in vars(report.diagnosis).values():
+        assert found.mean == pytest.approx(0, abs=1e-12)
+
+
+def test_linear_attention_is_trained_where_prompts_are_given() -> None:
+    options: dict[str, Any] = {"test_prompts": 100, "baselines": ["null", "linear_attention"]}
+    found = iclimit.probe(ridge, PROBLEM, prompts=500, ridge=0.1, **options)
+    assert "500 prompts with ridge 0.1" in found.fresh["linear_attention"].description
+    with pytest.raises(ValueError, match="baselines must be of null, "):
+        iclimit.probe(ridge, PROBLEM, **options)
+
+
+def test_order_and_squares_of_labels_are_noticed() -> None:
+    found = iclimit.probe(in_order, PROBLEM, test_prompts=PROMPTS, baselines=["null", "ridge"])
+    assert found.identification.kind == "none"
+    assert found.diagnosis is not None
+    for each in vars(found.diagnosis).values():
+        assert 0 < 2 * each.standard_error < each.mean
+
+
+def test_diagnosis_has_its_values_by_hand() -> None:
+    """Unrelated answers to two orders give 1; f(y) = y^2 has the defect 2 y y', f = 1 none."""
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((2, 4000))
+    ones = np.ones(4000)
+    found = diagnose(first, second, ones, ones, ones)
+    assert abs(found.order.z(1)) < 4
+    squares = diagnose(first**2, first**2, second**2, (first + second) ** 2, 0 * first)
+    expected = np.mean((2 * first * second) ** 2) / np.mean((first + second) ** 4)
+    assert squares.nonlinearity.mean == pytest.approx(expected)
+    assert diagnose(ones, ones, ones, ones, ones).nonlinearity.mean == 0
+
+
+def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> None:
+    options: dict[str, Any] = {"test_prompts": PROMPTS, "rng": 1, "form": "positions"}
+    found = iclimit.probe(ridge_at_positions, PROBLEM, context_lengths=True, **options)
+    assert found.fresh.error == report.fresh.error
+    assert found.verdict == report.verdict
+    positions = found.positions
+    assert positions is not None
+    assert positions.examples.tolist() == list(range(9))
+    assert positions.model[-1].mean == pytest.approx(report.fresh.error.mean)
+    assert [each.mean for each in positions.baselines["ridge"]] == pytest.approx(
+        [each.mean for each in positions.model]
+    )
+    assert positions.model[0].mean == positions.baselines["null"][0].mean
+    arrays = found.to_xarray()
+    assert arrays["position_error"].dims == ("position_algorithm", "examples")
+    assert float(arrays["position_model_error"][8]) == positions.model[8].mean
+    assert len(found.as_json()["positions"]) == 9 * len(positions.baselines)
+    with pytest.raises(ValueError, match="form='positions', got form='query'"):
+        report.plot_positions()
+
+
+def test_gradients_take_the_place_of_differences() -> None:
+    def gradients(inputs: np.ndarray, labels: np.ndarray, query: np.ndarray) -> Any:
+        gram = inputs.mT @ inputs + 0.3 * np.eye(3)
+        by_labels = np.linalg.solve(gram, query[:, :, None]).mT @ inputs.mT
+        weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
+        return weights[:, :, 0], by_labels[:, 0, :]
+
+    names = ["one_step", "ridge"]
+    found = iclimit.probe(
+        ridge, PROBLEM, test_prompts=60, baselines=names, gradients=gradients, rng=1
+    )
+    for cosines in found.sensitivities.values():
+        assert cosines["ridge"].mean == pytest.approx(1)
+    wrong: dict[str, Any] = {"test_prompts": 60, "baselines": names}
+    with pytest.raises(ValueError, match=r"shapes \(50, 3\) and \(50, 8\), got \(50,\), \(50,\)"):
+        iclimit.probe(ridge, PROBLEM, gradients=lambda *_: np.zeros((2, 50)), **wrong)
+    with pytest.raises(TypeError, match="gradients must return a pair of arrays, got NoneType"):
+        iclimit.probe(ridge, PROBLEM, gradients=lambda *_: None, **wrong)
+    with pytest.raises(TypeError, match="gradients must be a function, got 3"):
+        iclimit.probe(ridge, PROBLEM, gradients=3, **wrong)  # type: ignore[arg-type]
+
+
+def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) -> None:
+    text = str(report)
+    assert text.startswith(report.verdict)
+    assert all(rung.name in text for rung in report.fresh.rungs)
+    entry = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    assert entry["verdict"]["algorithms"] == ["ridge"]
+    assert entry["ladders"]["inputs:half"]["algorithms"]["ridge"]["z"] == 0
+    page = probe_page(report, dict.fromkeys(TITLES, b"PNG"))
+    assert report.verdict in page
+    assert page.count("<img") == 4
+    data = report.to_xarray()
+    assert float(data.unexplained.sel(algorithm="ridge")) == 0
+    assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
+    figure, axes = plt.subplots(4)
+    draws = report.plot, report.plot_likeness, report.plot_spectrum, report.plot_shifts
+    assert [draw(ax) for draw, ax in zip(draws, axes, strict=True)] == list(axes)
+    plt.close(figure)
+
+
+def test_own_algorithms_stand_beside_ours() -> None:
+    mine = Baseline("mine", "ridge with half the penalty", lambda p: 0.5 * p.labels[:, 0])
+    found = iclimit.probe(ridge, PROBLEM, test_prompts=100, baselines=["ridge", mine])
+    assert [rung.name for rung in found.fresh.rungs] == ["mine", "ridge"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"form": "tokens"}, "form must be one of query, positions, got 'tokens'"),
+        ({"tolerance": 1.0}, "tolerance must be > 0 and < 1, got 1.0"),
+        ({"baselines": ["rigde"]}, "got 'rigde'; did you mean ridge?"),
+        ({"baselines": []}, "baselines must be at least one, got none"),
+        ({"baselines": "ridge"}, "baselines must be a list of names, got 'ridge'"),
+        ({"problem": 3}, "problem must be an iclimit.Problem, got 3"),
+        ({"test_prompts": 0}, "test_prompts must be an integer >= 1, got 0"),
+        ({"test_prompts": 19}, "test_prompts must be >= 20, got 19"),
+        ({"predict": lambda *_: np.full(60, np.nan)}, "finite numbers, got nan"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
+    arguments: Any = {"predict": ridge, "problem": PROBLEM, "test_prompts": 60} | wrong
+    with pytest.raises((ValueError, TypeError)) as caught:
+        iclimit.probe(**arguments)
+    assert message in str(caught.value)

@@ -1,0 +1,448 @@
+"""Checks of tables: simulated ones agree, planted mistakes are found and named."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import iclimit
+from iclimit.cli import check as check_verb
+from iclimit.cli import main
+from iclimit.results import Estimate
+from iclimit.validation import check_runs
+from iclimit.validation.conventions import CONVENTIONS
+from iclimit.validation.yours.runs.deviations import Fit, likeliest
+from iclimit.validation.yours.runs.judgement import (
+    ChiSquare,
+    RowDeviation,
+    ZDistribution,
+    chi_square,
+    compare_run,
+)
+from iclimit.validation.yours.runs.measured import MeasuredRun
+from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
+
+Row = dict[str, Any]
+
+SETTINGS = (
+    # dim, context, tasks, prompts, rho, ridge
+    (16, 32, 12, 400, 0.2, 0.02),
+    (16, 16, math.inf, 200, 0.3, 0.1),
+    (16, 60, math.inf, 300, 0.4, 0.02),
+    (16, 40, math.inf, 500, 0.2, 0.05),
+)
+NAMES = ("dim", "context", "tasks", "prompts", "rho", "ridge")
+
+
+def simulated(seed: int, repeats: int, settings: Any = SETTINGS) -> list[Row]:
+    """Samples of the errors at the settings."""
+    found = []
+    for number, values in enumerate(settings):
+        setting: Row = dict(zip(NAMES, values, strict=True))
+        run = iclimit.simulate_errors(**setting, rng=seed + number, repeats=repeats)
+        found.append(setting | {"icl": run.icl.samples, "idg": run.idg.samples})
+    return found
+
+
+@pytest.fixture(scope="module")
+def table() -> list[Row]:
+    """Means of simulated errors with their standard errors."""
+    rows = []
+    for found in simulated(0, 60):
+        setting = {name: found[name] for name in NAMES}
+        means = {name: Estimate.of(found[name]) for name in ("icl", "idg")}
+        rows.append(
+            setting
+            | {name: each.mean for name, each in means.items()}
+            | {f"{name}_se": each.standard_error for name, each in means.items()}
+        )
+    return rows
+
+
+def halved(row: Row) -> Row:
+    return row | {name: row[name] / 2 for name in ("icl", "idg", "icl_se", "idg_se")}
+
+
+def noiseless(row: Row) -> Row:
+    return row | {name: row[name] - row["rho"] for name in ("icl", "idg")}
+
+
+def by_features(row: Row) -> Row:
+    row = row | {"tau": row["prompts"] / (row["dim"] * (row["dim"] + 1))}
+    del row["prompts"]
+    return row
+
+
+MISTAKES: list[tuple[Callable[[Row], Row], dict[str, Any], str]] = [
+    (halved, {}, "errors are half the squared errors"),
+    (noiseless, {}, "errors leave out the label noise of the query"),
+    (lambda row: halved(noiseless(row)), {}, "errors are half the squared errors without label"),
+    (lambda row: row | {"ridge": row["ridge"] / row["dim"]}, {}, "the ridge is d times as large"),
+    (lambda row: row | {"ridge": row["ridge"] * row["dim"]}, {}, "ridge is smaller by the factor"),
+    (by_features, {"rounding": "nearest"}, "tau counts prompts over d (d + 1)"),
+    (lambda row: row | {"rho": math.sqrt(row["rho"])}, {}, "rho is a standard deviation"),
+    (lambda row: row | {"icl": row["idg"], "idg": row["icl"]}, {}, "icl and idg are exchanged"),
+]
+
+
+def test_simulated_means_agree(table: list[Row]) -> None:
+    check = check_runs(table)
+    assert check.holds
+    assert check.judged == 8
+    assert not check.fits
+    assert not check.tried
+    assert 1e-3 < check.chi_square.p_value < 1
+    assert all(0 < each < 0.2 for each in check.resolutions.values())
+    assert "The table agrees with the theory." in str(check)
+
+
+@pytest.mark.parametrize(("plant", "options", "text"), MISTAKES, ids=[m[2] for m in MISTAKES])
+def test_planted_mistakes_are_noticed_and_named(
+    table: list[Row], plant: Callable[[Row], Row], options: Any, text: str
+) -> None:
+    check = check_runs([plant(dict(row)) for row in table], **options, draws=4)
+    assert not check.holds
+    assert check.fits[0].fits
+    assert check.fits[0].text.startswith(text) or text in check.fits[0].text
+    assert "The table contradicts the theory" in str(check)
+    assert f"It fits if {check.fits[0].text} (chi-square" in str(check)
+
+
+@pytest.mark.slow
+def test_the_wrong_law_of_tasks_is_noticed_and_named() -> None:
+    """Sphere and Gaussian tasks differ by 3 % where tasks are few and contexts long."""
+    rows = []
+    for context, prompts in ((64, 1000), (200, 600)):
+        setting: Row = {"dim": 16, "context": context, "tasks": 16, "prompts": prompts}
+        setting |= {"rho": 0.05, "ridge": 0.02}
+        run = iclimit.simulate_errors(**setting, rng=1, repeats=120)
+        rows += [
+            setting | {"icl": icl, "idg": idg}
+            for icl, idg in zip(run.icl.samples, run.idg.samples, strict=True)
+        ]
+    assert check_runs(rows).holds
+    check = check_runs(rows, task_law="gaussian")
+    assert not check.holds
+    assert check.fits[0].text == "tasks are of squared norm d"
+
+
+PUBLISHED = Path(iclimit.validation.__file__).parent / "reference/lu_letey_linear_simulations.csv"
+PUBLISHED_COLUMNS = {"dim": "d", "tau": "tau_eff", "kappa": "kappa_eff", "ridge": "lam"}
+PUBLISHED_COLUMNS |= {"icl": "icl_mean", "icl_sd": "icl_std"}
+PUBLISHED_COLUMNS |= {"idg": "idg_mean", "idg_sd": "idg_std"}
+
+
+@pytest.mark.slow
+def test_the_published_table_agrees(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [f"{name}={own}" for name, own in PUBLISHED_COLUMNS.items()]
+    arguments = ["check", str(PUBLISHED), "--columns", ",".join(flags), "--ignore", "tau,kappa"]
+    assert main([*arguments, "--ddof", "0", "--balanced", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["judged"] == 46
+    assert found["chi_square"]["p_value"] > 0.05
+    assert all(0.6 < each["width"] < 1.4 for each in found["z"].values())
+
+
+def test_single_runs_are_taken_together_with_their_pairing() -> None:
+    samples = simulated(7, 12, SETTINGS[:1])[0]
+    rows = [
+        {name: samples[name] for name in NAMES} | {"icl": icl, "idg": idg}
+        for icl, idg in zip(samples["icl"], samples["idg"], strict=True)
+    ]
+    check = check_runs(rows, draws=4)
+    (row,) = check.deviations
+    gap = Estimate.of(samples["icl"] - samples["idg"])
+    assert row.run.rows == tuple(range(1, 13))
+    assert row.run.errors["gap"].standard_error == pytest.approx(gap.standard_error)
+    names = ["icl", "idg", "gap"]
+    found = [samples["icl"], samples["idg"], gap.samples]
+    np.testing.assert_allclose(row.run.covariance(names), np.cov(found) / 12, rtol=1e-9)
+    assert "12 single runs of one setting are taken together." in check.notes
+    # The same as means, the correlation being known from the error of the difference.
+    means = {name: Estimate.of(each) for name, each in zip(names, found, strict=True)}
+    table = {name: [samples[name]] for name in NAMES} | {"runs": [12]}
+    table |= {name: [each.mean] for name, each in means.items()}
+    table |= {f"{name}_sd": [float(np.std(each.samples))] for name, each in means.items()}
+    again = check_runs(table, ddof=0, draws=4)
+    assert again.chi_square.value == pytest.approx(check.chi_square.value, rel=1e-9)
+    assert again.chi_square.degrees == pytest.approx(check.chi_square.degrees, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_tables_in_other_units_give_the_same_z(table: list[Row], name: str) -> None:
+    there = []
+    for row in table[2:3]:
+        units = CONVENTIONS[name].units(dim=row["dim"], context=row["context"])
+        variance = units.from_library("noise_variance", row["rho"])
+        units = CONVENTIONS[name].units(
+            dim=row["dim"], context=row["context"], noise_variance=variance
+        )
+        changed = {key: row[key] for key in NAMES if key != "rho"} | {"noise_variance": variance}
+        changed["ridge"] = units.from_library("ridge", row["ridge"])
+        for key in ("icl", "idg"):
+            changed[key] = units.from_library("error", row[key])
+            changed[f"{key}_se"] = units.from_library("difference", row[f"{key}_se"])
+        there.append(changed)
+    options: dict[str, Any] = {"task_law": "sphere", "draws": 2}
+    expected = check_runs(table[2:3], **options).rows[0]
+    found = check_runs(there, convention=name, **options).rows[0]
+    for key in ("icl_z", "idg_z", "icl_prediction", "icl_limit"):
+        assert found[key] == pytest.approx(expected[key], rel=1e-6)
+
+
+def test_one_task_set_adds_the_spread_over_task_sets(table: list[Row]) -> None:
+    many, one = (check_runs(table[:1], task_sets=sets) for sets in ("many", "one"))
+    row = many.deviations[0]
+    added = one.deviations[0].comparisons["icl"].standard_error ** 2
+    added -= row.comparisons["icl"].standard_error ** 2
+    assert added == pytest.approx(row.prediction.spread[0, 0])
+    # Against the spread of predictions task by task for single task sets.
+    errors = iclimit.finite_size_errors(
+        **{name: table[0][name] for name in NAMES}, rng=1, draws=30
+    )
+    spread = np.std(errors.icl.samples, ddof=1)
+    assert math.sqrt(row.prediction.spread[0, 0]) == pytest.approx(spread, rel=0.6)
+
+
+def test_predictions_are_those_of_the_finite_size_errors() -> None:
+    """The ratio of two approaches, averaged over a few task sets, has the mean of many."""
+    sizes: Row = {"dim": 32, "context": 64, "tasks": 10, "prompts": 1500}
+    run = MeasuredRun((1,), sizes, 0.1, 0.01, {})
+    found = predict(run, Theory())
+    direct = iclimit.finite_size_errors(**sizes, rho=0.1, ridge=0.01, rng=5, draws=12)
+    for place, name in enumerate(("icl", "idg")):
+        mean = getattr(direct, name)
+        error = math.hypot(mean.standard_error, math.sqrt(found.covariance[place, place]))
+        assert abs(found.mean[place] - mean.mean) < 4 * error
+        assert math.sqrt(found.spread[place, place]) == pytest.approx(
+            np.std(mean.samples, ddof=1), rel=0.8
+        )
+
+
+def test_structured_tables_are_predicted_from_spectra() -> None:
+    setting: Row = {"dim": 16, "context": 32, "tasks": 16, "prompts": 512}
+    setting |= {"rho": 0.1, "ridge": 0.1}
+    values = np.repeat([0.4, 1.6], 8)
+    run = iclimit.simulate_errors(
+        **setting, task_covariance=values, test_covariance=values[::-1], rng=3, repeats=30
+    )
+    row = setting | {"icl": run.icl.mean, "icl_se": run.icl.standard_error}
+    spectra: Row = {"task_spectrum": "atoms:0.4,1.6", "test_spectrum": "reversed"}
+    check = check_runs([row], **spectra, draws=20)
+    assert check.holds
+    del row["icl_se"]
+    isotropic = check_runs([row], draws=2)
+    assert abs(check.rows[0]["icl_deviation"]) < 0.1 < abs(isotropic.rows[0]["icl_deviation"])
+    limit = check.rows[0]["icl_limit"]
+    parameters: Row = {"tau": [2.0], "alpha": 2, "kappa": 1, "rho": 0.1, "ridge": 0.1}
+    expected = iclimit.curve("icl_error", **parameters, **spectra)
+    assert limit == pytest.approx(expected.values.item())
+
+
+def deviation(z: np.ndarray, correlation: float | None) -> RowDeviation:
+    """Row of two errors with these deviations, in units of their standard errors."""
+    errors = {
+        name: Estimate(1 + value, 1.0, 0) for name, value in zip(("icl", "idg"), z, strict=True)
+    }
+    nothing = np.zeros((2, 2))
+    prediction = Prediction(np.ones(2), nothing, nothing, 0.0, math.inf)
+    sizes = {"dim": 4, "context": 4, "tasks": 4, "prompts": 4}
+    run = MeasuredRun((1,), sizes, 0.1, 0.0, errors, correlation)
+    return compare_run(run, prediction, one_set=False)
+
+
+@pytest.mark.parametrize(("correlation", "known"), [(0.9, True), (0.9, False), (0.0, True)])
+def test_p_values_of_correlated_rows_are_right_or_too_large(
+    correlation: float, known: bool
+) -> None:
+    """With the correlation known the mean and the tail are right; unknown, none is too small."""
+    rng = np.random.default_rng(1)
+    covariance = np.array([[1, correlation], [correlation, 1]])
+    p_values = []
+    for _ in range(300):
+        z = rng.multivariate_normal([0, 0], covariance, size=5)
+        rows = [deviation(each, correlation if known else None) for each in z]
+        p_values.append(chi_square(rows).p_value)
+    share = float(np.mean(np.array(p_values) < 0.05))
+    assert share < 0.05 + 3 * math.sqrt(0.05 / 300)
+    if known:
+        assert share > 0.05 - 3 * math.sqrt(0.05 / 300)
+        assert abs(np.mean(p_values) - 0.5) < 3 * 0.29 / math.sqrt(300) + 0.01
+
+
+def test_the_distribution_of_z_is_told_from_others() -> None:
+    from scipy.stats import kstest
+
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal(40)
+    law = ZDistribution.of([*z, math.nan])
+    assert law.count == 40
+    assert law.mean == pytest.approx(np.mean(z))
+    assert law.p_value == pytest.approx(kstest(z, "norm").pvalue, abs=0.02)
+    assert ZDistribution.of([*(2 * z + 1)]).p_value < 1e-3
+    assert ZDistribution.of([math.nan]) == ZDistribution(0, None, None, 1.0)
+
+
+def test_only_fits_that_are_about_as_likely_as_the_best_are_reported() -> None:
+    def fit(text: str, chi: float, fits: bool, misfit: float) -> Fit:
+        return Fit(text, ChiSquare(chi, 10, 10.0), fits, misfit)
+
+    plain = ChiSquare(1000.0, 10, 10.0)
+    good = [fit("a", 9, True, 0), fit("b", 12, True, 4), fit("c", 20, True, 9)]
+    assert [each.text for each in likeliest(good, plain)] == ["a", "b"]
+    bad = [fit("a", 400, False, 0), fit("b", 450, False, 1)]
+    assert [each.text for each in likeliest(bad, plain)] == ["a"]
+    assert not likeliest([fit("a", 700, False, 0)], plain)
+
+
+def test_rows_without_error_bars_have_deviations_but_no_z(table: list[Row]) -> None:
+    rows = [{key: row[key] for key in (*NAMES, "icl")} for row in table[2:3]]
+    check = check_runs(rows, draws=2)
+    assert (check.judged, check.holds) == (0, False)
+    assert check.rows[0]["icl_z"] is None
+    assert abs(check.rows[0]["icl_deviation"]) < 0.2
+    assert "No row has a standard error" in str(check)
+    # At the threshold there is no finite prediction.
+    setting = {"dim": 4, "context": 6, "tasks": 3, "prompts": 20, "rho": 0.1}
+    check = check_runs([setting | {"icl": 3.0, "icl_se": 0.1}], draws=2)
+    assert check.judged == 0
+    assert any("threshold" in note for note in check.notes)
+
+
+def test_a_row_that_cannot_be_predicted_leaves_the_others(table: list[Row]) -> None:
+    # One task without noise: the moments are singular.
+    setting = {"dim": 4, "context": 6, "tasks": 1, "prompts": 20, "rho": 0.0}
+    rows = [*table[:2], dict.fromkeys(table[0], 1.0) | setting | {"icl": 1.0}]
+    check = check_runs(rows, ignore="others", draws=2)
+    assert check.rows[2]["icl_z"] is None
+    assert check.judged == check_runs(table[:2], ignore="others", draws=2).judged > 0
+    [note] = [note for note in check.notes if "not judged" in note]
+    assert note.startswith("row 3")
+
+
+GOOD = {"dim": 10, "alpha": 1.0, "kappa": 0.5, "tau": 2.0, "rho": 0.1, "icl": 1.0, "icl_se": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"alpha": 1.23}, {}, r"row 1: alpha gives 12.3 context, which is no integer: give"),
+        ({"alpha": 0.01}, {"rounding": "floor"}, "row 1: alpha gives 0.1 context, but there must"),
+        ({"dim": 10.5}, {}, r"row 1: dim must be an integer >= 1, got 10.5"),
+        ({"context": 15}, {}, r"row 1: alpha gives 10 context, but the column context has 15"),
+        ({"dim": None}, {}, "row 1: dim is missing"),
+        ({"rho": ...}, {}, "needs a column rho or noise_variance, one of them"),
+        ({"noise_variance": 0.1}, {}, "needs a column rho or noise_variance, only one of them"),
+        ({"kappa": ...}, {}, "needs a column tasks or kappa"),
+        ({"dim": ...}, {}, "needs a column dim, or dim among the parameters"),
+        ({"icl": ..., "icl_se": ...}, {}, "needs a column icl, idg, gap: what was measured"),
+        ({"icl_se": 0}, {}, "row 1: icl_se must be > 0 and finite, got 0"),
+        ({"icl_sd": 1}, {}, "icl_se and icl_sd say the same: ignore one of them"),
+        ({"icl_se": ..., "icl_sd": 0.1}, {}, "icl_sd needs a column runs"),
+        ({"icl_se": ..., "icl_sd": 0.1, "runs": 1}, {}, "row 1: runs must be >= 2 and finite"),
+        ({"icl": 1e300}, {}, r"row 1: icl must be > -1e\+100 and < 1e\+100, got 1e\+300"),
+        ({"icl": "3 %"}, {}, "row 1: icl must be a number, got '3 %'"),
+        ({"tau": -1}, {}, "row 1: tau must be > 0 and finite, got -1"),
+        ({"seed": 1}, {}, "unknown column 'seed'"),
+        ({"icl_std": 1}, {}, "unknown column 'icl_std'; did you mean icl_sd?"),
+        ({"idg_stderr": 1}, {}, "unknown column 'idg_stderr'; did you mean idg_se?"),
+        ({"idg_mean": 1}, {}, "unknown column 'idg_mean'; did you mean idg?"),
+        ({"numavg": 1}, {}, "unknown column 'numavg'; did you mean runs"),
+        ({"lam": 1}, {}, r"unknown column 'lam'; did you mean ridge \(ridge of pretraining\)"),
+        ({}, {"convention": "lu"}, "convention must be one of lu2025, .*, got 'lu'"),
+        ({}, {"rounding": "up"}, "rounding must be one of exact, nearest, floor, ceil, got 'up'"),
+        ({}, {"ddof": 2}, "ddof must be 0 or 1, got 2"),
+        ({}, {"task_sets": "several"}, "task_sets must be one of many, one, got 'several'"),
+        ({}, {"task_law": "cube"}, "task_law must be one of sphere, gaussian, got 'cube'"),
+        ({}, {"draws": 0}, "draws must be an integer >= 1, got 0"),
+        ({}, {"draws": 1, "task_sets": "one"}, "draws must be >= 2 for the spread"),
+        ({}, {"parameters": {"rho": 1}}, "rho must be a column or among the parameters, not both"),
+        ({}, {"parameters": {"rihdge": 1}}, "parameters must name one of .*did you mean ridge?"),
+        ({"idg": 1, "idg_se": 0.1, "gap": 0, "gap_se": 0.3}, {}, "row 1: gap_se must be an error"),
+    ],
+)
+def test_nothing_is_guessed(changes: Any, options: Any, message: str) -> None:
+    row = {name: value for name, value in (GOOD | changes).items() if value is not ...}
+    with pytest.raises(ValueError, match=message):
+        check_runs([row], **options)
+
+
+def test_means_of_one_setting_come_once() -> None:
+    with pytest.raises(ValueError, match="rows 1 and 3 have the same setting, but a table of"):
+        check_runs([GOOD, GOOD | {"rho": 0.2}, GOOD])
+
+
+def test_command_knows_the_conventions() -> None:
+    assert tuple(CONVENTIONS) == check_verb.CONVENTIONS
+
+
+def test_command_says_by_its_status_what_the_table_says(
+    tmp_path: Path, table: list[Row], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runs.json"
+    row = {key: value for key, value in table[2].items() if key not in ("rho", "idg", "idg_se")}
+    row["tasks"] = "inf"
+    row["test_loss"] = row.pop("icl")
+    file.write_text(json.dumps([row]))
+    arguments = ["check", str(file), "--columns", "icl=test_loss", "--draws", "2"]
+    assert main([*arguments, "--set", "rho=0.4"]) == 0
+    assert "The table agrees with the theory." in capsys.readouterr().out
+    assert main([*arguments, "--set", "rho=0.04", "--format", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["holds"]
+    assert found["mistakes_tried"] > 10
+    for ending in ("csv", "json", "png"):
+        target = tmp_path / f"out.{ending}"
+        assert main([*arguments, "--set", "rho=0.4", "-o", str(target)]) == 0
+        assert target.stat().st_size > 100
+        assert "chi-square" in capsys.readouterr().out
+    assert "icl_z" in (tmp_path / "out.csv").read_text()
+    assert main([*arguments, "--set", "rho=0.4", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "out.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "unknown column 'test_loss'"),
+        (("--columns", "icl"), "must be NAME=COLUMN"),
+        (("--columns", "icl=a", "--columns", "icl=b"), "--columns must name icl once"),
+        (("--columns", "icl=test_loss", "--set", "rho=1", "--set", "rho=2"), "--set must name a"),
+        (("--columns", "icl=test_loss", "--set", "rho"), "must be NAME=NUMBER, got 'rho'"),
+        (("--columns", "icl=test_loss", "--seed", "-1"), "--seed must be an integer >= 0, got -1"),
+        (("--columns", "icl=test_loss"), "nothing is judged"),
+    ],
+)
+def test_what_cannot_be_used_has_the_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], message: str
+) -> None:
+    file = tmp_path / "runs.csv"
+    file.write_text("dim,context,tasks,prompts,rho,test_loss\n8,8,inf,100,0.1,1.0\n")
+    try:
+        status = main(["check", str(file), *flags])
+    except SystemExit as error:
+        status = int(str(error.code))
+    assert status == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_z_is_standard_normal_for_runs_that_follow_the_theory() -> None:
+    """120 tables of a row; the prediction is made once.  Twelve runs: Student's t counts."""
+    setting: Row = dict(zip(NAMES, (16, 32, 8, 300, 0.2, 0.05), strict=True))
+    run = iclimit.simulate_errors(**setting, rng=11, repeats=1440)
+    sizes = {name: setting[name] for name in ("dim", "context", "tasks", "prompts")}
+    prediction = predict(MeasuredRun((1,), sizes, 0.2, 0.05, {}), Theory())
+    z = []
+    for samples in run.icl.samples.reshape(120, 12):
+        errors = {"icl": Estimate.of(samples)}
+        measured = MeasuredRun((1,), sizes, 0.2, 0.05, errors, runs=12)
+        z.append(compare_run(measured, prediction, one_set=False).comparisons["icl"].z)
+    law = ZDistribution.of(z)
+    assert law.p_value > 1e-3
+    assert law.width == pytest.approx(1, abs=4 / math.sqrt(2 * 120))
+    assert sum(abs(each) > 3.29 for each in z) <= 2  # 0.12 expected

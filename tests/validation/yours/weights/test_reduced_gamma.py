@@ -1,0 +1,514 @@
+"""Reduced matrices against forward passes of each paper's layer, written out token by token."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sampled_means import assert_mean
+
+import iclimit
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.descent import Regression
+from iclimit.simulate.descent.constructions import descent_layer
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.dynamics import TaskMixture
+from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss
+from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.simulate.pretraining.attention import context_summary, weights_from_gamma
+from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
+from iclimit.simulate.transformer import Layer, prediction
+from iclimit.validation.yours.weights import LAYOUTS, reduced_gamma
+
+D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
+ROUNDING = 1e-11
+SAMPLES = 40_000
+
+Weights = dict[str, np.ndarray]
+Prompt = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Inputs (l, d), labels (l,) and a query (d,)."""
+
+
+def embedding(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Columns (x_i, y_i), the last one (x_q, 0): E of Zhang et al., Z of the others."""
+    return np.vstack([np.vstack([x, query]).T, np.append(y, 0.0)])
+
+
+def lu2025(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """A(Z) = Z + V Z (K Z)^T (Q Z) / l, last entry of the last column."""
+    Z = embedding(x, y, query)
+    return float((Z + w["V"] @ Z @ (w["K"] @ Z).T @ (w["Q"] @ Z) / len(y))[-1, -1])
+
+
+def vonoswald2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """e_j + sum_h P_h sum_i (W_V e_i) (W_K e_i)^T (W_Q e_j) over the context, minus the label."""
+    e = np.append(query, 0.0)
+    out = e.copy()
+    for h in range(HEADS):
+        for x_i, y_i in zip(x, y, strict=True):
+            e_i = np.append(x_i, y_i)
+            score = (w["W_K"][h] @ e_i) @ (w["W_Q"][h] @ e)
+            out = out + w["P"][h] @ (w["W_V"][h] @ e_i) * score
+    return -float(out[-1])
+
+
+def blog2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """The same with the mean over the context."""
+    return vonoswald2023(w | {"P": w["P"] / len(y)}, x, y, query)
+
+
+def ahn2023(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """Z + P Z M (Z^T Q Z) / n, M without the query; minus the last entry."""
+    Z = embedding(x, y, query)
+    M = np.diag(np.append(np.ones(len(y)), 0.0))
+    return -float((Z + w["P"] @ Z @ M @ (Z.T @ w["Q"] @ Z) / len(y))[-1, -1])
+
+
+def zhang2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """E + W^PV E (E^T W^KQ E) / rho with rho = N, the last entry."""
+    E = embedding(x, y, query)
+    return float((E + w["W_PV"] @ E @ (E.T @ w["W_KQ"] @ E) / len(y))[-1, -1])
+
+
+def versatile2024(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """e + sum_h P_h (sum_j e_j e_j^T) Q_h e over the context; minus the last entry."""
+    tokens, e = np.column_stack([x, y]), np.append(query, 0.0)
+    change = sum(P @ (tokens.T @ tokens) @ Q @ e for P, Q in zip(w["P"], w["Q"], strict=True))
+    return -float((e + change)[-1])
+
+
+def linattn2025(w: Weights, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+    """sum_h v_h^T S U_h x_q with S the mean over the context of tokens, the query's included."""
+    Z = embedding(x, y, query)
+    S = Z @ Z.T / len(y)
+    return float(sum(v @ S @ U @ query for v, U in zip(w["v"], w["U"], strict=True)))
+
+
+FORWARD: dict[str, Callable[..., float]] = {
+    each.__name__: each
+    for each in (lu2025, vonoswald2023, blog2024, ahn2023, zhang2024, versatile2024, linattn2025)
+}
+SEPARATE: dict[str, tuple[int, ...]] = {
+    "P": (HEADS, D + 1, ROWS),
+    "W_V": (HEADS, ROWS, D + 1),
+    "W_K": (HEADS, ROWS, D + 1),
+    "W_Q": (HEADS, ROWS, D + 1),
+}
+SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+    "lu2025": dict.fromkeys("VKQ", (D + 1, D + 1)),
+    "vonoswald2023": SEPARATE,
+    "blog2024": SEPARATE,
+    "ahn2023": dict.fromkeys("PQ", (D + 1, D + 1)),
+    "zhang2024": dict.fromkeys(("W_PV", "W_KQ"), (D + 1, D + 1)),
+    "versatile2024": dict.fromkeys("PQ", (HEADS, D + 1, D + 1)),
+    "linattn2025": {"v": (HEADS, D + 1), "U": (HEADS, D + 1, D)},
+}
+
+
+def random_weights(layout: str, seed: int = 0) -> Weights:
+    generator = np.random.default_rng(seed)
+    return {name: generator.standard_normal(shape) for name, shape in SHAPES[layout].items()}
+
+
+def scales(layout: str) -> tuple[float, float, float]:
+    """Standard deviations of inputs, tasks and noiseless labels, as the papers have them."""
+    inputs = {
+        "lu2025": 1 / math.sqrt(D),
+        "linattn2025": 1 / math.sqrt(D),
+        "vonoswald2023": math.sqrt(1 / 12),
+        "blog2024": math.sqrt(1 / 3),
+    }.get(layout, 1.0)
+    return inputs, 1.0, inputs * math.sqrt(D)
+
+
+def random_prompt(layout: str, generator: np.random.Generator) -> Prompt:
+    x = scales(layout)[0] * generator.standard_normal((CONTEXT + 1, D))
+    return x[:-1], generator.standard_normal(CONTEXT), x[-1]
+
+
+def summary(layout: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Context summary in the units of the library."""
+    s, _, label = scales(layout)
+    x, y = x / s / math.sqrt(D), y / label
+    return np.append(D / len(y) * (y @ x), np.mean(y**2))
+
+
+@pytest.mark.parametrize("layout", FORWARD)
+def test_forward_passes_are_gamma_and_what_sees_no_label(layout: str) -> None:
+    weights = random_weights(layout)
+    reduced = reduced_gamma(weights, layout=layout, context=CONTEXT, noise_variance=0.2)
+    generator, (s, _, label) = np.random.default_rng(1), scales(layout)
+    assert 0 < reduced.ignored < 1
+    for _ in range(3):
+        x, y, query = random_prompt(layout, generator)
+        predicted = FORWARD[layout](weights, x, y, query)
+        without = FORWARD[layout](weights, x, 0 * y, query)
+        by_gamma = query / s / math.sqrt(D) @ reduced.gamma @ summary(layout, x, y)
+        assert predicted - without == pytest.approx(label * by_gamma, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("layout", FORWARD)
+def test_ignored_share_and_errors_against_sampled_tokens(layout: str) -> None:
+    """Few prompts, since the forward passes are loops; other tests are sharper."""
+    weights = {name: 0.5 * each for name, each in random_weights(layout, 2).items()}
+    s, _, label = scales(layout)
+    noise = 0.2 * label**2
+    mixing = np.array([[1.2, 0, 0], [0.3, 0.8, 0], [0, -0.2, 0.7]])
+    reduced = reduced_gamma(
+        weights,
+        layout=layout,
+        context=CONTEXT,
+        noise_variance=noise,
+        task_law="gaussian",
+        input_covariance=mixing @ mixing.T,
+    )
+    assert reduced.rho == pytest.approx(0.2)
+    generator = np.random.default_rng(3)
+    ignored, errors, squares = [], [], []
+    for _ in range(800):
+        x = s * generator.standard_normal((CONTEXT + 1, D)) @ mixing.T
+        y = x @ generator.standard_normal(D) + math.sqrt(noise) * generator.standard_normal(
+            CONTEXT + 1
+        )
+        predicted = FORWARD[layout](weights, x[:-1], y[:-1], x[-1])
+        without = FORWARD[layout](weights, x[:-1], 0 * y[:-1], x[-1])
+        ignored.append((without / label) ** 2)
+        squares.append((predicted / label) ** 2)
+        errors.append(((predicted - y[-1]) / label) ** 2)
+    square = reduced.label_free.square(CONTEXT, mixing @ mixing.T)
+    assert_mean(np.array(ignored), square)
+    assert_mean(np.array(squares), square / reduced.ignored)
+    assert_mean(np.array(errors), reduced.layer_errors().icl)
+
+
+@pytest.mark.parametrize("include_query", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: bool) -> None:
+    """Labels and the ignored part are correlated: through the mean task and squared labels."""
+    generator = np.random.default_rng(12)
+    weights = {name: 0.1 * generator.standard_normal((D + 1, D + 1)) for name in ("P", "Q")}
+    weights["P"][-1], weights["Q"] = [0.3, 0.3, 0.3, -0.2], weights["Q"] + np.eye(D + 1)
+    weights["Q"][-1, :D] = -0.5
+    few, mixing = 1 + generator.standard_normal((2, D)), np.diag([1.2, 0.8, 0.5])
+    setting: dict[str, Any] = {"layout": "versatile2024", "normalization": "mean"}
+    setting |= {"include_query": include_query, "input_covariance": mixing**2}
+    reduced = reduced_gamma(weights, context=9, noise_variance=0.6, **setting)
+    law = Regression(context=6, dim=D, noise_variance=0.9, mixing=mixing)
+    device = get_backend("numpy")
+    if fresh:
+        prompts = law.sample(device, generator, SAMPLES)
+        found = reduced.layer_errors(test_context=6, test_noise_variance=0.9).icl
+        by_gamma = reduced.errors(test_context=6, test_noise_variance=0.9).icl
+    else:
+        prompts = law.prompts(device, generator, few[generator.integers(0, 2, SAMPLES)])
+        reduced = reduced_gamma(weights, context=6, noise_variance=0.9, **setting)
+        found = reduced.layer_errors(tasks=few).idg
+        by_gamma = reduced.errors(tasks=few).idg
+    eye = np.eye(D + 1)[None]
+    layer = Layer(eye, weights["Q"][None], eye, weights["P"][None])
+    tokens = regression_tokens(prompts)
+    predicted = prediction(tokens, [layer], include_query=include_query, dampening=1 / 6)
+    samples = (predicted - prompts.y_query) ** 2 / D
+    assert_mean(samples, found)
+    # The test sees the correlation: with the mean square alone it would fail.
+    alone = by_gamma + reduced.label_free.square(6, mixing**2)
+    assert abs(np.mean(samples) - alone) > 6 * np.std(samples) / math.sqrt(SAMPLES)
+
+
+@pytest.mark.parametrize("kind", ["merged", "separate"])
+def test_losses_from_the_moments_of_all_features(kind: str) -> None:
+    """Cubature over tasks and Isserlis' sums of sixth order, for any weights: no sampling.
+
+    The simulation of training dynamics has its own moments of token features, which the query's
+    token is part of.  Fresh tasks, and a single shared one.
+    """
+    generator = np.random.default_rng(11)
+    model = AttentionModel(kind, dim=D, heads=HEADS, rank=2 if kind == "separate" else 1)
+    weights = [0.5 * generator.standard_normal(shape) for shape in model.shapes]
+    if kind == "merged":
+        layer = {"v": weights[0], "U": weights[1]}
+    else:
+        layer = dict(zip(("v", "W_K", "W_Q"), weights, strict=True))
+    factor = generator.standard_normal((D, 9)) / 3
+    sigma, task = factor @ factor.T, np.array([1.0, -0.5, 0.7])
+    setting: dict[str, Any] = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
+    reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
+    found = reduced.layer_errors(tasks=task[None])
+    problems = {
+        found.icl: TaskMixture(sigma / D, 5, 0.3),
+        found.idg: TaskMixture(sigma / D, 5, 0.3, fresh_fraction=0.0, shared_task=task),
+    }
+    for error, problem in problems.items():
+        loss = MomentLoss(model, population_moments(problem))([each[None] for each in weights])[0]
+        assert error == pytest.approx(float(loss[0]), rel=ROUNDING)
+
+
+def test_weights_that_were_made_from_gamma_are_read_back() -> None:
+    gamma = np.random.default_rng(4).standard_normal((D, D + 1))
+    value, key, query = weights_from_gamma(gamma)
+    layer = {"V": value, "K": key, "Q": query}
+    reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
+    assert reduced.gamma == pytest.approx(gamma, rel=ROUNDING)
+    assert reduced.ignored == 0
+    exact = iclimit.errors_of_gamma(gamma, context=CONTEXT, rho=0.1)
+    assert reduced.errors().icl == pytest.approx(exact.icl, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("normalization", ["mean", "sum"])
+def test_a_constructed_step_is_read_as_its_preconditioner(normalization: str) -> None:
+    matrix = np.random.default_rng(5).standard_normal((D, D))
+    layer = descent_layer(
+        0.4, context=CONTEXT, dim=D, preconditioner=matrix, normalization=normalization
+    )
+    reduced = reduced_gamma(layer, layout="versatile2024", context=CONTEXT, noise_variance=0.3)
+    # The sum over the context is the layer's own; its rate may be divided by the context.
+    rate = 0.4 if normalization == "mean" else 0.4 * CONTEXT
+    # A layer looks up K^T Q = A^T, and the step is A X^T y.
+    assert reduced.gamma[:, :D] == pytest.approx(rate * matrix, rel=ROUNDING)
+    assert reduced.ignored == 0
+    assert reduced.asymmetry == pytest.approx(
+        0.25 * np.sum((matrix - matrix.T) ** 2) / np.sum(matrix**2)
+    )
+
+
+def test_a_trained_layer_reaches_the_optimum() -> None:
+    """Trained without the theory, in two dimensions: the excess is a few per mille."""
+    problem = Regression(context=8, dim=2, noise_variance=0.2)
+    run = iclimit.train_attention(problem, optimizer="lbfgs", batch=2**14, rng=0)
+    reduced = reduced_gamma(run.layers[0], layout="versatile2024", context=8, noise_variance=0.2)
+    assert reduced.rho == pytest.approx(0.1)
+    assert 0 < reduced.excess < 0.01 * reduced.optimum.error
+    assert reduced.ignored < 0.01
+    # The loss of the batch is close to the exact error of the layer.
+    loss = reduced.units.to_library("difference", run.losses[-1]) / 2
+    assert loss == pytest.approx(reduced.errors().icl, rel=0.05)
+
+
+def test_rows_are_columns_transposed() -> None:
+    weights = random_weights("vonoswald2023", 6)
+    setting: dict[str, Any] = {"layout": "vonoswald2023", "context": CONTEXT}
+    setting["noise_variance"] = 0.1
+    columns = reduced_gamma(weights, **setting)
+    transposed = {name: np.swapaxes(each, -1, -2) for name, each in weights.items()}
+    rows = reduced_gamma(transposed, orientation="rows", **setting)
+    assert rows.gamma == pytest.approx(columns.gamma, rel=ROUNDING)
+    assert rows.ignored == pytest.approx(columns.ignored, rel=ROUNDING)
+    # Heads as PyTorch stacks them, and products instead of factors.
+    stacked = {name: np.concatenate(each) for name, each in weights.items() if name != "P"}
+    stacked["W_O"] = np.concatenate(weights["P"], axis=1)
+    assert reduced_gamma(stacked, heads=HEADS, **setting).gamma == pytest.approx(columns.gamma)
+    products = {
+        "W_KQ": np.swapaxes(weights["W_K"], 1, 2) @ weights["W_Q"],
+        "W_PV": weights["P"] @ weights["W_V"],
+    }
+    assert reduced_gamma(products, **setting).gamma == pytest.approx(columns.gamma, rel=ROUNDING)
+
+
+def test_heads_of_jax() -> None:
+    """Kernels (D, H, rows) and (H, rows, D) of Flax, and the same with joined axes."""
+    weights = random_weights("vonoswald2023", 13)
+    setting: dict[str, Any] = {"layout": "vonoswald2023", "context": CONTEXT}
+    setting["noise_variance"] = 0.1
+    columns = reduced_gamma(weights, **setting)
+    kernels = {name: weights[name].transpose(2, 0, 1) for name in ("W_Q", "W_K", "W_V")}
+    out = weights["P"].transpose(0, 2, 1)
+    split = {name: each.transpose(1, 0, 2) for name, each in kernels.items()} | {"W_O": out}
+    joined = {name: each.reshape(D + 1, -1) for name, each in kernels.items()}
+    joined["W_O"] = out.reshape(-1, D + 1)
+    for layer, heads in ((split, 1), (joined, HEADS)):
+        rows = reduced_gamma(layer, orientation="rows", heads=heads, **setting)
+        assert rows.gamma == pytest.approx(columns.gamma, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_any_readout_and_the_residual_connection(residual: bool) -> None:
+    """The last column, read by a vector; the residual connection lets it see the query."""
+    weights = random_weights("lu2025", 14)
+    readout = np.array([0.5, -0.3, 0.2, 1.5])
+    layout = replace(LAYOUTS["lu2025"], residual=residual, normalization="tokens")
+    setting: dict[str, Any] = {"context": CONTEXT, "noise_variance": 0.2}
+    reduced = reduced_gamma(weights, layout=layout, readout=readout, **setting)
+    generator, squares = np.random.default_rng(15), []
+
+    def read(x: np.ndarray, y: np.ndarray, query: np.ndarray) -> float:
+        Z = embedding(x, y, query)
+        change = weights["V"] @ Z @ (weights["K"] @ Z).T @ (weights["Q"] @ Z) / (len(y) + 1)
+        return float(readout @ (residual * Z + change)[:, -1])
+
+    for _ in range(2000):
+        x, y, query = random_prompt("lu2025", generator)
+        without = read(x, 0 * y, query)
+        squares.append(without**2)
+        if len(squares) <= 3:
+            by_gamma = query @ reduced.gamma @ summary("lu2025", x, y)
+            assert read(x, y, query) - without == pytest.approx(by_gamma, rel=ROUNDING)
+    assert_mean(np.array(squares), reduced.label_free.square(CONTEXT, None))
+    # A number is a factor of the last entry.
+    unit = reduced_gamma(weights, layout="lu2025", **setting)
+    double = reduced_gamma(weights, layout="lu2025", readout=2.0, **setting)
+    assert double.gamma == pytest.approx(2 * unit.gamma, rel=ROUNDING)
+
+
+def test_files_are_mappings(tmp_path: Path) -> None:
+    weights = random_weights("zhang2024", 16)
+    np.savez(tmp_path / "layer.npz", **weights)  # type: ignore[arg-type]
+    setting: dict[str, Any] = {"layout": "zhang2024", "context": 5, "noise_variance": 0.1}
+    with np.load(tmp_path / "layer.npz") as layer:
+        found = reduced_gamma(layer, **setting).gamma
+    assert np.array_equal(found, reduced_gamma(weights, **setting).gamma)
+
+
+def test_a_wrong_layout_shows_in_the_ignored_share() -> None:
+    """A good layer, read as if its label came first: tokens (y, x) instead of (x, y)."""
+    value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
+    setting: dict[str, Any] = {"layout": "lu2025", "context": CONTEXT, "noise_variance": 0.1}
+    right = reduced_gamma({"V": value, "K": key, "Q": query}, **setting)
+    turn = np.roll(np.eye(D + 1), 1, axis=0)
+    wrong = {"V": turn @ value @ turn.T, "K": turn @ key @ turn.T, "Q": turn @ query @ turn.T}
+    assert right.ignored == 0
+    assert "the prediction is 0" in str(reduced_gamma(wrong, **setting))
+    # With some weights everywhere, as after training.
+    generator = np.random.default_rng(7)
+    noisy = {n: each + 0.1 * generator.standard_normal((4, 4)) for n, each in wrong.items()}
+    found = reduced_gamma(noisy, **setting)
+    assert found.ignored > 0.3
+    assert "a large share is ignored: another layout" in str(found)
+    backwards = reduced_gamma({"V": -value, "K": key, "Q": query}, **setting)
+    assert "worse than predicting 0" in str(backwards)
+
+
+def test_other_context_lengths() -> None:
+    weights = random_weights("versatile2024", 8)
+    for normalization, factor in {"sum": 3.0, "mean": 1.0, "tokens": 3 * 5 / 13}.items():
+        setting: dict[str, Any] = {"layout": "versatile2024", "noise_variance": 0.1}
+        setting["normalization"] = normalization
+        short = reduced_gamma(weights, context=CONTEXT, **setting)
+        long = reduced_gamma(weights, context=3 * CONTEXT, **setting)
+        assert short.gamma_at(3 * CONTEXT) == pytest.approx(long.gamma, rel=ROUNDING)
+        assert long.gamma == pytest.approx(factor * short.gamma, rel=ROUNDING)
+        found = short.errors(test_context=3 * CONTEXT)
+        assert found.icl == pytest.approx(long.errors().icl, rel=ROUNDING)
+        assert found.idg == pytest.approx(short.errors().icl, rel=ROUNDING)
+
+
+def test_tasks_come_in_the_units_of_the_layout() -> None:
+    weights = random_weights("zhang2024", 9)
+    tasks = np.random.default_rng(10).standard_normal((5, D))
+    setting: dict[str, Any] = {"layout": "zhang2024", "context": CONTEXT}
+    plain = reduced_gamma(weights, noise_variance=0.3, **setting)
+    # Labels twice as large: the same layer on them has a prediction of half the relative size
+    # in the part of Gamma that multiplies labels once.
+    double = reduced_gamma(weights, noise_variance=1.2, task_variance=4.0, **setting)
+    assert double.rho == pytest.approx(plain.rho)
+    assert double.gamma[:, :D] == pytest.approx(plain.gamma[:, :D])
+    assert double.gamma[:, D] == pytest.approx(2 * plain.gamma[:, D])
+    assert double.errors(tasks=2 * tasks).idg == pytest.approx(
+        iclimit.errors_of_gamma(double.gamma, context=CONTEXT, rho=0.1, tasks=tasks).idg
+    )
+
+
+def test_comparison_with_pretraining() -> None:
+    """The best matrix is better than any run with so few prompts."""
+    run: dict[str, Any] = {"tasks": 6, "prompts": 100, "ridge": 0.1, "repeats": 20}
+    best = iclimit.pretraining.optimal_gamma(dim=8, context=10, rho=0.1)
+    value, key, query = weights_from_gamma(best.gamma)
+    reduced = reduced_gamma(
+        {"V": value, "K": key, "Q": query}, layout="lu2025", context=10, noise_variance=0.1
+    )
+    found = reduced.against_pretraining(rng=1, **run)
+    assert found.z() < -4
+    simulated = found.simulated.icl
+    assert abs(found.predicted.icl.mean - simulated.mean) < 5 * simulated.standard_error
+    assert "fresh tasks" in str(found)
+    # Two of eight directions have no task in them.
+    assert found.eigenvalues == pytest.approx([best.gamma[0, 0]] * 8)
+    assert found.expected[:2] == pytest.approx(0, abs=1e-12)
+    assert found.expected[2] > 0.01
+    ax = Figure().subplots()
+    assert found.plot(ax) is ax
+    tasks = np.random.default_rng(2).standard_normal((6, 8))
+    known = reduced.against_pretraining(rng=1, **run | {"tasks": tasks})
+    assert known.expected[:2] == pytest.approx(0, abs=1e-12)
+    assert known.z("idg") != 0
+    with pytest.raises(ValueError, match="error must be one of icl, got 'idg'"):
+        found.z("idg")
+
+
+def test_usual_pretrainings_are_found_usual() -> None:
+    """Ridge regressions by brute force: z of their errors has about the moments of a normal."""
+    d, context, prompts, ridge, found = 8, 10, 100, 0.1, []
+    backend = get_backend("numpy")
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        tasks = sample_tasks(backend, generator, 6, d, "sphere")
+        drawn = tasks[generator.integers(0, 6, prompts)]
+        seen = sample_prompts(backend, generator, drawn, context, 0.1)
+        features = seen.x_query[:, :, None] * context_summary(seen)[:, None, :]
+        flat = features.reshape(prompts, -1)
+        gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])
+        gamma = np.linalg.solve(gram, flat.T @ seen.y_query).reshape(d, d + 1)
+        layer = dict(zip("VKQ", weights_from_gamma(gamma), strict=True))
+        reduced = reduced_gamma(layer, layout="lu2025", context=context, noise_variance=0.1)
+        run = reduced.against_pretraining(tasks=tasks, prompts=prompts, ridge=ridge, rng=seed)
+        found.append([run.z("icl"), run.z("idg")])
+    deviations = np.array(found)
+    # Of ten normal deviates the mean has a spread of 0.3 and the standard deviation of 0.2.
+    assert np.all(np.abs(np.mean(deviations, axis=0)) < 1.2)
+    spread = np.std(deviations, axis=0)
+    assert np.all((spread > 0.4) & (spread < 2))
+
+
+def test_table_and_picture() -> None:
+    value, key, query = weights_from_gamma(0.6 * np.eye(D, D + 1))
+    layer = {"V": value, "K": key, "Q": query}
+    reduced = reduced_gamma(layer, layout="lu2025", context=CONTEXT, noise_variance=0.1)
+    assert f"{reduced.errors().icl:.5g}" in str(reduced)
+    assert "ignored share of the prediction: 0 %" in str(reduced)
+    ax = Figure().subplots()
+    assert reduced.plot(ax) is ax
+    assert ax.lines[1].get_ydata() == pytest.approx([0.6] * D)
+
+
+EYE = {"V": np.eye(4), "K": np.eye(4), "Q": np.eye(4)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layout": "lu2024"}, "layout must be one of lu2025, .*did you mean lu2025"),
+        ({"layer": {"V": np.eye(4), "K": np.eye(4)}}, "layer lacks query"),
+        ({"layer": EYE | {"W_Q": np.eye(4)}}, "layer has 'Q' and 'W_Q', which are the same"),
+        ({"layer": EYE | {"W_QK": np.eye(4)}}, "a matrix 'W_QK', which .*did you mean W_Q"),
+        ({"layer": EYE | {"W_KQ": np.eye(4)}}, "key and query, or their product, not both"),
+        ({"layer": {"K": np.eye(4), "Q": np.eye(4)}}, "must have one value matrix"),
+        ({"layer": EYE | {"V": np.eye(3)}}, "V must act on tokens of 4 numbers, got 3"),
+        ({"layer": EYE | {"Q": np.eye(5)}}, "K and Q must have as many rows, got 4 and 5"),
+        ({"layer": EYE | {"V": np.ones((2, 4, 4))}}, "V and Q must have as many heads"),
+        ({"layer": EYE | {"V": np.full((4, 4), np.nan)}}, "V must be finite"),
+        ({"orientation": "row"}, "orientation must be one of columns, rows.*did you mean rows"),
+        ({"normalization": "none"}, "normalization must be one of sum, mean, tokens"),
+        ({"noise_variance": -1.0}, "noise_variance must be >= 0"),
+        ({"readout": np.ones(3)}, r"readout must be a number or of shape \(4,\)"),
+        ({"heads": 3}, "V must be divisible into 3 heads"),
+        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "layer": EYE,
+        "layout": "lu2025",
+        "context": CONTEXT,
+        "noise_variance": 0.1,
+    }
+    with pytest.raises(ValueError, match=message):
+        reduced_gamma(**good | change)
+    with pytest.raises(TypeError, match="layer must be a mapping"):
+        reduced_gamma(np.eye(4), context=CONTEXT, noise_variance=0.1)
+
+
+def test_layouts_are_those_of_the_tests() -> None:
+    assert set(LAYOUTS) == set(FORWARD)

@@ -1,1 +1,0 @@
-"""Check of a user's own results against the theory."""

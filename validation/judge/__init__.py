@@ -1,0 +1,1 @@
+"""How claims are judged: comparisons, pooling, verdicts, resolution, reports."""

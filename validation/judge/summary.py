@@ -1,0 +1,71 @@
+"""Results of a validation for the terminal: a line per claim, and what would have been noticed."""
+
+import math
+from statistics import median
+
+from iclimit.validation.claims import CLAIMS
+from iclimit.validation.judge.coverage import SHELVES, Coverage, coverage, percent
+from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
+
+WIDTH = max(len(name) for name in CLAIMS)
+"""Of the names of claims."""
+
+HEADING = (
+    f"{'claim':{WIDTH}}  holds  compared  |z|/allowed  would notice: best  median  "
+    "worst comparison"
+)
+
+
+def sharpness(result: ClaimResult) -> tuple[float, float]:
+    """Best and median resolution of a claim, over the functions that it tests."""
+    found = list(result.verdict.resolutions.values()) if result.verdict else []
+    return (min(found), median(found)) if found else (math.inf, math.inf)
+
+
+def line(result: ClaimResult) -> str:
+    """A claim in one line, and what fails below it."""
+    name, verdict = f"{result.claim.name:{WIDTH}}", result.verdict
+    if verdict is None:
+        return f"{name}  ERROR  {result.error}"
+    worst = verdict.worst
+    best, middle = (percent(each) for each in sharpness(result))
+    lines = [
+        f"{name}  {'yes' if verdict.holds else 'NO':5}  {len(verdict.rows):8}  "
+        f"{abs(worst.z):5.2f}/{verdict.threshold(worst):.2f}  {best:>18}  {middle:>6}  "
+        f"{worst.label}"
+    ]
+    lines += [
+        f"{'':{WIDTH}}    {row.label}: theory {row.theory:.5g}, found {row.estimate:.5g} "
+        f"+- {row.standard_error:.2g}, z = {row.z:.1f}"
+        for row in verdict.failures
+    ]
+    return "\n".join(lines)
+
+
+def table(run: ValidationRun) -> str:
+    """All claims, line by line."""
+    missing = [f"{name:{WIDTH}}  not finished" for name in run.missing]
+    return "\n".join([HEADING, *(line(result) for result in run.results), *missing])
+
+
+def resolution_table(run: ValidationRun) -> str:
+    """By subject, what change of which function would have been noticed."""
+    found = coverage(run)
+    lines = [
+        f"all claims together: {row.label}: {row.estimate:.4g} +- {row.standard_error:.2g}, "
+        f"z = {row.z:.1f}"
+        for row in run.together.failures
+    ]
+    lines.append("A change of the theory by this much would have been noticed:")
+    for subject in SHELVES:
+        covered = sorted(
+            (each for each in found if each.subject == subject and each.claim),
+            key=lambda each: each.resolution,
+        )
+        if covered:
+            lines.append(f"  {subject}: {', '.join(_words(each) for each in covered)}")
+    return "\n".join(lines)
+
+
+def _words(each: Coverage) -> str:
+    return f"{each.function} {percent(each.resolution)}"

@@ -1,0 +1,97 @@
+"""The verdict on a claim: what holds, and what error of the theory would have been noticed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from iclimit.drawing import Figure
+from iclimit.results import Result
+from iclimit.statistics import FALSE_ALARM, z_threshold
+from iclimit.validation.judge.comparisons import Comparison
+from iclimit.validation.judge.pooling import pool
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
+    """Outcome of a claim.
+
+    Attributes
+    ----------
+    comparisons : sequence of Comparison
+        All of them must hold, and so must a common factor of all comparisons with one function.
+    draw : callable
+        Draws the claim's figure into a matplotlib Figure.
+    notes : sequence of str
+        What a reader should know: fit orders, goodness of fit, limits of the comparison.
+    """
+
+    comparisons: Sequence[Comparison]
+    draw: Callable[[Figure], None]
+    notes: Sequence[str] = ()
+
+    @cached_property
+    def pooled(self) -> list[Comparison]:
+        """For each function of the theory with several comparisons, their common factor."""
+        return pool(self.comparisons)
+
+    @property
+    def rows(self) -> list[Comparison]:
+        """All that is compared: the pooled comparisons first."""
+        return [*self.pooled, *self.comparisons]
+
+    @cached_property
+    def _thresholds(self) -> tuple[float, float]:
+        share = FALSE_ALARM / 2 if self.pooled else FALSE_ALARM
+        random = [bool(row.pooled) for row in self.rows if row.standard_error > 0]
+        single, pooled = (z_threshold(random.count(kind), share) for kind in (False, True))
+        return single, pooled
+
+    def threshold(self, row: Comparison) -> float:
+        """Largest absolute z accepted.
+
+        Pooled comparisons and single ones have half of the probability of a false alarm each,
+        which is shared out among those that have a standard error.
+        """
+        return self._thresholds[bool(row.pooled)]
+
+    def resolution(self, row: Comparison) -> float:
+        """Smallest relative change of the theory that this comparison notices."""
+        return row.resolution(self.threshold(row))
+
+    @cached_property
+    def resolutions(self) -> dict[str, float]:
+        """For each function of the theory, the resolution of the sharpest comparison with it."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            if row.of:
+                found[row.of] = min(self.resolution(row), found.get(row.of, math.inf))
+        return found
+
+    @property
+    def worst(self) -> Comparison:
+        """The comparison with the largest absolute z, relative to what is accepted."""
+        return max(self.rows, key=lambda row: abs(row.z) / self.threshold(row))
+
+    @cached_property
+    def failures(self) -> list[Comparison]:
+        """The comparisons that are not within their thresholds (NaN never is)."""
+        return [row for row in self.rows if not abs(row.z) <= self.threshold(row)]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing that is compared contradicts the theory."""
+        return not self.failures
+
+    def scaled(self, of: str, factor: float) -> Verdict:
+        """The verdict if this function of the theory were larger by a factor.
+
+        Only comparisons that the function enters as their theory change.
+        """
+        rows = [
+            replace(row, theory=factor * row.theory) if row.of == of else row
+            for row in self.comparisons
+        ]
+        return Verdict(rows, self.draw, self.notes)

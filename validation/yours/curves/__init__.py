@@ -1,0 +1,1 @@
+"""Training curves, held against the theory of gradient flow."""

@@ -1,0 +1,368 @@
+"""Algorithms that a model is compared with, at the parameters that are best for a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
+from iclimit.asymptotics.gdpp import optimal_gdpp
+from iclimit.asymptotics.gdpp.ridge_losses import level_step
+from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
+from iclimit.simulate.pretraining.covariances import covariance_root
+from iclimit.simulate.probing.predictors import (
+    Predictor,
+    adaptive_ridge_weights,
+    descent_weights,
+    dmmse_weights,
+    gdpp_weights,
+    in_blocks,
+    linear_predictor,
+    nearest_neighbours,
+    noise_mixture_weights,
+    regression_weights,
+    softmax_heads,
+)
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.validation.yours.models.fitted_layers import context_moments, fit_layers
+from iclimit.validation.yours.models.linear_part import exact_error
+from iclimit.validation.yours.models.problem_units import ProblemUnits
+from iclimit.validation.yours.models.trained_attention import (
+    answer_with,
+    expected_errors,
+    train_attention,
+)
+
+STEPS = (2, 3, 5)
+"""Numbers of steps of gradient descent beside one."""
+
+LAYERS = (2, 3)
+"""Numbers of layers of GD++: the search for the best four takes seconds."""
+
+FITTED_LAYERS = (2,)
+"""The same where they are fitted.  Rare contexts dominate the loss of three, of degree 26 in their
+eigenvalues: fitted to thousands of contexts it is far larger on others."""
+
+SOFTMAX = {"softmax_1": (1, 1), "softmax_minus": (1, -1), "softmax_2": (2, 1)}
+"""Number of softmax heads, and the sign of the first."""
+
+SHORTEST = {1: 2, 2: 4}
+"""Shortest contexts with so many softmax heads: pairs take seconds to optimise below."""
+
+CACHED = 8
+"""Factor by which blocks of dMMSE are smaller than those of other algorithms: half the time."""
+
+NEIGHBOURS = 3
+"""Neighbours that are averaged over, as in Garg et al. (arXiv:2208.01066)."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An algorithm that answers prompts.
+
+    Attributes
+    ----------
+    name : str
+        Short name, such as "one_step".
+    description : str
+        What it is, with its parameters.
+    predict : callable
+        Predictions (n,) for prompts; it looks at inputs, labels, query and noise variance only.
+    loss : float, optional
+        Its exact mean squared error on noisy labels of fresh tasks, where the theory knows it.
+    """
+
+    name: str
+    description: str
+    predict: Callable[[DrawnPrompts], np.ndarray]
+    loss: float | None = None
+
+
+def baselines(
+    problem: Problem,
+    *,
+    prompts: int | None = None,
+    ridge: float = 0.0,
+    rng: Any = 0,
+    names: Collection[str] | None = None,
+) -> list[Baseline]:
+    r"""Algorithms at the parameters that are best for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    prompts : int >= 1, optional
+        Number of prompts that linear attention is trained on; without it that is left out.
+    ridge : float >= 0
+        Ridge of this training, in the units of Lu et al.
+    rng : int, SeedSequence or Generator
+        Root seed of its prompts.
+    names : collection of str, optional
+        Only those of these names; the parameters of others are not searched for.
+
+    Returns
+    -------
+    list of Baseline
+        From the simplest to the best informed: "null", "averaging", "nearest_neighbours",
+        "one_step", "preconditioner" (where there is a covariance), "steps_2", "steps_3",
+        "steps_5", "gdpp_2", "gdpp_3", "softmax_1", "softmax_minus" (a head of either sign) and
+        "softmax_2" (both, for isotropic Gaussian inputs), "least_squares", "ridge" (where there
+        is noise), "adaptive_ridge", "bayes" and "oracle_ridge" (where the noise level varies),
+        "dmmse" (where tasks are given), "linear_attention" (where prompts are given).  What would
+        coincide with another one is left out.
+
+    Raises
+    ------
+    ValueError
+        If the labels of the problem do not depend on the inputs.
+
+    Notes
+    -----
+    The parameters are the best ones for fresh tasks.  Other prompts, of another context length,
+    scale or noise, are answered with these same parameters.
+
+    For several steps and GD++ they come from the theory of isotropic Gaussian inputs; for other
+    laws they are fitted to simulated contexts, and the loss is not stated.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.yours.models.baselines import baselines
+    >>> found = baselines(Problem(context=40, dim=20, noise_variance=0.25))
+    >>> for each in found[3:6]:
+    ...     print(f"{each.name}: {each.loss:.2f}")
+    one_step: 7.19
+    steps_2: 3.47
+    steps_3: 1.97
+    """
+    units = ProblemUnits(problem)
+    if units.signal == 0:
+        raise ValueError(
+            "problem must have labels that depend on the inputs, got covariances of inputs and "
+            "tasks whose product is zero"
+        )
+
+    def asked(name: str) -> bool:
+        return names is None or name in names
+
+    steps = [count for count in STEPS if asked(f"steps_{count}")]
+    every: Sequence[int] = LAYERS if units.solved else FITTED_LAYERS
+    layers = [count for count in every if units.has_gdpp and asked(f"gdpp_{count}")]
+    # Contexts are drawn only where no theory gives the parameters.
+    fitted = not units.solved and (steps or layers)
+    moments = context_moments(units, max(STEPS)) if fitted else None
+    parts = (
+        simple_baselines(units),
+        one_step_baselines(units),
+        step_baselines(units, steps, moments),
+        _gdpp_baselines(units, layers, moments),
+        softmax_baselines(units, filter(asked, SOFTMAX)),
+        regression_baselines(units),
+    )
+    found = [baseline for part in parts for baseline in part if asked(baseline.name)]
+    if prompts is not None and asked("linear_attention"):
+        found.append(_linear_attention(units, prompts, ridge, rng))
+    return found
+
+
+def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:
+    """What takes no fit and no inverse."""
+    eye = np.eye(units.problem.dim)
+    yield Baseline("null", "zero", _null, units.step_loss(0 * eye))
+    rate = 1 / units.input_variance
+    weights = partial(descent_weights, rates=[rate])
+    text = f"averaging: {rate:.4g} times the mean of y x"
+    yield _linear(units, "averaging", text, weights, units.step_loss(rate * eye))
+    nearest: Predictor = partial(nearest_neighbours, neighbours=NEIGHBOURS)
+    text = f"mean label of the {NEIGHBOURS} nearest inputs"
+    yield Baseline("nearest_neighbours", text, in_blocks(nearest, _prompt_numbers(units)))
+
+
+def _null(prompts: DrawnPrompts) -> Any:
+    return 0 * prompts.query[:, 0]
+
+
+def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
+    """One step of gradient descent, with and without a preconditioner."""
+    eye = np.eye(units.problem.dim)
+    # The loss is a quadratic function of the rate.
+    unit = 1 / units.input_variance
+    lower, middle, upper = (units.step_loss(rate * unit * eye) for rate in (-1, 0, 1))
+    rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
+    weights = partial(descent_weights, rates=[rate])
+    text = f"a step of gradient descent at the best rate {rate:.4g}"
+    yield _linear(units, "one_step", text, weights, units.step_loss(rate * eye))
+    if not units.isotropic:
+        best = optimal_preconditioner(
+            units.input_covariance,
+            units.task_covariance,
+            context=units.problem.context,
+            noise_variance=units.noise_variance,
+            excess_kurtosis=units.excess_kurtosis,
+        )
+        weights = partial(descent_weights, rates=[1.0], preconditioner=best.matrix)
+        text = "a step of gradient descent with the best preconditioner"
+        yield _linear(units, "preconditioner", text, weights, float(best.loss))
+
+
+def step_baselines(
+    units: ProblemUnits, steps: Sequence[int], moments: np.ndarray | None
+) -> Iterator[Baseline]:
+    """Several steps of gradient descent; with moments of contexts their rates are fitted."""
+    for count in steps:
+        best = optimal_schedule(steps=count, **units.size, noise_ratio=units.noise_ratio)
+        rates, _ = _best_layers(units, moments, best.rates, np.zeros(count - 1))
+        text = f"{count} steps of gradient descent at the best rates {_listed(rates)}"
+        weights = partial(descent_weights, rates=rates)
+        yield _linear(units, f"steps_{count}", text, weights, units.loss_of(best.loss))
+
+
+def _gdpp_baselines(
+    units: ProblemUnits, layers: Sequence[int], moments: np.ndarray | None
+) -> Iterator[Baseline]:
+    """Layers of GD++, likewise."""
+    for count in layers:
+        best = _best_gdpp(count, noise_ratio=units.noise_ratio, **units.size)
+        rates, gammas = _best_layers(units, moments, best.rates, best.gammas)
+        parameters = f"best rates {_listed(rates)} and gammas {_listed(gammas)}"
+        text = f"{count} layers of GD++ with {parameters}"
+        weights = partial(gdpp_weights, rates=rates.tolist(), gammas=gammas.tolist())
+        yield _linear(units, f"gdpp_{count}", text, weights, units.loss_of(best.loss))
+
+
+@lru_cache(maxsize=32)
+def _best_gdpp(layers: int, *, context: int, dim: int, noise_ratio: float) -> Any:
+    """GD++ of least loss, searched for once: three layers take a second."""
+    return optimal_gdpp(layers, context=context, dim=dim, noise_ratio=noise_ratio)
+
+
+def softmax_baselines(
+    units: ProblemUnits, names: Iterable[str] = tuple(SOFTMAX)
+) -> Iterator[Baseline]:
+    """Softmax heads where their theory is exact: one of either sign, and two opposite ones.
+
+    A head is as good as its mirror image, with the other sign of temperature and value, and
+    trainings end at either.
+    """
+    noise = units.noise_variance * units.problem.dim / units.signal
+    for name in names if units.solved else ():
+        heads, sign = SOFTMAX[name]
+        if units.problem.context < SHORTEST[heads]:
+            continue
+        best = _best_heads(heads, noise_variance=noise, **units.size)
+        temperature = sign * float(best.inverse_temperature) / units.input_variance
+        value = sign * float(best.value)
+        predict = partial(
+            softmax_heads, inverse_temperature=temperature, value=value, opposite=heads == 2
+        )
+        which = "a softmax head" if heads == 1 else "two opposite softmax heads"
+        text = f"{which} of inverse temperature {temperature:.4g} and value {value:.4g}"
+        loss = units.loss_of(best.loss / units.problem.dim)
+        yield Baseline(name, text, in_blocks(predict, _prompt_numbers(units)), loss)
+
+
+@lru_cache(maxsize=32)
+def _best_heads(heads: int, *, context: int, dim: int, noise_variance: float) -> SoftmaxHead:
+    """Softmax heads of least loss, found once: two take a second."""
+    return optimal_softmax(context=context, dim=dim, noise_variance=noise_variance, heads=heads)
+
+
+def _best_layers(
+    units: ProblemUnits, moments: np.ndarray | None, rates: np.ndarray, gammas: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rates and gammas in units of the problem, fitted from these if there are moments."""
+    if moments is not None:
+        rates, gammas = fit_layers(moments, rates, gammas)
+    return rates / units.input_variance, gammas / units.input_variance
+
+
+def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
+    """Least squares, ridge regression, and the posterior mean over given tasks."""
+    problem, covariance = units.problem, units.problem.task_covariance
+    root = None if covariance is None else covariance_root(covariance)
+    text = "least squares, of minimum norm"
+    weights = partial(regression_weights, penalty=0.0)
+    yield _linear(units, "least_squares", text, weights, units.ridge_loss(0.0))
+    penalty = units.noise_variance / problem.task_variance
+    # Without noise it is least squares, unless that leaves directions to the prior.
+    if penalty or (root is not None and problem.context < problem.dim):
+        weights = partial(regression_weights, penalty=penalty, task_root=root)
+        prior = "" if root is None else " under the covariance of the tasks"
+        text = f"ridge regression with the best penalty {penalty:.4g}{prior}"
+        yield _linear(units, "ridge", text, weights, units.ridge_loss(penalty))
+    if problem.noise_law is not None and problem.noise_law.kind != "fixed":
+        yield from _for_any_noise(units, root)
+    if problem.tasks is not None:
+        weights = partial(dmmse_weights, tasks=problem.tasks)
+        text = f"posterior mean over the {len(problem.tasks)} tasks, told the noise of the prompt"
+        # Small blocks: squares of residuals are sums over numbers in the cache.
+        numbers = CACHED * problem.context * len(problem.tasks)
+        yield _linear(units, "dmmse", text, weights, None, numbers)
+
+
+def _for_any_noise(units: ProblemUnits, root: np.ndarray | None) -> Iterator[Baseline]:
+    """Ridge regression where the noise level differs from prompt to prompt."""
+    problem = units.problem
+    prior: dict[str, Any] = {"task_variance": problem.task_variance, "task_root": root}
+    freedom = problem.context - problem.dim
+    if freedom > 0:
+        weights = partial(adaptive_ridge_weights, **prior)
+        text = "ridge regression with the noise estimated from the residuals"
+        yield _linear(units, "adaptive_ridge", text, weights, units.informed_loss(True))
+    levels, chances = units.noise_law.quadrature(level_step(max(freedom, 1)))
+    mixture: dict[str, Any] = {
+        "noise_variances": levels**2 * units.signal / problem.dim,
+        "chances": chances,
+    }
+    weights = partial(noise_mixture_weights, **mixture, **prior)
+    numbers = len(levels) * min(problem.context, problem.dim)
+    text = "posterior mean of Gaussian tasks at unknown noise"
+    yield _linear(units, "bayes", text, weights, None, numbers)
+    weights = partial(_told_ridge, **prior)
+    text = "ridge regression that is told the noise of the prompt"
+    yield _linear(units, "oracle_ridge", text, weights, units.informed_loss(False))
+
+
+def _told_ridge(prompts: DrawnPrompts, task_variance: float, task_root: Any) -> Any:
+    penalty = prompts.noise_variance / task_variance
+    return regression_weights(prompts, penalty, task_root=task_root)
+
+
+def _linear_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Any) -> Baseline:
+    """Linear attention that is trained on so many prompts, with the error that theory expects."""
+    problem = units.problem
+    gamma = train_attention(problem, prompts=prompts, ridge=ridge, rng=rng)
+    expected = expected_errors(problem, prompts=prompts, ridge=ridge)
+    text = f"linear attention trained on {prompts} prompts with ridge {ridge:.4g}"
+    if expected:
+        errors = " and ".join(f"{each:.4g} {where}" for where, each in expected.items())
+        text += f", for which theory expects the error {errors}"
+    answer = in_blocks(partial(answer_with, gamma, problem), _prompt_numbers(units))
+    return Baseline("linear_attention", text, answer, exact_error(gamma, problem))
+
+
+def _linear(
+    units: ProblemUnits,
+    name: str,
+    description: str,
+    weights: Callable[[DrawnPrompts], Any],
+    loss: float | None,
+    numbers: int = 0,
+) -> Baseline:
+    """Baseline that is linear in the query, with so many numbers per prompt in between."""
+    predict = in_blocks(linear_predictor(weights), max(numbers, _prompt_numbers(units)))
+    return Baseline(name, description, predict, loss)
+
+
+def _prompt_numbers(units: ProblemUnits) -> int:
+    """Numbers in the inputs of a context or in their covariance."""
+    return units.problem.dim * max(units.problem.context, units.problem.dim)
+
+
+def _listed(numbers: np.ndarray) -> str:
+    return ", ".join(f"{number:.4g}" for number in numbers)

@@ -1,0 +1,207 @@
+r"""What of a predictor is linear attention: its reduced matrix and the share that it explains.
+
+Linear attention answers :math:`\hat y = x_q^\top \Gamma h` with
+:math:`h = (\frac dN \sum_i y_i x_i,\; \frac1N \sum_i y_i^2)`, in the units of Lu et al.
+(arXiv:2405.11751): inputs of variance 1/d, labels of variance 1 without noise.  Gamma minimises
+the squared distance to the answers of a predictor.  The share that it explains is held out: each
+fold of the prompts is predicted by the Gamma of the others.  Standard errors of the spectrum are
+those of the jackknife over these folds.
+
+The theory beside it is the Gamma of least error on fresh tasks.  For isotropic inputs and tasks it
+is :math:`(c\,I, 0)`, c being the optimal rate of one step of gradient descent for inputs of
+variance 1; for Gaussian inputs of any covariance, see `iclimit.pretraining.optimal_gamma`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri, stdtr
+
+from iclimit.asymptotics.descent import optimal_learning_rate
+from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
+from iclimit.results import Estimate
+from iclimit.simulate.pretraining.attention import context_summary
+from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.pretraining.ridge import solve_ridge
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.validation.yours.models.ratios import FLOAT64, ratio, without_rounding, z_of
+
+FOLDS = 8
+"""Parts of the prompts that are predicted by the others."""
+
+FEWEST = 10.0
+"""Least prompts over entries of Gamma.  Fitted to seven eighths of them, it leaves about an eighth
+more unexplained than the best one does."""
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """The linear attention that is nearest to a predictor.
+
+    Attributes
+    ----------
+    gamma : array (d, d + 1)
+        Its reduced matrix, for inputs of variance 1/d and labels of variance 1.
+    explained : Estimate
+        Share of the mean square of the answers that it explains, on prompts held out.
+    eigenvalues : tuple of Estimate
+        Of the symmetric part of the first d columns, in ascending order.
+    mean_eigenvalue : Estimate
+        Their mean.
+    sampling_radius : float
+        How far eigenvalues of a multiple of the identity would spread to either side, because the
+        rest of the answers acts as noise: radius of the semicircle of the noise of Gamma.
+    rest : Estimate
+        Norm of the antisymmetric part and the last column, relative to that of Gamma.
+    theory : array (d,) or None
+        Eigenvalues of the Gamma of least error on fresh tasks, where it is known.
+    z : float or None
+        Deviation of the mean eigenvalue from theirs; infinite for a predictor that is linear
+        attention with another one, which is then known without error.
+    error : float or None
+        Exact error of Gamma on fresh tasks, in the units of the problem, for Gaussian inputs.
+    """
+
+    gamma: np.ndarray
+    explained: Estimate
+    eigenvalues: tuple[Estimate, ...]
+    mean_eigenvalue: Estimate
+    sampling_radius: float
+    rest: Estimate
+    theory: np.ndarray | None
+    z: float | None
+    error: float | None
+
+
+def attention_features(drawn: DrawnPrompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Queries (n, d) and context summaries (n, d + 1) in the units of Lu et al."""
+    x_unit, y_unit = units(problem)
+    query = drawn.query / x_unit
+    units_of_lu = drawn.inputs / x_unit, drawn.labels / y_unit, query, drawn.target / y_unit
+    summary = context_summary(Prompts(*units_of_lu))
+    return query, summary
+
+
+def units(problem: Problem) -> tuple[float, float]:
+    """What inputs and labels of a problem are divided by, to have variance 1/d and 1."""
+    x_unit = math.sqrt(problem.dim * problem.input_variance)
+    return x_unit, x_unit * math.sqrt(problem.task_variance)
+
+
+def linear_part(
+    query: np.ndarray, summary: np.ndarray, model: np.ndarray, problem: Problem
+) -> LinearPart | None:
+    """Fit linear attention to the answers of a model.
+
+    Parameters
+    ----------
+    query, summary : array (n, d) and (n, d + 1)
+        As `attention_features` makes them.
+    model : array (n,)
+        Answers of the model, in the units of the problem.
+    problem : Problem
+        Law of the prompts.
+
+    Returns
+    -------
+    LinearPart or None
+        None for fewer than 10 d (d + 1) prompts.
+    """
+    count, dim = query.shape
+    if count < FEWEST * dim * (dim + 1) or not np.any(model):
+        return None
+    answers = model / units(problem)[1]
+    gamma = solve_ridge(query, summary, answers, 0.0).gamma
+    held_out, fits = np.empty(count), []
+    for fold in range(FOLDS):
+        out = np.arange(count) % FOLDS == fold
+        fit = solve_ridge(query[~out], summary[~out], answers[~out], 0.0).gamma
+        held_out[out] = np.vecdot(query[out] @ fit, summary[out])
+        fits.append(fit)
+    left = ratio((answers - held_out) ** 2, answers**2)
+    eigenvalues = _jackknife(_eigenvalues(gamma), [_eigenvalues(each) for each in fits])
+    (mean,) = _jackknife(_mean(gamma), [_mean(each) for each in fits])
+    (rest,) = _jackknife(_rest(gamma), [_rest(each) for each in fits])
+    theory, z = best_eigenvalues(problem), None
+    if theory is not None:
+        z = _student_z(mean, float(np.mean(theory)))
+    errors = math.sqrt(FOLDS - 1) * np.std([each[:, :-1] for each in fits], axis=0)
+    # Entries of the symmetric part have half of the variance.
+    radius = math.sqrt(2 * dim * float(np.mean(errors**2)))
+    radius = radius if radius > FLOAT64 else 0.0
+    explained = Estimate(1 - left.mean, left.standard_error, count)
+    error = exact_error(gamma, problem)
+    return LinearPart(gamma, explained, eigenvalues, mean, radius, rest, theory, z, error)
+
+
+def best_eigenvalues(problem: Problem) -> np.ndarray | None:
+    """Eigenvalues (d,) of the best Gamma; None for covariances of inputs that are not Gaussian."""
+    if problem.input_covariance is None and problem.task_covariance is None:
+        square = problem.scale**2
+        step = optimal_learning_rate(
+            context=problem.context,
+            dim=problem.dim,
+            input_law=problem.input_law,
+            noise_variance=problem.mean_noise_variance / square,
+            task_variance=problem.task_variance,
+        )
+        # The rate is that of inputs without the scale; it goes as the inverse of their variance.
+        return np.full(problem.dim, float(step.rate) * problem.input_variance / square)
+    if problem.input_law != "gaussian":
+        return None
+    best = optimal_gamma(context=problem.context, dim=problem.dim, **_laws(problem))
+    return _eigenvalues(best.gamma)
+
+
+def exact_error(gamma: np.ndarray, problem: Problem) -> float | None:
+    """Error of Gamma on fresh tasks in the units of the problem, where it has a closed form."""
+    if problem.input_law != "gaussian" or problem.noise_law is not None:
+        return None
+    found = errors_of_gamma(gamma, context=problem.context, **_laws(problem))
+    return float(found.icl) * units(problem)[1] ** 2
+
+
+def _laws(problem: Problem) -> dict[str, Any]:
+    """Laws of a problem in the units of Lu et al."""
+    return {
+        "rho": problem.mean_noise_variance / units(problem)[1] ** 2,
+        "task_law": problem.task_law,
+        "task_covariance": problem.task_covariance,
+        "input_covariance": problem.input_covariance,
+    }
+
+
+def _student_z(found: Estimate, expected: float) -> float:
+    """Deviation beyond rounding as a normal deviate; over its error it is a Student t."""
+    ratio_of_errors = z_of(found, expected, expected)
+    deviate = float(-ndtri(stdtr(FOLDS - 1, -abs(ratio_of_errors))))
+    return math.copysign(deviate, ratio_of_errors)
+
+
+def _eigenvalues(gamma: np.ndarray) -> np.ndarray:
+    block = gamma[:, :-1]
+    return np.linalg.eigvalsh((block + block.T) / 2)
+
+
+def _mean(gamma: np.ndarray) -> np.ndarray:
+    return np.array([np.trace(gamma[:, :-1]) / len(gamma)])
+
+
+def _rest(gamma: np.ndarray) -> np.ndarray:
+    block = gamma[:, :-1]
+    parts = np.linalg.norm((block - block.T) / 2), np.linalg.norm(gamma[:, -1])
+    return np.array([np.hypot(*parts) / np.linalg.norm(gamma)])
+
+
+def _jackknife(values: np.ndarray, left_out: list[np.ndarray]) -> tuple[Estimate, ...]:
+    """Values (m,), with standard errors from the same without one of the folds each."""
+    count = len(left_out)
+    errors = math.sqrt(count - 1) * np.std(left_out, axis=0)
+    return tuple(
+        without_rounding(float(value), float(error), count)
+        for value, error in zip(values, errors, strict=True)
+    )

@@ -1,0 +1,249 @@
+"""Questions to a model that somebody else wrote, and checks of what it answers.
+
+A model is a function of arrays.  Anything can be behind it, so nothing is taken for granted: it is
+given copies, and its answers must be real, finite and of the right shape.  One batch is asked
+again, to see whether answers are random or depend on the rest of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.simulate.arrays import to_host
+from iclimit.simulate.checks import check_arguments, refuse_masked
+from iclimit.simulate.probing.problem import DrawnPrompts
+
+SAME_BATCH = 1e-5
+"""Largest difference of answers to the same batch, over their root mean square.  Sums in another
+order, as on a GPU, change float32 answers by 1e-7 to 1e-6; finite differences multiply that by 64.
+Dropout changes them by 1e-2 or more."""
+
+OTHER_BATCH = 1e-2
+"""The same for prompts in another batch.  Libraries choose their algorithms by the size of the
+batch, which matters in half precision: one rounding of bfloat16 is 4e-3.  A batch norm in training
+mode changes answers in a batch of 8 by 1/10 and more."""
+
+SMALL_BATCH = 8
+"""Prompts of the other batch."""
+
+LARGEST = 1e50
+"""Largest size of an answer, so that variances of squares are finite."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that is asked in batches, with its answers checked.
+
+    Parameters
+    ----------
+    predict : callable
+        ``predict(inputs, labels, query)`` with arrays (batch, context, dim), (batch, context) and
+        (batch, dim) returns predictions (batch,).  With ``per_position``,
+        ``predict(inputs, labels)`` returns predictions (batch, context).
+    batch : int >= 1, optional
+        Most prompts at once; by default a block of about 4 MiB of inputs.
+    deterministic : bool
+        Whether answers must be the same when a batch is asked again, and in another batch.
+    per_position : bool
+        Whether the model predicts every label from the pairs before it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.yours.models.model import Model
+    >>> model = Model(lambda inputs, labels, query: np.zeros((len(query), 1)))
+    >>> model.answer(Problem(context=5, dim=2).sample(3, rng=0))
+    Traceback (most recent call last):
+        ...
+    ValueError: predict must return an array of shape (3,), got (3, 1): return predictions[:, 0]
+    """
+
+    predict: Callable[..., Any]
+    batch: int | None = None
+    deterministic: bool = True
+    per_position: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.predict):
+            raise TypeError(f"predict must be a function, got {self.predict!r}")
+        if self.batch is not None:
+            check_arguments(batch=self.batch)
+
+    def answer(self, drawn: DrawnPrompts, *, section: str = "fresh", first: int = 0) -> np.ndarray:
+        """Answers (n,), or (n, context) per position, to prompts.
+
+        Parameters
+        ----------
+        drawn : DrawnPrompts
+            The prompts.
+        section : str
+            Name of their section, for messages.
+        first : int
+            Number of the first one in the section, for messages.
+
+        Raises
+        ------
+        TypeError
+            If answers are no array of real numbers.
+        ValueError
+            If an answer is not finite, their shape is wrong or arguments were changed.
+        """
+        asked, step, parts = self._arguments(drawn), self.batch or len(drawn), []
+        for start in range(0, len(drawn), step):
+            batch = {name: each[start : start + step] for name, each in asked.items()}
+            parts.append(self._ask(batch, _Where(section, first + start)))
+        return np.concatenate(parts)
+
+    def check(self, drawn: DrawnPrompts, *, section: str = "fresh") -> None:
+        """Ask some first prompts of a section again, in the same batch and in another.
+
+        Parameters
+        ----------
+        drawn : DrawnPrompts
+            The prompts.
+        section : str
+            Name of their section, for messages.
+
+        Raises
+        ------
+        ValueError
+            If the answers are others, or look ahead where they are per position.
+        """
+        where = _Where(section, 0)
+        asked = {name: each[: self.batch] for name, each in self._arguments(drawn).items()}
+        found = self._ask(asked, where)
+        count, size = len(found), float(np.sqrt(np.mean(found**2)))
+        if self.deterministic:
+            again = self._ask(asked, where)
+            if (odd := _first_over(np.abs(again - found), SAME_BATCH * size)) is not None:
+                raise ValueError(
+                    f"predict must answer the same batch alike, got {_shown(found, odd)} and then "
+                    f"{_shown(again, odd)} for {where.prompt(odd[0])}: dropout or a random number "
+                    "left on? deterministic=False allows it"
+                )
+        few = max(2, min(SMALL_BATCH, count // 2))
+        if self.deterministic and count > 1:
+            other = self._ask({k: each[few - 1 :: -1] for k, each in asked.items()}, where)[::-1]
+            difference = np.abs(other - found[:few])
+            if (odd := _first_over(difference, OTHER_BATCH * size)) is not None:
+                raise ValueError(
+                    "predict must answer a prompt alike in every batch, got "
+                    f"{_shown(found, odd)} in a batch of {count} and {_shown(other, odd)} in one "
+                    f"of {few} for {where.prompt(odd[0])}: a batch norm in training mode, or a "
+                    "mean over the batch? deterministic=False allows it"
+                )
+        if self.per_position and self.deterministic:
+            self._check_causality(asked, found, where)
+
+    def _check_causality(
+        self, asked: Mapping[str, np.ndarray], found: np.ndarray, where: _Where
+    ) -> None:
+        """Check that other labels from the middle on change no answer up to the middle."""
+        middle = found.shape[1] // 2
+        inputs, labels = np.array(asked["inputs"]), np.array(asked["labels"])
+        inputs[:, middle + 1 :] *= -2
+        labels[:, middle:] = 1 - 2 * labels[:, middle:]
+        other = self._ask({"inputs": inputs, "labels": labels}, where)
+        difference = np.abs(other - found)[:, : middle + 1]
+        size = float(np.sqrt(np.mean(found**2)))
+        if (odd := _first_over(difference, SAME_BATCH * size)) is not None:
+            raise ValueError(
+                "predict must answer a position from the pairs before it and its own input, got "
+                f"another answer at position {odd[1]} of {where.prompt(odd[0])} after labels from "
+                f"position {middle} on were changed: does position i return the prediction of "
+                "label i, and is attention causal?"
+            )
+
+    def _arguments(self, drawn: DrawnPrompts) -> dict[str, np.ndarray]:
+        names = ("inputs", "labels") if self.per_position else ("inputs", "labels", "query")
+        return {name: to_host(getattr(drawn, name)) for name in names}
+
+    def _ask(self, asked: Mapping[str, np.ndarray], where: _Where) -> np.ndarray:
+        """Answers to one batch."""
+        copies = {name: np.array(each, order="C") for name, each in asked.items()}
+        shape = asked["labels"].shape if self.per_position else asked["labels"].shape[:1]
+        try:
+            returned = self.predict(*copies.values())
+        except Exception as error:
+            error.add_note(f"raised by predict for {where.prompts(shape[0])}")
+            raise
+        for name, copy in copies.items():
+            if not np.array_equal(copy, asked[name]):
+                changed = np.reshape(copy != asked[name], (shape[0], -1)).any(axis=1)
+                raise ValueError(
+                    f"predict must not change its arguments, got other {name} for "
+                    f"{where.prompt(int(np.argmax(changed)))}: work on a copy"
+                )
+        return _checked(_as_array(returned), shape, where)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """Section and number of the first prompt of a batch, for messages."""
+
+    section: str
+    first: int
+
+    def prompt(self, index: int) -> str:
+        return f"prompt {self.first + index} of section {self.section!r}"
+
+    def prompts(self, count: int) -> str:
+        return f"prompts {self.first} to {self.first + count - 1} of section {self.section!r}"
+
+
+def _as_array(returned: Any) -> np.ndarray:
+    """What a model returned as an array of NumPy."""
+    refuse_masked("predictions", returned)
+    # CuPy converts only when asked to.  Tensors of PyTorch, without "get", may refuse to say
+    # whether they have the other attribute.
+    if hasattr(returned, "get") and hasattr(returned, "__cuda_array_interface__"):
+        returned = returned.get()
+    try:
+        return np.asarray(returned)
+    except Exception as error:  # of any library
+        hint = ": return predictions.detach().cpu().numpy()" if hasattr(returned, "detach") else ""
+        kind = f"{type(returned).__module__}.{type(returned).__qualname__}"
+        raise TypeError(
+            f"predict must return an array that NumPy can read, got {kind} ({error}){hint}"
+        ) from error
+
+
+def _checked(answers: np.ndarray, shape: tuple[int, ...], where: _Where) -> np.ndarray:
+    """Answers as float64, if they are what they should be."""
+    if answers.dtype.kind != "f":
+        raise TypeError(f"predict must return real floating-point numbers, got {answers.dtype}")
+    if answers.shape != shape:
+        hint = ": return predictions[:, 0]" if answers.shape == (*shape, 1) else ""
+        raise ValueError(
+            f"predict must return an array of shape {shape}, got {answers.shape}{hint}"
+        )
+    with np.errstate(over="ignore"):
+        answers = answers.astype(float)
+    if (odd := first_unusable(answers)) is not None:
+        position = f"position {odd[1]} of " if len(odd) > 1 else ""
+        raise ValueError(
+            f"predict must return finite numbers, got {answers[odd]:g} for {position}"
+            f"{where.prompt(odd[0])}"
+        )
+    return answers
+
+
+def first_unusable(answers: np.ndarray) -> tuple[int, ...] | None:
+    """Index of the first answer that is NaN, infinite or larger than `LARGEST`."""
+    usable = np.abs(answers) <= LARGEST
+    return None if usable.all() else tuple(map(int, np.argwhere(~usable)[0]))
+
+
+def _first_over(differences: np.ndarray, allowed: float) -> tuple[int, ...] | None:
+    """Index of the first difference above what is allowed."""
+    over = differences > allowed
+    return tuple(map(int, np.argwhere(over)[0])) if over.any() else None
+
+
+def _shown(answers: np.ndarray, index: tuple[int, ...]) -> str:
+    return f"{answers[index]:.6g}"

@@ -1,0 +1,341 @@
+"""Error of a model against the number of examples before a position, beside algorithms.
+
+A prompt of N pairs and a query is a sequence of N + 1 inputs and labels, the last label being 0.
+The model answers at every position from the pairs before it, so one sequence tests contexts of 0
+to N examples: the standard figure since Garg, Tsipras, Liang and Valiant (arXiv:2208.01066).  All
+algorithms answer the same sequences, and the model is compared with each on the same prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
+from iclimit.notation import did_you_mean
+from iclimit.results import Estimate, Rows
+from iclimit.simulate.checks import check_arguments
+from iclimit.simulate.probing.prefixes import all_inputs
+from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.validation.yours.models.asking import Answering
+from iclimit.validation.yours.models.model import Model
+from iclimit.validation.yours.models.position_baselines import PositionBaseline, position_baselines
+from iclimit.validation.yours.models.problem_units import ProblemUnits
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+else:  # xarray is loaded when it is asked for
+    Dataset = Any
+
+SHOWN = 8
+"""Numbers of examples in a printed table, about."""
+
+ROUNDING = 1e-20
+"""Errors below this share of the mean square of a label are rounding."""
+
+TOP = 1.3
+"""Top of the figure in units of the mean square of a label; least squares has a peak beyond."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PositionErrors(Rows):
+    """Errors on fresh tasks by the number of examples; ``print`` shows a table.
+
+    Attributes
+    ----------
+    problem : Problem
+        Law of the prompts.
+    examples : array (N + 1,)
+        Numbers of examples, from 0 to N.
+    model : tuple of Estimate
+        Mean squared errors of the model on noisy labels.
+    baselines : mapping of str to tuple of Estimate
+        The same of the algorithms on the same prompts.
+    differences : mapping of str to tuple of Estimate
+        Error of the model minus that of the algorithm, with standard errors of the differences.
+    theory : mapping of str to array (N + 1,)
+        Exact mean squared errors of the algorithms; NaN where they are not known.
+    label_square : float
+        Mean square of a label: the error of zero.
+    """
+
+    problem: Problem
+    examples: np.ndarray
+    model: tuple[Estimate, ...]
+    baselines: Mapping[str, tuple[Estimate, ...]]
+    differences: Mapping[str, tuple[Estimate, ...]]
+    theory: Mapping[str, np.ndarray]
+    label_square: float
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each algorithm and number of examples."""
+        found = []
+        for name, errors in self.baselines.items():
+            for i, count in enumerate(self.examples.tolist()):
+                row: dict[str, Any] = {"algorithm": name, "examples": count}
+                estimates = {
+                    "model_error": self.model[i],
+                    "error": errors[i],
+                    "difference": self.differences[name][i],
+                }
+                for column, each in estimates.items():
+                    row |= {column: each.mean, f"{column}_standard_error": each.standard_error}
+                z = _z(self.differences[name][i])
+                found.append(row | {"difference_z": z, "theory": float(self.theory[name][i])})
+        return found
+
+    def to_xarray(self) -> Dataset:
+        """Data set over algorithms and examples, with standard errors beside the means."""
+        import xarray
+
+        variables: dict[str, Any] = {}
+        for name, nested in {
+            "model_error": [self.model],
+            "error": list(self.baselines.values()),
+            "difference": list(self.differences.values()),
+        }.items():
+            for suffix, attribute in {"": "mean", "_standard_error": "standard_error"}.items():
+                values = np.array([[getattr(each, attribute) for each in row] for row in nested])
+                own = name == "model_error"
+                dims = ("examples",) if own else ("algorithm", "examples")
+                variables[f"{name}{suffix}"] = (dims, values[0] if own else values)
+        variables["theory"] = (("algorithm", "examples"), np.array(list(self.theory.values())))
+        coordinates = {"algorithm": list(self.baselines), "examples": self.examples}
+        return xarray.Dataset(
+            variables, coords=coordinates, attrs={"label_square": self.label_square}
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw errors over the mean square of a label, the model's as points.
+
+        Lines are the exact errors of the algorithms where they are known, otherwise measured.
+        """
+        if ax is None:
+            from matplotlib import pyplot as plt
+
+            ax = plt.gca()
+        styles = [
+            (colour, line) for line in ("-", "--", ":") for colour in COLOURS if colour != _MODEL
+        ]
+        for (name, errors), (colour, line) in zip(self.baselines.items(), styles, strict=False):
+            means = np.array([each.mean for each in errors])
+            known = np.where(np.isnan(self.theory[name]), means, self.theory[name])
+            label = name.replace("_", " ")
+            ax.plot(self.examples, known / self.label_square, line, color=colour, label=label)
+        scaled = [
+            Estimate(each.mean / self.label_square, each.standard_error / self.label_square, 1)
+            for each in self.model
+        ]
+        draw_estimates(ax, self.examples, scaled, _MODEL, label="model", zorder=3)
+        ax.set_ylim(0, TOP)
+        ylabel = "squared error / mean square of a label"
+        finish(ax, "examples in the context", ylabel, legend="", beside=True)
+        return ax
+
+    def __str__(self) -> str:
+        last = len(self.examples) - 1
+        shown = sorted({round(each) for each in np.linspace(0, last, min(SHOWN, last + 1))})
+        lines = [["examples", *(str(self.examples[i]) for i in shown)]]
+        lines.append(["model", *(self._cell(self.model[i]) for i in shown)])
+        for name, errors in self.baselines.items():
+            z = [_z(self.differences[name][i]) for i in shown]
+            lines.append([name, *(self._cell(errors[i]) for i in shown)])
+            lines.append(["  z of model", *(f"{each:.1f}" for each in z)])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        aligned = [
+            [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines
+        ]
+        return "\n".join("  ".join(line).rstrip() for line in aligned)
+
+    def _cell(self, error: Estimate) -> str:
+        """An error as text; what is rounding is 0."""
+        return str(error) if error.mean > ROUNDING * self.label_square else "0"
+
+
+def _z(difference: Estimate) -> float:
+    """Difference in standard errors; 0 between equal answers."""
+    return difference.z(0.0) if difference.mean else 0.0
+
+
+_MODEL = COLOURS[1]
+
+
+def probe_positions(
+    predict: Callable[..., Any],
+    problem: Problem,
+    *,
+    test_prompts: int = 5000,
+    baselines: Sequence[str] | None = None,
+    batch: int | None = None,
+    deterministic: bool = True,
+    rng: Any = 0,
+    progress: bool = False,
+) -> PositionErrors:
+    """Error of a model against the number of examples, beside algorithms on the same prompts.
+
+    Parameters
+    ----------
+    predict : callable
+        The model: ``predict(inputs, labels)`` of arrays (batch, N + 1, dim) and (batch, N + 1)
+        returns predictions (batch, N + 1), each of the label at its position from the pairs before
+        it.  The last label is 0.
+    problem : Problem
+        Law of the prompts, with context N.
+    test_prompts : int >= 1
+        Prompts, each with a fresh task.
+    baselines : sequence of str, optional
+        Names of the algorithms, see `position_baselines`; all by default.
+    batch : int >= 1, optional
+        Most prompts that the model is given at once.
+    deterministic : bool
+        Whether a model that answers the same prompt differently is refused.
+    rng : int, SeedSequence or Generator
+        Root seed of the prompts.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    PositionErrors
+        ``print`` shows a table, ``plot`` draws the figure.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the model's answers are no finite numbers of the
+        right shape, depend on what comes later, or come with changed arguments.
+    TypeError
+        If an argument is of another kind.
+
+    References
+    ----------
+    Garg, Tsipras, Liang and Valiant, NeurIPS 2022 (arXiv:2208.01066), Figure 2: inputs and tasks
+    N(0, I), dim 20, without noise, errors over dim.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.yours.models.position_errors import probe_positions
+    >>> def averaging(inputs, labels):
+    ...     before = np.cumsum(labels[:, :-1, None] * inputs[:, :-1], axis=1)
+    ...     weights = before / np.arange(1, inputs.shape[1])[:, None]
+    ...     return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
+    >>> found = probe_positions(averaging, Problem(context=20, dim=5), test_prompts=500)
+    >>> max(abs(each.mean) for each in found.differences["averaging"]) < 1e-12
+    True
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    check_arguments(test_prompts=test_prompts)
+    chosen = _chosen(position_baselines(problem), baselines)
+    model = Model(predict, batch, deterministic, per_position=True)
+    blocks = problem.blocks(test_prompts, rng=rng)
+    with tqdm(total=test_prompts, disable=not progress, unit="prompt", desc="positions") as bar:
+        return ask_positions(model, chosen, problem, blocks, advance=bar.update)
+
+
+def ask_positions(
+    model: Answering,
+    baselines: Sequence[PositionBaseline],
+    problem: Problem,
+    blocks: Iterable[DrawnPrompts],
+    *,
+    advance: Callable[[int], object] | None = None,
+) -> PositionErrors:
+    """Errors of a model and of algorithms at all positions of prompts, see `probe_positions`.
+
+    Parameters
+    ----------
+    model : Model or RecordedPositions
+        Of the form per position.
+    baselines : sequence of PositionBaseline
+        Algorithms.
+    problem : Problem
+        Law of the prompts.
+    blocks : iterable of DrawnPrompts
+        The prompts.
+    advance : callable, optional
+        Called with the number of prompts after each block.
+    """
+    names = [each.name for each in baselines]
+    columns: list[list[np.ndarray]] = []
+    first = 0
+    for block in blocks:
+        sequences = as_sequences(block)
+        if not first:
+            model.check(sequences, section="fresh")
+        target = (sequences.inputs @ block.tasks[:, :, None])[:, :, 0]
+        answers = [
+            model.answer(sequences, section="fresh", first=first),
+            *(each.predict(block) for each in baselines),
+        ]
+        columns.append([(each - target) ** 2 + block.noise_variance[:, None] for each in answers])
+        first += len(block)
+        if advance is not None:
+            advance(len(block))
+    own, *others = map(np.concatenate, zip(*columns, strict=True))
+    units = ProblemUnits(problem)
+    return PositionErrors(
+        problem=problem,
+        examples=np.arange(problem.context + 1),
+        model=_estimates(own),
+        baselines=dict(zip(names, map(_estimates, others), strict=True)),
+        differences={
+            name: _estimates(own - each) for name, each in zip(names, others, strict=True)
+        },
+        theory={each.name: each.losses for each in baselines},
+        label_square=units.signal + units.noise_variance,
+    )
+
+
+@dataclass(frozen=True)
+class LastPosition:
+    """A model that answers at every position, asked for the query after a full context.
+
+    Attributes
+    ----------
+    model : Model
+        Of the form per position.
+    """
+
+    model: Model
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+        """Answers (n,) to the queries."""
+        return self.model.answer(as_sequences(drawn), section=section, first=first)[:, -1]
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Ask some first prompts again, also with other pairs behind a position."""
+        self.model.check(as_sequences(drawn), section=section)
+
+
+def as_sequences(prompts: DrawnPrompts) -> DrawnPrompts:
+    """The same prompts with the query, labelled 0, behind the pairs."""
+    labels = np.concatenate([prompts.labels, 0 * prompts.labels[:, :1]], axis=1)
+    return replace(prompts, inputs=all_inputs(prompts), labels=labels)
+
+
+def _estimates(samples: np.ndarray) -> tuple[Estimate, ...]:
+    """Estimates of the columns of samples (n, N + 1)."""
+    return tuple(Estimate.of(column, keep=False) for column in samples.T)
+
+
+def _chosen(
+    known: Sequence[PositionBaseline], names: Sequence[str] | None
+) -> Sequence[PositionBaseline]:
+    """Algorithms of these names, all by default."""
+    if names is None:
+        return known
+    if isinstance(names, str):
+        raise TypeError(f"baselines must be a list of names, got {names!r}")
+    by_name = {each.name: each for each in known}
+    for name in names:
+        if name not in by_name:
+            hint = did_you_mean(name, by_name)
+            raise ValueError(f"baselines must be of {', '.join(by_name)}, got {name!r}{hint}")
+    return [by_name[name] for name in names]

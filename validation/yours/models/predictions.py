@@ -1,0 +1,263 @@
+"""Predictions in files, of a model that ran elsewhere, for the prompts of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from iclimit.notation import did_you_mean
+from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.validation.yours.models.answers import Answers
+from iclimit.validation.yours.models.asking import ask_all
+from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.files import PromptFile
+from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, first_unusable
+from iclimit.validation.yours.models.npz import StoredArray, open_npz, parse_npy
+from iclimit.validation.yours.models.prompt_rows import columns_of
+from iclimit.validation.yours.models.sections import Section
+from iclimit.validation.yours.runs.sources import file_columns
+from iclimit.validation.yours.runs.table import read_table
+
+ENDINGS = (".npz", ".npy", ".csv", ".parquet", ".json")
+"""Endings of files that predictions are read from."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPredictions:
+    """Predictions for the prompts of a file, which answer like a model.
+
+    Attributes
+    ----------
+    predictions : array (n,)
+        Predictions in the order of the file.
+    sections : sequence of Section
+        Its sections.
+    """
+
+    predictions: np.ndarray
+    sections: Sequence[Section]
+    _starts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        start = 0
+        for section in self.sections:
+            self._starts[section.name] = start
+            start += len(section)
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+        """Predictions for prompts of a section, the first of which has this number in it."""
+        start = self._starts[section] + first
+        return self.predictions[start : start + len(drawn)]
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Nothing can be asked again."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPositions:
+    """Predictions at every position of the first fresh prompts, which answer like a model.
+
+    Attributes
+    ----------
+    positions : array (m, context + 1)
+        Predictions in the order of the file.
+    """
+
+    positions: np.ndarray
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:  # noqa: ARG002
+        """Predictions (n, context + 1) for fresh prompts, the first of which has this number."""
+        return self.positions[first : first + len(drawn)]
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Nothing can be asked again."""
+
+
+def read_predictions(path: Path, prompts: PromptFile) -> np.ndarray:
+    """Read the predictions of a model for the prompts of a file.
+
+    Parameters
+    ----------
+    path : Path
+        An .npz file with an array ``predictions`` (n,), an array in a .npy file, or a table (.csv,
+        .parquet, .json) with a column ``prediction``.  With a column ``index``, counted from 0,
+        the rows of a table may have any order.
+    prompts : PromptFile
+        What the model was asked.
+
+    Returns
+    -------
+    array (n,)
+        In the order of the prompts.
+
+    Raises
+    ------
+    ValueError
+        If there is not one finite prediction for each prompt, with the number of the first prompt
+        that has none.
+    FileNotFoundError
+        If there is no such file.
+    """
+    count = len(prompts)
+    if path.suffix not in ENDINGS:
+        raise ValueError(f"predictions must be in a file {', '.join(ENDINGS)}, got {str(path)!r}")
+    if path.suffix == ".npz":
+        with open_npz(path) as file:
+            if "description" in file:
+                raise ValueError(
+                    f"predictions must be an array 'predictions', got prompts in {path}: the "
+                    "prompts come first, and the predictions second"
+                )
+            found = _whole(file["predictions"], count)
+    elif path.suffix == ".npy":
+        with path.open("rb") as stream:
+            name, size = f"predictions in {path}", path.stat().st_size
+            found = _whole(parse_npy(name, stream, size), count)
+    else:
+        found = _from_table(path, prompts)
+    if (odd := first_unusable(found)) is not None:
+        raise ValueError(
+            f"predictions must be finite and of size at most {LARGEST:g}, got {found[odd]:g} for "
+            f"prompt {odd[0]}, in section {_section_of(odd[0], prompts)!r}"
+        )
+    return found
+
+
+def read_positions(path: Path, prompts: PromptFile, predictions: np.ndarray) -> np.ndarray | None:
+    """Read predictions at every position, for models that give them.
+
+    Parameters
+    ----------
+    path : Path
+        A file of predictions.  In an .npz file there may be an array ``positions``
+        (m, context + 1) for the first m fresh prompts, with the query behind the pairs: the
+        prediction at each position, from the pairs before it.
+    prompts : PromptFile
+        What the model was asked.
+    predictions : array (n,)
+        What `read_predictions` found.
+
+    Returns
+    -------
+    array (m, context + 1) or None
+        None if the file has none.
+
+    Raises
+    ------
+    ValueError
+        If they are not finite, of another shape, or not the predictions at the last position.
+    """
+    if path.suffix != ".npz":
+        return None
+    with open_npz(path) as file:
+        if "positions" not in file:
+            return None
+        stored = file["positions"]
+        most, wide = prompts.test_prompts, prompts.problem.context + 1
+        fits = len(stored.shape) == 2 and 1 <= stored.shape[0] <= most and stored.shape[1] == wide
+        if not fits or stored.dtype.kind != "f":
+            raise ValueError(
+                f"positions must be floating-point numbers of shape (m, {wide}) for the first m "
+                f"<= {most} prompts, got {stored.shape} of {stored.dtype}"
+            )
+        found = _as_float(stored)
+    if (odd := first_unusable(found)) is not None:
+        raise ValueError(
+            f"positions must be finite and of size at most {LARGEST:g}, got {found[odd]:g} at "
+            f"position {odd[1]} of prompt {odd[0]}"
+        )
+    last = predictions[: len(found)]
+    differing = np.abs(found[:, -1] - last) > OTHER_BATCH * np.sqrt(np.mean(last**2))
+    if differing.any():
+        first = int(np.argmax(differing))
+        raise ValueError(
+            f"positions must end with the predictions for the queries, got {found[first, -1]:.6g} "
+            f"and the prediction {last[first]:.6g} for prompt {first}"
+        )
+    return found
+
+
+def file_answers(
+    prompts: PromptFile,
+    predictions: np.ndarray,
+    baselines: Sequence[Baseline],
+    *,
+    progress: bool = False,
+) -> dict[str, Answers]:
+    """Answers of a model that ran elsewhere, and of baselines, by section.
+
+    Parameters
+    ----------
+    prompts : PromptFile
+        What was asked (`iclimit.validation.yours.models.files.read_prompts`).
+    predictions : array (n,)
+        What was answered (`read_predictions`).
+    baselines : sequence of Baseline
+        Algorithms that are asked the same.
+    progress : bool
+        Whether to show a progress bar.
+    """
+    recorded = RecordedPredictions(predictions, prompts.sections)
+    return ask_all(recorded, baselines, prompts.sections, progress=progress)
+
+
+def _whole(array: StoredArray, count: int) -> np.ndarray:
+    """The array as float64, if it is a prediction for each prompt."""
+    if array.dtype.kind != "f":
+        raise ValueError(f"predictions must be floating-point numbers, got {array.dtype}")
+    if array.shape != (count,):
+        hint = ": save predictions[:, 0]" if array.shape == (count, 1) else ""
+        raise ValueError(
+            f"predictions must have shape ({count},), one for each prompt, got {array.shape}{hint}"
+        )
+    return _as_float(array)
+
+
+def _as_float(array: StoredArray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return array.whole().astype(float)
+
+
+def _from_table(path: Path, prompts: PromptFile) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    count = len(prompts)
+    columns, known = file_columns(path), ("index", "prediction")
+    asked = {"section", *columns_of(prompts.problem.context, prompts.problem.dim)}
+    for name in columns:
+        if name not in asked and name not in known:
+            hint = did_you_mean(name, known)
+            raise ValueError(
+                f"predictions must have columns index and prediction, beside those of the "
+                f"prompts, got {name!r} in {path}{hint}"
+            )
+    table = read_table({name: columns[name] for name in known if name in columns}, known)
+    if "prediction" not in table:
+        raise ValueError(f"predictions must have a column 'prediction', got none in {path}")
+    if len(table) != count:
+        raise ValueError(
+            f"predictions must have {count} rows, one for each prompt, got {len(table)} in {path}"
+        )
+    found = np.array(table.numbers("prediction", "[-inf, inf]"))
+    if "index" not in table:
+        return found
+    ordered, seen = np.empty(count), np.zeros(count, dtype=bool)
+    index = table.numbers("index", f"[0, {count - 1}]")
+    for row, (place, value) in enumerate(zip(index, found, strict=True), 1):
+        if place != int(place) or seen[int(place)]:
+            problem = "occurs twice" if place == int(place) else "is no integer"
+            raise table.fault(row, "index", f"{problem}: {place:g}")
+        ordered[int(place)], seen[int(place)] = value, True
+    return ordered
+
+
+def _section_of(index: int, prompts: PromptFile) -> str:
+    """Name of the section of a prompt."""
+    for section in prompts.sections:
+        if index < len(section):
+            return section.name
+        index -= len(section)
+    raise IndexError(index)

@@ -1,0 +1,133 @@
+"""Ratios of means over prompts, with standard errors and limits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtri
+
+from iclimit.results import Estimate
+from iclimit.statistics import z_score
+
+ROUNDING = 1e-6
+"""Relative deviations below this are rounding: models answer in float32 mostly."""
+
+FLOAT64 = 1e-12
+"""Standard errors below this are rounding of float64."""
+
+HUGE = 1e6
+"""Errors from here on are those of an algorithm that diverges."""
+
+CLEAR = 100.0
+"""A mean square that is larger by this factor is larger, whatever its standard error says.
+Squares have heavy tails: a few of a hundred prompts make up most of the mean, and z is small."""
+
+DOUBT = 0.05
+"""Probability that a statement about a model is wrong because of chance."""
+
+
+def ratio(part: np.ndarray, whole: np.ndarray) -> Estimate:
+    """Mean of the part over the mean of the whole, prompt by prompt (n,).
+
+    The standard error is that of the linearised ratio.  It is 0/0 = 0 where both vanish.
+    """
+    count, mean = len(part), float(np.mean(whole))
+    if mean == 0:
+        return Estimate(0.0 if not np.any(part) else math.inf, 0.0, count)
+    value = float(np.mean(part)) / mean
+    spread = float(np.std(part - value * whole, ddof=1)) if count > 1 else math.inf
+    return without_rounding(value, spread / math.sqrt(count) / abs(mean), count)
+
+
+def without_rounding(mean: float, error: float, count: int) -> Estimate:
+    """Estimate of a number of order one, in which what is rounding of float64 is 0."""
+    if error < FLOAT64:
+        return Estimate(round(mean, 12), 0.0, count)
+    return Estimate(mean, error, count)
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> Estimate:
+    """Cosine of two answers over prompts: the mean product over the root of mean squares.
+
+    The answers have shape (n,), or (n, m) where each prompt has several.
+    """
+    if first.ndim == 1:
+        first, second = first[:, None], second[:, None]
+    product, a, b = (np.sum(x * y, axis=1) for x, y in _pairs(first, second))
+    size = math.sqrt(float(np.mean(a)) * float(np.mean(b)))
+    if size == 0:
+        return Estimate(math.nan, math.inf, len(a))
+    value = float(np.mean(product)) / size
+    slope = product / size - value / 2 * (a / np.mean(a) + b / np.mean(b))
+    return without_rounding(value, float(np.std(slope, ddof=1)) / math.sqrt(len(a)), len(a))
+
+
+def _pairs(first: np.ndarray, second: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(first, second), (first, first), (second, second)]
+
+
+def best_weights(target: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least-squares weights of columns (n, m), and their covariance whatever the residuals.
+
+    The covariance is White's, in the form HC1: residuals may be larger where the columns are.
+    """
+    count, width = columns.shape
+    inverse = np.linalg.pinv(columns)
+    weights = inverse @ target
+    scores = inverse * (target - columns @ weights)
+    return weights, scores @ scores.T * (count / max(count - width, 1))
+
+
+def best_factor(target: np.ndarray, answers: np.ndarray) -> Estimate:
+    """Factor c for which c * answers is nearest to the target."""
+    if not np.any(answers):
+        return Estimate(math.nan, math.inf, len(target))
+    weights, covariance = best_weights(target, answers[:, None])
+    return without_rounding(float(weights[0]), math.sqrt(covariance[0, 0]), len(target))
+
+
+def z_of(found: Estimate, expected: float, size: float = 1.0) -> float:
+    """Deviation of an estimate beyond rounding, in standard errors; of such a size in all."""
+    return z_score(found.mean, expected, found.standard_error, ROUNDING * abs(size))
+
+
+def larger(first: np.ndarray, second: np.ndarray, limit: float, rounding: float = 0.0) -> bool:
+    """Whether the mean of the first squares is larger than that of the second, prompt by prompt.
+
+    Parameters
+    ----------
+    first, second : array (n,)
+        Squares for the same prompts.
+    limit : float
+        Least difference in standard errors, unless the first are `CLEAR` times as large.
+    rounding : float
+        Differences up to this are none.
+    """
+    difference = Estimate.of(first - second, keep=False)
+    beyond = difference.mean - rounding
+    clear = float(np.mean(first)) > CLEAR * float(np.mean(second))
+    return beyond > 0 and (clear or beyond > limit * difference.standard_error)
+
+
+def quantile(tests: int, doubt: float = DOUBT) -> float:
+    """One-sided normal quantile for so many limits that shall hold together."""
+    return float(-ndtri(-math.expm1(math.log1p(-doubt) / max(tests, 1))))
+
+
+def shown(estimate: Estimate) -> str:
+    """Estimate with its standard error; 0 where it is rounding, short where it is huge."""
+    size = abs(estimate.mean)
+    if size >= HUGE:
+        return f"{estimate.mean:.2g}"
+    if size < FLOAT64:
+        return "0"
+    known = estimate.standard_error < ROUNDING * size
+    return f"{estimate.mean:.6g}" if known else str(estimate)
+
+
+def percent(share: Estimate) -> str:
+    """Share in per cent, with its standard error."""
+    if share.standard_error < ROUNDING * abs(share.mean):
+        return f"{100 * share.mean:.3g} %"
+    return f"{shown(Estimate(100 * share.mean, 100 * share.standard_error, share.repeats))} %"

@@ -1,0 +1,144 @@
+"""Figures of a report on a model."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from iclimit.drawing import COLOURS, Axes, draw_estimates, finish, log_scale
+from iclimit.results import Estimate
+
+if TYPE_CHECKING:
+    from iclimit.validation.yours.models.algorithm_report import AlgorithmReport
+
+MODEL, BASELINE, THEORY = COLOURS[1], COLOURS[0], "0.45"
+"""Colours of the model, of the algorithms and of their exact errors."""
+
+RANGE = 30.0
+"""Errors on other prompts are drawn up to so many times those of the model: some diverge."""
+
+LEAST_SHARE = 1e-6
+"""Shares below this are drawn there: equal answers have none that a logarithm could show."""
+
+
+def axes_of(ax: Axes | None) -> Axes:
+    """The axes, by default the current ones of pyplot."""
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        ax = plt.gca()
+    return ax
+
+
+def draw_ladder(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw errors of the algorithms, largest on top, and that of the model across them."""
+    ax = axes_of(ax)
+    rungs, error = report.fresh.rungs, report.fresh.error
+    heights = np.arange(len(rungs))[::-1]
+    for height, rung in zip(heights, rungs, strict=True):
+        _point(ax, rung.error, height, BASELINE)
+        if rung.theory is not None:
+            ax.plot([rung.theory] * 2, [height - 0.3, height + 0.3], color=THEORY, linewidth=1.2)
+    band = error.mean - error.standard_error, error.mean + error.standard_error
+    ax.axvspan(*band, color=MODEL, alpha=0.2, linewidth=0)
+    ax.axvline(error.mean, color=MODEL, label="model", zorder=1)
+    ax.plot([], [], "o", color=BASELINE, markersize=4, label="algorithm")
+    if any(rung.theory is not None for rung in rungs):
+        ax.plot([], [], "|", color=THEORY, markersize=9, label="its exact error")
+    if report.problem.mean_noise_variance:
+        noise = report.problem.mean_noise_variance
+        ax.axvline(noise, color="0.7", linestyle=":", label="label noise")
+    ax.set_yticks(heights, [rung.name.replace("_", " ") for rung in rungs])
+    finish(ax, "mean squared error, fresh tasks", "", legend="")
+    largest, least = rungs[0].error.mean, min(rungs[-1].error.mean, error.mean)
+    if least > 0 and largest > 5 * least:
+        log_scale(ax, "x")
+    return ax
+
+
+def draw_likeness(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw the share that each algorithm leaves unexplained, the nearest at the bottom."""
+    ax = axes_of(ax)
+    found = report.identification
+    shown = found.likenesses[::-1]
+    heights = np.arange(len(shown))[::-1]
+    for height, each in zip(heights, shown, strict=True):
+        share = each.unexplained
+        colour = MODEL if each.name in found.names else BASELINE
+        if share.mean < LEAST_SHARE:
+            ax.plot(LEAST_SHARE, height, "<", color=colour)
+        else:
+            _point(ax, share, height, colour)
+    ax.axvline(found.tolerance, color=THEORY, linestyle="--", label="tolerance")
+    ax.set_yticks(heights, [each.label.replace("_", " ") for each in shown])
+    finish(ax, "share of the answers left unexplained", "", legend="")
+    ax.set_xscale("log")
+    return ax
+
+
+def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw errors of the model and of the nearest algorithms on prompts of other laws.
+
+    Errors beyond `RANGE` times those of the model are drawn as triangles at the edge.
+    """
+    ax = axes_of(ax)
+    ladders = (report.fresh, *report.shifts)
+    heights = np.arange(len(ladders))[::-1]
+    of_model = [each.error.mean for each in ladders]
+    limits = min(of_model) / RANGE, max(of_model) * RANGE
+    nearest = [each.name for each in report.identification.likenesses[:3]]
+    for number, name in enumerate(nearest):
+        errors = [each[name].error for each in ladders]
+        inside = [limits[0] < each.mean < limits[1] for each in errors]
+        lower, colour = heights - 0.18 * (number + 1), COLOURS[(0, 2, 3)[number]]
+        kept = [each for each, shown in zip(errors, inside, strict=True) if shown]
+        _points(ax, kept, lower[inside], colour, name.replace("_", " "))
+        for height, each, shown in zip(lower, errors, inside, strict=True):
+            if not shown:
+                low = each.mean < limits[1]
+                ax.plot(limits[not low], height, "<" if low else ">", color=colour, markersize=4)
+    _points(ax, [each.error for each in ladders], heights, MODEL, "model")
+    ax.set_yticks(heights, [fill(each.description, 20) for each in ladders])
+    finish(ax, "mean squared error", "", legend="", log="x", beside=True)
+    return ax
+
+
+def draw_spectrum(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+    """Draw eigenvalues of the nearest linear attention beside those of the best one."""
+    found = report.linear
+    if found is None:
+        raise ValueError(
+            f"test_prompts must be >= 10 d (d + 1) for a spectrum, got {report.test_prompts}"
+        )
+    ax = axes_of(ax)
+    numbers = np.arange(1, len(found.eigenvalues) + 1)
+    if found.theory is not None:
+        ax.plot(numbers, found.theory, color=THEORY, label="best linear attention")
+        if found.sampling_radius:
+            low, high = found.theory - found.sampling_radius, found.theory + found.sampling_radius
+            words = "its spread in a fit to so many prompts"
+            ax.fill_between(numbers, low, high, color=THEORY, alpha=0.2, linewidth=0, label=words)
+    draw_estimates(ax, numbers, found.eigenvalues, MODEL, label="in the model")
+    ax.locator_params(axis="x", integer=True)
+    ax.set_ylim(bottom=min(0.0, found.eigenvalues[0].mean))
+    finish(ax, "number", r"eigenvalue of $\Gamma$", legend="")
+    return ax
+
+
+def _point(ax: Axes, estimate: Estimate, height: float, colour: str) -> None:
+    _points(ax, [estimate], [height], colour, None)
+
+
+def _points(
+    ax: Axes,
+    estimates: list[Estimate],
+    heights: np.ndarray | list[float],
+    colour: str,
+    label: str | None,
+) -> None:
+    means = [each.mean for each in estimates]
+    bars = [each.standard_error for each in estimates]
+    style: dict[str, Any] = {"fmt": "o", "markersize": 4, "capsize": 2, "linewidth": 1.2}
+    ax.errorbar(means, heights, xerr=bars, color=colour, label=label, **style)

@@ -1,0 +1,330 @@
+"""Probe a model: ask it about a problem, and say which algorithm its answers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from iclimit.notation import did_you_mean
+from iclimit.simulate.checks import check_arguments, check_choice
+from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.yours.models.algorithm_report import AlgorithmReport
+from iclimit.validation.yours.models.answers import Answers
+from iclimit.validation.yours.models.asking import Answering, ask_all
+from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.baselines import baselines as best_baselines
+from iclimit.validation.yours.models.diagnosis import diagnose
+from iclimit.validation.yours.models.files import PromptFile
+from iclimit.validation.yours.models.identification import TOLERANCE, identify
+from iclimit.validation.yours.models.ladder import ladder
+from iclimit.validation.yours.models.linear_part import LinearPart, attention_features, linear_part
+from iclimit.validation.yours.models.model import Model
+from iclimit.validation.yours.models.position_baselines import position_baselines
+from iclimit.validation.yours.models.position_errors import (
+    LastPosition,
+    PositionErrors,
+    ask_positions,
+)
+from iclimit.validation.yours.models.predictions import RecordedPositions, file_answers
+from iclimit.validation.yours.models.sections import Section, plan_sections
+from iclimit.validation.yours.models.sensitivities import (
+    MOVED,
+    cosines,
+    derivatives,
+    given_gradients,
+)
+
+FORMS = ("query", "positions")
+"""How a model is called."""
+
+FEWEST_PROMPTS = 20
+"""Standard errors from fewer prompts say nothing."""
+
+POSITION_PROMPTS = 5000
+"""Most prompts whose positions are all looked at."""
+
+CHECKS = ("permuted", "labels:other", "labels:sum", "labels:zero")
+"""Sections that the diagnosis needs."""
+
+
+def judge(
+    problem: Problem,
+    baselines: Sequence[Baseline],
+    sections: Sequence[Section],
+    answers: Mapping[str, Answers],
+    *,
+    tolerance: float = TOLERANCE,
+    gradients: Mapping[str, np.ndarray] | None = None,
+    positions: PositionErrors | None = None,
+    seed: str = "",
+) -> AlgorithmReport:
+    """Make a report of the answers of a model and of baselines.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    baselines : sequence of Baseline
+        Algorithms.
+    sections : sequence of Section
+        What was asked.
+    answers : mapping of str to Answers
+        By section.
+    tolerance : float
+        Share of the mean square that an algorithm may leave unexplained.
+    gradients : mapping of str to array, optional
+        Derivatives of the model by "query" and by "labels", instead of finite differences.
+    positions : PositionErrors, optional
+        Errors by position.
+    seed : str
+        Of the prompts, for the record.
+    """
+    plan = _by_name(sections)
+
+    def rungs(name: str) -> Any:
+        return ladder(answers[name], baselines, plan[name].description)
+
+    checks = None
+    if all(name in answers for name in CHECKS):
+        checks = diagnose(answers["fresh"].model, *(answers[name].model for name in CHECKS))
+    sensitivities = {}
+    for moved in MOVED:
+        if f"{moved}:plus" in answers and f"{moved}:minus" in answers:
+            found = derivatives(moved, plan, answers)
+            if gradients is not None:
+                found = replace(found, model=gradients[moved])
+            sensitivities[moved] = cosines(found)
+    shifts = [each.name for each in sections if each.purpose == "shift" and each.name in answers]
+    return AlgorithmReport(
+        problem=problem,
+        test_prompts=len(answers["fresh"].target),
+        identification=identify(answers["fresh"], tolerance=tolerance),
+        fresh=rungs("fresh"),
+        pretraining=rungs("pretraining") if "pretraining" in answers else None,
+        sensitivities=sensitivities,
+        linear=_linear_part(plan["fresh"], answers["fresh"], problem),
+        diagnosis=checks,
+        shifts=tuple(map(rungs, shifts)),
+        positions=positions,
+        seed=seed,
+    )
+
+
+def probe(
+    predict: Callable[..., Any],
+    problem: Problem,
+    *,
+    test_prompts: int = 20_000,
+    baselines: Sequence[str | Baseline] | None = None,
+    prompts: int | None = None,
+    ridge: float = 0.0,
+    gradients: Callable[..., Any] | None = None,
+    form: str = "query",
+    tolerance: float = TOLERANCE,
+    context_lengths: bool = False,
+    batch: int | None = None,
+    deterministic: bool = True,
+    rng: Any = 0,
+    progress: bool = False,
+) -> AlgorithmReport:
+    """Ask a model about a problem, and say which algorithm its answers come from.
+
+    The model is asked for the labels of queries after contexts of labelled pairs.  Its errors are
+    compared with those of algorithms on the same prompts, and so are its answers: the verdict
+    names the algorithm that leaves less of them unexplained than the tolerance, or a mixture, or
+    none (`iclimit.validation.yours.models.identification`).
+
+    Parameters
+    ----------
+    predict : callable
+        The model.  With the form "query", ``predict(inputs, labels, query)`` of arrays
+        (batch, context, dim), (batch, context) and (batch, dim) returns predictions (batch,).
+        With "positions", ``predict(inputs, labels)`` returns predictions (batch, positions), each
+        from the pairs before its position; the query is the last position, with label 0.
+    problem : Problem
+        Law of the prompts.
+    test_prompts : int >= 20
+        Prompts with fresh tasks; other questions take a part of as many.
+    baselines : sequence of str or Baseline, optional
+        Algorithms to compare with: names of those of
+        `iclimit.validation.yours.models.baselines.baselines`, or others; all of them by default.
+    prompts : int >= 1, optional
+        Prompts of the problem on which linear attention is trained, to be one of the algorithms.
+    ridge : float >= 0
+        Ridge of this training, in the units of Lu et al.
+    gradients : callable, optional
+        ``gradients(inputs, labels, query)`` returns derivatives of the predictions by the query,
+        (batch, dim), and by the labels, (batch, context).  Finite differences by default.
+    form : {"query", "positions"}
+        How the model is called.
+    tolerance : float
+        Share of the mean square of the answers that an algorithm may leave unexplained, in (0, 1).
+    context_lengths : bool
+        Whether the model takes prompts of half and twice the context length, too.
+    batch : int >= 1, optional
+        Most prompts that the model is given at once.
+    deterministic : bool
+        Whether a model that answers the same prompt differently is refused.
+    rng : int, SeedSequence or Generator
+        Root seed of the prompts.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    AlgorithmReport
+        ``print`` shows it, ``plot`` draws the ladder, ``save`` writes a page.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the model's answers are no finite numbers of the
+        right shape, change from call to call, or come with changed arguments.
+    TypeError
+        If an argument is of another kind.
+
+    References
+    ----------
+    Models as predictors, least squares and nearest neighbours beside them: Garg et al.,
+    arXiv:2208.01066.  Sensitivities: von Oswald et al., arXiv:2212.07677.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import iclimit
+    >>> problem = iclimit.Problem(context=20, dim=5, noise_variance=0.25)
+    >>> def ridge(inputs, labels, query):
+    ...     gram = inputs.mT @ inputs + 0.25 * np.eye(5)
+    ...     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])
+    ...     return (query[:, None, :] @ weights)[:, 0, 0]
+    >>> report = iclimit.probe(ridge, problem, test_prompts=1000, rng=0)
+    >>> print(report.verdict)
+    It is ridge: it leaves 0 % of the mean square unexplained, with a factor of 1.
+    """
+    check_choice("form", form, FORMS)
+    check_arguments(tolerance=tolerance)
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
+    if gradients is not None and not callable(gradients):
+        raise TypeError(f"gradients must be a function, got {gradients!r}")
+    check_prompts(test_prompts)
+    chosen = choose_baselines(problem, baselines, prompts, ridge)
+    sections = plan_sections(
+        problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
+    )
+    model = Model(predict, batch, deterministic, form == "positions")
+    asked = LastPosition(model) if form == "positions" else model
+    answers = ask_all(asked, chosen, sections, progress=progress)
+    return judge(
+        problem,
+        chosen,
+        sections,
+        answers,
+        tolerance=tolerance,
+        gradients=None if gradients is None else given_gradients(gradients, _by_name(sections)),
+        positions=_positions(model, chosen, sections[0]) if form == "positions" else None,
+        seed=str(rng),
+    )
+
+
+def judge_predictions(
+    prompts: PromptFile,
+    predictions: np.ndarray,
+    *,
+    positions: np.ndarray | None = None,
+    baselines: Sequence[str | Baseline] | None = None,
+    trained_on: int | None = None,
+    ridge: float = 0.0,
+    tolerance: float = TOLERANCE,
+    progress: bool = False,
+) -> AlgorithmReport:
+    """Make a report of the answers of a model that ran elsewhere.
+
+    Parameters
+    ----------
+    prompts : PromptFile
+        What was asked (`iclimit.validation.yours.models.files.read_prompts`).
+    predictions : array (n,)
+        What was answered (`iclimit.validation.yours.models.predictions.read_predictions`).
+    positions : array (m, context + 1), optional
+        Answers at all positions of the first m fresh prompts, see
+        `iclimit.validation.yours.models.predictions.read_positions`.
+    trained_on : int >= 1, optional
+        Prompts on which linear attention is trained, called ``prompts`` in `probe`.
+    baselines, ridge, tolerance, progress
+        As in `probe`.
+    """
+    check_arguments(tolerance=tolerance)
+    check_prompts(prompts.test_prompts)
+    chosen = choose_baselines(prompts.problem, baselines, trained_on, ridge)
+    answers = file_answers(prompts, predictions, chosen, progress=progress)
+    options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
+    if positions is not None:
+        recorded, fresh = RecordedPositions(positions), prompts.sections[0]
+        options["positions"] = _positions(recorded, chosen, fresh, len(positions))
+    return judge(prompts.problem, chosen, prompts.sections, answers, **options)
+
+
+def choose_baselines(
+    problem: Problem,
+    wanted: Sequence[str | Baseline] | None,
+    prompts: int | None = None,
+    ridge: float = 0.0,
+) -> list[Baseline]:
+    """Baselines that are named or given, by default all that fit the problem."""
+    if isinstance(wanted, str):
+        raise TypeError(f"baselines must be a list of names, got {wanted!r}")
+    if wanted is None:
+        return list(known_baselines(problem, prompts, ridge))
+    names = frozenset(each for each in wanted if isinstance(each, str))
+    known = {each.name: each for each in known_baselines(problem, prompts, ridge, names)}
+    chosen = []
+    for each in wanted:
+        if isinstance(each, str) and each not in known:
+            every = [one.name for one in known_baselines(problem, prompts, ridge)]
+            hint = did_you_mean(each, every)
+            raise ValueError(f"baselines must be of {', '.join(every)}, got {each!r}{hint}")
+        chosen.append(known[each] if isinstance(each, str) else each)
+    if not chosen:
+        raise ValueError("baselines must be at least one, got none")
+    return chosen
+
+
+def check_prompts(test_prompts: int) -> None:
+    """Raise a ValueError for fewer prompts than standard errors need."""
+    check_arguments(test_prompts=test_prompts)
+    if test_prompts < FEWEST_PROMPTS:
+        raise ValueError(f"test_prompts must be >= {FEWEST_PROMPTS}, got {test_prompts!r}")
+
+
+@lru_cache(maxsize=8)
+def known_baselines(
+    problem: Problem, prompts: int | None, ridge: float, names: frozenset[str] | None = None
+) -> tuple[Baseline, ...]:
+    """Baselines of a problem, all or those of some names, found once: GD++ takes a second."""
+    return tuple(best_baselines(problem, prompts=prompts, ridge=ridge, names=names))
+
+
+def _positions(
+    model: Answering, chosen: Sequence[Baseline], fresh: Section, most: int = POSITION_PROMPTS
+) -> PositionErrors:
+    """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
+    names = {each.name for each in chosen} | {"fixed_step"}
+    known = position_baselines(fresh.problem, names)
+    few = replace(fresh, drawn=min(fresh.drawn, most))
+    return ask_positions(model, known, few.problem, few.blocks())
+
+
+def _by_name(sections: Sequence[Section]) -> dict[str, Section]:
+    return {section.name: section for section in sections}
+
+
+def _linear_part(fresh: Section, answers: Answers, problem: Problem) -> LinearPart | None:
+    """Linear attention that is nearest to the answers to fresh prompts, which are drawn again."""
+    features = [attention_features(block, problem) for block in fresh.blocks()]
+    query, summary = (np.concatenate(each) for each in zip(*features, strict=True))
+    return linear_part(query, summary, answers.model, problem)

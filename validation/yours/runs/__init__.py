@@ -1,0 +1,1 @@
+"""A table of runs, held against the theory at its integers."""

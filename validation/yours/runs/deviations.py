@@ -1,0 +1,189 @@
+"""Which mistakes would explain a contradiction.
+
+A mistake is a change of the measured errors, of the settings or of the theory.  Mistakes are tried
+one by one if the table as it stands contradicts the theory, and reported; none is ever applied.
+
+All are first tried with predictions from mean moments: the ratio of two of these multiplies the
+full prediction.  The best are confirmed by full predictions.  They are ranked by their likelihood:
+chi-square alone would favour whatever makes error bars larger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from iclimit.validation.yours.runs.judgement import (
+    ChiSquare,
+    RowDeviation,
+    chi_square,
+    compare_run,
+    verdict,
+)
+from iclimit.validation.yours.runs.measured import MeasuredRun
+from iclimit.validation.yours.runs.mistakes import Mistake, mistakes
+from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict
+
+SCREENED_ROWS = 20
+"""Rows that are tried first, evenly spaced: screening takes 1 to 10 ms for a row and mistake."""
+
+CONFIRMED, WITHIN = 4, 60.0
+"""How many of the best are confirmed by full predictions, which take as long as the check itself,
+and how far their likelihoods may be from the best one's."""
+
+SLOW_DIM = 48
+"""Above this dimension other laws of the tasks and their prompts, which take full predictions, are
+tried only if nothing else fits."""
+
+BETTER = 10.0
+"""A mistake must raise twice the log-likelihood by so much: its odds by a factor of 150."""
+
+ALIKE = 6.0
+"""Mistakes within this of the best are not told apart: odds of less than 20."""
+
+NEAREST = 0.5
+"""Where nothing fits, the best is shown if it takes off this share of chi-square."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a mistake would explain.
+
+    Attributes
+    ----------
+    text : str
+        The mistake; completes "fits if ...".
+    chi_square : ChiSquare
+        Of all deviations if it was made.
+    fits : bool
+        Whether nothing contradicts the theory then.
+    misfit : float
+        Twice the negative log-likelihood, up to a constant.
+    """
+
+    text: str
+    chi_square: ChiSquare
+    fits: bool
+    misfit: float
+
+
+def explain(
+    rows: Sequence[RowDeviation], theory: Theory, *, one_set: bool, progress: bool = False
+) -> tuple[list[Fit], int]:
+    """Mistakes that would explain the deviations, the likeliest first, and how many were tried.
+
+    Parameters
+    ----------
+    rows : sequence of RowDeviation
+        Deviations of the table as it stands.
+    theory : Theory
+        What it was compared with.
+    one_set : bool
+        Whether the runs of a row share a task set.
+    progress : bool
+        Whether to show a progress bar.
+    """
+    screened = rows[:: math.ceil(len(rows) / SCREENED_ROWS)]
+    runs = [row.run for row in rows]
+    cheap = replace(theory, cheap=True)
+    anchors = [predict(row.run, cheap) for row in screened]
+    tried = list(_that_differ(mistakes(runs, theory, one_set=one_set), runs))
+    slow = max(run.sizes["dim"] for run in runs) > SLOW_DIM
+    plain, found, fitting = _misfit(screened, screened, Mistake("")), [], False
+    ordered = sorted(tried, key=lambda each: each.theory is not None)
+    for mistake in tqdm(ordered, disable=not progress, desc="trying mistakes", leave=False):
+        if mistake.theory is not None and slow and fitting:
+            break
+        try:
+            changed = [
+                _screen(row, anchor, mistake, cheap, one_set)
+                for row, anchor in zip(screened, anchors, strict=True)
+            ]
+        except ValueError:
+            continue  # there is no prediction
+        found.append((_misfit(changed, screened, mistake), mistake))
+        fitting = fitting or (found[-1][0] < plain - BETTER and verdict(changed).holds)
+    limit = min(plain - BETTER, min(misfit for misfit, _ in found) + WITHIN)
+    better = sorted((pair for pair in found if pair[0] <= limit), key=lambda pair: pair[0])
+    fits = [_confirm(rows, mistake, theory, one_set) for _, mistake in better[:CONFIRMED]]
+    before = _misfit(rows, rows, Mistake(""))
+    fits = [fit for fit in fits if fit.misfit < before - BETTER]
+    return sorted(fits, key=lambda fit: fit.misfit), len(tried)
+
+
+def _that_differ(possible: Iterator[Mistake], runs: Sequence[MeasuredRun]) -> Iterator[Mistake]:
+    """Mistakes that change something, each change once."""
+    seen = [list(runs)]
+    for mistake in possible:
+        changed = [mistake.change(run) for run in runs]
+        if mistake.theory is None and mistake.one_set is None:
+            if changed in seen:
+                continue
+            seen.append(changed)
+        yield mistake
+
+
+def likeliest(fits: Sequence[Fit], plain: ChiSquare) -> list[Fit]:
+    """Fits worth reporting: those that fit about as well as the best, else the nearest."""
+    good = [fit for fit in fits if fit.fits]
+    if good:
+        return [fit for fit in good if fit.misfit <= good[0].misfit + ALIKE]
+    near = [fit for fit in fits if fit.chi_square.value <= NEAREST * plain.value]
+    return near[:1]
+
+
+def _screen(
+    row: RowDeviation, anchor: Prediction, mistake: Mistake, cheap: Theory, one_set: bool
+) -> RowDeviation:
+    """Deviation of a row if the mistake was made; its prediction from a ratio of cheap ones."""
+    run, prediction = mistake.change(row.run), row.prediction
+    if mistake.theory is not None:
+        # Mean moments do not see the counts of prompts, and see few draws of the tasks' norms.
+        prediction = predict(run, mistake.theory)
+    elif _setting(run) != _setting(row.run):
+        ratio = predict(run, cheap).mean / anchor.mean
+        prediction = replace(
+            prediction,
+            mean=prediction.mean * ratio,
+            covariance=prediction.covariance * np.outer(ratio, ratio),
+            spread=prediction.spread * np.outer(ratio, ratio),
+        )
+    shared = one_set if mistake.one_set is None else mistake.one_set
+    return compare_run(run, prediction, one_set=shared)
+
+
+def _confirm(rows: Sequence[RowDeviation], mistake: Mistake, theory: Theory, one_set: bool) -> Fit:
+    """Deviations of all rows if the mistake was made, from full predictions."""
+    changed, other = [], mistake.theory or theory
+    shared = one_set if mistake.one_set is None else mistake.one_set
+    for row in rows:
+        run = mistake.change(row.run)
+        same = _setting(run) == _setting(row.run) and other == theory
+        prediction = row.prediction if same else predict(run, other)
+        changed.append(compare_run(run, prediction, one_set=shared))
+    misfit = _misfit(changed, rows, mistake)
+    return Fit(mistake.text, chi_square(changed), verdict(changed).holds, misfit)
+
+
+def _setting(run: MeasuredRun) -> tuple[object, ...]:
+    return (*run.sizes.values(), run.rho, run.ridge)
+
+
+def _misfit(
+    changed: Sequence[RowDeviation], rows: Sequence[RowDeviation], mistake: Mistake
+) -> float:
+    """Twice the negative log-likelihood of what was measured; infinite where rows are lost."""
+    total = 0.0
+    for now, before in zip(changed, rows, strict=True):
+        scale = mistake.scale(before.run)
+        for name, row in before.comparisons.items():
+            if math.isfinite(row.standard_error) and name in now.comparisons:
+                error = now.comparisons[name].standard_error
+                if not math.isfinite(error):
+                    return math.inf
+                total += now.comparisons[name].z ** 2 + 2 * math.log(error / scale.get(name, 1.0))
+    return total

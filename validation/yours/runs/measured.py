@@ -1,0 +1,284 @@
+"""Measured errors of pretrained linear attention, read from a table and put into our units."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from iclimit.notation import PARAMETERS, did_you_mean
+from iclimit.results import Estimate
+from iclimit.validation.conventions import Convention, Units
+from iclimit.validation.yours.runs.sizes import RATIOS, read_sizes
+from iclimit.validation.yours.runs.table import Table, read_table
+
+MEASURED = {"icl": (1.0, 0.0), "idg": (0.0, 1.0), "gap": (1.0, -1.0)}
+"""What may be measured, as combinations of the ICL and the IDG error."""
+
+ERROR_BARS = {"_se": ("stderr", "sem", "err", "error", "ste"), "_sd": ("std", "stdev", "sigma")}
+"""Endings of columns with standard errors and standard deviations, and what others call them."""
+
+PARAMETER_COLUMNS = (
+    "dim",
+    *(name for pair in RATIOS.items() for name in pair),
+    "rho",
+    "noise_variance",
+    "ridge",
+    "runs",
+)
+
+LIMITS = "(-1e100, 1e100)"
+"""Range of measured errors, so that their squares are finite."""
+
+KNOWN = (
+    *PARAMETER_COLUMNS,
+    *MEASURED,
+    *(name + ending for name in MEASURED for ending in ERROR_BARS),
+)
+"""Columns that a table may have."""
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """Errors measured at one setting, in the units of the library.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Rows of the table that it was read from.
+    sizes : dict
+        dim, context, tasks (possibly infinite) and prompts.
+    rho, ridge : float
+        Noise variance and ridge.
+    errors : dict of Estimate
+        Means by name (`MEASURED`); the standard error is infinite where it is not known.
+    correlation : float or None
+        Of the ICL and the IDG mean; None if it is not known.
+    runs : int or None
+        Runs behind the means, if known.
+    unrounded : dict of float
+        Sizes that came out of ratios, before they were rounded.
+    deviations_given : bool
+        Whether standard deviations of single runs were given.
+    """
+
+    rows: tuple[int, ...]
+    sizes: Mapping[str, Any]
+    rho: float
+    ridge: float
+    errors: Mapping[str, Estimate]
+    correlation: float | None = None
+    runs: int | None = None
+    unrounded: Mapping[str, float] = field(default_factory=dict)
+    deviations_given: bool = False
+
+    @property
+    def label(self) -> str:
+        """Rows and parameters in words."""
+        rows = f"row {self.rows[0]}" if len(self.rows) == 1 else f"{len(self.rows)} rows"
+        sizes = "d={dim} l={context} k={tasks:g} n={prompts}".format(**self.sizes)
+        return f"{rows}: {sizes} rho={self.rho:g}" + (f" ridge={self.ridge:g}" * (self.ridge > 0))
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the standard errors."""
+        return math.inf if self.runs is None else self.runs - 1
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """Parameters of the limit."""
+        dim, tasks = self.sizes["dim"], self.sizes["tasks"]
+        return {
+            "tau": self.sizes["prompts"] / dim**2,
+            "alpha": self.sizes["context"] / dim,
+            "kappa": tasks / dim,
+            "rho": self.rho,
+            "ridge": self.ridge,
+        }
+
+    def covariance(self, names: Sequence[str]) -> np.ndarray:
+        """Covariance of some of the means; an unknown correlation counts as 1."""
+        if self.correlation is None:
+            errors = np.array([self.errors[name].standard_error for name in names])
+            return np.outer(errors, errors)
+        icl, idg = (self.errors[name].standard_error for name in ("icl", "idg"))
+        shared = self.correlation * icl * idg
+        weights = np.array([MEASURED[name] for name in names])
+        found: np.ndarray = weights @ np.array([[icl**2, shared], [shared, idg**2]]) @ weights.T
+        return found
+
+
+def read_runs(
+    table: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
+    parameters: Mapping[str, float] | None = None,
+    convention: Convention,
+    rounding: str = "exact",
+    ddof: int = 1,
+) -> list[MeasuredRun]:
+    """Read a table of measured errors; arguments and errors are those of `check_runs`."""
+    if ddof not in (0, 1):
+        raise ValueError(f"ddof must be 0 or 1, got {ddof!r}")
+    found = read_table(table, KNOWN, columns=columns, ignore=ignore, hint=_hint)
+    found = _with_parameters(found, parameters or {})
+    names = [name for name in MEASURED if name in found]
+    if not names:
+        raise ValueError(f"the table needs a column {', '.join(MEASURED)}: what was measured?")
+    sizes, unrounded = read_sizes(found, rounding)
+    units = _units(found, sizes, convention)
+    rho = [each.to_library("noise_variance", each.noise_variance) for each in units]
+    ridge = _ridges(found, units)
+    errors = {name: _errors(found, name, units) for name in names}
+    bars = {name: _error_bars(found, name, units, ddof) for name in names}
+    counts = found.numbers("runs", "[1, inf)") if "runs" in found else [math.nan] * len(found)
+    single = not (any(bars.values()) or "runs" in found)
+
+    groups: defaultdict[tuple[float, ...], list[int]] = defaultdict(list)
+    for row, key in enumerate(zip(*sizes.values(), rho, ridge, strict=True)):
+        groups[key].append(row)
+    runs = []
+    for members in groups.values():
+        row, *others = members
+        if single:
+            means = {name: Estimate.of(column[members]) for name, column in errors.items()}
+            correlation, count = _sample_correlation(means), float(len(members))
+            if "icl" in means and "idg" in means:
+                means.setdefault("gap", Estimate.of(means["icl"].samples - means["idg"].samples))
+        elif others:
+            raise ValueError(
+                f"rows {row + 1} and {others[0] + 1} have the same setting, but a table of means "
+                "has one row for each: pool them, or give single runs without standard errors"
+            )
+        else:
+            count = counts[row]
+            repeats = 0 if math.isnan(count) else int(count)
+            means = {
+                name: Estimate(float(column[row]), _bar(bars[name], row), repeats)
+                for name, column in errors.items()
+            }
+            correlation = _paired_correlation(found, row, means)
+        runs.append(
+            MeasuredRun(
+                rows=tuple(member + 1 for member in members),
+                sizes={name: _integer(values[row]) for name, values in sizes.items()},
+                rho=rho[row],
+                ridge=ridge[row],
+                errors=means,
+                correlation=correlation,
+                runs=int(count) if count > 1 else None,
+                unrounded={name: values[row] for name, values in unrounded.items()},
+                deviations_given=any(f"{name}_sd" in found for name in names),
+            )
+        )
+    return runs
+
+
+def _integer(value: float) -> float:
+    return value if value == math.inf else int(value)
+
+
+def _hint(own: str) -> str:
+    """End of a message about an unknown column: what was probably meant."""
+    text = own.lower()
+    head, _, tail = text.rpartition("_")
+    for ending, words in ERROR_BARS.items():
+        if head in MEASURED and tail in words:
+            return f"; did you mean {head}{ending}?"
+    if head in MEASURED:
+        return f"; did you mean {head}?"
+    if text == "numavg" or text in PARAMETERS["repeats"].synonyms:
+        return "; did you mean runs (number of runs)?"
+    return did_you_mean(own, KNOWN)
+
+
+def _with_parameters(table: Table, parameters: Mapping[str, float]) -> Table:
+    """Table with more columns, of one value each."""
+    for name in parameters:
+        if name not in PARAMETER_COLUMNS:
+            known, hint = ", ".join(PARAMETER_COLUMNS), did_you_mean(name, PARAMETER_COLUMNS)
+            raise ValueError(f"parameters must name one of {known}, got {name!r}{hint}")
+        if name in table:
+            raise ValueError(f"{name} must be a column or among the parameters, not both")
+    constant = {name: [value] * len(table) for name, value in parameters.items()}
+    return Table({**table.entries, **constant}, table.names, len(table))
+
+
+def _units(
+    table: Table, sizes: Mapping[str, Sequence[float]], convention: Convention
+) -> list[Units]:
+    """Units of the rows, with the noise that errors may need."""
+    if ("rho" in table) == ("noise_variance" in table):
+        which = "only one of them" if "rho" in table else "one of them (0 without label noise)"
+        raise ValueError(f"the table needs a column rho or noise_variance, {which}")
+    name = "rho" if "rho" in table else "noise_variance"
+    noises, found = table.numbers(name), []
+    for dim, context, noise in zip(sizes["dim"], sizes["context"], noises, strict=True):
+        units = convention.units(dim=int(dim), context=int(context))
+        variance = units.from_library("noise_variance", noise) if name == "rho" else noise
+        found.append(convention.units(dim=int(dim), context=int(context), noise_variance=variance))
+    return found
+
+
+def _ridges(table: Table, units: Sequence[Units]) -> list[float]:
+    given = table.numbers("ridge") if "ridge" in table else [0.0] * len(table)
+    return [each.to_library("ridge", value) for each, value in zip(units, given, strict=True)]
+
+
+def _errors(table: Table, name: str, units: Sequence[Units]) -> np.ndarray:
+    quantity = "difference" if name == "gap" else "error"
+    values = table.numbers(name, LIMITS)
+    converted = [each.to_library(quantity, v) for each, v in zip(units, values, strict=True)]
+    return np.array(converted)
+
+
+def _error_bars(table: Table, name: str, units: Sequence[Units], ddof: int) -> list[float]:
+    """Standard errors of a column of means; empty if none are given."""
+    given = [f"{name}{ending}" for ending in ERROR_BARS if f"{name}{ending}" in table]
+    if not given:
+        return []
+    if len(given) > 1:
+        raise ValueError(f"{given[0]} and {given[1]} say the same: ignore one of them")
+    values = np.array(table.numbers(given[0], "(0, inf)"))
+    if given[0].endswith("_sd"):
+        if "runs" not in table:
+            raise ValueError(f"{given[0]} needs a column runs, or runs among the parameters")
+        counts = np.array(table.numbers("runs", "[2, inf)"))
+        values /= np.sqrt(counts - 1 + ddof)
+    scale = [each.factor("difference") for each in units]
+    return list((values / scale).tolist())
+
+
+def _bar(bars: Sequence[float], row: int) -> float:
+    return bars[row] if bars else math.inf
+
+
+def _sample_correlation(means: Mapping[str, Estimate]) -> float | None:
+    """Correlation of the two errors over single runs."""
+    if "icl" not in means or "idg" not in means or means["icl"].repeats < 3:
+        return None
+    spread = np.cov(means["icl"].samples, means["idg"].samples)
+    product = math.sqrt(spread[0, 0] * spread[1, 1])
+    return float(spread[0, 1] / product) if product > 0 else None
+
+
+def _paired_correlation(table: Table, row: int, means: Mapping[str, Estimate]) -> float | None:
+    """Correlation of the two errors that the standard error of their paired difference implies."""
+    if set(means) != set(MEASURED):
+        return None
+    icl, idg, gap = (means[name].standard_error for name in MEASURED)
+    if not math.isfinite(icl + idg + gap):
+        return None
+    found = (icl**2 + idg**2 - gap**2) / (2 * icl * idg)
+    if abs(found) > 1.001:
+        problem = (
+            f"must be an error bar from {abs(icl - idg):.3g} to {icl + idg:.3g} (in units of the "
+            f"library) beside those of icl and idg, got {gap:.3g}"
+        )
+        raise table.fault(row + 1, "gap_se" if "gap_se" in table else "gap_sd", problem)
+    return min(max(found, -1.0), 1.0)

@@ -1,0 +1,207 @@
+"""Tables of a user's results: files, data frames, columns or rows, with every fault located.
+
+Nothing is guessed.  Columns have the names of the notation, or the names that the user maps to
+them; any other column is refused, with the name that was probably meant, unless it is ignored.
+Entries are numbers; a missing entry is an error.  Errors name the row, counted from 1, and the
+column as the user calls it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iclimit.notation import PARAMETERS, Interval, did_you_mean
+from iclimit.validation.yours.runs.sources import read_columns
+
+OTHERS = "others"
+"""What ``ignore`` names all columns with that are not known."""
+
+MISSING = {"", "na", "n/a", "nan", "none", "null", "<na>", "nat", "--"}
+"""What stands for a missing entry, in lower case."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of a user's table by the names of the notation.
+
+    Attributes
+    ----------
+    entries : dict
+        Lists of entries as they were given.
+    names : dict
+        What the user calls these columns.
+    length : int
+        Number of rows.
+    """
+
+    entries: Mapping[str, list[Any]]
+    names: Mapping[str, str]
+    length: int
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.entries
+
+    def __len__(self) -> int:
+        return self.length
+
+    def numbers(self, name: str, allowed: str | None = None) -> list[float]:
+        """Entries of a column as numbers.
+
+        Parameters
+        ----------
+        name : str
+            Name of the notation.
+        allowed : str, optional
+            Interval of allowed numbers, such as ``"(0, inf)"``; by default that of the notation.
+
+        Raises
+        ------
+        ValueError
+            With row and column, if an entry is missing, is no number or is not allowed.
+        """
+        interval = PARAMETERS[name].range if allowed is None else Interval.parse(allowed)
+        found = []
+        for number, entry in enumerate(self.entries[name], 1):
+            value = _number(entry)
+            if value is None:
+                raise self.fault(number, name, "is missing")
+            if math.isnan(value):
+                raise self.fault(number, name, f"must be a number, got {_shown(entry)}")
+            if interval is not None and value not in interval:
+                words = str(interval) if allowed else PARAMETERS[name].allowed
+                raise self.fault(number, name, f"must be {words}, got {value:g}")
+            found.append(value)
+        return found
+
+    def fault(self, row: int, name: str, problem: str) -> ValueError:
+        """Error that names the row and the column as the user calls it."""
+        own = self.names.get(name, name)
+        return ValueError(f"row {row}: {own}{f' ({name})' if own != name else ''} {problem}")
+
+
+def read_table(
+    table: Any,
+    known: Collection[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
+    hint: Callable[[str], str] | None = None,
+) -> Table:
+    """Read a table of results.
+
+    Parameters
+    ----------
+    table : path, mapping of columns, sequence of mappings or data frame
+        A file ends in .csv (lines that start with # are comments), .json (a list of rows or a
+        mapping of columns) or .parquet.  A data frame is anything with ``columns`` and entries by
+        column.
+    known : collection of str
+        Names that columns may have.
+    columns : mapping of str, optional
+        What the user's columns are called: ``{"icl": "test_loss"}``.
+    ignore : sequence of str or "others"
+        Columns that are not used; ``"others"``: all that are not known.
+    hint : callable, optional
+        From an unknown name to the end of a message that says what was probably meant.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as a table, a column is unknown or occurs twice, or rows differ
+        in length.
+    TypeError
+        If it is no table.
+    """
+    given = read_columns(table)
+    kept = _names(given, known, columns or {}, ignore, hint)
+    (first, entries), *others = given.items() or [("", [])]
+    for own, column in others:
+        if len(column) != len(entries):
+            raise ValueError(
+                f"columns must have the same length, got {len(entries)} entries of {first!r} and "
+                f"{len(column)} of {own!r}"
+            )
+    if not entries:
+        raise ValueError("the table has no rows")
+    return Table({name: given[own] for name, own in kept.items()}, kept, len(entries))
+
+
+def _names(
+    given: Collection[str],
+    known: Collection[str],
+    columns: Mapping[str, str],
+    ignore: Sequence[str] | str,
+    hint: Callable[[str], str] | None,
+) -> dict[str, str]:
+    """What the user calls the columns that are used."""
+    mapped: dict[str, str] = {}
+    for name, own in columns.items():
+        if name not in known:
+            meant = did_you_mean(name, known)
+            raise ValueError(f"columns must map one of {', '.join(known)}, got {name!r}{meant}")
+        if own not in given:
+            near = did_you_mean(own, given)
+            raise ValueError(f"columns maps {name} to {own!r}, but there is no such column{near}")
+        if own in mapped:
+            raise ValueError(f"columns maps {mapped[own]} and {name} to the same column {own!r}")
+        mapped[own] = name
+    ignored = [ignore] if isinstance(ignore, str) and ignore != OTHERS else ignore
+    for own in ignored if ignore != OTHERS else ():
+        if own not in given:
+            near = did_you_mean(own, given)
+            raise ValueError(f"ignore names {own!r}, but there is no such column{near}")
+    kept: dict[str, str] = {}
+    for own in given:
+        name = mapped.get(own, own)
+        hidden = own not in mapped and name in columns  # the user maps another column to its name
+        if ignore != OTHERS and own in ignored:
+            continue
+        if name in known and not hidden:
+            kept[name] = own
+        elif ignore != OTHERS:
+            raise ValueError(_unknown(own, known, columns if hidden else {}, hint))
+    return kept
+
+
+def _unknown(
+    own: str, known: Collection[str], columns: Mapping[str, str], hint: Callable[[str], str] | None
+) -> str:
+    """Message about a column that is neither known nor ignored."""
+    ignore_it = f"ignore it (ignore=[{own!r}], --ignore {own})"
+    if own in columns:
+        return (
+            f"columns maps {own} to {columns[own]!r}, but there is a column {own!r}, too: "
+            f"{ignore_it}"
+        )
+    meant = did_you_mean(own, known) if hint is None else hint(own)
+    name_it = f"name it (columns={{NAME: {own!r}}}, --columns NAME={own})"
+    return (
+        f"unknown column {own!r}{meant or ';'} {name_it} or {ignore_it}; known are "
+        f"{', '.join(known)}"
+    )
+
+
+def _number(entry: Any) -> float | None:
+    """Entry as a float; None if it is missing, NaN if it is no number."""
+    if entry is None or entry is np.ma.masked or str(entry).strip().lower() in MISSING:
+        return None
+    if isinstance(entry, (bool, np.bool_)) or (isinstance(entry, str) and "_" in entry):
+        return math.nan
+    try:
+        return float(entry)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _shown(entry: Any) -> str:
+    text = repr(entry)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,481 @@
+r"""The reduced matrix of one linear attention layer, read off its weights.
+
+The prediction of a layer is linear in the second moments of its tokens and in the query
+(`iclimit.validation.yours.weights.label_free`).  Moments of inputs with labels, and of labels, are
+the context summary h, so these parts are :math:`x_q^\top \Gamma h`, whatever the weights are
+factored into.  The rest sees no label.  It is left out of :math:`\Gamma`, and its share of the
+mean square of the prediction is computed exactly for Gaussian inputs.  So are the errors of the
+layer with it.
+
+Everything here is in the units of the library (`iclimit.validation.conventions`): inputs of
+variance 1/d, tasks of variance 1, and so noiseless labels of variance 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_array, real_number
+from iclimit.asymptotics.pretraining import (
+    GammaErrors,
+    OptimalGamma,
+    errors_of_gamma,
+    optimal_gamma,
+)
+from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.drawing import Axes
+from iclimit.notation import explain_names
+from iclimit.results import Result
+from iclimit.validation.conventions import Units
+from iclimit.validation.yours.weights.label_free import LabelFree
+from iclimit.validation.yours.weights.layouts import Layout, Products, parse_layer
+from iclimit.validation.yours.weights.pretrained import (
+    PretrainingComparison,
+    block_eigenvalues,
+    compare_with_pretraining,
+    draw_spectra,
+)
+from iclimit.validation.yours.weights.units import (
+    input_variance_of,
+    of_sums,
+    settle,
+    task_variance_of,
+)
+
+__all__ = ["ReducedGamma", "reduced_gamma"]
+
+LARGE_SHARE = 0.1
+"""Ignored share above which a table asks for the layout.  Measured: .0003 for a layer trained on
+fresh tasks, .14 for its matrices read as their transposes, .56 for one trained on four tasks."""
+
+
+@dataclass(frozen=True, repr=False)
+class ReducedGamma(Result):
+    r"""Reduced matrix of a layer, and what it leaves out.
+
+    Attributes
+    ----------
+    gamma : ndarray (d, d + 1)
+        :math:`\Gamma` of the prediction :math:`x_q^\top \Gamma h`, in the units of the library.
+    ignored : float
+        Share of the mean square of the layer's prediction that :math:`\Gamma` leaves out, on
+        fresh tasks.
+    label_free : LabelFree
+        That part, in the units of the library.
+    context : int
+        Context length :math:`\ell`.
+    rho : float
+        Variance of the label noise.
+    layout : Layout
+        How the weights were read.
+    units : Units
+        Convert errors to the units of the layout, and back.
+    law : dict
+        Law of tasks and inputs, as arguments of `errors_of_gamma`.
+    """
+
+    gamma: np.ndarray
+    ignored: float
+    label_free: LabelFree = field(repr=False)
+    context: int
+    rho: float
+    layout: Layout = field(repr=False)
+    units: Units = field(repr=False)
+    law: dict[str, Any] = field(repr=False)
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the inputs."""
+        return len(self.gamma)
+
+    def gamma_at(self, context: int) -> np.ndarray:
+        """The same weights at another context length: sums over the context grow with it."""
+        check_integers(context=context)
+        scales = [length * self.layout.factor(length) for length in (context, self.context)]
+        return self.gamma * (scales[0] / scales[1])
+
+    def errors(
+        self,
+        *,
+        tasks: Any = math.inf,
+        test_covariance: Any = None,
+        test_context: int | None = None,
+        test_noise_variance: float | None = None,
+    ) -> GammaErrors:
+        r"""Exact errors of :math:`\Gamma` on Gaussian inputs, in the units of the library.
+
+        Parameters
+        ----------
+        tasks : inf or array (k, d)
+            Pretraining tasks of the IDG error, in the units of the layout; ``inf`` for fresh ones.
+        test_covariance : array (d, d) or (d,), optional
+            Covariance of the Gaussian tasks behind the ICL error; None: the law of the tasks.
+        test_context : int >= 1, optional
+            Context length of the prompts behind the ICL error; None: that of the layer.
+        test_noise_variance : float >= 0, optional
+            Their label noise, in the units of the layout; None: that of the layer.
+
+        Returns
+        -------
+        GammaErrors
+        """
+        return self._errors(tasks, test_covariance, test_context, test_noise_variance)
+
+    def layer_errors(
+        self,
+        *,
+        tasks: Any = math.inf,
+        test_covariance: Any = None,
+        test_context: int | None = None,
+        test_noise_variance: float | None = None,
+    ) -> GammaErrors:
+        """Exact errors of the layer itself, with the part that the matrix leaves out.
+
+        Parameters
+        ----------
+        tasks, test_covariance, test_context, test_noise_variance
+            As in `errors`.
+
+        Returns
+        -------
+        GammaErrors
+        """
+        return self._errors(tasks, test_covariance, test_context, test_noise_variance, whole=True)
+
+    def best(self, *, tasks: Any = math.inf) -> OptimalGamma:
+        """Best matrix for fresh tasks, or for a set of tasks in the units of the layout."""
+        return optimal_gamma(
+            dim=self.dim, context=self.context, rho=self.rho, tasks=self._scaled(tasks), **self.law
+        )
+
+    @cached_property
+    def optimum(self) -> OptimalGamma:
+        """Best matrix for fresh tasks, and its error."""
+        return self.best()
+
+    @property
+    def excess(self) -> float:
+        """Error of the matrix on fresh tasks minus that of the best one."""
+        return float(self.errors().icl - self.optimum.error)
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Ascending eigenvalues of the symmetric part of the block (d, d) of the matrix."""
+        return block_eigenvalues(self.gamma)
+
+    @property
+    def asymmetry(self) -> float:
+        """Share of the antisymmetric part in the squared norm of that block."""
+        block = self.gamma[:, : self.dim]
+        total = np.sum(block**2)
+        return float(np.sum((block - block.T) ** 2) / 4 / total) if total else 0.0
+
+    def against_pretraining(
+        self, *, tasks: Any, prompts: int, ridge: float = 0.0, repeats: int = 20, rng: Any = 0
+    ) -> PretrainingComparison:
+        """Compare with ridge regression on so many prompts, which the finite-size theory predicts.
+
+        Parameters
+        ----------
+        tasks : int >= 1, inf, or array (k, d)
+            Pretraining tasks, or their number; the vectors in the units of the layout.
+        prompts : int >= 1
+            Pretraining prompts.
+        ridge : float >= 0
+            Ridge, in the units of the library.
+        repeats : int >= 2
+            Simulated pretrainings, whose spread tells what distance from the prediction is usual.
+        rng : int, SeedSequence or Generator
+            Seed of the simulation and of the task sets.
+
+        Returns
+        -------
+        PretrainingComparison
+        """
+        given = self._scaled(tasks) if np.ndim(tasks) else tasks
+        found = self.layer_errors(tasks=tasks if np.ndim(tasks) else math.inf)
+        run = {"dim": self.dim, "context": self.context, "tasks": given, "prompts": prompts}
+        run |= {"rho": self.rho, "ridge": ridge} | self.law
+        return compare_with_pretraining(found, self.gamma, run, repeats, rng)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the eigenvalues of the block (d, d) beside those of the best matrix.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes to draw into; new ones otherwise.
+
+        Returns
+        -------
+        Axes
+        """
+        return draw_spectra(
+            ax,
+            self.eigenvalues,
+            f"this layer, error {self.errors().icl:.4g}",
+            {f"best, error {self.optimum.error:.4g}": block_eigenvalues(self.optimum.gamma)},
+            title=f"ignored share of the prediction {_percent(self.ignored)}",
+        )
+
+    def __str__(self) -> str:
+        """Short table."""
+        error = float(self.errors().icl)
+        null = float(errors_of_gamma(0 * self.gamma, context=1, rho=self.rho, **self.law).icl)
+        rows = [
+            ("Gamma of the layer", error),
+            ("layer with the ignored part", float(self.layer_errors().icl)),
+            ("best Gamma", self.optimum.error),
+            ("null predictor", null),
+        ]
+        gap = null - self.optimum.error
+        reached = (null - error) / gap if gap > 0 else math.nan
+        lines = [
+            f"layer in layout {self.layout.describe()}",
+            f"d = {self.dim}, context = {self.context}, rho = {self.rho:.4g}",
+            f"ignored share of the prediction: {_percent(self.ignored)}",
+            "error on fresh tasks (Gaussian inputs, noiseless labels of variance 1)",
+            *(f"  {name:<28}{value:>10.5g}" for name, value in rows),
+            f"  share of the best gain      {_percent(reached):>10}",
+        ]
+        if not (np.any(self.gamma) or self.ignored):
+            lines.append("the prediction is 0 on every prompt: another layout?")
+        if self.ignored > LARGE_SHARE:
+            lines.append(
+                "a large share is ignored: another layout, or few tasks whose mean is learnt?"
+            )
+        if error > null:
+            lines.append(
+                "worse than predicting 0: another sign, normalization or unit, or few tasks?"
+            )
+        return "\n".join(lines)
+
+    def _errors(
+        self,
+        tasks: Any,
+        covariance: Any,
+        context: int | None,
+        noise: float | None,
+        whole: bool = False,
+    ) -> GammaErrors:
+        """Errors of Gamma, or of the whole layer."""
+        length = self.context if context is None else context
+        rho = self.rho if noise is None else self.units.to_library("noise_variance", noise)
+        matrix, task_set = self.gamma_at(length), self._scaled(tasks)
+        fresh = {"test_covariance": covariance, "test_context": length, "test_rho": rho}
+        setting: dict[str, Any] = {"context": self.context, "rho": self.rho} | self.law
+        icl = float(errors_of_gamma(matrix, **setting, **fresh).icl)
+        idg = float(errors_of_gamma(self.gamma, **setting, tasks=task_set).idg)
+        if whole:
+            icl += self._added(matrix, length, rho, covariance)
+            idg += self._added(self.gamma, self.context, self.rho, None, task_set)
+        return GammaErrors(icl, idg)
+
+    def _added(
+        self, gamma: np.ndarray, context: int, rho: float, covariance: Any, tasks: Any = math.inf
+    ) -> float:
+        """What the part without labels adds to an error."""
+        d, law = self.dim, self.law
+        C, sigma = (
+            None if law[name] is None else covariance_matrix(name, law[name], d)
+            for name in ("task_covariance", "input_covariance")
+        )
+        if covariance is not None:
+            C = covariance_matrix("test_covariance", covariance, d)
+        given = bool(np.ndim(tasks))
+        mean = np.mean(tasks, axis=0) if given else np.zeros(d)
+        moments = (
+            task_set_moments(tasks, sigma, rho)
+            if given
+            else fresh_task_moments(C, sigma, d, law["task_law"], rho)
+        )
+        part = self.label_free.times(
+            self.layout.factor(context) / self.layout.factor(self.context)
+        )
+        product = part.product(gamma, moments, mean, context, rho, sigma)
+        return part.square(context, sigma) + 2 * product
+
+    def _scaled(self, tasks: Any) -> Any:
+        """Tasks in the units of the library."""
+        if not np.ndim(tasks):
+            return tasks
+        return real_array("tasks", tasks, "(-inf, inf)") / math.sqrt(task_variance_of(self.units))
+
+
+def reduced_gamma(
+    layer: Any,
+    *,
+    layout: str | Layout = "lu2025",
+    context: int,
+    noise_variance: float,
+    heads: int = 1,
+    orientation: str | None = None,
+    normalization: str | None = None,
+    include_query: bool | None = None,
+    readout: Any = None,
+    input_variance: float | None = None,
+    task_variance: float | None = None,
+    task_law: str | None = None,
+    task_covariance: Any = None,
+    input_covariance: Any = None,
+) -> ReducedGamma:
+    r"""Reduced matrix of a linear attention layer from its weights.
+
+    Parameters
+    ----------
+    layer : mapping of arrays, or Layer
+        Weights by name, in shapes (rows, D) or (H, rows, D) with D = d + 1; an opened ``.npz``
+        file is such a mapping.  All layouts know ``W_Q``, ``W_K``, ``W_V`` and ``W_O`` (may be
+        left out), and the products ``W_KQ`` :math:`= W_K^\top W_Q` and ``W_PV``
+        :math:`= W_O W_V`; further names are those of the paper.  A layer of
+        `iclimit.train_attention` works too, in the layout "versatile2024".
+    layout : str or Layout
+        Arrangement of a paper: ``lu2025``, ``vonoswald2023``, ``blog2024``, ``ahn2023``,
+        ``zhang2024``, ``versatile2024`` or ``linattn2025``.  It sets the choices that follow; each
+        can be given instead.
+    context : int >= 1
+        Number of labelled pairs in a prompt.
+    noise_variance : float >= 0
+        Variance of the label noise, in the units of the layout.
+    heads : int >= 1
+        Heads that are stacked in matrices (H rows, D), as PyTorch has them; those of arrays
+        (H, rows, D) need not be told.
+    orientation : {"columns", "rows"}, optional
+        Whether a token z becomes W z (``weight`` of PyTorch's Linear) or z W (``kernel`` of JAX).
+    normalization : {"sum", "mean", "tokens"}, optional
+        Factor of the layer: 1, one over the pairs, or one over the pairs and the query.
+    include_query : bool, optional
+        Whether the query's token is among the keys.
+    readout : float or array (D,), optional
+        What the output of the query's token is multiplied with: a factor of its last entry, or a
+        vector; 1 or -1 by the layout.
+    input_variance, task_variance : float > 0, optional
+        Variances of the coordinates of inputs and tasks.
+    task_law : {"sphere", "gaussian"}, optional
+        Law of fresh tasks.
+    task_covariance : array (d, d) or (d,), optional
+        Covariance of Gaussian tasks over ``task_variance``.
+    input_covariance : array (d, d) or (d,), optional
+        Covariance of the inputs over ``input_variance``.
+
+    Returns
+    -------
+    ReducedGamma
+        Matrix, ignored share, and methods for errors, optimum, comparison with pretraining.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, a name is not known, or shapes do not fit.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    The query's label is zero, as in all seven layouts.  A layout that is not that of the weights
+    mostly shows in a large ``ignored``, since labels are then taken for inputs; a wrong factor or
+    sign shows in the error.
+
+    References
+    ----------
+    Reduced matrix: Lu et al., arXiv:2405.11751.  Layouts: von Oswald et al., arXiv:2212.07677;
+    Ahn et al., arXiv:2306.00297; Zhang, Frei and Bartlett, arXiv:2306.09927; Vladymyrov et al.,
+    arXiv:2402.14180; Zhang et al., arXiv:2501.16265.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.validation.yours.weights import reduced_gamma
+    >>> d = 3
+    >>> layer = {"V": np.diag([0, 0, 0, 1.0]), "K": np.eye(4), "Q": 1.5 * np.diag([1.0, 1, 1, 0])}
+    >>> reduced = reduced_gamma(layer, layout="lu2025", context=12, noise_variance=0.1)
+    >>> reduced.gamma[0], reduced.ignored
+    (array([0.5, 0. , 0. , 0. ]), 0.0)
+    >>> round(reduced.errors().icl, 4), round(reduced.optimum.error, 4)
+    (0.4396, 0.3638)
+    """
+    chosen = settle(
+        layout,
+        orientation=orientation,
+        normalization=normalization,
+        include_query=include_query,
+        input_variance=input_variance,
+        task_variance=task_variance,
+    )
+    check_integers(heads=heads, context=context)
+    products = parse_layer(layer, chosen, heads)
+    d, convention = products.dim, chosen.convention
+    noise = real_number("noise_variance", noise_variance)
+    units = convention.units(dim=d, context=context, noise_variance=noise)
+    rho = units.to_library("noise_variance", noise)
+    law = {
+        "task_law": convention.task_law if task_law is None else task_law,
+        "task_covariance": task_covariance,
+        "input_covariance": input_covariance,
+    }
+    read = _readout(readout, products, chosen)
+    gamma = _summed(products, read, chosen, units)
+    part = _label_free(products, read, chosen, units)
+    found = ReducedGamma(gamma, 0.0, part, context, rho, chosen, units, law)
+    return replace(found, ignored=_ignored(found))
+
+
+def _readout(readout: Any, products: Products, layout: Layout) -> np.ndarray:
+    """Vector (m,) that the output of the query's token is multiplied with."""
+    size = products.output.shape[1]
+    last = np.eye(size)[-1]
+    if readout is None:
+        return layout.sign * last
+    vector = real_array("readout", readout, "(-inf, inf)")
+    if vector.shape not in ((), (size,)):
+        raise ValueError(f"readout must be a number or of shape ({size},), got {vector.shape}")
+    return vector if vector.ndim else vector * last
+
+
+def _summed(products: Products, readout: np.ndarray, layout: Layout, units: Units) -> np.ndarray:
+    """Gamma in the units of the library."""
+    d, factor = products.dim, layout.factor(units.context)
+    read = factor * np.einsum("m,hma->ha", readout, products.output)
+    lookup = products.lookup[:, :, :d]
+    first = np.einsum("ha,hi->ia", read[:, :d], lookup[:, d])
+    first += np.einsum("h,hai->ia", read[:, d], lookup[:, :d])
+    last = np.einsum("h,hi->i", read[:, d], lookup[:, d])
+    # So far the matrix stands between the query and sums over the context.
+    return np.asarray(of_sums(units).to_library("gamma", np.column_stack([first, last])))
+
+
+def _label_free(
+    products: Products, readout: np.ndarray, layout: Layout, units: Units
+) -> LabelFree:
+    """Part without labels in the units of the library."""
+    part = LabelFree.of(products, readout, layout.residual, layout.include_query)
+    inputs = math.sqrt(input_variance_of(units) * products.dim)
+    labels = math.sqrt(units.factor("noise_variance"))
+    return part.times(layout.factor(units.context)).in_units(inputs, labels)
+
+
+def _ignored(found: ReducedGamma) -> float:
+    """Share of the mean square of the prediction on fresh tasks that sees no label."""
+    # Errors are quadratic in gamma: their even part is the mean square of the prediction by it.
+    law: dict[str, Any] = {"context": found.context, "rho": found.rho} | found.law
+    both = np.stack([found.gamma, -found.gamma, 0 * found.gamma])
+    plus, minus, null = errors_of_gamma(both, **law).icl
+    sigma = found.law["input_covariance"]
+    if sigma is not None:
+        sigma = covariance_matrix("input_covariance", sigma, found.dim)
+    square = found.label_free.square(found.context, sigma)
+    total = (plus + minus) / 2 - null + found.layer_errors().icl - plus
+    return float(square / total) if total > 0 else 0.0
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+explain_names(__name__)

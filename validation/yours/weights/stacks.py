@@ -1,0 +1,361 @@
+r"""A stack of linear attention layers, read as GD++.
+
+A layer with products :math:`P_h = c\, W_{O,h} W_{V,h}` and :math:`Q_h = W_{K,h}^\top W_{Q,h}` adds
+:math:`\sum_h P_h G Q_h e` to every token, G being the second moments of the tokens.  It is linear
+in the tensor :math:`M_{iabj} = \sum_h (P_h)_{ia} (Q_h)_{bj}`, made symmetric in a and b.  The
+residual connection fixes the basis of the tokens, so nothing but this tensor is left of the
+weights, and its parts have a meaning:
+
+* :math:`\omega_{xx}`: inputs by moments of inputs, the preconditioning of GD++;
+* :math:`\omega_{yx}`, or a matrix D for it: labels by moments of labels with inputs, the step of
+  gradient descent;
+* :math:`\omega_{xy}` and :math:`\omega_{yy}`: inputs and labels by the token's own label, the
+  further numbers of diagonal transformers.
+
+Each is the projection of M on tensors of this form.  Three models keep more and more of M:
+"gd++" has :math:`\omega_{xx}` and :math:`\omega_{yx}`, "diag" all four, "preconditioned" the
+matrices D besides.  What they miss is measured on prompts: the mean square of the difference of
+the predictions over that of the stack's.  A projection is not the best fit of the predictions, so
+a model that keeps more of M mostly, not always, misses less of them.
+
+With N pairs and inputs of variance s, rates and strengths are
+:math:`\eta_l = -N s\, \omega_{yx}` and :math:`\gamma_l = -N s\, \omega_{xx}`, as in
+`iclimit.gdpp.simulate_gdpp`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_number
+from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
+from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
+from iclimit.drawing import COLOURS, Axes, finish, house_style, new_figure
+from iclimit.notation import explain_names
+from iclimit.results import Estimate, Result
+from iclimit.simulate.arrays import get_backend, seed_sequences
+from iclimit.simulate.descent import Regression
+from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.transformer import Layer, prediction
+from iclimit.validation.yours.weights.layouts import Layout, Products, parse_layer
+from iclimit.validation.yours.weights.units import input_variance_of, settle, task_variance_of
+
+__all__ = ["ReducedStack", "reduced_stack"]
+
+MODELS = ("gd++", "diag", "preconditioned")
+"""What a stack is compared with, from few numbers to more."""
+
+
+@dataclass(frozen=True, repr=False)
+class ReducedStack(Result):
+    r"""Parameters of GD++ that a stack of layers has, and what they leave out.
+
+    Attributes
+    ----------
+    rates : ndarray (L,)
+        Rates :math:`\eta_l` of the mean over the pairs, for inputs of variance 1.
+    gammas : ndarray (L - 1,)
+        Strengths :math:`\gamma_l` of the preconditioning between the layers.
+    preconditioners : ndarray (L, d, d)
+        Matrix of each step over its mean diagonal: the identity for GD++.  Zero where that
+        vanishes.
+    omegas : ndarray (L, 2, 2)
+        The four numbers :math:`\omega` of a diagonal transformer, for inputs as they are; the
+        indices are 0 for x and 1 for y.
+    ignored : dict of str to Estimate
+        Share of the mean square of the prediction that "gd++", "diag" and "preconditioned" miss.
+    errors : dict of str to Estimate
+        Mean squared errors of the "stack" and of the three, in the units of the library.
+    layout : Layout
+        How the weights were read.
+    """
+
+    rates: np.ndarray
+    gammas: np.ndarray
+    preconditioners: np.ndarray
+    omegas: np.ndarray
+    ignored: dict[str, Estimate]
+    errors: dict[str, Estimate]
+    layout: Layout = field(repr=False)
+
+    @property
+    def anisotropy(self) -> np.ndarray:
+        """Share of each preconditioner's squared norm that is no multiple of the identity."""
+        size = np.sum(self.preconditioners**2, axis=(1, 2))
+        rest = size - self.preconditioners.shape[1] * (size > 0)
+        return np.divide(rest, size, out=np.zeros_like(size), where=size > 0)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw rates and strengths layer by layer.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Axes to draw into; new ones otherwise.
+
+        Returns
+        -------
+        Axes
+        """
+        from matplotlib.ticker import MaxNLocator
+
+        with house_style():
+            axes = new_figure().subplots() if ax is None else ax
+            layers = np.arange(1, len(self.rates) + 1)
+            axes.plot(layers, self.rates, "o-", color=COLOURS[0], label=r"rate $\eta_l$")
+            axes.plot(layers[:-1], self.gammas, "s-", color=COLOURS[1], label=r"$\gamma_l$")
+            axes.axhline(0, color="0.6", linewidth=0.8)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            title = f"GD++ misses {100 * self.ignored['gd++'].mean:.3g} % of the prediction"
+            finish(axes, "layer", "", title=title, legend="")
+        return axes
+
+    def __str__(self) -> str:
+        """Short table."""
+        strengths = [*(f"{gamma:.4f}" for gamma in self.gammas), "-"]
+        rows = [
+            f"{layer + 1:>5}{rate:>10.4f}{strength:>10}{100 * off:>22.3g} %"
+            for layer, (rate, strength, off) in enumerate(
+                zip(self.rates, strengths, self.anisotropy, strict=True)
+            )
+        ]
+        shares = [
+            f"  {name:<16}{100 * self.ignored[name].mean:>10.3g} %"
+            f" ± {100 * self.ignored[name].standard_error:<8.2g}{self.errors[name]!s:>14}"
+            for name in MODELS
+        ]
+        return "\n".join(
+            [
+                f"{len(self.rates)} layers in layout {self.layout.describe()}",
+                "layer      rate     gamma   step off the identity",
+                *rows,
+                "  model           missed of the prediction    error",
+                f"  {'stack':<16}{'':<23}{self.errors['stack']!s:>14}",
+                *shares,
+            ]
+        )
+
+
+def reduced_stack(
+    stack: Sequence[Any],
+    *,
+    layout: str | Layout = "vonoswald2023",
+    context: int,
+    noise_variance: float,
+    heads: int = 1,
+    orientation: str | None = None,
+    normalization: str | None = None,
+    include_query: bool | None = None,
+    input_variance: float | None = None,
+    task_variance: float | None = None,
+    task_covariance: Any = None,
+    input_covariance: Any = None,
+    test_prompts: int = 10_000,
+    rng: Any = 0,
+) -> ReducedStack:
+    r"""Parameters of GD++ of a stack of linear attention layers, and what they miss.
+
+    Parameters
+    ----------
+    stack : sequence of mappings, or of Layer
+        Weights of the layers, each as in `reduced_gamma`; a layer that is applied again is
+        repeated.
+    layout : str or Layout
+        Arrangement of a paper, in which the prediction is minus the last entry of the query's
+        token: ``vonoswald2023``, ``blog2024``, ``ahn2023`` or ``versatile2024``.  Layers of
+        `iclimit.train_attention` are in ``versatile2024``.
+    context, noise_variance, heads, orientation, normalization, include_query
+        As in `reduced_gamma`.
+    input_variance, task_variance, task_covariance, input_covariance
+        As in `reduced_gamma`; inputs and tasks of the sampled prompts are Gaussian.
+    test_prompts : int >= 2
+        Prompts on which the predictions are compared.
+    rng : int, SeedSequence or Generator
+        Seed of the prompts.
+
+    Returns
+    -------
+    ReducedStack
+        Rates, strengths, preconditioners, and the shares that they miss with standard errors.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, a name is not known, or shapes do not fit.
+    TypeError
+        If an argument is of another kind.
+    ArithmeticError
+        If predictions overflow.
+
+    References
+    ----------
+    GD++: von Oswald et al., arXiv:2212.07677.  Diagonal transformers: Vladymyrov et al.,
+    arXiv:2402.14180.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.gdpp import gdpp_transformer
+    >>> from iclimit.validation.yours.weights import reduced_stack
+    >>> model = gdpp_transformer([0.8, 0.9, 1.0], [0.2, 0.3], context=20, dim=3)
+    >>> found = reduced_stack(
+    ...     model.layers, layout="versatile2024", context=20, noise_variance=0.0, test_prompts=100
+    ... )
+    >>> found.rates.round(6), found.gammas.round(6)
+    (array([0.8, 0.9, 1. ]), array([0.2, 0.3]))
+    >>> found.ignored["gd++"].mean < 1e-20
+    True
+    """
+    chosen = settle(
+        layout,
+        orientation=orientation,
+        normalization=normalization,
+        include_query=include_query,
+        input_variance=input_variance,
+        task_variance=task_variance,
+    )
+    if chosen.sign > 0:
+        raise ValueError(
+            "layout must be one in which the prediction is minus the label's entry "
+            f"(vonoswald2023, blog2024, ahn2023, versatile2024), got {chosen.name!r}"
+        )
+    check_integers(heads=heads, context=context)
+    check_integers(least=2, test_prompts=test_prompts)
+    if isinstance(stack, (str, bytes)) or not isinstance(stack, Sequence) or not stack:
+        raise TypeError(f"stack must be a sequence of one layer or more, got {stack!r}")
+    layers = [_scaled(parse_layer(each, chosen, heads), chosen, context) for each in stack]
+    sizes = {layer.dim for layer in layers}
+    if len(sizes) > 1 or any(len(each.output[0]) != each.dim + 1 for each in layers):
+        raise ValueError(f"stack must have layers on tokens of one size, got d = {sorted(sizes)}")
+    d = sizes.pop()
+    noise = real_number("noise_variance", noise_variance)
+    units = chosen.convention.units(dim=d, context=context, noise_variance=noise)
+    variance = input_variance_of(units)
+    omegas, steps = (
+        np.array([_omegas(each) for each in layers]),
+        np.array([_step(each) for each in layers]),
+    )
+    law = Regression(
+        context=context,
+        dim=d,
+        scale=math.sqrt(variance),
+        noise_variance=noise,
+        task_variance=task_variance_of(units),
+        mixing=_root("input_covariance", input_covariance, d),
+        task_root=_root("task_covariance", task_covariance, d),
+    )
+    kept = {"gd++": omegas * [[1, 0], [1, 0]], "diag": omegas, "preconditioned": omegas}
+    models = {
+        name: [
+            _diagonal(each, step if name == "preconditioned" else each[1, 0] * np.eye(d))
+            for each, step in zip(kept[name], steps, strict=True)
+        ]
+        for name in MODELS
+    }
+    ignored, errors = _compared(layers, models, law, chosen, test_prompts, rng)
+    label = float(units.factor("noise_variance"))
+    scale = -context * variance
+    mean = omegas[:, 1, 0, None, None]
+    return ReducedStack(
+        rates=scale * omegas[:, 1, 0],
+        gammas=scale * omegas[:-1, 0, 0],
+        preconditioners=np.divide(steps, mean, out=np.zeros_like(steps), where=mean != 0),
+        omegas=omegas,
+        ignored=ignored,
+        errors={
+            name: Estimate(each.mean / label, each.standard_error / label, each.repeats)
+            for name, each in errors.items()
+        },
+        layout=chosen,
+    )
+
+
+def _scaled(products: Products, layout: Layout, context: int) -> Products:
+    return Products(products.lookup, layout.factor(context) * products.output)
+
+
+def _step(layer: Products) -> np.ndarray:
+    """Matrix D, (d, d): the label of a token x changes by x^T D (sum of label times input)."""
+    d, output, lookup = layer.dim, layer.output, layer.lookup
+    found = np.einsum("ha,hi->ia", output[:, d, :d], lookup[:, d, :d])
+    return found + np.einsum("h,hai->ia", output[:, d, d], lookup[:, :d, :d])
+
+
+def _omegas(layer: Products) -> np.ndarray:
+    """The four numbers of a diagonal transformer, by projection: (2, 2)."""
+    d, output, lookup = layer.dim, layer.output, layer.lookup
+    heads, diagonal = output[:, :d, :d], lookup[:, :d, :d]
+    # The tensor (delta_ia delta_bj + delta_ib delta_aj) / 2 has the squared norm (d^2 + d) / 2.
+    traces = np.einsum("hii->h", heads) * np.einsum("hii->h", diagonal)
+    xx = (np.sum(traces) + np.sum(heads * diagonal)) / (d**2 + d)
+    xy = np.sum(np.einsum("hii->h", heads) * lookup[:, d, d])
+    xy += np.sum(output[:, :d, d] * lookup[:, :d, d])
+    yy = np.sum(output[:, d, d] * lookup[:, d, d])
+    return np.array([[xx, xy / d], [np.trace(_step(layer)) / d, yy]])
+
+
+def _diagonal(omegas: np.ndarray, step: np.ndarray) -> Products:
+    """Layer of two heads, for inputs and for labels, with a matrix for the step."""
+    d = len(step)
+    output, lookup = np.zeros((2, 2, d + 1, d + 1))
+    output[0, :d, :d], output[1, d, d] = np.eye(d), 1.0
+    lookup[0, :d, :d], lookup[0, d, d] = omegas[0, 0] * np.eye(d), omegas[0, 1]
+    lookup[1, :d, :d], lookup[1, d, d] = step.T, omegas[1, 1]
+    return Products(lookup, output)
+
+
+def _compared(
+    layers: list[Products],
+    models: dict[str, list[Products]],
+    law: Regression,
+    layout: Layout,
+    count: int,
+    rng: Any,
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Shares that the models miss, and errors of the stack and the models, on the same prompts."""
+    backend = get_backend("numpy")
+    prompts = law.sample(backend, backend.generator(seed_sequences(rng, 1)[0]), count)
+    tokens = regression_tokens(prompts)
+    options = {"include_query": layout.include_query}
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {"stack": prediction(tokens, _stack(layers), **options)}
+        found |= {name: prediction(tokens, _stack(each)) for name, each in models.items()}
+    if not all(np.all(np.isfinite(each)) for each in found.values()):
+        raise ArithmeticError("predictions overflow: normalization or layout may be another one")
+    total = found["stack"] ** 2
+    ignored = {name: _ratio((found[name] - found["stack"]) ** 2, total) for name in models}
+    errors = {
+        name: Estimate.of((each - prompts.y_query) ** 2, keep=False)
+        for name, each in found.items()
+    }
+    return ignored, errors
+
+
+def _stack(layers: list[Products]) -> list[Layer]:
+    """The layers in the form of the simulator."""
+    stack = []
+    for each in layers:
+        eye = np.broadcast_to(np.eye(each.dim + 1), each.lookup.shape)
+        stack.append(Layer(key=eye, query=each.lookup, value=each.output, projection=eye))
+    return stack
+
+
+def _ratio(part: np.ndarray, total: np.ndarray) -> Estimate:
+    """Ratio of two means over the same prompts, with its standard error."""
+    mean = float(np.mean(total))
+    if mean == 0:
+        return Estimate(0.0, 0.0, len(total))
+    ratio = float(np.mean(part)) / mean
+    spread = np.std(part - ratio * total, ddof=1) / mean
+    return Estimate(ratio, float(spread) / math.sqrt(len(total)), len(total))
+
+
+def _root(name: str, covariance: Any, d: int) -> np.ndarray | None:
+    return None if covariance is None else matrix_root(covariance_matrix(name, covariance, d))
+
+
+explain_names(__name__)
