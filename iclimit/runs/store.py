@@ -30,7 +30,7 @@ from iclimit.runs.encoding import decode, encode
 from iclimit.runs.summary_numbers import summary_numbers
 
 FORMAT = 2
-"""Version of the file format; the first one had no digests."""
+"""Version of the file format."""
 
 APPLICATION = 0x69634C6D
 """Marks SQLite files as run stores ("icLm")."""
@@ -260,7 +260,7 @@ class RunStore:
             # What is no text makes a damaged row, and not an error of SQLite.
             self._connection.text_factory = lambda data: data.decode(errors="replace")
             try:
-                self._digests = self._prepare(readonly)
+                self._prepare(readonly)
             except BaseException:
                 self.close()
                 raise
@@ -345,12 +345,11 @@ class RunStore:
 
     def _batches(self, condition: str, values: Sequence[Any]) -> Iterator[StoredBatch]:
         """Rows as they were written; what has changed since is reported and set aside."""
-        column = "digest" if self._digests else "NULL"
-        query = f"SELECT rowid, {column}, {_COLUMNS} FROM runs {condition}"
+        query = f"SELECT rowid, digest, {_COLUMNS} FROM runs {condition}"
         damaged = []
         with _explained(self.path):
             for place, digest, *row in self._connection.execute(query, values):
-                if (found := _digest(row)) and (found == digest or not self._digests):
+                if digest and _digest(row) == digest:
                     yield StoredBatch(*row)
                 else:
                     damaged.append((place, row[0]))
@@ -379,8 +378,8 @@ class RunStore:
         with _explained(self.path):
             return self._connection.execute(query, tuple(values))
 
-    def _prepare(self, readonly: bool) -> bool:
-        """Make the file a run store of this format if it may be written; say if it has digests."""
+    def _prepare(self, readonly: bool) -> None:
+        """Make an empty file a run store; refuse a file that is none of this format."""
         execute = self._connection.execute
         if readonly:
             execute("PRAGMA query_only = TRUE")
@@ -398,41 +397,30 @@ class RunStore:
             raise StoreError(
                 f"{str(self.path)!r} is a database of another program; name another file"
             )
-        elif version > FORMAT:
+        elif version != FORMAT:
+            other = "a newer" if version > FORMAT else "an older"
             raise StoreError(
-                f"run store {str(self.path)!r} was written by a newer iclimit (format {version}, "
-                f"this one reads {FORMAT}); update iclimit or name another file"
+                f"run store {str(self.path)!r} was written by {other} iclimit (format {version}, "
+                f"this one reads {FORMAT}); use that version or name another file"
             )
-        digests = "digest" in self._columns()
+        self._check_columns()
         if not readonly:
-            if not digests:
-                self._add_digests()
             # Fails now where nothing can be written, and not after the first computation.
             execute(f"PRAGMA application_id = {APPLICATION}")
             execute(f"PRAGMA user_version = {FORMAT}")
         execute("COMMIT")
-        return digests or not readonly
 
-    def _columns(self) -> set[str]:
-        """Columns; a StoreError if something in the file would compute when it is read."""
+    def _check_columns(self) -> None:
+        """Raise a StoreError for other columns, and for what would compute when it is read."""
         execute = self._connection.execute
         columns = {column for _, column, *_ in execute("PRAGMA table_info(runs)")}
         (others,) = execute(
             "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
         ).fetchone()
-        if others or columns - {"digest"} != set(_COLUMNS.split(", ")):
+        if others or columns != {"digest", *_COLUMNS.split(", ")}:
             raise StoreError(
                 f"run store {str(self.path)!r} is none that iclimit has written; name another file"
             )
-        return columns
-
-    def _add_digests(self) -> None:
-        """Upgrade from the first format."""
-        execute = self._connection.execute
-        execute("ALTER TABLE runs ADD COLUMN digest TEXT NOT NULL DEFAULT ''")
-        rows = execute(f"SELECT rowid, {_COLUMNS} FROM runs")
-        digests = ((_digest(row), place) for place, *row in rows)
-        self._connection.executemany("UPDATE runs SET digest = ? WHERE rowid = ?", digests)
 
 
 def _check_path(path: Path, readonly: bool) -> None:

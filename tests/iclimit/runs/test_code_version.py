@@ -22,7 +22,7 @@ MAIN = '''
 """Module."""
 import math
 from tinypackage.helpers import SCALE, double as twice
-from tinypackage import fetched, other
+from tinypackage import fetched, other, shelf
 
 LIMIT = 3
 
@@ -66,6 +66,9 @@ def idle():
 """,
     "other": "def used(x):\n    return x + 1\ndef idle(x):\n    return x + 1\n",
     "late": "def late(x):\n    return x + 7\n",
+    "shelf/__init__": "BASE = 1\n",
+    "shelf/book": "def opened(x):\n    return x + 2\n",
+    "strange": "def unused(x):\n    return x + 1\n",
 }
 
 
@@ -76,7 +79,7 @@ def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     folder = tmp_path / "tinypackage"
-    folder.mkdir()
+    (folder / "shelf").mkdir(parents=True)
 
     def version(file: str = "main", old: str = "", new: str = "") -> str:
         for name, text in FILES.items():
@@ -95,7 +98,7 @@ def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def clear_caches() -> None:
-    for function in (module._definitions, module._source, module._version):
+    for function in (module._source, module._version):
         function.cache_clear()
 
 
@@ -104,10 +107,8 @@ def clear_caches() -> None:
     [
         ("main", "Docstring.", "Another text."),
         ("main", "# comment", "# another comment\n\n"),
-        ("main", "return 5", "return 6"),
         ("main", "total = inner(size) *", "total = (inner(size)) *"),
-        ("helpers", "return 1", "return 2"),
-        ("other", "def idle(x):\n    return x + 1", "def idle(x):\n    return x - 1"),
+        ("strange", "x + 1", "x + 2"),
     ],
 )
 def test_edits_without_effect_leave_the_version(
@@ -126,11 +127,15 @@ def test_edits_without_effect_leave_the_version(
         ("helpers", "BASE = 2", "BASE = 3"),
         ("helpers", "return 2 * x", "return 3 * x"),
         ("other", "return x + 1", "return x + 2"),
+        ("main", "return 5", "return 6"),
+        ("helpers", "return 1", "return 2"),
         ("late", "x + 7", "x + 8"),
+        ("shelf/__init__", "BASE = 1", "BASE = 2"),
+        ("shelf/book", "x + 2", "x + 3"),
         ("fetching", "x + 9", "x + 8"),
     ],
 )
-def test_edits_of_what_is_used_change_the_version(
+def test_edits_of_modules_that_are_used_change_the_version(
     version_of: Any, file: str, old: str, new: str
 ) -> None:
     assert version_of(file, old, new) != version_of()

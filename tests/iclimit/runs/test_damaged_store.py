@@ -1,4 +1,4 @@
-"""Stores that are damaged, of the first format, or made to do harm."""
+"""Stores that are damaged, or made to do harm."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ from iclimit.cli import main
 from iclimit.runs.cell import Cell
 from iclimit.runs.encoding import decode, encode
 from iclimit.runs.execution import run_cells
-from iclimit.runs.store import FORMAT, RunStore, StoredBatch, StoreError
+from iclimit.runs.store import RunStore, StoredBatch, StoreError
 
 FLIPS = 400
 """Single bits that are flipped, one at a time."""
@@ -113,29 +113,6 @@ def test_reading_leaves_damage_where_it_is(path: Path) -> None:
     with RunStore(path, readonly=True) as store, pytest.warns(RuntimeWarning, match="damaged"):
         assert store.runs() == []
     assert path.read_bytes() == content
-
-
-def make_old(path: Path) -> None:
-    change(path, "ALTER TABLE runs DROP COLUMN digest", "PRAGMA user_version = 1")
-
-
-def test_the_first_format_is_read_and_upgraded(path: Path) -> None:
-    reference = found(path, CELLS)
-    with RunStore(path) as store:
-        runs = store.runs()
-    make_old(path)
-    change(path, f"UPDATE runs SET result = x'ff' WHERE identity = '{identity(CELLS[2])}'")
-    with RunStore(path, readonly=True) as store, pytest.warns(RuntimeWarning, match="damaged"):
-        assert store.runs() == [run for run in runs if run.identity != identity(CELLS[2])]
-    RunStore(path).close()
-    with pytest.warns(RuntimeWarning, match=identity(CELLS[2])):
-        assert found(path, CELLS) == reference
-    change(path, f"UPDATE runs SET result = '2.5' WHERE identity = '{identity(NUMBER)}'")
-    with pytest.warns(RuntimeWarning, match=identity(NUMBER)):
-        assert found(path, CELLS) == reference
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
-    connection.close()
 
 
 def test_prune_deletes_one_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -247,12 +247,13 @@ def test_database_of_another_program(path: Path, readonly: bool) -> None:
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_newer_format(path: Path, readonly: bool) -> None:
+@pytest.mark.parametrize(("step", "age"), [(1, "a newer"), (-1, "an older")])
+def test_other_formats_are_refused(path, readonly, step, age):
     RunStore(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {store_module.FORMAT + 1}")
+        connection.execute(f"PRAGMA user_version = {store_module.FORMAT + step}")
     connection.close()
-    with pytest.raises(StoreError, match=r"runs\.sqlite' was written by a newer iclimit"):
+    with pytest.raises(StoreError, match=rf"runs\.sqlite' was written by {age} iclimit"):
         RunStore(path, readonly=readonly)
 
 
