@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-GROUND = {"drawing", "figure_files", "files", "html_parts", "notation", "results", "statistics"}
+GROUND = {
+    "checks",
+    "drawing",
+    "figure_files",
+    "files",
+    "html_parts",
+    "notation",
+    "results",
+    "statistics",
+}
 MAY_IMPORT = {
     "asymptotics": {"asymptotics", *GROUND},
     "simulate": {"simulate", *GROUND},

@@ -118,7 +118,7 @@ def parse_problem(options: argparse.Namespace) -> np.ndarray:
     """
     import numpy as np
 
-    from iclimit.simulate.checks import check_arguments, check_integers, given
+    from iclimit.checks import check_arguments, check_integers, given
     from iclimit.simulate.dynamics import AttentionModel
 
     names = ("context", "noise_variance", "init_scale")

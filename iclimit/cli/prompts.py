@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 def parse_problem(options: argparse.Namespace) -> Problem:
     """Problem that the options describe."""
     from iclimit.asymptotics.pretraining.structure import parse_structure
-    from iclimit.simulate.checks import given
+    from iclimit.checks import given
     from iclimit.simulate.probing.problem import Problem
     from iclimit.validation.yours.models.convention_problem import convention_problem
 

@@ -69,7 +69,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train and measure, unless that is on record, and print."""
-    from iclimit.simulate.checks import check_integers
+    from iclimit.checks import check_integers
     from iclimit.simulate.gdpp import NoisyRegression
     from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
 

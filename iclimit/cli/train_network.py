@@ -144,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
 
 def train_and_print(options: argparse.Namespace, kind: str) -> int:
     """Train what is not on record, write the best network and print the losses."""
-    from iclimit.simulate.checks import check_arguments
+    from iclimit.checks import check_arguments
     from iclimit.simulate.networks import save_network
 
     check_execution(options)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments, given
 from iclimit.diagrams.planning import Plan, plan_cells
 from iclimit.diagrams.quantities import Quantity
 from iclimit.diagrams.simulated_points import (
@@ -27,7 +28,6 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.execution import check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.checks import check_arguments, given
 from iclimit.simulate.pretraining.cost import estimate_cost
 
 _REPEATS_POWER = 1.5

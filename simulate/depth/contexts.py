@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, row_blocks, to_host
-from iclimit.simulate.checks import check_arguments, parse_array
 
 _MATRICES = 6
 """Matrices of a context that are held at once."""

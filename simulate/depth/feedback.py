@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, get_backend, row_blocks
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.depth.pretrained import (
     learned_matrix,
     parse_pretraining,

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
+from iclimit.checks import check_flags, check_integers, parse_array
 from iclimit.results import Result
-from iclimit.simulate.checks import check_flags, check_integers, parse_array
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.stacks import loss_and_gradient
 

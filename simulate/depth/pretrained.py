@@ -11,8 +11,8 @@ entries are independent (Bartlett decomposition).
 import math
 from typing import Any
 
+from iclimit.checks import check_choice, parse_tasks
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_choice, parse_tasks
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.pretraining.summaries import PromptLaw, sample_summaries
 

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments, check_choice
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, row_blocks, to_host
-from iclimit.simulate.checks import check_arguments, check_choice
 from iclimit.simulate.depth.pretrained import (
     learned_matrix,
     parse_pretraining,

@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
-from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.draws import ContextLaw, HeldOut
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
+from iclimit.checks import parse_array
 from iclimit.results import Result
-from iclimit.simulate.checks import parse_array
 
 _RELATIVE, _ABSOLUTE = 1e-12, 1e-13
 """Error that each step of the integrator may add to a gain."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_finite, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments, check_finite, parse_array
 from iclimit.simulate.descent.gradients import query_gradients
 from iclimit.simulate.descent.regression import descend, query_predictions, regression_tokens
 from iclimit.simulate.pretraining.estimators import ridge_weights

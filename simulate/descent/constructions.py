@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from iclimit.simulate.arrays import Array, get_backend
-from iclimit.simulate.checks import (
+from iclimit.checks import (
     check_arguments,
     check_choice,
     check_integers,
@@ -30,6 +29,7 @@ from iclimit.simulate.checks import (
     check_shape,
     parse_array,
 )
+from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.transformer import Layer

@@ -22,9 +22,9 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import minimize_scalar
 
+from iclimit.checks import check_arguments, check_choice, check_positive
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.checks import check_arguments, check_choice, check_positive
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.pretraining.prompts import Prompts

@@ -18,8 +18,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts, sample_coordinates
 
 

@@ -29,9 +29,9 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import logit
 
+from iclimit.checks import check_arguments, check_choice, check_positive, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
-from iclimit.simulate.checks import check_arguments, check_choice, check_positive, parse_array
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, sample_coordinates
 
 BLOCK_NUMBERS = 2**18

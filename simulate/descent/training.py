@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments, check_choice, check_integers
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
-from iclimit.simulate.checks import check_arguments, check_choice, check_integers
 from iclimit.simulate.descent.gradients import (
     loss_and_gradients,
     moment_loss_and_gradients,

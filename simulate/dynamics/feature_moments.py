@@ -17,8 +17,8 @@ from dataclasses import fields
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_choice
 from iclimit.simulate.arrays import Backend
-from iclimit.simulate.checks import check_choice
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.descent.gradients import FeatureMoments, readout_moments
 from iclimit.simulate.descent.regression import regression_tokens

@@ -21,6 +21,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments, check_choice, given
 from iclimit.results import Result
 from iclimit.simulate.arrays import (
     Array,
@@ -31,7 +32,6 @@ from iclimit.simulate.arrays import (
     to_host,
 )
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
-from iclimit.simulate.checks import check_arguments, check_choice, given
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (

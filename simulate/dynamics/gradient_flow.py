@@ -16,8 +16,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
+from iclimit.checks import check_arguments, refuse_masked
 from iclimit.results import Result
-from iclimit.simulate.checks import check_arguments, refuse_masked
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.dynamics.task_mixture import TaskMixture

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_arguments, parse_array
 from iclimit.simulate.pretraining.covariances import covariance_root, parse_covariance
 from iclimit.simulate.pretraining.prompts import Prompts
 

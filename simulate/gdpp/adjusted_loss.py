@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
     LinearTransformer,

@@ -19,9 +19,9 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_choice
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_choice
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
 from iclimit.simulate.gdpp.noisy_regression import gram_matrices
 from iclimit.simulate.pretraining.prompts import Prompts

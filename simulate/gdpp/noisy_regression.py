@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
 

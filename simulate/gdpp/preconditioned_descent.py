@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.arrays import Array, to_host
-from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.descent.schedules import ScheduleLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS

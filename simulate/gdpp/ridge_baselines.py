@@ -27,9 +27,9 @@ from array_api_compat import array_namespace
 from scipy.optimize import minimize, minimize_scalar
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments, check_choice, given
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
-from iclimit.simulate.checks import check_arguments, check_choice, given
 from iclimit.simulate.gdpp.noisy_regression import (
     NoisyPrompts,
     NoisyRegression,

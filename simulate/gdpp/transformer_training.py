@@ -22,10 +22,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments, check_choice
 from iclimit.results import Result
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
-from iclimit.simulate.checks import check_arguments, check_choice
 from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,

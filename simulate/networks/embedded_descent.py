@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.networks.blocks import add_perceptron
 from iclimit.simulate.networks.dense import dense
 from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import parse_array
 from iclimit.results import Estimate
-from iclimit.simulate.checks import parse_array
 from iclimit.simulate.networks.network import Network
 from iclimit.simulate.networks.training import TrainedNetwork
 from iclimit.simulate.npz import load_npz, save_npz

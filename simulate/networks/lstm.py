@@ -25,8 +25,8 @@ from typing import TypeAlias
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_flags
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments, check_flags
 from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
 
 PARTS = ("input", "recurrent", "bias")

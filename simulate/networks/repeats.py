@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.networks.network import Network, Task
 from iclimit.simulate.networks.training import TrainedNetwork, train_network
 

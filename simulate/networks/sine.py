@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import Array, Backend
-from iclimit.simulate.checks import check_arguments
 
 AMPLITUDES = (0.1, 0.5)
 LARGEST_INPUT = 5.0

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_choice, check_flags, given
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments, check_choice, check_flags, given
 from iclimit.simulate.networks.attention import ATTENTION
 from iclimit.simulate.networks.blocks import add_attention, add_perceptron
 from iclimit.simulate.networks.dense import Back, dense

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.checkpoints import check_checkpoint
-from iclimit.simulate.checks import check_arguments, check_choice, check_flags, parse_array
 from iclimit.simulate.networks.network import Examples, Network, Task
 from iclimit.simulate.networks.saved_state import SavedState, identify, load_state
 from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs

@@ -9,15 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments, check_choice, check_integers, given, parse_tasks
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend
-from iclimit.simulate.checks import (
-    check_arguments,
-    check_choice,
-    check_integers,
-    given,
-    parse_tasks,
-)
 from iclimit.simulate.pretraining.covariances import (
     covariance_rank,
     covariance_root,

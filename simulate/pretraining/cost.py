@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import psutil
 
+from iclimit.checks import check_arguments, parse_tasks
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
-from iclimit.simulate.checks import check_arguments, parse_tasks
 from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
 from iclimit.simulate.pretraining.covariances import (
     covariance_rank,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import given, parse_array
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import given, parse_array
 
 ROUNDING = 1e-12
 """Asymmetry and negative eigenvalues relative to the largest entry, times d, that are rounding."""

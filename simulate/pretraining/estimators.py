@@ -15,8 +15,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_choice, parse_tasks
 from iclimit.simulate.arrays import Array, get_backend
-from iclimit.simulate.checks import check_arguments, check_choice, parse_tasks
 from iclimit.simulate.pretraining.cells import SimulatedErrors
 from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
 

@@ -29,8 +29,8 @@ import numpy as np
 from array_api_compat import array_namespace, is_numpy_namespace
 from scipy import linalg
 
+from iclimit.checks import check_choice
 from iclimit.simulate.arrays import Array, looks_every, row_blocks
-from iclimit.simulate.checks import check_choice
 
 DENSE_NORMAL = 450
 """Most features whose normal equations are solved directly, d = 20.  At tau = 1.5 the direct solve

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.notation import explaining
 from iclimit.simulate.arrays import Array, Backend, get_backend
-from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 from iclimit.simulate.pretraining.covariances import covariance_root, parse_covariance, times_root
 from iclimit.simulate.pretraining.prompts import (

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import check_arguments, parse_array
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.checks import check_arguments, parse_array
 from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
 
 

@@ -34,9 +34,9 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import gammaincinv
 
+from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
-from iclimit.simulate.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.probing.problem import Problem
 
 SAMPLERS = ("auto", "scores", "tokens")

@@ -30,10 +30,10 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments
 from iclimit.files import replacing
 from iclimit.notation import did_you_mean
 from iclimit.runs.code_version import versions
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.yours.models.npz import NpzFile, open_npz, write_array
 from iclimit.validation.yours.models.sections import Section, plan_sections

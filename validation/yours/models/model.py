@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments, refuse_masked
 from iclimit.simulate.arrays import to_host
-from iclimit.simulate.checks import check_arguments, refuse_masked
 from iclimit.simulate.probing.problem import DrawnPrompts
 
 SAME_BATCH = 1e-5

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.notation import did_you_mean
 from iclimit.results import Estimate, Rows
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.yours.models.asking import Answering

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments, check_choice
 from iclimit.notation import did_you_mean
-from iclimit.simulate.checks import check_arguments, check_choice
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.yours.models.algorithm_report import AlgorithmReport
 from iclimit.validation.yours.models.answers import Answers

@@ -50,8 +50,8 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.probing.problem import BLOCK_NUMBERS, DrawnPrompts, Problem
 from iclimit.validation.yours.models.changed_prompts import (
     add_other_labels,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error
+from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.checks import check_arguments
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.yours.models.linear_part import attention_features, units

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.checks import check_arguments, given, parse_array, parse_tasks
+from iclimit.checks import check_arguments, given, parse_array, parse_tasks
 
 
 def test_numbers_of_any_kind_pass() -> None:

@@ -1,4 +1,4 @@
-"""Argument checks of the simulation functions.
+"""Argument checks of the simulation functions, of `Problem` and of what is the user's own.
 
 `check_arguments` reads ranges and wording from the notation.  The other checks are for values that
 are no rows of it.
