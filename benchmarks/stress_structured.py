@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from tqdm import tqdm
 
+from iclimit.asymptotics import searches
 from iclimit.asymptotics.pretraining import (
     JointSpectrum,
     structured_errors,
@@ -46,7 +47,7 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
     ArithmeticError
         If a fixed point is not reached.
     """
-    rng, plain = np.random.default_rng(seed), structured_fixed_point._newton
+    rng, plain = np.random.default_rng(seed), structured_fixed_point.find_roots
     counts: list[int] = []
     least = np.inf
 
@@ -63,18 +64,18 @@ def stress(spectra: int, seed: int) -> dict[str, float]:
         counts.append(0)
         return plain(counted, lower, upper, start)
 
-    structured_fixed_point._newton = newton
+    structured_fixed_point.find_roots = newton
     try:
         for index in tqdm(range(spectra), disable=None):
             spectrum = _spectrum(rng, task_zeros=index % 3 == 0, inputs=index % 2 == 0)
             errors = structured_errors(**_parameters(rng), spectrum=spectrum)
             least = min(least, float(errors.icl.min()), float(errors.idg.min()))
     finally:
-        structured_fixed_point._newton = plain
+        structured_fixed_point.find_roots = plain
     return {
         "settings": spectra * POINTS,
         "most iterations": max(counts),
-        "bound": structured_fixed_point.MAX_ITERATIONS,
+        "bound": searches.MOST_STEPS,
         "least error": least,
     }
 

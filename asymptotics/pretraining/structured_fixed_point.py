@@ -40,14 +40,8 @@ from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.pretraining.icl import ridge_bracket
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
+from iclimit.asymptotics.searches import find_roots
 from iclimit.asymptotics.spectra.resolvent import excess
-
-MAX_ITERATIONS = 100
-"""Bound on the iterations of either equation; 1e5 settings took 26 at most
-(`benchmarks/stress_structured.py`)."""
-
-_CLOSE = 1e-8
-"""A smaller step ends Newton's method: it converges quadratically, so only rounding is left."""
 
 _CHUNK = 2**14
 """Numbers in an array at a time, so that they stay in the cache."""
@@ -63,9 +57,6 @@ TINY = ArrayMath.tiny
 
 NAMES = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
 """Parameters of structured errors."""
-
-_Step = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(x, flat places) -> Newton step in log x."""
 
 
 @dataclass(frozen=True)
@@ -258,39 +249,6 @@ def _in_chunks(
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def _newton(step: _Step, lower: np.ndarray, upper: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Roots of monotone equations by Newton's method in the logarithm, kept within bounds.
-
-    ``step(x, index)`` is the Newton step in log x of the equations ``index``; it points to the
-    root.  The bracket is halved in the logarithm where a step would leave it, or is longer than
-    half the last step but one.
-    """
-    shape = np.shape(start)
-    x, lower, upper = (np.array(v, dtype=float).ravel() for v in (start, lower, upper))
-    last, before = np.full((2, x.size), np.inf)
-    index = np.arange(x.size)
-    for _ in range(MAX_ITERATIONS):
-        here = x[index]
-        move = step(here, index)
-        if np.any(np.isnan(move)):
-            break
-        low = lower[index] = np.where(move > 0, here, lower[index])
-        high = upper[index] = np.where(move < 0, here, upper[index])
-        new = here * np.exp(move)
-        done = np.abs(move) < _CLOSE
-        newton = done | ((new > low) & (new < high) & (np.abs(move) <= before[index] / 2))
-        x[index] = np.where(newton, new, np.sqrt(low) * np.sqrt(high))
-        before[index] = last[index]
-        last[index] = np.where(newton, np.abs(move), np.log(high / low) / 2)
-        index = index[~done]
-        if index.size == 0:
-            return x.reshape(shape)
-    raise ArithmeticError(
-        f"the fixed point was not solved within {MAX_ITERATIONS} iterations: arguments too "
-        "extreme for float64"
-    )
-
-
 def _scales(
     atoms: Atoms, kappa: np.ndarray, q: np.ndarray, xi: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
@@ -322,7 +280,7 @@ def _scales(
     root = np.hypot(linear, 2 * np.sqrt(ratio))
     bound = np.where(linear >= 0, 2 / (linear + root), (root - linear) / (2 * ratio))
     guess = np.clip(start.ravel(), bound, 1.0)
-    return _newton(step, bound / 2, np.ones_like(bound), guess).reshape(start.shape)
+    return find_roots(step, bound / 2, np.ones_like(bound), guess).reshape(start.shape)
 
 
 @dataclass(frozen=True)
@@ -390,4 +348,4 @@ def _effective_ridge(
     # Widened so that rounding cannot hide the root where the bounds are a few ulp apart.
     lower = ridge_bracket(math_, tau, smallest, ridge) * (1 - 1e-9)
     upper = ridge_bracket(math_, tau, mean, ridge) * (1 + 1e-9)
-    return _newton(step, lower, upper, np.clip(start, lower, upper)), scales
+    return find_roots(step, lower, upper, np.clip(start, lower, upper)), scales

@@ -70,13 +70,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iclimit.asymptotics.pretraining.batched_fixed_point import fixed_points
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     SummaryLaw,
     effective_ridge,
     gamma_rule,
     task_set_law,
 )
+from iclimit.asymptotics.searches import fixed_points
 
 _STEP = 1e-20
 """Complex step: its square vanishes against the real parts, so derivatives are exact."""

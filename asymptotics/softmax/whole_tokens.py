@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number
@@ -161,27 +162,10 @@ def _additive_loss(
             total += (np.bincount(place, h, bins) / members)[place]
         return total / len(places)
 
-    m = np.stack([_conjugate_gradients(project, project(each), N - 1) for each in c])
-    return float(np.sum((f @ f.T / len(x)) * (c @ (c - N * m).T / c.shape[1])))
-
-
-def _conjugate_gradients(
-    project: Callable[[np.ndarray], np.ndarray], right: np.ndarray, factor: float
-) -> np.ndarray:
-    """Solve (1 + factor P) m = right."""
-    m, residual = np.zeros_like(right), right.copy()
-    direction, size = residual.copy(), residual @ residual
-    goal = _RESOLUTION**2 * size
-    for _ in range(_STEPS):
-        if size <= goal:
-            break
-        image = direction + factor * project(direction)
-        length = size / (direction @ image)
-        m += length * direction
-        residual -= length * image
-        before, size = size, residual @ residual
-        direction = residual + size / before * direction
-    return m
+    size = c.shape[1]
+    operator = LinearOperator((size, size), lambda h: h + (N - 1) * project(h), dtype=float)
+    m = [cg(operator, project(each), rtol=_RESOLUTION, maxiter=_STEPS)[0] for each in c]
+    return float(np.sum((f @ f.T / len(x)) * (c @ (c - N * np.stack(m)).T / size)))
 
 
 def sine_optimum(

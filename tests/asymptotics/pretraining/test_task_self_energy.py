@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from iclimit.asymptotics.pretraining import finite_size_errors, task_self_energy
-from iclimit.asymptotics.pretraining.batched_fixed_point import fixed_points
 from iclimit.asymptotics.pretraining.deterministic_equivalent import fresh_task_law
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws
+from iclimit.asymptotics.searches import fixed_points
 
 SCAN = Path(__file__).parents[3] / "benchmarks" / "finite_size.csv"
 
