@@ -1,6 +1,5 @@
 """Networks of attention and recurrent layers: simulation."""
 
-from iclimit.simulate import networks as _simulate
 from iclimit.simulate.networks import *  # noqa: F403
 
-__all__ = [*_simulate.__all__]
+__all__ = [name for name in dir() if name[0] != "_"]

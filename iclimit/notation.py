@@ -19,7 +19,11 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar, cast
+
+import lazy_loader
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHELVES = (
     *("pretraining", "descent", "gdpp", "dynamics", "networks", "softmax"),
@@ -138,22 +142,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def explain_names(module: str) -> None:
-    """Let what a package exports answer an unknown keyword argument with the name that was meant.
+def attach_shelf(package: str, file: str) -> list[str]:
+    """Load the names that the stub of a shelf lists, and return them.
 
-    Functions are replaced here and where they are defined, so that they stay what a worker
-    process finds under their name.
+    Each function answers an unknown keyword argument with the name that was meant.  It is replaced
+    where it is defined, too, because worker processes look for it there.
     """
-    exported = vars(sys.modules[module])
-    for name in exported["__all__"]:
-        item = exported[name]
+    load, _, names = lazy_loader.attach_stub(package, file)
+    shelf = vars(sys.modules[package])
+    for name in names:
+        item = load(name)
         if inspect.isfunction(item):
-            exported[name] = vars(sys.modules[item.__module__])[name] = explaining(item)
+            shelf[name] = vars(sys.modules[item.__module__])[name] = explaining(item)
         elif "__init__" in vars(item):
             item.__init__ = explaining(item.__init__)
+    return names
 
 
-def explaining(function: Callable[..., Any]) -> Callable[..., Any]:
+def explaining(function: Function) -> Function:
     """Return a function that says by name which keyword arguments are missing or unknown."""
 
     @functools.wraps(function)
@@ -176,7 +182,7 @@ def explaining(function: Callable[..., Any]) -> Callable[..., Any]:
         hint = did_you_mean(wrong, known)
         raise TypeError(f"{label} takes {', '.join(known)}, got {wrong!r}{hint}")
 
-    return call
+    return cast(Function, call)
 
 
 def read_table(file: str) -> Iterable[dict[str, str]]:

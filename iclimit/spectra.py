@@ -1,6 +1,5 @@
 """Spectral measures and their transforms: theory."""
 
-from iclimit.asymptotics import spectra as _asymptotics
 from iclimit.asymptotics.spectra import *  # noqa: F403
 
-__all__ = [*_asymptotics.__all__]
+__all__ = [name for name in dir() if name[0] != "_"]

@@ -30,7 +30,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.drawing import Axes
-from iclimit.notation import explain_names
+from iclimit.notation import explaining
 from iclimit.results import Result
 from iclimit.validation.conventions import Units
 from iclimit.validation.yours.weights.label_free import LabelFree
@@ -47,8 +47,6 @@ from iclimit.validation.yours.weights.units import (
     settle,
     task_variance_of,
 )
-
-__all__ = ["ReducedGamma", "reduced_gamma"]
 
 LARGE_SHARE = 0.1
 """Ignored share above which a table asks for the layout.  Measured: .0003 for a layer trained on
@@ -308,6 +306,7 @@ class ReducedGamma(Result):
         return real_array("tasks", tasks, "(-inf, inf)") / math.sqrt(task_variance_of(self.units))
 
 
+@explaining
 def reduced_gamma(
     layer: Any,
     *,
@@ -476,6 +475,3 @@ def _ignored(found: ReducedGamma) -> float:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-explain_names(__name__)

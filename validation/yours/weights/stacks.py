@@ -36,7 +36,7 @@ from iclimit.asymptotics.checks import check_integers, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.drawing import COLOURS, Axes, finish, house_style, new_figure
-from iclimit.notation import explain_names
+from iclimit.notation import explaining
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import Regression
@@ -44,8 +44,6 @@ from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.transformer import Layer, prediction
 from iclimit.validation.yours.weights.layouts import Layout, Products, parse_layer
 from iclimit.validation.yours.weights.units import input_variance_of, settle, task_variance_of
-
-__all__ = ["ReducedStack", "reduced_stack"]
 
 MODELS = ("gd++", "diag", "preconditioned")
 """What a stack is compared with, from few numbers to more."""
@@ -141,6 +139,7 @@ class ReducedStack(Result):
         )
 
 
+@explaining
 def reduced_stack(
     stack: Sequence[Any],
     *,
@@ -356,6 +355,3 @@ def _ratio(part: np.ndarray, total: np.ndarray) -> Estimate:
 
 def _root(name: str, covariance: Any, d: int) -> np.ndarray | None:
     return None if covariance is None else matrix_root(covariance_matrix(name, covariance, d))
-
-
-explain_names(__name__)

@@ -1,0 +1,12 @@
+from .contexts import ContextLosses as ContextLosses
+from .contexts import simulate_depth_loss as simulate_depth_loss
+from .feedback import SimulatedRatio as SimulatedRatio
+from .feedback import simulate_overthinking_ratio as simulate_overthinking_ratio
+from .matrix_flow import MatrixFlow as MatrixFlow
+from .matrix_flow import simulate_matrix_flow as simulate_matrix_flow
+from .test_time import SimulatedSteps as SimulatedSteps
+from .test_time import simulate_test_time as simulate_test_time
+from .training import DepthTraining as DepthTraining
+from .training import train_depth as train_depth
+from .untied_flow import UntiedFlow as UntiedFlow
+from .untied_flow import simulate_untied_flow as simulate_untied_flow

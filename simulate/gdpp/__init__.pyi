@@ -1,0 +1,16 @@
+from .adjusted_loss import HeldOutLosses as HeldOutLosses
+from .adjusted_loss import held_out_losses as held_out_losses
+from .implicit_weights import ImplicitWeights as ImplicitWeights
+from .implicit_weights import implicit_weights as implicit_weights
+from .linear_transformer import LinearTransformer as LinearTransformer
+from .linear_transformer import two_level_ridge_transformer as two_level_ridge_transformer
+from .noisy_regression import NoisyRegression as NoisyRegression
+from .preconditioned_descent import gdpp_transformer as gdpp_transformer
+from .preconditioned_descent import layer_spectra as layer_spectra
+from .preconditioned_descent import simulate_gdpp as simulate_gdpp
+from .ridge_baselines import RidgeTuning as RidgeTuning
+from .ridge_baselines import SimulatedBaselines as SimulatedBaselines
+from .ridge_baselines import simulate_ridge_baselines as simulate_ridge_baselines
+from .ridge_baselines import tune_ridge as tune_ridge
+from .transformer_training import TrainedTransformer as TrainedTransformer
+from .transformer_training import train_linear_transformer as train_linear_transformer

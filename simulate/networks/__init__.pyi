@@ -1,0 +1,13 @@
+from .embedded_descent import EmbeddedDescent as EmbeddedDescent
+from .files import load_network as load_network
+from .files import save_network as save_network
+from .lstm import LstmNetwork as LstmNetwork
+from .network import Network as Network
+from .repeats import TrainedRepeats as TrainedRepeats
+from .repeats import train_repeats as train_repeats
+from .sensitivities import TokenSensitivities as TokenSensitivities
+from .sensitivities import token_sensitivities as token_sensitivities
+from .sine import SineTask as SineTask
+from .stack import AttentionNetwork as AttentionNetwork
+from .training import TrainedNetwork as TrainedNetwork
+from .training import train_network as train_network
