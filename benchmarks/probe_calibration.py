@@ -26,10 +26,10 @@ from scipy import stats
 
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.statistics import z_threshold
-from iclimit.validation.yours.models.answers import Answers
 from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
 from iclimit.validation.yours.models.ladder import ladder
+from iclimit.validation.yours.models.model import Answers
 from iclimit.validation.yours.models.ratios import quantile, z_of
 
 OUTPUT = Path(__file__).with_suffix(".txt")

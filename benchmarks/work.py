@@ -299,7 +299,7 @@ def _attention_network(layers: int, seed: int) -> tuple[Any, Any, Any]:
 def probing(positions: bool, seed: int) -> dict[str, float]:
     """Answers of all baselines to prompts, of which a quarter is taken at every position."""
     from iclimit.validation.yours.models.baselines import baselines
-    from iclimit.validation.yours.models.position_baselines import position_baselines
+    from iclimit.validation.yours.models.positions import position_baselines
 
     problem = _probed()
     count = PROBED_PROMPTS // 4 if positions else PROBED_PROMPTS

@@ -34,7 +34,7 @@ from iclimit.cli.diagram import SPECTRA, add_spectra
 from iclimit.cli.output import FORMATS, add_output, print_json, write_file, write_rows
 
 if TYPE_CHECKING:
-    from iclimit.validation.yours.runs.run_check import RunCheck
+    from iclimit.validation.yours.runs.check import RunCheck
 
 CONVENTIONS = ("lu2025", "vonoswald2023", "blog2024", "versatile2024", "linattn2025")
 
@@ -117,7 +117,7 @@ def _names(text: str) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Check, print and write."""
-    from iclimit.validation.yours.runs.run_check import check_runs
+    from iclimit.validation.yours.runs.check import check_runs
 
     if options.seed < 0:
         raise ValueError(f"--seed must be an integer >= 0, got {options.seed!r}")

@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a file; nothing in it is executed."""
-    from iclimit.validation.yours.models.npz import open_npz
+    from iclimit.validation.yours.models.files import open_npz
 
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}")

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     """Read, judge, print and write."""
     from iclimit.validation.yours.models.files import read_prompts
     from iclimit.validation.yours.models.predictions import read_positions, read_predictions
-    from iclimit.validation.yours.models.run import judge_predictions
+    from iclimit.validation.yours.models.probe import judge_predictions
 
     if (options.predictions is None) == (options.model is None):
         raise ValueError("PREDICTIONS or --model must be given, and not both")

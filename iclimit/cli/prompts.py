@@ -126,7 +126,7 @@ def read_tasks(path: Path) -> np.ndarray:
     """Tasks in the rows of a .npy or .csv file."""
     import numpy as np
 
-    from iclimit.validation.yours.models.npz import parse_npy
+    from iclimit.validation.yours.models.files import parse_npy
 
     if path.suffix not in (".npy", ".csv"):
         raise ValueError(f"--tasks must be a file .npy or .csv, got {str(path)!r}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from iclimit.notation import did_you_mean
 from iclimit.simulate.dynamics import TrainingCurves
-from iclimit.validation.yours.runs.table import Table, read_table
+from iclimit.validation.yours.reading import Table, read_table
 
 MOST = 10
 """Most numbered columns of losses in one table; more runs need a column run."""

@@ -10,40 +10,308 @@ unit of time.
 
 **Errors of the theory.**  Times have a relative error of the order of the initial weights.  Steps
 that grow the weights by a part h delay them by a relative h/2.  A finite training set changes
-losses and rates (`iclimit.validation.yours.curves.fluctuations`).
+losses and rates.
+
+**Finite training sets.**  With P sequences the loss at a plateau and the growth rate before a drop
+are means over P sequences, so that they have relative standard deviations of the order
+:math:`P^{-1/2}`.  These are found from small training sets drawn at random.  The final training
+loss is lower by about a/P, where a is the sandwich of least squares, :math:`E r^2 f^\top E[f
+f^\top]^{-1} f` with features f and residual r.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
+from scipy.special import polygamma
 
 from iclimit.asymptotics.dynamics import (
+    effective_init_scale,
+    effective_init_scale_moments,
     head_growth,
     merged_attention_curve,
+    merged_curve_drop_time,
+    plateau_head_values,
     plateau_losses,
+    separate_attention_staircase,
     time_from_pole,
 )
 from iclimit.asymptotics.dynamics.staircase import HALF
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.dynamics import AttentionModel, initial_weights
+from iclimit.simulate.dynamics.feature_moments import feature_count
 from iclimit.validation.yours.curves.features import QUARTERS
-from iclimit.validation.yours.curves.fluctuations import Fluctuations, find_fluctuations
 from iclimit.validation.yours.curves.setting import CurveSetting
-from iclimit.validation.yours.curves.starts import (
-    TINY,
-    StartLaw,
-    Weights,
-    grown_heads,
-    merged_half_drop,
-    merged_start,
-    separate_start,
-)
+
+SETS, SET_SIZE = 80, 300
+"""Number and size of the training sets that are drawn: standard deviations are right to 8 %."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fluctuations:
+    """Relative standard deviations over training sets, and the bias of the final loss.
+
+    Attributes
+    ----------
+    losses : ndarray (drops + 1,)
+        Of the loss at the start, at the plateaus and at the end.
+    rates : ndarray (drops,)
+        Of the growth rate before each drop.
+    bias : float
+        How far the final training loss can be below its limit, relative.
+    """
+
+    losses: np.ndarray
+    rates: np.ndarray
+    bias: float
+
+
+def find_fluctuations(setting: CurveSetting, seed: int = 0) -> Fluctuations:
+    """Find what a training set of the size of the setting changes."""
+    count = len(setting.learned)
+    if math.isinf(setting.training_set):
+        return Fluctuations(np.zeros(count), np.zeros(count - 1), 0.0)
+    # What the fluctuations do not depend on is left out of the key.
+    key = replace(
+        setting,
+        time_unit=1.0,
+        loss_unit=1.0,
+        loss_factor=1.0,
+        query_noise=True,
+        init_scale=1.0,
+        initialization="per-head",
+        learning_rate=None,
+        normalization="mean",
+    )
+    return _found(key, seed)
+
+
+@lru_cache(maxsize=32)
+def _found(setting: CurveSetting, seed: int) -> Fluctuations:
+    count = len(setting.learned)
+    numpy, generator = get_backend("numpy"), np.random.default_rng(seed)
+    lam, problem = setting.law["eigenvalues"], setting.problem
+    size = max(SET_SIZE, 4 * len(lam))
+    second = lam**2 + lam * (lam + lam.sum() + setting.noise_variance) / setting.context
+    best = lam / second
+    losses, rates, biases = [], [], []
+    for _ in range(SETS):
+        drawn = problem.training_set(numpy, generator, size, setting.standardize)
+        beta = np.mean(drawn.y[..., None] * drawn.x, axis=1)
+        label = drawn.y_query
+        features = beta * drawn.x_query
+        # Residuals with the first directions learned, one column for each plateau.
+        learned = np.cumsum(np.pad(features * best, ((0, 0), (1, 0))), axis=1)
+        residuals = (label[:, None] - learned)[:, list(setting.learned)]
+        losses.append(np.mean(residuals**2, axis=0))
+        growth = np.mean(label[:, None] * features, axis=0)
+        rates.append([growth @ lam**2] if setting.model != "separate" else growth[: count - 1])
+        leverage = np.sum(beta**2 / second, axis=1) * np.sum(drawn.x_query**2 / lam, axis=1)
+        biases.append(np.mean(residuals[:, -1] ** 2 * leverage) / np.mean(residuals[:, -1] ** 2))
+    shrink = math.sqrt(size / setting.training_set)
+    # All layers but the narrow one also fit the moments of inputs and of labels.
+    more = 1 if setting.model == "cubic" else feature_count(len(lam)) / len(lam) ** 2
+    return Fluctuations(
+        shrink * _relative_deviation(losses),
+        shrink * _relative_deviation(rates),
+        more * float(np.mean(biases)) / setting.training_set,
+    )
+
+
+def _relative_deviation(samples: list) -> np.ndarray:
+    """Standard deviation over the mean, column by column."""
+    found = np.asarray(samples)
+    return np.asarray(np.std(found, axis=0, ddof=1) / np.abs(np.mean(found, axis=0)))
+
+
+RTOL = 1e-5
+"""Relative tolerance of predicted waits, far below their spread over starts."""
+
+TINY = 1e-8
+"""Initial weights for which the shape of the drop of merged attention does not depend on them."""
+
+SMALL = 1e-3
+"""Below these initial weights the drop time is logarithmic in them to a relative 1e-6."""
+
+Weights = dict[str, np.ndarray]
+"""Initial weights of a run by name: value, and key_query or key and query."""
+
+
+@dataclass(frozen=True, eq=False)
+class StartLaw:
+    """Law over runs of the logarithms of the times at which half of each drop has happened.
+
+    Attributes
+    ----------
+    mean, variance : ndarray (drops,)
+        Of one run; without variance if the initial weights are given.
+    third : ndarray (drops,)
+        Third cumulant of one run.
+    mean_variance : ndarray (drops,)
+        Of the mean itself, if it is found from random starts.
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    third: np.ndarray
+    mean_variance: np.ndarray
+
+
+def merged_start(setting: CurveSetting, initial: Sequence[Weights]) -> StartLaw:
+    """Law of merged attention, or the times of given initial weights."""
+    zero = np.zeros(1)
+    lam = setting.law["eigenvalues"]
+    if initial:
+        scales = [
+            float(
+                effective_init_scale(
+                    setting.weight_factor * each["value"],
+                    setting.weight_factor * each["key_query"],
+                    eigenvalues=setting.eigenvalues,
+                )
+            )
+            for each in initial
+        ]
+        logs = [math.log(_merged_time(setting, scale)) for scale in scales]
+        return StartLaw(np.array([np.mean(logs)]), zero, zero, zero)
+    law = effective_init_scale_moments(setting.heads)
+    time = _merged_time(setting, setting.start * math.exp(law.mean))
+    relative = float(law.std) / float(np.linalg.norm(lam**2)) / time
+    # The time is linear in the logarithm of the scale, which has the law of ln(chi-square)/2; the
+    # logarithm of the time is less skewed.
+    skewness = -float(polygamma(2, setting.heads / 2)) / (2 * float(law.std)) ** 3 - 3 * relative
+    return StartLaw(
+        np.array([math.log(time)]),
+        np.array([relative**2]),
+        np.array([skewness * relative**3]),
+        zero,
+    )
+
+
+def separate_start(
+    setting: CurveSetting, initial: Sequence[Weights], draws: int, seed: int
+) -> StartLaw:
+    """Law of separate attention from random starts, or the times of given initial weights."""
+    count = len(setting.learned) - 1
+    starts, factor = initial, setting.weight_factor
+    if not initial:
+        starts, factor = _random_starts(setting, draws, seed), setting.start / TINY
+    times = np.array([_drop_times(setting, start, factor)[:count] for start in starts])
+    if not np.all(times > 0):
+        raise _too_large(setting)
+    logs = np.log(times)
+    none = np.zeros(count)
+    if initial:
+        return StartLaw(np.mean(logs, axis=0), none, none, none)
+    with np.errstate(invalid="ignore"):  # of drops that never happen
+        variance = np.var(logs, axis=0, ddof=1)
+    return StartLaw(np.mean(logs, axis=0), variance, none, variance / draws)
+
+
+def _too_large(setting: CurveSetting) -> ValueError:
+    return ValueError(
+        "init_scale must be so small that the weights grow before the loss drops, got "
+        f"{setting.init_scale!r}"
+    )
+
+
+def _random_starts(setting: CurveSetting, draws: int, seed: int) -> list[Weights]:
+    """Random weights of the scale TINY, in descending order of the eigenvalues."""
+    model = AttentionModel("separate", len(setting.eigenvalues), setting.heads, setting.rank)
+    starts = []
+    for draw in range(draws):
+        value, key, query = initial_weights(
+            model, TINY, setting.initialization, rng=seed, first_repeat=draw
+        )
+        starts.append({"value": value[:, -1], "key": key[..., :-1], "query": query})
+    return starts
+
+
+def _drop_times(setting: CurveSetting, start: Weights, factor: float) -> np.ndarray:
+    """Half-drop times for weights that are multiplied by a factor, largest eigenvalues first."""
+    lam = np.array(setting.eigenvalues)
+    if setting.rank > 1:
+        return _staircase(lam.tobytes(), factor, *_bytes(start), **_sizes(setting))[1]
+    # Only escape times are random.  They are one over the scale and the square of the eigenvalues,
+    # so that one staircase serves many settings.
+    top = float(lam.max())
+    unit, _ = _staircase((lam / top).tobytes(), 1.0, *_bytes(start))
+    values, heads = grown_heads(setting)
+    return unit / factor / top**2 + time_from_pole(HALF ** (1 / 3) * values, **heads)
+
+
+def _bytes(start: Weights) -> tuple[Any, ...]:
+    key, query = (np.ascontiguousarray(start[name]) for name in ("key", "query"))
+    return (
+        np.ascontiguousarray(start["value"]).tobytes(),
+        key.tobytes(),
+        query.tobytes(),
+        key.shape,
+    )
+
+
+@lru_cache(maxsize=512)
+def _staircase(
+    eigenvalues: bytes,
+    factor: float,
+    value: bytes,
+    key: bytes,
+    query: bytes,
+    shape: tuple[int, ...],
+    context: int = 1,
+    noise_variance: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Escape times and half-drop times of weights times a factor; a staircase takes 0.1 s."""
+    v, k, q = (factor * np.frombuffer(each) for each in (value, key, query))
+    steps = separate_attention_staircase(
+        *(v, k.reshape(shape), q.reshape(shape)),
+        eigenvalues=np.frombuffer(eigenvalues),
+        context=context,
+        noise_variance=noise_variance,
+        rtol=RTOL,
+    )
+    return steps.times, steps.drop_times
+
+
+def _merged_time(setting: CurveSetting, scale: float) -> float:
+    """Time at which half of the drop of merged attention has happened."""
+    law = setting.eigenvalues, setting.context, setting.noise_variance
+    if scale > SMALL:
+        try:
+            return merged_half_drop(*law, scale)
+        except ValueError:
+            raise _too_large(setting) from None
+    # Small weights grow exponentially: another scale only shifts the curve.
+    growth = float(np.linalg.norm(np.square(setting.eigenvalues)))
+    return merged_half_drop(*law, TINY) - math.log(scale / TINY) / growth
+
+
+@lru_cache(maxsize=512)
+def merged_half_drop(
+    eigenvalues: tuple[float, ...], context: int, noise_variance: float, scale: float
+) -> float:
+    """Time at which half of the drop has happened, from balanced weights of this scale."""
+    law: dict[str, Any] = {"eigenvalues": eigenvalues, "context": context}
+    return merged_curve_drop_time(0.5, init_scale=scale, noise_variance=noise_variance, **law)
+
+
+def grown_heads(setting: CurveSetting) -> tuple[np.ndarray, dict[str, Any]]:
+    """Final values of the heads that learn each direction, and arguments of their growth."""
+    lam = setting.law["eigenvalues"]
+    values = plateau_head_values(lam, **_sizes(setting))
+    return values, {"eigenvalue": lam, "trace": float(np.sum(lam)), **_sizes(setting)}
+
+
+def _sizes(setting: CurveSetting) -> dict[str, Any]:
+    return {"context": setting.context, "noise_variance": setting.noise_variance}
+
 
 STAIRCASE_ERROR = 3.0
 """Relative standard error of the time at which the j-th head (from 0) learns, in units of j times

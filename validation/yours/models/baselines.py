@@ -29,13 +29,13 @@ from iclimit.simulate.probing.predictors import (
 )
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.yours.models.fitted_layers import context_moments, fit_layers
-from iclimit.validation.yours.models.linear_part import exact_error
-from iclimit.validation.yours.models.problem_units import ProblemUnits
-from iclimit.validation.yours.models.trained_attention import (
+from iclimit.validation.yours.models.linear_attention import (
     answer_with,
+    exact_error,
     expected_errors,
     train_attention,
 )
+from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 STEPS = (2, 3, 5)
 """Numbers of steps of gradient descent beside one."""

@@ -15,28 +15,274 @@ pretraining_tasks (k, d)   and input_covariance, task_covariance: where they are
 =========================  ==========================================================
 
 The same prompts can be written as rows of a table (.csv, .parquet), with the description beside
-it in a file of the same name that ends in .json.
+it in a file of the same name that ends in .json.  Columns are ``index`` from 0, ``section``, then
+``x_1_1`` to ``x_N_d`` (the pair first, the coordinate second), ``y_1`` to ``y_N`` and ``query_1``
+to ``query_d``.
+
+Arrays are read in parts and without running what is in a file.  A file may lie about what it
+holds.  Only the header of an array is believed, after a check of its kind and size: arrays of
+objects, which are pickled code, are refused, and so is what would take far more memory than the
+file has bytes.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import math
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from iclimit.checks import check_arguments
 from iclimit.files import replacing
 from iclimit.notation import did_you_mean
 from iclimit.runs.code_version import versions
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.yours.models.npz import NpzFile, open_npz, write_array
 from iclimit.validation.yours.models.sections import Section, plan_sections
+
+FREE_BYTES = 2**26
+"""Bytes that an array may take whatever the size of its file."""
+
+LARGEST_RATIO = 2
+"""Bytes of a larger array over those in the file.  Random numbers do not compress."""
+
+
+@dataclass
+class StoredArray:
+    """An array in a file, which can be read in parts.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its type.
+    stream : file
+        Where it is read from.
+    name : str
+        What it is, for messages.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    stream: IO[bytes]
+    name: str
+
+    def read(self, rows: int) -> np.ndarray:
+        """Next rows.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged.
+        """
+        return self._read((rows, *self.shape[1:]))
+
+    def whole(self) -> np.ndarray:
+        """All of it, where nothing has been read."""
+        return self._read(self.shape)
+
+    def _read(self, shape: tuple[int, ...]) -> np.ndarray:
+        wanted = math.prod(shape) * self.dtype.itemsize
+        with naming_damage(self.name):
+            found = self.stream.read(wanted)
+        if len(found) < wanted:
+            raise ValueError(f"{self.name} must be intact, got {len(found)} of {wanted} bytes")
+        return np.frombuffer(found, self.dtype).reshape(shape)
+
+
+@dataclass
+class NpzFile:
+    """Arrays of an .npz file by name; `open_npz` makes one.
+
+    Attributes
+    ----------
+    path : Path
+        Where it is.
+    archive : ZipFile
+        What it contains.
+    """
+
+    path: Path
+    archive: zipfile.ZipFile
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays."""
+        files = self.archive.namelist()
+        return [each.removesuffix(".npy") for each in files if each.endswith(".npy")]
+
+    def __contains__(self, array: str) -> bool:
+        return array in self.names
+
+    def __getitem__(self, array: str) -> StoredArray:
+        if array not in self:
+            found = ", ".join(self.names[:10]) or "none"
+            hint = did_you_mean(array, self.names)
+            raise ValueError(f"{self.path} must have an array {array!r}, got {found}{hint}")
+        member, name = self.archive.getinfo(f"{array}.npy"), f"{array} in {self.path}"
+        if member.file_size > max(FREE_BYTES, LARGEST_RATIO * member.compress_size):
+            raise ValueError(
+                f"{name} must not be larger than the file, got {member.file_size} bytes made of "
+                f"{member.compress_size}"
+            )
+        with naming_damage(name):
+            stream = self.archive.open(member)
+        return parse_npy(name, stream, member.file_size)
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[NpzFile]:
+    """Open a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Yields
+    ------
+    NpzFile
+
+    Raises
+    ------
+    ValueError
+        If it is damaged or no such file.
+    FileNotFoundError
+        If there is no file.
+    """
+    with path.open("rb") as file:
+        with naming_damage(str(path)):
+            archive = zipfile.ZipFile(file)
+        yield NpzFile(path, archive)
+
+
+def parse_npy(name: str, stream: IO[bytes], size: int) -> StoredArray:
+    """Array in a stream of so many bytes, in the format of numpy.save.
+
+    Raises
+    ------
+    ValueError
+        If it is no array of numbers or text, or of another size than it says.
+    """
+    with naming_damage(name):
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        shape, by_columns, dtype = read[npy.read_magic(stream)](stream)
+    if dtype.kind not in "fiubcU":
+        raise ValueError(f"{name} must be an array of numbers, got {dtype}")
+    if by_columns and len(shape) > 1:
+        raise ValueError(f"{name} must be stored row by row, got column by column")
+    stored = size - stream.tell()
+    if math.prod(shape) * dtype.itemsize != stored or min(shape, default=0) < 0:
+        found = f"{stored} bytes for the shape {shape} of {dtype}"
+        raise ValueError(f"{name} must be intact, got {found}")
+    return StoredArray(shape, dtype, stream, name)
+
+
+@contextmanager
+def naming_damage(name: str) -> Iterator[None]:
+    """Raise a ValueError of one line that names what could not be read, and let no warning out."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except Exception as error:  # a file can be broken in any way
+        reason = (str(error).splitlines() or [""])[0][:80] or type(error).__name__
+        raise ValueError(f"{name} must be intact and without pickle, got: {reason}") from error
+
+
+def write_array(
+    archive: zipfile.ZipFile,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    parts: Iterable[np.ndarray],
+) -> None:
+    """Write an array into an .npz file part by part, so that it is never whole in memory."""
+    # A fixed date, so that the same prompts are the same bytes.
+    member = zipfile.ZipInfo(f"{name}.npy")
+    with archive.open(member, "w", force_zip64=True) as stream:
+        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(stream, header)
+        for part in parts:
+            stream.write(np.ascontiguousarray(part, dtype=dtype).tobytes())
+
+
+def columns_of(context: int, dim: int) -> list[str]:
+    """Names of the columns of numbers.
+
+    Examples
+    --------
+    >>> from iclimit.validation.yours.models.files import columns_of
+    >>> columns_of(2, 2)
+    ['x_1_1', 'x_1_2', 'x_2_1', 'x_2_2', 'y_1', 'y_2', 'query_1', 'query_2']
+    """
+    pairs, coordinates = range(1, context + 1), range(1, dim + 1)
+    inputs = [f"x_{i}_{k}" for i in pairs for k in coordinates]
+    return [*inputs, *(f"y_{i}" for i in pairs), *(f"query_{k}" for k in coordinates)]
+
+
+def write_rows(path: Path, prompts: PromptFile) -> None:
+    """Write prompts as .csv or .parquet.
+
+    Raises
+    ------
+    RuntimeError
+        If Parquet is asked for and pyarrow is not installed.
+    """
+    names = columns_of(prompts.problem.context, prompts.problem.dim)
+    write = _write_parquet if path.suffix == ".parquet" else _write_csv
+    write(path, names, _numbers(prompts), prompts.float32)
+
+
+def _numbers(prompts: PromptFile) -> Iterator[tuple[str, int, np.ndarray]]:
+    """Section, number of the first row and numbers (n, columns), block by block."""
+    first = 0
+    for section, block in prompts.blocks():
+        count = len(block)
+        parts = (block.inputs.reshape(count, -1), block.labels, block.query)
+        yield section.name, first, np.concatenate(parts, axis=1)
+        first += count
+
+
+def _write_csv(path: Path, names: list[str], blocks: Any, float32: bool) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["index", "section", *names])
+        for section, first, numbers in blocks:
+            # The shortest text that is read as the same number.
+            rows = numbers.astype("f4").astype(str) if float32 else numbers
+            writer.writerows([first + k, section, *row] for k, row in enumerate(rows.tolist()))
+
+
+def _write_parquet(path: Path, names: list[str], blocks: Any, float32: bool) -> None:
+    try:
+        pyarrow, parquet = map(import_module, ("pyarrow", "pyarrow.parquet"))
+    except ImportError as error:
+        raise RuntimeError(
+            "Parquet files need pyarrow, which is not installed: pip install 'iclimit[parquet]', "
+            "or write .npz or .csv"
+        ) from error
+    kind = pyarrow.float32() if float32 else pyarrow.float64()
+    fields = [("index", pyarrow.int64()), ("section", pyarrow.string())]
+    schema = pyarrow.schema([*fields, *((name, kind) for name in names)])
+    with parquet.ParquetWriter(path, schema) as writer:
+        for section, first, numbers in blocks:
+            index = np.arange(first, first + len(numbers))
+            columns = [index, [section] * len(numbers), *numbers.T]
+            arrays = [pyarrow.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+            writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
+
 
 FORMAT = 1
 """Version of the format."""
@@ -187,7 +433,7 @@ def write_prompts(path: Path, prompts: PromptFile) -> None:
         with replacing(path) as partial:
             _write_npz(partial, prompts)
         return
-    from iclimit.validation.yours.models.prompt_rows import write_rows
+    from iclimit.validation.yours.models.files import write_rows
 
     with replacing(path) as partial, replacing(path.with_suffix(".json")) as beside:
         write_rows(partial, prompts)

@@ -15,30 +15,273 @@ leave unexplained (1 %).  Limits hold together, over all algorithms, with probab
 
 A model whose answers are small against the labels is the null predictor: its mean square is below
 the tolerance times that of the labels without noise.
+
+**Likeness.**  The distance of a model f to an algorithm g is :math:`E(f - g)^2`, over the
+prompts.  The share that g leaves unexplained is this distance over :math:`E f^2`: 0 for equal
+answers, 1 for the null predictor, and more for answers worse than none.  The factor c minimises
+:math:`E(f - cg)^2`: it is not 1 where the model takes another rate.
+
+**Mixtures** of few algorithms are found and judged on separate prompts.  Which algorithms: the
+first half of the prompts, by least squares over all subsets of up to `MOST_TERMS`.  How many: a
+further one must be noticed on the second half, where the weights of the first half are judged, and
+take off at least the part `GAIN` of what is unexplained.  Weights and standard errors are those of
+the second half, so that the choice does not make them look better.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from iclimit.results import Estimate
 from iclimit.statistics import z_threshold
-from iclimit.validation.yours.models.answers import Answers
-from iclimit.validation.yours.models.likeness import Likeness, likenesses
-from iclimit.validation.yours.models.mixture import Mixture, best_mixture
+from iclimit.validation.yours.models.model import Answers
 from iclimit.validation.yours.models.ratios import (
     DOUBT,
     ROUNDING,
+    best_factor,
+    best_weights,
     larger,
     percent,
     quantile,
     ratio,
     shown,
+    without_rounding,
+    z_of,
 )
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How near a model is to an algorithm.
+
+    Attributes
+    ----------
+    name : str
+        The algorithm.
+    distance : Estimate
+        Mean squared distance of the answers.
+    unexplained : Estimate
+        The distance over the mean square of the model's answers.
+    factor : Estimate
+        Factor of the algorithm that is nearest to the model.
+    factor_z : float
+        Deviation of the factor from 1.
+    same : tuple of str
+        Other algorithms that give the same answers to these prompts.
+    """
+
+    name: str
+    distance: Estimate
+    unexplained: Estimate
+    factor: Estimate
+    factor_z: float
+    same: tuple[str, ...] = ()
+
+    @property
+    def explained(self) -> Estimate:
+        """Share of the mean square of the model's answers that the algorithm explains."""
+        share = self.unexplained
+        return Estimate(1 - share.mean, share.standard_error, share.repeats)
+
+    @property
+    def label(self) -> str:
+        """Its name and those of the algorithms that cannot be told from it."""
+        return " = ".join((self.name, *self.same))
+
+
+def likenesses(answers: Answers) -> list[Likeness]:
+    """How near a model is to each baseline that answers differently, the nearest first."""
+    model, square = answers.model, answers.model**2
+    found = []
+    for name, same in equal_answers(answers.baselines).items():
+        baseline = answers.baselines[name]
+        distance = (model - baseline) ** 2
+        factor = best_factor(model, baseline)
+        likeness = Likeness(
+            name,
+            Estimate.of(distance, keep=False),
+            ratio(distance, square),
+            factor,
+            z_of(factor, 1.0),
+            same,
+        )
+        found.append(likeness)
+    return sorted(found, key=lambda each: each.unexplained.mean)
+
+
+def equal_answers(baselines: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
+    """Baselines that answer differently, each with those that answer as it does."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, answers in baselines.items():
+        for first in found:
+            other = baselines[first]
+            if np.mean((answers - other) ** 2) <= ROUNDING**2 * np.mean(other**2):
+                found[first] += (name,)
+                break
+        else:
+            found[name] = ()
+    return found
+
+
+MOST_TERMS = 3
+"""Largest number of algorithms: more of them imitate almost any smooth predictor."""
+
+GAIN = 0.1
+"""Least part of what is unexplained that a further algorithm must explain."""
+
+DEPENDENT = 1e-9
+"""Columns of length 1 whose Gram matrix has a smaller eigenvalue count as dependent."""
+
+COMPARED = 10
+"""Other mixtures, the nearest on the first half, that the chosen one is compared with."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """An algorithm in a mixture, with its weight and the deviation of this from 0."""
+
+    name: str
+    weight: Estimate
+    z: float
+
+    def __str__(self) -> str:
+        return f"{shown(self.weight)} {self.name}"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The nearest mixture of few algorithms.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        The algorithms with their weights.
+    unexplained : Estimate
+        Share of the mean square that it leaves unexplained, on prompts that did not choose it.
+    alternatives : tuple of str
+        Other mixtures of as many algorithms that are as near, for all these prompts tell.
+    """
+
+    terms: tuple[Term, ...]
+    unexplained: Estimate
+    alternatives: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.terms)) or "0"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The algorithms."""
+        return tuple(term.name for term in self.terms)
+
+
+def best_mixture(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> Mixture:
+    """Find the mixture of at most `MOST_TERMS` baselines that is nearest to a model.
+
+    Parameters
+    ----------
+    model : array (n,)
+        Answers of the model.
+    baselines : mapping of str to array (n,)
+        Answers of the algorithms.  Of proportional ones only the nearest takes part.
+    """
+    names = _independent(model, baselines)
+    columns = np.stack([baselines[name] for name in names], axis=1) if names else None
+    if columns is None or not np.any(model):
+        return Mixture((), ratio(model**2, model**2), ())
+    half = len(model) // 2
+    fit, judge = (model[:half], columns[:half]), (model[half:], columns[half:])
+    chosen, residual = _choose(fit, judge)
+    weights, covariance = best_weights(judge[0], judge[1][:, chosen])
+    terms = []
+    for number, index in enumerate(chosen):
+        error = math.sqrt(covariance[number, number])
+        weight = without_rounding(float(weights[number]), error, len(judge[0]))
+        terms.append(Term(names[index], weight, z_of(weight, 0.0)))
+    others = [subset for subset in _subsets(fit, len(chosen)) if subset != chosen]
+    return Mixture(
+        tuple(sorted(terms, key=lambda term: -abs(term.weight.mean))),
+        ratio(residual**2, judge[0] ** 2),
+        _alternatives(names, fit, judge, residual, others),
+    )
+
+
+def _independent(model: np.ndarray, baselines: Mapping[str, np.ndarray]) -> list[str]:
+    """Baselines that are neither 0 nor proportional to one that is nearer to the model."""
+    found: dict[str, np.ndarray] = {}
+    for name in sorted(baselines, key=lambda name: float(np.sum((model - baselines[name]) ** 2))):
+        if norm := float(np.linalg.norm(baselines[name])):
+            unit = baselines[name] / norm
+            if all(1 - abs(float(unit @ other)) > DEPENDENT for other in found.values()):
+                found[name] = unit
+    return list(found)
+
+
+Half = tuple[np.ndarray, np.ndarray]
+"""Answers of the model and of the baselines to half of the prompts."""
+
+
+def _choose(fit: Half, judge: Half) -> tuple[tuple[int, ...], np.ndarray]:
+    """Columns of the mixture, and what their weights leave on the prompts that judge."""
+    chosen = _subsets(fit, 1)[0]
+    residual = _residual(fit, judge, chosen)
+    size = float(np.mean(judge[0] ** 2))
+    for terms in range(2, min(MOST_TERMS, fit[1].shape[1]) + 1):
+        subsets = _subsets(fit, terms)
+        if not subsets:
+            break
+        longer = _residual(fit, judge, subsets[0])
+        before, after = residual**2, longer**2
+        enough = np.mean(after) < (1 - GAIN) * np.mean(before)
+        if not (enough and larger(before, after, quantile(MOST_TERMS - 1), ROUNDING**2 * size)):
+            break
+        chosen, residual = subsets[0], longer
+    return chosen, residual
+
+
+def _subsets(fit: Half, terms: int) -> list[tuple[int, ...]]:
+    """Subsets of columns that are independent, those that leave least first."""
+    model, columns = fit
+    norms = np.linalg.norm(columns, axis=0)
+    scaled = columns / np.where(norms > 0, norms, 1.0)
+    gram, target, total = scaled.T @ scaled, scaled.T @ model, float(model @ model)
+    found = []
+    for subset in itertools.combinations(np.flatnonzero(norms > 0).tolist(), terms):
+        values, vectors = np.linalg.eigh(gram[np.ix_(subset, subset)])
+        if values[0] > DEPENDENT:
+            part = vectors.T @ target[list(subset)]
+            left = max(1 - float(np.sum(part**2 / values)) / total, 0.0)
+            found.append((left, subset))
+    return [subset for _, subset in sorted(found)]
+
+
+def _residual(fit: Half, judge: Half, subset: Sequence[int]) -> np.ndarray:
+    """What the mixture of these columns, fitted on one half, leaves on the other."""
+    chosen = list(subset)
+    weights, *_ = np.linalg.lstsq(fit[1][:, chosen], fit[0], rcond=None)
+    return judge[0] - judge[1][:, chosen] @ weights
+
+
+def _alternatives(
+    names: Sequence[str],
+    fit: Half,
+    judge: Half,
+    residual: np.ndarray,
+    others: Sequence[tuple[int, ...]],
+) -> tuple[str, ...]:
+    """Mixtures that are not significantly further from the model than the chosen one."""
+    rounding = ROUNDING**2 * float(np.mean(judge[0] ** 2))
+    limit, found = quantile(COMPARED), []
+    for subset in others[:COMPARED]:
+        if not larger(_residual(fit, judge, subset) ** 2, residual**2, limit, rounding):
+            found.append(" + ".join(names[index] for index in subset))
+    return tuple(found)
+
 
 TOLERANCE = 0.01
 """Share of the mean square that an algorithm may leave unexplained by default."""

@@ -7,15 +7,52 @@ again, to see whether answers are random or depend on the rest of the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from iclimit.checks import check_arguments, refuse_masked
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.sections import Section
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers to one section of prompts, which all of them were asked.
+
+    Attributes
+    ----------
+    section : str
+        Which prompts: "fresh", "pretraining", "permuted" and so on.
+    model : array (n,)
+        Answers of the model.
+    baselines : mapping of str to array (n,)
+        Answers of the baselines, by their names.
+    target : array (n,)
+        Labels of the queries without noise.
+    noise_variance : array (n,)
+        Variance of the label noise.
+    """
+
+    section: str
+    model: np.ndarray
+    baselines: Mapping[str, np.ndarray]
+    target: np.ndarray
+    noise_variance: np.ndarray
+
+    def errors(self, answers: np.ndarray) -> np.ndarray:
+        """Squared errors (n,) on noisy query labels, averaged over the noise of the query."""
+        return (answers - self.target) ** 2 + self.noise_variance
+
+    def error(self, name: str = "") -> Estimate:
+        """Mean squared error of a baseline, by default of the model."""
+        return Estimate.of(self.errors(self.baselines[name] if name else self.model))
+
 
 SAME_BATCH = 1e-5
 """Largest difference of answers to the same batch, over their root mean square.  Sums in another
@@ -247,3 +284,98 @@ def _first_over(differences: np.ndarray, allowed: float) -> tuple[int, ...] | No
 
 def _shown(answers: np.ndarray, index: tuple[int, ...]) -> str:
     return f"{answers[index]:.6g}"
+
+
+class Answering(Protocol):
+    """What answers prompts: a model, or a file of its predictions."""
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+        """Answers (n,) to prompts of a section, the first of which has this number."""
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Raise a ValueError if its answers to some first prompts depend on more than those."""
+
+
+def ask(
+    model: Answering,
+    baselines: Iterable[Baseline],
+    section: Section,
+    *,
+    advance: Callable[[int], object] | None = None,
+) -> Answers:
+    """Answers of a model and of baselines to one section.
+
+    Parameters
+    ----------
+    model : Model, LastPosition or RecordedPredictions
+        What is asked.
+    baselines : iterable of Baseline
+        Algorithms that are asked the same.
+    section : Section
+        The prompts.
+    advance : callable, optional
+        Called with the number of prompts after each block.
+
+    Returns
+    -------
+    Answers
+        Arrays (len(section),).  Prompts are dropped after each block.
+    """
+    baselines = list(baselines)
+    names = [each.name for each in baselines]
+    columns: list[list[np.ndarray]] = []
+    first = 0
+    for block in section.blocks():
+        own = model.answer(block, section=section.name, first=first)
+        others = [np.asarray(each.predict(block)) for each in baselines]
+        columns.append([own, block.target, block.noise_variance, *others])
+        first += len(block)
+        if advance is not None:
+            advance(len(block))
+    own, target, noise, *others = map(np.concatenate, zip(*columns, strict=True))
+    return Answers(section.name, own, dict(zip(names, others, strict=True)), target, noise)
+
+
+def ask_all(
+    model: Answering,
+    baselines: Sequence[Baseline],
+    sections: Iterable[Section],
+    *,
+    progress: bool = False,
+) -> dict[str, Answers]:
+    """Answers to several sections by name, after a check of the model on the first of them.
+
+    Parameters
+    ----------
+    model : Model, LastPosition or RecordedPredictions
+        What is asked.
+    baselines : sequence of Baseline
+        Algorithms that are asked the same.
+    sections : iterable of Section
+        The prompts.
+    progress : bool
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.validation.yours.models.model import ask_all
+    >>> from iclimit.validation.yours.models.model import Model
+    >>> from iclimit.validation.yours.models.sections import plan_sections
+    >>> model = Model(lambda inputs, labels, query: 0.0 * query[:, 0])
+    >>> sections = plan_sections(Problem(context=10, dim=5), test_prompts=2000)
+    >>> answers = ask_all(model, [], sections)
+    >>> print(answers["fresh"].error())
+    4.89(17)
+    """
+    from tqdm.auto import tqdm
+
+    sections = list(sections)
+    if sections:
+        model.check(next(iter(sections[0].blocks())), section=sections[0].name)
+    found = {}
+    with tqdm(total=sum(map(len, sections)), unit="prompt", disable=not progress) as bar:
+        for section in sections:
+            bar.set_description(section.name)
+            found[section.name] = ask(model, baselines, section, advance=bar.update)
+    return found

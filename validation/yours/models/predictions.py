@@ -10,16 +10,23 @@ import numpy as np
 
 from iclimit.notation import did_you_mean
 from iclimit.simulate.probing.problem import DrawnPrompts
-from iclimit.validation.yours.models.answers import Answers
-from iclimit.validation.yours.models.asking import ask_all
 from iclimit.validation.yours.models.baselines import Baseline
-from iclimit.validation.yours.models.files import PromptFile
-from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, first_unusable
-from iclimit.validation.yours.models.npz import StoredArray, open_npz, parse_npy
-from iclimit.validation.yours.models.prompt_rows import columns_of
+from iclimit.validation.yours.models.files import (
+    PromptFile,
+    StoredArray,
+    columns_of,
+    open_npz,
+    parse_npy,
+)
+from iclimit.validation.yours.models.model import (
+    LARGEST,
+    OTHER_BATCH,
+    Answers,
+    ask_all,
+    first_unusable,
+)
 from iclimit.validation.yours.models.sections import Section
-from iclimit.validation.yours.runs.sources import file_columns
-from iclimit.validation.yours.runs.table import read_table
+from iclimit.validation.yours.reading import file_columns, read_table
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet", ".json")
 """Endings of files that predictions are read from."""

@@ -52,15 +52,145 @@ import numpy as np
 
 from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import seed_sequences
+from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 from iclimit.simulate.probing.problem import BLOCK_NUMBERS, DrawnPrompts, Problem
-from iclimit.validation.yours.models.changed_prompts import (
-    add_other_labels,
-    move_one,
-    permute_pairs,
-    round_to_float32,
-)
 from iclimit.validation.yours.models.problem_units import ProblemUnits
-from iclimit.validation.yours.models.shifts import mean_eigenvalue, shifted_problems
+
+
+def round_to_float32(drawn: DrawnPrompts) -> DrawnPrompts:
+    """What a model sees, rounded to float32."""
+    seen = {name: getattr(drawn, name) for name in ("inputs", "labels", "query")}
+    return replace(drawn, **{name: v.astype("f4").astype(float) for name, v in seen.items()})
+
+
+def permute_pairs(
+    drawn: DrawnPrompts, block: int, *, seed: np.random.SeedSequence
+) -> DrawnPrompts:
+    """Prompts with their pairs in a random order."""
+    # Row by row, so that the first prompts of a longer run are those of a shorter one.
+    keys = _generator(seed, block).random(drawn.labels.shape)
+    order = np.argsort(keys, axis=1)
+    inputs = np.take_along_axis(drawn.inputs, order[:, :, None], axis=1)
+    return replace(drawn, inputs=inputs, labels=np.take_along_axis(drawn.labels, order, axis=1))
+
+
+def add_other_labels(
+    drawn: DrawnPrompts,
+    block: int,
+    *,
+    problem: Problem,
+    seed: np.random.SeedSequence,
+    factors: tuple[int, int],
+) -> DrawnPrompts:
+    """Prompts with a sum of their labels and those of another task on the same inputs.
+
+    The noise variance stays that of the prompt: an algorithm that is told it uses the same one for
+    all labels.
+    """
+    other = problem.sample(len(drawn), rng=_child(seed, block))
+    noise = other.labels - _values(other.inputs, other.tasks)
+    labels = _values(drawn.inputs, other.tasks) + noise
+    own, new = factors
+    return replace(
+        drawn,
+        labels=own * drawn.labels + new * labels,
+        tasks=own * drawn.tasks + new * other.tasks,
+    )
+
+
+def _values(inputs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+    return (inputs @ tasks[:, :, None])[:, :, 0]
+
+
+def move_one(drawn: DrawnPrompts, moved: np.ndarray, *, what: str, step: float) -> DrawnPrompts:
+    """Prompts with a step in one coordinate of the query, or in one label, of each."""
+    values = np.array(getattr(drawn, what))
+    values[np.arange(len(values)), moved] += step
+    return replace(drawn, **{what: values})
+
+
+def _child(seed: np.random.SeedSequence, block: int) -> np.random.SeedSequence:
+    """Seed of a block."""
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block))
+
+
+def _generator(seed: np.random.SeedSequence, block: int) -> np.random.Generator:
+    return np.random.default_rng(_child(seed, block))
+
+
+def shifted_problems(
+    problem: Problem, rotation: np.random.SeedSequence
+) -> dict[str, tuple[str, Problem]]:
+    """Other laws of the prompts, by the names of their sections, with a description."""
+    shifts = {}
+    for name, factor in (("half", 0.5), ("double", 2.0)):
+        changed = replace(problem, scale=factor * problem.scale)
+        shifts[f"inputs:{name}"] = f"inputs times {factor:g}", changed
+    for name, factor in (("half", 0.5), ("double", 2.0)):
+        changed = replace(problem, task_variance=factor**2 * problem.task_variance)
+        shifts[f"tasks:{name}"] = f"tasks times {factor:g}", changed
+    if problem.mean_noise_variance:
+        silent = replace(problem, noise_variance=0.0, noise_law=None)
+        shifts["noise:none"] = "no label noise", silent
+        text = "label noise of four times the variance"
+        shifts["noise:fourfold"] = text, _with_fourfold_noise(problem)
+    else:
+        # The variance, to three digits that a report can show.
+        noise = float(f"{ProblemUnits(problem).signal / 4:.3g}")
+        changed = replace(problem, noise_variance=noise, noise_law=None)
+        shifts["noise:added"] = f"label noise of variance {noise:g}", changed
+    for what in ("input", "task"):
+        covariance = getattr(problem, f"{what}_covariance")
+        if covariance is None:
+            continue
+        for how, text in (
+            ("reversed", "eigenvalues in the opposite order"),
+            ("rotated", "eigenvectors turned at random"),
+        ):
+            turned = _reversed(covariance) if how == "reversed" else _rotated(covariance, rotation)
+            changes: dict[str, Any] = {f"{what}_covariance": turned}
+            changed = replace(problem, **changes)
+            shifts[f"{what}s:{how}"] = f"covariance of the {what}s: {text}", changed
+    return shifts
+
+
+def _with_fourfold_noise(problem: Problem) -> Problem:
+    if problem.noise_law is None:
+        return replace(problem, noise_variance=4 * problem.noise_variance)
+    law = NoiseLevels(problem.noise_law.kind, tuple(2 * each for each in problem.noise_law.levels))
+    return replace(problem, noise_law=law)
+
+
+def mean_eigenvalue(covariance: np.ndarray | None) -> float:
+    """Mean eigenvalue of a covariance; None stands for the identity."""
+    if covariance is None:
+        return 1.0
+    return float(np.mean(covariance if covariance.ndim == 1 else np.diag(covariance)))
+
+
+def _reversed(covariance: np.ndarray) -> np.ndarray:
+    """The same eigenvectors, the largest eigenvalue where the smallest was, and so on."""
+    if covariance.ndim == 1:
+        turned = np.empty_like(covariance)
+        order = np.argsort(covariance, kind="stable")
+        turned[order] = covariance[order[::-1]]
+        return turned
+    eigenvalues, basis = np.linalg.eigh(covariance)
+    return _symmetric((basis * np.maximum(eigenvalues[::-1], 0)) @ basis.T)
+
+
+def _rotated(covariance: np.ndarray, seed: np.random.SeedSequence) -> np.ndarray:
+    """The same eigenvalues, with eigenvectors turned by a uniformly distributed rotation."""
+    gaussian = np.random.default_rng(seed).standard_normal((len(covariance),) * 2)
+    basis, triangle = np.linalg.qr(gaussian)
+    basis = basis * np.sign(np.diag(triangle))
+    matrix = np.diag(covariance) if covariance.ndim == 1 else covariance
+    return _symmetric(basis @ matrix @ basis.T)
+
+
+def _symmetric(matrix: np.ndarray) -> np.ndarray:
+    return (matrix + matrix.T) / 2
+
 
 STEP = 2.0**-6
 """Step of finite differences over the root mean square of what is changed; see the module."""

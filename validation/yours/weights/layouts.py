@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
+from iclimit.asymptotics.checks import real_number
 from iclimit.asymptotics.numbers import refuse_masked
 from iclimit.notation import did_you_mean
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.transformer import Layer
-from iclimit.validation.conventions import CONVENTIONS, Convention
+from iclimit.validation.conventions import CONVENTIONS, Convention, Units
 
 ROLES = ("query", "key", "value", "projection", "key_query", "value_row")
 """What a matrix can be: W_Q, W_K, W_V, W_O, W_K^T W_Q, or the one row of W_V that counts."""
@@ -324,3 +325,38 @@ def _check_heads(name: str, first: np.ndarray, other: str, second: np.ndarray) -
         raise ValueError(
             f"{name} and {other} must have as many heads, got {len(first)} and {len(second)}"
         )
+
+
+def settle(
+    layout: str | Layout,
+    *,
+    input_variance: float | None = None,
+    task_variance: float | None = None,
+    **changes: Any,
+) -> Layout:
+    """Layout by its name or as it is given, with those changes that are not None."""
+    chosen = get_layout(layout, **changes)
+    convention = chosen.convention
+    if input_variance is not None:
+        text = repr(real_number("input_variance", input_variance))
+        convention = replace(convention, input_variance=text)
+    if task_variance is not None:
+        text = repr(real_number("task_variance", task_variance))
+        convention = replace(convention, task_variance=text)
+    return replace(chosen, convention=convention)
+
+
+def of_sums(units: Units) -> Units:
+    """The same units, with sums over the context in the summary."""
+    convention = replace(units.convention, product_factor="1", square_factor="1")
+    return replace(units, convention=convention)
+
+
+def input_variance_of(units: Units) -> float:
+    """Variance of an input coordinate: the rate of a step on sums is in its units."""
+    return 1 / (units.context * float(of_sums(units).factor("rate")))
+
+
+def task_variance_of(units: Units) -> float:
+    """Variance of a task coordinate."""
+    return float(units.factor("noise_variance")) / (input_variance_of(units) * units.dim)

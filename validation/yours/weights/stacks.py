@@ -42,8 +42,14 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.transformer import Layer, prediction
-from iclimit.validation.yours.weights.layouts import Layout, Products, parse_layer
-from iclimit.validation.yours.weights.units import input_variance_of, settle, task_variance_of
+from iclimit.validation.yours.weights.layouts import (
+    Layout,
+    Products,
+    input_variance_of,
+    parse_layer,
+    settle,
+    task_variance_of,
+)
 
 MODELS = ("gd++", "diag", "preconditioned")
 """What a stack is compared with, from few numbers to more."""

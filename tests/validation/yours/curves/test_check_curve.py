@@ -23,9 +23,9 @@ from iclimit.simulate.dynamics import (
 )
 from iclimit.validation import CurveCheck
 from iclimit.validation.claims.dynamics.published import CURVES
-from iclimit.validation.yours.curves.fluctuations import find_fluctuations
-from iclimit.validation.yours.curves.row import CurveRow
+from iclimit.validation.yours.curves.rows import CurveRow
 from iclimit.validation.yours.curves.setting import CurveSetting
+from iclimit.validation.yours.curves.theory import find_fluctuations
 
 LAM, CONTEXT = (0.6, 0.3, 0.1), 20
 LAW: dict[str, Any] = {"eigenvalues": LAM, "context": CONTEXT}

@@ -11,16 +11,16 @@ from sampled_means import ALLOWANCE
 from iclimit.asymptotics.descent import optimal_learning_rate, optimal_schedule
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.yours.models import baselines as module
-from iclimit.validation.yours.models import position_baselines as position_module
+from iclimit.validation.yours.models import positions as position_module
 from iclimit.validation.yours.models.baselines import Baseline, baselines
 from iclimit.validation.yours.models.fitted_layers import (
     context_moments,
     fit_layers,
     residual_polynomial,
 )
-from iclimit.validation.yours.models.position_baselines import position_baselines
+from iclimit.validation.yours.models.positions import position_baselines
+from iclimit.validation.yours.models.probe import choose_baselines
 from iclimit.validation.yours.models.problem_units import ProblemUnits
-from iclimit.validation.yours.models.run import choose_baselines
 
 COUNT = 4000
 ROTATED = np.array([[1.2, 0.3, 0.0], [0.3, 0.6, 0.1], [0.0, 0.1, 2.0]])

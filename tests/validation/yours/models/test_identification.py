@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.answers import Answers
 from iclimit.validation.yours.models.baselines import Baseline, baselines
-from iclimit.validation.yours.models.identification import identify
+from iclimit.validation.yours.models.identification import best_mixture, identify
 from iclimit.validation.yours.models.ladder import ladder
-from iclimit.validation.yours.models.mixture import best_mixture
+from iclimit.validation.yours.models.model import Answers
 
 PROBLEM = Problem(context=20, dim=8, noise_variance=0.25)
 DRAWN = PROBLEM.sample(4000, rng=3)

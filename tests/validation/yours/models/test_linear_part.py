@@ -5,13 +5,13 @@ import pytest
 
 from iclimit.asymptotics.descent import optimal_preconditioner
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.linear_part import (
+from iclimit.validation.yours.models.linear_attention import (
     LinearPart,
     attention_features,
     best_eigenvalues,
     linear_part,
 )
-from iclimit.validation.yours.models.run import choose_baselines
+from iclimit.validation.yours.models.probe import choose_baselines
 
 SCALED = Problem(
     context=12, dim=4, input_law="uniform", scale=3, task_variance=2, noise_variance=0.5

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.asking import ask, ask_all
 from iclimit.validation.yours.models.baselines import Baseline
-from iclimit.validation.yours.models.model import Model
-from iclimit.validation.yours.models.position_errors import LastPosition
+from iclimit.validation.yours.models.model import Model, ask, ask_all
+from iclimit.validation.yours.models.positions import LastPosition
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
 PROBLEM = Problem(6, 3, noise_variance=0.2)

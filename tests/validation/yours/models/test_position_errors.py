@@ -11,8 +11,11 @@ from iclimit.drawing import new_figure
 from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.yours.models.baselines import baselines
-from iclimit.validation.yours.models.position_baselines import position_baselines
-from iclimit.validation.yours.models.position_errors import PositionErrors, probe_positions
+from iclimit.validation.yours.models.positions import (
+    PositionErrors,
+    position_baselines,
+    probe_positions,
+)
 
 COUNT = 3000
 PROBLEMS: dict[str, dict[str, Any]] = {

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.asking import ask_all
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.files import PromptFile, read_prompts, write_prompts
-from iclimit.validation.yours.models.model import Model
-from iclimit.validation.yours.models.position_errors import probe_positions
+from iclimit.validation.yours.models.model import Model, ask_all
+from iclimit.validation.yours.models.positions import probe_positions
 from iclimit.validation.yours.models.predictions import (
     file_answers,
     read_positions,
     read_predictions,
 )
-from iclimit.validation.yours.models.run import judge_predictions
+from iclimit.validation.yours.models.probe import judge_predictions
 
 PROMPTS = PromptFile(Problem(30, 20, noise_variance=0.5), test_prompts=40, seed=1, float32=True)
 COUNT = len(PROMPTS)

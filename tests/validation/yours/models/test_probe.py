@@ -10,8 +10,8 @@ import pytest
 import iclimit
 from iclimit.validation import AlgorithmReport
 from iclimit.validation.yours.models.baselines import Baseline
-from iclimit.validation.yours.models.diagnosis import diagnose
-from iclimit.validation.yours.models.report_files import TITLES, probe_page
+from iclimit.validation.yours.models.ladder import diagnose
+from iclimit.validation.yours.models.report_page import TITLES, probe_page
 
 TASKS = np.random.default_rng(7).standard_normal((5, 3))
 PROBLEM = iclimit.Problem(context=8, dim=3, noise_variance=0.3, tasks=TASKS)

@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.files import PromptFile, read_prompts, write_prompts
-from iclimit.validation.yours.models.npz import FREE_BYTES
+from iclimit.validation.yours.models.files import (
+    FREE_BYTES,
+    PromptFile,
+    read_prompts,
+    write_prompts,
+)
 
 PROBLEM = Problem(
     3,

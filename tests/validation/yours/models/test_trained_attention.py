@@ -11,9 +11,9 @@ from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.yours.models import baselines as module
 from iclimit.validation.yours.models.baselines import baselines
-from iclimit.validation.yours.models.linear_part import exact_error
-from iclimit.validation.yours.models.trained_attention import (
+from iclimit.validation.yours.models.linear_attention import (
     answer_with,
+    exact_error,
     expected_errors,
     train_attention,
 )

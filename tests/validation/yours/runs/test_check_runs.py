@@ -15,7 +15,7 @@ from iclimit.cli import main
 from iclimit.results import Estimate
 from iclimit.validation import check_runs
 from iclimit.validation.conventions import CONVENTIONS
-from iclimit.validation.yours.runs.deviations import Fit, likeliest
+from iclimit.validation.yours.runs.explanations import Fit, likeliest
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
     RowDeviation,

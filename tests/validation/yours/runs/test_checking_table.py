@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.validation.yours.runs.table import read_table
+from iclimit.validation.yours.reading import read_table
 
 pd: Any = pytest.importorskip("pandas")
 

@@ -1,15 +1,18 @@
-r"""What of a predictor is linear attention: its reduced matrix and the share that it explains.
+r"""Linear attention: what of it is in a predictor, and what training it on prompts gives.
 
 Linear attention answers :math:`\hat y = x_q^\top \Gamma h` with
 :math:`h = (\frac dN \sum_i y_i x_i,\; \frac1N \sum_i y_i^2)`, in the units of Lu et al.
-(arXiv:2405.11751): inputs of variance 1/d, labels of variance 1 without noise.  Gamma minimises
-the squared distance to the answers of a predictor.  The share that it explains is held out: each
-fold of the prompts is predicted by the Gamma of the others.  Standard errors of the spectrum are
-those of the jackknife over these folds.
+(arXiv:2405.11751): inputs of variance 1/d, labels of variance 1 without noise.
 
-The theory beside it is the Gamma of least error on fresh tasks.  For isotropic inputs and tasks it
-is :math:`(c\,I, 0)`, c being the optimal rate of one step of gradient descent for inputs of
+**In a predictor.**  Gamma minimises the squared distance to the answers of a predictor.  The share
+that it explains is held out: each fold of the prompts is predicted by the Gamma of the others.
+Standard errors of the spectrum are those of the jackknife over these folds.  The theory beside it
+is the Gamma of least error on fresh tasks.  For isotropic inputs and tasks it is
+:math:`(c\,I, 0)`, c being the optimal rate of one step of gradient descent for inputs of
 variance 1; for Gaussian inputs of any covariance, see `iclimit.pretraining.optimal_gamma`.
+
+**Trained on prompts.**  Training is ridge regression for Gamma in the same units, so the ridge and
+the predicted errors are those of `iclimit.pretraining`.
 """
 
 from __future__ import annotations
@@ -22,8 +25,15 @@ import numpy as np
 from scipy.special import ndtri, stdtr
 
 from iclimit.asymptotics.descent import optimal_learning_rate
-from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
+from iclimit.asymptotics.pretraining import (
+    errors_of_gamma,
+    finite_size_errors,
+    icl_error,
+    optimal_gamma,
+)
+from iclimit.checks import check_arguments
 from iclimit.results import Estimate
+from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.pretraining.ridge import solve_ridge
@@ -205,3 +215,79 @@ def _jackknife(values: np.ndarray, left_out: list[np.ndarray]) -> tuple[Estimate
         without_rounding(float(value), float(error), count)
         for value, error in zip(values, errors, strict=True)
     )
+
+
+def train_attention(
+    problem: Problem, *, prompts: int, ridge: float = 0.0, rng: Any = 0
+) -> np.ndarray:
+    """Reduced matrix (d, d + 1) of linear attention that is trained on prompts of a problem.
+
+    The tasks of these prompts are the pretraining tasks of the problem, if it has any.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    prompts : int >= 1
+        Number n of training prompts.
+    ridge : float >= 0
+        Ridge of the penalty n/d ridge times the square of Gamma.
+    rng : int, SeedSequence or Generator
+        Root seed of the training prompts.
+    """
+    check_arguments(prompts=prompts, ridge=ridge)
+    drawn, noise = seed_sequences(rng, 2)
+    generator = np.random.default_rng(noise)
+    tasks = "fresh" if problem.tasks is None else "pretraining"
+    columns: list[tuple[np.ndarray, ...]] = []
+    for block in problem.blocks(prompts, rng=drawn, tasks=tasks):
+        query_noise = np.sqrt(block.noise_variance) * generator.standard_normal(len(block))
+        label = (block.target + query_noise) / units(problem)[1]
+        columns.append((*attention_features(block, problem), label))
+    query, summary, label = map(np.concatenate, zip(*columns, strict=True))
+    return np.asarray(solve_ridge(query, summary, label, ridge).gamma)
+
+
+def answer_with(gamma: np.ndarray, problem: Problem, prompts: DrawnPrompts) -> np.ndarray:
+    """Predictions (n,) of linear attention with this matrix, in the units of a problem."""
+    query, summary = attention_features(prompts, problem)
+    return np.vecdot(query @ gamma, summary) * units(problem)[1]
+
+
+def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str, float]:
+    """Errors on fresh tasks that theory expects of such a training, in the units of a problem.
+
+    They are the predictions "at this size" and "in the limit" of large dimensions; what is not
+    known for the laws of the problem is left out.
+
+    Parameters
+    ----------
+    problem, prompts, ridge
+        As in `train_attention`.
+    """
+    if problem.input_law != "gaussian" or problem.noise_law is not None:
+        return {}
+    unit, tasks = units(problem)[1] ** 2, problem.tasks
+    rho = problem.noise_variance / unit
+    size = finite_size_errors(
+        dim=problem.dim,
+        context=problem.context,
+        tasks=math.inf if tasks is None else tasks / math.sqrt(problem.task_variance),
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        rng=0,
+        draws=1,
+        task_law=problem.task_law,
+        task_covariance=problem.task_covariance,
+        input_covariance=problem.input_covariance,
+    )
+    expected = {"at this size": unit * size.icl.mean}
+    if problem.input_covariance is None and problem.task_covariance is None:
+        ratios: dict[str, float] = {
+            "tau": prompts / problem.dim**2,
+            "alpha": problem.context / problem.dim,
+            "kappa": math.inf if tasks is None else len(tasks) / problem.dim,
+        }
+        expected["in the limit"] = unit * float(icl_error(**ratios, rho=rho, ridge=ridge))
+    return expected

@@ -14,13 +14,12 @@ from tqdm.auto import tqdm
 from iclimit.asymptotics.checks import check_choice, check_integers
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
-from iclimit.drawing import Figure
-from iclimit.results import Result
+from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
+from iclimit.results import Estimate, Result
 from iclimit.validation.conventions import Convention, get_convention
+from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.verdict import Verdict
-from iclimit.validation.yours.runs import figure as run_figure
-from iclimit.validation.yours.runs import text as run_text
-from iclimit.validation.yours.runs.deviations import Fit, explain, likeliest
+from iclimit.validation.yours.runs.explanations import Fit, explain, likeliest
 from iclimit.validation.yours.runs.judgement import (
     ChiSquare,
     RowDeviation,
@@ -31,6 +30,228 @@ from iclimit.validation.yours.runs.judgement import (
 )
 from iclimit.validation.yours.runs.measured import MEASURED, MeasuredRun, read_runs
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, limits, predict
+
+FEWEST_Z = 5
+"""Least number of z whose distribution is shown: that of fewer says less than the z themselves."""
+
+PRINTED = 24
+"""Most lines of the printed table; of more, those with the largest z are shown."""
+
+HEAD = (
+    "row",
+    "d",
+    "l",
+    "k",
+    "n",
+    "rho",
+    "ridge",
+    "error",
+    "measured",
+    "limit",
+    "predicted",
+    "%",
+    "z",
+)
+
+
+def row_numbers(row: RowDeviation, limit: Mapping[str, float]) -> dict[str, Any]:
+    """Settings and measured errors of a row, with limits, predictions, deviations and z.
+
+    What cannot be said, as z without a standard error, is None.
+    """
+    run, prediction = row.run, row.prediction
+    found: dict[str, Any] = {"row": run.rows[0], "rows": len(run.rows)}
+    found |= {**run.sizes, "rho": run.rho, "ridge": run.ridge}
+    for name, each in row.comparisons.items():
+        weights = np.array(MEASURED[name])
+        variances = {
+            "prediction_se": prediction.covariance,
+            "task_set_sd": prediction.spread,
+            "uncertainty": 4 * prediction.doubt,
+        }
+        found |= {name: each.estimate, f"{name}_se": run.errors[name].standard_error}
+        found |= {
+            f"{name}_limit": _number(limit[name]),
+            f"{name}_prediction": _number(each.theory),
+        }
+        for ending, variance in variances.items():
+            finite = math.isfinite(each.theory)
+            value = math.sqrt(weights @ variance @ weights) if finite else None
+            found[f"{name}_{ending}"] = value
+        found |= {f"{name}_deviation": relative_deviation(each), f"{name}_z": _number(each.z)}
+    return found
+
+
+def relative_deviation(row: Comparison) -> float | None:
+    """Measured over predicted minus 1; None where that means nothing."""
+    usable = math.isfinite(row.theory) and row.theory != 0
+    return row.estimate / row.theory - 1 if usable else None
+
+
+def table_lines(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, float]]) -> list[str]:
+    """Lines of the printed table, one for each measured error."""
+    lines = [
+        (abs(_number(each.z) or 0.0), _cells(row, limit[name], name, each))
+        for row, limit in zip(rows, limits, strict=True)
+        for name, each in row.comparisons.items()
+    ]
+    left = max(len(lines) - PRINTED, 0)
+    if left:
+        least = sorted(size for size, _ in lines)[-PRINTED]
+        lines = [line for line in lines if line[0] >= least][:PRINTED]
+    cells = [HEAD, *(line for _, line in lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    shown = [
+        "  ".join(f"{text:>{width}}" for text, width in zip(line, widths, strict=True))
+        for line in cells
+    ]
+    return [*shown, *([f"({left} more with smaller z)"] if left else [])]
+
+
+def summary_lines(
+    total: ChiSquare, z: Mapping[str, ZDistribution], resolutions: Mapping[str, float]
+) -> list[str]:
+    """Lines on chi-square, the distribution of z and what would have been noticed."""
+    errors = "1 error" if total.count == 1 else f"{total.count} errors"
+    lines = [
+        f"chi-square {total.value:.1f} for {errors} "
+        f"({total.degrees:.1f} degrees of freedom), p = {total.p_value:.2g}"
+    ]
+    for name, law in z.items():
+        if law.count >= FEWEST_Z:
+            lines.append(
+                f"z of {name.upper()}: mean {law.mean:.2f}, width {law.width:.2f} over "
+                f"{law.count} rows, p = {law.p_value:.2g} for a standard normal law"
+            )
+    noticed = ", ".join(
+        f"{100 * value:.2g} % of {name.upper()}"
+        for name, value in resolutions.items()
+        if math.isfinite(value)
+    )
+    return [
+        *lines,
+        *([f"would have been noticed: a common deviation of {noticed}"] * bool(noticed)),
+    ]
+
+
+def outcome_lines(verdict: Verdict, fits: Sequence[Fit], tried: int) -> list[str]:
+    """Lines on whether the table agrees, and on what would explain it if not."""
+    if verdict.holds:
+        return ["The table agrees with the theory."]
+    worst, count = verdict.worst, len(verdict.failures)
+    label = worst.label
+    if worst.pooled:
+        label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
+    lines = [
+        f"The table contradicts the theory: {count} of {len(verdict.rows)} comparisons; worst "
+        f"{label}, z = {worst.z:.1f}."
+    ]
+    if not fits:
+        return [*lines, f"None of {tried} mistakes that were tried would explain it."]
+    lines[0] += f" {tried} mistakes were tried."
+    for fit in fits:
+        words = "It fits if" if fit.fits else "It comes nearer, but does not fit, if"
+        lines.append(f"{words} {fit.text} (chi-square {fit.chi_square.value:.1f}).")
+    return [*lines, *(["This table does not tell these apart."] * (len(fits) > 1))]
+
+
+def _cells(row: RowDeviation, limit: float, name: str, each: Comparison) -> tuple[str, ...]:
+    run, deviation = row.run, relative_deviation(each)
+    variance = each.standard_error**2 - run.errors[name].standard_error ** 2
+    known = math.isfinite(each.standard_error) and variance > 0
+    predicted = Estimate(each.theory, math.sqrt(variance) if known else math.inf, 0)
+    return (
+        str(run.rows[0]),
+        *(f"{run.sizes[size]:g}" for size in ("dim", "context", "tasks", "prompts")),
+        f"{run.rho:g}",
+        f"{run.ridge:g}",
+        name.upper(),
+        str(run.errors[name]),
+        f"{limit:.4g}",
+        str(predicted),
+        "" if deviation is None else f"{100 * deviation:+.2f}",
+        "" if _number(each.z) is None else f"{each.z:+.1f}",
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+PARAMETERS = ("tau", "alpha", "kappa", "dim", "rho", "ridge")
+"""What deviations may be drawn against."""
+
+MARKERS = dict(zip(MEASURED, "os^", strict=True))
+
+
+def most_varied(rows: Sequence[RowDeviation]) -> str:
+    """Return the parameter with the most different values; of several, the first."""
+    return max(PARAMETERS, key=lambda name: len(set(_values(rows, name))))
+
+
+def draw_check(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -> None:
+    """Draw z by row, and relative deviations by row and by the most varied parameter."""
+    from matplotlib.ticker import MaxNLocator
+
+    scores, by_row, by_parameter = panels(figure, 3, width=11.4, height=3.5)
+    names = [name for name in MEASURED if any(name in row.comparisons for row in rows)]
+    grouped = any(len(row.run.rows) > 1 for row in rows)
+    numbers = [number if grouped else row.run.rows[0] for number, row in enumerate(rows, 1)]
+    counted = "setting" if grouped else "row"
+    parameter = most_varied(rows)
+    for name, colour in zip(names, COLOURS, strict=False):
+        shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
+        z = [_z(row, name) for row in rows]
+        places = np.array(numbers) + shift
+        scores.plot(places, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
+        _draw_deviations(by_row, places, rows, name, colour)
+        _draw_deviations(by_parameter, _values(rows, parameter), rows, name, colour)
+    judged = [row for row in verdict.comparisons if row.of]
+    if judged:
+        for side in (-1, 1):
+            level = side * verdict.threshold(judged[0])
+            scores.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
+    for ax in (scores, by_row, by_parameter):
+        ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
+    finish(scores, counted, "z", legend="" if len(names) > 1 else None)
+    finish(by_row, counted, "measured / predicted - 1, in %")
+    for ax in (scores, by_row):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish(by_parameter, parameter, "measured / predicted - 1, in %")
+    values = [value for value in _values(rows, parameter) if 0 < value < math.inf]
+    if len(values) == len(rows) and max(values) > 20 * min(values):
+        log_scale(by_parameter, "x")
+
+
+def _draw_deviations(
+    ax: Axes,
+    places: Sequence[float] | np.ndarray,
+    rows: Sequence[RowDeviation],
+    name: str,
+    colour: str,
+) -> None:
+    found = []
+    for place, row in zip(places, rows, strict=True):
+        each = row.comparisons.get(name)
+        if each is not None and each.theory and math.isfinite(each.theory):
+            error = each.standard_error if math.isfinite(each.standard_error) else 0.0
+            scale = 100 / abs(each.theory)
+            found.append((place, scale * (each.estimate - each.theory), scale * error))
+    if found:
+        x, deviations, errors = zip(*found, strict=True)
+        draw_points(ax, x, deviations, errors, colour, fmt=MARKERS[name])
+
+
+def _values(rows: Sequence[RowDeviation], name: str) -> list[float]:
+    return [
+        row.run.sizes["dim"] if name == "dim" else round(row.run.ratios[name], 12) for row in rows
+    ]
+
+
+def _z(row: RowDeviation, name: str) -> float:
+    each = row.comparisons.get(name)
+    return each.z if each is not None and math.isfinite(each.standard_error) else math.nan
+
 
 TASK_SETS = ("many", "one")
 
@@ -97,7 +318,7 @@ class RunCheck(Result):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """What was measured, with limits, predictions, deviations and z, row by row."""
-        return list(map(run_text.numbers, self.deviations, self.limits))
+        return list(map(row_numbers, self.deviations, self.limits))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and numbers, for JSON."""
@@ -146,11 +367,11 @@ class RunCheck(Result):
         return figure
 
     def _draw(self, figure: Figure) -> None:
-        run_figure.draw(figure, self.deviations, self.verdict)
+        draw_check(figure, self.deviations, self.verdict)
 
     def __str__(self) -> str:
         """Table of the rows, and what they say together."""
-        return "\n".join([*run_text.table(self.deviations, self.limits), *self.conclusions])
+        return "\n".join([*table_lines(self.deviations, self.limits), *self.conclusions])
 
     @property
     def conclusions(self) -> list[str]:
@@ -158,9 +379,9 @@ class RunCheck(Result):
         if not self.judged:
             reason = "No row has a standard error and a finite prediction"
             return [f"{reason}: nothing is judged.", *self.notes]
-        together = run_text.together(self.chi_square, self.z, self.resolutions)
-        outcome = run_text.outcome(self.verdict, self.fits, self.tried)
-        return [*together, *outcome, *self.notes]
+        summary = summary_lines(self.chi_square, self.z, self.resolutions)
+        outcome = outcome_lines(self.verdict, self.fits, self.tried)
+        return [*summary, *outcome, *self.notes]
 
 
 def check_runs(

@@ -12,31 +12,33 @@ import numpy as np
 from iclimit.checks import check_arguments, check_choice
 from iclimit.notation import did_you_mean
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.algorithm_report import AlgorithmReport
-from iclimit.validation.yours.models.answers import Answers
-from iclimit.validation.yours.models.asking import Answering, ask_all
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
-from iclimit.validation.yours.models.diagnosis import diagnose
 from iclimit.validation.yours.models.files import PromptFile
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
-from iclimit.validation.yours.models.ladder import ladder
-from iclimit.validation.yours.models.linear_part import LinearPart, attention_features, linear_part
-from iclimit.validation.yours.models.model import Model
-from iclimit.validation.yours.models.position_baselines import position_baselines
-from iclimit.validation.yours.models.position_errors import (
-    LastPosition,
-    PositionErrors,
-    ask_positions,
-)
-from iclimit.validation.yours.models.predictions import RecordedPositions, file_answers
-from iclimit.validation.yours.models.sections import Section, plan_sections
-from iclimit.validation.yours.models.sensitivities import (
+from iclimit.validation.yours.models.ladder import (
     MOVED,
     cosines,
     derivatives,
+    diagnose,
     given_gradients,
+    ladder,
 )
+from iclimit.validation.yours.models.linear_attention import (
+    LinearPart,
+    attention_features,
+    linear_part,
+)
+from iclimit.validation.yours.models.model import Answering, Answers, Model, ask_all
+from iclimit.validation.yours.models.positions import (
+    LastPosition,
+    PositionErrors,
+    ask_positions,
+    position_baselines,
+)
+from iclimit.validation.yours.models.predictions import RecordedPositions, file_answers
+from iclimit.validation.yours.models.report import AlgorithmReport
+from iclimit.validation.yours.models.sections import Section, plan_sections
 
 FORMS = ("query", "positions")
 """How a model is called."""

@@ -1,0 +1,577 @@
+"""A user's training curves against the theory of training dynamics.
+
+Mistakes in the statement of a training that would explain a curve are tried, never applied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics.checks import check_integers, real_array
+from iclimit.drawing import COLOURS, Axes, finish
+from iclimit.results import Result
+from iclimit.statistics import POWER, z_threshold
+from iclimit.validation.yours.curves.features import inner_plateau
+from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
+from iclimit.validation.yours.curves.setting import CHOICES, CurveSetting
+from iclimit.validation.yours.curves.table import Curve, read_curves
+from iclimit.validation.yours.curves.theory import CurveTheory, predict_curve
+
+SAME = 0.01
+"""Traces within this relative distance count as the same."""
+
+
+def likely_mistakes(
+    setting: CurveSetting, known_start: bool, staircase: bool
+) -> Iterator[tuple[str, CurveSetting]]:
+    """Yield what could be otherwise than stated, in words after "fits if", and how it is then.
+
+    Parameters
+    ----------
+    setting : CurveSetting
+        As it was stated.
+    known_start : bool
+        Whether the initial weights are given, so that their law does not matter.
+    staircase : bool
+        Whether the curves have plateaus that the stated model does not.
+    """
+    mistakes = [*_mistakes(setting), *([] if known_start else _starts(setting, staircase))]
+    for text, changes in mistakes:
+        try:
+            changed = replace(setting, **changes)
+        except (ValueError, TypeError):
+            continue
+        yield text, changed
+
+
+def _mistakes(setting: CurveSetting) -> Iterator[tuple[str, dict[str, Any]]]:
+    N, dim = setting.context, len(setting.eigenvalues)
+    factor = setting.loss_factor
+    if setting.learning_rate is not None:
+        yield (
+            f"the loss that is trained on and recorded has the factor {0.5 / factor:g}",
+            {"loss_factor": 0.5 / factor},
+        )
+    yield "losses are recorded with half the stated factor", {"loss_unit": 0.5}
+    yield "losses are recorded with twice the stated factor", {"loss_unit": 2.0}
+    what = "learning rate" if setting.learning_rate is not None else "unit of time"
+    yield f"the {what} is half of what is stated", {"time_unit": 0.5}
+    yield f"the {what} is twice what is stated", {"time_unit": 2.0}
+    yield "there is momentum 0.9, which makes steps count ten times", {"time_unit": 10.0}
+    for other in CHOICES["normalization"]:
+        if other != setting.normalization:
+            words = "divided by N" if other == "mean" else "not divided by N"
+            yield f"scores are {words} (normalization {other})", {"normalization": other}
+    for power in (1, 2):
+        name = "N" if power == 1 else "N^2"
+        yield f"the {what} counts {name} times", {"time_unit": float(N) ** power}
+        yield f"the {what} counts 1/{name} times", {"time_unit": float(N) ** -power}
+    trace = sum(setting.eigenvalues)
+    for wanted in {1.0, float(dim)}:
+        if abs(trace / wanted - 1) > SAME:
+            scaled = tuple(wanted / trace * each for each in setting.eigenvalues)
+            yield f"the eigenvalues have the sum {wanted:g}", {"eigenvalues": scaled}
+    if dim > 1 and np.ptp(setting.eigenvalues) > SAME * trace / dim:
+        yield "the eigenvalues are all equal", {"eigenvalues": (trace / dim,) * dim}
+    for context in (N - 1, N + 1):
+        yield f"there are {context} pairs besides the query", {"context": context}
+    if setting.noise_variance > 0:
+        words = "no " if setting.query_noise else ""
+        changed = {"query_noise": not setting.query_noise}
+        yield f"recorded losses are of labels with {words}noise", changed
+        square = setting.noise_variance**2
+        yield "noise_variance is a standard deviation", {"noise_variance": square}
+
+
+def _starts(setting: CurveSetting, staircase: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Mistakes that are about the initial weights or the model."""
+    yield "init_scale is a variance", {"init_scale": math.sqrt(setting.init_scale)}
+    if setting.model == "separate":
+        for other in CHOICES["initialization"]:
+            if other != setting.initialization:
+                yield f"initialization is {other}", {"initialization": other}
+        yield "key and query are merged", {"model": "merged", "rank": 1}
+    elif staircase:
+        yield "key and query are separate", {"model": "separate"}
+
+
+VERDICTS = {
+    "agrees": "Agrees with the theory",
+    "contradicts": "Contradicts the theory",
+    "unusable": "Too little to compare",
+}
+"""First words of the text, by verdict."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CurveCheck(Result):
+    """Training curves compared with theory.
+
+    Attributes
+    ----------
+    rows : tuple of CurveRow
+        Losses, drops and durations that were found, each beside the theory.
+    remarks : tuple of str
+        What could not be compared, and why; what does not belong to the theory.
+    errors : tuple of str
+        What the theory itself does not know, and how much of the deviations that allows.
+    fits : tuple of str
+        What would explain a contradiction; tried, never applied.
+    outliers : tuple of CurveRow
+        Rows that contradict the theory.
+    unexpected : tuple of str
+        Plateaus that the theory does not have.
+    curves : tuple of Curve
+        The curves that were used.
+    theory : CurveTheory
+        The prediction, for the setting as stated.
+    axis : str
+        "step" or "time".
+    """
+
+    rows: tuple[CurveRow, ...]
+    remarks: tuple[str, ...]
+    errors: tuple[str, ...]
+    fits: tuple[str, ...]
+    outliers: tuple[CurveRow, ...]
+    unexpected: tuple[str, ...]
+    curves: tuple[Curve, ...] = field(repr=False)
+    theory: CurveTheory = field(repr=False)
+    axis: str = "step"
+
+    @property
+    def verdict(self) -> str:
+        """One of "agrees", "contradicts" and "unusable".
+
+        Curves are unusable if nothing but their initial loss could be compared.
+        """
+        if self.outliers or self.unexpected:
+            return "contradicts"
+        return "agrees" if len(self.rows) > 1 else "unusable"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the curves agree with the theory."""
+        return self.verdict == "agrees"
+
+    @property
+    def threshold(self) -> float:
+        """Largest z that counts as agreement."""
+        return z_threshold(len(self.rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All results by name, of numbers, text and lists, as JSON has them."""
+        return {
+            "verdict": self.verdict,
+            "threshold": self.threshold,
+            "axis": self.axis,
+            "curves": [each.label for each in self.curves],
+            "rows": self.to_rows(),
+            "outliers": [self.label(row) for row in self.outliers],
+            "unexpected": list(self.unexpected),
+            "fits": list(self.fits),
+            "resolutions": self.resolutions,
+            "remarks": list(self.remarks),
+            "errors": list(self.errors),
+        }
+
+    @property
+    def resolutions(self) -> dict[str, float]:
+        """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            name = "time" if row.quantity in ("half-drop", "duration") else "loss"
+            reach = row.allowance + row.standard_error * (self.threshold + POWER)
+            if not row.at_least:
+                found[name] = min(found.get(name, math.inf), math.expm1(min(reach, 700.0)))
+        return found
+
+    def _noticed(self) -> list[str]:
+        units = {"time": f"a wrong unit of {self.axis}s", "loss": "a wrong factor of losses"}
+        shown = [f"{units[name]}, by {_percent(each)}" for name, each in self.resolutions.items()]
+        return ["; ".join(shown)] if shown else []
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Numbers of the rows by name, as tables have them."""
+        return [{"label": self.label(row)} | row.to_dict() for row in self.rows]
+
+    @property
+    def conclusions(self) -> list[str]:
+        """Verdict, contradictions, what would explain them, remarks and errors of the theory."""
+        count = len(self.curves)
+        lines = [f"{VERDICTS[self.verdict]} ({count} curve{'s' * (count > 1)})"]
+        for title, texts in (
+            ("contradicts", [self._outlier(row) for row in self.outliers]),
+            ("contradicts", self.unexpected),
+            ("fits if", self.fits),
+            ("would have been noticed", self._noticed()),
+            ("remark", self.remarks),
+            ("error of the theory", self.errors),
+        ):
+            lines += [f"{title}: {text}" for text in texts]
+        return lines
+
+    def __str__(self) -> str:
+        """Verdict, a table of what was found beside the theory, and the other conclusions."""
+        verdict, *others = self.conclusions
+        header = ("", "found", "theory", "deviation", "standard error", "allowance", "z")
+        table = [header, *(self._cells(row) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(
+                [f"{first:<{widths[0]}}"]
+                + [f"{text:>{w}}" for text, w in zip(cells, widths[1:], strict=True)]
+            )
+            for first, *cells in table
+        ]
+        return "\n".join([verdict, *lines, *others])
+
+    def _outlier(self, row: CurveRow) -> str:
+        """Row that contradicts the theory; without a random part it has no z."""
+        if math.isfinite(row.z):
+            return f"{self.label(row)}, z = {_shown(row.z)}"
+        return f"{self.label(row)}, {row.deviation:+.2%} with an allowance of {row.allowance:.2%}"
+
+    def _cells(self, row: CurveRow) -> tuple[str, ...]:
+        label = self.label(row)
+        bound = ">= " if row.at_least else ""
+        error = f"{row.standard_error:.2%}" if row.standard_error else "none"
+        return (
+            *(label, f"{bound}{row.found:.5g}", f"{row.theory:.5g}", f"{row.deviation:+.2%}"),
+            *(error, f"{row.allowance:.2%}", _shown(row.z)),
+        )
+
+    def label(self, row: CurveRow) -> str:
+        """Name of a row in words."""
+        if row.quantity in ("initial loss", "final loss"):
+            return row.quantity
+        if row.quantity == "plateau":
+            return f"loss with {row.learned} learned"
+        half = row.quantity == "half-drop"
+        kind = f"{self.axis} of half the drop" if half else f"{self.axis}s of the drop"
+        several = self.theory.setting.model == "separate"
+        return f"{kind} to {row.learned}" if several else kind
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the curves over the theory.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default new ones in the house style.
+
+        Returns
+        -------
+        Axes
+            With the curves as lines, plateaus and the mean predicted curve as dashes.
+        """
+        from iclimit.drawing import house_style, new_figure
+
+        with house_style():
+            ax = new_figure().subplots() if ax is None else ax
+            self._draw(ax)
+        return ax
+
+    def _draw(self, ax: Axes) -> None:
+        last = max(float(each.steps[-1]) for each in self.curves)
+        for number, curve in enumerate(self.curves):
+            label = "found" if number == 0 else None
+            ax.plot(curve.steps, curve.losses, color=COLOURS[0], alpha=0.6, label=label)
+        steps = np.linspace(0, last, 600)
+        halves = self.theory.half_drops
+        for level in self.theory.levels:
+            ax.axhline(level, color="0.8", linewidth=0.7, zorder=0)
+        ax.plot(steps, self.theory.loss(steps), "k--", linewidth=1, label="theory")
+        errors = np.sqrt(self.theory.start.variance + self.theory.staircase_variance)
+        for drop, (at, error) in enumerate(zip(halves, errors, strict=True)):
+            if at * math.exp(error) < 2 * last and error > 0:
+                middle = float(np.mean(self.theory.levels[drop : drop + 2]))
+                ends = [[at - at * math.exp(-error)], [at * math.exp(error) - at]]
+                label = None if drop else "standard deviation over runs"
+                style: dict[str, Any] = {"color": "k", "capsize": 2, "linewidth": 0.8}
+                ax.errorbar(at, middle, xerr=ends, label=label, **style)
+        ax.set_xlim(0, last)
+        ax.grid(visible=False)
+        finish(ax, self.axis, "loss", legend="")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2g}" if share >= 10 else f"{share:.2%}"
+
+
+def _shown(z: float) -> str:
+    if math.isinf(z):
+        return "beyond"
+    return f"{z:+.2f}" if abs(z) < 100 else f"{z:+.2g}"
+
+
+UNEXPECTED = 0.2
+"""A plateau in the single drop of merged attention is reported if the loss falls there at less
+than this part of its speed on both sides."""
+
+INSIDE = 0.1, 0.8
+"""Such plateaus are looked for between these parts of the drop."""
+
+VAGUE = 0.3
+"""A mistake with larger allowances than this would explain anything."""
+
+WEIGHTS = ("value", "key_query"), ("value", "key", "query")
+"""Names of the weights, of merged and of separate attention."""
+
+
+def check_curve(
+    table: Any,
+    *,
+    model: str = "merged",
+    eigenvalues: Sequence[float] | np.ndarray,
+    context: int,
+    heads: int,
+    init_scale: float,
+    learning_rate: float | None = None,
+    rank: int = 1,
+    initialization: str = "per-head",
+    normalization: str = "mean",
+    noise_variance: float = 0.0,
+    query_noise: bool = True,
+    loss_factor: float = 1.0,
+    training_set: int | float = math.inf,
+    standardize: bool = False,
+    initial: Mapping[str, Any] | None = None,
+    record: int | None = None,
+    columns: Mapping[str, str] | None = None,
+    ignore: Sequence[str] | str = (),
+    draws: int = 16,
+    rng: int = 0,
+) -> CurveCheck:
+    r"""Compare training curves of one linear attention layer with the theory of its training.
+
+    Plateaus, drops, their durations and the final loss are found in the curves, and each is
+    compared with the theory of gradient flow from small random weights.
+
+    Parameters
+    ----------
+    table : path, data frame, mapping of columns, sequence of rows, or TrainingCurves
+        Curves: a column ``step`` (of gradient descent) or ``time`` (of the flow), a column
+        ``loss``, or ``loss_0``, ``loss_1``, ... of several runs; or a column ``run`` that tells
+        the rows of several runs apart.  Files end in .csv, .json or .parquet.
+    model : {"merged", "separate", "cubic"}
+        One matrix for key and query, one for each, or a two-layer network on cubic features.
+    eigenvalues : sequence of float > 0
+        Eigenvalues of the covariance of the inputs.
+    context : int >= 1
+        Number N of pairs in a prompt, without the query.
+    heads, rank : int >= 1
+        Heads; rows of the key and query weights of "separate".
+    init_scale : float > 0
+        Standard deviation of the initial weights; of keys and queries of "separate" times
+        :math:`1/\sqrt{R (D + 1)}`.
+    learning_rate : float > 0, optional
+        Learning rate of gradient descent, for a table with steps.
+    initialization : {"per-head", "per-layer"}
+        What ``init_scale`` is divided by for "separate", as in `simulate_gradient_descent`.
+    normalization : {"mean", "sum"}
+        Whether scores are divided by N.
+    noise_variance : float >= 0
+        Variance of the label noise, in the context and of the query label.
+    query_noise : bool
+        Whether the recorded loss is that of noisy query labels.
+    loss_factor : float > 0
+        Factor of the mean squared error in the loss that is trained on and recorded, such as 0.5.
+    training_set : int >= 1 or inf
+        Number of training sequences; ``inf`` for new ones in every step.  Recorded losses are
+        training losses.
+    standardize : bool
+        Whether the training set is standardised, as in `simulate_gradient_descent`.
+    initial : mapping, optional
+        Initial weights, in the eigenbasis of the covariance: value (H,) and key_query (H, D, D),
+        or for "separate" value (H,), key and query (H, R, D); several curves along a first axis.
+        Without them the law of random weights is used.
+    record : int >= 1, optional
+        Steps from one row to the next, for a table without steps.
+    columns : mapping of str, optional
+        What the user's columns are called: ``{"loss": "train_mse"}``.
+    ignore : sequence of str or "others"
+        Columns that are not used.
+    draws : int >= 2
+        Random starts of "separate" from which the law of its drop times is found.
+    rng : int
+        Seed of these.
+
+    Returns
+    -------
+    CurveCheck
+        With ``rows``, ``verdict``, ``fits``, ``plot()``; its text is a table.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, the table cannot be read, or no curve can be used.
+    TypeError
+        If an argument is of another kind.
+
+    Notes
+    -----
+    The theory is that of gradient flow on the mean squared error.  It knows no momentum, no Adam,
+    no weight decay, no changing learning rate, and no noise of minibatches.  Half-drop steps are
+    compared in their law over initial weights.  Durations of drops, from a quarter to three
+    quarters of them, do not depend on the start.  If the curves contradict the theory, likely
+    mistakes in the statement are tried: those that would explain everything are in ``fits``.
+
+    References
+    ----------
+    Zhang, Singh, Latham and Saxe, ICML 2025 (arXiv:2501.16265).
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> law = {"eigenvalues": [0.4, 0.3, 0.2, 0.1], "context": 31}
+    >>> times = [5 * k for k in range(40)]
+    >>> curve = iclimit.dynamics.merged_attention_curve(times, init_scale=1.5e-3, **law)
+    >>> more = {"model": "merged", "heads": 8, "init_scale": 1e-3, **law}
+    >>> check = iclimit.check_curve({"time": times, "loss": curve}, **more)
+    >>> check.verdict
+    'agrees'
+    >>> check = iclimit.check_curve({"time": times, "loss": curve / 2}, **more)
+    >>> check.verdict, check.fits
+    ('contradicts', ('losses are recorded with half the stated factor',))
+    """
+    check_integers(draws=draws, **({} if record is None else {"record": record}))
+    if draws < 2:
+        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
+    if isinstance(rng, bool) or not isinstance(rng, int) or rng < 0:
+        raise TypeError(f"rng must be an integer >= 0, got {rng!r}")
+    curves, axis, left_out = read_curves(table, columns=columns, ignore=ignore, record=record)
+    if (axis == "step") != (learning_rate is not None):
+        needed = "be given for a table with steps" if axis == "step" else "not be given with times"
+        raise ValueError(f"learning_rate must {needed}, got {learning_rate!r}")
+    setting = CurveSetting(
+        model=model,
+        eigenvalues=tuple(np.asarray(eigenvalues, dtype=float).ravel().tolist()),
+        context=context,
+        heads=heads,
+        rank=rank,
+        init_scale=init_scale,
+        initialization=initialization,
+        learning_rate=learning_rate,
+        normalization=normalization,
+        noise_variance=noise_variance,
+        query_noise=query_noise,
+        loss_factor=loss_factor,
+        training_set=training_set,
+        standardize=standardize,
+    )
+    weights = _parse_initial(initial, setting, len(curves))
+    theory = predict_curve(setting, weights, draws, rng)
+    rows, remarks = compare_curves(curves, theory)
+    outliers = [row for row in rows if not abs(row.z) <= z_threshold(len(rows))]
+    unexpected = _unexpected(curves, theory)
+    fits = []
+    if outliers or unexpected:
+        for text, other in likely_mistakes(setting, bool(weights), bool(unexpected)):
+            try:
+                explains = _explains(curves, predict_curve(other, weights, draws, rng))
+            except (ValueError, ArithmeticError):  # out of the range of the theory
+                continue
+            fits += [text] if explains else []
+    return CurveCheck(
+        tuple(rows),
+        (*left_out, *remarks),
+        tuple(_errors(theory, bool(weights))),
+        tuple(fits),
+        tuple(outliers),
+        tuple(unexpected),
+        tuple(curves),
+        theory,
+        axis,
+    )
+
+
+def _parse_initial(
+    initial: Mapping[str, Any] | None, setting: CurveSetting, count: int
+) -> list[dict[str, np.ndarray]]:
+    """Initial weights of each curve; none if they are not given."""
+    if initial is None:
+        return []
+    names = WEIGHTS[setting.model == "separate"]
+    if set(initial) != set(names):
+        raise ValueError(
+            f"initial must hold {', '.join(names)} for model {setting.model!r}, "
+            f"got {', '.join(map(str, initial))}"
+        )
+    dim, heads = len(setting.eigenvalues), setting.heads
+    last = (setting.rank, dim) if setting.model == "separate" else (dim, dim)
+    shapes = {name: (heads,) if name == "value" else (heads, *last) for name in names}
+    found = {}
+    for name, shape in shapes.items():
+        array = real_array(f"initial[{name!r}]", initial[name], "(-inf, inf)")
+        if array.shape == shape and count == 1:
+            array = array[None]
+        if array.shape != (count, *shape):
+            raise ValueError(
+                f"initial[{name!r}] must have shape {(count, *shape)}, one for each curve, "
+                f"got {array.shape}"
+            )
+        found[name] = array
+    return [{name: array[k] for name, array in found.items()} for k in range(count)]
+
+
+def _explains(curves: Sequence[Curve], theory: CurveTheory) -> bool:
+    """Whether curves agree with another theory, in more than their initial loss."""
+    rows, _ = compare_curves(curves, theory)
+    threshold = z_threshold(len(rows))
+    sharp = len(rows) > 1 and all(row.allowance < VAGUE for row in rows)
+    good = sharp and all(abs(row.z) <= threshold for row in rows)
+    return good and not _unexpected(curves, theory)
+
+
+def _unexpected(curves: Sequence[Curve], theory: CurveTheory) -> list[str]:
+    """Plateaus in the single drop of merged attention."""
+    if theory.setting.model == "separate":
+        return []
+    first, last = theory.levels[[0, -1]]
+    found = []
+    for curve in curves:
+        begin, end = (curve.losses[0] * (1 - part * (1 - last / first)) for part in INSIDE)
+        height, contrast = inner_plateau(curve.steps, curve.losses, begin, end)
+        if contrast < UNEXPECTED:
+            found.append(
+                f"{curve.label} has a plateau at {height:.4g}, within the single drop of model "
+                f"{theory.setting.model!r}"
+            )
+    return found
+
+
+def _errors(theory: CurveTheory, known_start: bool) -> list[str]:
+    """What the theory does not know."""
+    setting, fluctuations = theory.setting, theory.fluctuations
+    errors = []
+    if not known_start:
+        spread = np.sqrt(theory.start.variance)
+        shown = ", ".join(f"{each:.1%}" for each in spread)
+        errors.append(f"initial weights are not known: drop times of a run vary by {shown}")
+    if setting.model == "separate" and np.any(theory.staircase_variance > 0):
+        largest = math.sqrt(float(theory.staircase_variance.max()))
+        errors.append(
+            f"initial weights are not small: predicted times are uncertain by up to {largest:.1%}"
+        )
+    if setting.model != "separate":
+        errors.append(f"order of the initial weights: {setting.start:.1g} of drop times")
+    if math.isinf(setting.training_set):
+        errors.append("training set: none, sequences are taken to be new in every step")
+    else:
+        errors.append(
+            f"{setting.training_set:g} training sequences: losses vary by up to "
+            f"{fluctuations.losses.max():.1%}, rates by {fluctuations.rates.max():.1%}; the final "
+            f"loss is lower by up to {fluctuations.bias:.1%}"
+        )
+    if setting.learning_rate is not None:
+        errors.append(
+            f"steps of finite length: half-drops come later by up to {theory.delays[0].max():.1%},"
+            f" durations are longer by up to {theory.delays[1].max():.1%}"
+        )
+    return errors
