@@ -15,4 +15,5 @@ from .preconditioner import Preconditioner as Preconditioner
 from .preconditioner import optimal_preconditioner as optimal_preconditioner
 from .preconditioner import preconditioner_loss as preconditioner_loss
 from .schedules import Schedule as Schedule
+from .schedules import given_schedule as given_schedule
 from .schedules import schedule_loss as schedule_loss

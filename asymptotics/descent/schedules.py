@@ -140,6 +140,49 @@ def schedule_loss(
     return _loss(math_, steps, spectrum, noise)
 
 
+def given_schedule(
+    rates: Sequence[Number] | np.ndarray,
+    *,
+    ratio: Number | None = None,
+    context: Number | None = None,
+    dim: Number | None = None,
+    noise_ratio: Number = 0.0,
+) -> Schedule:
+    """Given rates with their loss and the least loss of so many steps.
+
+    Parameters
+    ----------
+    rates, ratio, context, dim, noise_ratio
+        As in `schedule_loss`.
+
+    Returns
+    -------
+    Schedule
+        With fields ``rates``, ``loss`` and ``lower_bound``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+    TypeError
+        If an argument is not a number, or number systems mix.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.descent.schedules`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.descent import given_schedule
+    >>> given_schedule([0.5, 1.0], ratio=0.5)
+    Schedule(rates=[0.5, 1], loss=0.15625, lower_bound=0.142857)
+    """
+    math_, spectrum, (noise, steps) = _parse(
+        ratio, context, dim, noise_ratio=noise_ratio, rates=rates
+    )
+    return make_schedule(math_, steps, spectrum, noise)
+
+
 def make_schedule(math_: Namespace, rates: list[Any], spectrum: Spectrum, noise: Any) -> Schedule:
     """Schedule of given rates, one number or array for each step."""
     loss = _loss(math_, rates, spectrum, noise)

@@ -14,7 +14,9 @@ from .plateaus import FixedPoints as FixedPoints
 from .plateaus import fixed_point_losses as fixed_point_losses
 from .plateaus import plateau_head_values as plateau_head_values
 from .plateaus import plateau_losses as plateau_losses
+from .reduced_flow import MergedDrop as MergedDrop
 from .reduced_flow import merged_attention_curve as merged_attention_curve
+from .reduced_flow import merged_attention_drop as merged_attention_drop
 from .reduced_flow import merged_curve_drop_time as merged_curve_drop_time
 from .staircase import Staircase as Staircase
 from .staircase import separate_attention_staircase as separate_attention_staircase

@@ -3,16 +3,19 @@
 The equations and their range are in `iclimit.asymptotics.dynamics.merged`.
 """
 
+import math
 import warnings
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
 
 from iclimit.asymptotics.checks import checked
-from iclimit.asymptotics.dynamics.merged import BEFORE_THE_DROP
-from iclimit.asymptotics.dynamics.plateaus import excess, parse_eigenvalues
+from iclimit.asymptotics.dynamics.merged import BEFORE_THE_DROP, effective_init_scale_moments
+from iclimit.asymptotics.dynamics.plateaus import excess, parse_eigenvalues, plateau_losses
 from iclimit.asymptotics.numbers import Number
+from iclimit.results import Result
 
 _LINEAR = 1e-7
 """Below these weights, in units of the inverse root of the largest eigenvalue, the growth is taken
@@ -169,6 +172,115 @@ def merged_curve_drop_time(
             f"the loss does not resolve drop_fraction {drop_fraction} in float64"
         )
     return float(solution.t_events[0][0] / flow.time_unit)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MergedDrop(Result):
+    """Predicted course of the training of merged attention.
+
+    Attributes
+    ----------
+    effective_scale : float
+        Norm of either layer of the balanced start whose loss drops at the same time.
+    losses : ndarray (2,)
+        Mean squared error at zero weights and at the end, as of `plateau_losses`.
+    drop_times : ndarray (1,)
+        Time at which half of the drop has happened, in units of the time constant.
+    std_over_seeds : float
+        Standard deviation of this time over random starts; 0 for a given start.
+    """
+
+    effective_scale: float
+    losses: np.ndarray
+    drop_times: np.ndarray
+    std_over_seeds: float
+    _setting: dict[str, Any] = field(repr=False)
+
+    @property
+    def end(self) -> float:
+        """Time beyond the drop."""
+        return 4 * float(self.drop_times[0])
+
+    def loss(self, t: Number) -> np.ndarray:
+        """Loss at given times >= 0, of any shape, infinity included."""
+        return merged_attention_curve(t, init_scale=self.effective_scale, **self._setting)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the numbers as one row of a table."""
+        first, last = self.losses.tolist()
+        row = {"effective_scale": self.effective_scale, "initial_loss": first}
+        row["half_drop_time"] = float(self.drop_times[0])
+        spread = {"std_over_seeds": self.std_over_seeds} if self.std_over_seeds else {}
+        return [row | spread | {"final_loss": last}]
+
+
+def merged_attention_drop(
+    *,
+    eigenvalues: Number,
+    context: int,
+    init_scale: float,
+    heads: int | None = None,
+    noise_variance: float = 0,
+) -> MergedDrop:
+    r"""Predict the drop of the loss of merged attention from the size of its initial weights.
+
+    Parameters
+    ----------
+    eigenvalues, context, noise_variance
+        As in `merged_attention_curve`.
+    init_scale : number > 0
+        With ``heads`` the standard deviation of the initial weights.  Otherwise the norm of either
+        layer at the start, which is balanced and aligned: the `effective_init_scale` of given
+        weights.
+    heads : int >= 1, optional
+        Number of heads of a random start.
+
+    Returns
+    -------
+    MergedDrop
+        The drop, with ``loss(t)``; for a random start that of the mean of the logarithm of its
+        effective scale.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range, or the weights are so large that the loss at the
+        start is not near that at zero weights.
+    TypeError
+        If an argument is not a number or a NumPy array.
+    ArithmeticError
+        If the integration fails.
+
+    References
+    ----------
+    Module `iclimit.asymptotics.dynamics.merged`; the spread over random starts is that of
+    `effective_init_scale_moments`.
+
+    Examples
+    --------
+    >>> from iclimit.asymptotics.dynamics import merged_attention_drop
+    >>> drop = merged_attention_drop(eigenvalues=[0.5, 1], context=31, init_scale=1e-5, heads=8)
+    >>> drop.drop_times.round(3), round(drop.std_over_seeds, 3)
+    (array([10.393]), 0.258)
+    >>> drop.loss([0, 10, 20]).round(3)
+    array([1.5  , 1.063, 0.133])
+    """
+    setting = {"eigenvalues": eigenvalues, "context": context, "noise_variance": noise_variance}
+    losses = plateau_losses(**setting)[[0, -1]]
+    scale, spread = init_scale, 0.0
+    if heads is not None:
+        law = effective_init_scale_moments(heads)
+        growth = np.linalg.norm(np.square(np.asarray(eigenvalues, dtype=float)))
+        scale, spread = init_scale * math.exp(law.mean), float(law.std / growth)
+    with np.errstate(over="ignore"):
+        start = float(merged_attention_curve(0.0, init_scale=scale, **setting))
+    if abs(start - losses[0]) > (losses[0] - losses[-1]) / 4:
+        raise ValueError(
+            f"init_scale must be so small that the loss at the start is near {losses[0]:.6g}, "
+            f"got {init_scale!r}"
+        )
+    half = merged_curve_drop_time(init_scale=scale, **setting)
+    return MergedDrop(scale, losses, np.array([half]), spread, setting)
 
 
 class _ReducedFlow:

@@ -97,6 +97,30 @@ class Staircase(Result):
     _values: np.ndarray = field(repr=False)
     _speeds: np.ndarray = field(repr=False)
 
+    @property
+    def waits(self) -> bool:
+        """Whether heads wait for longer than they learn, without which no prediction holds."""
+        return bool(np.all(self.drop_times >= self.times / 2))
+
+    @property
+    def end(self) -> float:
+        """Time beyond the last drop."""
+        ends = np.maximum(self.times, self.drop_times)
+        return 1.3 * float(ends[np.isfinite(ends)].max())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each plateau, with the drop before it."""
+        columns = {
+            "learned": range(len(self.losses)),
+            "loss": self.losses.tolist(),
+            "eigenvalue": [None, *self._settings["eigenvalue"].tolist()],
+            "head": [None, *(head if head >= 0 else None for head in self.heads.tolist())],
+            "half_drop_time": [None, *self.drop_times.tolist()],
+        }
+        return [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
+
     def loss(self, t: Number) -> np.ndarray:
         """Loss at given times >= 0, of any shape, infinity included."""
         _, (t,) = checked(systems="numpy", t=t)

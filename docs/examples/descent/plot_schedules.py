@@ -12,8 +12,8 @@ import numpy as np
 from iclimit.asymptotics.descent import (
     chebyshev_schedule,
     constant_schedule,
+    given_schedule,
     optimal_schedule,
-    schedule_loss,
 )
 from iclimit.simulate.descent import simulate_schedule
 
@@ -60,7 +60,7 @@ for name, (schedule, colour) in kinds.items():
     rates = np.zeros((most, most))
     for L in range(1, most + 1):
         rates[L - 1, :L] = schedule(L).rates
-    exact = schedule_loss(rates, **size)
+    exact = given_schedule(rates, **size).loss
     right.plot(range(1, most + 1), exact, color=colour, label=name)
     runs[name] = exact, simulate_schedule(rates, **size, rng=0, contexts=20_000)
     right.errorbar(

@@ -15,6 +15,7 @@ from iclimit.dynamics import (
     growth_time,
     head_growth,
     merged_attention_curve,
+    merged_attention_drop,
     merged_curve_drop_time,
     plateau_head_values,
     time_from_pole,
@@ -60,3 +61,9 @@ ax.legend()
 run = {"eigenvalues": eigenvalues, "context": N, "init_scale": 1e-6}
 half = merged_curve_drop_time(0.5, **run)
 print(f"half of the drop at {half:.2f}, loss there {merged_attention_curve(half, **run):.3f}")
+
+# %%
+# Random initial weights move the drop in time, by an amount that does not depend on their size.
+
+drop = merged_attention_drop(heads=8, **run)
+print(f"with eight random heads at {drop.drop_times[0]:.2f} +- {drop.std_over_seeds:.2f}")

@@ -21,6 +21,7 @@ from iclimit.asymptotics.descent import (
     chebyshev_schedule,
     constant_schedule,
     divergence_rate,
+    given_schedule,
     optimal_schedule,
     schedule_loss,
 )
@@ -759,3 +760,12 @@ def test_noiseless_schedules_at_the_ends_of_the_domain(ratio: float, steps: int)
     best = optimal_schedule(steps=steps, ratio=ratio)
     assert np.all(np.isfinite(best.rates))
     assert best.loss == best.lower_bound
+
+
+def test_given_rates_have_their_loss_and_the_bound_of_the_best() -> None:
+    for where in ({"ratio": 0.5}, {"context": 20, "dim": 10}):
+        best = optimal_schedule(steps=3, **where)
+        again = given_schedule(best.rates, **where)
+        assert again.loss == pytest.approx(best.loss, rel=1e-12)
+        worse = given_schedule(best.rates / 2, **where)
+        assert worse.loss > worse.lower_bound == pytest.approx(best.loss, rel=1e-12)

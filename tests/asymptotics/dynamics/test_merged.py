@@ -16,6 +16,7 @@ from iclimit.asymptotics.dynamics import (
     effective_init_scale,
     effective_init_scale_moments,
     merged_attention_curve,
+    merged_attention_drop,
     merged_attention_loss,
     merged_curve_drop_time,
     merged_drop_time,
@@ -331,6 +332,25 @@ def test_drop_times_of_small_starts_shift_by_the_logarithm() -> None:
     ]
     law = np.array(drops) + np.log(scales) / np.linalg.norm(SPECTRUM**2)
     assert np.ptp(law) < CURVE * max(drops)
+
+
+def test_the_drop_has_the_loss_and_the_spread_of_random_starts() -> None:
+    """Its curve is half-way down at its time; drop times of seeds scatter as it says."""
+    law: dict[str, Any] = {"eigenvalues": np.array([0.6, 0.4]), "context": 9}
+    drop = merged_attention_drop(heads=5, init_scale=1e-5, **law)
+    assert drop.losses == pytest.approx(drop.loss([0, np.inf]), rel=1e-6)
+    assert drop.loss(drop.drop_times) == pytest.approx(drop.losses.mean(), rel=1e-9)
+    generator, times = np.random.default_rng(0), []
+    for _ in range(400):
+        start = 1e-5 * generator.standard_normal(5), 1e-5 * generator.standard_normal((5, 2, 2))
+        scale = effective_init_scale(*start, eigenvalues=law["eigenvalues"])
+        own = merged_attention_drop(init_scale=float(scale), **law)
+        assert own.std_over_seeds == 0
+        times.append(own.drop_times[0])
+    assert np.mean(times) == pytest.approx(drop.drop_times[0], abs=4 * drop.std_over_seeds / 20)
+    assert np.std(times) == pytest.approx(drop.std_over_seeds, rel=4 / np.sqrt(800))
+    with pytest.raises(ValueError, match=r"the loss at the start is near 1, got 2\.0"):
+        merged_attention_drop(heads=5, init_scale=2.0, **law)
 
 
 def test_moments_in_all_number_systems() -> None:

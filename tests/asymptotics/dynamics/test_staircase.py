@@ -357,6 +357,18 @@ def test_fewer_heads_than_directions() -> None:
     assert three.heads.tolist() == [0, 0, 0, -1]
 
 
+def test_only_small_weights_wait() -> None:
+    """The rows are the plateaus, and the figure ends after the last drop."""
+    v, k, q = ([[0.3], [0.2]] * np.eye(2) for _ in range(3))
+    for size, waits in ((1e-3, True), (3.0, False)):
+        weights = size * v.sum(axis=1), size * k, size * q
+        steps = separate_attention_staircase(*weights, eigenvalues=[1, 0.5], context=9)
+        assert steps.waits == waits
+        assert [row["learned"] for row in steps.rows()] == [0, 1, 2]
+        assert [row["half_drop_time"] for row in steps.rows()] == [None, *steps.drop_times]
+        assert steps.end > max(steps.drop_times)
+
+
 def test_zero_weights_stay() -> None:
     zero = np.zeros((3, 4))
     found = staircase(np.zeros(3), zero, zero)
