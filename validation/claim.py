@@ -5,43 +5,92 @@ Claims are data, one in a file of ``validation/claims/``, and the file reads fro
 1. Its docstring has three parts, separated by blank lines: the title of the claim; the statement,
    which says what is compared with what in a few sentences; and ``Source:``, where it comes from.
    ``{lu2025}`` there stands for a paper of ``PAPERS`` of `iclimit.published`.
-2. Tables: sizes, repeats and points, by preset where they differ.  Published settings come from
-   `iclimit.settings`.  A constant is explained below it in a sentence.
-3. Functions that cells run, only where the simulator has none that fits.
-4. ``cells(preset)``: a dict from keys of your choice, such as ``(law, noise)``, to cells.  (A list
-   of cells will do: then each cell is its own key.)
-5. ``judge(preset, results)``: ``results`` has the same keys.  The functions of
-   `iclimit.validation.judge.comparisons` compare: `compare` numbers and Estimates,
-   `compare_errors` the ICL and IDG errors of two results, `compare_limits` an extrapolation,
-   `compare_p_value` a test; `difference` pairs two estimates on the same draws.
-   `extrapolate_runs` fits Estimates or samples, and `Extrapolation.summary` describes the fit for
-   the notes.
-6. A function that draws, with the helpers of `iclimit.drawing`: ``panels``,
-   ``draw_family`` (theory as a line, Estimates as points), ``draw_estimates``, ``draw_sizes``
-   (against 1/d, with the limit), ``draw_ratios`` and ``finish`` (labels by the names of the
-   notation, logarithmic scales, legend).
-7. ``claim = Claim.of(name, __doc__, cells, judge)``, and the name of the file in
+2. Constants: points, sizes and tolerances.  Published settings come from `iclimit.settings`.  A
+   constant is explained below it in a sentence.
+3. ``rows(effort)``, a generator of the rows of `iclimit.validation.rows`: theory, simulation and
+   how they are compared.  ``effort(400)`` is a number of repeats: 400 in the quick preset, ten
+   times as many in the medium one.
+4. If the figure belongs beside those of papers, a function that draws, with the helpers of
+   `iclimit.drawing`; a row names it as the `drawing`.  Other claims have the standard figure.
+5. ``claim = Claim.of(name, __doc__, rows)``, and the name of the file in
    ``validation/claims/__init__.py``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
+from iclimit.drawing import Figure
 from iclimit.published import PAPERS
 from iclimit.runs.cell import Cell
 from iclimit.validation.judge.verdict import Verdict
+from iclimit.validation.rows import Drawing, Row, Values, cells_of
+from iclimit.validation.standard_figure import draw_rows
 
-Preset = Literal["quick", "medium", "full"]
-PRESETS: tuple[Preset, ...] = ("quick", "medium", "full")
+T = TypeVar("T")
+
+Preset = Literal["tiny", "quick", "medium", "full"]
+PRESETS: tuple[Preset, ...] = ("tiny", "quick", "medium", "full")
+FACTORS: dict[Preset, float] = {"tiny": 0.02, "quick": 1, "medium": 10, "full": 100}
+"""How many more repeats than in the quick preset."""
+LEAST = 8
+"""Numbers of repeats are not made smaller than this: error bars would be too uncertain."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to simulate.
+
+    Attributes
+    ----------
+    preset : {"tiny", "quick", "medium", "full"}
+        In seconds for all claims, in minutes, in an hour, or in a day.
+
+    Examples
+    --------
+    >>> from iclimit.validation.claim import Effort
+    >>> Effort("quick")(400), Effort("medium")(400), Effort("tiny")(400)
+    (400, 4000, 8)
+    >>> Effort("full").pick(quick=(10, 90), medium=(10, 50, 90))
+    (10, 50, 90)
+    """
+
+    preset: Preset
+
+    def __call__(self, quick: int) -> int:
+        """Number of repeats, given that of the quick preset."""
+        return max(round(quick * FACTORS[self.preset]), min(quick, LEAST))
+
+    def pick(self, quick: T, **others: T) -> T:
+        """Value of a preset, for what no factor describes; by default that of the one before."""
+        return next((others[each] for each in self._until if each in others), quick)
+
+    def by_size(self, quick: Mapping[int, int], **others: Mapping[int, int]) -> dict[int, int]:
+        """Repeats by size, where presets have sizes of their own."""
+        tables = {"quick": quick} | others
+        base = next(each for each in (*self._until, "quick") if each in tables)
+        factor = FACTORS[self.preset] / FACTORS[base]
+        return {
+            size: max(round(count * factor), min(count, LEAST))
+            for size, count in tables[base].items()
+        }
+
+    @property
+    def _until(self) -> tuple[Preset, ...]:
+        """Itself and the smaller presets, the largest first."""
+        return PRESETS[PRESETS.index(self.preset) :: -1]
+
+
 Results: TypeAlias = Mapping[Any, Any]
 """Results of the cells of a claim, by its keys."""
 
 
 MakeCells: TypeAlias = Callable[[Preset], Mapping[Any, Cell] | Sequence[Cell]]
+MakeRows: TypeAlias = Callable[[Effort], Iterable[Row]]
 Judge: TypeAlias = Callable[[Preset, Results], Verdict]
 
 
@@ -76,6 +125,7 @@ class Claim:
     judge: Judge
     figure: bool = True
     subject: str = ""
+    rows: MakeRows | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", self.name):
@@ -86,15 +136,43 @@ class Claim:
 
     @classmethod
     def of(
-        cls, name: str, words: str, cells: MakeCells, judge: Judge, *, figure: bool = True
+        cls, name: str, words: str, rows: Any, judge: Judge | None = None, *, figure: bool = True
     ) -> Claim:
         """Build a claim from a docstring of three parts: title, statement and source."""
+        cells = rows
+        if judge is None:
+            cells, judge = partial(needed_cells, rows), partial(judge_rows, rows)
         parts = [" ".join(part.split()).removesuffix(".") for part in words.split("\n\n")]
         title, statement, source = parts
         source = source.removeprefix("Source: ").format(**PAPERS)
-        return cls(name, title, source, f"{statement}.", cells, judge, figure)
+        made = rows if cells is not rows else None
+        return cls(name, title, source, f"{statement}.", cells, judge, figure, "", made)
 
     def cells_by_key(self, preset: Preset) -> dict[Any, Cell]:
         """Cells of a preset by the keys that ``judge`` knows their results by."""
         cells = self.cells(preset)
         return dict(cells) if isinstance(cells, Mapping) else {cell: cell for cell in cells}
+
+
+def needed_cells(rows: MakeRows, preset: Preset) -> list[Cell]:
+    """Cells that the rows of a claim need, each once."""
+    return list(dict.fromkeys(cells_of(list(rows(Effort(preset))))))
+
+
+def judge_rows(rows: MakeRows, preset: Preset, results: Results) -> Verdict:
+    """Verdict on the rows of a claim, given the results of its cells."""
+    value, made = Values(results), list(rows(Effort(preset)))
+    compared = [(row, row.comparisons(value)) for row in made]
+    own = [row for row in made if isinstance(row, Drawing)]
+
+    def draw(figure: Figure) -> None:
+        if own:
+            own[0].draw(figure, value)
+        else:
+            draw_rows(figure, compared, value)
+
+    return Verdict(
+        [comparison for _, several in compared for comparison in several],
+        draw,
+        [text for row in made for text in row.notes(value)],
+    )

@@ -15,7 +15,6 @@ from judged_claims import draw
 from iclimit.asymptotics.softmax import SoftmaxHead
 from iclimit.runs import Cell
 from iclimit.validation import CLAIMS, Claim, Comparison, Verdict, select_claims, validate
-from iclimit.validation import run_claims as runs_module
 from iclimit.validation.claim import PRESETS
 from iclimit.validation.claims.pretraining.nonmonotonicity import (
     nonmonotonicity_boundary,
@@ -24,6 +23,7 @@ from iclimit.validation.claims.pretraining.nonmonotonicity import (
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.published import error_runs, gap_runs
 from iclimit.validation.claims.softmax import pair, published_layer
+from iclimit.validation.judge import run_claims as runs_module
 from iclimit.validation.judge.report import as_json, write_report
 from iclimit.validation.judge.summary import table
 
@@ -104,7 +104,7 @@ def test_a_judgement_that_fails_is_the_claims_own_error() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preset": "slow"}, "preset must be one of quick, medium, full, got 'slow'"),
+        ({"preset": "slow"}, "preset must be one of tiny, quick, medium, full, got 'slow'"),
         ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
         ({"rng": -1}, r"rng \(--seed\) must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, or -1 for all cores, got 0"),
@@ -216,7 +216,7 @@ def test_select_claims() -> None:
         select_claims(["nope"])
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PRESETS[1:])
 def test_claims_ask_for_distinct_seeded_cells_without_a_backend(
     preset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +240,7 @@ def test_cheap_claims_hold_and_draw(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ridgeless", "ridge"])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PRESETS[1:])
 def test_points_reach_the_integers_exactly_at_the_sizes_of_the_claims(
     name: str, preset: Any
 ) -> None:

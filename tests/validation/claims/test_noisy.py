@@ -580,7 +580,7 @@ def test_full_preset_of_the_tables_names_published_losses() -> None:
 
 
 def test_models_start_from_those_next_to_them_in_the_table() -> None:
-    for preset in PRESETS:
+    for preset in PRESETS[1:]:
         for table in (tables.GDPP, tables.DIAG, tables.DENSE):
             for noise in table.columns[preset]:
                 before: tuple[Cell, ...] = ()

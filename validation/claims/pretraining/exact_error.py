@@ -8,12 +8,12 @@ have, too.
 Source: Moments of the context summary at finite context length; derived in the documentation.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
-from iclimit.drawing import Figure, draw_ratios, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
@@ -25,10 +25,10 @@ from iclimit.simulate.pretraining.summaries import (
     squared_errors,
     task_set_moments,
 )
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, exact, mean, run
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
-PROMPTS: dict[Preset, int] = {"quick": 25_000, "medium": 200_000, "full": 2_000_000}
 MATRICES = 6
 """Random attention matrices."""
 
@@ -87,37 +87,20 @@ def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
     }
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """One cell per matrix; they differ by a prompt, and so in their seeds."""
-    sampled = {k + 1: Cell.of(risk_pair, prompts=PROMPTS[preset] + k) for k in range(MATRICES)}
-    return sampled | {"moments": Cell.of(moment_pair)}
+def rows(effort: Effort) -> Iterator[Row]:
+    """All errors of every matrix; cells differ by a prompt, and so in their seeds."""
+    functions = dict.fromkeys(("fresh", "training", "structured"), "errors_of_gamma")
+    functions["best"] = "optimal_gamma.error"
+    for k in range(MATRICES):
+        pairs = run(risk_pair, prompts=effort(25_000) + k)
+        for name, of in functions.items():
+            theory, simulated = pairs[name][0], pairs[name][1]
+            yield mean(f"Gamma {k + 1}, {name} tasks", theory, simulated, of=of)
+    pairs = run(moment_pair)
+    for name in ("fresh", "training", "best"):
+        label = f"moments of the simulation, {name} tasks"
+        theory, same = pairs[name][0], pairs[name][1]
+        yield exact(label, theory, same, relative=ROUNDING, of=functions[name])
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare all errors of every matrix."""
-    of = {"best": "optimal_gamma.error"}
-    comparisons = [
-        compare(f"Gamma {number}, {name} tasks", *pair, of=of.get(name, "errors_of_gamma"))
-        for number, pairs in results.items()
-        for name, pair in pairs.items()
-        if number != "moments"
-    ]
-    exact = [
-        compare(
-            f"moments of the simulation, {name} tasks",
-            *pair,
-            relative=ROUNDING,
-            of=of.get(name, "errors_of_gamma"),
-        )
-        for name, pair in results["moments"].items()
-    ]
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=5.6, height=3.2)
-        draw_ratios(ax, comparisons)
-        finish(ax, "case", "Monte Carlo / closed form")
-
-    return Verdict([*comparisons, *exact], draw)
-
-
-claim = Claim.of("test-error", __doc__, cells, judge, figure=False)
+claim = Claim.of("test-error", __doc__, rows, figure=False)

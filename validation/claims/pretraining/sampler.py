@@ -6,24 +6,22 @@ tokens, and so do the errors of models trained on either.
 Source: Bartlett decomposition of the 2 x 2 Gram matrix; derived in the documentation.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import Figure, draw_ratios, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.summaries import sample_summaries
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_errors
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.rows import Row, both_errors, mean, run
 
 DIM, CONTEXT, RHO = 6, 5, 0.3
-PROMPTS: dict[Preset, int] = {"quick": 100_000, "medium": 1_000_000, "full": 2_000_000}
 POINT, POINT_DIM = Point(tau=1.5, alpha=1, kappa=1, rho=0.2, ridge=0.01), 16
-REPEATS: dict[Preset, int] = {"quick": 60, "medium": 400, "full": 4000}
-SAMPLERS = ("summaries", "tokens")
 
 FUNCTIONALS = {
     "along the task": lambda h, w: np.sum(h[:, :-1] * w, axis=1),
@@ -52,32 +50,21 @@ def summary_sample(*, sampler: str, prompts: int, rng: Any) -> dict[str, Estimat
     }
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Moments of the summaries, and errors of models trained on them, by sampler."""
-    found = {}
-    for sampler in SAMPLERS:
-        moments = Cell.of(summary_sample, sampler=sampler, prompts=PROMPTS[preset])
-        found["moments", sampler] = moments
-        found["errors", sampler] = POINT.simulation(POINT_DIM, REPEATS[preset], sampler=sampler)
-    return found
+def rows(effort: Effort) -> Iterator[Row]:
+    """Moments of the summaries, and errors of models trained on them: exact law and tokens."""
+    prompts = effort.pick(quick=100_000, medium=1_000_000, full=2_000_000)
+    fast, tokens = (
+        run(summary_sample, sampler=sampler, prompts=prompts)
+        for sampler in ("summaries", "tokens")
+    )
+    for name in FUNCTIONALS:
+        of = f"sample_summaries.{name}"
+        yield mean(f"mean of {name}", tokens[name], fast[name], of=of)
+    fast, tokens = (
+        run(POINT.simulation(POINT_DIM, effort(60), sampler=sampler))
+        for sampler in ("summaries", "tokens")
+    )
+    yield from both_errors(f"d={POINT_DIM} {POINT}", tokens, fast, of="simulate_errors")
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare the exact law with tokens."""
-    fast, tokens = (results["moments", sampler] for sampler in SAMPLERS)
-    comparisons = [
-        compare(f"mean of {name}", tokens[name], fast[name], of=f"sample_summaries.{name}")
-        for name in FUNCTIONALS
-    ]
-    fast, tokens = (results["errors", sampler] for sampler in SAMPLERS)
-    comparisons += compare_errors(f"d={POINT_DIM} {POINT}", tokens, fast, of="simulate_errors")
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=6.4, height=3.2)
-        draw_ratios(ax, comparisons)
-        finish(ax, "moment, then error", "exact law / tokens")
-
-    return Verdict(comparisons, draw)
-
-
-claim = Claim.of("sampler", __doc__, cells, judge, figure=False)
+claim = Claim.of("sampler", __doc__, rows, figure=False)

@@ -8,16 +8,17 @@ Source: Khatri-Rao structure of the features; see iclimit.simulate.pretraining.r
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import context_summary, features
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, exact, run
 
 DIM = 12
 FEATURES = DIM * (DIM + 1)
@@ -49,34 +50,13 @@ def solver_difference(*, prompts: int, ridge: float, rng: Any) -> float:
     return float(max(differences) / np.max(abs(dense)))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
-    """Differences by prompts and ridge."""
-    return {
-        (prompts, ridge): Cell.of(solver_difference, prompts=prompts, ridge=ridge)
-        for prompts in PROMPTS
-        for ridge in RIDGES
-    }
+def rows(_: Effort) -> Iterator[Row]:
+    """Difference of the solutions by prompts and ridge."""
+    for prompts in PROMPTS:
+        for ridge in RIDGES:
+            difference = run(solver_difference, prompts=prompts, ridge=ridge)
+            label = f"Gamma at n={prompts} ridge={ridge:g}"
+            yield exact(label, 0.0, difference, allowance=TOLERANCE)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare every difference with nothing."""
-    comparisons = [
-        compare(f"Gamma at n={prompts} ridge={ridge:g}", 0.0, difference, allowance=TOLERANCE)
-        for (prompts, ridge), difference in results.items()
-    ]
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=5.6, height=3.2)
-        for ridge, colour in zip(RIDGES, COLOURS, strict=False):
-            differences = [results[prompts, ridge] for prompts in PROMPTS]
-            label = rf"$\lambda$ = {ridge:g}"
-            ax.semilogy(PROMPTS, differences, "o-", color=colour, label=label)
-        ax.axhline(TOLERANCE, color="0.4", linestyle="--", label="tolerance")
-        ax.axvline(FEATURES, color="0.8", zorder=0)
-        x = f"prompts n (threshold d(d+1) = {FEATURES})"
-        finish(ax, x, r"relative difference of $\Gamma$", legend="")
-
-    return Verdict(comparisons, draw)
-
-
-claim = Claim.of("solver", __doc__, cells, judge, figure=False)
+claim = Claim.of("solver", __doc__, rows, figure=False)

@@ -1,0 +1,103 @@
+"""Every claim, at the smallest preset: it holds, it draws, and it can fail."""
+
+from dataclasses import fields, is_dataclass, replace
+
+import numpy as np
+import pytest
+from judged_claims import draw, failed
+
+from iclimit.results import Estimate
+from iclimit.validation import CLAIMS
+from iclimit.validation.claim import Effort
+from iclimit.validation.rows import Drawing, Later, Values
+
+SHIFT = 1e-3
+"""Added to numbers that are moved, since some are as good as 0."""
+
+UNJUDGED = set()
+"""Functions of cells whose results are only drawn, or whose failures another test plants."""
+
+
+class WrongTheory(Values):
+    """Values in which a function of the theory, or a field of its result, is off by a factor."""
+
+    def __init__(self, results, of, factor):
+        super().__init__(results)
+        self.of, self.factor = of, factor
+
+    def __call__(self, value):
+        right = super().__call__(value)
+        if not isinstance(value, Later) or value._of != self.of:
+            return right
+        first = value._call[1][0] if value._call[1] else None
+        inside = isinstance(first, Later) and first._of == self.of
+        return right if inside else _moved(right, lambda: self.factor)
+
+
+def _moved(value, factor):
+    """Result of a cell with all numbers in it multiplied by factors of their own."""
+    if isinstance(value, Estimate):
+        f = factor()
+        moved = {"mean": f * value.mean, "samples": f * value.samples}
+        return replace(value, standard_error=f * value.standard_error, **moved)
+    if is_dataclass(value):
+        parts = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        return replace(value, **{name: _moved(each, factor) for name, each in parts.items()})
+    if isinstance(value, dict):
+        return {key: _moved(each, factor) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_moved(each, factor) for each in value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fc":
+        return factor() * value
+    return factor() * value + SHIFT if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.rows])
+def test_claim_holds_draws_and_can_fail(name):
+    claim, results = CLAIMS[name], {}
+    for cell in claim.cells("tiny"):
+        _run(cell, results)
+    verdict = claim.judge("tiny", results)
+    assert verdict.holds, failed(verdict)
+    draw(verdict)
+    rows = list(claim.rows(Effort("tiny")))
+    assert claim.figure == any(isinstance(row, Drawing) for row in rows)
+    _assert_wrong_theory_fails(verdict, rows, results)
+    _assert_moved_cells_fail(claim, results)
+
+
+def _run(cell, results):
+    """Run a cell, after those that it needs."""
+    if cell not in results:
+        for each in cell.needs:
+            _run(each, results)
+        results[cell] = cell.run(0, results=results)
+
+
+def _assert_wrong_theory_fails(verdict, rows, results):
+    """The theory may not enter what it is compared with, and errors of its resolution are seen."""
+    for of, resolution in verdict.resolutions.items():
+        for factor in (1 - 2 * resolution, 1 + 2 * resolution):
+            assert not verdict.scaled(of, factor).holds, of
+        value = WrongTheory(results, of, 1.01)
+        again = [each for row in rows for each in row.comparisons(value)]
+        for before, after in zip(verdict.comparisons, again, strict=True):
+            assert after.label == before.label
+            same = after.estimate == pytest.approx(before.estimate, rel=1e-6, nan_ok=True)
+            assert same or before.of != of, before.label
+
+
+def _assert_moved_cells_fail(claim, results):
+    """Results that are quite different do not pass, whichever function they come from."""
+    factors = np.random.default_rng(0)
+    for function in {cell.function for cell in results} - UNJUDGED:
+        moved = {
+            cell: _moved(result, lambda: 10 ** factors.uniform(-2, -0.3))
+            for cell, result in results.items()
+            if cell.function is function
+        }
+        try:
+            verdict = claim.judge("tiny", results | moved)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+            continue
+        assert not verdict.holds, function.__name__

@@ -1,0 +1,346 @@
+"""Rows of claims: what a claim compares, as data.
+
+A claim yields rows.  `exact`, `mean`, `bound`, `published`, `limit` and `judged` compare, `note`
+tells the reader something, `drawing` makes the figure.  A row carries the theory, what it is
+compared with and the cells that must be run for that, and it knows which function it tests.
+
+Rows are made before anything is computed.  `run` and `call` stand for values that come later:
+`run` for the result of a cell, which workers compute and the store keeps; `call` for what a
+function, such as one of the theory, returns when the claim is judged.  Attributes and entries of
+what comes later come later, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from iclimit.drawing import Figure
+from iclimit.results import Estimate
+from iclimit.runs.cell import Cell
+from iclimit.statistics import Extrapolation, extrapolate_runs
+from iclimit.validation.judge.comparisons import (
+    ERRORS,
+    Comparison,
+    compare,
+    compare_limits,
+    compare_p_value,
+)
+
+
+class Later:
+    """A value that comes later: what a function returns, once its arguments are there.
+
+    Arguments may themselves come later, also inside of lists, tuples and dicts.  The value is
+    computed once for all rows that share this object.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any],
+        of: str = "",
+    ) -> None:
+        self._call = function, arguments, keywords
+        self._of = of
+
+    __iter__ = None  # it would never end
+
+    def __getattr__(self, name: str) -> Later:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Later(getattr, (self, name), {}, self._of and f"{self._of}.{name}")
+
+    def __getitem__(self, key: Any) -> Later:
+        return Later(lambda value: value[key], (self,), {}, self._of)
+
+
+Number: TypeAlias = Later | Estimate | np.ndarray | float
+"""A number, an Estimate, samples whose mean is meant, or one of these that comes later."""
+
+
+def run(function: Callable[..., Any] | Cell, **arguments: Any) -> Later:
+    """Result of a cell, or of that of a function and its arguments, which may be results, too."""
+    if not isinstance(function, Cell):
+        given = {key: _cell_itself(value) for key, value in arguments.items()}
+        function = Cell.of(function, **given)
+    return Later(lambda result: result, (function,), {})
+
+
+def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Later:
+    """What a function returns when the claim is judged.
+
+    A row whose theory is the value of a function of ``asymptotics``, or a field of this value,
+    tests this function.
+    """
+    theory = getattr(function, "__module__", "").startswith("iclimit.asymptotics")
+    return Later(function, arguments, keywords, function.__name__ if theory else "")
+
+
+def _cell_itself(value: Any) -> Any:
+    if isinstance(value, Later):
+        return next(cells_of(value))
+    return tuple(map(_cell_itself, value)) if isinstance(value, (list, tuple)) else value
+
+
+def cells_of(value: Any) -> Iterator[Cell]:
+    """Yield the cells behind rows and values, which may stand in lists, tuples and dicts."""
+    if isinstance(value, Cell):
+        yield value
+    elif isinstance(value, Later):
+        _, arguments, keywords = value._call
+        yield from cells_of([*arguments, *keywords.values()])
+    elif isinstance(value, Row):
+        yield from cells_of([getattr(value, field.name) for field in fields(value)])
+    elif isinstance(value, Mapping):
+        yield from cells_of([*value.values()])
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from cells_of(each)
+
+
+class Values:
+    """Function that gives the values of what comes later, from the results of cells."""
+
+    def __init__(self, results: Mapping[Cell, Any]) -> None:
+        self.results = results
+        self._known: dict[Later, Any] = {}
+
+    def __call__(self, value: Any) -> Any:
+        """Return a value with all in it that comes later replaced."""
+        if isinstance(value, Cell):
+            return self.results[value]
+        if isinstance(value, Later):
+            if value not in self._known:
+                function, arguments, keywords = value._call
+                given = [self(each) for each in arguments]
+                self._known[value] = function(*given, **self(keywords))
+            return self._known[value]
+        if isinstance(value, Mapping):
+            return {key: self(each) for key, each in value.items()}
+        return type(value)(map(self, value)) if type(value) in (list, tuple) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """What a claim compares or tells: one of the kinds below."""
+
+    def comparisons(self, value: Values) -> list[Comparison]:  # noqa: ARG002
+        """What is compared."""
+        return []
+
+    def notes(self, value: Values) -> list[str]:  # noqa: ARG002
+        """What a reader should know."""
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class Single(Row):
+    """One comparison.
+
+    Attributes
+    ----------
+    label : str
+        What is compared, with its parameters.
+    theory, estimate : Number
+        The two numbers.
+    relative, allowance : float
+        Systematic deviations, relative to the theory and absolute, which add up.
+    of : str, optional
+        Function of the theory that is tested, with the field of its result after a dot; by default
+        that of a theory made by `call`.
+    draws : hashable
+        The same for rows whose estimates come from the same random draws.
+    upper_bound : bool
+        Whether the theory only bounds the estimate from above.
+    degrees : float, optional
+        Degrees of freedom of the standard error; by default the repeats of the estimate minus 1.
+    x : (str, float), optional
+        Parameter along which the rows of a family differ, by the name of the notation, and its
+        value: the standard figure draws these as a line and points.
+    family : str
+        What the rows of a family have in common, for the legend.
+    """
+
+    label: str
+    theory: Number
+    estimate: Number
+    relative: float | Later = 0.0
+    allowance: float | Later = 0.0
+    of: str | None = None
+    draws: Hashable = None
+    upper_bound: bool = False
+    degrees: float | None = None
+    x: tuple[str, float] | None = None
+    family: str = ""
+
+    def comparisons(self, value: Values) -> list[Comparison]:
+        """The comparison."""
+        row = compare(
+            self.label,
+            _mean(value(self.theory)),
+            _mean(value(self.estimate)),
+            allowance=value(self.allowance),
+            relative=value(self.relative),
+            degrees=self.degrees,
+            upper_bound=self.upper_bound,
+            of=_function_of(self.theory) if self.of is None else self.of,
+            draws=self.draws,
+        )
+        return [row]
+
+
+def exact(label: str, theory: Number, value: Number, **options: Any) -> Row:
+    """Theory against a number without standard error, within ``relative`` or ``allowance``.
+
+    The options of this kind and of the next three are the attributes of `Single`.
+    """
+    return Single(label, theory, value, **options)
+
+
+def mean(label: str, theory: Number, estimate: Number, **options: Any) -> Row:
+    """Theory against the mean of simulations."""
+    return Single(label, theory, estimate, **options)
+
+
+def bound(label: str, theory: Number, estimate: Number, **options: Any) -> Row:
+    """Theory that bounds a number or the mean of simulations from above."""
+    return Single(label, theory, estimate, upper_bound=True, **options)
+
+
+def published(label: str, theory: Number, value: Number, **options: Any) -> Row:
+    """Theory, or a simulation of ours, against a number in print."""
+    return Single(label, theory, value, **options)
+
+
+def both_errors(label: str, theory: Later, errors: Later, **options: Any) -> Iterator[Row]:
+    """Yield means of the ICL and the IDG error: results that have them as ``icl`` and ``idg``."""
+    of = options.pop("of", _function_of(theory))
+    for name in ERRORS:
+        estimate, own = getattr(errors, name), of and f"{of}.{name}"
+        yield mean(f"{name.upper()} {label}", getattr(theory, name), estimate, of=own, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class Limit(Row):
+    """Limits of several quantities, against what runs at several sizes extrapolate to."""
+
+    theories: Mapping[str, Number]
+    runs: Mapping[int, Any]
+    fit: Later
+    of: Sequence[str]
+    draws: Hashable
+    fit_label: str
+    name: str
+
+    def comparisons(self, value: Values) -> list[Comparison]:
+        """The limits, and the goodness of the fit."""
+        fit = value(self.fit)
+        theories = {label: _mean(each) for label, each in value(self.theories).items()}
+        rows = compare_limits(theories, fit, of=self.of, draws=self.draws)
+        return rows + [compare_p_value(self.fit_label, fit.p_value)] * bool(self.fit_label)
+
+    def notes(self, value: Values) -> list[str]:
+        """How the fit is."""
+        return [f"{self.name}: {value(self.fit).summary}"] if self.name else []
+
+
+def limit(
+    theories: Mapping[str, Number],
+    runs: Mapping[int, Any],
+    *,
+    fit: Callable[..., Extrapolation] = extrapolate_runs,
+    of: Sequence[str] | None = None,
+    draws: Hashable = None,
+    fit_label: str = "",
+    name: str = "",
+    **options: Any,
+) -> Limit:
+    """Limits against runs at several sizes, extrapolated to infinite size.
+
+    Parameters
+    ----------
+    theories : dict
+        Limits by their labels, in the order of the quantities of a run.
+    runs : dict
+        What was simulated, by size: an Estimate or samples (repeats,), several Estimates, or
+        samples (quantities, repeats).
+    fit : callable
+        Extrapolates, given the sizes, the runs and the other options (such as ``order``).
+    of, draws : sequence of str, hashable
+        As in `Single`, ``of`` for each limit.
+    fit_label : str
+        Label under which the goodness of the fit is compared; without it, it is not.
+    name : str
+        Begins the note that describes the fit; without it there is no note.
+    """
+    functions = [_function_of(each) for each in theories.values()] if of is None else of
+    runs = {size: call(_estimates, each) for size, each in runs.items()}
+    later = call(fit, list(runs), list(runs.values()), **options)
+    return Limit(theories, runs, later, functions, draws, fit_label, name)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged(Row):
+    """Comparisons that a function makes."""
+
+    made: Later
+
+    def comparisons(self, value: Values) -> list[Comparison]:
+        """Make the comparisons."""
+        return list(value(self.made))
+
+
+def judged(comparisons: Later) -> Row:
+    """Comparisons that a function returns or yields: for what no other kind fits."""
+    return Judged(comparisons)
+
+
+@dataclass(frozen=True, eq=False)
+class Note(Row):
+    """A sentence, or several."""
+
+    text: str | Later
+
+    def notes(self, value: Values) -> list[str]:
+        """The sentences."""
+        text = value(self.text)
+        return [text] if isinstance(text, str) else list(text)
+
+
+def note(text: str | Later) -> Row:
+    """A sentence for the reader of a report, or several."""
+    return Note(text)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing(Row):
+    """The figure of a claim, where it has one of its own."""
+
+    function: Callable[..., None]
+    values: Sequence[Any]
+
+    def draw(self, figure: Figure, value: Values) -> None:
+        """Draw into a figure."""
+        self.function(figure, *map(value, self.values))
+
+
+def drawing(function: Callable[..., None], *values: Any) -> Row:
+    """The figure, drawn by ``function(figure, *values)``."""
+    return Drawing(function, values)
+
+
+def _function_of(theory: Number) -> str:
+    return theory._of if isinstance(theory, Later) else ""
+
+
+def _mean(value: Any) -> Any:
+    return Estimate.of(value) if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def _estimates(run: Any) -> Any:
+    return Estimate.of(run) if isinstance(run, np.ndarray) and run.ndim == 1 else run
