@@ -161,18 +161,18 @@ def needed_cells(rows: MakeRows, preset: Preset) -> list[Cell]:
 
 def judge_rows(rows: MakeRows, preset: Preset, results: Results) -> Verdict:
     """Verdict on the rows of a claim, given the results of its cells."""
-    value, made = Values(results), list(rows(Effort(preset)))
-    compared = [(row, row.comparisons(value)) for row in made]
-    own = [row for row in made if isinstance(row, Drawing)]
+    value, every = Values(results), list(rows(Effort(preset)))
+    drawings = [row for row in every if isinstance(row, Drawing)]
+    judged = [value(row) for row in every if not isinstance(row, Drawing)]
 
     def draw(figure: Figure) -> None:
-        if own:
-            own[0].draw(figure, value)
+        if drawings:
+            value(drawings[0]).draw(figure)
         else:
-            draw_rows(figure, compared, value)
+            draw_rows(figure, judged)
 
     return Verdict(
-        [comparison for _, several in compared for comparison in several],
+        [each for row in judged for each in row.comparisons()],
         draw,
-        [text for row in made for text in row.notes(value)],
+        [text for row in judged for text in row.notes()],
     )

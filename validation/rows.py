@@ -13,7 +13,7 @@ what comes later come later, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -120,6 +120,10 @@ class Values:
                 given = [self(each) for each in arguments]
                 self._known[value] = function(*given, **self(keywords))
             return self._known[value]
+        if isinstance(value, Row):
+            return replace(
+                value, **{each.name: self(getattr(value, each.name)) for each in fields(value)}
+            )
         if isinstance(value, Mapping):
             return {key: self(each) for key, each in value.items()}
         return type(value)(map(self, value)) if type(value) in (list, tuple) else value
@@ -127,13 +131,16 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """What a claim compares or tells: one of the kinds below."""
+    """What a claim compares or tells: one of the kinds below.
 
-    def comparisons(self, value: Values) -> list[Comparison]:  # noqa: ARG002
+    The methods are those of a row in which `Values` has replaced what comes later.
+    """
+
+    def comparisons(self) -> list[Comparison]:
         """What is compared."""
         return []
 
-    def notes(self, value: Values) -> list[str]:  # noqa: ARG002
+    def notes(self) -> list[str]:
         """What a reader should know."""
         return []
 
@@ -178,20 +185,15 @@ class Single(Row):
     x: tuple[str, float] | None = None
     family: str = ""
 
-    def comparisons(self, value: Values) -> list[Comparison]:
+    def __post_init__(self) -> None:
+        if self.of is None:
+            object.__setattr__(self, "of", _function_of(self.theory))
+
+    def comparisons(self) -> list[Comparison]:
         """The comparison."""
-        row = compare(
-            self.label,
-            _mean(value(self.theory)),
-            _mean(value(self.estimate)),
-            allowance=value(self.allowance),
-            relative=value(self.relative),
-            degrees=self.degrees,
-            upper_bound=self.upper_bound,
-            of=_function_of(self.theory) if self.of is None else self.of,
-            draws=self.draws,
-        )
-        return [row]
+        names = ("allowance", "relative", "degrees", "upper_bound", "of", "draws")
+        options = {name: getattr(self, name) for name in names}
+        return [compare(self.label, _mean(self.theory), _mean(self.estimate), **options)]
 
 
 def exact(label: str, theory: Number, value: Number, **options: Any) -> Row:
@@ -231,22 +233,21 @@ class Limit(Row):
 
     theories: Mapping[str, Number]
     runs: Mapping[int, Any]
-    fit: Later
+    fit: Any
     of: Sequence[str]
     draws: Hashable
     fit_label: str
     name: str
 
-    def comparisons(self, value: Values) -> list[Comparison]:
+    def comparisons(self) -> list[Comparison]:
         """The limits, and the goodness of the fit."""
-        fit = value(self.fit)
-        theories = {label: _mean(each) for label, each in value(self.theories).items()}
-        rows = compare_limits(theories, fit, of=self.of, draws=self.draws)
-        return rows + [compare_p_value(self.fit_label, fit.p_value)] * bool(self.fit_label)
+        theories = {label: _mean(each) for label, each in self.theories.items()}
+        rows = compare_limits(theories, self.fit, of=self.of, draws=self.draws)
+        return rows + [compare_p_value(self.fit_label, self.fit.p_value)] * bool(self.fit_label)
 
-    def notes(self, value: Values) -> list[str]:
+    def notes(self) -> list[str]:
         """How the fit is."""
-        return [f"{self.name}: {value(self.fit).summary}"] if self.name else []
+        return [f"{self.name}: {self.fit.summary}"] if self.name else []
 
 
 def limit(
@@ -288,11 +289,11 @@ def limit(
 class Judged(Row):
     """Comparisons that a function makes."""
 
-    made: Later
+    made: Any
 
-    def comparisons(self, value: Values) -> list[Comparison]:
-        """Make the comparisons."""
-        return list(value(self.made))
+    def comparisons(self) -> list[Comparison]:
+        """The comparisons that were made."""
+        return list(self.made)
 
 
 def judged(comparisons: Later) -> Row:
@@ -304,12 +305,11 @@ def judged(comparisons: Later) -> Row:
 class Note(Row):
     """A sentence, or several."""
 
-    text: str | Later
+    text: Any
 
-    def notes(self, value: Values) -> list[str]:
+    def notes(self) -> list[str]:
         """The sentences."""
-        text = value(self.text)
-        return [text] if isinstance(text, str) else list(text)
+        return [self.text] if isinstance(self.text, str) else list(self.text)
 
 
 def note(text: str | Later) -> Row:
@@ -324,9 +324,9 @@ class Drawing(Row):
     function: Callable[..., None]
     values: Sequence[Any]
 
-    def draw(self, figure: Figure, value: Values) -> None:
+    def draw(self, figure: Figure) -> None:
         """Draw into a figure."""
-        self.function(figure, *map(value, self.values))
+        self.function(figure, *self.values)
 
 
 def drawing(function: Callable[..., None], *values: Any) -> Row:

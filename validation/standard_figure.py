@@ -6,7 +6,7 @@ from typing import Any
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.validation.judge.comparisons import Comparison
-from iclimit.validation.rows import Limit, Row, Single, Values
+from iclimit.validation.rows import Limit, Row, Single
 
 MOST = 4
 """Panels in a row of the figure, and limits that have panels."""
@@ -16,14 +16,13 @@ SMALLEST = 1e-4
 """Deviations are drawn as at least this, in units of what is allowed: some are 0."""
 
 
-def draw_rows(
-    figure: Figure, compared: Sequence[tuple[Row, list[Comparison]]], value: Values
-) -> None:
+def draw_rows(figure: Figure, rows: Sequence[Row]) -> None:
     """Draw limits against 1/d, families along their parameter, and other rows as ratios."""
-    limits = [row for row, _ in compared if isinstance(row, Limit)][:MOST]
+    limits = [row for row in rows if isinstance(row, Limit)][:MOST]
     families: dict[str, dict[str, list[tuple[float, Comparison]]]] = {}
     others = []
-    for row, comparisons in compared:
+    for row in rows:
+        comparisons = row.comparisons()
         if isinstance(row, Single) and row.x:
             name, x = row.x
             families.setdefault(name, {}).setdefault(row.family, []).append((x, comparisons[0]))
@@ -35,7 +34,7 @@ def draw_rows(
     columns, lines = min(count, MOST), -(-count // MOST)
     places = iter(panels(figure, columns, lines, width=3.3 * columns + 1, height=3.6 * lines))
     for row in limits:
-        draw_limit(next(places), row, value)
+        draw_limit(next(places), row)
     for name, members in families.items():
         draw_families(next(places), name, members)
     if ratios:
@@ -46,12 +45,11 @@ def draw_rows(
         ax.remove()
 
 
-def draw_limit(ax: Axes, row: Limit, value: Values) -> None:
+def draw_limit(ax: Axes, row: Limit) -> None:
     """Draw what is extrapolated by size, its limits as stars, and the extrapolated values."""
-    fit, limits, sizes = value(row.fit), value(row.theories), list(row.runs)
-    runs = [_estimates(run) for run in value(row.runs).values()]
-    for number, (label, colour) in enumerate(zip(limits, COLOURS, strict=False)):
-        several, limit = [run[number] for run in runs], float(limits[label])
+    fit, sizes, runs = row.fit, list(row.runs), [_estimates(run) for run in row.runs.values()]
+    for number, (label, colour) in enumerate(zip(row.theories, COLOURS, strict=False)):
+        several, limit = [run[number] for run in runs], float(row.theories[label])
         draw_sizes(ax, sizes, several, colour, limit=limit, label=label)
         error = fit.standard_error[number]
         draw_points(ax, [0], [fit.value[number]], [error], colour, fmt="none")
