@@ -164,7 +164,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 def check_derivative(derivative: Any, most: int) -> None:
     """Raise a ValueError unless the order of a derivative is 0, 1 or, for most = 2, 2."""
-    if derivative not in range(most + 1):
+    if type(derivative) is not int or derivative not in range(most + 1):
         orders = {1: "0 or 1", 2: "0, 1 or 2"}[most]
         raise ValueError(f"derivative must be {orders}, got {derivative!r}")
 

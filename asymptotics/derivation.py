@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from iclimit.checks import check_flags
+
 LINE = 120
 """Characters of LaTeX that fit, set, on a line of a paper."""
 
@@ -32,6 +34,7 @@ class Derivation:
         """
         import sympy
 
+        check_flags(compact=compact)
         if not compact:
             return "\n".join(f"{text}\n\\[ {sympy.latex(eq)} \\]" for text, eq in self.steps)
         needed, lines = {self.steps[-1][1].lhs}, list[str]()

@@ -43,7 +43,8 @@ class DepthLoss(Result):
         Numerical error of the loss.
     headroom : float or ndarray
         :math:`2L/(\gamma \lambda_{\max}) - 1`, with the upper end :math:`\lambda_{\max}` of the
-        spectrum of a context: by how much it may grow until the steps diverge on it.
+        spectrum of a context: by how much it may grow until the steps diverge on it; NaN where
+        gamma is inf.
     """
 
     loss: Any

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from iclimit.asymptotics.checks import real_number
+
 # Smallest and largest noise level other than 0: their squares stay within the eigenvalue rule, and
 # their fourth powers within float64.
 LEVELS = (1e-15, 1e15)
@@ -78,6 +80,7 @@ class NoiseLaw:
         levels, weights : ndarray
             Noise levels and weights of sum 1.
         """
+        step = real_number("step", step)
         if self.kind != "uniform" or self.values == (0,):
             return np.array(self.values), np.full(len(self.values), 1 / len(self.values))
         t = np.arange(-3.25, 3.25 + step, step)

@@ -36,7 +36,7 @@ Averages over eigenvalues use their exact density at finite N and d
 import math
 from typing import Any
 
-from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked, real_number
 from iclimit.asymptotics.gdpp.noise_laws import LEVELS, STEP, NoiseLaw, parse_noise_law
 from iclimit.asymptotics.gdpp.ridge_excess import adaptive_excess, constant_excess, risk
 from iclimit.asymptotics.numbers import Number, require
@@ -205,6 +205,8 @@ def adaptive_ridge_loss(
     """
     check_size(context, dim, adaptive=True)
     law = parse_noise_law(noise_law)
+    multiplier = real_number("multiplier", multiplier)
+    threshold = real_number("threshold", threshold)
     if not (1e-3 <= multiplier <= 1e7 or multiplier == math.inf):
         raise ValueError(f"multiplier must be in [1e-3, 1e7] or inf, got {multiplier}")
     if not (1e-30 <= threshold <= 1e30 or threshold == math.inf):

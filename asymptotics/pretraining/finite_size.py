@@ -30,6 +30,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.task_self_energy import TaskDraws, task_errors
+from iclimit.checks import check_flags
 from iclimit.results import Estimate, Result
 
 TASK_LAWS = ("sphere", "gaussian")
@@ -190,6 +191,7 @@ def finite_size_errors(
     check_integers(test_context=test_context)
     _, numbers = checked(systems="numpy", single=True, rho=rho, ridge=ridge, test_rho=test_rho)
     rho, ridge, test_rho = map(float, numbers)
+    check_flags(balanced=balanced)
     check_choice("task_law", task_law, TASK_LAWS)
     check_choice("approach", approach, APPROACHES)
     C, C_test, Sigma = (

@@ -261,7 +261,9 @@ def _polynomial(difference: Any, variable: Any) -> Any:
 def _atoms(spectrum: Mapping[Any, Any] | None) -> list[tuple[Any, Any]]:
     import sympy
 
-    given = {1: 1} if spectrum is None else dict(spectrum)
+    given = {1: 1} if spectrum is None else spectrum
+    if not isinstance(given, Mapping):
+        raise TypeError(f"spectrum must map eigenvalues to weights, got {given!r}")
     if not given:
         raise ValueError("spectrum must have an eigenvalue, got an empty one")
     atoms = [(sympy.nsimplify(c), sympy.nsimplify(p)) for c, p in given.items()]

@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 
 from iclimit.asymptotics.checks import check_choice
 from iclimit.asymptotics.numbers import ArrayMath, Number
-from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
+from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.pretraining.structured import errors_of, response_at, training_response
 from iclimit.asymptotics.pretraining.structured_fixed_point import (
     Atoms,
@@ -346,6 +346,7 @@ def best_training_covariance(
     """
     settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, test_rho)
     require_point(settings)
+    check_spectrum(spectrum)
     p = spectrum.weight
     trace = p @ spectrum.task
 

@@ -148,7 +148,7 @@ def functional_optimum(
         return _optimum(covariance, points, given, float(N), float(noise), None)
     if weights is not None:
         raise ValueError("weights must not be given with an interval of inputs")
-    if len(inputs) != 2 or not -np.inf < inputs[0] < inputs[1] < np.inf:
+    if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
         raise ValueError(f"inputs must be (lower, upper) with lower < upper, got {inputs}")
     nodes, before = _FEWEST, np.inf
     while True:

@@ -33,6 +33,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from iclimit.asymptotics.checks import checked, real_array
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.softmax.functional import functional_optimum
+from iclimit.checks import check_flags
 from iclimit.results import Result
 
 Features = Callable[[np.ndarray], Any]
@@ -132,7 +133,7 @@ def whole_token_optimum(
     c = real_array("coefficients", coefficients, "(-inf, inf)")
     if c.ndim != 2 or not c.size:
         raise ValueError(f"coefficients must be an array (k, m), got shape {c.shape}")
-    if len(inputs) != 2 or not -np.inf < inputs[0] < inputs[1] < np.inf:
+    if np.shape(inputs) != (2,) or not -np.inf < inputs[0] < inputs[1] < np.inf:
         raise ValueError(f"inputs must be (lower, upper) with lower < upper, got {inputs}")
     half, loss = (
         _additive_loss(features, c, inputs, float(N), size)
@@ -215,9 +216,7 @@ def sine_optimum(
     >>> round(sine_optimum(context=10).loss, 6), round(sine_optimum(context=10, tied=True).loss, 6)
     (0.004692, 0.00431)
     """
-    for name, flag in (("tied", tied), ("whole_tokens", whole_tokens)):
-        if not isinstance(flag, bool):
-            raise TypeError(f"{name} must be True or False, got {flag!r}")
+    check_flags(tied=tied, whole_tokens=whole_tokens)
     if not whole_tokens:
         M = _sine_moments(tied)
 

@@ -158,7 +158,8 @@ class Mixture(SpectralMeasure):
     """
 
     def __init__(self, measures: Sequence[SpectralMeasure], weights: Any) -> None:
-        if not len(measures) or not all(isinstance(m, SpectralMeasure) for m in measures):
+        given = measures if isinstance(measures, Sequence) else ()
+        if not given or not all(isinstance(measure, SpectralMeasure) for measure in given):
             raise ValueError(f"measures must be spectral measures, got {measures}")
         self.measures, self.weights = tuple(measures), _weights(weights, len(measures))
 

@@ -177,6 +177,8 @@ class MarchenkoPastur(SpectralMeasure):
         check_derivative(derivative, most=2)
         if np.iscomplexobj(z):
             refuse_masked("z", z)
+            if np.any(np.isnan(z)):
+                raise ValueError(f"z must be a number, got {z}")
             return self._stieltjes(np.asarray(z), derivative)
         z, negative = self._real_point(z)
         if negative:

@@ -20,11 +20,14 @@ all j and k at once: sums of products, exact in exact arithmetic.
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_integers
+from iclimit.asymptotics.checks import check_integers, checked
+from iclimit.asymptotics.numbers import refuse_masked
+from iclimit.checks import given
 
 _SHORT = 16
 """Up to this order floats are convolved directly too, which keeps relative accuracy."""
@@ -67,7 +70,9 @@ def pair_moments(
     Raises
     ------
     ValueError
-        If order is negative.
+        If order is negative, or an argument is outside its range.
+    TypeError
+        If an argument is not a number or an array of numbers.
 
     Notes
     -----
@@ -87,11 +92,14 @@ def pair_moments(
     19/8
     """
     check_integers(order=order)
-    lam = _array(values)
+    lam = _array("values", values)
     exact = lam.dtype == object
     one = np.array([lam.flat[0] * 0 + 1] * lam.size, dtype=lam.dtype)
-    mass = one / lam.size if weights is None else _array(weights)
-    B, A = (one if given is None else _array(given) for given in (outer, inner))
+    mass = one / lam.size if weights is None else _array("weights", weights)
+    B = one if outer is None else _array("outer", outer)
+    A = one if inner is None else _array("inner", inner)
+    for name, value in {"alpha": alpha, **given(rate=rate)}.items():
+        checked(single=True, **{name: float(value) if type(value) is Fraction else value})
     kappa, eta = (0, -1) if rate is None else (1, rate)
 
     n = order + 1
@@ -125,10 +133,15 @@ def _convolved(s: Any, f: Any) -> Any:
     return sum(a * b for a, b in zip(reversed(s), f, strict=True))
 
 
-def _array(values: Any) -> np.ndarray:
+def _array(name: str, values: Any) -> np.ndarray:
     """Array of floats, or of the objects that were given."""
+    refuse_masked(name, values)
     array = np.asarray(values)
-    return array.astype(float) if array.dtype.kind in "iuf" else array
+    if array.dtype.kind in "iuf":
+        return array.astype(float)
+    if array.dtype.kind != "O" or not all(hasattr(item, "__mul__") for item in array.flat):
+        raise TypeError(f"{name} must be an array of real numbers, got {values!r}")
+    return array
 
 
 def _fast_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -289,12 +289,14 @@ class SampleCovariance(SpectralMeasure):
         return (speed / omega**2 if derivative else -1 / omega)[()]
 
     def eta_transform(self, snr: Any, *, derivative: int = 0) -> Any:
+        check_derivative(derivative, most=2)
         if derivative:
             return super().eta_transform(snr, derivative=derivative)
         snr = real_array("snr", snr, "(0, inf)")
         return self.population.eta_transform(snr * self._at(-1 / snr)[1])
 
     def shannon_transform(self, snr: Any, *, derivative: int = 0) -> Any:
+        check_derivative(derivative, most=2)
         if derivative > 1:
             return super().shannon_transform(snr, derivative=derivative)
         snr = real_array("snr", snr, "(0, inf)")
@@ -303,6 +305,7 @@ class SampleCovariance(SpectralMeasure):
         return s * inner if derivative else inner + (s - 1 - np.log(s)) / self.ratio
 
     def s_transform(self, x: Any, *, derivative: int = 0) -> Any:
+        check_derivative(derivative, most=1)
         inner = self.population.s_transform(x)
         factor = 1 / (1 + self.ratio * x)
         if derivative == 0:

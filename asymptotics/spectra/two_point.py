@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from iclimit.asymptotics.checks import real_number
+from iclimit.asymptotics.checks import real_array, real_number
 from iclimit.asymptotics.spectra.contours import Ellipse, choose_ellipse
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, is_atomic, parse_measure
 
@@ -212,7 +212,7 @@ class TwoPoint:
     def _eigenvalues(self, name: str, given: Any) -> np.ndarray:
         if callable(given):
             given = given(self.values)
-        values = np.asarray(1.0 if given is None else given, dtype=float)
+        values = real_array(name, 1.0 if given is None else given, "(-inf, inf)")
         if values.shape not in ((), self.values.shape):
             raise ValueError(
                 f"{name} must have one number for each of the {self.values.size} eigenvalues, got "

@@ -181,29 +181,6 @@ def test_sampled_contexts(noise: float) -> None:
     assert abs(value - theory.loss) < SIGMAS * error
 
 
-def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match=r"depth must be an integer >= 1, or inf, got 1\.5"):
-        depth_loss(depth=1.5, setting="iso")
-    with pytest.raises(ValueError, match="setting must be one of iso, fs, rrs, got 'x'"):
-        depth_loss(depth=1, setting="x")
-    with pytest.raises(ValueError, match="spectrum must be given for setting='rrs'"):
-        depth_loss(depth=1)
-    with pytest.raises(ValueError, match="spectrum must not be given for setting='iso'"):
-        depth_loss(depth=1, spectrum=LAM, setting="iso")
-    with pytest.raises(ValueError, match="must have a bounded support"):
-        depth_loss(depth=1, spectrum="powerlaw:0.5")
-    with pytest.raises(ValueError, match=r"width_ratio must be >= 1 for setting='fs', got 0\.5"):
-        depth_loss(depth=1, spectrum=LAM, width_ratio=0.5, setting="fs")
-    with pytest.raises(ValueError, match="gamma must be > 0 and finite, got 0"):
-        depth_loss(depth=1, spectrum=[1.0, 2.0], setting="fs", gamma=[0.0, 1.0])
-    with pytest.raises(ValueError, match="gamma must have one number for each eigenvalue"):
-        depth_loss(depth=1, spectrum=[1.0, 2.0], setting="fs", gamma=[1.0, 1.0, 1.0])
-    with pytest.raises(ValueError, match="spectrum and task_spectrum must be lists of as many"):
-        depth_loss(depth=1, spectrum=[1.0, 2.0], task_spectrum=[1.0])
-    with pytest.raises(ValueError, match="gamma must be >= 0 and finite, got -1"):
-        depth_loss(depth=1, spectrum=[1.0, 2.0], gamma=-1.0)
-
-
 def test_other_polynomials() -> None:
     """Chebyshev steps, by the coefficients of their polynomial."""
     values = LAM[:20][::-1]

@@ -120,10 +120,3 @@ def test_printed_time_exponent_agrees_on_one_curve_only() -> None:
     exponent = scaling_exponents(nu=nu, beta=beta, setting="fs").time
     assert exponent == pytest.approx(beta / (nu + nu * beta + 1), rel=1e-12)
     assert nu == pytest.approx(4 / 3, abs=1e-3)
-
-
-def test_refuses() -> None:
-    with pytest.raises(ValueError, match="nu must be > 0"):
-        scaling_exponents(nu=0.0, beta=1.0)
-    with pytest.raises(ValueError, match="setting must be one of rrs, untied"):
-        scaling_exponents(nu=1.0, beta=1.0, setting="iso")

@@ -151,11 +151,5 @@ def test_diverges_and_refuses() -> None:
     errors = depth.iterated_icl_errors(tau=1.0, steps=2, **setting)
     assert errors[0] == pytest.approx(1.1)
     assert errors[1:].tolist() == [math.inf, math.inf]
-    with pytest.raises(ValueError, match="alpha must be > 0 and finite"):
-        depth.iterated_icl_errors(tau=1.0, steps=2, **setting | {"alpha": math.inf})
     with pytest.raises(ArithmeticError, match="alpha is too large for so few tasks"):
         depth.iterated_icl_errors(tau=2.0, alpha=1e13, kappa=1.0, steps=2)
-    with pytest.raises(ValueError, match="tau must be one number"):
-        depth.iterated_icl_errors(tau=[1.0, 2.0], steps=2, **setting)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="steps must be an integer >= 1"):
-        depth.iterated_icl_errors(tau=1.0, steps=0, **setting)

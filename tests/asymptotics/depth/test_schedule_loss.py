@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
 
-from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, tied_flow, untied_depth
+from iclimit.asymptotics.depth import depth_loss, depth_schedule_loss, untied_depth
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
 from iclimit.asymptotics.gdpp import gdpp_loss
 from iclimit.asymptotics.spectra import pair_moments
@@ -116,39 +116,3 @@ def test_drawn_contexts() -> None:
     error = np.hypot(2 * large.standard_error, small.standard_error)
     assert error < 0.02 * theory
     assert abs(2 * large.mean - small.mean - theory) < SIGMAS * error
-
-
-def test_wrong_arguments() -> None:
-    law: dict[str, Any] = {"spectrum": LAM, "alpha": 2.0}
-    for rates, message in (
-        ([], "rates must be a list of one or more numbers, got shape"),
-        (0.5, "rates must be a list of one or more numbers, got shape"),
-        ([1j, 1.0], "rates must be real or in conjugate pairs, got"),
-        ([0.5] * 401, "rates must make a polynomial of degree <= 400, got 401 layers"),
-        ([np.inf], "rates must be finite, got inf"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            depth_schedule_loss(rates, **law)
-    with pytest.raises(ValueError, match="gammas must be one number less than rates, 1, got"):
-        depth_schedule_loss([0.1, 0.2], [0.1, 0.1], **law)
-    with pytest.raises(ValueError, match=r"got 7 layers of GD\+\+"):
-        depth_schedule_loss([0.1] * 7, [0.1] * 6, **law)
-    with pytest.raises(ValueError, match="gamma must not be given for setting='rrs'"):
-        depth_schedule_loss([0.1], gamma=LAM, **law)
-    with pytest.raises(TypeError, match="rates"):
-        depth_schedule_loss("0.5", **law)
-    with pytest.raises(ArithmeticError, match="float64 does not resolve the loss of the rates"):
-        depth_schedule_loss([1e200, 1e200], **law)
-
-
-def test_sizes_that_float64_does_not_hold() -> None:
-    with pytest.raises(ValueError, match="alpha must be >= 1e-06 here, got 1e-09"):
-        depth_schedule_loss([1.0], spectrum=LAM, alpha=1e-9)
-    with pytest.raises(ValueError, match=r"spectrum must have its largest eigenvalue in \[1e-50"):
-        depth_loss(depth=2, spectrum=1e-200 * LAM)
-    with pytest.raises(ValueError, match="task_spectrum must be > 0 where spectrum is"):
-        depth_loss(depth=2, spectrum=LAM, task_spectrum=0 * LAM)
-    with pytest.raises(ValueError, match="depth must be <= 400 at finite context or width"):
-        untied_depth(LAM, LAM, depth=401, alpha=2.0)
-    with pytest.raises(ValueError, match="times must have at least one number"):
-        tied_flow(times=[], depth=2, spectrum=LAM, alpha=2.0)

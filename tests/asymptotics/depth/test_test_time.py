@@ -198,23 +198,6 @@ def test_shapes_and_extremes() -> None:
     assert noisy[6] == pytest.approx(0.12753, abs=1e-5)
 
 
-def test_refuses() -> None:
-    for function, more in (
-        (depth.test_time_errors, {"steps": 2}),
-        (depth.final_test_time_error, {}),
-    ):
-        with pytest.raises(ValueError, match="tau must be > 1, or inf"):
-            function(alpha=1.0, tau=1.0, **more)
-        with pytest.raises(ValueError, match="alpha must be > 0 and finite"):
-            function(alpha=math.inf, tau=2.0, **more)
-        with pytest.raises(ValueError, match="dampening must be > 0"):
-            function(alpha=1.0, tau=2.0, dampening=0.0, **more)
-    with pytest.raises(ValueError, match="steps must be an integer >= 1"):
-        depth.test_time_errors(alpha=1.0, tau=2.0, steps=0)
-    with pytest.raises(ValueError, match="noise_variance must be >= 0"):
-        depth.overthinking_threshold(alpha=1.0, noise_variance=-1.0)
-
-
 def test_long_contexts_cancel_nothing() -> None:
     """Up to 1e10 pairs a dimension, with errors down to 1e-115."""
     for alpha, factor in ((1e4, 1.0), (1e10, 1.0), (1e-8, 0.7)):

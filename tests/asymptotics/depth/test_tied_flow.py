@@ -127,15 +127,6 @@ def test_no_time() -> None:
     assert flow.loss == pytest.approx(np.mean(LAM), rel=PROMISED)
 
 
-def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match="alpha and width_ratio must be inf for setting='fs'"):
-        tied_flow(times=[1.0], depth=2, spectrum=LAM, alpha=2.0, setting="fs")
-    with pytest.raises(ValueError, match="times must be >= 0 and finite, got -1"):
-        tied_flow(times=[-1.0], depth=2, spectrum=LAM)
-    with pytest.raises(ValueError, match=r"depth must be an integer >= 1, or inf, got 1\.5"):
-        tied_flow(times=[1.0], depth=1.5, spectrum=LAM)
-
-
 def test_flow_that_float64_does_not_resolve_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[tied_flow.__module__], "_MOST_CALLS", 5000)
     with pytest.raises(ArithmeticError, match=r"does not resolve the flow at alpha = 1e-06"):

@@ -1,7 +1,6 @@
 """Untied layers against normal equations, Jacobi polynomials, exponents and gradient flow."""
 
 import math
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -189,24 +188,3 @@ def test_rate_of_the_power_law_at_great_depth() -> None:
         rate = balanced_saddle(*jacobi_measure(beta, 1100), depth=1000).growth_rate
         limit = 2 * beta * math.gamma(beta + 1) / (4 ** (beta + 1) * 1000 ** (beta + 2))
         assert rate == pytest.approx(limit, rel=0.03)
-
-
-def test_refuses() -> None:
-    calls: list[tuple[Any, Any, Any, str]] = [
-        ([1.0, 2.0], [1.0], 2, "lists of the same length"),
-        ([-1.0], [1.0], 2, "eigenvalues must be >= 0"),
-        ([1.0], [-1.0], 2, "weights must be >= 0"),
-        ([1.0], [0.0], 2, "positive sum"),
-        ([1.0], [1.0], 0, "depth must be an integer >= 1"),
-        ([math.nan], [1.0], 1, "eigenvalues must be"),
-    ]
-    for x, mass, depth, message in calls:
-        for function in (untied_depth, balanced_saddle):
-            with pytest.raises(ValueError, match=message):
-                function(x, mass, depth=depth)
-    with pytest.raises(ValueError, match="one > 0"):
-        balanced_saddle([0.0], [1.0], depth=2)
-    with pytest.raises(ValueError, match="asymmetry must be"):
-        balanced_saddle([1.0], [1.0], depth=2).escape_time(0.0)
-    with pytest.raises(TypeError, match="beta must be a real number"):
-        untied_power_law_loss("1", depth=2)

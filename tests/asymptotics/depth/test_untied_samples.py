@@ -215,13 +215,3 @@ def test_weights_whose_sum_is_above_one_by_rounding() -> None:
     for count in range(230, 236):
         best = untied_depth(np.linspace(1, 2, count), np.ones(count), depth=2, alpha=15.0)
         assert 0 < best.loss < 0.01
-
-
-def test_refuses() -> None:
-    with pytest.raises(ValueError, match="alpha must be > 0"):
-        untied_depth([1.0], [1.0], depth=1, alpha=0.0)
-    with pytest.raises(ValueError, match="width_ratio must be > 0"):
-        untied_depth([1.0], [1.0], depth=1, width_ratio=-1.0)
-    k = np.arange(1.0, 51)
-    with pytest.raises(ArithmeticError, match="does not resolve the loss at depth 12"):
-        untied_depth(k**-1.2, k**-2.2, depth=12, width_ratio=1 - 1e-9)

@@ -138,27 +138,3 @@ def test_schedule_at_symbolic_size() -> None:
     two = derive_schedule(2, context=N, dim=d)
     check_text(two)
     assert sympy.cancel(two.result - Wishart(context=N, dim=d).christoffel(2)) == 0
-
-
-@pytest.mark.parametrize("law", ["cauchy", "", 3, True, ["uniform"], {}, (1, 3)], ids=repr)
-def test_law(law: Any) -> None:
-    with pytest.raises(ValueError, match="input_law must be one of gaussian, uniform"):
-        derive_learning_rate(law)
-
-
-@pytest.mark.parametrize("value", [0, -1, 2.0, "2", None, True, 1j, [2]], ids=repr)
-def test_integers(value: Any) -> None:
-    with pytest.raises(ValueError, match="order must be an integer >= 1, got"):
-        derive_wishart_moment(value)
-    with pytest.raises(ValueError, match="steps must be an integer >= 1, got"):
-        derive_schedule(value)
-    if value is not None:
-        with pytest.raises(ValueError, match="context must be an integer >= 1, got"):
-            derive_schedule(2, context=value, dim=3)
-
-
-def test_half_a_size() -> None:
-    with pytest.raises(ValueError, match="give both context and dim, or neither, got 5 and None"):
-        derive_schedule(2, context=5)
-    with pytest.raises(ValueError, match="give both context and dim, or neither, got None and 5"):
-        derive_schedule(2, dim=5)

@@ -157,23 +157,6 @@ def test_drop_time_inverts_the_loss(
     assert merged_drop_time(part, **(setting | {"init_scale": w / 2})) > drop
 
 
-def test_start_beyond_the_drop() -> None:
-    with pytest.raises(ValueError, match="init_scale must be so small"):
-        merged_drop_time(0.1, dim=4, context=31, init_scale=[0.01, 1.0])
-    with pytest.raises(ValueError, match=r"init_scale must be so small.*got 1\.0"):
-        merged_curve_drop_time(0.1, eigenvalues=SPECTRUM, context=31, init_scale=1.0)
-
-
-@pytest.mark.parametrize("scale", [2, 100])
-def test_start_beyond_the_end(scale: float) -> None:
-    for drop, more in (
-        (merged_drop_time, {"dim": 2}),
-        (merged_curve_drop_time, {"eigenvalues": [1, 1]}),
-    ):
-        with pytest.raises(ValueError, match="start below their final values"):
-            drop(context=10, init_scale=scale, **more)
-
-
 def test_extreme_variances() -> None:
     start: dict[str, Any] = {"dim": 2, "context": 10, "init_scale": 0.1}
     with mpmath.workdps(50):
@@ -403,57 +386,3 @@ BASE: dict[str, Any] = {
     "input_variance": 1,
     "noise_variance": 0,
 }
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("t", -1),
-        ("t", np.nan),
-        ("dim", 0),
-        ("context", 0.5),
-        ("init_scale", 0),
-        ("init_scale", np.inf),
-        ("input_variance", 0),
-        ("noise_variance", -1),
-    ],
-)
-def test_out_of_range(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be .*, got"):
-        merged_attention_loss(**BASE | {name: value})
-    curve = BASE | {"eigenvalues": [1.0, 2.0]} | {name: value}
-    del curve["dim"], curve["input_variance"]
-    if name in curve:
-        with pytest.raises(ValueError, match=rf"{name} must be .*, got"):
-            merged_attention_curve(**curve)
-
-
-def test_other_bad_input() -> None:
-    for name in BASE:
-        with pytest.raises(TypeError, match=f"{name} must be a real number"):
-            merged_attention_loss(**BASE | {name: "1"})
-    with pytest.raises(ValueError, match="must have shapes that broadcast"):
-        merged_attention_loss(**BASE | {"t": [1, 2], "dim": [1, 2, 3]})
-    for part in (0, 1, -0.5):
-        with pytest.raises(ValueError, match="drop_fraction must be > 0 and < 1"):
-            merged_drop_time(part, dim=3, context=9, init_scale=0.1)
-        with pytest.raises(ValueError, match="drop_fraction must be > 0 and < 1"):
-            merged_curve_drop_time(part, eigenvalues=[1], context=9, init_scale=0.1)
-    more: dict[str, Any] = {"context": 9, "init_scale": 0.1}
-    for wrong, match in (([], "empty"), ([-1], ">= 0"), ([0, 0], "trace"), ([[1, 2]], "list of")):
-        with pytest.raises(ValueError, match=match):
-            merged_attention_curve(1.0, eigenvalues=wrong, **more)
-    with pytest.raises(TypeError, match="eigenvalues must be a sequence"):
-        merged_attention_curve(1.0, eigenvalues=3.0, **more)
-    with pytest.raises(ValueError, match="init_scale must be one number"):
-        merged_attention_curve(1.0, eigenvalues=[1, 2], **more | {"init_scale": [0.1, 0.2]})
-    with pytest.raises(TypeError, match="must be a number or a NumPy array"):
-        merged_attention_curve(mpmath.mpf(1), eigenvalues=[1], **more)
-    with pytest.raises(ValueError, match="must have shapes"):
-        effective_init_scale(np.ones(3), np.ones((2, 4, 4)), eigenvalues=np.ones(4))
-    with pytest.raises(ValueError, match="value must be finite"):
-        effective_init_scale([np.nan], np.ones((1, 1, 1)), eigenvalues=[1.0])
-    with pytest.raises(TypeError, match="must be arrays"):
-        effective_init_scale(mpmath.mpf(1), 1, eigenvalues=1)
-    with pytest.raises(ValueError, match="heads must be >= 1"):
-        effective_init_scale_moments(0)

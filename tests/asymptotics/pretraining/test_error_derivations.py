@@ -155,11 +155,3 @@ def test_given_ridge_stays_in_the_steps() -> None:
     half = sympy.Rational(1, 2)
     steps = {str(equation.lhs): equation.rhs for _, equation in derive_icl_error(ridge=half).steps}
     assert steps["eta"] == half / sympy.Symbol("xi", positive=True)
-
-
-@pytest.mark.parametrize("derive", [derive_icl_error, derive_idg_error])
-def test_bad_ridges(derive: Any) -> None:
-    with pytest.raises(ValueError, match="ridge must be >= 0 and finite, got -1"):
-        derive(ridge=-1)
-    with pytest.raises(TypeError, match="ridge must be a real number"):
-        derive(ridge="large")

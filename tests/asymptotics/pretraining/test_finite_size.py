@@ -338,36 +338,3 @@ def test_predicts_a_structured_run() -> None:
     expected = np.array([prediction.icl.mean, prediction.idg.mean])
     gap = np.abs(runs.mean(axis=0) - expected)
     assert np.all(gap < STANDARD_ERRORS * errors + STRUCTURED_PREDICTION * expected)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"task_covariance": -np.ones(16)}, "task_covariance must have eigenvalues >= 0"),
-        ({"test_covariance": np.eye(3)}, r"test_covariance must have shape \(16, 16\)"),
-        ({"input_covariance": np.triu(np.ones((16, 16)))}, "input_covariance must be symmetric"),
-        ({"test_context": 0}, "test_context must be an integer >= 1, got 0"),
-        ({"test_rho": -1.0}, "test_rho must be >= 0 and finite, got -1.0"),
-        ({"test_rho": [1.0]}, "test_rho must be one number"),
-        ({"approach": "task"}, "approach must be one of"),
-    ],
-)
-def test_bad_structure(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        finite_size_errors(**RUN, **change)
-
-
-@pytest.mark.parametrize(
-    "extreme",
-    [
-        {"tasks": 1, "rho": 0.0},
-        {"ridge": 1e15, "approach": "moments"},
-        {"ridge": 1e17},
-        {"context": 10**18},
-    ],
-)
-def test_what_float64_cannot_do_is_an_error(extreme: dict[str, Any]) -> None:
-    """Singular moments and extreme ridges or contexts: never a warning, a NaN or nonsense."""
-    run = {"dim": 8, "context": 8, "prompts": 100, "tasks": 4, "rho": 0.1, "rng": 0} | extreme
-    with pytest.raises(ArithmeticError, match="not defined in float64"):
-        finite_size_errors(**run)

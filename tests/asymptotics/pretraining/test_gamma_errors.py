@@ -199,26 +199,6 @@ def test_few_tasks_without_noise() -> None:
     assert 0 <= best.error < 0.6 * fresh.error
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"gamma": np.zeros((3, 5))}, r"gamma must have shape .*\(3, 5\)"),
-        ({"gamma": np.full((2, 2), np.nan)}, "gamma must be finite"),
-        ({"context": 0}, "context must be >= 1"),
-        ({"rho": -0.1}, "rho must be >= 0"),
-        ({"test_rho": -0.1}, "test_rho must be >= 0"),
-        ({"tasks": 5}, r"tasks must be inf or an array of shape \(k, 2\), got 5"),
-        ({"tasks": np.ones((3, 4))}, r"tasks must have shape \(k, 2\)"),
-        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian"),
-        ({"input_covariance": np.ones(3)}, r"input_covariance must have shape \(2, 2\)"),
-    ],
-)
-def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
-    good: dict[str, Any] = {"gamma": np.eye(2), "context": 5, "rho": 0.1}
-    with pytest.raises(ValueError, match=message):
-        errors_of_gamma(**good | change)
-
-
 def test_the_dimension_must_be_known() -> None:
     with pytest.raises(ValueError, match="dim must be given"):
         optimal_gamma(context=5, rho=0.1)

@@ -76,8 +76,3 @@ def test_slopes_take_multiprecision_numbers() -> None:
     for slope in (context_slope, ridge_slope):
         with mp.workdps(40):
             assert abs(slope(**exact(**setting)) / slope(**setting) - 1) < 1e-13
-
-
-def test_bad_objective_is_named() -> None:
-    with pytest.raises(ValueError, match="objective must be one of icl, idg, got 'ood'"):
-        ridge_slope(tau=1, alpha=1, kappa=1, rho=0, objective="ood")

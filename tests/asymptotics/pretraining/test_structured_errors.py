@@ -1,6 +1,5 @@
 """Errors for structured data: 50-digit solutions, identities, other routes and edges."""
 
-from functools import partial
 from typing import Any
 
 import mpmath
@@ -11,12 +10,7 @@ from scipy.optimize import minimize
 from iclimit.asymptotics.pretraining import finite_size_errors, icl_error, idg_error
 from iclimit.asymptotics.pretraining import structured_fixed_point as module
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
-from iclimit.asymptotics.pretraining.structured import (
-    cka,
-    resolvent_alignment,
-    structured_errors,
-    trace_ratio,
-)
+from iclimit.asymptotics.pretraining.structured import structured_errors
 from iclimit.asymptotics.searches import MOST_STEPS
 
 ACCURACY = 1e-12
@@ -394,26 +388,3 @@ def test_random_spectra_stay_within_the_bound_on_iterations() -> None:
     report = stress(spectra=20, seed=11)
     assert report["most iterations"] < MOST_STEPS / 3
     assert report["least error"] >= 0
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"tau": -1.0}, ValueError, "tau must be > 0, or inf, got -1.0"),
-        ({"test_alpha": 0.0}, ValueError, "test_alpha must be > 0, or inf, got 0.0"),
-        ({"test_rho": -0.5}, ValueError, "test_rho must be >= 0 and finite, got -0.5"),
-        ({"tau": [1.0, 2.0], "test_rho": [1.0, 2.0, 3.0]}, ValueError, "shapes that broadcast"),
-        ({"spectrum": [1.0]}, TypeError, "spectrum must be a JointSpectrum, got list"),
-        ({"tau": mpmath.mpf(2)}, TypeError, "tau must be a number or a NumPy array"),
-        ({"test_rho": "a"}, TypeError, "test_rho must be a real number"),
-    ],
-)
-def test_bad_input(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        structured_errors(**(SETTING | {"spectrum": SKEW} | change))
-
-
-@pytest.mark.parametrize("function", [trace_ratio, cka, partial(resolvent_alignment, **SETTING)])
-def test_a_spectrum_is_a_joint_spectrum(function: Any) -> None:
-    with pytest.raises(TypeError, match="spectrum must be a JointSpectrum, got list"):
-        function(spectrum=[1.0])

@@ -174,29 +174,6 @@ def test_best_matrix_of_prompts() -> None:
     assert abs(np.mean(losses) - best.loss) < SIGMAS * error + 0.004 * best.loss
 
 
-def test_wrong_arguments() -> None:
-    with pytest.raises(TypeError, match="score_function must be a function of a score, got 3"):
-        kernel_efficiency(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="score_function must not vanish everywhere"):
-        kernel_efficiency(lambda s: 0.0)  # noqa: ARG005
-    with pytest.raises(ArithmeticError, match="the mean of score_function over scores is not"):
-        kernel_efficiency(lambda s: s + math.inf)
-    with pytest.raises(ValueError, match="score_function must return a number for a score, got"):
-        kernel_efficiency(lambda s: f"{s}")
-    with pytest.raises(ValueError, match=r"a weight for each entry .* got shape \(\) for \("):
-        optimal_kernel(lambda s: s.sum(), 1.0, context=3, dim=2)
-    with pytest.raises(ValueError, match=r"must be all different, got \[1, 1\]"):
-        heads_efficiency([1, 1])
-    with pytest.raises(ArithmeticError, match="too near to each other for float64: pass mpmath"):
-        heads_efficiency([1.0, 1.0 + 1e-6, 1.0 - 1e-6])
-    with pytest.raises(ValueError, match="inverse_temperatures must not be empty"):
-        heads_efficiency([])
-    with pytest.raises(ValueError, match=r"efficiency must be from 0 to 1, got 1\.5"):
-        attention_loss(1.5, ratio=1)
-    with pytest.raises(ValueError, match=r"context must be >= 1 and finite, got 0\.0"):
-        optimal_kernel(np.tanh, 1.0, context=0, dim=3)
-
-
 def test_loss_of_a_kernel_at_other_values() -> None:
     """The exponential kernel of a short list of pairs is softmax with N = 1 up to its weight."""
     one = optimal_kernel(np.ones_like, 1.0, context=1, dim=4)

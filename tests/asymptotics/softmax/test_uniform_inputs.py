@@ -115,14 +115,3 @@ def test_published_figure() -> None:
     for context, median in list(FIGURE_7.items())[::2]:
         best = uniform_softmax(context=context, dim=5)
         assert median == pytest.approx(best.loss / 2, rel=0.02)
-
-
-def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match=r"dim must be from 1 to 12, got 13\.0"):
-        uniform_softmax(context=5, dim=13)
-    with pytest.raises(ValueError, match=r"context must be an integer, got 2\.5"):
-        uniform_softmax(context=2.5, dim=3)
-    with pytest.raises(ValueError, match="heads must be 1 or 2, got 3"):
-        uniform_softmax(context=5, dim=3, heads=3)
-    with pytest.raises(ValueError, match="inverse_temperature must not be 0"):
-        uniform_softmax_loss(0.0, 1.0, context=5, dim=3)

@@ -105,26 +105,3 @@ def test_any_units(scale: float) -> None:
     law = FreeSum(Atoms([-scale, scale]), Atoms([-scale, scale]))
     np.testing.assert_allclose(law.support, [(-2 * scale, 2 * scale)], rtol=1e-12)
     assert law.stieltjes(4 * scale) * scale == pytest.approx(-1 / math.sqrt(12), rel=1e-12)
-
-
-@pytest.mark.parametrize("width", [1e-300, 1e-30, 1e-7])
-def test_width_below_rounding_of_the_other_law_is_refused(width: float) -> None:
-    message = (
-        rf"second must have a support of (a width in|at least 1e-06 times).*got {width:.3g}.*"
-    )
-    with pytest.raises(ValueError, match=message):
-        FreeSum(Uniform(0.0, 1.0), Uniform(0.0, width))
-    with pytest.raises(ValueError, match=message.replace("second", "first")):
-        FreeSum(Uniform(0.0, width), MarchenkoPastur(2.0))
-
-
-def test_bad_arguments() -> None:
-    law = FreeSum(Atoms([0.0, 10.0]), Uniform(0.0, 1.0))
-    with pytest.raises(ValueError, match="z must lie outside the support"):
-        law.stieltjes(law.support[0][0] + 0.1)
-    with pytest.raises(ValueError, match="first must not be a point mass"):
-        FreeSum(Atoms([1.0]), Uniform(0.0, 1.0))
-    with pytest.raises(TypeError, match="second must be a SpectralMeasure"):
-        FreeSum(Uniform(0.0, 1.0), 3.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="derivative must be"):
-        law.stieltjes(-1.0, derivative=2)

@@ -197,27 +197,3 @@ def test_order_of_edges() -> None:
     ends = np.ravel(law.support)
     assert len(law.support) == 9
     assert all(a < b for a, b in pairwise(ends))
-
-
-@pytest.mark.parametrize("ratio", [0.0, -1.0, np.inf, np.nan])
-def test_bad_ratio(ratio: float) -> None:
-    with pytest.raises(ValueError, match="ratio must be > 0 and finite"):
-        SampleCovariance(Atoms([1.0]), ratio)
-
-
-def test_bad_arguments() -> None:
-    for values in ([-1.0, 2.0], [0.0]):
-        with pytest.raises(ValueError, match=r"population must have a support in \[0, inf\)"):
-            SampleCovariance(Atoms(values), 0.5)
-    with pytest.raises(TypeError, match="population must be a SpectralMeasure"):
-        SampleCovariance([1.0, 2.0], 0.5)  # type: ignore[arg-type]
-    law = SampleCovariance(Atoms([1.0, 10.0]), 0.05)
-    for z in (1.0, 10.0, law.support[0][0]):
-        with pytest.raises(ValueError, match="z must lie outside the support"):
-            law.stieltjes(z)
-    with pytest.raises(ValueError, match="z must lie outside the support"):
-        SampleCovariance(Atoms([1.0, 10.0]), 3.0).stieltjes(0.0)
-    with pytest.raises(ValueError, match="derivative must be"):
-        law.stieltjes(-1.0, derivative=3)
-    with pytest.raises(ValueError, match="z must be finite"):
-        law.stieltjes(complex(np.nan, 1.0))

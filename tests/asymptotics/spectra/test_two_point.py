@@ -272,19 +272,3 @@ def test_limits() -> None:
     )
     # The midpoint rule converges as the square of the number of quantiles.
     assert one == pytest.approx(other, rel=1e-6)
-
-
-def test_wrong_arguments() -> None:
-    with pytest.raises(TypeError, match="population must be a SpectralMeasure"):
-        TwoPoint(VALUES)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"population must have a support in \[0, inf\)"):
-        TwoPoint(Atoms([-1.0, 1.0]))
-    with pytest.raises(ValueError, match="alpha must be > 0, or inf, got 0"):
-        TwoPoint(Atoms(VALUES), alpha=0.0)
-    law = TwoPoint(Atoms(VALUES), alpha=2.0)
-    with pytest.raises(ValueError, match="outer must have one number for each of the 4"):
-        law.mean(lambda z: z, outer=np.ones(3))
-    with pytest.raises(ArithmeticError, match="function grows too fast next to the spectrum"):
-        law.mean(lambda z: np.cos(1e14 * z))
-    with pytest.raises(ValueError, match="inner must be the eigenvalues of the population"):
-        TwoPoint(Atoms(VALUES), width_ratio=0.5).mean(lambda z: z)

@@ -272,38 +272,3 @@ WRONG: list[Any] = [
     mpmath.mpf(2),
     np.array([2, 3]),
 ]
-
-
-@pytest.mark.parametrize("value", WRONG, ids=repr)
-@pytest.mark.parametrize("name", ["context", "dim"])
-def test_sizes_are_positive_integers(name: str, value: Any) -> None:
-    sizes = {"context": 4, "dim": 3, name: value}
-    for call in (lambda: Wishart(**sizes), lambda: wishart_moment([2], **sizes)):
-        with pytest.raises(ValueError, match=rf"{name} must be (an integer >= 1|positive), got"):
-            call()
-
-
-@pytest.mark.parametrize("value", [-1, 1.0, "1", None, True, np.nan, 1j, [1]], ids=repr)
-@pytest.mark.parametrize("method", ["moment", "christoffel", "polynomial", "quadrature"])
-def test_orders_are_integers(method: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=r"order must be an integer >= [01], got"):
-        getattr(Wishart(context=4, dim=3), method)(value)
-
-
-@pytest.mark.parametrize("powers", [[-1], [1.5], [True], ["a"], [[1]]], ids=repr)
-def test_powers_are_integers(powers: Any) -> None:
-    with pytest.raises(ValueError, match="powers must be an integer >= 0, got"):
-        wishart_moment(powers, context=4, dim=3)
-
-
-@pytest.mark.parametrize("powers", [2, None, "12", b"1", 1.5], ids=repr)
-def test_powers_are_a_sequence(powers: Any) -> None:
-    with pytest.raises(TypeError, match="powers must be a sequence of integers, got"):
-        wishart_moment(powers, context=4, dim=3)
-
-
-def test_no_quadrature_for_symbols() -> None:
-    with pytest.raises(TypeError, match="context and dim must be integers"):
-        Wishart(context=N, dim=3).quadrature(2)
-    with pytest.raises(ValueError, match="order must be an integer >= 1"):
-        Wishart(context=4, dim=3).quadrature(0)

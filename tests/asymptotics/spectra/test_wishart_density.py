@@ -2,9 +2,7 @@
 
 import csv
 from pathlib import Path
-from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -119,21 +117,3 @@ def test_zero_off_the_positive_axis_and_broadcasting() -> None:
     assert found.shape == (2, 2)
     assert np.all(found[0] == 0)
     assert found[1, 0] == wishart_density(0.5, context=6, dim=3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"x": np.nan}, "x must be finite, got nan"),
-        ({"x": 1.0, "context": 0}, "context must be an integer >= 1, got 0"),
-        ({"x": 1.0, "dim": 2.5}, r"dim must be an integer >= 1, got 2.5"),
-    ],
-)
-def test_names_what_is_wrong(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        wishart_density(**{"context": 4, "dim": 2, **arguments})
-
-
-def test_other_number_systems_are_refused() -> None:
-    with pytest.raises(TypeError, match="x must be a number or a NumPy array"):
-        wishart_density(mpmath.mpf(1), context=4, dim=2)
