@@ -156,12 +156,6 @@ def check_integers(least: int | None = None, **arguments: Any) -> None:
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Raise a ValueError unless the value is one of the choices."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-
-
 def check_derivative(derivative: Any, most: int) -> None:
     """Raise a ValueError unless the order of a derivative is 0, 1 or, for most = 2, 2."""
     if type(derivative) is not int or derivative not in range(most + 1):

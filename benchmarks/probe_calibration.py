@@ -30,7 +30,7 @@ from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
 from iclimit.validation.yours.models.ladder import ladder
 from iclimit.validation.yours.models.model import Answers
-from iclimit.validation.yours.models.ratios import quantile, z_of
+from iclimit.validation.yours.ratios import quantile, z_of
 
 OUTPUT = Path(__file__).with_suffix(".txt")
 

@@ -5,13 +5,13 @@ are no rows of it.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from iclimit.notation import PARAMETERS
+from iclimit.notation import PARAMETERS, did_you_mean
 
 
 def check_arguments(**values: Any) -> None:
@@ -60,10 +60,11 @@ def check_flags(**values: Any) -> None:
             raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
     """Raise a ValueError unless value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    if not isinstance(value, str) or value not in choices:
+        meant = did_you_mean(str(value), choices)
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{meant}")
 
 
 def check_shape(name: str, array: Any, *shapes: tuple[int | None, ...]) -> None:

@@ -22,5 +22,5 @@ from .yours.models.probe import probe as probe
 from .yours.models.report import AlgorithmReport as AlgorithmReport
 from .yours.runs.check import RunCheck as RunCheck
 from .yours.runs.check import check_runs as check_runs
-from .yours.weights import reduced_gamma as reduced_gamma
-from .yours.weights import reduced_stack as reduced_stack
+from .yours.weights.reduced import reduced_gamma as reduced_gamma
+from .yours.weights.stacks import reduced_stack as reduced_stack

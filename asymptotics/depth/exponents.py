@@ -43,8 +43,9 @@ equal, :math:`1/a_C = 1/a_t + 2/a_P + 2/a_N + 1/a_L` and :math:`\mathcal L \sim 
 from dataclasses import dataclass, fields
 from typing import Any
 
-from iclimit.asymptotics.checks import check_choice, checked
+from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Number
+from iclimit.checks import check_choice
 from iclimit.results import Result
 
 SETTINGS = ("rrs", "untied", "untied_blurred", "fs")

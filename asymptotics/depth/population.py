@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_choice, real_array
+from iclimit.asymptotics.checks import real_array
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import Atoms, SpectralMeasure, TwoPoint, spectrum
+from iclimit.checks import check_choice
 
 SETTINGS = ("iso", "fs", "rrs")
 """Isotropic; fixed covariances of inputs and tasks; covariances rotated in each context."""

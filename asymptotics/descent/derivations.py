@@ -7,13 +7,14 @@ the least value of a quadratic form in moments.
 
 from typing import Any
 
-from iclimit.asymptotics.checks import check_choice, check_integers
+from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.derivation import Derivation
 from iclimit.asymptotics.descent.best_rates import optimal_schedule
 from iclimit.asymptotics.descent.learning_rate import MOMENTS, learning_rate_loss
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra import MarchenkoPastur, Wishart
 from iclimit.asymptotics.spectra.wishart import stein_terms, wishart_moment
+from iclimit.checks import check_choice
 
 
 def derive_learning_rate(

@@ -23,8 +23,9 @@ fits given data best (Rossi, Yuan and Hannagan, ICLR 2024 blog post track), whic
 from dataclasses import dataclass
 from typing import Any
 
-from iclimit.asymptotics.checks import check_choice, check_range, checked
+from iclimit.asymptotics.checks import check_range, checked
 from iclimit.asymptotics.numbers import Namespace, Number
+from iclimit.checks import check_choice
 from iclimit.results import Result
 
 MOMENTS = {

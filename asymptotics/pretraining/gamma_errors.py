@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import array_api_compat
 import numpy as np
 
-from iclimit.asymptotics.checks import check_choice, check_integers, checked
+from iclimit.asymptotics.checks import check_integers, checked
 from iclimit.asymptotics.numbers import ArrayMath, Number, convert, namespace, refuse_masked
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
     effective_ridge,
@@ -38,6 +38,7 @@ from iclimit.asymptotics.pretraining.deterministic_equivalent import (
 )
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.asymptotics.pretraining.summary_moments import TaskMoments, summary_moments
+from iclimit.checks import check_choice
 from iclimit.results import Result
 
 if TYPE_CHECKING:

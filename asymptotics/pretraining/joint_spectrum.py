@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_choice, check_integers, real_array
+from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.asymptotics.spectra.atoms import Atoms
 from iclimit.asymptotics.spectra.measure import SpectralMeasure, parse_measure
+from iclimit.checks import check_choice
 
 ORDER, ORDER_WITH_INPUTS = 100, 40
 """Nodes or cells of a measure with a density."""

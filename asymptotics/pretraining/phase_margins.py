@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iclimit.asymptotics.checks import check_choice, checked
+from iclimit.asymptotics.checks import checked
 from iclimit.asymptotics.numbers import Namespace, Number
 from iclimit.asymptotics.pretraining.icl import (
     context_noise,
@@ -40,6 +40,7 @@ from iclimit.asymptotics.pretraining.icl import (
 from iclimit.asymptotics.searches import find_minimum
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 from iclimit.asymptotics.spectra.resolvent import excess, resolvent
+from iclimit.checks import check_choice
 from iclimit.results import Result
 
 

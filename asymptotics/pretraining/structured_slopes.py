@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from iclimit.asymptotics.checks import check_choice
 from iclimit.asymptotics.numbers import ArrayMath, Number
 from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum, check_spectrum
 from iclimit.asymptotics.pretraining.structured import errors_of, response_at, training_response
@@ -37,6 +36,7 @@ from iclimit.asymptotics.pretraining.structured_fixed_point import (
     solve,
     solve_settings,
 )
+from iclimit.checks import check_choice
 from iclimit.results import Result
 
 _STEP = 1e-30

@@ -22,9 +22,10 @@ from functools import lru_cache
 from math import factorial, prod
 from typing import Any
 
-from iclimit.asymptotics.checks import check_choice, check_integers
+from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.numbers import Number
 from iclimit.asymptotics.spectra.wishart import Wishart
+from iclimit.checks import check_choice
 
 MOST_MOMENTS = 8
 """Highest moment of the spectrum.  The walks take two seconds for it, ten times as long for the

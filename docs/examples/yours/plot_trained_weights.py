@@ -96,11 +96,11 @@ print(read_off["fresh tasks"][-1])
 # %%
 # The layer that has seen four tasks only is good on these and poor on others.  More than half of
 # its prediction sees no label at all: it has learnt the mean of its tasks, and multiplies the
-# query with it.  :math:`\Gamma` cannot express that; ``layer_errors`` counts it.
+# query with it.  :math:`\Gamma` cannot express that; ``errors(whole=True)`` counts it.
 
 seen = read_off["4 tasks"][-1]
 print(seen)
-print(f"on its own tasks: {seen.layer_errors(tasks=few).idg:.4f}")
+print(f"on its own tasks: {seen.errors(tasks=few, whole=True).idg:.4f}")
 print(f"without that part: {seen.errors(tasks=few).idg:.4f}")
 
 # %%
@@ -110,7 +110,7 @@ print(f"without that part: {seen.errors(tasks=few).idg:.4f}")
 steps = EVERY * np.arange(len(histories["4 tasks"]))
 colours = {"fresh tasks": "#0072b2", "4 tasks": "#d55e00"}
 for name, found in read_off.items():
-    errors = [each.layer_errors(tasks=few) for each in found]
+    errors = [each.errors(tasks=few, whole=True) for each in found]
     left.plot(steps, [e.icl for e in errors], color=colours[name], label=f"{name}, fresh tests")
     if name != "fresh tasks":
         own = [e.idg for e in errors]
@@ -143,7 +143,7 @@ ax.legend(fontsize=8)
 
 layer = read_off["fresh tasks"][-1]
 for length in (6, 12, 24, 48, 96):
-    error = layer.layer_errors(test_context=length).icl
+    error = layer.errors(test_context=length, whole=True).icl
     least = iclimit.pretraining.optimal_gamma(
         dim=DIM, context=length, rho=layer.rho, task_law="gaussian"
     ).error

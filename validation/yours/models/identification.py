@@ -40,7 +40,7 @@ import numpy as np
 from iclimit.results import Estimate
 from iclimit.statistics import z_threshold
 from iclimit.validation.yours.models.model import Answers
-from iclimit.validation.yours.models.ratios import (
+from iclimit.validation.yours.ratios import (
     DOUBT,
     ROUNDING,
     best_factor,

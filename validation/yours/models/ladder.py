@@ -17,8 +17,8 @@ import numpy as np
 from iclimit.results import Estimate
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.model import Answers
-from iclimit.validation.yours.models.ratios import cosine, ratio, z_of
 from iclimit.validation.yours.models.sections import Section, central_differences
+from iclimit.validation.yours.ratios import cosine, ratio, z_of
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.yours.models.ratios import FLOAT64, ratio, without_rounding, z_of
+from iclimit.validation.yours.ratios import FLOAT64, ratio, without_rounding, z_of
 
 FOLDS = 8
 """Parts of the prompts that are predicted by the others."""

@@ -18,7 +18,7 @@ from iclimit.validation.yours.models.identification import Identification
 from iclimit.validation.yours.models.ladder import Diagnosis, Ladder, Rung
 from iclimit.validation.yours.models.linear_attention import LinearPart
 from iclimit.validation.yours.models.positions import PositionErrors
-from iclimit.validation.yours.models.ratios import percent, shown
+from iclimit.validation.yours.ratios import percent, shown
 
 if TYPE_CHECKING:
     from xarray import Dataset

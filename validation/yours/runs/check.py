@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from iclimit.asymptotics.checks import check_choice, check_integers
+from iclimit.asymptotics.checks import check_integers
 from iclimit.asymptotics.pretraining.finite_size import TASK_LAWS
 from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
+from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
 from iclimit.results import Estimate, Result
 from iclimit.validation.conventions import Convention, get_convention

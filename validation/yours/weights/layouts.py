@@ -21,7 +21,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from iclimit.asymptotics.checks import real_number
-from iclimit.asymptotics.numbers import refuse_masked
+from iclimit.checks import check_choice, given, refuse_masked
 from iclimit.notation import did_you_mean
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.transformer import Layer
@@ -80,13 +80,8 @@ class Layout:
     residual: bool = True
 
     def __post_init__(self) -> None:
-        for name, allowed in (("orientation", ORIENTATIONS), ("normalization", NORMALIZATIONS)):
-            given = getattr(self, name)
-            if given not in allowed:
-                hint = did_you_mean(str(given), allowed)
-                raise ValueError(
-                    f"{name} must be one of {', '.join(allowed)}, got {given!r}{hint}"
-                )
+        check_choice("orientation", self.orientation, ORIENTATIONS)
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
 
     def factor(self, context: int) -> float:
         """Factor c of a layer at a context length."""
@@ -99,72 +94,58 @@ class Layout:
         return f"{self.name} ({self.orientation}, {normalization[self.normalization]}, {keys})"
 
 
-def _of_variance_one(paper: str) -> Convention:
-    """Convention with coordinates of variance 1, and the squared error itself."""
-    return Convention(
-        paper,
-        paper,
-        input_law="gaussian",
-        input_variance="1",
-        task_law="gaussian",
-        product_factor="1/l",
-        square_factor="1/l",
-    )
+_PRODUCTS = {"P": "value", "Q": "key_query"}
 
+_VARIANCE_ONE = Convention(
+    "",
+    "",
+    input_law="gaussian",
+    input_variance="1",
+    task_law="gaussian",
+    product_factor="1/l",
+    square_factor="1/l",
+)
+"""Coordinates of variance 1, and the squared error itself."""
+
+_CHOICES: dict[str, dict[str, Any]] = {
+    "lu2025": {"names": {"V": "value", "K": "key", "Q": "query"}, "include_query": True},
+    "vonoswald2023": {"names": {"P": "projection"}, "normalization": "sum", "sign": -1.0},
+    "blog2024": {"names": {"P": "projection"}, "sign": -1.0},
+    "ahn2023": {"names": _PRODUCTS, "sign": -1.0},
+    "zhang2024": {"names": {"W_PV": "value", "W_KQ": "key_query"}, "include_query": True},
+    "versatile2024": {"names": _PRODUCTS, "normalization": "sum", "sign": -1.0},
+    "linattn2025": {
+        "names": {"v": "value_row", "U": "key_query"},
+        "include_query": True,
+        "residual": False,
+    },
+}
+"""What each layout has other than by default."""
 
 LAYOUTS = {
-    each.name: each
-    for each in (
-        Layout(
-            "lu2025",
-            CONVENTIONS["lu2025"],
-            {"V": "value", "K": "key", "Q": "query"},
-            include_query=True,
-        ),
-        Layout(
-            "vonoswald2023",
-            CONVENTIONS["vonoswald2023"],
-            {"P": "projection"},
-            normalization="sum",
-            sign=-1.0,
-        ),
-        Layout("blog2024", CONVENTIONS["blog2024"], {"P": "projection"}, sign=-1.0),
-        Layout(
-            "ahn2023", _of_variance_one("ahn2023"), {"P": "value", "Q": "key_query"}, sign=-1.0
-        ),
-        Layout(
-            "zhang2024",
-            _of_variance_one("zhang2024"),
-            {"W_PV": "value", "W_KQ": "key_query"},
-            include_query=True,
-        ),
-        Layout(
-            "versatile2024",
-            CONVENTIONS["versatile2024"],
-            {"P": "value", "Q": "key_query"},
-            normalization="sum",
-            sign=-1.0,
-        ),
-        Layout(
-            "linattn2025",
-            CONVENTIONS["linattn2025"],
-            {"v": "value_row", "U": "key_query"},
-            include_query=True,
-            residual=False,
-        ),
+    name: Layout(
+        name, CONVENTIONS.get(name) or replace(_VARIANCE_ONE, name=name, paper=name), **choices
     )
+    for name, choices in _CHOICES.items()
 }
 """The layouts by name."""
 
 
 def get_layout(layout: str | Layout, **changes: Any) -> Layout:
-    """Return a layout by its name, or as it is given, with those changes that are not None."""
+    """Return a layout by its name, or as it is given, with those changes that are not None.
+
+    Variances of inputs and tasks are changed in its convention.
+    """
     if not isinstance(layout, Layout):
-        if not isinstance(layout, str) or layout not in LAYOUTS:
-            hint = did_you_mean(str(layout), LAYOUTS)
-            raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}{hint}")
+        check_choice("layout", layout, LAYOUTS)
         layout = LAYOUTS[layout]
-    return replace(layout, **{name: value for name, value in changes.items() if value is not None})
+    changes = given(**changes)
+    variances: dict[str, Any] = {
+        name: repr(real_number(name, changes.pop(name)))
+        for name in ("input_variance", "task_variance")
+        if name in changes
+    }
+    return replace(layout, convention=replace(layout.convention, **variances), **changes)
 
 
 @dataclass(frozen=True)
@@ -213,10 +194,11 @@ def parse_layer(layer: Any, layout: Layout, heads: int = 1) -> Products:
         return Products(np.asarray(to_host(layer.lookup)), np.asarray(to_host(layer.output)))
     if not isinstance(layer, Mapping):
         raise TypeError(f"layer must be a mapping of arrays by name, got {type(layer).__name__}")
-    given = _by_role(layer, layout)
-    names = {role: name for role, (name, _) in given.items()}
+    matrices = _by_role(layer, layout)
+    names = {role: name for role, (name, _) in matrices.items()}
     weights = {
-        role: _stacked(name, role, value, layout, heads) for role, (name, value) in given.items()
+        role: _stacked(name, role, value, layout, heads)
+        for role, (name, value) in matrices.items()
     }
     _check_complete(weights, layout)
     if "key_query" in weights:
@@ -236,7 +218,7 @@ def parse_layer(layer: Any, layout: Layout, heads: int = 1) -> Products:
     if size < 2 or lookup.shape[2] != size:
         raise ValueError(
             f"{named} must act on tokens of d + 1 numbers, as the other weights, got shape "
-            f"{np.shape(given['key_query' if 'key_query' in given else 'query'][1])}"
+            f"{np.shape(matrices['key_query' if 'key_query' in names else 'query'][1])}"
         )
     role = "value" if "value" in weights else "value_row"
     output = weights[role]
@@ -325,25 +307,6 @@ def _check_heads(name: str, first: np.ndarray, other: str, second: np.ndarray) -
         raise ValueError(
             f"{name} and {other} must have as many heads, got {len(first)} and {len(second)}"
         )
-
-
-def settle(
-    layout: str | Layout,
-    *,
-    input_variance: float | None = None,
-    task_variance: float | None = None,
-    **changes: Any,
-) -> Layout:
-    """Layout by its name or as it is given, with those changes that are not None."""
-    chosen = get_layout(layout, **changes)
-    convention = chosen.convention
-    if input_variance is not None:
-        text = repr(real_number("input_variance", input_variance))
-        convention = replace(convention, input_variance=text)
-    if task_variance is not None:
-        text = repr(real_number("task_variance", task_variance))
-        convention = replace(convention, task_variance=text)
-    return replace(chosen, convention=convention)
 
 
 def of_sums(units: Units) -> Units:

@@ -45,10 +45,10 @@ from iclimit.validation.yours.weights.label_free import LabelFree
 from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
+    get_layout,
     input_variance_of,
     of_sums,
     parse_layer,
-    settle,
     task_variance_of,
 )
 
@@ -184,8 +184,6 @@ def draw_spectra(
     return axes
 
 
-__all__ = ["ReducedGamma", "reduced_gamma"]
-
 LARGE_SHARE = 0.1
 """Ignored share above which a table asks for the layout.  Measured: .0003 for a layer trained on
 fresh tasks, .14 for its matrices read as their transposes, .56 for one trained on four tasks."""
@@ -243,6 +241,7 @@ class ReducedGamma(Result):
         test_covariance: Any = None,
         test_context: int | None = None,
         test_noise_variance: float | None = None,
+        whole: bool = False,
     ) -> GammaErrors:
         r"""Exact errors of :math:`\Gamma` on Gaussian inputs, in the units of the library.
 
@@ -256,33 +255,26 @@ class ReducedGamma(Result):
             Context length of the prompts behind the ICL error; None: that of the layer.
         test_noise_variance : float >= 0, optional
             Their label noise, in the units of the layout; None: that of the layer.
+        whole : bool
+            Whether of the layer itself, with the part that the matrix leaves out.
 
         Returns
         -------
         GammaErrors
         """
-        return self._errors(tasks, test_covariance, test_context, test_noise_variance)
-
-    def layer_errors(
-        self,
-        *,
-        tasks: Any = math.inf,
-        test_covariance: Any = None,
-        test_context: int | None = None,
-        test_noise_variance: float | None = None,
-    ) -> GammaErrors:
-        """Exact errors of the layer itself, with the part that the matrix leaves out.
-
-        Parameters
-        ----------
-        tasks, test_covariance, test_context, test_noise_variance
-            As in `errors`.
-
-        Returns
-        -------
-        GammaErrors
-        """
-        return self._errors(tasks, test_covariance, test_context, test_noise_variance, whole=True)
+        context = self.context if test_context is None else test_context
+        rho = self.rho
+        if test_noise_variance is not None:
+            rho = self.units.to_library("noise_variance", test_noise_variance)
+        matrix, task_set = self.gamma_at(context), self._scaled(tasks)
+        fresh = {"test_covariance": test_covariance, "test_context": context, "test_rho": rho}
+        setting: dict[str, Any] = {"context": self.context, "rho": self.rho} | self.law
+        icl = float(errors_of_gamma(matrix, **setting, **fresh).icl)
+        idg = float(errors_of_gamma(self.gamma, **setting, tasks=task_set).idg)
+        if whole:
+            icl += self._added(matrix, context, rho, test_covariance)
+            idg += self._added(self.gamma, self.context, self.rho, None, task_set)
+        return GammaErrors(icl, idg)
 
     def best(self, *, tasks: Any = math.inf) -> OptimalGamma:
         """Best matrix for fresh tasks, or for a set of tasks in the units of the layout."""
@@ -335,7 +327,7 @@ class ReducedGamma(Result):
         PretrainingComparison
         """
         given = self._scaled(tasks) if np.ndim(tasks) else tasks
-        found = self.layer_errors(tasks=tasks if np.ndim(tasks) else math.inf)
+        found = self.errors(tasks=tasks if np.ndim(tasks) else math.inf, whole=True)
         run = {"dim": self.dim, "context": self.context, "tasks": given, "prompts": prompts}
         run |= {"rho": self.rho, "ridge": ridge} | self.law
         return compare_with_pretraining(found, self.gamma, run, repeats, rng)
@@ -366,7 +358,7 @@ class ReducedGamma(Result):
         null = float(errors_of_gamma(0 * self.gamma, context=1, rho=self.rho, **self.law).icl)
         rows = [
             ("Gamma of the layer", error),
-            ("layer with the ignored part", float(self.layer_errors().icl)),
+            ("layer with the ignored part", float(self.errors(whole=True).icl)),
             ("best Gamma", self.optimum.error),
             ("null predictor", null),
         ]
@@ -391,27 +383,6 @@ class ReducedGamma(Result):
                 "worse than predicting 0: another sign, normalization or unit, or few tasks?"
             )
         return "\n".join(lines)
-
-    def _errors(
-        self,
-        tasks: Any,
-        covariance: Any,
-        context: int | None,
-        noise: float | None,
-        whole: bool = False,
-    ) -> GammaErrors:
-        """Errors of Gamma, or of the whole layer."""
-        length = self.context if context is None else context
-        rho = self.rho if noise is None else self.units.to_library("noise_variance", noise)
-        matrix, task_set = self.gamma_at(length), self._scaled(tasks)
-        fresh = {"test_covariance": covariance, "test_context": length, "test_rho": rho}
-        setting: dict[str, Any] = {"context": self.context, "rho": self.rho} | self.law
-        icl = float(errors_of_gamma(matrix, **setting, **fresh).icl)
-        idg = float(errors_of_gamma(self.gamma, **setting, tasks=task_set).idg)
-        if whole:
-            icl += self._added(matrix, length, rho, covariance)
-            idg += self._added(self.gamma, self.context, self.rho, None, task_set)
-        return GammaErrors(icl, idg)
 
     def _added(
         self, gamma: np.ndarray, context: int, rho: float, covariance: Any, tasks: Any = math.inf
@@ -528,7 +499,7 @@ def reduced_gamma(
     Examples
     --------
     >>> import numpy as np
-    >>> from iclimit.validation.yours.weights import reduced_gamma
+    >>> from iclimit.validation.yours.weights.reduced import reduced_gamma
     >>> d = 3
     >>> layer = {"V": np.diag([0, 0, 0, 1.0]), "K": np.eye(4), "Q": 1.5 * np.diag([1.0, 1, 1, 0])}
     >>> reduced = reduced_gamma(layer, layout="lu2025", context=12, noise_variance=0.1)
@@ -537,7 +508,7 @@ def reduced_gamma(
     >>> round(reduced.errors().icl, 4), round(reduced.optimum.error, 4)
     (0.4396, 0.3638)
     """
-    chosen = settle(
+    chosen = get_layout(
         layout,
         orientation=orientation,
         normalization=normalization,
@@ -607,7 +578,7 @@ def _ignored(found: ReducedGamma) -> float:
     if sigma is not None:
         sigma = covariance_matrix("input_covariance", sigma, found.dim)
     square = found.label_free.square(found.context, sigma)
-    total = (plus + minus) / 2 - null + found.layer_errors().icl - plus
+    total = (plus + minus) / 2 - null + found.errors(whole=True).icl - plus
     return float(square / total) if total > 0 else 0.0
 
 

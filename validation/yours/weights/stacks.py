@@ -42,12 +42,13 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.transformer import Layer, prediction
+from iclimit.validation.yours.ratios import ratio
 from iclimit.validation.yours.weights.layouts import (
     Layout,
     Products,
+    get_layout,
     input_variance_of,
     parse_layer,
-    settle,
     task_variance_of,
 )
 
@@ -205,7 +206,7 @@ def reduced_stack(
     Examples
     --------
     >>> from iclimit.simulate.gdpp import gdpp_transformer
-    >>> from iclimit.validation.yours.weights import reduced_stack
+    >>> from iclimit.validation.yours.weights.stacks import reduced_stack
     >>> model = gdpp_transformer([0.8, 0.9, 1.0], [0.2, 0.3], context=20, dim=3)
     >>> found = reduced_stack(
     ...     model.layers, layout="versatile2024", context=20, noise_variance=0.0, test_prompts=100
@@ -215,7 +216,7 @@ def reduced_stack(
     >>> found.ignored["gd++"].mean < 1e-20
     True
     """
-    chosen = settle(
+    chosen = get_layout(
         layout,
         orientation=orientation,
         normalization=normalization,
@@ -332,7 +333,7 @@ def _compared(
     if not all(np.all(np.isfinite(each)) for each in found.values()):
         raise ArithmeticError("predictions overflow: normalization or layout may be another one")
     total = found["stack"] ** 2
-    ignored = {name: _ratio((found[name] - found["stack"]) ** 2, total) for name in models}
+    ignored = {name: ratio((found[name] - found["stack"]) ** 2, total) for name in models}
     errors = {
         name: Estimate.of((each - prompts.y_query) ** 2, keep=False)
         for name, each in found.items()
@@ -347,16 +348,6 @@ def _stack(layers: list[Products]) -> list[Layer]:
         eye = np.broadcast_to(np.eye(each.dim + 1), each.lookup.shape)
         stack.append(Layer(key=eye, query=each.lookup, value=each.output, projection=eye))
     return stack
-
-
-def _ratio(part: np.ndarray, total: np.ndarray) -> Estimate:
-    """Ratio of two means over the same prompts, with its standard error."""
-    mean = float(np.mean(total))
-    if mean == 0:
-        return Estimate(0.0, 0.0, len(total))
-    ratio = float(np.mean(part)) / mean
-    spread = np.std(part - ratio * total, ddof=1) / mean
-    return Estimate(ratio, float(spread) / math.sqrt(len(total)), len(total))
 
 
 def _root(name: str, covariance: Any, d: int) -> np.ndarray | None:

@@ -22,7 +22,8 @@ from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.pretraining.attention import context_summary, weights_from_gamma
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
 from iclimit.simulate.transformer import Layer, prediction
-from iclimit.validation.yours.weights import LAYOUTS, reduced_gamma
+from iclimit.validation.yours.weights.layouts import LAYOUTS
+from iclimit.validation.yours.weights.reduced import reduced_gamma
 
 D, CONTEXT, HEADS, ROWS = 3, 4, 2, 2
 ROUNDING = 1e-11
@@ -182,7 +183,7 @@ def test_ignored_share_and_errors_against_sampled_tokens(layout: str) -> None:
     square = reduced.label_free.square(CONTEXT, mixing @ mixing.T)
     assert_mean(np.array(ignored), square)
     assert_mean(np.array(squares), square / reduced.ignored)
-    assert_mean(np.array(errors), reduced.layer_errors().icl)
+    assert_mean(np.array(errors), reduced.errors(whole=True).icl)
 
 
 @pytest.mark.parametrize("include_query", [True, False])
@@ -201,12 +202,12 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: b
     device = get_backend("numpy")
     if fresh:
         prompts = law.sample(device, generator, SAMPLES)
-        found = reduced.layer_errors(test_context=6, test_noise_variance=0.9).icl
+        found = reduced.errors(test_context=6, test_noise_variance=0.9, whole=True).icl
         by_gamma = reduced.errors(test_context=6, test_noise_variance=0.9).icl
     else:
         prompts = law.prompts(device, generator, few[generator.integers(0, 2, SAMPLES)])
         reduced = reduced_gamma(weights, context=6, noise_variance=0.9, **setting)
-        found = reduced.layer_errors(tasks=few).idg
+        found = reduced.errors(tasks=few, whole=True).idg
         by_gamma = reduced.errors(tasks=few).idg
     eye = np.eye(D + 1)[None]
     layer = Layer(eye, weights["Q"][None], eye, weights["P"][None])
@@ -237,7 +238,7 @@ def test_losses_from_the_moments_of_all_features(kind: str) -> None:
     sigma, task = factor @ factor.T, np.array([1.0, -0.5, 0.7])
     setting: dict[str, Any] = {"layout": "linattn2025", "context": 5, "noise_variance": 0.3}
     reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
-    found = reduced.layer_errors(tasks=task[None])
+    found = reduced.errors(tasks=task[None], whole=True)
     problems = {
         found.icl: TaskMixture(sigma / D, 5, 0.3),
         found.idg: TaskMixture(sigma / D, 5, 0.3, fresh_fraction=0.0, shared_task=task),

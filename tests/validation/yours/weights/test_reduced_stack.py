@@ -13,7 +13,8 @@ from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.gdpp import gdpp_transformer, implicit_weights
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
-from iclimit.validation.yours.weights import reduced_gamma, reduced_stack
+from iclimit.validation.yours.weights.reduced import reduced_gamma
+from iclimit.validation.yours.weights.stacks import reduced_stack
 
 D, CONTEXT = 3, 8
 ROUNDING = 1e-11

@@ -5,13 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from iclimit.validation.yours.models.ratios import (
-    best_factor,
-    best_weights,
-    cosine,
-    quantile,
-    ratio,
-)
+from iclimit.validation.yours.ratios import best_factor, best_weights, cosine, quantile, ratio
 
 COUNT, SAMPLES = 400, 1500
 TOLERANCE = 4 / math.sqrt(SAMPLES)
