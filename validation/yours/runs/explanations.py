@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -25,7 +26,7 @@ from iclimit.validation.yours.runs.judgement import (
     compare_run,
     verdict,
 )
-from iclimit.validation.yours.runs.measured import ROUNDINGS, MeasuredRun
+from iclimit.validation.yours.runs.measured import MeasuredRun
 from iclimit.validation.yours.runs.predictions import Prediction, Theory, predict, replaced
 
 
@@ -56,12 +57,18 @@ class Mistake:
 
 def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> Iterator[Mistake]:
     """All mistakes that are tried."""
-    yield from _of_errors(runs)
+    for text, factor, noise in ERRORS:
+        yield Mistake(text, partial(_linear, factor=factor, noise=noise), partial(_same, factor))
+    if not any("gap" in run.errors and len(run.errors) == 1 for run in runs):
+        yield Mistake("errors are roots of the squared errors", _squared, _twice_the_means)
+    if all("icl" in run.errors and "idg" in run.errors for run in runs):
+        yield Mistake("icl and idg are exchanged", _exchanged)
     if any(run.deviations_given for run in runs):
         yield Mistake("standard deviations are standard errors of the mean", _wider_bars)
     if not one_set:
         yield Mistake("the runs of a row share one task set", one_set=True)
-    yield from _of_settings()
+    for text, changes in SETTINGS:
+        yield Mistake(text, partial(_reset, changes=changes))
     if theory.structure is None:
         law = "gaussian" if theory.task_law == "sphere" else "sphere"
         text = "N(0, I)" if law == "gaussian" else "of squared norm d"
@@ -71,84 +78,81 @@ def mistakes(runs: Sequence[MeasuredRun], theory: Theory, *, one_set: bool) -> I
         yield Mistake(f"the number of prompts is {equal} for every task", theory=other)
 
 
-def _of_errors(runs: Sequence[MeasuredRun]) -> Iterator[Mistake]:
-    """Mistakes in what was measured."""
+Number = Callable[[MeasuredRun], float]
 
-    def linear(text: str, factor: Callable[[MeasuredRun], float], noise: float = 0.0) -> Mistake:
-        def change(run: MeasuredRun) -> MeasuredRun:
-            shift = {"icl": noise * run.rho, "idg": noise * run.rho, "gap": 0.0}
-            return replace(
-                run,
-                errors={
-                    name: _scaled(each, factor(run), shift[name])
-                    for name, each in run.errors.items()
-                },
-            )
+ERRORS: tuple[tuple[str, Number, float], ...] = (
+    ("errors are half the squared errors", lambda _: 2.0, 0.0),
+    ("errors are twice the squared errors", lambda _: 0.5, 0.0),
+    ("errors leave out the label noise of the query", lambda _: 1.0, 1.0),
+    ("errors are half the squared errors without label noise", lambda _: 2.0, 1.0),
+    ("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho, 0.0),
+    ("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"], 0.0),
+)
+"""Mistakes in what was measured: factor of the errors, and of the label noise that is added."""
 
-        return Mistake(text, change, lambda run: dict.fromkeys(run.errors, factor(run)))
-
-    yield linear("errors are half the squared errors", lambda _: 2.0)
-    yield linear("errors are twice the squared errors", lambda _: 0.5)
-    yield linear("errors leave out the label noise of the query", lambda _: 1.0, 1.0)
-    yield linear("errors are half the squared errors without label noise", lambda _: 2.0, 1.0)
-    yield linear("errors are divided by the variance 1 + rho of labels", lambda run: 1 + run.rho)
-    yield linear("inputs have variance 1 instead of 1/d", lambda run: 1 / run.sizes["dim"])
-    if not any("gap" in run.errors and len(run.errors) == 1 for run in runs):
-        yield Mistake(
-            "errors are roots of the squared errors",
-            _squared,
-            lambda run: {name: 2 * abs(each.mean) for name, each in run.errors.items()},
-        )
-    if all("icl" in run.errors and "idg" in run.errors for run in runs):
-        yield Mistake("icl and idg are exchanged", _exchanged)
+RIDGES: tuple[tuple[str, Number], ...] = (
+    ("d times as large", lambda run: run.sizes["dim"]),
+    ("smaller by the factor d", lambda run: 1 / run.sizes["dim"]),
+    ("n/d times as large", lambda run: run.sizes["prompts"] / run.sizes["dim"]),
+    ("smaller by the factor n/d", lambda run: run.sizes["dim"] / run.sizes["prompts"]),
+    ("n times as large", lambda run: run.sizes["prompts"]),
+    ("smaller by the factor n", lambda run: 1 / run.sizes["prompts"]),
+    ("tau times as large", lambda run: run.ratios["tau"]),
+    ("smaller by the factor tau", lambda run: 1 / run.ratios["tau"]),
+    ("twice as large", lambda _: 2.0),
+    ("half as large", lambda _: 0.5),
+    ("0", lambda _: 0.0),
+)
+"""What the ridge may be, and the factor by which it then is another one."""
 
 
-def _of_settings() -> Iterator[Mistake]:
-    """Mistakes in the settings."""
-
-    def changed(text: str, **changes: Callable[[MeasuredRun], float]) -> Mistake:
-        def change(run: MeasuredRun) -> MeasuredRun:
-            values = {name: function(run) for name, function in changes.items()}
-            return replaced(run, **values)
-
-        return Mistake(text, change)
-
-    def size(name: str, factor: Callable[[MeasuredRun], float], shift: int = 0) -> dict:
-        return {name: lambda run: max(1, round(run.sizes[name] * factor(run)) + shift)}
-
-    more = size("prompts", lambda run: 1 + 1 / run.sizes["dim"])
-    yield changed("tau counts prompts over d (d + 1)", **more)
-    yield changed("the context has one pair more", **size("context", lambda _: 1, 1))
-    yield changed("the context has one pair less", **size("context", lambda _: 1, -1))
-    for rounding, how in (("floor", "down"), ("ceil", "up"), ("nearest", "to the nearest")):
-        yield Mistake(f"ratios are rounded {how}", _rounded(rounding))
-    noises: dict[str, Callable[[MeasuredRun], float]] = {
-        "rho is a standard deviation": lambda run: run.rho**2,
-        "rho is d times as large": lambda run: run.rho * run.sizes["dim"],
-        "rho is smaller by the factor d": lambda run: run.rho / run.sizes["dim"],
-        "there is no label noise": lambda _: 0.0,
+def _rounded(run: MeasuredRun, function: Callable[[float], int]) -> dict[str, float]:
+    """Sizes that came out of ratios, rounded otherwise; integers stay."""
+    return {
+        name: max(1, function(value))
+        for name, value in run.unrounded.items()
+        if value < math.inf and abs(value - round(value)) > 1e-6 * max(1.0, value)
     }
-    for text, noise in noises.items():
-        yield changed(text, rho=noise)
-    ridges: dict[str, Callable[[MeasuredRun], float]] = {
-        "d times as large": lambda run: run.sizes["dim"],
-        "smaller by the factor d": lambda run: 1 / run.sizes["dim"],
-        "n/d times as large": lambda run: run.sizes["prompts"] / run.sizes["dim"],
-        "smaller by the factor n/d": lambda run: run.sizes["dim"] / run.sizes["prompts"],
-        "n times as large": lambda run: run.sizes["prompts"],
-        "smaller by the factor n": lambda run: 1 / run.sizes["prompts"],
-        "tau times as large": lambda run: run.ratios["tau"],
-        "smaller by the factor tau": lambda run: 1 / run.ratios["tau"],
-        "twice as large": lambda _: 2.0,
-        "half as large": lambda _: 0.5,
-        "0": lambda _: 0.0,
-    }
-    for text, factor in ridges.items():
-        yield changed(f"the ridge is {text}", ridge=_times_ridge(factor))
 
 
-def _times_ridge(factor: Callable[[MeasuredRun], float]) -> Callable[[MeasuredRun], float]:
-    return lambda run: run.ridge * factor(run)
+SETTINGS: tuple[tuple[str, Callable[[MeasuredRun], Mapping[str, float]]], ...] = (
+    (
+        "tau counts prompts over d (d + 1)",
+        lambda run: {"prompts": max(1, round(run.sizes["prompts"] * (1 + 1 / run.sizes["dim"])))},
+    ),
+    ("the context has one pair more", lambda run: {"context": run.sizes["context"] + 1}),
+    ("the context has one pair less", lambda run: {"context": max(1, run.sizes["context"] - 1)}),
+    ("ratios are rounded down", partial(_rounded, function=math.floor)),
+    ("ratios are rounded up", partial(_rounded, function=math.ceil)),
+    ("ratios are rounded to the nearest", partial(_rounded, function=round)),
+    ("rho is a standard deviation", lambda run: {"rho": run.rho**2}),
+    ("rho is d times as large", lambda run: {"rho": run.rho * run.sizes["dim"]}),
+    ("rho is smaller by the factor d", lambda run: {"rho": run.rho / run.sizes["dim"]}),
+    ("there is no label noise", lambda _: {"rho": 0.0}),
+    *(
+        (f"the ridge is {text}", lambda run, factor=factor: {"ridge": run.ridge * factor(run)})
+        for text, factor in RIDGES
+    ),
+)
+"""Mistakes in the settings, and what they are without the mistake."""
+
+
+def _reset(run: MeasuredRun, changes: Callable[[MeasuredRun], Mapping[str, float]]) -> MeasuredRun:
+    return replaced(run, **changes(run))
+
+
+def _linear(run: MeasuredRun, factor: Number, noise: float) -> MeasuredRun:
+    shift = {"icl": noise * run.rho, "idg": noise * run.rho, "gap": 0.0}
+    errors = {name: _scaled(each, factor(run), shift[name]) for name, each in run.errors.items()}
+    return replace(run, errors=errors)
+
+
+def _same(factor: Number, run: MeasuredRun) -> Mapping[str, float]:
+    return dict.fromkeys(run.errors, factor(run))
+
+
+def _twice_the_means(run: MeasuredRun) -> Mapping[str, float]:
+    return {name: 2 * abs(each.mean) for name, each in run.errors.items()}
 
 
 def _scaled(estimate: Estimate, factor: float, shift: float = 0.0) -> Estimate:
@@ -180,21 +184,6 @@ def _wider_bars(run: MeasuredRun) -> MeasuredRun:
         for name, each in run.errors.items()
     }
     return replace(run, errors=errors)
-
-
-def _rounded(rounding: str) -> Callable[[MeasuredRun], MeasuredRun]:
-    function = ROUNDINGS[rounding]
-
-    def change(run: MeasuredRun) -> MeasuredRun:
-        assert function is not None
-        sizes = {
-            name: max(1, function(value))
-            for name, value in run.unrounded.items()
-            if value < math.inf and abs(value - round(value)) > 1e-6 * max(1.0, value)
-        }
-        return replaced(run, **sizes)
-
-    return change
 
 
 SCREENED_ROWS = 20
