@@ -307,7 +307,7 @@ def ask(
 
     Parameters
     ----------
-    model : Model, LastPosition or RecordedPredictions
+    model : Model, LastPosition or Recorded
         What is asked.
     baselines : iterable of Baseline
         Algorithms that are asked the same.
@@ -347,7 +347,7 @@ def ask_all(
 
     Parameters
     ----------
-    model : Model, LastPosition or RecordedPredictions
+    model : Model, LastPosition or Recorded
         What is asked.
     baselines : sequence of Baseline
         Algorithms that are asked the same.

@@ -426,7 +426,7 @@ def ask_positions(
 
     Parameters
     ----------
-    model : Model or RecordedPositions
+    model : Model or Recorded
         Of the form per position.
     baselines : sequence of PositionBaseline
         Algorithms.

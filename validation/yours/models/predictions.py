@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from iclimit.notation import did_you_mean
 from iclimit.simulate.probing.problem import DrawnPrompts
-from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.files import (
     PromptFile,
     StoredArray,
@@ -18,13 +18,7 @@ from iclimit.validation.yours.models.files import (
     open_npz,
     parse_npy,
 )
-from iclimit.validation.yours.models.model import (
-    LARGEST,
-    OTHER_BATCH,
-    Answers,
-    ask_all,
-    first_unusable,
-)
+from iclimit.validation.yours.models.model import LARGEST, OTHER_BATCH, first_unusable
 from iclimit.validation.yours.models.sections import Section
 from iclimit.validation.yours.reading import file_columns, read_table
 
@@ -33,51 +27,25 @@ ENDINGS = (".npz", ".npy", ".csv", ".parquet", ".json")
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedPredictions:
-    """Predictions for the prompts of a file, which answer like a model.
+class Recorded:
+    """Answers in the order of the prompts of a file, which stand in for a model.
 
     Attributes
     ----------
-    predictions : array (n,)
-        Predictions in the order of the file.
+    answers : array (n,) or (m, context + 1)
+        Predictions for all prompts, or those at every position of the first fresh prompts.
     sections : sequence of Section
-        Its sections.
+        Sections of the file.
     """
 
-    predictions: np.ndarray
+    answers: np.ndarray
     sections: Sequence[Section]
-    _starts: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        start = 0
-        for section in self.sections:
-            self._starts[section.name] = start
-            start += len(section)
 
     def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
-        """Predictions for prompts of a section, the first of which has this number in it."""
-        start = self._starts[section] + first
-        return self.predictions[start : start + len(drawn)]
-
-    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
-        """Nothing can be asked again."""
-
-
-@dataclass(frozen=True, eq=False)
-class RecordedPositions:
-    """Predictions at every position of the first fresh prompts, which answer like a model.
-
-    Attributes
-    ----------
-    positions : array (m, context + 1)
-        Predictions in the order of the file.
-    """
-
-    positions: np.ndarray
-
-    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:  # noqa: ARG002
-        """Predictions (n, context + 1) for fresh prompts, the first of which has this number."""
-        return self.positions[first : first + len(drawn)]
+        """Answers to prompts of a section, the first of which has this number in it."""
+        earlier = itertools.takewhile(lambda each: each.name != section, self.sections)
+        start = first + sum(map(len, earlier))
+        return self.answers[start : start + len(drawn)]
 
     def check(self, drawn: DrawnPrompts, *, section: str) -> None:
         """Nothing can be asked again."""
@@ -185,30 +153,6 @@ def read_positions(path: Path, prompts: PromptFile, predictions: np.ndarray) -> 
             f"and the prediction {last[first]:.6g} for prompt {first}"
         )
     return found
-
-
-def file_answers(
-    prompts: PromptFile,
-    predictions: np.ndarray,
-    baselines: Sequence[Baseline],
-    *,
-    progress: bool = False,
-) -> dict[str, Answers]:
-    """Answers of a model that ran elsewhere, and of baselines, by section.
-
-    Parameters
-    ----------
-    prompts : PromptFile
-        What was asked (`iclimit.validation.yours.models.files.read_prompts`).
-    predictions : array (n,)
-        What was answered (`read_predictions`).
-    baselines : sequence of Baseline
-        Algorithms that are asked the same.
-    progress : bool
-        Whether to show a progress bar.
-    """
-    recorded = RecordedPredictions(predictions, prompts.sections)
-    return ask_all(recorded, baselines, prompts.sections, progress=progress)
 
 
 def _whole(array: StoredArray, count: int) -> np.ndarray:

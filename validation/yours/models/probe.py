@@ -36,7 +36,7 @@ from iclimit.validation.yours.models.positions import (
     ask_positions,
     position_baselines,
 )
-from iclimit.validation.yours.models.predictions import RecordedPositions, file_answers
+from iclimit.validation.yours.models.predictions import Recorded
 from iclimit.validation.yours.models.report import AlgorithmReport
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
@@ -263,11 +263,12 @@ def judge_predictions(
     check_arguments(tolerance=tolerance)
     check_prompts(prompts.test_prompts)
     chosen = choose_baselines(prompts.problem, baselines, trained_on, ridge)
-    answers = file_answers(prompts, predictions, chosen, progress=progress)
+    recorded = Recorded(predictions, prompts.sections)
+    answers = ask_all(recorded, chosen, prompts.sections, progress=progress)
     options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
     if positions is not None:
-        recorded, fresh = RecordedPositions(positions), prompts.sections[0]
-        options["positions"] = _positions(recorded, chosen, fresh, len(positions))
+        recorded = Recorded(positions, prompts.sections)
+        options["positions"] = _positions(recorded, chosen, prompts.sections[0], len(positions))
     return judge(prompts.problem, chosen, prompts.sections, answers, **options)
 
 

@@ -12,11 +12,7 @@ from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.files import PromptFile, read_prompts, write_prompts
 from iclimit.validation.yours.models.model import Model, ask_all
 from iclimit.validation.yours.models.positions import probe_positions
-from iclimit.validation.yours.models.predictions import (
-    file_answers,
-    read_positions,
-    read_predictions,
-)
+from iclimit.validation.yours.models.predictions import Recorded, read_positions, read_predictions
 from iclimit.validation.yours.models.probe import judge_predictions
 
 PROMPTS = PromptFile(Problem(30, 20, noise_variance=0.5), test_prompts=40, seed=1, float32=True)
@@ -59,7 +55,8 @@ def test_a_model_elsewhere_gets_the_answers_of_one_that_is_called(tmp_path: Path
     path = saved(tmp_path, one_step(*asked), "npz")
     prompts = read_prompts(tmp_path / "prompts.npz")
     exact = [Baseline("exact", "the target", lambda drawn: drawn.target)]
-    by_file = file_answers(prompts, read_predictions(path, prompts), exact)
+    recorded = Recorded(read_predictions(path, prompts), prompts.sections)
+    by_file = ask_all(recorded, exact, prompts.sections)
     by_call = ask_all(Model(one_step), exact, prompts.sections)
     assert by_file.keys() == by_call.keys()
     for name, answers in by_file.items():
