@@ -1,8 +1,6 @@
 """Number systems and argument checks, for every public function of the room."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -22,8 +20,8 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.spectra import MarchenkoPastur, wishart_resolvent
 
 LAW = MarchenkoPastur(0.5)
-SETTING: dict[str, Any] = {"tau": 1.6, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
-THEORY: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+SETTING = {"tau": 1.6, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}
+THEORY = {
     "icl_error": (icl_error, {**SETTING, "ridge": 0.1}),
     "idg_error": (idg_error, {**SETTING, "ridge": 0.1}),
     "task_gap": (task_gap, {**SETTING, "ridge": 0.1}),
@@ -47,7 +45,7 @@ FINITE_SIZE = {
     "ridge": 0.1,
     "rng": 0,
 }
-INVALID: dict[str, list[float]] = {
+INVALID = {
     "tau": [0.0, -1.0, -math.inf],
     "alpha": [0.0, -1.0, -math.inf],
     "kappa": [0.0, -1.0, -math.inf],
@@ -78,15 +76,15 @@ ARGUMENTS = [(name, argument) for name, (_, kwargs) in THEORY.items() for argume
         (sympy.Rational(1, 2), SymPyMath),
     ],
 )
-def test_namespace_follows_the_argument(value: Any, expected: type) -> None:
+def test_namespace_follows_the_argument(value, expected):
     assert isinstance(namespace(a=value, b=1.0), expected)
 
 
-def test_sympy_precedes_mpmath() -> None:
+def test_sympy_precedes_mpmath():
     assert isinstance(namespace(a=sympy.Integer(1), b=mpmath.mpf(1)), SymPyMath)
 
 
-def test_zero_dimensional_array_is_a_scalar() -> None:
+def test_zero_dimensional_array_is_a_scalar():
     value = icl_error(tau=np.float64(1.6), alpha=mpmath.mpf(1), kappa=0.5, rho=0.1)
     assert isinstance(value, mpmath.mpf)
 
@@ -115,22 +113,22 @@ def test_zero_dimensional_array_is_a_scalar() -> None:
         lambda: LAW.shannon_transform(1),
     ],
 )
-def test_scalars_in_scalar_out(call: Callable[[], Any]) -> None:
+def test_scalars_in_scalar_out(call):
     assert isinstance(call(), float)
 
 
-def test_arrays_keep_their_library() -> None:
+def test_arrays_keep_their_library():
     value = icl_error(**{**SETTING, "tau": array_api_strict.asarray([0.5, 2.0])})
     assert value.__array_namespace__().__name__ == "array_api_strict"
     assert value.dtype == array_api_strict.float64
 
 
-def test_single_precision_and_integer_arrays_become_float64() -> None:
+def test_single_precision_and_integer_arrays_become_float64():
     for tau in (np.float32(2), np.array(2), 2):
         value = icl_error(**{**SETTING, "tau": tau})
         assert value.dtype == np.float64
         assert value == icl_error(**{**SETTING, "tau": 2.0})
 
 
-def test_infinite_context_without_noise_is_exactly_zero() -> None:
+def test_infinite_context_without_noise_is_exactly_zero():
     assert list(icl_error(tau=2, alpha=np.inf, kappa=[1, 2], rho=0)) == [0, 0]

@@ -2,8 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -22,7 +20,7 @@ x = sympy.Symbol("x")
 
 
 @pytest.mark.parametrize("name", [name for name, row in PARAMETERS.items() if row.range])
-def test_values_pass_exactly_inside_the_range_of_the_notation(name: str) -> None:
+def test_values_pass_exactly_inside_the_range_of_the_notation(name):
     allowed = PARAMETERS[name].range
     assert allowed is not None
     values = (-math.inf, -3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 1.5, 7.0, math.inf)
@@ -60,7 +58,7 @@ def test_values_pass_exactly_inside_the_range_of_the_notation(name: str) -> None
         ),
     ],
 )
-def test_messages(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_messages(arguments, error, message):
     with pytest.raises(error, match=f"^{message}"):
         checked(**arguments)
 
@@ -68,7 +66,7 @@ def test_messages(arguments: dict[str, Any], error: type[Exception], message: st
 @pytest.mark.parametrize(
     ("value", "system"), [(2, ArrayMath), (mpmath.mpf(2), MpMath), (x, SymPyMath)]
 )
-def test_sequences_come_back_step_by_step(value: Any, system: type) -> None:
+def test_sequences_come_back_step_by_step(value, system):
     math_, (rates, rho) = checked(rates=[1, value], rho=1, sequences=["rates"])
     assert isinstance(math_, system)
     assert rates == [1, value]
@@ -77,12 +75,12 @@ def test_sequences_come_back_step_by_step(value: Any, system: type) -> None:
     np.testing.assert_array_equal(rates, [[1, 3, 5], [2, 4, 6]])
 
 
-def test_optional_arguments_stay_none() -> None:
+def test_optional_arguments_stay_none():
     _, values = checked(rho=1, test_rho=None, optional=["test_rho"])
     assert values == [1, None]
 
 
-def test_a_range_in_every_number_system() -> None:
+def test_a_range_in_every_number_system():
     for math_ in (ArrayMath(np), MpMath(), SymPyMath()):
         check_range(math_, "lower", math_.convert(2), "[2, inf]")
         with pytest.raises(ValueError, match="lower must be > 2, or inf, got 2"):
@@ -90,7 +88,7 @@ def test_a_range_in_every_number_system() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, math.nan, True, None, "3"])
-def test_integers(value: Any) -> None:
+def test_integers(value):
     check_integers(context=1, tasks=math.inf, derivative=0)
     with pytest.raises(ValueError, match="context must be an integer >= 1, got"):
         check_integers(context=value)
@@ -100,7 +98,7 @@ def test_integers(value: Any) -> None:
         check_integers(tasks=value)
 
 
-def test_shapes() -> None:
+def test_shapes():
     assert broadcast_shape(a=np.ones((3, 1)), b=np.ones(2), c=1.0) == (3, 2)
     with pytest.raises(ValueError, match=r"a, b must have shapes that broadcast, got \(3,\), \(2"):
         broadcast_shape(a=np.ones(3), b=np.ones(2))
@@ -128,12 +126,12 @@ MASKED = np.ma.masked_array([0.5, 2.0], mask=[False, True])
         ),
     ],
 )
-def test_masked_entries_are_refused(call: Callable[[], Any]) -> None:
+def test_masked_entries_are_refused(call):
     """A conversion would take what is below the mask for values."""
     with pytest.raises(ValueError, match="must have no masked entries"):
         call()
 
 
-def test_an_empty_mask_is_no_mask() -> None:
+def test_an_empty_mask_is_no_mask():
     tau = np.ma.masked_array([0.5, 2.0])
     assert icl_error(tau=tau, alpha=1, kappa=1, rho=0).shape == (2,)

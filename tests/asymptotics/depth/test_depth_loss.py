@@ -1,8 +1,5 @@
 """Loss of tied layers: closed forms, other schedules, published tables, sampled contexts."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -28,7 +25,7 @@ DEPTHS = np.array([1, 2, 5, 16, 64])
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
-def test_isotropic_data_by_schedules(alpha: float, noise: float) -> None:
+def test_isotropic_data_by_schedules(alpha, noise):
     """The best constant rate of gradient descent, by the rule of the Marchenko-Pastur law."""
     found = depth_loss(depth=DEPTHS, alpha=alpha, noise_variance=noise, setting="iso")
     for loss, gamma, depth in zip(found.loss, found.gamma, DEPTHS, strict=True):
@@ -39,7 +36,7 @@ def test_isotropic_data_by_schedules(alpha: float, noise: float) -> None:
         assert loss == pytest.approx(float(again), rel=PROMISED, abs=1e-16)
 
 
-def test_isotropic_data_in_closed_form() -> None:
+def test_isotropic_data_in_closed_form():
     """L* = 1/(1 + alpha) at one layer, (1 - alpha)_+ at infinite depth."""
     alphas = np.array([0.25, 1.0, 3.0])
     one = depth_loss(depth=1, alpha=alphas, setting="iso")
@@ -51,7 +48,7 @@ def test_isotropic_data_in_closed_form() -> None:
     assert depth_loss(depth=7, setting="iso").loss == 0.0
 
 
-def test_printed_table_of_contexts() -> None:
+def test_printed_table_of_contexts():
     """Tied optima at nu = 1.2, beta = 1, d = 400 that were found by another contour."""
     table = {
         200: (0.1013, 0.0513, 0.0265, 0.0144),
@@ -67,7 +64,7 @@ def test_printed_table_of_contexts() -> None:
         assert found.loss / np.mean(LAM * tasks) == pytest.approx(row, abs=PRINTED * 1e-4)
 
 
-def test_power_laws_at_infinite_context() -> None:
+def test_power_laws_at_infinite_context():
     """A continuous law of exponent beta has the loss Gamma(beta + 1) (4 L)^-beta for large L."""
     for beta in (0.5, 1.0):
         rank = np.arange(1, 5001) - 0.5
@@ -81,9 +78,9 @@ def test_power_laws_at_infinite_context() -> None:
 
 
 @pytest.mark.parametrize("width", [0.4, np.inf])
-def test_optimum_is_one(width: float) -> None:
+def test_optimum_is_one(width):
     """Against a search over given gamma."""
-    setting: dict[str, Any] = {"spectrum": LAM[:40], "task_spectrum": OMEGA[:40], "alpha": 0.8}
+    setting = {"spectrum": LAM[:40], "task_spectrum": OMEGA[:40], "alpha": 0.8}
     setting |= {"width_ratio": width, "noise_variance": 0.01}
     found = depth_loss(depth=[6, np.inf], **setting)
     for depth, loss, gamma in zip([6, np.inf], found.loss, found.gamma, strict=True):
@@ -96,7 +93,7 @@ def test_optimum_is_one(width: float) -> None:
         assert search.x == pytest.approx(gamma, rel=1e-4)
 
 
-def test_settings_agree() -> None:
+def test_settings_agree():
     """Isotropic data as a spectrum; fixed covariances as a matrix; kinds of spectra."""
     iso = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, setting="iso")
     flat = depth_loss(depth=[1, 5], alpha=1.5, noise_variance=0.2, spectrum="isotropic")
@@ -121,7 +118,7 @@ def test_settings_agree() -> None:
     assert smooth.loss == pytest.approx(fine.loss, rel=1e-5)
 
 
-def test_edges() -> None:
+def test_edges():
     """No steps, divergence, the margin of the mean, and losses that float64 does not resolve."""
     null = depth_loss(depth=3, spectrum=LAM, alpha=1.0, gamma=0.0)
     assert null.loss == pytest.approx(LAM.mean(), rel=PROMISED)
@@ -146,7 +143,7 @@ def test_edges() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_sampled_contexts(noise: float) -> None:
+def test_sampled_contexts(noise):
     """Residual linear attention token by token, with width; extrapolated in 1/d."""
     depth, gamma, alpha, width = 3, 1.5, 1.5, 0.5
     found = {}
@@ -181,7 +178,7 @@ def test_sampled_contexts(noise: float) -> None:
     assert abs(value - theory.loss) < SIGMAS * error
 
 
-def test_other_polynomials() -> None:
+def test_other_polynomials():
     """Chebyshev steps, by the coefficients of their polynomial."""
     values = LAM[:20][::-1]
     law = TwoPoint(Atoms(values), alpha=3.0)
@@ -204,7 +201,7 @@ def test_other_polynomials() -> None:
         lambda **given: tied_flow(times=[1.0], depth=4, **given).loss,
     ],
 )
-def test_noise_that_drowns_the_signal_is_named(compute: Callable[..., Any]) -> None:
+def test_noise_that_drowns_the_signal_is_named(compute):
     assert np.isfinite(compute(alpha=2.0, noise_variance=1.9e15, setting="iso")).all()
     message = r"^noise_variance must be <= 1e\+15 alpha here, got 1e\+30 with alpha = 2$"
     with pytest.raises(ValueError, match=message):
@@ -213,10 +210,10 @@ def test_noise_that_drowns_the_signal_is_named(compute: Callable[..., Any]) -> N
 
 @pytest.mark.parametrize("depth", [1, 7, np.inf])
 @pytest.mark.parametrize("ratio", [1e5, 1e10, 1e15])
-def test_much_noise(depth: float, ratio: float) -> None:
+def test_much_noise(depth, ratio):
     """The loss is a parabola near gamma = 0, the same for all depths."""
     lam = np.arange(1.0, 9) ** -1.2
-    given: dict[str, Any] = {"spectrum": lam, "alpha": 0.7, "noise_variance": 0.7 * ratio}
+    given = {"spectrum": lam, "alpha": 0.7, "noise_variance": 0.7 * ratio}
     best = 1 / ratio
     found = depth_loss(depth=depth, **given)
     # Relative corrections are those of gamma times the eigenvalues.

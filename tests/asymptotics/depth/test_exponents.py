@@ -16,13 +16,13 @@ MODES = np.geomspace(1, 1e12, 4001)
 SPACING = np.gradient(MODES)
 
 
-def slope(loss: np.ndarray, resource: np.ndarray) -> float:
+def slope(loss, resource):
     """Exponent between the last two points."""
     return float(-np.diff(np.log(loss))[-1] / np.diff(np.log(resource))[-1])
 
 
 @pytest.mark.parametrize(("nu", "beta"), [(1.0, 1.0), (2.0, 0.5), (1.5, 1.0), (1.2, 2.5)])
-def test_time_of_a_fixed_covariance(nu: float, beta: float) -> None:
+def test_time_of_a_fixed_covariance(nu, beta):
     share = MODES ** (-nu * beta - 1) * SPACING
     rate = MODES ** (-nu * beta - 1 - 2 * nu)
     times = np.array([1e9, 1e10])
@@ -32,7 +32,7 @@ def test_time_of_a_fixed_covariance(nu: float, beta: float) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.5])
-def test_time_and_depth_of_tied_layers(beta: float) -> None:
+def test_time_and_depth_of_tied_layers(beta):
     """Flow of the gain at infinite depth, merged or a product of five weights; best gains."""
     exponents = scaling_exponents(nu=1.3, beta=beta)
     x = MODES**-1.3
@@ -51,7 +51,7 @@ def test_time_and_depth_of_tied_layers(beta: float) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.4, 0.8, 1.6, 3.0])
-def test_width_and_context(beta: float) -> None:
+def test_width_and_context(beta):
     """Projection on random directions and interpolation, by their fixed point."""
     nu, sizes = 1.2, np.array([3e4, 3e5])
     lam, share = MODES**-nu, MODES ** (-nu * beta - 1) * SPACING
@@ -67,7 +67,7 @@ def test_width_and_context(beta: float) -> None:
 
 
 @pytest.mark.parametrize(("nu", "beta"), [(1.0, 0.5), (1.5, 1.8)])
-def test_compute_by_numerical_optimum_of_the_sum(nu: float, beta: float) -> None:
+def test_compute_by_numerical_optimum_of_the_sum(nu, beta):
     tied = scaling_exponents(nu=nu, beta=beta)
     untied = scaling_exponents(nu=nu, beta=beta, setting="untied")
     for exponents, powers, target in (
@@ -80,11 +80,11 @@ def test_compute_by_numerical_optimum_of_the_sum(nu: float, beta: float) -> None
         assert grown[-3] / grown[-2] == pytest.approx(exponents.depth_of_width, rel=1e-2)
 
 
-def best_shape(powers: tuple[float, ...], compute: float) -> tuple[float, np.ndarray]:
+def best_shape(powers, compute):
     """Logarithms of the least sum of terms at given compute, and of the sizes."""
     a, cost = np.array(powers), np.array([1.0, 1, 2, 2][-len(powers) :])
 
-    def sizes(z: np.ndarray) -> np.ndarray:
+    def sizes(z):
         return np.append(z, (np.log(compute) - z @ cost[:-1]) / cost[-1])
 
     found = minimize(
@@ -93,7 +93,7 @@ def best_shape(powers: tuple[float, ...], compute: float) -> tuple[float, np.nda
     return float(found.fun), sizes(found.x)
 
 
-def test_published_forms_and_number_systems() -> None:
+def test_published_forms_and_number_systems():
     nu, beta = sympy.symbols("nu beta", positive=True)
     tied = scaling_exponents(nu=nu, beta=beta)
     published = nu * beta / ((3 + beta) * nu + 4)
@@ -113,7 +113,7 @@ def test_published_forms_and_number_systems() -> None:
     assert isinstance(scaling_exponents(nu=1.0, beta=1.0).compute, float)
 
 
-def test_printed_time_exponent_agrees_on_one_curve_only() -> None:
+def test_printed_time_exponent_agrees_on_one_curve_only():
     """Errata: beta/(nu + nu beta + 1) of version 1 equals the sum's exponent on this curve."""
     beta = 1.25
     nu = (1 + math.sqrt(1 + 4 / (1 + beta))) / 2

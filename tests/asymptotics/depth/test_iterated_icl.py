@@ -20,7 +20,7 @@ ROUNDING = 1e-12
 @pytest.mark.parametrize("kappa", [0.3, 1.0, 4.0, math.inf])
 @pytest.mark.parametrize(("tau", "ridge"), [(0.4, 0.0), (3.0, 0.0), (1.0, 0.3), (math.inf, 0.1)])
 @pytest.mark.parametrize("alpha", [0.2, 40.0])
-def test_one_step_is_the_icl_error(alpha: float, tau: float, ridge: float, kappa: float) -> None:
+def test_one_step_is_the_icl_error(alpha, tau, ridge, kappa):
     setting = {"tau": tau, "alpha": alpha, "kappa": kappa, "ridge": ridge}
     errors = depth.iterated_icl_errors(steps=3, noise_variance=0.2, **setting)
     assert errors[0] == pytest.approx(1.2)
@@ -28,9 +28,7 @@ def test_one_step_is_the_icl_error(alpha: float, tau: float, ridge: float, kappa
 
 
 @pytest.mark.parametrize(("alpha", "tau", "factor"), [(4.0, 4.0, 1.0), (0.6, 2.3, 0.8)])
-def test_fresh_tasks_without_ridge_are_weight_prediction(
-    alpha: float, tau: float, factor: float
-) -> None:
+def test_fresh_tasks_without_ridge_are_weight_prediction(alpha, tau, factor):
     """Without noise n = tau d^2 labels tell as much as tau d whole weight vectors."""
     labels = depth.iterated_icl_errors(
         tau=tau, alpha=alpha, kappa=math.inf, noise_variance=0, dampening=factor, steps=40
@@ -39,15 +37,15 @@ def test_fresh_tasks_without_ridge_are_weight_prediction(
     assert labels == pytest.approx(weights, rel=ROUNDING)
 
 
-def test_infinite_data_is_gradient_descent_with_the_mean_matrix() -> None:
+def test_infinite_data_is_gradient_descent_with_the_mean_matrix():
     """Infinite tau and fresh tasks: no E, and K is a number."""
-    setting: dict[str, float] = {"tau": math.inf, "alpha": 3.0, "noise_variance": 0.4}
+    setting = {"tau": math.inf, "alpha": 3.0, "noise_variance": 0.4}
     many = depth.iterated_icl_errors(**setting, kappa=math.inf, steps=30)
     weights = depth.test_time_errors(**setting, steps=30)
     assert many - 0.4 == pytest.approx(weights, rel=ROUNDING)
 
 
-def test_errors_with_sampled_matrices() -> None:
+def test_errors_with_sampled_matrices():
     """The sums of the module docstring with traces of sampled matrices, extrapolated in 1/d."""
     alpha, kappa, nu, steps, noise = 1.5, 0.8, 0.7, 4, 0.3
     means, variances = [], []
@@ -72,9 +70,7 @@ def test_errors_with_sampled_matrices() -> None:
     assert np.all(2 * standard_error < [0.04, 0.06, 0.09, 0.13] * theory[1:])  # what is resolved
 
 
-def sums_of_traces(
-    K: np.ndarray, Q: np.ndarray, S: np.ndarray, steps: int, noise: float
-) -> np.ndarray:
+def sums_of_traces(K, Q, S, steps, noise):
     """Errors from explicit powers of matrices."""
     d = len(S)
     P = np.eye(d) - K @ S
@@ -99,7 +95,7 @@ def sums_of_traces(
     return np.array(errors)
 
 
-def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge() -> None:
+def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge():
     alpha, tau = np.array([0.3, 0.8, 1.5, 6.0])[:, None], np.array([1.1, 2.0, 9.0])
     found = depth.overthinking_ratio(tau=tau, alpha=alpha, noise_variance=0.0)
     threshold = depth.overthinking_threshold(alpha=alpha)
@@ -120,7 +116,7 @@ def test_ratio_is_that_of_weight_prediction_without_noise_and_ridge() -> None:
     assert depth.overthinking_ratio(tau=math.inf, alpha=2.0, dampening=2.0) == math.inf
 
 
-def test_window_of_convergence_with_few_prompts() -> None:
+def test_window_of_convergence_with_few_prompts():
     """At tau < 1 without ridge: (1 - tau)(2 tau - 1) > 1/alpha."""
     tau = np.linspace(0.05, 0.95, 19)
     for alpha in (6.0, 8.5, 12.0, 100.0):
@@ -132,9 +128,7 @@ def test_window_of_convergence_with_few_prompts() -> None:
     ("alpha", "rho", "ridge", "factor"),
     [(2.0, 0.1, 0.5, 1.0), (4.0, 0.2, 0.1, 1.0), (0.4, 0.3, 0.2, 0.7)],
 )
-def test_errors_grow_where_the_ratio_says(
-    alpha: float, rho: float, ridge: float, factor: float
-) -> None:
+def test_errors_grow_where_the_ratio_says(alpha, rho, ridge, factor):
     """On both sides of the tau at which the ratio is 1."""
     setting = {"alpha": alpha, "noise_variance": rho, "ridge": ridge, "dampening": factor}
     critical = brentq(lambda tau: depth.overthinking_ratio(**setting, tau=tau) - 1, 0.5, 50.0)
@@ -146,7 +140,7 @@ def test_errors_grow_where_the_ratio_says(
     assert many[1] < 1.02 * many[0]
 
 
-def test_diverges_and_refuses() -> None:
+def test_diverges_and_refuses():
     setting = {"alpha": 1.0, "kappa": 2.0, "noise_variance": 0.1}
     errors = depth.iterated_icl_errors(tau=1.0, steps=2, **setting)
     assert errors[0] == pytest.approx(1.1)

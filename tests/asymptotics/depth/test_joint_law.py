@@ -23,7 +23,7 @@ LAM = RANK**-NU
 OMEGA = RANK ** (-NU * BETA - 1) / LAM
 
 
-def test_time_and_depth_by_exact_losses() -> None:
+def test_time_and_depth_by_exact_losses():
     terms, exponents = scaling_terms(nu=NU, beta=BETA), scaling_exponents(nu=NU, beta=BETA)
     dim, t, L = RANK.size, 1e5, 512
     flow = tied_flow(times=t * dim, depth=np.inf, spectrum=LAM, task_spectrum=OMEGA)
@@ -35,14 +35,14 @@ def test_time_and_depth_by_exact_losses() -> None:
     assert deep.loss * dim * L**BETA == pytest.approx(float(terms.depth), rel=0.01)
 
 
-def test_width_and_context_by_sums() -> None:
+def test_width_and_context_by_sums():
     """Sums over modes, with integrals for their tails, at N = P = 1000."""
     terms, size = scaling_terms(nu=NU, beta=BETA), 1000
     rank = np.arange(1.0, 3e5 + 1)
     lam, label = rank**-NU, rank ** (-NU * BETA - 1)
     last = rank[-1] + 0.5
 
-    def excess(kappa: float) -> float:
+    def excess(kappa):
         return np.sum(lam / (lam + kappa)) + last ** (1 - NU) / (NU - 1) / kappa - size
 
     kappa = brentq(excess, 1e-9, 1e-2)
@@ -55,7 +55,7 @@ def test_width_and_context_by_sums() -> None:
     assert context * power == pytest.approx(float(terms.context), rel=0.01)
 
 
-def test_best_shape_by_search() -> None:
+def test_best_shape_by_search():
     terms = scaling_terms(nu=NU, beta=BETA)
     c = np.array([terms.time, terms.depth, terms.width, terms.context])
     a = np.array([BETA / (2 + BETA), BETA, NU * BETA, NU * BETA])
@@ -75,7 +75,7 @@ def test_best_shape_by_search() -> None:
     assert np.log10(best.loss / more.loss) / 2 == pytest.approx(exponents.compute, rel=ROUNDING)
 
 
-def test_many_digits_and_symbols() -> None:
+def test_many_digits_and_symbols():
     best = compute_optimal(compute=1e20, nu=1.5, beta=0.7)
     with mpmath.workdps(50):
         exact = compute_optimal(compute=mpmath.mpf(1e20), nu=mpmath.mpf(1.5), beta=mpmath.mpf(0.7))

@@ -14,7 +14,7 @@ ROUNDING = 1e-12
 SIGMAS = 4.0
 
 
-def simulated(dim: int, steps: int, repeats: int, noise: float, query_noise: float) -> np.ndarray:
+def simulated(dim, steps, repeats, noise, query_noise):
     """Loss and distance after SGD with alpha = tau = kappa = 1; mean and standard error."""
     rng = np.random.default_rng(dim)
     found = []
@@ -38,7 +38,7 @@ def simulated(dim: int, steps: int, repeats: int, noise: float, query_noise: flo
     return np.stack([values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(repeats)])
 
 
-def test_training_by_sgd() -> None:
+def test_training_by_sgd():
     """Extrapolated in 1/d from two sizes, with noisy labels of context and queries."""
     theory = online_sgd_errors(steps=12, noise_variance=0.5, query_noise_variance=0.4, **SETTING)
     small, large = (simulated(d, 12, n, 0.5, 0.4) for d, n in ((8, 400), (16, 120)))
@@ -48,7 +48,7 @@ def test_training_by_sgd() -> None:
     assert np.all(abs(value - [theory.loss, theory.distance]) < SIGMAS * error)
 
 
-def test_published_numbers_of_the_recursion() -> None:
+def test_published_numbers_of_the_recursion():
     """The recursion by hand, and the loss by its definition from trace and square."""
     A, eta, floor = 2.5, 0.06, []
     C, m = 1 / A**2, 0.0
@@ -67,7 +67,7 @@ def test_published_numbers_of_the_recursion() -> None:
 
 @pytest.mark.parametrize("rate", [1e-9, 1e-3, 0.2])
 @pytest.mark.parametrize("steps", [0, 1, 1000])
-def test_many_digits(rate: float, steps: int) -> None:
+def test_many_digits(rate, steps):
     setting = {"alpha": 0.3, "batch_ratio": 4.0, "query_ratio": 0.5, "noise_variance": 0.1}
     found = online_sgd_errors(steps=steps, learning_rate=rate, **setting)
     with mpmath.workdps(50):
@@ -78,7 +78,7 @@ def test_many_digits(rate: float, steps: int) -> None:
             assert abs(float(value / truth) - 1) < ROUNDING, name
 
 
-def test_start_edges_and_symbols() -> None:
+def test_start_edges_and_symbols():
     start = online_sgd_errors(steps=0, noise_variance=0.3, **SETTING)
     assert (start.loss, start.long_context_loss) == pytest.approx((1.0, 1.0), rel=ROUNDING)
     wild = online_sgd_errors(steps=np.array([1, np.inf]), **(SETTING | {"learning_rate": 2.0}))

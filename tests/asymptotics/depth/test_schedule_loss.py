@@ -1,7 +1,5 @@
 """Loss of given steps: exact moments, schedules of isotropic data, tied and best untied layers."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
@@ -30,7 +28,7 @@ LAM, TASKS = np.array([0.1, 0.4, 1.0, 1.5]), np.array([2.0, 1.0, 0.5, 3.0])
     ],
 )
 @pytest.mark.parametrize("alpha", [0.7, 3.0])
-def test_any_polynomial_by_exact_moments(rates: Any, gammas: Any, alpha: float) -> None:
+def test_any_polynomial_by_exact_moments(rates, gammas, alpha):
     """A power series of the resolvents, without contours, in the coefficients of the steps."""
     p, value = Polynomial([1.0]), Polynomial([0.0, 1.0])
     for rate, gamma in zip(rates, [*(gammas or [0.0] * len(rates)), 0.0], strict=False):
@@ -45,10 +43,10 @@ def test_any_polynomial_by_exact_moments(rates: Any, gammas: Any, alpha: float) 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("alpha", [0.5, 4.0])
-def test_isotropic_data(alpha: float, noise: float) -> None:
+def test_isotropic_data(alpha, noise):
     """By Gauss rules of the Marchenko-Pastur law: Chebyshev and optimal steps, and GD++."""
-    law: dict[str, Any] = {"ratio": 1 / alpha, "noise_ratio": noise / alpha}
-    setting: dict[str, Any] = {"alpha": alpha, "noise_variance": noise, "setting": "iso"}
+    law = {"ratio": 1 / alpha, "noise_ratio": noise / alpha}
+    setting = {"alpha": alpha, "noise_variance": noise, "setting": "iso"}
     for schedule in (chebyshev_schedule(steps=12, **law), optimal_schedule(steps=5, **law)):
         found = depth_schedule_loss(schedule.rates, **setting)
         exact = float(schedule_loss(schedule.rates, **law))
@@ -58,17 +56,17 @@ def test_isotropic_data(alpha: float, noise: float) -> None:
     assert found.loss == pytest.approx(exact, rel=PROMISED)
 
 
-def test_equal_steps_are_tied_layers() -> None:
+def test_equal_steps_are_tied_layers():
     """Another contour, also with width and noise; fixed covariances and a matrix."""
     lam = np.arange(1, 41) ** -1.2
     for depth, gamma in ((3, 2.0), (24, 20.0)):
-        given: dict[str, Any] = {"spectrum": lam, "task_spectrum": 1 / lam, "noise_variance": 0.2}
+        given = {"spectrum": lam, "task_spectrum": 1 / lam, "noise_variance": 0.2}
         given |= {"alpha": np.array([0.6, 2.0, np.inf])[:, None], "width_ratio": [0.4, np.inf]}
         tied = depth_loss(depth=depth, gamma=gamma, **given)
         found = depth_schedule_loss([gamma / depth] * depth, **given)
         assert found.loss.shape == (3, 2)
         assert found.loss == pytest.approx(tied.loss, rel=PROMISED)
-    fixed: dict[str, Any] = {"spectrum": lam, "alpha": 3.0, "setting": "fs"}
+    fixed = {"spectrum": lam, "alpha": 3.0, "setting": "fs"}
     for matrix in (None, 0.5 / lam):
         tied = depth_loss(depth=2, gamma=1.0 if matrix is None else matrix, **fixed)
         found = depth_schedule_loss([0.5, 0.5], gamma=matrix, **fixed)
@@ -77,12 +75,12 @@ def test_equal_steps_are_tied_layers() -> None:
 
 @pytest.mark.parametrize("width", [0.5, np.inf])
 @pytest.mark.parametrize("alpha", [1.0, np.inf])
-def test_best_steps_reach_their_loss(alpha: float, width: float) -> None:
+def test_best_steps_reach_their_loss(alpha, width):
     """Also where they are complex, and where the residual is huge beside the spectrum."""
     k, exact = np.arange(1.0, 101.0), alpha == width == np.inf
     depth = 6 if exact else 16
     best = untied_depth(k**-1.2, k**-2.2, depth=depth, alpha=alpha, width_ratio=width)
-    setting: dict[str, Any] = {"spectrum": k**-1.2, "task_spectrum": 1 / k}
+    setting = {"spectrum": k**-1.2, "task_spectrum": 1 / k}
     setting |= {"alpha": alpha, "width_ratio": width}
     if exact:
         # Steps that hit eigenvalues one by one: rounding decides on the loss.
@@ -95,10 +93,10 @@ def test_best_steps_reach_their_loss(alpha: float, width: float) -> None:
         assert found.loss / null == pytest.approx(loss, rel=1e-5 if width < 1 else 1e-9)
 
 
-def test_drawn_contexts() -> None:
+def test_drawn_contexts():
     """Steps of different size with noise, context and width finite; extrapolated in 1/d."""
     rates, alpha, width, noise = [0.2, 0.7], 2.0, 0.5, 0.3
-    setting: dict[str, Any] = {"spectrum": LAM, "task_spectrum": TASKS, "noise_variance": noise}
+    setting = {"spectrum": LAM, "task_spectrum": TASKS, "noise_variance": noise}
     theory = depth_schedule_loss(rates, alpha=alpha, width_ratio=width, **setting).loss
     small, large = (
         simulate_depth_loss(

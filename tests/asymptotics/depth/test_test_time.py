@@ -1,7 +1,6 @@
 """Test-time steps against plain sums in 40 digits, simulation and a maximum over angles."""
 
 import math
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -16,18 +15,18 @@ from iclimit.asymptotics.spectra import MarchenkoPastur
 ROUNDING = 1e-12
 
 
-def plain_sums(steps: int, alpha: Any, tau: Any, noise: Any, factor: Any) -> list[Any]:
+def plain_sums(steps, alpha, tau, noise, factor):
     """The two-time sums as they stand in the module docstring, without the fast recursion."""
     g = alpha / (alpha + 1 + noise)
     v, g = factor**2 * g * (1 - g) / (tau - 1), factor * g
     law = MarchenkoPastur(1 / alpha)
     raw = [law.moment(k) for k in range(2 * steps + 3)]
 
-    def average(r: int, a: int) -> Any:
+    def average(r, a):
         return sum(mpmath.binomial(a, i) * (-g) ** i * raw[i + r] for i in range(a + 1))
 
     m = [[average(r, a) for a in range(2 * steps + 1)] for r in range(3)]
-    V: dict[tuple[int, int], Any] = {}
+    V = {}
     for k in range(steps):
         for j in range(steps):
             pairs = [(p, q) for p in range(k) for q in range(j)]
@@ -47,9 +46,9 @@ def plain_sums(steps: int, alpha: Any, tau: Any, noise: Any, factor: Any) -> lis
     "point",
     [(4.0, 4.0, 0.0, 1.0), (2.0, 1.5, 0.3, 1.0), (0.5, 3.0, 0.1, 0.7), (1.0, 5.0, 0.0, 1.0)],
 )
-def test_errors_equal_the_plain_sums(point: tuple[float, ...]) -> None:
+def test_errors_equal_the_plain_sums(point):
     with mpmath.workdps(40):
-        numbers: list[Any] = [mpmath.mpf(value) for value in point]
+        numbers = [mpmath.mpf(value) for value in point]
         with mpmath.workdps(60):  # their powers cancel
             expected = plain_sums(7, *numbers)
         names = ("alpha", "tau", "noise_variance", "dampening")
@@ -60,19 +59,17 @@ def test_errors_equal_the_plain_sums(point: tuple[float, ...]) -> None:
     assert found == pytest.approx(np.array(many, dtype=float), rel=ROUNDING)
 
 
-def test_published_first_step_in_symbols() -> None:
+def test_published_first_step_in_symbols():
     alpha, tau = sympy.symbols("alpha tau", positive=True)
     first = depth.test_time_errors(alpha=alpha, tau=tau, steps=1)[1]
     assert sympy.simplify(first - tau / ((1 + alpha) * (tau - 1))) == 0
 
 
-def simulated_errors(
-    rng: np.random.Generator, d: int, alpha: int, tau: int, noise: float, steps: int
-) -> np.ndarray:
+def simulated_errors(rng, d, alpha, tau, noise, steps):
     """Mean logarithms of the errors of one matrix, fitted to tau d contexts, on 20 fresh ones."""
     pairs = alpha * d
 
-    def draw(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def draw(count):
         x = rng.standard_normal((count, d, pairs))
         w = rng.standard_normal((count, d, 1))
         labels = x.mT @ w + math.sqrt(noise * d) * rng.standard_normal((count, pairs, 1))
@@ -90,7 +87,7 @@ def simulated_errors(
 
 
 @pytest.mark.parametrize(("alpha", "tau", "noise"), [(2, 5, 0.0), (4, 3, 0.4)])
-def test_simulation_from_tokens(alpha: int, tau: int, noise: float) -> None:
+def test_simulation_from_tokens(alpha, tau, noise):
     """Least-squares pretraining and iteration on tokens, extrapolated in 1/d.
 
     Typical errors, as rare contexts carry the means: geometric means tend to the same limit.
@@ -109,12 +106,12 @@ def test_simulation_from_tokens(alpha: int, tau: int, noise: float) -> None:
     assert np.all(2 * standard_error < [0.08, 0.09, 0.11, 0.13])
 
 
-def largest_over_angles(alpha: float, noise: float, factor: float) -> float:
+def largest_over_angles(alpha, noise, factor):
     """Largest value of f over all angles, by a scan and a refinement, with 3000 nodes."""
     nodes, weights = (each[1:] for each in MarchenkoPastur(1 / alpha).quadrature(3000))
     gain = factor * alpha / (alpha + 1 + noise)
 
-    def value(angle: float) -> float:
+    def value(angle):
         return float(np.sum(weights * nodes**2 / abs(np.exp(1j * angle) - 1 + gain * nodes) ** 2))
 
     angles = np.linspace(0, np.pi, 61)
@@ -126,7 +123,7 @@ def largest_over_angles(alpha: float, noise: float, factor: float) -> float:
     )
 
 
-def test_threshold_is_the_largest_value_over_all_angles() -> None:
+def test_threshold_is_the_largest_value_over_all_angles():
     rng = np.random.default_rng(3)
     for _ in range(12):
         alpha = 10 ** rng.uniform(-0.8, 0.8)
@@ -138,7 +135,7 @@ def test_threshold_is_the_largest_value_over_all_angles() -> None:
         assert found - 1 == pytest.approx(largest_over_angles(alpha, noise, factor), rel=1e-10)
 
 
-def test_closed_thresholds() -> None:
+def test_closed_thresholds():
     few, many = np.array([0.01, 0.3, 0.999]), np.array([1.001, 2.0, 400.0])
     threshold = depth.overthinking_threshold
     assert threshold(alpha=few) == pytest.approx(1 + (1 + 3 * few) / (1 - few), rel=ROUNDING)
@@ -159,8 +156,8 @@ def test_closed_thresholds() -> None:
 
 
 @pytest.mark.parametrize(("alpha", "noise", "factor"), [(2.0, 0.0, 1.0), (0.4, 0.3, 0.8)])
-def test_errors_grow_below_the_threshold_only(alpha: float, noise: float, factor: float) -> None:
-    setting: dict[str, Any] = {"alpha": alpha, "noise_variance": noise, "dampening": factor}
+def test_errors_grow_below_the_threshold_only(alpha, noise, factor):
+    setting = {"alpha": alpha, "noise_variance": noise, "dampening": factor}
     excess = depth.overthinking_threshold(**setting) - 1
     tau = 1 + excess * np.array([0.9, 1.2])
     errors = depth.test_time_errors(tau=tau, steps=200, **setting)
@@ -170,7 +167,7 @@ def test_errors_grow_below_the_threshold_only(alpha: float, noise: float, factor
     assert errors[1, -1] == pytest.approx(limits[1], rel=2e-3, abs=1e-3)
 
 
-def test_limits() -> None:
+def test_limits():
     limit, errors = depth.final_test_time_error, depth.test_time_errors
     for alpha, tau, noise in ((0.5, 8.0, 0.3), (0.3, 6.0, 0.2), (3.0, 4.0, 0.5)):
         late = errors(alpha=alpha, tau=tau, noise_variance=noise, steps=150)[-1]
@@ -186,7 +183,7 @@ def test_limits() -> None:
     assert abs(limit(alpha=mpmath.mpf("0.5"), tau=8) - mpmath.mpf(7) / 12) < 1e-14
 
 
-def test_shapes_and_extremes() -> None:
+def test_shapes_and_extremes():
     grid = depth.test_time_errors(alpha=[[2.0], [3.0]], tau=[2.0, 4.0, math.inf], steps=5)
     assert grid.shape == (2, 3, 6)
     one = depth.test_time_errors(alpha=3.0, tau=4.0, steps=5)
@@ -198,7 +195,7 @@ def test_shapes_and_extremes() -> None:
     assert noisy[6] == pytest.approx(0.12753, abs=1e-5)
 
 
-def test_long_contexts_cancel_nothing() -> None:
+def test_long_contexts_cancel_nothing():
     """Up to 1e10 pairs a dimension, with errors down to 1e-115."""
     for alpha, factor in ((1e4, 1.0), (1e10, 1.0), (1e-8, 0.7)):
         setting = {"alpha": alpha, "tau": 1.5, "noise_variance": 0.0, "dampening": factor}
@@ -209,7 +206,7 @@ def test_long_contexts_cancel_nothing() -> None:
         assert found == pytest.approx(np.array(many, dtype=float), rel=ROUNDING, abs=0)
 
 
-def test_best_number_of_steps_by_brute_force() -> None:
+def test_best_number_of_steps_by_brute_force():
     rng = np.random.default_rng(5)
     setting = {
         "alpha": 10 ** rng.uniform(-1, 1.3, 50),
@@ -228,7 +225,7 @@ def test_best_number_of_steps_by_brute_force() -> None:
     assert len(set(best.steps)) > 12
 
 
-def test_best_number_of_steps_is_infinite_where_all_help() -> None:
+def test_best_number_of_steps_is_infinite_where_all_help():
     best = depth.best_test_time_steps(alpha=[4.0, 0.3], tau=[3.0, math.inf])
     assert best.steps.tolist() == [math.inf, math.inf]
     assert best.error == pytest.approx([0, 0.7])
@@ -242,14 +239,14 @@ def test_best_number_of_steps_is_infinite_where_all_help() -> None:
 @pytest.mark.parametrize(
     "point", [(4.0, 1.3, 0.0, 1.0), (0.5, 3.0, 0.0, 1.0), (0.4, 1.6, 0.1, 0.5)]
 )
-def test_growth_of_late_errors_by_the_cubics(point: tuple[float, ...]) -> None:
+def test_growth_of_late_errors_by_the_cubics(point):
     """Rates of the documentation, one of which is of slow directions."""
     alpha, tau, noise, factor = point
     c, gain = 1 / alpha, alpha / (alpha + 1 + noise)
     v, step = factor**2 * gain * (1 - gain) / (tau - 1), factor * gain
 
-    def rate(sign: int) -> float:
-        def cubic(y: float) -> float:
+    def rate(sign):
+        def cubic(y):
             return v * y**2 * (1 + c + sign * 2 * math.sqrt(c) * y) - c * step**2 * (1 - y**2)
 
         y = brentq(cubic, 1e-12, 1)

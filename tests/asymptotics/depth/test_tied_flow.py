@@ -19,7 +19,7 @@ LAM, OMEGA = RANK**-1.2, RANK**-0.5
 TIMES = np.array([0.0, 0.5, 20.0, 3.0])
 
 
-def test_one_layer() -> None:
+def test_one_layer():
     """A parabola of exact moments: gamma relaxes exponentially."""
     alpha, noise = 1.5, 0.1
     moments = pair_moments(LAM, order=1, alpha=alpha, outer=OMEGA, inner=LAM)
@@ -33,7 +33,7 @@ def test_one_layer() -> None:
     assert found.loss == pytest.approx(loss, rel=PROMISED)
 
 
-def test_isotropic_data_by_quadrature() -> None:
+def test_isotropic_data_by_quadrature():
     """An explicit Runge-Kutta method on the rule of the Marchenko-Pastur law."""
     nodes, weights = MarchenkoPastur(1 / 0.6).quadrature(200)
     depth = 5
@@ -50,10 +50,10 @@ def test_isotropic_data_by_quadrature() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 3, np.inf])
-def test_fixed_covariances_by_integration(depth: float) -> None:
+def test_fixed_covariances_by_integration(depth):
     """Each eigenvalue by a Runge-Kutta method."""
 
-    def u(g: np.ndarray, power: float) -> np.ndarray:
+    def u(g, power):
         if depth == np.inf:
             return np.exp(-LAM * g * 2)
         return (1 - LAM * g / depth) ** power
@@ -74,17 +74,17 @@ def test_fixed_covariances_by_integration(depth: float) -> None:
     assert found.loss == pytest.approx(losses, rel=INTEGRATED)
 
 
-def test_full_matrices() -> None:
+def test_full_matrices():
     r"""Gradient of tr O p(G)' S p(G), p = (1 - G S/L)^L, over full matrices G, by differences."""
     lam, omega, depth, step = np.array([0.4, 1.0, 1.3]), np.array([2.0, 0.7, 1.0]), 2, 0.01
 
-    def loss(G: np.ndarray) -> float:
+    def loss(G):
         p = np.linalg.matrix_power(np.eye(3) - G * lam / depth, depth)
         return float(np.einsum("ij,i,ij,j->", p, lam, p, omega))
 
     entries = np.eye(9).reshape(9, 3, 3)
 
-    def change(G: np.ndarray) -> np.ndarray:
+    def change(G):
         """Minus half of the gradient, times the step."""
         slopes = [(loss(G + 1e-5 * E) - loss(G - 1e-5 * E)) / 2e-5 for E in entries]
         return -step / 2 * np.tensordot(slopes, entries, axes=1)
@@ -98,11 +98,11 @@ def test_full_matrices() -> None:
     assert abs(G - np.diag(np.diag(G))).max() < 1e-9
 
 
-def test_ends_and_exponents() -> None:
+def test_ends_and_exponents():
     """The flow ends at the optimum; power laws of time at infinite depth."""
     setting = {"spectrum": LAM, "alpha": 0.8, "width_ratio": 0.6, "noise_variance": 0.02}
-    last = tied_flow(times=[1e6], depth=4, **setting)  # type: ignore[arg-type]
-    best = depth_loss(depth=4, **setting)  # type: ignore[arg-type]
+    last = tied_flow(times=[1e6], depth=4, **setting)
+    best = depth_loss(depth=4, **setting)
     assert last.loss == pytest.approx(best.loss, rel=PROMISED)
     assert last.gamma == pytest.approx(best.gamma, rel=1e-6)
     rank = np.arange(1.0, 2e4)
@@ -121,13 +121,13 @@ def test_ends_and_exponents() -> None:
         assert slope == pytest.approx(expected, rel=0.02)
 
 
-def test_no_time() -> None:
+def test_no_time():
     flow = tied_flow(times=[0.0, 0.0], depth=4, spectrum=LAM, alpha=0.8)
     assert flow.gamma.tolist() == [0, 0]
     assert flow.loss == pytest.approx(np.mean(LAM), rel=PROMISED)
 
 
-def test_flow_that_float64_does_not_resolve_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flow_that_float64_does_not_resolve_ends(monkeypatch):
     monkeypatch.setattr(sys.modules[tied_flow.__module__], "_MOST_CALLS", 5000)
     with pytest.raises(ArithmeticError, match=r"does not resolve the flow at alpha = 1e-06"):
         tied_flow(times=[1e6], depth=8, spectrum=LAM, alpha=1e-6)

@@ -22,7 +22,7 @@ ROUNDING = 1e-13
 CLOSED = 1e-11
 
 
-def normal_equations(x: np.ndarray, mass: np.ndarray, depth: int) -> mpmath.mpf:
+def normal_equations(x, mass, depth):
     """Least loss as 1/(H^-1)_00 with the Hankel matrix H of the moments, in 200 digits."""
     with mpmath.workdps(200):
         points = [mpmath.mpf(v) for v in x.tolist()]
@@ -39,14 +39,14 @@ def normal_equations(x: np.ndarray, mass: np.ndarray, depth: int) -> mpmath.mpf:
         return 1 / mpmath.lu_solve(hankel, first)[0] / moments[0]
 
 
-def jacobi_measure(beta: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+def jacobi_measure(beta, count):
     """Gauss rule of beta x^(beta - 1) on [0, 1], exact up to degree 2 count - 1."""
     nodes, weights = roots_jacobi(count, 0.0, beta - 1)
     return (1 + nodes) / 2, weights / weights.sum()
 
 
 @pytest.mark.parametrize(("count", "decay"), [(25, 1.0), (25, 3.0), (14, 0.3)])
-def test_losses_solve_the_normal_equations(count: int, decay: float) -> None:
+def test_losses_solve_the_normal_equations(count, decay):
     rng = np.random.default_rng(count)
     x, mass = np.arange(1.0, count + 1) ** -decay, rng.uniform(0.1, 2, count)
     losses = untied_depth(x, mass, depth=12).losses
@@ -55,11 +55,11 @@ def test_losses_solve_the_normal_equations(count: int, decay: float) -> None:
         assert abs(losses[depth - 1] / exact - 1) < ROUNDING
 
 
-def test_steps_reach_the_loss_and_no_others_do() -> None:
+def test_steps_reach_the_loss_and_no_others_do():
     x, mass = np.arange(1.0, 200) ** -1.2, np.arange(1.0, 200) ** -2.0
     best = untied_depth(x, mass, depth=4)
 
-    def loss(steps: np.ndarray) -> float:
+    def loss(steps):
         return float(mass @ np.prod(1 - steps[:, None] * x, axis=0) ** 2 / mass.sum())
 
     assert loss(best.steps) == pytest.approx(best.loss, rel=1e-12)
@@ -71,7 +71,7 @@ def test_steps_reach_the_loss_and_no_others_do() -> None:
 
 
 @pytest.mark.parametrize("beta", [0.3, 1.0, 1.7])
-def test_continuous_power_law(beta: float) -> None:
+def test_continuous_power_law(beta):
     # With x = u^10 the density is a polynomial in u: Gauss-Legendre nodes are accurate near 0.
     u, weights = np.polynomial.legendre.leggauss(660)
     u = (1 + u) / 2
@@ -86,7 +86,7 @@ def test_continuous_power_law(beta: float) -> None:
     assert np.all(below * above < 0)
 
 
-def test_number_systems_of_the_power_law() -> None:
+def test_number_systems_of_the_power_law():
     with mpmath.workdps(50):
         beta = mpmath.mpf("0.7")
         exact = 1 / mpmath.binomial(200 + beta, 200) ** 2
@@ -106,7 +106,7 @@ def test_number_systems_of_the_power_law() -> None:
         untied_power_law_steps(symbol, depth=2)
 
 
-def power_law(nu: float, beta: float, modes: int = 1500) -> tuple[np.ndarray, np.ndarray]:
+def power_law(nu, beta, modes=1500):
     """Eigenvalues k^-nu with weights k^(-nu beta - 1), and their tail up to k = 1e14 in bins."""
     k = np.arange(1.0, modes + 1)
     nodes, weights = np.polynomial.legendre.leggauss(3)
@@ -119,12 +119,12 @@ def power_law(nu: float, beta: float, modes: int = 1500) -> tuple[np.ndarray, np
 
 
 @pytest.mark.parametrize(("nu", "beta"), [(1.0, 1.0), (1.5, 0.7), (2.0, 0.5), (0.6, 1.0)])
-def test_exponent_of_discrete_power_laws(nu: float, beta: float) -> None:
+def test_exponent_of_discrete_power_laws(nu, beta):
     losses = untied_depth(*power_law(nu, beta), depth=256).losses
     assert math.log2(losses[127] / losses[255]) == pytest.approx((2 + nu) * beta, rel=0.02)
 
 
-def test_as_many_layers_as_eigenvalues() -> None:
+def test_as_many_layers_as_eigenvalues():
     x, mass = np.array([2.0, 0.0, 1.0, 2.0, 3.0]), np.array([1.0, 2.0, 1.0, 3.0, 0.0])
     best = untied_depth(x, mass, depth=4)
     assert best.losses[1:] == pytest.approx([2 / 7] * 3)
@@ -134,7 +134,7 @@ def test_as_many_layers_as_eigenvalues() -> None:
     assert untied_depth([0.0], [1.0], depth=2).losses.tolist() == [1.0, 1.0]
 
 
-def test_order_and_scale_do_not_matter() -> None:
+def test_order_and_scale_do_not_matter():
     rng = np.random.default_rng(5)
     x, mass = rng.uniform(0, 1, 50), rng.uniform(0, 1, 50)
     best, order = untied_depth(x, mass, depth=6), rng.permutation(50)
@@ -143,14 +143,14 @@ def test_order_and_scale_do_not_matter() -> None:
     assert other.steps == pytest.approx(best.steps / 7, rel=ROUNDING)
 
 
-def test_small_differences_of_gains_grow_at_the_rate() -> None:
+def test_small_differences_of_gains_grow_at_the_rate():
     """Gradient flow of two layers, and of four, from nearly the balanced optimum."""
     x, mass = jacobi_measure(1.0, 30)
     for depth, published in ((2, 0.04616), (4, 0.00396)):
         saddle = balanced_saddle(x, mass, depth=depth)
         assert saddle.growth_rate == pytest.approx(published, rel=2e-3)
 
-        def flow(_: float, gamma: np.ndarray) -> np.ndarray:
+        def flow(_, gamma):
             factors = 1 - gamma[:, None] * x / len(gamma)
             product = np.prod(factors, axis=0)
             rest = np.array([np.prod(np.delete(factors, k, 0), 0) for k in range(len(gamma))])
@@ -164,11 +164,11 @@ def test_small_differences_of_gains_grow_at_the_rate() -> None:
         assert saddle.escape_time(1e-7) == pytest.approx(math.log(1e7) / saddle.growth_rate)
 
 
-def test_balanced_point_is_the_tied_optimum_with_the_curvature() -> None:
+def test_balanced_point_is_the_tied_optimum_with_the_curvature():
     x, mass = jacobi_measure(0.5, 60)
     saddle = balanced_saddle(3 * x, mass, depth=16)
 
-    def loss(first: float, second: float) -> float:
+    def loss(first, second):
         rest = (1 - saddle.gamma * 3 * x / 16) ** 28
         return float(mass @ (rest * ((1 - first * 3 * x / 16) * (1 - second * 3 * x / 16)) ** 2))
 
@@ -182,7 +182,7 @@ def test_balanced_point_is_the_tied_optimum_with_the_curvature() -> None:
     assert balanced_saddle(x, mass, depth=1).escape_time(0.1) == math.inf
 
 
-def test_rate_of_the_power_law_at_great_depth() -> None:
+def test_rate_of_the_power_law_at_great_depth():
     """2 beta Gamma(beta + 1)/(4^(beta + 1) L^(beta + 2)): corrections are of order ln(L)/L."""
     for beta in (0.5, 1.0, 2.0):
         rate = balanced_saddle(*jacobi_measure(beta, 1100), depth=1000).growth_rate

@@ -19,7 +19,7 @@ ROUNDING = 1e-12
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
-def test_isotropic_inputs_have_the_closed_optimum(alpha: float) -> None:
+def test_isotropic_inputs_have_the_closed_optimum(alpha):
     best = untied_depth(np.ones(40), np.ones(40), depth=12, alpha=alpha)
     for depth in (1, 5, 12):
         closed = optimal_schedule(steps=depth, ratio=1 / alpha)
@@ -33,7 +33,7 @@ def test_isotropic_inputs_have_the_closed_optimum(alpha: float) -> None:
 
 
 @pytest.mark.parametrize(("decay", "alpha"), [(1.2, 2.0), (2.0, 200.0)])
-def test_power_laws_by_exact_moments(decay: float, alpha: float) -> None:
+def test_power_laws_by_exact_moments(decay, alpha):
     """The normal equations of the monomials in 60 digits: no contour, no basis, no gaps."""
     k = np.arange(1.0, 6)
     x, share, depth = k**-decay, k ** (-decay - 1), 8
@@ -51,7 +51,7 @@ def test_power_laws_by_exact_moments(decay: float, alpha: float) -> None:
             assert abs(best.losses[n - 1] - exact) <= 10 * best.error + ROUNDING * exact
 
 
-def test_many_layers() -> None:
+def test_many_layers():
     """Deeper is better to full accuracy, with isolated eigenvalues and without.
 
     The infinitely deep tied layers leave the null space of a sample, the best untied ones less:
@@ -73,7 +73,7 @@ def test_many_layers() -> None:
     assert long.error < 1e-7 * long.loss
 
 
-def test_polynomials_on_intervals() -> None:
+def test_polynomials_on_intervals():
     """Chebyshev polynomials on one interval; orthonormal on two; zeros of a combination."""
     one = IntervalPolynomials([(1.0, 3.0)], 5)
     points = np.array([0.5, 1.7, 2.0 + 1j])
@@ -89,7 +89,7 @@ def test_polynomials_on_intervals() -> None:
     assert np.sort(two.zeros(two.projection @ wanted)) == pytest.approx(roots, rel=1e-9)
 
 
-def test_parts_of_the_spectrum() -> None:
+def test_parts_of_the_spectrum():
     """Between the parts there is no eigenvalue of a sample, in them there are all."""
     k = np.arange(1.0, 9)
     lam = np.repeat(k**-2.0, 50)
@@ -105,7 +105,7 @@ def test_parts_of_the_spectrum() -> None:
     assert inside == [250, 50, 50, 50]
 
 
-def one_layer(x: np.ndarray, share: np.ndarray, alpha: float, width: float) -> float:
+def one_layer(x, share, alpha, width):
     """Least loss of one step from the mean of M and of M' Lambda M, M = Pi S.
 
     E S A S = x A x + x tr(x A)/P for Gaussian samples, and for a random projection of rank a d
@@ -118,7 +118,7 @@ def one_layer(x: np.ndarray, share: np.ndarray, alpha: float, width: float) -> f
 
 
 @pytest.mark.parametrize(("alpha", "width"), [(0.4, math.inf), (math.inf, 0.3), (2.0, 0.6)])
-def test_one_layer_by_moments(alpha: float, width: float) -> None:
+def test_one_layer_by_moments(alpha, width):
     x = np.linspace(0.2, 2, 30) ** 2
     share = np.linspace(3, 1, 30)
     share = share / share.sum()
@@ -126,7 +126,7 @@ def test_one_layer_by_moments(alpha: float, width: float) -> None:
     assert best.loss == pytest.approx(one_layer(x, share, alpha, width), rel=CONTOUR)
 
 
-def test_long_contexts_tend_to_the_spectrum_itself() -> None:
+def test_long_contexts_tend_to_the_spectrum_itself():
     k = np.arange(1.0, 31)
     exact = untied_depth(1 / k, 1 / k**2, depth=3)
     near = untied_depth(1 / k, 1 / k**2, depth=3, alpha=1e5, width_ratio=1.0)
@@ -134,7 +134,7 @@ def test_long_contexts_tend_to_the_spectrum_itself() -> None:
     assert near.steps == pytest.approx(exact.steps, rel=3e-3)
 
 
-def test_zero_and_repeated_eigenvalues() -> None:
+def test_zero_and_repeated_eigenvalues():
     x, share = np.array([0.0, 1.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0, 0.0])
     best = untied_depth(x, share, depth=2, alpha=1.5)
     spread = untied_depth(x, [1.0, 3.0, 3.0, 0.0], depth=2, alpha=1.5)
@@ -147,7 +147,7 @@ def test_zero_and_repeated_eigenvalues() -> None:
 
 
 @pytest.mark.parametrize(("alpha", "width"), [(1.5, math.inf), (2.0, 0.75)])
-def test_sampled_contexts(alpha: float, width: float) -> None:
+def test_sampled_contexts(alpha, width):
     """Loss of the best polynomial on sampled matrices, extrapolated in 1/d."""
     means, errors, shown = [], [], []
     for d, count in ((24, 900), (48, 300)):
@@ -173,7 +173,7 @@ def test_sampled_contexts(alpha: float, width: float) -> None:
     assert error < 0.03 * limit
 
 
-def test_complex_steps_are_those_of_the_best_polynomial() -> None:
+def test_complex_steps_are_those_of_the_best_polynomial():
     """They come in pairs; the best real ones have their loss, and no change makes it smaller."""
     k = np.arange(1.0, 25)
     x, share = k**-0.4, k**-1.4
@@ -184,7 +184,7 @@ def test_complex_steps_are_those_of_the_best_polynomial() -> None:
     assert np.all(np.isreal(best.real_steps))
     law = TwoPoint(Atoms(x), alpha=1.4, width_ratio=0.7)
 
-    def loss(steps: np.ndarray) -> float:
+    def loss(steps):
         value, _ = law.mean(
             lambda z: np.prod(1 - steps[:, None] * z, axis=0),
             outer=np.sort(share / x),
@@ -200,7 +200,7 @@ def test_complex_steps_are_those_of_the_best_polynomial() -> None:
         assert loss(best.real_steps * (1 + change)) > best.real_loss
 
 
-def test_width_with_zero_eigenvalues() -> None:
+def test_width_with_zero_eigenvalues():
     """They are as good as eigenvalues of next to zero, and scales do not matter."""
     x, share = np.array([0.0, 0.5, 1.0, 1.5]), np.array([0.0, 1.0, 2.0, 1.0])
     best = untied_depth(x, share, depth=3, alpha=2.0, width_ratio=0.6)
@@ -211,7 +211,7 @@ def test_width_with_zero_eigenvalues() -> None:
     assert 1e-200 * tiny.steps == pytest.approx(best.steps, rel=CONTOUR)
 
 
-def test_weights_whose_sum_is_above_one_by_rounding() -> None:
+def test_weights_whose_sum_is_above_one_by_rounding():
     for count in range(230, 236):
         best = untied_depth(np.linspace(1, 2, count), np.ones(count), depth=2, alpha=15.0)
         assert 0 < best.loss < 0.01

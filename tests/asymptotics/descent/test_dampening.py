@@ -1,7 +1,6 @@
 """Dampening factors against simulated extremes and dense scans of the loss."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +23,12 @@ SIGMAS = 4.0
 SCAN = 1e-4
 
 
-def one_step_rate(context: int, dim: int, noise: float = 0.0) -> float:
+def one_step_rate(context, dim, noise=0.0):
     return context / (context + dim + 1 + noise * context)
 
 
 @pytest.mark.parametrize(("context", "dim"), [(10, 3), (3, 5), (4, 1)])
-def test_simulated_extremes(context: int, dim: int) -> None:
+def test_simulated_extremes(context, dim):
     """Share of draws of T tasks whose critical factor lies below the quantiles."""
     tasks, draws, noise = 20, 4000, 0.1
     X = np.random.default_rng(11).standard_normal((draws * tasks, context, dim))
@@ -47,7 +46,7 @@ def test_simulated_extremes(context: int, dim: int) -> None:
 
 @pytest.mark.parametrize(("context", "dim"), [(10, 10), (20, 4), (2, 6), (1, 1)])
 @pytest.mark.parametrize("tasks", [1, 50])
-def test_inverts_the_distribution_of_the_extreme(context: int, dim: int, tasks: int) -> None:
+def test_inverts_the_distribution_of_the_extreme(context, dim, tasks):
     p = np.array([1e-6, 0.05, 0.5, 0.99])
     factor = critical_dampening(p, context=context, dim=dim, test_tasks=tasks)
     below = largest_eigenvalue_cdf(
@@ -56,7 +55,7 @@ def test_inverts_the_distribution_of_the_extreme(context: int, dim: int, tasks: 
     assert 1 - below**tasks == pytest.approx(p, rel=ROOT, abs=1e-14)
 
 
-def test_large_and_small_probabilities_and_many_tasks() -> None:
+def test_large_and_small_probabilities_and_many_tasks():
     """P(s_max > x) = p to leading order in p: only p/T matters."""
     few = critical_dampening(1e-9, context=6, dim=4, test_tasks=10)
     many = critical_dampening(1e-3, context=6, dim=4, test_tasks=10**7)
@@ -67,13 +66,13 @@ def test_large_and_small_probabilities_and_many_tasks() -> None:
     )
 
 
-def test_published_settings_are_within_reach() -> None:
+def test_published_settings_are_within_reach():
     """von Oswald et al. dampen by 0.75, Rossi et al. by 0.70, at N = d = 10 (uniform inputs)."""
     low, high = critical_dampening([1e-3, 0.999], context=10, dim=10, test_tasks=10_000)
     assert low < 0.70 < high < 0.78
 
 
-def test_approaches_the_limit_of_divergence() -> None:
+def test_approaches_the_limit_of_divergence():
     """Large N and d: the critical rate tends to 2/(1 + sqrt c)^2, fluctuations as N^(-2/3)."""
     gaps = []
     for context, dim in ((6, 3), (24, 12)):
@@ -87,9 +86,7 @@ def test_approaches_the_limit_of_divergence() -> None:
 
 @pytest.mark.parametrize(("context", "dim", "noise"), [(10, 10, 0.0), (20, 5, 0.1), (4, 8, 1.0)])
 @pytest.mark.parametrize("steps", [2, 5, 12])
-def test_optimal_dampening_by_a_dense_scan(
-    context: int, dim: int, noise: float, steps: int
-) -> None:
+def test_optimal_dampening_by_a_dense_scan(context, dim, noise, steps):
     unit = one_step_rate(context, dim, noise)
     factors = np.linspace(0.001, 2, 2000)
     rates = np.repeat((factors * unit)[:, None], steps, axis=1)
@@ -101,7 +98,7 @@ def test_optimal_dampening_by_a_dense_scan(
 
 
 @pytest.mark.slow
-def test_one_repetition_needs_no_dampening_and_more_need_more() -> None:
+def test_one_repetition_needs_no_dampening_and_more_need_more():
     for context, dim, noise in ((10, 10, 0.0), (1, 1, 0.0), (3, 7, 2.0), (50, 2, 1e-12)):
         factors = [
             optimal_dampening(steps=s, context=context, dim=dim, noise_ratio=noise)
@@ -111,14 +108,14 @@ def test_one_repetition_needs_no_dampening_and_more_need_more() -> None:
         assert np.all(np.diff(factors) < 0)
 
 
-def test_published_constant_rates() -> None:
+def test_published_constant_rates():
     """K-step losses of section 8 of the notes are for uniform inputs; the shape agrees."""
     best = constant_schedule(steps=5, context=10, dim=10)
     factor = optimal_dampening(steps=5, context=10, dim=10)
     assert best.rates[0] == pytest.approx(factor * one_step_rate(10, 10), rel=1e-12)
 
 
-def test_monotone_in_tasks_and_probability() -> None:
+def test_monotone_in_tasks_and_probability():
     p = np.array([0.01, 0.3, 0.7, 0.99])
     previous = np.full(4, np.inf)
     for tasks in (1, 3, 100, 10**6):
@@ -128,8 +125,8 @@ def test_monotone_in_tasks_and_probability() -> None:
         previous = factors
 
 
-def test_shapes() -> None:
-    setting: dict[str, Any] = {"context": 5, "dim": 2, "test_tasks": 9}
+def test_shapes():
+    setting = {"context": 5, "dim": 2, "test_tasks": 9}
     assert isinstance(critical_dampening(0.5, **setting), float)
     assert critical_dampening([[0.1], [0.2]], **setting).shape == (2, 1)
     assert critical_dampening([], **setting).shape == (0,)

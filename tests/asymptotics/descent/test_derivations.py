@@ -1,13 +1,11 @@
 """Every displayed equation of the derivations holds, and the last one is the result."""
 
 import re
-from typing import Any
 
 import pytest
 import sympy
 
 from iclimit.asymptotics.descent import (
-    Derivation,
     derive_learning_rate,
     derive_schedule,
     derive_wishart_moment,
@@ -21,7 +19,7 @@ from iclimit.asymptotics.spectra import Wishart, wishart_moment
 N, d, eta, a, sigma, c, x = sympy.symbols("N d eta a sigma c lambda", positive=True)
 
 
-def same(first: Any, second: Any) -> bool:
+def same(first, second):
     """Whether rational functions agree exactly, at rational points for every symbol."""
     difference = sympy.sympify(first) - second
     symbols = sorted(difference.free_symbols, key=str)
@@ -31,7 +29,7 @@ def same(first: Any, second: Any) -> bool:
     )
 
 
-def check_text(derivation: Derivation) -> None:
+def check_text(derivation):
     latex = derivation.latex()
     assert latex.count(r"\[") == latex.count(r"\]") == len(derivation.steps)
     assert latex.count("{") == latex.count("}")
@@ -44,12 +42,12 @@ def check_text(derivation: Derivation) -> None:
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("law", [None, *MOMENTS])
-def test_learning_rate(law: str | None, normalization: str) -> None:
+def test_learning_rate(law, normalization):
     derivation = derive_learning_rate(law, normalization=normalization)
     check_text(derivation)
     loss, slope, rate, least = (equation for _, equation in derivation.steps)
-    moments: Any = sympy.symbols("m_2 m_4", positive=True) if law is None else law
-    setting: dict[str, Any] = {
+    moments = sympy.symbols("m_2 m_4", positive=True) if law is None else law
+    setting = {
         "context": N,
         "dim": d,
         "input_law": moments,
@@ -67,13 +65,13 @@ def test_learning_rate(law: str | None, normalization: str) -> None:
     assert same(derivation.result, best.loss)
 
 
-def test_published_uniform_rate() -> None:
+def test_published_uniform_rate():
     rate = derive_learning_rate("uniform", normalization="sum").steps[2][1].rhs
     assert sympy.simplify(rate - 15 / (5 * (N + d) - 1 + 15 * sigma**2 / a**2)) == 0
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_wishart_moment(order: int) -> None:
+def test_wishart_moment(order):
     """Each equation becomes true when the means are replaced by exact integers."""
     derivation = derive_wishart_moment(order)
     check_text(derivation)
@@ -89,7 +87,7 @@ def test_wishart_moment(order: int) -> None:
         exact = Wishart(context=context, dim=dim).moment(order) * dim * context**order
         assert derivation.result.subs(sizes) == exact
     # What a step uses has been derived before it.
-    known: set[Any] = set()
+    known = set()
     for _, equation in derivation.steps:
         assert equation.rhs.free_symbols - {N, d} <= known
         known.add(equation.lhs)
@@ -97,7 +95,7 @@ def test_wishart_moment(order: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
-def test_schedule_in_the_limit(steps: int) -> None:
+def test_schedule_in_the_limit(steps):
     derivation = derive_schedule(steps)
     check_text(derivation)
     loss, residual, product, least = (equation for _, equation in derivation.steps)
@@ -120,7 +118,7 @@ def test_schedule_in_the_limit(steps: int) -> None:
 
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (3, 7), (1, 1)])
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_schedule_at_finite_size(steps: int, context: int, dim: int) -> None:
+def test_schedule_at_finite_size(steps, context, dim):
     derivation = derive_schedule(steps, context=context, dim=dim)
     check_text(derivation)
     assert derivation.result == sympy.Rational(
@@ -133,7 +131,7 @@ def test_schedule_at_finite_size(steps: int, context: int, dim: int) -> None:
 
 
 @pytest.mark.slow
-def test_schedule_at_symbolic_size() -> None:
+def test_schedule_at_symbolic_size():
     assert sympy.simplify(derive_schedule(1, context=N, dim=d).result - (d + 1) / (N + d + 1)) == 0
     two = derive_schedule(2, context=N, dim=d)
     check_text(two)

@@ -1,7 +1,6 @@
 """The one-step learning rate against term-by-term expectations and published numbers."""
 
 import itertools
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -22,13 +21,13 @@ PRINTED = 1.05
 m2, m3, m4, a2, s2, eta = sympy.symbols("m2 m3 m4 a2 s2 eta", positive=True)
 
 
-def expected_loss(N: int, d: int) -> Any:
+def expected_loss(N, d):
     """Expand the squared error of one step of the sum and integrate it monomial by monomial."""
     x, q = sympy.symbols(f"x:{N * d}"), sympy.symbols(f"q:{d}")
     w, e = sympy.symbols(f"w:{d}"), sympy.symbols(f"e:{N + 1}")
     rows = [x[n * d : (n + 1) * d] for n in range(N)]
 
-    def dot(a: Any, b: Any) -> Any:
+    def dot(a, b):
         return sum(i * j for i, j in zip(a, b, strict=True))
 
     error = dot(w, q) + e[N]
@@ -47,10 +46,10 @@ def expected_loss(N: int, d: int) -> Any:
 
 
 @pytest.mark.parametrize(("N", "d"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 2)])
-def test_loss_is_the_mean_over_every_variable(N: int, d: int) -> None:
+def test_loss_is_the_mean_over_every_variable(N, d):
     """The third moment is left free: it must drop out."""
     brute = expected_loss(N, d)
-    setting: dict[str, Any] = {
+    setting = {
         "context": sympy.Integer(N),
         "dim": d,
         "input_law": (m2, m4),
@@ -76,7 +75,7 @@ DENSITIES = {
 
 @pytest.mark.parametrize("law", MOMENTS)
 @pytest.mark.parametrize("order", [2, 4])
-def test_moments_of_the_named_laws(law: str, order: int) -> None:
+def test_moments_of_the_named_laws(law, order):
     x = sympy.Symbol("x", positive=True)
     if law == "rademacher":
         value = sympy.Integer(1)
@@ -98,9 +97,7 @@ HALF = (1 / 12, 1 / 80)
         ("uniform", 10, 1.51515, 0.82492),
     ],
 )
-def test_settings_of_the_published_experiments(
-    law: Any, context: int, rate: float, half_loss: float
-) -> None:
+def test_settings_of_the_published_experiments(law, context, rate, half_loss):
     best = optimal_learning_rate(context=context, dim=10, input_law=law)
     assert abs(best.rate - rate) < PRINTED * 5e-6
     assert abs(best.loss / 2 - half_loss) < PRINTED * 5e-6
@@ -116,7 +113,7 @@ def test_settings_of_the_published_experiments(
         ((1, 9), 0.043038, 6.21013, 5e-6),  # Exp(1) - 1, skewed
     ],
 )
-def test_settings_checked_by_simulation(law: Any, rate: float, loss: float, digits: float) -> None:
+def test_settings_checked_by_simulation(law, rate, loss, digits):
     """Four hundred thousand tasks each, table of section 1.3 of the theory notes."""
     best = optimal_learning_rate(
         context=10,
@@ -141,14 +138,14 @@ GRID = list(
 )
 
 
-def test_float64_within_the_promise() -> None:
+def test_float64_within_the_promise():
     worst = 0.0
     with mpmath.workdps(50):
         for N, d, law, noise, task in GRID:
             exact_law = law if isinstance(law, str) else tuple(map(mpmath.mpf, law))
-            exact: dict[str, Any] = {"context": mpmath.mpf(N), "dim": d, "input_law": exact_law}
-            plain: dict[str, Any] = {"context": N, "dim": d, "input_law": law}
-            more: dict[str, Any] = {"noise_variance": noise, "task_variance": task}
+            exact = {"context": mpmath.mpf(N), "dim": d, "input_law": exact_law}
+            plain = {"context": N, "dim": d, "input_law": law}
+            more = {"noise_variance": noise, "task_variance": task}
             best = optimal_learning_rate(**plain, **more)
             truth = optimal_learning_rate(**exact, **more)
             pairs = [(best.rate, truth.rate), (best.loss, truth.loss)]
@@ -162,7 +159,7 @@ def test_float64_within_the_promise() -> None:
     assert worst < FLOAT64
 
 
-def test_random_signs_in_one_dimension_need_one_example() -> None:
+def test_random_signs_in_one_dimension_need_one_example():
     best = optimal_learning_rate(context=1, dim=1, input_law="rademacher")
     assert (best.rate, best.loss) == (1.0, 0.0)
 
@@ -184,7 +181,7 @@ settings_ = st.fixed_dictionaries(
 
 
 @given(settings_, st.floats(-3, 3))
-def test_no_other_rate_is_better(setting: dict[str, Any], factor: float) -> None:
+def test_no_other_rate_is_better(setting, factor):
     best = optimal_learning_rate(**setting)
     noise, null = setting["noise_variance"], learning_rate_loss(0.0, **setting)
     assert noise * (1 - FLOAT64) <= best.loss <= null * (1 + FLOAT64)
@@ -193,14 +190,14 @@ def test_no_other_rate_is_better(setting: dict[str, Any], factor: float) -> None
 
 
 @given(settings_, st.floats(1, 10))
-def test_monotone_in_context_noise_and_dimension(setting: dict[str, Any], factor: float) -> None:
+def test_monotone_in_context_noise_and_dimension(setting, factor):
     best = optimal_learning_rate(**setting)
     for name, sign in (("context", -1), ("noise_variance", 1), ("dim", 1)):
         other = optimal_learning_rate(**{**setting, name: setting[name] * factor})
         assert sign * (other.loss - best.loss) >= -FLOAT64 * best.loss
 
 
-def test_shapes_and_number_systems() -> None:
+def test_shapes_and_number_systems():
     context, noise = np.array([[1], [5], [20]]), np.array([0.0, 0.3])
     best = optimal_learning_rate(context=context, dim=4, noise_variance=noise)
     assert best.rate.shape == best.loss.shape == (3, 2)
@@ -221,7 +218,7 @@ def test_shapes_and_number_systems() -> None:
     assert isinstance(exact.rate, mpmath.mpf)
 
 
-def test_latex_of_the_symbolic_rate() -> None:
+def test_latex_of_the_symbolic_rate():
     N, d, sigma, a = sympy.symbols("N d sigma a", positive=True)
     best = optimal_learning_rate(
         context=N, dim=d, noise_variance=sigma**2, task_variance=a**2, normalization="sum"

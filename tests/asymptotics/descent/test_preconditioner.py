@@ -1,7 +1,6 @@
 """The optimal preconditioner against fourth moments summed by hand, simulation and papers."""
 
 import itertools
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -21,12 +20,12 @@ FLOAT64 = 1e-12
 SIGMAS = 4.0
 
 
-def covariance(seed: int, d: int, rank: int | None = None) -> np.ndarray:
+def covariance(seed, d, rank=None):
     A = np.random.default_rng(seed).standard_normal((d, rank or d))
     return A @ A.T / d
 
 
-def fourth_moment(T: np.ndarray, kurtosis: np.ndarray) -> np.ndarray:
+def fourth_moment(T, kurtosis):
     """E x_i x_j x_k x_l of x = T z, index by index."""
     d = len(T)
     z = np.zeros((d,) * 4)
@@ -37,15 +36,13 @@ def fourth_moment(T: np.ndarray, kurtosis: np.ndarray) -> np.ndarray:
     return np.einsum("ai,bj,ck,dl,ijkl->abcd", T, T, T, T, z)
 
 
-def brute(
-    T: np.ndarray, W: np.ndarray, N: float, noise: float, kurtosis: np.ndarray
-) -> tuple[np.ndarray, float, Any]:
+def brute(T, W, N, noise, kurtosis):
     """A, its loss, and the loss of any matrix, from S = E beta beta^T as defined."""
     Lambda = T @ T.T
     same = np.einsum("abcd,cd->ab", fourth_moment(T, kurtosis), W) + noise * Lambda
     S = (1 - 1 / N) * Lambda @ W @ Lambda + same / N
 
-    def loss(A: np.ndarray) -> float:
+    def loss(A):
         cross = np.trace(A @ Lambda @ W @ Lambda)
         return float(noise + np.trace(Lambda @ W) - 2 * cross + np.trace(Lambda @ A @ S @ A.T))
 
@@ -63,20 +60,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("d", "N", "noise", "kurtosis"), CASES)
-def test_equals_the_sum_over_fourth_moments(
-    d: int, N: float, noise: float, kurtosis: float
-) -> None:
+def test_equals_the_sum_over_fourth_moments(d, N, noise, kurtosis):
     """Non-commuting covariances, an asymmetric mixing and unequal kurtosis."""
     T = np.random.default_rng(d).standard_normal((d, d))
     W = covariance(10 + d, d)
     each = kurtosis * np.linspace(0.2, 1, d)
     A, best, loss = brute(T, W, N, noise, each)
-    setting: dict[str, Any] = {
-        "context": N,
-        "noise_variance": noise,
-        "excess_kurtosis": each,
-        "mixing": T,
-    }
+    setting = {"context": N, "noise_variance": noise, "excess_kurtosis": each, "mixing": T}
     found = optimal_preconditioner(T @ T.T, W, **setting)
     assert found.matrix == pytest.approx(A, rel=ROUNDING, abs=ROUNDING)
     assert found.loss == pytest.approx(best, rel=ROUNDING)
@@ -91,7 +81,7 @@ def test_equals_the_sum_over_fourth_moments(
 
 @pytest.mark.parametrize("d", [1, 3, 8])
 @pytest.mark.parametrize(("N", "noise"), [(1, 0.0), (5, 0.7), (1000, 1e-3)])
-def test_gaussian_loss_in_eigenvalues(d: int, N: int, noise: float) -> None:
+def test_gaussian_loss_in_eigenvalues(d, N, noise):
     Lambda, W = covariance(d, d), covariance(d + 1, d)
     values, vectors = np.linalg.eigh(Lambda)
     root = vectors * np.sqrt(values) @ vectors.T
@@ -110,7 +100,7 @@ def test_gaussian_loss_in_eigenvalues(d: int, N: int, noise: float) -> None:
 @pytest.mark.parametrize("N", [1, 10, 31])
 @pytest.mark.parametrize("M", [1, 10, 500])
 @pytest.mark.parametrize("noise", [0.0, 0.4])
-def test_published_limit_of_gradient_flow_and_its_risk(N: int, M: int, noise: float) -> None:
+def test_published_limit_of_gradient_flow_and_its_risk(N, M, noise):
     """Zhang, Frei and Bartlett: Gamma, and the risk at a test length M with label noise."""
     L = covariance(2, 5)
     one, t = np.eye(5), np.trace(L)
@@ -132,7 +122,7 @@ def test_published_limit_of_gradient_flow_and_its_risk(N: int, M: int, noise: fl
     assert risk == pytest.approx(noise + total / 5, rel=ROUNDING)
 
 
-def test_isotropic_and_whitened_closed_forms() -> None:
+def test_isotropic_and_whitened_closed_forms():
     N, d, noise = 20, 10, 0.5
     found = optimal_preconditioner(np.eye(d), context=N, noise_variance=noise)
     assert found.matrix == pytest.approx(N / (N + d + 1 + noise) * np.eye(d), rel=ROUNDING)
@@ -147,7 +137,7 @@ def test_isotropic_and_whitened_closed_forms() -> None:
     )
 
 
-SAMPLERS: dict[str, tuple[float, Any]] = {
+SAMPLERS = {
     "uniform": (-1.2, lambda rng, shape: rng.uniform(-np.sqrt(3), np.sqrt(3), shape)),
     "signs": (-2.0, lambda rng, shape: rng.choice([-1.0, 1.0], shape)),
     "laplace": (3.0, lambda rng, shape: rng.laplace(0, np.sqrt(0.5), shape)),
@@ -156,18 +146,13 @@ SAMPLERS: dict[str, tuple[float, Any]] = {
 
 @pytest.mark.parametrize("law", SAMPLERS)
 @pytest.mark.parametrize("optimal", [True, False])
-def test_simulated_loss(law: str, optimal: bool) -> None:
+def test_simulated_loss(law, optimal):
     d, N, noise, tasks = 3, 4, 0.2, 150_000
     kurtosis, draw = SAMPLERS[law]
     rng = np.random.default_rng(5)
     T = np.array([[1.5, 0.2, 0.0], [0.3, 0.7, 0.1], [0.0, -0.4, 0.9]])
     root = np.array([[1.0, 0.0, 0.0], [0.8, 0.5, 0.0], [-0.2, 0.1, 0.6]])
-    setting: dict[str, Any] = {
-        "context": N,
-        "noise_variance": noise,
-        "excess_kurtosis": kurtosis,
-        "mixing": T,
-    }
+    setting = {"context": N, "noise_variance": noise, "excess_kurtosis": kurtosis, "mixing": T}
     A = np.diag([0.5, -0.2, 0.3]) + 0.1
     if optimal:
         A = optimal_preconditioner(T @ T.T, root @ root.T, **setting).matrix
@@ -181,7 +166,7 @@ def test_simulated_loss(law: str, optimal: bool) -> None:
 
 
 @pytest.mark.parametrize("kurtosis", [0.0, -1.2])
-def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis: float) -> None:
+def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis):
     rng = np.random.default_rng(8)
     basis = np.linalg.qr(rng.standard_normal((5, 5)))[0]
     small_T, W = rng.standard_normal((3, 3)), covariance(9, 5)
@@ -206,7 +191,7 @@ def test_rank_deficient_inputs_are_a_smaller_problem(kurtosis: float) -> None:
     assert found.matrix @ basis[:, 3:] == pytest.approx(np.zeros((5, 2)), abs=ROUNDING)
 
 
-def test_nothing_to_learn() -> None:
+def test_nothing_to_learn():
     for Lambda, W in ((np.zeros((2, 2)), None), (np.eye(2), np.zeros((2, 2)))):
         found = optimal_preconditioner(Lambda, W, context=3, noise_variance=0.25)
         assert np.array_equal(found.matrix, np.zeros((2, 2)))
@@ -217,7 +202,7 @@ def test_nothing_to_learn() -> None:
 @pytest.mark.parametrize("spread", [1e-10, 1e-5, 1.0])
 @pytest.mark.parametrize("N", [1, 100, 1e9])
 @pytest.mark.parametrize("noise", [0.0, 1e-300, 1e-12, 1e6])
-def test_float64_within_the_promise(spread: float, N: float, noise: float) -> None:
+def test_float64_within_the_promise(spread, N, noise):
     """Diagonal covariances of large condition, against the eigenvalue form in 50 digits."""
     values, tasks = np.geomspace(spread, 1.0, 4), np.array([1.0, 1e-3, 10.0, 0.1])
     found = optimal_preconditioner(
@@ -236,9 +221,9 @@ def test_float64_within_the_promise(spread: float, N: float, noise: float) -> No
 @given(
     st.integers(0, 1000), st.integers(1, 4), st.floats(1, 100), st.floats(0, 10), st.floats(-2, 6)
 )
-def test_bounds(seed: int, d: int, N: float, noise: float, kurtosis: float) -> None:
+def test_bounds(seed, d, N, noise, kurtosis):
     Lambda, W = covariance(seed, d), covariance(seed + 1, d)
-    setting: dict[str, Any] = {"noise_variance": noise, "excess_kurtosis": kurtosis}
+    setting = {"noise_variance": noise, "excess_kurtosis": kurtosis}
     found = optimal_preconditioner(Lambda, W, context=N, **setting)
     assert noise * (1 - ROUNDING) <= found.loss <= noise + np.trace(Lambda @ W) * (1 + ROUNDING)
     longer = optimal_preconditioner(Lambda, W, context=2 * N, **setting)
@@ -249,7 +234,7 @@ def test_bounds(seed: int, d: int, N: float, noise: float, kurtosis: float) -> N
 
 
 @pytest.mark.slow
-def test_sympy_matrices() -> None:
+def test_sympy_matrices():
     N, s, p, q, r = sympy.symbols("N sigma p q r", positive=True)
     found = optimal_preconditioner(sympy.diag(p, q), context=N, noise_variance=s**2)
     for i, value in enumerate((p, q)):

@@ -2,9 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -44,11 +42,11 @@ NOISES = [0.0, 1e-300, 1e-12, 0.1, 1e6]
 SIZES = [(20, 10), (5, 10), (7, 7), (1, 1), (1, 6), (6, 1)]
 
 
-def integrals(rates: list[float], c: float) -> mpmath.mpc:
+def integrals(rates, c):
     """Means of P^2 and of (1 - P)^2/x over density and atom, as real and imaginary part."""
     c = mpmath.mpf(c)
 
-    def continuous(angle: mpmath.mpf) -> mpmath.mpc:
+    def continuous(angle):
         # 2 sqrt(c) sin^2 dangle 2 sqrt(c) / (2 pi c x); x by half angles, exact at both edges.
         x = (1 - mpmath.sqrt(c)) ** 2 + 4 * mpmath.sqrt(c) * mpmath.cos(angle / 2) ** 2
         P = mpmath.mpf(1)
@@ -62,7 +60,7 @@ def integrals(rates: list[float], c: float) -> mpmath.mpc:
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 1 + 1e-9, 3.0])
 @pytest.mark.parametrize("rates", [[0.3], [-0.2, 0.4, 0.4, 2.5, 0.0]])
-def test_loss_is_the_integral_over_the_density(rates: list[float], c: float) -> None:
+def test_loss_is_the_integral_over_the_density(rates, c):
     with mpmath.workdps(35):
         both = integrals(rates, c)
         for v in (0.3, 1e6):
@@ -78,7 +76,7 @@ def test_loss_is_the_integral_over_the_density(rates: list[float], c: float) -> 
     [*itertools.product((1, 8), (*RATIOS, *SIZES)), *((60, c) for c in (1e-3, 1.0, 1e3))],
     ids=str,
 )
-def test_loss_in_float64_and_fifty_digits(steps: int, setting: Any) -> None:
+def test_loss_in_float64_and_fifty_digits(steps, setting):
     noises = NOISES if steps < 60 else [0.1]
     where = _where(setting)
     c = setting if isinstance(setting, float) else setting[1] / setting[0]
@@ -90,7 +88,7 @@ def test_loss_in_float64_and_fifty_digits(steps: int, setting: Any) -> None:
         assert abs(float(value / exact) - 1) < FLOAT64
 
 
-def _where(setting: Any) -> dict[str, Any]:
+def _where(setting):
     if isinstance(setting, tuple):
         return {"context": setting[0], "dim": setting[1]}
     return {"ratio": setting}
@@ -98,7 +96,7 @@ def _where(setting: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("context", "dim"), [(8, 3), (3, 5)])
 @pytest.mark.parametrize("rates", [[0.4], [0.2, 0.5, 0.3]])
-def test_simulated_descent(context: int, dim: int, rates: list[float]) -> None:
+def test_simulated_descent(context, dim, rates):
     """Steps taken on drawn contexts, with labels of noise."""
     tasks, task_variance, noise_variance = 60_000, 1.7, 0.9
     rng = np.random.default_rng(2)
@@ -116,7 +114,7 @@ def test_simulated_descent(context: int, dim: int, rates: list[float]) -> None:
     assert abs(errors.mean() - theory) < SIGMAS * errors.std() / math.sqrt(tasks)
 
 
-def moments(setting: Any, count: int) -> list[Fraction]:
+def moments(setting, count):
     if isinstance(setting, tuple):
         law = Wishart(context=setting[0], dim=setting[1])
         return [law.moment(k) for k in range(count)]
@@ -133,7 +131,7 @@ def moments(setting: Any, count: int) -> list[Fraction]:
     ]
 
 
-def eliminated_optimum(setting: Any, steps: int, v: Fraction) -> Fraction:
+def eliminated_optimum(setting, steps, v):
     """Least loss over all polynomials Q: 1 - m q with (m_{j+k+2} + v m_{j+k+1}) q = m."""
     m = moments(setting, 2 * steps + 1)
     rows = [
@@ -150,7 +148,7 @@ def eliminated_optimum(setting: Any, steps: int, v: Fraction) -> Fraction:
 
 @pytest.mark.parametrize("steps", [1, 2, 6])
 @pytest.mark.parametrize("setting", [*RATIOS, *SIZES], ids=str)
-def test_lower_bound_by_exact_elimination(steps: int, setting: Any) -> None:
+def test_lower_bound_by_exact_elimination(steps, setting):
     bounds = chebyshev_schedule(
         steps=steps, **_where(setting), noise_ratio=np.array(NOISES)
     ).lower_bound
@@ -161,7 +159,7 @@ def test_lower_bound_by_exact_elimination(steps: int, setting: Any) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 12])
 @pytest.mark.parametrize("setting", [*RATIOS, *SIZES], ids=str)
-def test_little_noise_reaches_the_lower_bound(steps: int, setting: Any) -> None:
+def test_little_noise_reaches_the_lower_bound(steps, setting):
     noises = np.array([0.0, 1e-300, 1e-12])
     best = optimal_schedule(steps=steps, **_where(setting), noise_ratio=noises)
     assert best.loss == pytest.approx(best.lower_bound, rel=FLOAT64)
@@ -172,7 +170,7 @@ def test_little_noise_reaches_the_lower_bound(steps: int, setting: Any) -> None:
 
 @pytest.mark.parametrize("c", [1e-9, 0.3, 1.0, 2.0, 1e9])
 @pytest.mark.parametrize("steps", [1, 4, 25, 60])
-def test_limit_without_noise(c: float, steps: int) -> None:
+def test_limit_without_noise(c, steps):
     best = optimal_schedule(steps=steps, ratio=c)
     with mpmath.workdps(50):
         exact = mpmath.mpf(c)
@@ -195,7 +193,7 @@ def test_limit_without_noise(c: float, steps: int) -> None:
 @pytest.mark.parametrize("c", [0.05, 0.5, 1.0, 4.0])
 @pytest.mark.parametrize("v", [1e-3, 0.1, 2.0])
 @pytest.mark.parametrize("steps", [1, 3, 20])
-def test_published_form_of_the_noisy_optimum(c: float, v: float, steps: int) -> None:
+def test_published_form_of_the_noisy_optimum(c, v, steps):
     bound = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v).lower_bound
     with mpmath.workdps(50):
         c_, v_ = mpmath.mpf(c), mpmath.mpf(v)
@@ -210,7 +208,7 @@ def test_published_form_of_the_noisy_optimum(c: float, v: float, steps: int) -> 
 @pytest.mark.parametrize("setting", [0.5, 3.0, (20, 10), (4, 9)], ids=str)
 @pytest.mark.parametrize("v", [0.01, 0.5, 10.0])
 @pytest.mark.parametrize("steps", [1, 3, 6])
-def test_weight_decay_always_reaches_the_lower_bound(setting: Any, v: float, steps: int) -> None:
+def test_weight_decay_always_reaches_the_lower_bound(setting, v, steps):
     """Descent on the ridge objective with rates 1/(theta + v), for each eigenvalue."""
     law = Wishart(context=setting[0], dim=setting[1]) if isinstance(setting, tuple) else None
     nodes, weights = (law or MarchenkoPastur(setting)).quadrature(steps)
@@ -223,13 +221,13 @@ def test_weight_decay_always_reaches_the_lower_bound(setting: Any, v: float, ste
     assert loss == pytest.approx(bound, rel=FLOAT64)
 
 
-def expand(setting: Any, steps: int, v: float) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+def expand(setting, steps, v):
     """Loss and gradient in the rates, written here."""
     law = Wishart(context=setting[0], dim=setting[1]) if isinstance(setting, tuple) else None
     nodes, weights = (law or MarchenkoPastur(setting)).quadrature(steps)
     x, w = nodes[1:], weights[1:]
 
-    def loss(rates: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(rates):
         factors = 1 - rates[:, None] * x
         P = np.prod(factors, axis=0)
         Q = (1 - P) / x
@@ -270,7 +268,7 @@ SEARCHED = [
 
 
 @pytest.mark.parametrize(("setting", "steps", "v"), SEARCHED)
-def test_no_search_finds_better_rates(setting: Any, steps: int, v: float) -> None:
+def test_no_search_finds_better_rates(setting, steps, v):
     best = optimal_schedule(steps=steps, **_where(setting), noise_ratio=v)
     assert schedule_loss(best.rates, **_where(setting), noise_ratio=v) == pytest.approx(
         best.loss, rel=FLOAT64
@@ -293,7 +291,7 @@ def test_no_search_finds_better_rates(setting: Any, steps: int, v: float) -> Non
 
 @pytest.mark.parametrize("steps", [2, 3, 6, 8])
 @pytest.mark.parametrize("c", [1e-100, 1e-50, 1e-33, 1e-20])
-def test_spectrum_of_a_point_to_rounding(c: float, steps: int) -> None:
+def test_spectrum_of_a_point_to_rounding(c, steps):
     """Any rates with prod (1 - rate) = v/(1 + v) are best; the search met a singular matrix."""
     for v in (1e-3, 0.1, 10.0):
         best = optimal_schedule(steps=steps, ratio=c, noise_ratio=v)
@@ -303,7 +301,7 @@ def test_spectrum_of_a_point_to_rounding(c: float, steps: int) -> None:
             assert abs(best.loss / exact - 1) < FLOAT64
 
 
-def test_optimal_beats_constant_beats_nothing_over_a_grid() -> None:
+def test_optimal_beats_constant_beats_nothing_over_a_grid():
     """A single start was up to 3.3 times worse than a constant rate."""
     c, v = np.geomspace(0.02, 20, 6)[:, None], np.geomspace(1e-3, 30, 6)
     for steps in (2, 3, 6):
@@ -316,7 +314,7 @@ def test_optimal_beats_constant_beats_nothing_over_a_grid() -> None:
         assert np.all(constant.loss < 1)
 
 
-def test_largest_noise_with_real_zeros() -> None:
+def test_largest_noise_with_real_zeros():
     """Beyond it rates merge; table of the notes, c = 0.5, and threshold(1/c) = threshold(c)/c."""
     table = {
         2: (0.291, 5e-4),
@@ -348,7 +346,7 @@ def test_largest_noise_with_real_zeros() -> None:
         (20, 2.337e-3, 1.907e-6, 4.768e-7),
     ],
 )
-def test_published_losses(steps: int, constant: float, chebyshev: float, optimal: float) -> None:
+def test_published_losses(steps, constant, chebyshev, optimal):
     for schedule, printed in (
         (constant_schedule, constant),
         (chebyshev_schedule, chebyshev),
@@ -366,9 +364,7 @@ def test_published_losses(steps: int, constant: float, chebyshev: float, optimal
         (4, 0.14819, 0.05325, [0.3076, 0.4359, 0.7981, 2.487]),
     ],
 )
-def test_published_finite_size(
-    steps: int, limit_rates_at_finite: float, optimum: Any, rates: list[float]
-) -> None:
+def test_published_finite_size(steps, limit_rates_at_finite, optimum, rates):
     best = optimal_schedule(steps=steps, context=20, dim=10)
     assert best.loss == pytest.approx(float(optimum), abs=PRINTED * 5e-6)
     assert best.rates == pytest.approx(rates, abs=PRINTED * 5e-4)
@@ -377,7 +373,7 @@ def test_published_finite_size(
     assert moved == pytest.approx(limit_rates_at_finite, abs=PRINTED * 5e-6)
 
 
-def test_published_divergence() -> None:
+def test_published_divergence():
     assert abs(divergence_rate(0.5) - 0.68629) < PRINTED * 5e-6
     limit = [schedule_loss([rate] * 200, ratio=0.5) for rate in (0.68, 0.70)]
     assert limit[0] < 1e-7
@@ -388,7 +384,7 @@ def test_published_divergence() -> None:
 
 
 @pytest.mark.parametrize("c", [1e-9, 0.2, 1.0, 30.0])
-def test_divergence_rate_is_twice_over_the_upper_edge(c: float) -> None:
+def test_divergence_rate_is_twice_over_the_upper_edge(c):
     rate = divergence_rate(c)
     assert rate == pytest.approx(2 / (1 + math.sqrt(c)) ** 2, rel=FLOAT64)
     losses = [schedule_loss([f * rate] * 2000, ratio=c) for f in (0.99, 1.05)]
@@ -397,7 +393,7 @@ def test_divergence_rate_is_twice_over_the_upper_edge(c: float) -> None:
 
 @pytest.mark.parametrize("c", [1e-6, 0.2, 0.999, 1.0, 5.0])
 @pytest.mark.parametrize("steps", [1, 2, 7, 40])
-def test_constant_rate_without_noise(c: float, steps: int) -> None:
+def test_constant_rate_without_noise(c, steps):
     """The rate 1/(1 + c) for every L, with a loss in Catalan numbers."""
     best = constant_schedule(steps=steps, ratio=c)
     assert best.rates == pytest.approx(np.full(steps, 1 / (1 + c)), rel=FLOAT64)
@@ -410,7 +406,7 @@ def test_constant_rate_without_noise(c: float, steps: int) -> None:
 
 @pytest.mark.parametrize("setting", [0.01, 0.5, 1.0, 7.0, (20, 10), (3, 8), (1, 1)], ids=str)
 @pytest.mark.parametrize("steps", [1, 6, 60])
-def test_constant_rate_by_a_dense_scan(setting: Any, steps: int) -> None:
+def test_constant_rate_by_a_dense_scan(setting, steps):
     c = setting[1] / setting[0] if isinstance(setting, tuple) else setting
     if isinstance(setting, tuple):
         steps = min(steps, 10)  # the exact rule of 60 nodes takes seconds
@@ -428,7 +424,7 @@ def test_constant_rate_by_a_dense_scan(setting: Any, steps: int) -> None:
         assert loss <= losses.min() * (1 + FLOAT64)
 
 
-def test_asymptotics_of_the_constant_rate() -> None:
+def test_asymptotics_of_the_constant_rate():
     loss = constant_schedule(steps=400, ratio=1.0).loss
     assert abs(loss - 0.028201) < PRINTED * 5e-7
     assert loss == pytest.approx(1 / math.sqrt(400 * math.pi), rel=1 / 400)
@@ -436,12 +432,12 @@ def test_asymptotics_of_the_constant_rate() -> None:
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("steps", [1, 2, 5])
-def test_chebyshev_is_best_in_the_worst_case(c: float, steps: int) -> None:
+def test_chebyshev_is_best_in_the_worst_case(c, steps):
     rates = chebyshev_schedule(steps=steps, ratio=c).rates
     lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
     x = (lower + upper) / 2 - (upper - lower) / 2 * np.cos(np.linspace(0, math.pi, 2001))
 
-    def worst(rates: np.ndarray) -> float:
+    def worst(rates):
         return float(np.max(np.prod(1 - rates[:, None] * x, axis=0) ** 2))
 
     expected = (2 * c ** (steps / 2) / (1 + c**steps)) ** 2
@@ -452,7 +448,7 @@ def test_chebyshev_is_best_in_the_worst_case(c: float, steps: int) -> None:
         assert worst(other) > expected
 
 
-def test_chebyshev_loses_a_constant_factor() -> None:
+def test_chebyshev_loses_a_constant_factor():
     for c in (0.2, 0.5):
         ratio = [
             chebyshev_schedule(steps=L, ratio=c).loss / optimal_schedule(steps=L, ratio=c).loss
@@ -468,7 +464,7 @@ schedules_ = st.sampled_from([optimal_schedule, constant_schedule, chebyshev_sch
 
 @hypothesis_settings(max_examples=25)
 @given(unit, st.one_of(st.just(0.0), st.floats(1e-6, 100)), st.integers(1, 6), schedules_)
-def test_bounds_and_order(c: float, v: float, steps: int, function: Any) -> None:
+def test_bounds_and_order(c, v, steps, function):
     schedule = function(steps=steps, ratio=c, noise_ratio=v)
     best = optimal_schedule(steps=steps, ratio=c, noise_ratio=v)
     assert 0 < best.lower_bound <= best.loss * (1 + FLOAT64) <= schedule.loss * (1 + 2 * FLOAT64)
@@ -483,7 +479,7 @@ def test_bounds_and_order(c: float, v: float, steps: int, function: Any) -> None
 
 @hypothesis_settings(max_examples=25)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
-def test_bounds_at_finite_size(context: int, dim: int, steps: int) -> None:
+def test_bounds_at_finite_size(context, dim, steps):
     where = {"context": context, "dim": dim}
     best = optimal_schedule(steps=steps, **where)
     assert best.loss > max(0.0, 1 - context / dim)
@@ -493,9 +489,7 @@ def test_bounds_at_finite_size(context: int, dim: int, steps: int) -> None:
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=6), unit, st.floats(0, 10))
-def test_no_rates_are_below_the_bound_and_their_order_is_irrelevant(
-    rates: list[float], c: float, v: float
-) -> None:
+def test_no_rates_are_below_the_bound_and_their_order_is_irrelevant(rates, c, v):
     loss = schedule_loss(rates, ratio=c, noise_ratio=v)
     bound = chebyshev_schedule(steps=len(rates), ratio=c, noise_ratio=v).lower_bound
     assert loss >= bound * (1 - FLOAT64)
@@ -504,7 +498,7 @@ def test_no_rates_are_below_the_bound_and_their_order_is_irrelevant(
 
 
 @pytest.mark.parametrize("function", [optimal_schedule, constant_schedule, chebyshev_schedule])
-def test_shapes(function: Any) -> None:
+def test_shapes(function):
     c, v = np.array([[0.3], [1.0], [4.0]]), np.array([0.0, 0.2])
     schedule = function(steps=3, ratio=c, noise_ratio=v)
     assert schedule.rates.shape == (3, 2, 3)
@@ -525,7 +519,7 @@ def test_shapes(function: Any) -> None:
     assert function(steps=2, ratio=[], noise_ratio=0.1).rates.shape == (0, 2)
 
 
-def test_shapes_of_the_loss() -> None:
+def test_shapes_of_the_loss():
     rates = np.full((5, 1, 2), 0.3)
     assert schedule_loss(rates, ratio=np.full(4, 0.5), noise_ratio=0.1).shape == (5, 4)
     assert schedule_loss(rates, context=5, dim=2, noise_ratio=np.zeros(3)).shape == (5, 3)
@@ -533,12 +527,12 @@ def test_shapes_of_the_loss() -> None:
     assert schedule_loss((1, 2), ratio=1) == schedule_loss(np.array([1, 2]), ratio=1.0)
 
 
-def test_overflow_is_infinite() -> None:
+def test_overflow_is_infinite():
     assert schedule_loss([1e200] * 3, ratio=0.5) == math.inf
     assert schedule_loss([1e200] * 3, ratio=0.5, noise_ratio=1.0) == math.inf
 
 
-def test_sympy() -> None:
+def test_sympy():
     c, v, s, t = sympy.symbols("c v s t", positive=True)
     N, d = sympy.symbols("N d", positive=True)
     loss = schedule_loss([s, t], ratio=c, noise_ratio=v)
@@ -567,7 +561,7 @@ def test_sympy() -> None:
     assert float(integers.loss) == pytest.approx(0.09128, abs=PRINTED * 5e-6)
 
 
-def test_mpmath_at_finite_size() -> None:
+def test_mpmath_at_finite_size():
     with mpmath.workdps(50):
         best = optimal_schedule(steps=4, context=20, dim=10, noise_ratio=mpmath.mpf(0))
         exact = Wishart(context=20, dim=10).christoffel(4)
@@ -577,7 +571,7 @@ def test_mpmath_at_finite_size() -> None:
         assert isinstance(divergence_rate(mpmath.mpf(1)), mpmath.mpf)
 
 
-ALL: dict[str, Callable[..., Any]] = {
+ALL = {
     "loss": lambda **arguments: schedule_loss([0.3, 0.5], **arguments),
     "optimal": lambda **arguments: optimal_schedule(steps=2, **arguments),
     "constant": lambda **arguments: constant_schedule(steps=2, **arguments),
@@ -587,7 +581,7 @@ EVERY = pytest.mark.parametrize("name", ALL)
 
 
 @pytest.mark.parametrize("function", [constant_schedule, chebyshev_schedule])
-def test_exact_rates_in_the_limit(function: Any) -> None:
+def test_exact_rates_in_the_limit(function):
     c = sympy.Symbol("c", positive=True)
     symbolic = function(steps=3, ratio=c)
     expected = function(steps=3, ratio=0.3)
@@ -603,12 +597,12 @@ def test_exact_rates_in_the_limit(function: Any) -> None:
         function(steps=2, context=c, dim=3)
 
 
-def test_divergence_rate_shapes() -> None:
+def test_divergence_rate_shapes():
     assert isinstance(divergence_rate(0.5), float)
     assert divergence_rate(np.ones((2, 3))).shape == (2, 3)
 
 
-def test_grids_do_not_influence_each_other() -> None:
+def test_grids_do_not_influence_each_other():
     """A search from many starts gives the same alone and in a grid."""
     c, v = np.array([0.05, 0.5, 3.0]), np.array([0.3, 0.3, 0.3])
     together = optimal_schedule(steps=4, ratio=c, noise_ratio=v)
@@ -617,7 +611,7 @@ def test_grids_do_not_influence_each_other() -> None:
         assert alone.loss == pytest.approx(together.loss[k], rel=FLOAT64)
 
 
-def test_every_pair_of_steps_and_noise_is_finite() -> None:
+def test_every_pair_of_steps_and_noise_is_finite():
     for steps, v in itertools.product((1, 2, 9, 30), (0.0, 1e-12, 1.0, 1e6, 1e12)):
         constant = constant_schedule(steps=steps, ratio=np.array([1e-3, 1.0, 1e3]), noise_ratio=v)
         assert np.all(np.isfinite(constant.rates) & (constant.rates > 0))
@@ -625,11 +619,11 @@ def test_every_pair_of_steps_and_noise_is_finite() -> None:
 
 
 @pytest.mark.parametrize("steps", [2, 4, 8])
-def test_rates_belong_to_their_loss_over_the_whole_domain(steps: int) -> None:
+def test_rates_belong_to_their_loss_over_the_whole_domain(steps):
     """For much noise the companion matrix had real eigenvalues by accident: a loss of 1e81."""
     c = np.array([1e-9, 0.5, 1 - 1e-9, 1.0, 2.0, 1e9])[:, None]
     v = np.array([1e-12, 1e-3, 1.0, 1e3, 1e12])
-    settings: list[dict[str, Any]] = [{"ratio": c}]
+    settings = [{"ratio": c}]
     settings += [{"context": n, "dim": d} for n, d in ((1, 50), (50, 1), (10**6, 3))]
     for setting in settings:
         best = optimal_schedule(steps=steps, **setting, noise_ratio=v)
@@ -640,7 +634,7 @@ def test_rates_belong_to_their_loss_over_the_whole_domain(steps: int) -> None:
         assert np.all(best.lower_bound <= best.loss * (1 + FLOAT64))
 
 
-def test_float_arguments_beside_mpmath_rates() -> None:
+def test_float_arguments_beside_mpmath_rates():
     """The moments of a float ratio were taken in float64: all digits lost for 60 rates."""
     rates = np.linspace(0.2, 1.1, 40)
     with mpmath.workdps(30):
@@ -650,13 +644,13 @@ def test_float_arguments_beside_mpmath_rates() -> None:
 
 @pytest.mark.parametrize("ratio", [1e-100, 1e-33, 1e-3, 1.0, 1e40, 1e100])
 @pytest.mark.parametrize("steps", [2, 300, 800])
-def test_noiseless_schedules_at_the_ends_of_the_domain(ratio: float, steps: int) -> None:
+def test_noiseless_schedules_at_the_ends_of_the_domain(ratio, steps):
     best = optimal_schedule(steps=steps, ratio=ratio)
     assert np.all(np.isfinite(best.rates))
     assert best.loss == best.lower_bound
 
 
-def test_given_rates_have_their_loss_and_the_bound_of_the_best() -> None:
+def test_given_rates_have_their_loss_and_the_bound_of_the_best():
     for where in ({"ratio": 0.5}, {"context": 20, "dim": 10}):
         best = optimal_schedule(steps=3, **where)
         again = given_schedule(best.rates, **where)

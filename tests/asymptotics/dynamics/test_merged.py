@@ -1,7 +1,6 @@
 """The drop of merged attention against the flow of all its weights and high precision."""
 
 import itertools
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -37,7 +36,7 @@ Z = 4.0
 SPECTRUM = np.array([1.0, 0.7, 0.45, 0.25])
 
 
-def second_moment(lam: np.ndarray, N: float, noise: float) -> np.ndarray:
+def second_moment(lam, N, noise):
     """Second moment of beta over pairs of context tokens: equal ones (Wick) and others."""
     D = len(lam)
     L = np.diag(lam)
@@ -49,18 +48,16 @@ def second_moment(lam: np.ndarray, N: float, noise: float) -> np.ndarray:
     return (equal + noise * L + (N - 1) * L @ L) / N
 
 
-def full_flow(
-    v: np.ndarray, U: np.ndarray, lam: np.ndarray, N: float, noise: float, times: Any
-) -> np.ndarray:
+def full_flow(v, U, lam, N, noise, times):
     """Loss along the flow of all weights of merged attention."""
     H, D = len(v), len(lam)
     L, B = np.diag(lam), second_moment(lam, N, noise)
 
-    def loss(y: np.ndarray) -> float:
+    def loss(y):
         M = np.einsum("h,hij->ij", y[:H], y[H:].reshape(H, D, D))
         return float(np.trace(L) + noise - 2 * np.trace(L @ L @ M) + np.trace(M.T @ B @ M @ L))
 
-    def derivative(_: float, y: np.ndarray) -> np.ndarray:
+    def derivative(_, y):
         v, U = y[:H], y[H:].reshape(H, D, D)
         R = L @ L - B @ np.einsum("h,hij->ij", v, U) @ L
         return np.concatenate([np.einsum("ij,hij->h", R, U), np.outer(v, R).ravel()])
@@ -75,7 +72,7 @@ def full_flow(
 @pytest.mark.parametrize(
     ("variance", "noise", "scale"), [(1, 0, 0.1), (0.6, 0.5, 1e-3), (2, 1, 0.7)]
 )
-def test_white_loss_is_that_of_all_weights(variance: float, noise: float, scale: float) -> None:
+def test_white_loss_is_that_of_all_weights(variance, noise, scale):
     D, N = 4, 31
     head = np.array([1.0, -2.0, 2.0]) / 3
     v, U = scale * head, scale * np.einsum("h,ij->hij", head, np.eye(D)) / np.sqrt(D)
@@ -87,7 +84,7 @@ def test_white_loss_is_that_of_all_weights(variance: float, noise: float, scale:
     assert np.max(np.abs(loss / flow - 1)) < FULL_FLOW
 
 
-def test_equation_10_of_the_paper() -> None:
+def test_equation_10_of_the_paper():
     t, D, N, w = sympy.symbols("t D N w", positive=True)
     A, E = 1 + (1 + D) / N, 2 * sympy.sqrt(D) * t
     sigma = sympy.exp(E) / (A * (sympy.exp(E) - 1) + sympy.sqrt(D) / w**2)
@@ -110,7 +107,7 @@ GRID = [
 ]
 
 
-def test_float64_within_the_promise() -> None:
+def test_float64_within_the_promise():
     worst_drop = worst_loss = 0.0
     for setting in GRID:
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
@@ -144,10 +141,8 @@ def test_float64_within_the_promise() -> None:
     st.floats(0, 5),
     st.floats(0.05, 0.95),
 )
-def test_drop_time_inverts_the_loss(
-    D: float, N: float, w: float, lam: float, noise: float, part: float
-) -> None:
-    setting: dict[str, Any] = {"dim": D, "context": N, "init_scale": w}
+def test_drop_time_inverts_the_loss(D, N, w, lam, noise, part):
+    setting = {"dim": D, "context": N, "init_scale": w}
     setting |= {"input_variance": lam, "noise_variance": noise}
     end = merged_attention_loss(np.inf, **setting)
     drop = merged_drop_time(part, **setting)
@@ -157,8 +152,8 @@ def test_drop_time_inverts_the_loss(
     assert merged_drop_time(part, **(setting | {"init_scale": w / 2})) > drop
 
 
-def test_extreme_variances() -> None:
-    start: dict[str, Any] = {"dim": 2, "context": 10, "init_scale": 0.1}
+def test_extreme_variances():
+    start = {"dim": 2, "context": 10, "init_scale": 0.1}
     with mpmath.workdps(50):
         exact = merged_attention_loss(mpmath.mpf(0), noise_variance=1e300, **start)
     assert abs(merged_attention_loss(0, noise_variance=1e300, **start) / exact - 1) < FLOAT64
@@ -175,11 +170,9 @@ def test_extreme_variances() -> None:
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 1.0, 3.0])
 @pytest.mark.parametrize(("N", "noise"), [(31, 0.3), (1e4, 0)])
-def test_curve_is_the_white_formula_for_equal_eigenvalues(
-    scale: float, N: float, noise: float
-) -> None:
+def test_curve_is_the_white_formula_for_equal_eigenvalues(scale, N, noise):
     D, lam = 5, 0.8
-    setting: dict[str, Any] = {"context": N, "init_scale": scale, "noise_variance": noise}
+    setting = {"context": N, "init_scale": scale, "noise_variance": noise}
     times = np.array([[np.inf, 1.0, 0.0], [30.0, 1e9, 12.0], [8.0, 23.7, 1.0]])
     curve = merged_attention_curve(times, eigenvalues=lam * np.ones(D), **setting)
     white = merged_attention_loss(times, dim=D, input_variance=lam, **setting)
@@ -194,13 +187,11 @@ def test_curve_is_the_white_formula_for_equal_eigenvalues(
             assert drop == pytest.approx(truth, rel=CURVE)
 
 
-def logarithmic_flow(
-    lam: np.ndarray, N: float, noise: float, scale: float, times: np.ndarray
-) -> np.ndarray:
+def logarithmic_flow(lam, N, noise, scale, times):
     """Loss by another integrator in other variables: logarithms of w and of every b."""
     c = 1 + (1 + (lam.sum() + noise) / lam) / N
 
-    def derivative(_: float, y: np.ndarray) -> np.ndarray:
+    def derivative(_, y):
         w, b = np.exp(y[0]), np.exp(y[1:])
         force = lam**2 - w * lam**3 * c * b
         return np.concatenate([[np.sum(b * force) / w], w * force / b])
@@ -215,7 +206,7 @@ def logarithmic_flow(
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0])
-def test_curve_against_another_integration(scale: float) -> None:
+def test_curve_against_another_integration(scale):
     lam = np.array([1.3, 0.9, 0.9, 0.1])
     drop = (
         1.0
@@ -232,14 +223,14 @@ def test_curve_against_another_integration(scale: float) -> None:
     assert np.max(np.abs(curve / other - 1)) < CURVE
 
 
-def test_curve_against_taylor_series_of_high_precision() -> None:
+def test_curve_against_taylor_series_of_high_precision():
     N, w0 = 40, mpmath.mpf("0.05")
     with mpmath.workdps(22):
         lam = [mpmath.mpf(1), mpmath.mpf("0.5")]
         c = [1 + (1 + sum(lam) / x) / N for x in lam]
         size = mpmath.sqrt(sum(x**4 for x in lam))
 
-        def derivative(_: Any, y: Any) -> Any:
+        def derivative(_, y):
             force = [x**2 - y[0] * x**3 * k * b for x, k, b in zip(lam, c, y[1:], strict=True)]
             return [
                 sum(b * f for b, f in zip(y[1:], force, strict=True)),
@@ -257,10 +248,10 @@ def test_curve_against_taylor_series_of_high_precision() -> None:
             assert abs(curve / loss - 1) < CURVE
 
 
-def test_ill_conditioned_covariance_and_late_times() -> None:
+def test_ill_conditioned_covariance_and_late_times():
     """Directions are learned for ever longer; a zero eigenvalue changes nothing."""
     lam = np.array([1.0, 1e-2, 1e-4])
-    setting: dict[str, Any] = {"context": 100, "init_scale": 1e-8}
+    setting = {"context": 100, "init_scale": 1e-8}
     times = np.append(np.logspace(1, 14, 27), [1e30, 1e200, 1e308])
     curve = merged_attention_curve(times, eigenvalues=lam, **setting)
     assert np.all(np.diff(curve) <= 1e-15)
@@ -277,12 +268,12 @@ def test_ill_conditioned_covariance_and_late_times() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-3, 1e-5])
-def test_random_starts_follow_their_effective_scale(size: float) -> None:
+def test_random_starts_follow_their_effective_scale(size):
     H, D, N, noise = 5, 4, 31, 0.2
     rng = np.random.default_rng(7)
     v, U = size * rng.standard_normal(H), size * rng.standard_normal((H, D, D))
     scale = float(effective_init_scale(v, U, eigenvalues=SPECTRUM))
-    setting: dict[str, Any] = {"context": N, "init_scale": scale, "noise_variance": noise}
+    setting = {"context": N, "init_scale": scale, "noise_variance": noise}
     drop = merged_curve_drop_time(eigenvalues=SPECTRUM, **setting)
     times = drop * np.array([0.9, 1.0, 1.1, 1.6])
     flow = full_flow(v, U, SPECTRUM, N, noise, times)
@@ -295,7 +286,7 @@ def test_random_starts_follow_their_effective_scale(size: float) -> None:
 
 
 @pytest.mark.parametrize("heads", [1, 2, 8])
-def test_law_of_the_effective_scale(heads: int) -> None:
+def test_law_of_the_effective_scale(heads):
     samples = 40_000
     rng = np.random.default_rng(heads)
     v, U = rng.standard_normal((samples, heads)), rng.standard_normal((samples, heads, 3, 3))
@@ -308,7 +299,7 @@ def test_law_of_the_effective_scale(heads: int) -> None:
     assert abs(np.mean(squares) - law.std**2) < Z * np.std(squares) / np.sqrt(samples)
 
 
-def test_drop_times_of_small_starts_shift_by_the_logarithm() -> None:
+def test_drop_times_of_small_starts_shift_by_the_logarithm():
     scales = np.array([1e-10, 1e-9, 3e-8])
     drops = [
         merged_curve_drop_time(0.7, eigenvalues=SPECTRUM, context=31, init_scale=w) for w in scales
@@ -317,9 +308,9 @@ def test_drop_times_of_small_starts_shift_by_the_logarithm() -> None:
     assert np.ptp(law) < CURVE * max(drops)
 
 
-def test_the_drop_has_the_loss_and_the_spread_of_random_starts() -> None:
+def test_the_drop_has_the_loss_and_the_spread_of_random_starts():
     """Its curve is half-way down at its time; drop times of seeds scatter as it says."""
-    law: dict[str, Any] = {"eigenvalues": np.array([0.6, 0.4]), "context": 9}
+    law = {"eigenvalues": np.array([0.6, 0.4]), "context": 9}
     drop = merged_attention_drop(heads=5, init_scale=1e-5, **law)
     assert drop.losses == pytest.approx(drop.loss([0, np.inf]), rel=1e-6)
     assert drop.loss(drop.drop_times) == pytest.approx(drop.losses.mean(), rel=1e-9)
@@ -336,7 +327,7 @@ def test_the_drop_has_the_loss_and_the_spread_of_random_starts() -> None:
         merged_attention_drop(heads=5, init_scale=2.0, **law)
 
 
-def test_moments_in_all_number_systems() -> None:
+def test_moments_in_all_number_systems():
     heads = np.array([1.0, 2.0, 3.0, 64.0, 1e6])
     law = effective_init_scale_moments(heads)
     strict = effective_init_scale_moments(array_api_strict.asarray(heads))
@@ -355,7 +346,7 @@ def test_moments_in_all_number_systems() -> None:
     assert effective_init_scale_moments(h).mean == sympy.polygamma(0, h / 2) / 2
 
 
-def test_shapes_and_number_systems() -> None:
+def test_shapes_and_number_systems():
     t, w = np.linspace(0, 5, 4)[:, None], np.array([0.01, 0.1])
     loss = merged_attention_loss(t, dim=3, context=9, init_scale=w)
     assert loss.shape == (4, 2)
@@ -378,7 +369,7 @@ def test_shapes_and_number_systems() -> None:
     assert effective_init_scale([0.0], np.zeros((1, 1, 1)), eigenvalues=[1.0]) == 0
 
 
-BASE: dict[str, Any] = {
+BASE = {
     "t": 1.0,
     "dim": 3,
     "context": 9,

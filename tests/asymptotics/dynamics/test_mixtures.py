@@ -1,7 +1,5 @@
 """Mixtures of tasks against the normal equations, brute-force moments and simulation."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -17,9 +15,7 @@ TASK = np.array([1.0, -0.5, 2.0])
 FRACTIONS = [0.0, 1e-3, 0.3, 0.9, 1.0]
 
 
-def draw(
-    rng: np.random.Generator, samples: int, fresh_fraction: float, N: int, noise: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def draw(rng, samples, fresh_fraction, N, noise):
     """Context inputs and labels, query and its label."""
     root = np.linalg.cholesky(COVARIANCE)
     x = rng.standard_normal((samples, N + 1, 3)) @ root.T
@@ -32,7 +28,7 @@ def draw(
 
 @pytest.mark.parametrize("fresh_fraction", FRACTIONS)
 @pytest.mark.parametrize("noise", [0.0, 0.7])
-def test_predictor_solves_the_normal_equations(fresh_fraction: float, noise: float) -> None:
+def test_predictor_solves_the_normal_equations(fresh_fraction, noise):
     """With the moments of beta in the given inputs, and the losses as quadratic forms."""
     L, w, N = COVARIANCE, TASK, 12
     best = mixture_predictor(
@@ -48,7 +44,7 @@ def test_predictor_solves_the_normal_equations(fresh_fraction: float, noise: flo
     gamma = np.linalg.solve(A, C) @ np.linalg.inv(L)
     assert best.gamma == pytest.approx(gamma, rel=ROUNDING, abs=ROUNDING)
 
-    def loss(scale: float, C: np.ndarray, A: np.ndarray) -> float:
+    def loss(scale, C, A):
         return float(scale + noise - 2 * np.trace(gamma.T @ C) + np.trace(gamma.T @ A @ gamma @ L))
 
     own = w @ L @ w
@@ -67,7 +63,7 @@ def test_predictor_solves_the_normal_equations(fresh_fraction: float, noise: flo
     assert best.train_loss == pytest.approx(end, rel=ROUNDING)
 
 
-def test_losses_in_simulation() -> None:
+def test_losses_in_simulation():
     N, noise, fresh_fraction, samples = 7, 0.5, 0.4, 200_000
     best = mixture_predictor(
         fresh_fraction,
@@ -92,7 +88,7 @@ def test_losses_in_simulation() -> None:
     assert abs(errors.mean() - best.iwl_noise_loss) < Z * errors.std() / np.sqrt(samples)
 
 
-def test_white_inputs_have_two_gains() -> None:
+def test_white_inputs_have_two_gains():
     c, lam, N = 0.3, 0.8, 25
     best = mixture_predictor(
         c, input_covariance=lam * np.eye(4), shared_task=[0, 2, 0, 0], context=N
@@ -102,8 +98,8 @@ def test_white_inputs_have_two_gains() -> None:
     assert best.gamma == pytest.approx(np.diag(gains) / lam, rel=ROUNDING)
 
 
-def test_one_kind_of_sequences_only() -> None:
-    more: dict[str, Any] = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": 1e7}
+def test_one_kind_of_sequences_only():
+    more = {"input_covariance": COVARIANCE, "shared_task": TASK, "context": 1e7}
     random = mixture_predictor(1, **more)
     assert random.gamma == pytest.approx(np.linalg.inv(COVARIANCE), rel=1e-5)
     shared = mixture_predictor(0, **more)
@@ -115,7 +111,7 @@ def test_one_kind_of_sequences_only() -> None:
 
 @pytest.mark.parametrize("fresh_fraction", [0.0, 0.5])
 @pytest.mark.parametrize("noise", [0.0, 0.8])
-def test_first_growth_in_simulation(fresh_fraction: float, noise: float) -> None:
+def test_first_growth_in_simulation(fresh_fraction, noise):
     """Every entry of the tensor, and the growth along the predicted directions."""
     N, samples, D = 5, 200_000, 3
     x, y, query, label = draw(np.random.default_rng(3), samples, fresh_fraction, N, noise)
@@ -139,14 +135,14 @@ def test_first_growth_in_simulation(fresh_fraction: float, noise: float) -> None
     assert error < 0.02 * rate
 
 
-def test_tensor_by_quadrature() -> None:
+def test_tensor_by_quadrature():
     """One dimension: moments of one Gaussian variable, and the 2 x 2 tensor written out."""
     lam, w, N, c, noise = 0.7, 1.3, 6, 0.35, 0.4
     nodes, weights = np.polynomial.hermite_e.hermegauss(8)
     weights = weights / weights.sum()
     x = np.sqrt(lam) * nodes
 
-    def E(values: np.ndarray) -> float:
+    def E(values):
         return float(weights @ values)
 
     # Per pair of context token and query, and for the query token; random tasks: w -> mean 0.
@@ -160,14 +156,14 @@ def test_tensor_by_quadrature() -> None:
     assert rate == pytest.approx(truth, rel=ROUNDING)
 
 
-def test_growth_of_random_tasks_alone() -> None:
+def test_growth_of_random_tasks_alone():
     rate = mixture_growth_rate(
         1, input_covariance=COVARIANCE, shared_task=TASK, context=4, noise_variance=2
     )
     assert rate == pytest.approx(np.linalg.norm(COVARIANCE @ COVARIANCE), rel=ROUNDING)
 
 
-def test_white_growth_is_that_of_two_directions() -> None:
+def test_white_growth_is_that_of_two_directions():
     """The other directions of white inputs are no part of the leading pair."""
     lam, w, N, D, c = 0.8, 1.7, 9, 5, 0.45
     task = w * np.array([0.6, 0.0, -0.8, 0.0, 0.0])
@@ -183,9 +179,9 @@ def test_white_growth_is_that_of_two_directions() -> None:
     assert rate == pytest.approx(np.sqrt(top), rel=ROUNDING)
 
 
-def test_broadcasting() -> None:
+def test_broadcasting():
     fresh_fraction, N = np.array([0.0, 0.5, 1.0])[:, None], np.array([5.0, 50.0])
-    more: dict[str, Any] = {"input_covariance": COVARIANCE, "shared_task": TASK}
+    more = {"input_covariance": COVARIANCE, "shared_task": TASK}
     best = mixture_predictor(fresh_fraction, context=N, **more)
     rate = mixture_growth_rate(fresh_fraction, context=N, noise_variance=0.1, **more)
     assert best.gamma.shape == (3, 2, 3, 3)

@@ -2,7 +2,6 @@
 
 import itertools
 from functools import lru_cache
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -36,7 +35,7 @@ s2 = sympy.Symbol("s2", positive=True)
 
 
 @lru_cache
-def population_loss(N: int, D: int) -> tuple[Any, Any, Any]:
+def population_loss(N, D):
     """Loss of beta^T M x_q, integrated monomial by monomial; M and the eigenvalues."""
     lam = sympy.symbols(f"l:{D}", positive=True)
     M = sympy.Matrix(D, D, sympy.symbols(f"m:{D * D}"))
@@ -62,7 +61,7 @@ def population_loss(N: int, D: int) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize(("N", "D"), [(1, 1), (3, 1), (2, 2)])
-def test_fixed_points_are_exact(N: int, D: int) -> None:
+def test_fixed_points_are_exact(N, D):
     """Loss at the fixed points, and its gradient in the weights of D heads, for symbols."""
     loss, M, lam = population_loss(N, D)
     trace = sum(lam)
@@ -89,7 +88,7 @@ def test_fixed_points_are_exact(N: int, D: int) -> None:
         assert sympy.simplify(plateau - points.losses[row]) == 0
 
 
-def test_last_plateau_is_the_end_of_merged_attention() -> None:
+def test_last_plateau_is_the_end_of_merged_attention():
     end = merged_attention_loss(
         np.inf, dim=6, context=20, init_scale=0.1, input_variance=0.7, noise_variance=0.3
     )
@@ -98,11 +97,11 @@ def test_last_plateau_is_the_end_of_merged_attention() -> None:
     assert losses[0] == pytest.approx(4.5, rel=FLOAT64)
 
 
-def test_plateaus_in_float64_and_fifty_digits() -> None:
+def test_plateaus_in_float64_and_fifty_digits():
     rng = np.random.default_rng(1)
     for N, noise, spread in itertools.product([1, 31, 1e12], [0.0, 1e-6, 3.0], [0, 1, 30]):
         lam = np.exp(spread * rng.uniform(-1, 1, 6))
-        more: dict[str, Any] = {"context": N, "noise_variance": noise}
+        more = {"context": N, "noise_variance": noise}
         with mpmath.workdps(50):
             exact = [mpmath.mpf(x) for x in lam]
             high = {name: mpmath.mpf(value) for name, value in more.items()}
@@ -114,7 +113,7 @@ def test_plateaus_in_float64_and_fifty_digits() -> None:
             assert np.max(np.abs(fixed_point_losses(lam, **more).losses / truth - 1)) < FLOAT64
 
 
-def test_plateaus_are_sorted_and_broadcast() -> None:
+def test_plateaus_are_sorted_and_broadcast():
     lam = np.random.default_rng(2).uniform(0.1, 1, (3, 1, 5))
     N = np.array([10.0, 40.0])
     losses = plateau_losses(lam, context=N, noise_variance=0.1)
@@ -130,7 +129,7 @@ def test_plateaus_are_sorted_and_broadcast() -> None:
     assert np.allclose(zero, plateau_losses([0.5], context=7)[[0, 1, 1]], rtol=FLOAT64, atol=0)
 
 
-def quadrature_time(v: Any, start: Any, lam: Any, trace: Any, N: Any, noise: Any) -> Any:
+def quadrature_time(v, start, lam, trace, N, noise):
     """Time by numerical integration of 1 over the speed."""
     a = lam * (1 + (1 + (trace + noise) / lam) / N)
     ends = [start]
@@ -150,13 +149,13 @@ DIRECTIONS = [
 ]
 
 
-def fixed_point(setting: dict[str, Any]) -> Any:
+def fixed_point(setting):
     lam, trace, N, noise = setting.values()
     return (lam * (1 + (1 + (trace + noise) / lam) / N)) ** (-mpmath.mpf(1) / 3)
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
-def test_growth_time_against_quadrature(setting: dict[str, Any]) -> None:
+def test_growth_time_against_quadrature(setting):
     with mpmath.workdps(50):
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
         end = fixed_point(exact)
@@ -172,7 +171,7 @@ def test_growth_time_against_quadrature(setting: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
-def test_growth_time_in_float64_up_to_both_ends(setting: dict[str, Any]) -> None:
+def test_growth_time_in_float64_up_to_both_ends(setting):
     with mpmath.workdps(50):
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
         end = fixed_point(exact)
@@ -188,7 +187,7 @@ def test_growth_time_in_float64_up_to_both_ends(setting: dict[str, Any]) -> None
             assert abs(growth_time(near, initial_value=v0, **setting) / truth - 1) < allowed
 
 
-def test_fixed_point_takes_for_ever() -> None:
+def test_fixed_point_takes_for_ever():
     for setting in DIRECTIONS:
         end = float(fixed_point(setting))
         assert growth_time(end, initial_value=0.1 * end, **setting) > 10
@@ -196,19 +195,19 @@ def test_fixed_point_takes_for_ever() -> None:
         assert head_growth(np.inf, **setting) == pytest.approx(end, rel=RESOLVED)
         assert head_growth(-np.inf, **setting) == 0
     a, v0 = sympy.symbols("a v0", positive=True)
-    more: dict[str, Any] = {"eigenvalue": a, "trace": a, "context": sympy.oo}
+    more = {"eigenvalue": a, "trace": a, "context": sympy.oo}
     with pytest.raises(ValueError, match="context"):
         growth_time(1, initial_value=v0, **more)
-    unit: dict[str, Any] = {"eigenvalue": 1 / sympy.Integer(3), "trace": sympy.Rational(1, 3)}
+    unit = {"eigenvalue": 1 / sympy.Integer(3), "trace": sympy.Rational(1, 3)}
     unit["context"] = sympy.Integer(1)
     assert growth_time(1, initial_value=sympy.Rational(1, 2), **unit) == sympy.oo
     assert time_from_pole(1, **unit) == sympy.oo
     assert growth_time(1.0, initial_value=0.5, eigenvalue=0.25, trace=0.5, context=1) == np.inf
 
 
-def test_symbolic_growth_time_solves_the_flow() -> None:
+def test_symbolic_growth_time_solves_the_flow():
     v, v0, lam, T, N, s = sympy.symbols("v v0 lambda T N s", positive=True)
-    more: dict[str, Any] = {"eigenvalue": lam, "trace": T, "context": N, "noise_variance": s}
+    more = {"eigenvalue": lam, "trace": T, "context": N, "noise_variance": s}
     a = lam * (1 + (1 + (T + s) / lam) / N)
     speed = lam**2 * v**2 - lam**2 * a * v**5
     numbers = {v: 0.4, v0: 0.1, lam: 0.9, T: 2, N: 12, s: 0.3}
@@ -222,7 +221,7 @@ def test_symbolic_growth_time_solves_the_flow() -> None:
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
-def test_time_from_the_pole_is_a_limit(setting: dict[str, Any]) -> None:
+def test_time_from_the_pole_is_a_limit(setting):
     with mpmath.workdps(60):
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
         end, tiny = fixed_point(exact), mpmath.mpf("1e-25")
@@ -236,7 +235,7 @@ def test_time_from_the_pole_is_a_limit(setting: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("setting", DIRECTIONS)
-def test_head_growth_inverts_the_time(setting: dict[str, Any]) -> None:
+def test_head_growth_inverts_the_time(setting):
     worst = 0.0
     with mpmath.workdps(40):
         exact = {name: mpmath.mpf(value) for name, value in setting.items()}
@@ -266,10 +265,8 @@ def test_head_growth_inverts_the_time(setting: dict[str, Any]) -> None:
 
 
 @given(st.floats(-1e3, 1e3), st.floats(0.01, 10), st.floats(1, 20), st.floats(1, 1e6))
-def test_head_growth_is_monotone_and_within_its_ends(
-    t: float, lam: float, ratio: float, N: float
-) -> None:
-    more: dict[str, Any] = {"eigenvalue": lam, "trace": lam * ratio, "context": N}
+def test_head_growth_is_monotone_and_within_its_ends(t, lam, ratio, N):
+    more = {"eigenvalue": lam, "trace": lam * ratio, "context": N}
     values = head_growth(t + np.array([0, 0.1, 1.0]), **more)
     assert np.all(np.diff(values) >= -FLOAT64 * values[0])
     assert 0 < values[0] <= head_growth(np.inf, **more) * (1 + FLOAT64)
@@ -279,28 +276,23 @@ def test_head_growth_is_monotone_and_within_its_ends(
     ("eigenvalue", "t", "expected"),
     [(1e-200, -np.inf, 0.0), (1e-160, -1e300, 1e20), (1.0, -1e300, 1e-300), (1e150, -1.0, 1e-300)],
 )
-def test_head_growth_long_before_the_pole(eigenvalue: float, t: float, expected: float) -> None:
+def test_head_growth_long_before_the_pole(eigenvalue, t, expected):
     """The value is one over the time and the squared eigenvalue, which may leave float64."""
-    setting: dict[str, Any] = {"eigenvalue": eigenvalue, "trace": 2 * eigenvalue, "context": 31}
+    setting = {"eigenvalue": eigenvalue, "trace": 2 * eigenvalue, "context": 31}
     assert head_growth(t, **setting) == pytest.approx(expected, rel=FLOAT64, abs=0)
 
 
-def test_head_growth_takes_all_times_but_no_nan() -> None:
-    setting: dict[str, Any] = {"eigenvalue": 1e200, "trace": 2e200, "context": 31}
+def test_head_growth_takes_all_times_but_no_nan():
+    setting = {"eigenvalue": 1e200, "trace": 2e200, "context": 31}
     values = head_growth([-np.inf, -1.0, 0.0, 1.0, np.inf], **setting)
     assert values[0] == 0 < values[2] < values[3] == values[4]
     with pytest.raises(ValueError, match="t must be a number, got nan"):
         head_growth(np.nan, **setting)
 
 
-def test_head_growth_follows_the_flow() -> None:
+def test_head_growth_follows_the_flow():
     lam, trace, N, noise = 0.7, 2.4, 31, 0.2
-    more: dict[str, Any] = {
-        "eigenvalue": lam,
-        "trace": trace,
-        "context": N,
-        "noise_variance": noise,
-    }
+    more = {"eigenvalue": lam, "trace": trace, "context": N, "noise_variance": noise}
     a = lam * (1 + (1 + (trace + noise) / lam) / N)
     start = 0.01
     begin = float(time_from_pole(start, **more))
@@ -320,12 +312,12 @@ def test_head_growth_follows_the_flow() -> None:
     assert isinstance(head_growth(1, **more), float)
 
 
-def test_aligned_start_goes_through_the_plateaus() -> None:
+def test_aligned_start_goes_through_the_plateaus():
     """All weights of four heads: each time of half a drop is that of its own head."""
     lam, N, w = np.array(SPECTRUM), 31, 0.02
     trace, B = lam.sum(), lam**2 * (1 + (1 + lam.sum() / lam) / N)
 
-    def derivative(_: float, y: np.ndarray) -> np.ndarray:
+    def derivative(_, y):
         v, k, q = y[:4], y[4:20].reshape(4, 4), y[20:].reshape(4, 4)
         R = np.diag(lam**2) - B[:, None] * np.einsum("h,hi,hj->ij", v, k, q) * lam
         return np.concatenate(
@@ -350,9 +342,9 @@ def test_aligned_start_goes_through_the_plateaus() -> None:
     assert np.all(np.abs(halves / escapes - 1) < 2 * w / ends)
 
 
-def test_number_systems_and_shapes() -> None:
+def test_number_systems_and_shapes():
     v = np.array([0.1, 0.5])
-    more: dict[str, Any] = {"eigenvalue": 0.9, "trace": 2.0, "context": 30}
+    more = {"eigenvalue": 0.9, "trace": 2.0, "context": 30}
     strict = growth_time(array_api_strict.asarray(v), initial_value=0.05, **more)
     assert np.array_equal(np.asarray(strict), growth_time(v, initial_value=0.05, **more))
     strict = time_from_pole(array_api_strict.asarray(v), **more)

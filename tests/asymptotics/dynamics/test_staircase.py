@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -11,7 +10,6 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
 from iclimit.asymptotics.dynamics import (
-    Staircase,
     escape_time,
     fixed_point_losses,
     growth_time,
@@ -34,13 +32,11 @@ LAM = np.array([0.4, 0.3, 0.2, 0.1])
 N = 31
 
 
-def staircase(v: Any, k: Any, q: Any, lam: Any = LAM, **more: Any) -> Staircase:
+def staircase(v, k, q, lam=LAM, **more):
     return separate_attention_staircase(v, k, q, eigenvalues=lam, **{"context": N, **more})
 
 
-def random_start(
-    seed: int, heads: int, rank: int = 1, dim: int = 4, scale: float = 1.0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_start(seed, heads, rank=1, dim=4, scale=1.0):
     rng = np.random.default_rng(seed)
     shapes = (heads,), (heads, rank, dim), (heads, rank, dim)
     v, k, q = (scale * rng.standard_normal(shape) for shape in shapes)
@@ -50,7 +46,7 @@ def random_start(
 # One head
 
 
-def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
+def quadrature(v, k, q, lam):
     """Escape time of one head: the energy of the particle gives its speed at every place."""
     # Twice the digits of float64: a root in the integrand where the particle turns halves them.
     with mpmath.workdps(24):
@@ -62,7 +58,7 @@ def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
         if v < 0:
             v, up, down = -v, down, up
 
-        def square(s: Any) -> Any:
+        def square(s):
             return mpmath.mpf(v) ** 2 + sum(
                 p * mpmath.expm1(2 * r * s) + m * mpmath.expm1(-2 * r * s)
                 for r, p, m in zip(rates, up, down, strict=True)
@@ -76,7 +72,7 @@ def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
         squares += np.expm1(-grown) @ np.array(down, float)
         turn = mpmath.mpf(places[np.argmax(squares < 0)]) if np.any(squares < 0) else None
 
-        def time(a: Any, b: Any, direction: int = 1) -> Any:
+        def time(a, b, direction=1):
             points = [a, *(x * unit for x in (1, 3, 10, 30, 100) if a < x * unit < b), b]
             # At the place to turn rounding can make the square negative.
             return mpmath.quad(lambda s: 1 / mpmath.sqrt(abs(square(direction * s))), points)
@@ -88,7 +84,7 @@ def quadrature(v: float, k: Any, q: Any, lam: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 7])
-def test_escape_of_one_head_is_the_quadrature(seed: int) -> None:
+def test_escape_of_one_head_is_the_quadrature(seed):
     """Values of either sign (seed 4); heads that run away at once, also after a turn (2 and 7)."""
     v, k, q = (x[0] for x in random_start(seed, 1))
     k, q = k[0], q[0]
@@ -99,18 +95,18 @@ def test_escape_of_one_head_is_the_quadrature(seed: int) -> None:
     assert np.all(np.isinf(found.times[1:]))
 
 
-def one_head(v: float, k: np.ndarray, q: np.ndarray, lam: Any) -> tuple[float, bool]:
+def one_head(v, k, q, lam):
     """Escape time by the motion of value, key and query; whether the value changed sign."""
     rates, dim = np.asarray(lam) ** 2, len(lam)
 
-    def motion(_: float, y: np.ndarray) -> np.ndarray:
+    def motion(_, y):
         a, b = y[1 : 1 + dim], y[1 + dim :]
         return np.concatenate([[np.sum(rates * a * b)], y[0] * rates * b, y[0] * rates * a])
 
-    def far(_: float, y: np.ndarray) -> float:
+    def far(_, y):
         return abs(y[0]) - 1e7
 
-    far.terminal = True  # type: ignore[attr-defined]
+    far.terminal = True
     run = solve_ivp(
         motion,
         (0, 1e6),
@@ -124,7 +120,7 @@ def one_head(v: float, k: np.ndarray, q: np.ndarray, lam: Any) -> tuple[float, b
     return float(run.t[-1] + 1 / (rates[0] * 1e7)), bool(run.y[0, -1] * v < 0)
 
 
-def test_value_that_starts_negative_or_passes_zero() -> None:
+def test_value_that_starts_negative_or_passes_zero():
     turned = []
     for seed, start in itertools.product(range(2), (-1.0, -0.2, 0.2, 1.0)):
         _, k, q = random_start(100 + seed, 1)
@@ -136,7 +132,7 @@ def test_value_that_starts_negative_or_passes_zero() -> None:
 
 
 @pytest.mark.slow
-def test_symmetries() -> None:
+def test_symmetries():
     v, k, q = random_start(7, 2)
     found = staircase(v, k, q)
     for same in ((-v, k, -q), (-v, -k, q), (v, q, k), (v, -k, -q)):
@@ -165,7 +161,7 @@ def test_symmetries() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 1, 0)])
 @pytest.mark.parametrize(("sign", "noise"), [(1, 0.0), (-1, 0.5)])
-def test_aligned_heads(order: tuple[int, ...], sign: int, noise: float) -> None:
+def test_aligned_heads(order, sign, noise):
     """Each head learns its own direction, which need not be the largest that is left."""
     starts = np.array([1.0, 3.0, 0.7, 12.0]) * 1e-3
     v, k = starts[list(order)], np.diag(starts)[list(order)]
@@ -175,14 +171,14 @@ def test_aligned_heads(order: tuple[int, ...], sign: int, noise: float) -> None:
     values = plateau_head_values(LAM, context=N, noise_variance=noise)
     # Half of the drop: 1 - (1 - share)^2 = 1/2.
     half = values * brentq(lambda x: 1 - (1 - x**3) ** 2 - 0.5, 0, 1, xtol=1e-15)
-    more: dict[str, Any] = {"eigenvalue": LAM, "trace": 1.0, "context": N}
+    more = {"eigenvalue": LAM, "trace": 1.0, "context": N}
     expected = growth_time(half, initial_value=starts, noise_variance=noise, **more)
     # The pole leaves out the saturation before the start, the integral of A v / lambda^2.
     saturation = starts**2 / (2 * values**3 * LAM**2)
     assert np.allclose(found.drop_times - expected, saturation, rtol=1e-2, atol=1e-4)
 
 
-def test_aligned_heads_of_very_different_eigenvalues() -> None:
+def test_aligned_heads_of_very_different_eigenvalues():
     """Weights of exactly zero must not meet exponentials that overflow."""
     lam = np.array([1.0, 1e-2, 1e-3])
     found = staircase([0.0, 1e-2, 1e-2], 1e-2 * np.eye(3), 1e-2 * np.eye(3), lam)
@@ -200,7 +196,7 @@ def test_aligned_heads_of_very_different_eigenvalues() -> None:
     assert both.times[0] == pytest.approx(1e12, rel=INTEGRATION)
 
 
-def test_waits_of_any_length() -> None:
+def test_waits_of_any_length():
     """Long waits are found, nothing that grows is infinite, and giving up is an error."""
     weights = [[0, 0.01]]
     assert staircase([0.01], weights, weights, [1, 1e-5]).times == pytest.approx(
@@ -219,19 +215,17 @@ def test_waits_of_any_length() -> None:
 # The flow of all heads, written from its formula
 
 
-def flow(
-    v: np.ndarray, k: np.ndarray, q: np.ndarray, lam: np.ndarray, duration: float
-) -> tuple[np.ndarray, np.ndarray]:
+def flow(v, k, q, lam, duration):
     """Times and losses of tau v' = k^T R q and so on, R = Lambda^2 - E[beta beta^T] M Lambda."""
     moment = lam**2 + (lam + np.sum(lam)) * lam / N
     heads, (rows, dim) = len(v), k.shape[1:]
 
-    def split(y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def split(y):
         """Values, one for each row of a head, and the rows of keys and queries."""
         key, query = y[heads:].reshape(2, heads * rows, dim)
         return np.repeat(y[:heads], rows)[:, None], key, query
 
-    def motion(_: float, y: np.ndarray) -> np.ndarray:
+    def motion(_, y):
         value, key, query = split(y)
         model = (value * key).T @ query
         R = np.diag(lam**2) - moment[:, None] * model * lam
@@ -239,7 +233,7 @@ def flow(
         by_value = np.sum((key * by_key).reshape(heads, -1), axis=1)
         return np.concatenate([by_value, (value * by_key).ravel(), (value * by_query).ravel()])
 
-    def loss(y: np.ndarray) -> float:
+    def loss(y):
         value, key, query = split(y)
         M = (value * key).T @ query
         learned = np.sum(np.diag(M) * lam**2)
@@ -253,7 +247,7 @@ def flow(
     return run.t, np.array([loss(y) for y in run.y.T])
 
 
-def half_times(times: np.ndarray, losses: np.ndarray, lam: np.ndarray) -> np.ndarray:
+def half_times(times, losses, lam):
     """Times at which the loss is half-way between two plateaus; infinite if it never is."""
     levels = plateau_losses(lam, context=N)
     middles = (levels[1:] + levels[:-1]) / 2
@@ -262,7 +256,7 @@ def half_times(times: np.ndarray, losses: np.ndarray, lam: np.ndarray) -> np.nda
 
 
 @pytest.mark.slow
-def test_drop_times_of_the_flow() -> None:
+def test_drop_times_of_the_flow():
     """The error falls with the scale of the start; the loss is right except close to the drops."""
     errors = []
     for scale in (1e-2, 1e-4):
@@ -278,7 +272,7 @@ def test_drop_times_of_the_flow() -> None:
     assert errors[1] < min(errors[0] / 4, 5e-3), errors
 
 
-def test_rank_two() -> None:
+def test_rank_two():
     """A head learns two directions, the second one soon after the first."""
     delays = []
     for scale in (1e-2, 1e-4):
@@ -295,7 +289,7 @@ def test_rank_two() -> None:
     assert np.all(delays[1] < 4 * delays[0])
 
 
-def test_rank_above_the_dimension() -> None:
+def test_rank_above_the_dimension():
     start = random_start(5, 2, rank=6, scale=1e-4)
     found = staircase(*start)
     assert len(set(found.heads.tolist())) == 1
@@ -305,7 +299,7 @@ def test_rank_above_the_dimension() -> None:
     assert np.allclose(found.drop_times, seen, rtol=0.02)
 
 
-def test_rows_that_coincide_count_once() -> None:
+def test_rows_that_coincide_count_once():
     """A head of rank two with parallel rows is one of rank one."""
     v, k, q = random_start(11, 2, scale=1e-3)
     both = staircase(
@@ -320,7 +314,7 @@ def test_rows_that_coincide_count_once() -> None:
 
 
 @pytest.mark.slow
-def test_equal_eigenvalues_in_any_basis() -> None:
+def test_equal_eigenvalues_in_any_basis():
     """The flow does not know the basis of an eigenspace, and the prediction must not."""
     lam = np.array([0.4, 0.4, 0.4, 0.1])
     turn = np.eye(4)
@@ -334,7 +328,7 @@ def test_equal_eigenvalues_in_any_basis() -> None:
         assert np.allclose(found.drop_times, seen, rtol=0.02)
 
 
-def test_aligned_heads_with_equal_eigenvalues() -> None:
+def test_aligned_heads_with_equal_eigenvalues():
     starts = np.array([1e-3, 2e-3, 4e-3])
     found = staircase(starts, np.diag(starts), np.diag(starts), [0.5, 0.5, 0.5])
     assert np.allclose(found.times, 4 / starts[::-1], rtol=INTEGRATION)
@@ -344,7 +338,7 @@ def test_aligned_heads_with_equal_eigenvalues() -> None:
 # Few heads, no weights
 
 
-def test_fewer_heads_than_directions() -> None:
+def test_fewer_heads_than_directions():
     start = random_start(4, 2, scale=1e-3)
     found = staircase(*start)
     assert found.heads[2:].tolist() == [-1, -1]
@@ -357,7 +351,7 @@ def test_fewer_heads_than_directions() -> None:
     assert three.heads.tolist() == [0, 0, 0, -1]
 
 
-def test_only_small_weights_wait() -> None:
+def test_only_small_weights_wait():
     """The rows are the plateaus, and the figure ends after the last drop."""
     v, k, q = ([[0.3], [0.2]] * np.eye(2) for _ in range(3))
     for size, waits in ((1e-3, True), (3.0, False)):
@@ -369,7 +363,7 @@ def test_only_small_weights_wait() -> None:
         assert steps.end > max(steps.drop_times)
 
 
-def test_zero_weights_stay() -> None:
+def test_zero_weights_stay():
     zero = np.zeros((3, 4))
     found = staircase(np.zeros(3), zero, zero)
     assert np.all(np.isinf(found.times))
@@ -380,7 +374,7 @@ def test_zero_weights_stay() -> None:
 # Loss
 
 
-def test_loss() -> None:
+def test_loss():
     start = random_start(2, 5, scale=1e-4)
     found = staircase(*start, noise_variance=0.2)
     losses = plateau_losses(LAM, context=N, noise_variance=0.2)

@@ -3,7 +3,6 @@
 import itertools
 import math
 from dataclasses import fields
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -43,16 +42,16 @@ EXCESSES = [0.0, 1e-300, 1e-150, 1e-16, 1e-3, 0.5, 9.0, 1e4, 1e12, 1e20, 1e100]
 FIELDS = [field.name for field in fields(ConditionSchedule)]
 
 
-def close(value: float, target: Any) -> bool:
+def close(value, target):
     """Whether a quantity has the accuracy of its size."""
     allowed = ROUNDING if target >= SMALL else DOUBLED
     return abs(value - target) <= allowed * target or max(value, target) < SMALLEST
 
 
-def equioscillating(mu: Any, nu: Any) -> Any:
+def equioscillating(mu, nu):
     """Gamma with f(mu) = f(nu), by the secant method, from where f is still increasing."""
 
-    def slope(gamma: Any) -> Any:
+    def slope(gamma):
         low, high = (x * (1 - gamma * x) ** 2 for x in (mu, nu))
         return (high - low) / (nu - mu)
 
@@ -62,7 +61,7 @@ def equioscillating(mu: Any, nu: Any) -> Any:
     return b
 
 
-def direct(excess: Any, steps: int, method: str) -> tuple[list[Any], list[Any], list[Any]]:
+def direct(excess, steps, method):
     """Gamma, largest eigenvalue and condition number minus one, following both ends."""
     nu = mpmath.mpf(1)
     mu = nu / (1 + mpmath.mpf(excess))
@@ -83,9 +82,7 @@ def direct(excess: Any, steps: int, method: str) -> tuple[list[Any], list[Any], 
     ("excess", "steps", "digits"),
     [(1e-300, 1, 1400), (1e-30, 3, 700), (0.7, 6, 300), (99.0, 9, 400), (1e100, 5, 700)],
 )
-def test_schedule_against_numerical_equioscillation(
-    method: str, excess: float, steps: int, digits: int
-) -> None:
+def test_schedule_against_numerical_equioscillation(method, excess, steps, digits):
     schedule = condition_number_schedule(excess=excess, steps=steps, method=method)
     with mpmath.workdps(digits):
         gammas, tops, found = direct(excess, steps, method)
@@ -102,12 +99,12 @@ def test_schedule_against_numerical_equioscillation(
 @pytest.mark.parametrize(
     ("cap", "margin"), [(math.inf, 0.0), (math.inf, 0.02), (2.0, 0.0), (100.0, 0.02)]
 )
-def test_float64_and_fifty_digits(method: str, cap: float, margin: float) -> None:
+def test_float64_and_fifty_digits(method, cap, margin):
     # Under a cap errors are of one sign; the monotone schedule knows none.
     largest = 1e20 if cap < math.inf and method == "optimal" else 1e99
     starts = np.array([x for x in EXCESSES if x <= largest])
     starts = np.append(starts, np.random.default_rng(5).uniform(1, 10, 3) * largest / 10)
-    more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
+    more = {"cap": cap, "margin": margin, "method": method}
     schedule = condition_number_schedule(excess=starts, tol=SMALLEST, **more)
     steps = schedule.gammas.shape[-1]
     with mpmath.workdps(50):
@@ -122,7 +119,7 @@ def test_float64_and_fifty_digits(method: str, cap: float, margin: float) -> Non
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cap", [1.5, 2.0, 4.0, 10.0, 100.0])
-def test_errors_under_a_cap_are_up_to_tenfold(method: str, cap: float) -> None:
+def test_errors_under_a_cap_are_up_to_tenfold(method, cap):
     schedule = condition_number_schedule(1e100, tol=SMALLEST, cap=cap, method=method)
     with mpmath.workdps(50):
         exact = condition_number_schedule(mpmath.mpf(1e100), tol=SMALLEST, cap=cap, method=method)
@@ -131,7 +128,7 @@ def test_errors_under_a_cap_are_up_to_tenfold(method: str, cap: float) -> None:
 
 
 @pytest.mark.parametrize("digits", [15, 50, 400])
-def test_mpmath_loses_few_digits(digits: int) -> None:
+def test_mpmath_loses_few_digits(digits):
     """A relative error doubles in a layer, so it grows as the number of zeros; measured 6e3."""
     with mpmath.workdps(digits):
         value = condition_number_schedule(mpmath.mpf(2) ** 133, tol=mpmath.mpf(10) ** -5000)
@@ -163,7 +160,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("method", "condition_number"), COUNTS)
-def test_table_of_counts(method: str, condition_number: str) -> None:
+def test_table_of_counts(method, condition_number):
     counts = COUNTS[method, condition_number]
     with mpmath.workdps(200):
         _, _, found = direct(mpmath.mpf(condition_number) - 1, counts[-1], method)
@@ -190,7 +187,7 @@ def test_table_of_counts(method: str, condition_number: str) -> None:
         ),
     ],
 )
-def test_traces_of_the_notes(method: str, printed: list[str]) -> None:
+def test_traces_of_the_notes(method, printed):
     schedule = condition_number_schedule(10, steps=len(printed) - 1, method=method)
     with mpmath.workdps(200):
         _, _, found = direct(9, len(printed) - 1, method)
@@ -204,7 +201,7 @@ def test_traces_of_the_notes(method: str, printed: list[str]) -> None:
     ("condition_number", "layers"),
     [(1.5, [4, 4, 5, 6]), (10, [7, 8, 8, 9]), (100, [10, 11, 12, 12]), (1000, [13, 14, 14, 15])],
 )
-def test_layers_of_theorem_5_1(condition_number: float, layers: list[int]) -> None:
+def test_layers_of_theorem_5_1(condition_number, layers):
     """Precondition to eps/(2 condition_number), then one gradient-descent step."""
     tol = np.array([1e-2, 1e-4, 1e-8, 1e-12]) / (2 * condition_number)
     assert (steps_needed(condition_number, tol, method="monotone") + 1).tolist() == layers
@@ -213,7 +210,7 @@ def test_layers_of_theorem_5_1(condition_number: float, layers: list[int]) -> No
 # Optimality
 
 
-def condition_on(grid: np.ndarray, gammas: Any) -> float:
+def condition_on(grid, gammas):
     """Condition number of a grid of eigenvalues, each gamma in units of its largest."""
     for gamma in gammas:
         grid = grid * (1 - gamma * grid / grid.max()) ** 2
@@ -231,9 +228,7 @@ def condition_on(grid: np.ndarray, gammas: Any) -> float:
         (100, 3, 1.33681),
     ],
 )
-def test_no_composition_found_by_global_search_is_better(
-    condition_number: float, steps: int, printed: float
-) -> None:
+def test_no_composition_found_by_global_search_is_better(condition_number, steps, printed):
     """Greedy layers are globally optimal; negative gamma is allowed."""
     # The extremum of the first layer lies inside, those of later layers at its images.
     grid = np.geomspace(1 / condition_number, 1, 1500)
@@ -254,7 +249,7 @@ def test_no_composition_found_by_global_search_is_better(
     assert math.exp(found.fun) >= best * (1 - GRID)
 
 
-def remez(low: Any, high: Any) -> tuple[Any, Any, Any]:
+def remez(low, high):
     """Odd cubic a s + b s^3 closest to 1 on an interval, and its error."""
     inner = (low + high) / 2
     for _ in range(100):
@@ -267,7 +262,7 @@ def remez(low: Any, high: Any) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("condition_number", [1.5, 10, 100, 1e6])
-def test_layers_are_the_optimal_odd_cubics(condition_number: float) -> None:
+def test_layers_are_the_optimal_odd_cubics(condition_number):
     """Polar Express: minimax polynomials of sign on the singular values, one after the other."""
     with mpmath.workdps(60):
         schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=5)
@@ -284,14 +279,14 @@ kappas = st.floats(1 + 1e-9, 1e12)
 
 
 @given(kappas, st.floats(-3, 3))
-def test_no_other_gamma_is_better(condition_number: float, factor: float) -> None:
+def test_no_other_gamma_is_better(condition_number, factor):
     best = condition_number_schedule(condition_number, steps=1)
     other = interval_after(best.gammas * factor, lower=1 / condition_number, upper=1.0)
     assert other.condition_number[-1] >= best.condition_number[-1] * (1 - ROUNDING)
 
 
 @given(kappas)
-def test_equioscillation(condition_number: float) -> None:
+def test_equioscillation(condition_number):
     """Both ends are smallest, and the largest value is taken between them."""
     with mpmath.workdps(40):
         best = condition_number_schedule(mpmath.mpf(condition_number), steps=1)
@@ -312,7 +307,7 @@ def test_equioscillation(condition_number: float) -> None:
 
 
 @given(st.floats(1e-140, 1e99))
-def test_contraction(excess: float) -> None:
+def test_contraction(excess):
     optimal, monotone = (
         condition_number_schedule(excess=excess, steps=1, method=method).excess
         for method in METHODS
@@ -328,7 +323,7 @@ def test_contraction(excess: float) -> None:
         assert monotone[1] <= 2 * excess**2
 
 
-def test_constants_of_the_contraction_are_sharp() -> None:
+def test_constants_of_the_contraction_are_sharp():
     small = [condition_number_schedule(excess=1e-9, steps=1, method=m).excess for m in METHODS]
     assert small[0][1] / 1e-18 == pytest.approx(3 / 16, rel=1e-8)
     assert small[1][1] / 1e-18 == pytest.approx(3 / 4, rel=1e-8)
@@ -341,14 +336,14 @@ def test_constants_of_the_contraction_are_sharp() -> None:
 
 
 @given(st.floats(1e-12, 1e12), st.floats(1, 10), st.sampled_from(METHODS))
-def test_monotone_in_the_condition_number(excess: float, factor: float, method: str) -> None:
+def test_monotone_in_the_condition_number(excess, factor, method):
     x = condition_number_schedule(excess=[excess, factor * excess], steps=4, method=method).excess
     assert np.all(x[0] <= x[1] * (1 + ROUNDING))
     assert np.all(np.diff(x, axis=-1) < 0)
 
 
 @given(kappas, st.floats(1, 1e6))
-def test_a_cap_lies_between_the_methods(condition_number: float, cap: float) -> None:
+def test_a_cap_lies_between_the_methods(condition_number, cap):
     optimal, monotone = (
         condition_number_schedule(condition_number, steps=6, method=method) for method in METHODS
     )
@@ -365,12 +360,10 @@ def test_a_cap_lies_between_the_methods(condition_number: float, cap: float) -> 
 
 
 @given(st.floats(1, 1e9), st.floats(1, 1e4), st.floats(0, 2), st.sampled_from(METHODS))
-def test_safeguards_follow_the_interval_exactly(
-    condition_number: float, cap: float, margin: float, method: str
-) -> None:
+def test_safeguards_follow_the_interval_exactly(condition_number, cap, margin, method):
     with mpmath.workdps(60):
         condition_number, margin = mpmath.mpf(condition_number), mpmath.mpf(margin)
-        more: dict[str, Any] = {"cap": cap, "margin": margin, "method": method}
+        more = {"cap": cap, "margin": margin, "method": method}
         schedule = condition_number_schedule(condition_number, steps=4, **more)
         image = interval_after(schedule.gammas, lower=1 / condition_number, upper=1 + margin)
         for a, b, c in zip(
@@ -387,7 +380,7 @@ def test_safeguards_follow_the_interval_exactly(
 
 
 @given(kappas, st.floats(1e-3, 1e3), st.sampled_from(METHODS))
-def test_scaling(condition_number: float, scale: float, method: str) -> None:
+def test_scaling(condition_number, scale, method):
     """Scaled eigenvalues take gamma scaled inversely."""
     with mpmath.workdps(30):
         schedule = condition_number_schedule(mpmath.mpf(condition_number), steps=3, method=method)
@@ -407,7 +400,7 @@ def test_scaling(condition_number: float, scale: float, method: str) -> None:
             assert abs(c / d - 1) < 1e-15
 
 
-def test_a_later_schedule_continues_the_former() -> None:
+def test_a_later_schedule_continues_the_former():
     whole = condition_number_schedule(1e5, steps=7)
     first = condition_number_schedule(1e5, steps=3)
     rest = condition_number_schedule(excess=first.excess[-1], steps=4)
@@ -417,7 +410,7 @@ def test_a_later_schedule_continues_the_former() -> None:
 
 
 @given(kappas, st.floats(0.5, 2))
-def test_residual_of_the_final_step(condition_number: float, factor: float) -> None:
+def test_residual_of_the_final_step(condition_number, factor):
     schedule = condition_number_schedule(condition_number, steps=3)
     top, bottom = schedule.top, schedule.top / schedule.condition_number
     rate, residual = schedule.final_rate, schedule.residual
@@ -437,9 +430,7 @@ def test_residual_of_the_final_step(condition_number: float, factor: float) -> N
         (1000, 3, 0.9899, 0.9230),
     ],
 )
-def test_residuals_of_the_notes(
-    condition_number: float, steps: int, monotone: float, optimal: float
-) -> None:
+def test_residuals_of_the_notes(condition_number, steps, monotone, optimal):
     """Steps count the final one; .4168 and .9900 of the notes are off by one in the last digit."""
     for method, printed in (("monotone", monotone), ("optimal", optimal)):
         schedule = condition_number_schedule(condition_number, steps=steps - 1, method=method)
@@ -450,7 +441,7 @@ def test_residuals_of_the_notes(
 
 
 @given(st.lists(st.floats(-2, 6), max_size=3), st.floats(0, 1), st.floats(0.05, 1.5))
-def test_interval_after_dense_sampling(gammas: list[float], share: float, upper: float) -> None:
+def test_interval_after_dense_sampling(gammas, share, upper):
     lower = share * upper
     image = interval_after(gammas, lower=lower, upper=upper)
     samples = eigenvalues_after(np.linspace(lower, upper, 40001), gammas)
@@ -466,7 +457,7 @@ def test_interval_after_dense_sampling(gammas: list[float], share: float, upper:
 
 @pytest.mark.parametrize("upper", [0.99, 1.0, 1.001])
 @pytest.mark.parametrize("condition_number", [3.0, 1e4, 1e12, 1e20])
-def test_images_in_float64_and_fifty_digits(upper: float, condition_number: float) -> None:
+def test_images_in_float64_and_fifty_digits(upper, condition_number):
     """Of gamma as rounded; eigenvalues by factors that are all above 2/3."""
     gamma = condition_number_schedule(condition_number, steps=12).gammas
     image = interval_after(gamma, lower=1 / condition_number, upper=upper)
@@ -482,7 +473,7 @@ def test_images_in_float64_and_fifty_digits(upper: float, condition_number: floa
             assert abs(a / b - 1) < ROUNDING
 
 
-def test_two_per_cent_too_much() -> None:
+def test_two_per_cent_too_much():
     gamma = condition_number_schedule(100, steps=1).gammas
     image = interval_after(gamma, lower=0.01, upper=1.02)
     assert abs(image.condition_number[1] - 24.5) < PRINTED * 0.05
@@ -495,11 +486,11 @@ def test_two_per_cent_too_much() -> None:
 
 
 @pytest.mark.parametrize(("condition_number", "printed"), [(100, -17.18), (1e4, -197.0)])
-def test_sensitivity_to_the_largest_eigenvalue(condition_number: float, printed: float) -> None:
+def test_sensitivity_to_the_largest_eigenvalue(condition_number, printed):
     with mpmath.workdps(40):
         gamma = condition_number_schedule(mpmath.mpf(condition_number), steps=1).gammas
 
-        def image(logarithm: Any) -> Any:
+        def image(logarithm):
             return mpmath.log(eigenvalues_after(mpmath.exp(logarithm), gamma)[1])
 
         slope = mpmath.diff(image, 0)
@@ -509,7 +500,7 @@ def test_sensitivity_to_the_largest_eigenvalue(condition_number: float, printed:
         )
 
 
-def test_an_eigenvalue_at_the_double_zero_is_annihilated() -> None:
+def test_an_eigenvalue_at_the_double_zero_is_annihilated():
     condition_number = sympy.Integer(100)
     gamma = condition_number_schedule(condition_number, steps=1).gammas
     zero = 1 + sympy.Rational(1, 10) + sympy.Rational(1, 100)
@@ -522,7 +513,7 @@ def test_an_eigenvalue_at_the_double_zero_is_annihilated() -> None:
         assert list(wide.condition_number) == [math.inf, math.inf]
 
 
-def test_capped_schedules_survive_what_ruins_others() -> None:
+def test_capped_schedules_survive_what_ruins_others():
     image = [
         interval_after(
             condition_number_schedule(1e12, tol=1e-10, cap=cap).gammas, lower=1e-12, upper=1 + 1e-3
@@ -536,7 +527,7 @@ def test_capped_schedules_survive_what_ruins_others() -> None:
 # Number systems and shapes
 
 
-def test_schedule_of_a_symbol() -> None:
+def test_schedule_of_a_symbol():
     condition_number = sympy.Symbol("condition_number", positive=True)
     r, gamma, x = sympy.symbols("r gamma x", positive=True)
     # Both ends equal, with the largest eigenvalue 1.
@@ -558,7 +549,7 @@ def test_schedule_of_a_symbol() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cap", [sympy.oo, 3])
-def test_symbols_numbers_and_digits_agree(method: str, cap: Any) -> None:
+def test_symbols_numbers_and_digits_agree(method, cap):
     condition_number = sympy.Symbol("condition_number", positive=True)
     number = sympy.Rational(29, 3)
     symbolic = condition_number_schedule(condition_number, steps=2, method=method, cap=cap)
@@ -576,7 +567,7 @@ def test_symbols_numbers_and_digits_agree(method: str, cap: Any) -> None:
                     assert abs(error) < mpmath.mpf("1e-37")
 
 
-def test_exact_numbers_of_kappa_four() -> None:
+def test_exact_numbers_of_kappa_four():
     schedule = condition_number_schedule(sympy.Integer(4), steps=2)
     assert schedule.gammas[0] == sympy.Rational(4, 7)
     assert schedule.condition_number[1] == sympy.Rational(343, 243)
@@ -588,7 +579,7 @@ def test_exact_numbers_of_kappa_four() -> None:
 
 
 @pytest.mark.parametrize("method", ["optimal", "monotone"])
-def test_symbols_through_many_layers(method: Any) -> None:
+def test_symbols_through_many_layers(method):
     plain, positive = sympy.Symbol("z"), sympy.Symbol("condition_number", positive=True)
     for symbol in (plain, positive):
         exact = condition_number_schedule(symbol, steps=3, method=method)
@@ -598,7 +589,7 @@ def test_symbols_through_many_layers(method: Any) -> None:
         np.testing.assert_allclose(found, floats.condition_number, rtol=1e-12)
 
 
-def test_shapes() -> None:
+def test_shapes():
     condition_number = np.array([[1.0, 3.0], [1e4, 1e8]])
     tol = np.array([1e-3, 1e-12])
     for method in METHODS:
@@ -621,7 +612,7 @@ def test_shapes() -> None:
         assert spectrum.shape == (counts.max() + 1, 5, 2, 2)
 
 
-def test_no_layers_and_nothing_to_do() -> None:
+def test_no_layers_and_nothing_to_do():
     for schedule in (
         condition_number_schedule(50, steps=0),
         condition_number_schedule(50, tol=1e3),
@@ -641,9 +632,7 @@ def test_no_layers_and_nothing_to_do() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("condition_number", [3.0, 1e5, 1e30, 1e100])
-def test_counts_beside_tolerances_that_are_met_exactly(
-    method: str, condition_number: float
-) -> None:
+def test_counts_beside_tolerances_that_are_met_exactly(method, condition_number):
     with mpmath.workdps(50):
         exact = condition_number_schedule(
             mpmath.mpf(condition_number), tol=1e-200, method=method
@@ -654,7 +643,7 @@ def test_counts_beside_tolerances_that_are_met_exactly(
     assert np.array_equal(steps_needed(condition_number, x * (1 - DOUBLED), method=method), k + 1)
 
 
-def test_large_tables_agree_with_single_counts() -> None:
+def test_large_tables_agree_with_single_counts():
     condition_number = np.geomspace(1, 1e99, 20000).reshape(2, -1)
     counts = steps_needed(condition_number, 1e-10)
     assert np.all(np.diff(counts.ravel()) >= 0)
@@ -667,7 +656,7 @@ def test_large_tables_agree_with_single_counts() -> None:
 # Bad input
 
 
-def schedule_of(**arguments: Any) -> Any:
+def schedule_of(**arguments):
     return condition_number_schedule(**{"condition_number": 10.0, "steps": 2, **arguments})
 
 
@@ -680,7 +669,7 @@ def schedule_of(**arguments: Any) -> Any:
         {"condition_number": 1e100, "margin": 1e300},
     ],
 )
-def test_floats_start_below_a_googol(start: dict[str, Any]) -> None:
+def test_floats_start_below_a_googol(start):
     message = (
         r"condition_number at the start must be <= 1e\+100 in float64 \(pass mpmath numbers\), got"
     )
@@ -692,6 +681,6 @@ def test_floats_start_below_a_googol(start: dict[str, Any]) -> None:
     assert steps_needed(1e100, 0.1) == 122
 
 
-def test_eigenvalues_of_a_symbol() -> None:
+def test_eigenvalues_of_a_symbol():
     x, g = sympy.symbols("x g")
     assert eigenvalues_after(x, [g]) == (x, x * (1 - g * x) ** 2)

@@ -2,9 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -16,13 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import differential_evolution
 
 from iclimit.asymptotics.descent import chebyshev_schedule, optimal_schedule, schedule_loss
-from iclimit.asymptotics.gdpp import (
-    GDPlusPlus,
-    gdpp_loss,
-    gdpp_minima,
-    optimal_gdpp,
-    worst_case_residual,
-)
+from iclimit.asymptotics.gdpp import gdpp_loss, gdpp_minima, optimal_gdpp, worst_case_residual
 from iclimit.asymptotics.gdpp import losses as gdpp_module
 from iclimit.asymptotics.gdpp.search import degree, residual
 from iclimit.asymptotics.spectra import Wishart, wishart_moment
@@ -45,7 +37,7 @@ PRINTED = 1.01
 # Standard errors that the worst of the simulated losses may lie off.
 SIGMAS = 4.0
 
-LAYERS: list[tuple[list[float], list[float]]] = [
+LAYERS = [
     ([0.4], []),
     ([0.5, 2.0], [0.3]),
     ([0.2, 1.5, 6.0], [0.45, 1.1]),
@@ -55,12 +47,12 @@ LAYERS: list[tuple[list[float], list[float]]] = [
 
 
 @lru_cache
-def minima(layers: int, **setting: Any) -> list[GDPlusPlus]:
+def minima(layers, **setting):
     return gdpp_minima(layers, **setting)
 
 
 @lru_cache
-def best(layers: int, **setting: Any) -> GDPlusPlus:
+def best(layers, **setting):
     """The first minimum on average, which `optimal_gdpp` would search for once more."""
     return (
         optimal_gdpp(layers, **setting)
@@ -69,14 +61,14 @@ def best(layers: int, **setting: Any) -> GDPlusPlus:
     )
 
 
-def test_the_optimum_is_the_first_minimum() -> None:
+def test_the_optimum_is_the_first_minimum():
     for setting in ({"ratio": 4.0, "noise_ratio": 0.3}, {"context": 6, "dim": 4}):
         found, first = optimal_gdpp(2, **setting), minima(2, **setting)[0]
         for name in ("rates", "gammas", "loss", "lower_bound"):
             np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
 
 
-def literal_weights(X: np.ndarray, rates: list[float], gammas: list[float]) -> np.ndarray:
+def literal_weights(X, rates, gammas):
     """The map A of shape (..., d, N) from labels to the weights of the prediction.
 
     Tokens and queries pass through the layers as defined; queries are the unit vectors and labels
@@ -93,7 +85,7 @@ def literal_weights(X: np.ndarray, rates: list[float], gammas: list[float]) -> n
     return -label
 
 
-def literal_losses(X: np.ndarray, rates: list[float], gammas: list[float], v: float) -> np.ndarray:
+def literal_losses(X, rates, gammas, v):
     """Mean over tasks and noise of the squared error of each context."""
     context, dim = X.shape[-2:]
     A = literal_weights(X, rates, gammas)
@@ -102,7 +94,7 @@ def literal_losses(X: np.ndarray, rates: list[float], gammas: list[float], v: fl
 
 
 @pytest.mark.parametrize(("rates", "gammas"), LAYERS)
-def test_layers_are_functions_of_the_eigenvalues(rates: list[float], gammas: list[float]) -> None:
+def test_layers_are_functions_of_the_eigenvalues(rates, gammas):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((9, 4))
     A = literal_weights(X, rates, gammas)
@@ -116,7 +108,7 @@ def test_layers_are_functions_of_the_eigenvalues(rates: list[float], gammas: lis
 @pytest.mark.slow
 @pytest.mark.parametrize(("rates", "gammas"), [LAYERS[1], ([0.2, 0.5, 0.4], [0.15, 0.1])])
 @pytest.mark.parametrize("size", [(20, 4), (4, 6)])
-def test_simulated_layers(rates: list[float], gammas: list[float], size: tuple[int, int]) -> None:
+def test_simulated_layers(rates, gammas, size):
     rng = np.random.default_rng(3)
     small = [0.5 * rate for rate in rates], [0.5 * gamma for gamma in gammas]
     losses = literal_losses(rng.standard_normal((40_000, *size)), *small, 0.3)
@@ -124,7 +116,7 @@ def test_simulated_layers(rates: list[float], gammas: list[float], size: tuple[i
     assert abs(losses.mean() - theory) < SIGMAS * losses.std() / math.sqrt(losses.size)
 
 
-def scalar_residual(root: Any, rates: list[Any], gammas: list[Any]) -> Any:
+def scalar_residual(root, rates, gammas):
     """What is left of the label of a single one-dimensional token, root^2 its eigenvalue."""
     r, z = root / root, root
     for rate, gamma in zip(rates, [*gammas, 0], strict=True):
@@ -134,12 +126,10 @@ def scalar_residual(root: Any, rates: list[Any], gammas: list[Any]) -> Any:
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize(("rates", "gammas"), LAYERS[:3])
-def test_loss_is_the_integral_over_the_density(
-    rates: list[float], gammas: list[float], c: float
-) -> None:
+def test_loss_is_the_integral_over_the_density(rates, gammas, c):
     exact_c, v = mpmath.mpf(c), mpmath.mpf("0.3")
 
-    def continuous(angle: mpmath.mpf) -> mpmath.mpf:
+    def continuous(angle):
         x = (1 - mpmath.sqrt(exact_c)) ** 2
         x += 4 * mpmath.sqrt(exact_c) * mpmath.cos(angle / 2) ** 2
         P = scalar_residual(mpmath.sqrt(x), rates, gammas)
@@ -156,20 +146,18 @@ def test_loss_is_the_integral_over_the_density(
 
 @pytest.mark.parametrize(("rates", "gammas"), LAYERS)
 @pytest.mark.parametrize("size", [(20, 10), (5, 9), (1, 1)])
-def test_float64_at_finite_size(
-    rates: list[float], gammas: list[float], size: tuple[int, int]
-) -> None:
+def test_float64_at_finite_size(rates, gammas, size):
     """Moments with 50 digits; the rule for four layers takes seconds at one size only."""
     if len(rates) == 4 and size != (20, 10):
         return
-    where: dict[str, Any] = {"context": size[0], "dim": size[1]}
+    where = {"context": size[0], "dim": size[1]}
     for v in (0.0, 0.2):
         with mpmath.workdps(50):
             exact = gdpp_loss(list(map(mpmath.mpf, rates)), gammas, **where, noise_ratio=v)
         assert abs(gdpp_loss(rates, gammas, **where, noise_ratio=v) / exact - 1) < FLOAT64
 
 
-def test_exact_moments() -> None:
+def test_exact_moments():
     """Coefficients by SymPy, moments by Stein's lemma, a symbolic size."""
     root, N, v = sympy.symbols("z N v", positive=True)
     rates, gammas = [sympy.Rational(1, 3), sympy.Rational(3, 2)], [sympy.Rational(1, 4)]
@@ -185,7 +173,7 @@ def test_exact_moments() -> None:
     assert float(value.subs({N: 7, v: 0.1})) == pytest.approx(numbers, rel=FLOAT64)
 
 
-def test_symbolic_rates() -> None:
+def test_symbolic_rates():
     eta, gamma, c = sympy.symbols("eta gamma c", positive=True)
     value = gdpp_loss([eta, 2 * eta], [gamma], ratio=c)
     numbers = {eta: 0.4, gamma: 0.3, c: 0.7}
@@ -195,7 +183,7 @@ def test_symbolic_rates() -> None:
 
 @pytest.mark.parametrize("where", [{"ratio": 0.4}, {"ratio": 3.0}, {"context": 6, "dim": 4}])
 @pytest.mark.parametrize("v", [0.0, 0.3])
-def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v: float) -> None:
+def test_without_preconditioning_it_is_gradient_descent(where, v):
     for rates in ([0.7], [0.3, 0.9], [0.2, 0.4, 1.1]):
         value = gdpp_loss(rates, [0.0] * (len(rates) - 1), **where, noise_ratio=v)
         assert value == pytest.approx(schedule_loss(rates, **where, noise_ratio=v), rel=RULES)
@@ -219,7 +207,7 @@ def test_without_preconditioning_it_is_gradient_descent(where: dict[str, Any], v
         (3, {"ratio": 2.0, "noise_ratio": 0.2}),
     ],
 )
-def test_small_losses_in_float64_and_fifty_digits(layers: int, setting: dict[str, Any]) -> None:
+def test_small_losses_in_float64_and_fifty_digits(layers, setting):
     """At the optimum the factors of P are small, and rounding of the rates alone changes them."""
     found = best(layers, **setting)
     with mpmath.workdps(50):
@@ -240,9 +228,7 @@ layers_ = st.integers(1, 4).flatmap(
 
 @hypothesis_settings(max_examples=100)
 @given(layers_, st.floats(0.02, 20), st.one_of(st.just(0.0), st.floats(1e-6, 100)))
-def test_no_layers_are_below_the_bound(
-    layers: tuple[list[float], list[float]], c: float, v: float
-) -> None:
+def test_no_layers_are_below_the_bound(layers, c, v):
     steps = (3 ** len(layers[0]) - 1) // 2
     bound = chebyshev_schedule(steps=steps, ratio=c, noise_ratio=v).lower_bound
     assert gdpp_loss(*layers, ratio=c, noise_ratio=v) >= bound * (1 - FLOAT64)
@@ -250,9 +236,7 @@ def test_no_layers_are_below_the_bound(
 
 @hypothesis_settings(max_examples=50)
 @given(layers_, st.floats(1.01, 1e4))
-def test_no_worst_case_is_below_chebyshev(
-    layers: tuple[list[float], list[float]], condition_number: float
-) -> None:
+def test_no_worst_case_is_below_chebyshev(layers, condition_number):
     steps = (3 ** len(layers[0]) - 1) // 2
     bound = 1 / mpmath.chebyt(
         steps, (mpmath.mpf(condition_number) + 1) / (mpmath.mpf(condition_number) - 1)
@@ -271,7 +255,7 @@ def test_no_worst_case_is_below_chebyshev(
         st.fixed_dictionaries({"context": st.integers(1, 30), "dim": st.integers(1, 30)}),
     )
 )
-def test_optimum_lies_between_its_bound_and_one_layer_less(setting: dict[str, Any]) -> None:
+def test_optimum_lies_between_its_bound_and_one_layer_less(setting):
     one, two = (optimal_gdpp(layers, **setting) for layers in (1, 2))
     assert 0 < two.lower_bound <= two.loss * (1 + FLOAT64)
     assert two.loss <= one.loss * (1 + FLOAT64) <= 1 + 2 * FLOAT64
@@ -285,9 +269,7 @@ def test_optimum_lies_between_its_bound_and_one_layer_less(setting: dict[str, An
         assert two.lower_bound == pytest.approx(bound, rel=FLOAT64)
 
 
-def evolve(
-    criterion: Callable[[np.ndarray], np.ndarray], roots: np.ndarray, layers: int, rounds: int
-) -> float:
+def evolve(criterion, roots, layers, rounds):
     """Least criterion of the residuals at eigenvalues roots^2, by differential evolution.
 
     Rates and gammas are in units of one over the largest eigenvalue.
@@ -296,7 +278,7 @@ def evolve(
     limits = [(-60.0, 60.0)] * layers + [(-5.0, 30.0)] * (layers - 1)
     limits[0] = (-5.0, 5.0)
 
-    def objective(x: np.ndarray) -> np.ndarray:
+    def objective(x):
         x = x.reshape(len(limits), -1)[..., None] / top
         return criterion(scalar_residual(roots, list(x[:layers]), list(x[layers:])))
 
@@ -314,7 +296,7 @@ def evolve(
 
 
 @pytest.mark.parametrize("condition_number", [1.5, 10.0, 100.0, 1000.0])
-def test_no_search_finds_a_better_worst_case_with_two_layers(condition_number: float) -> None:
+def test_no_search_finds_a_better_worst_case_with_two_layers(condition_number):
     roots = np.sqrt(
         1 / condition_number
         + (1 - 1 / condition_number) * np.sin(np.linspace(0, np.pi / 2, 401)) ** 2
@@ -324,28 +306,28 @@ def test_no_search_finds_a_better_worst_case_with_two_layers(condition_number: f
 
 
 @pytest.mark.parametrize(("c", "v"), [(0.5, 0.0), (0.5, 0.05), (0.1, 0.1), (1.0, 0.1), (4.0, 0.3)])
-def test_no_search_finds_a_better_loss_with_two_layers(c: float, v: float) -> None:
+def test_no_search_finds_a_better_loss_with_two_layers(c, v):
     assert best(2, ratio=c, noise_ratio=v).loss <= evolve_in_the_limit(c, v, 2, 300) * (
         1 + EVOLUTION
     )
 
 
-def test_no_search_finds_a_better_loss_with_three_layers() -> None:
+def test_no_search_finds_a_better_loss_with_three_layers():
     """Differential evolution ends in a minimum 2 per cent worse or in ours."""
     assert best(3, ratio=0.5, noise_ratio=0.05).loss <= evolve_in_the_limit(0.5, 0.05, 3, 600) * (
         1 + EVOLUTION
     )
 
 
-def evolve_in_the_limit(c: float, v: float, layers: int, rounds: int) -> float:
+def evolve_in_the_limit(c, v, layers, rounds):
     # The midpoint rule in the angle is exact for 400 points.
     angle = (np.arange(400) + 0.5) * np.pi / 400
     x = 1 + c + 2 * math.sqrt(c) * np.cos(angle)
     weight = 2 * np.sin(angle) ** 2 / x / 400
     at_zero = max(0.0, 1 - 1 / c)
 
-    def loss(P: np.ndarray) -> np.ndarray:
-        terms: np.ndarray = weight * (P**2 + v * (1 - P) ** 2 / x)
+    def loss(P):
+        terms = weight * (P**2 + v * (1 - P) ** 2 / x)
         return terms.sum(axis=-1)
 
     return at_zero + evolve(loss, np.sqrt(x), layers, rounds)
@@ -361,14 +343,14 @@ def evolve_in_the_limit(c: float, v: float, layers: int, rounds: int) -> float:
         (1.0, 0.1, 3, 0.271192, 0.270251),
     ],
 )
-def test_notes_in_the_limit(c: float, v: float, layers: int, loss: float, bound: float) -> None:
+def test_notes_in_the_limit(c, v, layers, loss, bound):
     found = best(layers, ratio=c, noise_ratio=v)
     assert found.loss == pytest.approx(loss, abs=PRINTED * 5e-7)
     assert found.lower_bound == pytest.approx(bound, abs=PRINTED * 5e-7)
 
 
 @pytest.mark.slow
-def test_notes_without_noise() -> None:
+def test_notes_without_noise():
     """The notes have 6.8e-4 for three layers, which is the second local minimum."""
     assert best(2, ratio=0.5).loss == pytest.approx(0.03226, abs=PRINTED * 5e-6)
     assert best(2, ratio=0.5).lower_bound == pytest.approx(1 / 31, rel=FLOAT64)
@@ -389,9 +371,7 @@ def test_notes_without_noise() -> None:
         (1000, 3, 0.7767, 0.0172),
     ],
 )
-def test_notes_in_the_worst_case(
-    condition_number: int, layers: int, notes: float, improved: float
-) -> None:
+def test_notes_in_the_worst_case(condition_number, layers, notes, improved):
     """Upper bounds of differential evolution; two of them are improved."""
     found = best(layers, condition_number=condition_number)
     assert found.loss == pytest.approx(notes - improved, abs=PRINTED * 1e-4)
@@ -402,9 +382,7 @@ def test_notes_in_the_worst_case(
 
 
 @pytest.mark.parametrize(("condition_number", "layers"), [(10, 2), (100, 2), (10, 3), (100, 3)])
-def test_extrema_of_the_best_worst_case_are_of_equal_height(
-    condition_number: int, layers: int
-) -> None:
+def test_extrema_of_the_best_worst_case_are_of_equal_height(condition_number, layers):
     """One more than there are rates and gammas: then no small change lowers all of them."""
     found = best(layers, condition_number=condition_number)
     roots = np.sqrt(np.linspace(1 / condition_number, 1, 400_001))
@@ -415,7 +393,7 @@ def test_extrema_of_the_best_worst_case_are_of_equal_height(
     assert np.sum(peaks > found.loss * (1 - 1e-6)) == 2 * layers
 
 
-def test_published_two_layers_are_a_local_minimum() -> None:
+def test_published_two_layers_are_a_local_minimum():
     """Vladymyrov et al., Table 1: GD++ .341, diagonal .265, full .264, for N = 20 and d = 10."""
     losses = [0.5 * 10 * found.loss for found in minima(2, context=20, dim=10)]
     assert losses == pytest.approx([0.267942, 0.341594, 0.389302], abs=1e-6)
@@ -439,7 +417,7 @@ def test_published_two_layers_are_a_local_minimum() -> None:
     ],
     ids=str,
 )
-def test_minima_are_strict_and_distinct(layers: int, setting: dict[str, Any]) -> None:
+def test_minima_are_strict_and_distinct(layers, setting):
     found = minima(layers, **setting)
     losses = [each.loss for each in found]
     assert losses == sorted(losses)
@@ -447,7 +425,7 @@ def test_minima_are_strict_and_distinct(layers: int, setting: dict[str, Any]) ->
     for each in found:
         x = np.concatenate([each.rates, each.gammas])
 
-        def loss(change: np.ndarray, x: np.ndarray = x) -> Any:
+        def loss(change, x=x):
             y = x * (1 + change)
             return gdpp_loss(y[..., :layers], y[..., layers:], **setting)
 
@@ -470,7 +448,7 @@ def test_minima_are_strict_and_distinct(layers: int, setting: dict[str, Any]) ->
         assert np.max(abs(a.rates / b.rates - 1)) > 1e-3
 
 
-def test_rates_of_a_sample_have_a_large_mean_loss() -> None:
+def test_rates_of_a_sample_have_a_large_mean_loss():
     """Three layers at finite size: the mean is that of eigenvalues that no sample has.
 
     The optimum on two million sampled eigenvalues; new samples agree with it, not the moments.
@@ -487,14 +465,14 @@ def test_rates_of_a_sample_have_a_large_mean_loss() -> None:
 
 
 @pytest.mark.slow
-def test_four_layers_at_finite_size() -> None:
+def test_four_layers_at_finite_size():
     found = best(4, context=20, dim=10)
     assert found.loss == pytest.approx(7.95183e-5, rel=1e-5)
     law = Wishart(context=20, dim=10)
     assert found.lower_bound == pytest.approx(float(law.christoffel(40)), rel=FLOAT64)
 
 
-def test_the_search_depends_on_its_arguments_only() -> None:
+def test_the_search_depends_on_its_arguments_only():
     first = optimal_gdpp(2, ratio=0.3, noise_ratio=0.1)
     gdpp_minima(2, ratio=3.0)
     second = optimal_gdpp(2, ratio=0.3, noise_ratio=0.1)
@@ -503,9 +481,7 @@ def test_the_search_depends_on_its_arguments_only() -> None:
 
 
 @lru_cache
-def critical_points(
-    rates: tuple[float, ...], gammas: tuple[float, ...]
-) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
+def critical_points(rates, gammas):
     """Coefficients of P and the real zeros of its derivative, with 60 digits."""
     root = sympy.Symbol("z")
     numbers = [[sympy.Rational(x) for x in each] for each in (rates, gammas)]
@@ -519,9 +495,7 @@ def critical_points(
         return exact, [mpmath.re(z) for z in zeros if abs(mpmath.im(z)) < 1e-30]
 
 
-def critical_maximum(
-    rates: list[float], gammas: list[float], condition_number: float
-) -> mpmath.mpf:
+def critical_maximum(rates, gammas, condition_number):
     """Largest |P| at the ends and the zeros of its derivative between them, with 60 digits."""
     exact, zeros = critical_points(tuple(rates), tuple(gammas))
     with mpmath.workdps(60):
@@ -531,7 +505,7 @@ def critical_maximum(
 
 
 @pytest.mark.parametrize("condition_number", [1.0, 1.3, 10.0, 1e4, 1e8])
-def test_worst_case_at_critical_points(condition_number: float) -> None:
+def test_worst_case_at_critical_points(condition_number):
     rng = np.random.default_rng(2)
     cases = [*LAYERS[:3], ([1.388, 11.11], [1.3518]), ([1.02137, 5.8225, 21.309], [0.8196, 3.085])]
     for layers in (2, 3):
@@ -545,7 +519,7 @@ def test_worst_case_at_critical_points(condition_number: float) -> None:
         )
 
 
-def test_broadcasting_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broadcasting_is_the_loop(monkeypatch):
     monkeypatch.setattr(gdpp_module, "_ROWS", 1500)  # seven residuals at a time
     rng = np.random.default_rng(0)
     rates, gammas = rng.uniform(0, 3, (4, 1, 3)), rng.uniform(0, 1, (5, 2))
@@ -573,7 +547,7 @@ def test_broadcasting_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_overflow_is_infinite() -> None:
+def test_overflow_is_infinite():
     huge = np.array([1e200, 0.5])
     assert gdpp_loss(huge[:, None] * [1.0, 1.0], [1e150], ratio=0.5).tolist() == [math.inf] * 2
     assert (
@@ -583,7 +557,7 @@ def test_overflow_is_infinite() -> None:
     assert gdpp_loss([0.5, 1e155], [0.1], context=3, dim=2) == math.inf
 
 
-def test_the_most_layers() -> None:
+def test_the_most_layers():
     many = np.full(8, 0.1)
     assert degree(8) == 3280
     assert gdpp_loss(many, many[:7], ratio=0.5) < 1

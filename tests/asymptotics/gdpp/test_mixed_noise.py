@@ -4,7 +4,6 @@ import math
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -17,7 +16,6 @@ from scipy import integrate, stats
 from iclimit.asymptotics.descent import optimal_schedule, schedule_loss
 from iclimit.asymptotics.gdpp import (
     NoiseLaw,
-    RidgeBaselines,
     adaptive_ridge_loss,
     baseline_profiles,
     constant_ridge_loss,
@@ -31,7 +29,7 @@ from iclimit.asymptotics.spectra import Wishart, wishart_resolvent
 from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
 
 N, D = 20, 10
-SIZE: dict[str, Any] = {"context": N, "dim": D}
+SIZE = {"context": N, "dim": D}
 
 # Sums of some three hundred positive terms; measured worst 3e-15 where the reference is exact.
 ROUNDING = 1e-12
@@ -64,13 +62,13 @@ TABLE = {
 
 
 @lru_cache
-def baselines(spec: str, context: int = N, dim: int = D) -> RidgeBaselines:
+def baselines(spec, context=N, dim=D):
     """Tuned once for all tests: a second for a uniform law."""
     return ridge_baselines(spec, context=context, dim=dim)
 
 
 @lru_cache
-def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
+def simulate(spec):
     """Adjusted losses of the rows of the table, from prompts, labels and least squares.
 
     Returns mean and standard deviation over prompts, of the loss over all noiseless queries and
@@ -88,7 +86,7 @@ def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
     e, vectors = np.linalg.eigh(X.transpose(0, 2, 1) @ X)
     rotated = np.einsum("pji,pj->pi", vectors, Xy)
 
-    def ridge(parameter: Any) -> np.ndarray:
+    def ridge(parameter):
         return np.einsum("pij,pj->pi", vectors, rotated / (e + np.reshape(parameter, (-1, 1))))
 
     residuals = y - np.einsum("pij,pj->pi", X, ridge(0.0))
@@ -102,7 +100,7 @@ def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
     ]
     query, noise = rng.standard_normal((PROMPTS, D)), sigma * rng.standard_normal(PROMPTS)
 
-    def losses(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def losses(weights):
         error = weights - w
         noisy = np.sum(error * query, axis=1) - noise
         return np.sum(error**2, axis=1) / 2, noisy**2 / 2
@@ -111,20 +109,20 @@ def simulate(spec: str) -> tuple[np.ndarray, np.ndarray]:
     return adjusted.mean(axis=-1).T, adjusted.std(axis=-1).T
 
 
-def theory(spec: str) -> np.ndarray:
+def theory(spec):
     best = baselines(spec)
     return np.array([best.one_layer, best.constant, best.adaptive, best.tuned])
 
 
 @pytest.mark.parametrize("spec", ["uniform:1", "uniform:5", "categorical:1,3", "categorical:0,4"])
-def test_simulated_prompts_have_these_losses(spec: str) -> None:
+def test_simulated_prompts_have_these_losses(spec):
     mean, deviation = simulate(spec)
     error = deviation[0] / math.sqrt(PROMPTS)
     assert np.all(np.abs(mean[0] - theory(spec)) < SIGMAS * error + 1e-12)
 
 
 @pytest.mark.parametrize("spec", list(TABLE))
-def test_published_table(spec: str) -> None:
+def test_published_table(spec):
     deviation = simulate(spec)[1] if spec != "uniform:0" else np.array([[2.4] * 4] * 2)
     allowed = PUBLISHED_SIGMAS * deviation[1] / math.sqrt(PUBLISHED_SEQUENCES) + PUBLISHED_DIGITS
     published = np.array(TABLE[spec])
@@ -133,12 +131,12 @@ def test_published_table(spec: str) -> None:
     assert abs(published[4] - theory(spec)[1]) < allowed[1]
 
 
-def test_published_estimate_of_the_noise_divides_by_the_degrees_of_freedom() -> None:
+def test_published_estimate_of_the_noise_divides_by_the_degrees_of_freedom():
     """Least-squares residuals over N - d reproduce AdaRR; over N, or over N - 1, they do not."""
     specs = [spec for spec in TABLE if spec != "uniform:0"]
     published = np.array([TABLE[spec][2] for spec in specs])
 
-    def misfit(divisor: int) -> float:
+    def misfit(divisor):
         found = [adaptive_ridge_loss(s, **SIZE, multiplier=(N - D) / divisor) for s in specs]
         return float(np.max(np.abs(np.array(found) / published - 1)))
 
@@ -149,7 +147,7 @@ def test_published_estimate_of_the_noise_divides_by_the_degrees_of_freedom() -> 
 
 @pytest.mark.parametrize("ridge", [20.0, 300.0])
 @pytest.mark.parametrize("variance", [0.0, 0.3, 9.0, 1e4])
-def test_risk_by_the_gauss_rule_of_exact_moments(ridge: float, variance: float) -> None:
+def test_risk_by_the_gauss_rule_of_exact_moments(ridge, variance):
     nodes, weights = Wishart(context=N, dim=D).quadrature(24)
     e = N * nodes
     q = 1 / (e + ridge)
@@ -159,13 +157,11 @@ def test_risk_by_the_gauss_rule_of_exact_moments(ridge: float, variance: float) 
 
 @pytest.mark.parametrize(("multiplier", "threshold"), [(1.0, math.inf), (1.3, 5.0), (40.0, 3.0)])
 @pytest.mark.parametrize("sigma", [0.2, 2.0, 5.0])
-def test_adaptive_loss_by_adaptive_quadrature(
-    sigma: float, multiplier: float, threshold: float
-) -> None:
+def test_adaptive_loss_by_adaptive_quadrature(sigma, multiplier, threshold):
     """scipy's integral over its chi-square law of differences of risks."""
     law, v = stats.chi2(N - D), sigma**2
 
-    def integrand(u: float) -> float:
+    def integrand(u):
         parameter = min(multiplier * v * u / (N - D), threshold)
         return law.pdf(u) * (ridge_risk(parameter, v, **SIZE) - ridge_risk(v, v, **SIZE))
 
@@ -180,7 +176,7 @@ def test_adaptive_loss_by_adaptive_quadrature(
     assert found == pytest.approx(expected, rel=ADAPTIVE)
 
 
-def _chi_square_rule(freedom: int, edges: list[float]) -> tuple[np.ndarray, np.ndarray]:
+def _chi_square_rule(freedom, edges):
     """Points and weights of Gauss-Legendre rules of 16 nodes in the logarithm, as decimals."""
     nodes, weights = np.polynomial.legendre.leggauss(16)
     points, found = [], []
@@ -198,15 +194,13 @@ def _chi_square_rule(freedom: int, edges: list[float]) -> tuple[np.ndarray, np.n
 @pytest.mark.parametrize(
     ("sigma", "multiplier", "threshold"), [(1e-3, 1.0, math.inf), (2.0, 1.3, 3.0), (0.5, 3.0, 2.0)]
 )
-def test_one_dimension_by_multiprecision_quadrature(
-    sigma: float, multiplier: float, threshold: float
-) -> None:
+def test_one_dimension_by_multiprecision_quadrature(sigma, multiplier, threshold):
     """d = 1, N = 5: two chi-square variables; the loss is computed without the closed excess."""
     freedom, count, edges = 4, 5, [-18.0, *np.arange(-16, 3.1, 1.6), 4.0, 4.7, 5.2]
     with localcontext(prec=30):
         v = Decimal(sigma) ** 2
 
-        def twice_the_risk(e: Any, parameter: Any) -> Any:
+        def twice_the_risk(e, parameter):
             total = e + parameter
             return (parameter * parameter + v * e) / (total * total)
 
@@ -226,12 +220,12 @@ def test_one_dimension_by_multiprecision_quadrature(
 @pytest.mark.parametrize(
     ("context", "dim", "largest"), [(20, 10, 1e-3), (20, 10, 5.0), (20, 10, 1e3), (70, 10, 5.0)]
 )
-def test_uniform_level_by_adaptive_quadrature(context: int, dim: int, largest: float) -> None:
+def test_uniform_level_by_adaptive_quadrature(context, dim, largest):
     """The rule over noise levels against scipy's, at a fixed multiplier and threshold."""
-    size: dict[str, Any] = {"context": context, "dim": dim}
-    cut: dict[str, Any] = {"multiplier": 1.3, "threshold": 0.7 * largest**2}
+    size = {"context": context, "dim": dim}
+    cut = {"multiplier": 1.3, "threshold": 0.7 * largest**2}
 
-    def mean(f: Any) -> float:
+    def mean(f):
         switch, scale = math.sqrt(0.7 / 1.3) * largest, min(3.0, largest / 4)
         points = sorted({1e-6 * largest, scale / 4, scale, 0.8 * switch, 1.2 * switch, largest})
         pieces = (integrate.quad(f, a, b, epsrel=1e-10, epsabs=0)[0] for a, b in pairwise(points))
@@ -257,10 +251,10 @@ def test_uniform_level_by_adaptive_quadrature(context: int, dim: int, largest: f
         ("uniform:200", 160),
     ],
 )
-def test_tuned_parameters_cannot_be_bettered_nearby(spec: str, context: int) -> None:
-    size: dict[str, Any] = {"context": context, "dim": D}
+def test_tuned_parameters_cannot_be_bettered_nearby(spec, context):
+    size = {"context": context, "dim": D}
     best = baselines(spec, **size)
-    own: dict[str, Any] = {"multiplier": best.multiplier, "threshold": best.threshold}
+    own = {"multiplier": best.multiplier, "threshold": best.threshold}
     assert adaptive_ridge_loss(spec, **size, **own) == best.tuned
     for name, value in own.items():
         for factor in (0.9, 0.99, 1.01, 1.1):
@@ -271,8 +265,8 @@ def test_tuned_parameters_cannot_be_bettered_nearby(spec: str, context: int) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(("context", "dim"), [(2, 1), (12, 10), (60, 10)])
 @pytest.mark.parametrize("spec", ["uniform:3", "categorical:1,1.05", "categorical:0.01,1,100"])
-def test_tuned_parameters_are_the_best_of_a_grid(spec: str, context: int, dim: int) -> None:
-    size: dict[str, Any] = {"context": context, "dim": dim}
+def test_tuned_parameters_are_the_best_of_a_grid(spec, context, dim):
+    size = {"context": context, "dim": dim}
     best = baselines(spec, **size)
     largest = max(parse_noise_law(spec).values) ** 2
     grid = [
@@ -283,7 +277,7 @@ def test_tuned_parameters_are_the_best_of_a_grid(spec: str, context: int, dim: i
     assert best.tuned <= min(*grid, best.constant, best.adaptive) * (1 + TUNED)
 
 
-def test_labels_do_not_help_where_the_level_is_known() -> None:
+def test_labels_do_not_help_where_the_level_is_known():
     best = ridge_baselines("fixed:2", **SIZE)
     assert (best.constant, best.tuned, best.multiplier, best.threshold) == (0, 0, math.inf, 4)
     assert best.adaptive > 0
@@ -293,7 +287,7 @@ def test_labels_do_not_help_where_the_level_is_known() -> None:
     assert close.tuned == close.constant > 0
 
 
-def test_levels_far_apart_are_told_apart() -> None:
+def test_levels_far_apart_are_told_apart():
     """With many degrees of freedom TunedRR becomes the oracle; ConstRR does not."""
     best = ridge_baselines("categorical:0.1,10", context=200, dim=10)
     assert best.tuned < 1e-6 * best.constant
@@ -303,8 +297,8 @@ def test_levels_far_apart_are_told_apart() -> None:
     st.floats(0.01, 100), st.floats(0.01, 100), st.sampled_from([(20, 10), (5, 9), (4, 4), (6, 5)])
 )
 @settings(max_examples=50, deadline=None)
-def test_best_parameter_is_the_noise_variance(a: float, b: float, size: tuple[int, int]) -> None:
-    arguments: dict[str, Any] = {"context": size[0], "dim": size[1]}
+def test_best_parameter_is_the_noise_variance(a, b, size):
+    arguments = {"context": size[0], "dim": size[1]}
     own = ridge_risk(b, b, **arguments)
     other = ridge_risk(a, b, **arguments)
     assert own <= other * (1 + ROUNDING)
@@ -323,13 +317,13 @@ def test_best_parameter_is_the_noise_variance(a: float, b: float, size: tuple[in
 
 @given(st.floats(0.1, 20), st.integers(1, 8), st.integers(2, 30))
 @settings(max_examples=30, deadline=None)
-def test_risk_falls_with_context(variance: float, dim: int, context: int) -> None:
+def test_risk_falls_with_context(variance, dim, context):
     risks = [ridge_risk(variance, variance, context=context + k, dim=dim) for k in (0, 1)]
     assert risks[1] < risks[0]
 
 
 @pytest.mark.parametrize("spec", ["uniform:3", "categorical:1,3", "categorical:0,6"])
-def test_gradient_descent_is_bounded_by_the_best_constant(spec: str) -> None:
+def test_gradient_descent_is_bounded_by_the_best_constant(spec):
     """The best schedules for the mean noise approach ConstRR, from above."""
     law = parse_noise_law(spec)
     noise, oracle = law.mean_variance / N, oracle_risk(spec, **SIZE)
@@ -344,7 +338,7 @@ def test_gradient_descent_is_bounded_by_the_best_constant(spec: str) -> None:
     assert adjusted[0] == pytest.approx(baselines(spec).one_layer, rel=ROUNDING)
 
 
-def test_small_noise() -> None:
+def test_small_noise():
     """To leading order the oracle loses sigma^2 E tr S^-1/2, an estimated variance of the order
     sigma^4: E (u/(N - d) - 1)^2 = 2/(N - d) times E tr S^-2/2."""
     for sigma in (1e-3, 1e-6, 1e-12):
@@ -360,7 +354,7 @@ def test_small_noise() -> None:
     assert vars(ridge_baselines("uniform:0", **SIZE))["tuned"] == 0
 
 
-def test_least_squares() -> None:
+def test_least_squares():
     assert ridge_risk(0.0, 2.0, **SIZE) == pytest.approx(D / (N - D - 1), rel=ROUNDING)
     # Minimal norm: d - N directions without data, N with the variance of least squares.
     assert ridge_risk(0.0, 2.0, context=10, dim=20) == pytest.approx(5 + 10 / 9, rel=ROUNDING)
@@ -370,13 +364,13 @@ def test_least_squares() -> None:
     assert constant_ridge_loss("fixed:1", context=10, dim=10, penalty=0.0) == math.inf
 
 
-def test_large_noise_leaves_the_null_predictor() -> None:
+def test_large_noise_leaves_the_null_predictor():
     assert ridge_risk(1e30, 1e30, **SIZE) == pytest.approx(D / 2, rel=ROUNDING)
     assert oracle_risk("fixed:1e15", **SIZE) == pytest.approx(D / 2, rel=ROUNDING)
     assert ridge_baselines("uniform:1e15", **SIZE).tuned < 1e-12
 
 
-def test_proportional_limit() -> None:
+def test_proportional_limit():
     """R = (d/2) (v/N) M at fixed N/d and v/N, with an error of order 1/d in proportion."""
     noise, kappa = 0.3, 2.0
     limit = noise * wishart_resolvent(noise, kappa) / 2
@@ -387,7 +381,7 @@ def test_proportional_limit() -> None:
     assert np.allclose(errors, errors[-1], rtol=0.1)
 
 
-def test_profiles_average_to_the_baselines() -> None:
+def test_profiles_average_to_the_baselines():
     for spec in ("uniform:4", "categorical:1,3,5"):
         levels, weights = parse_noise_law(spec).quadrature()
         kept = levels > 1e-12
@@ -401,7 +395,7 @@ def test_profiles_average_to_the_baselines() -> None:
     assert outside.constant[1, 1] > outside.adaptive[1, 1]
 
 
-def test_one_layer_in_all_number_systems() -> None:
+def test_one_layer_in_all_number_systems():
     n, d, v = sympy.symbols("n d v", positive=True)
     found = one_layer(v, context=n, dim=d)
     # The minimum over the rate of d/2 - rate n d + rate^2 (n d (n + d + 1) + v n d)/2.
@@ -420,10 +414,10 @@ def test_one_layer_in_all_number_systems() -> None:
     assert own == pytest.approx(float(exact.loss), rel=ROUNDING)
 
 
-def test_chi_square_rule_is_scipys_law() -> None:
+def test_chi_square_rule_is_scipys_law():
     """A threshold at the least noise makes TunedRR a mixture of two constants."""
     # At a huge threshold nothing is cut, at a tiny one everything is.
-    kwargs: dict[str, Any] = {"context": 14, "dim": 6}
+    kwargs = {"context": 14, "dim": 6}
     uncut = adaptive_ridge_loss("fixed:2", **kwargs, threshold=1e9)
     assert uncut == pytest.approx(adaptive_ridge_loss("fixed:2", **kwargs), rel=ROUNDING)
     cut = adaptive_ridge_loss("fixed:2", **kwargs, threshold=1e-6)
@@ -450,7 +444,7 @@ def test_chi_square_rule_is_scipys_law() -> None:
         "5",
     ],
 )
-def test_bad_noise_laws_are_named(spec: str) -> None:
+def test_bad_noise_laws_are_named(spec):
     with pytest.raises(
         ValueError, match=r"noise_law must be 'fixed:1', 'uniform:5' .*got '"
     ) as caught:
@@ -459,7 +453,7 @@ def test_bad_noise_laws_are_named(spec: str) -> None:
     assert "[1e-15, 1e+15]" in str(caught.value)
 
 
-def test_noise_laws() -> None:
+def test_noise_laws():
     assert parse_noise_law("uniform:3") == NoiseLaw("uniform", (3.0,))
     law = parse_noise_law("categorical:1,3.25,5e-7")
     assert str(law) == "categorical:1.0,3.25,5e-07"
@@ -479,7 +473,7 @@ def test_noise_laws() -> None:
             with pytest.raises(
                 ValueError, match=r"noise_law must be .*fixed:.*uniform:"
             ) as caught:
-                read(bad)  # type: ignore[arg-type]
+                read(bad)
             assert str(caught.value).endswith(f", got {bad!r}")
     for read in (parse_noise_law, NoiseLevels.parse):
         assert str(read("uniform: 3 ")) == str(read("uniform:3"))  # as float reads numbers

@@ -1,8 +1,6 @@
 """Bayes estimators against numerical integration over the Marchenko-Pastur law."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -18,12 +16,12 @@ from iclimit.asymptotics.pretraining import bayes_error, dmmse_errors
 INTEGRATION = 1e-9
 
 
-def average(f: Callable[[float], float], alpha: float) -> float:
+def average(f, alpha):
     """Average of f(s) over s = alpha * eigenvalue, from the density as defined."""
     c = 1 / alpha
     lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
 
-    def integrand(angle: float) -> float:
+    def integrand(angle):
         x = (lower + upper) / 2 + (upper - lower) / 2 * math.cos(angle)
         density = math.sqrt(max((upper - x) * (x - lower), 0.0)) / (2 * math.pi * c * x)
         return f(alpha * x) * density * (upper - lower) / 2 * math.sin(angle)
@@ -34,25 +32,25 @@ def average(f: Callable[[float], float], alpha: float) -> float:
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0, 50.0])
 @pytest.mark.parametrize("rho", [1e-3, 0.3, 5.0])
-def test_ridge_regression_error_is_the_posterior_variance(alpha: float, rho: float) -> None:
+def test_ridge_regression_error_is_the_posterior_variance(alpha, rho):
     expected = rho + average(lambda s: rho / (s + rho), alpha)
     assert bayes_error(alpha=alpha, rho=rho) == pytest.approx(expected, rel=INTEGRATION)
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0, math.inf])
 @pytest.mark.parametrize("number", [float, mpmath.mpf])
-def test_without_noise_only_unseen_directions_cost(alpha: float, number: Any) -> None:
+def test_without_noise_only_unseen_directions_cost(alpha, number):
     error = bayes_error(alpha=number(alpha), rho=number(0))
     assert error == pytest.approx(max(0.0, 1 - alpha), abs=1e-15)
     if alpha < math.inf:  # as sqrt(rho) at alpha = 1
         assert bayes_error(alpha=alpha, rho=1e-14) == pytest.approx(float(error), abs=2e-7)
 
 
-def test_infinite_context_leaves_the_noise() -> None:
+def test_infinite_context_leaves_the_noise():
     assert bayes_error(alpha=math.inf, rho=0.25) == 0.25
 
 
-def test_bayes_error_in_every_number_system() -> None:
+def test_bayes_error_in_every_number_system():
     alpha = np.array([0.5, 2.0])
     strict = bayes_error(alpha=array_api_strict.asarray(alpha), rho=0.25)
     assert np.array_equal(np.asarray(strict), bayes_error(alpha=alpha, rho=0.25))
@@ -64,14 +62,14 @@ def test_bayes_error_in_every_number_system() -> None:
         assert abs(value - (1 + mpmath.sqrt(17)) / 8) < mpmath.mpf(10) ** -49
 
 
-def information(alpha: float, rho: float) -> float:
+def information(alpha, rho):
     return average(lambda s: math.log1p(s / rho), alpha) / 2
 
 
-def frozen_error(theta: float, alpha: float, rho: float, d: float = math.inf) -> float:
+def frozen_error(theta, alpha, rho, d=math.inf):
     """Integral form: find the apparent noise b with these many tasks, then the error."""
 
-    def needed(b: float) -> float:
+    def needed(b):
         cost = average(
             lambda s: b / (s + b) - 1 + s * (s + rho) / (s + b) ** 2 + math.log1p(s / b), alpha
         )
@@ -94,9 +92,7 @@ def frozen_error(theta: float, alpha: float, rho: float, d: float = math.inf) ->
 @pytest.mark.parametrize("rho", [0.05, 0.5])
 @pytest.mark.parametrize("fraction", [0.02, 0.5, 0.98])
 @pytest.mark.parametrize("d", [30.0, math.inf])
-def test_frozen_phase_equals_the_integral_form(
-    alpha: float, rho: float, fraction: float, d: float
-) -> None:
+def test_frozen_phase_equals_the_integral_form(alpha, rho, fraction, d):
     theta = fraction * information(alpha, rho)
     errors = dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=d)
     assert errors.icl == pytest.approx(frozen_error(theta, alpha, rho, d), rel=INTEGRATION)
@@ -105,7 +101,7 @@ def test_frozen_phase_equals_the_integral_form(
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("rho", [0.05, 0.5])
-def test_freezing_is_continuous_for_fresh_tasks_only(alpha: float, rho: float) -> None:
+def test_freezing_is_continuous_for_fresh_tasks_only(alpha, rho):
     edge = information(alpha, rho)
     ridge = bayes_error(alpha=alpha, rho=rho)
     around = dmmse_errors(theta=np.array([1 - 1e-9, 1 + 1e-9]) * edge, alpha=alpha, rho=rho)
@@ -126,12 +122,12 @@ CORRECTION_LEFT = 0.02
 
 
 @pytest.mark.parametrize(("d", "k", "error", "se"), FEW_TASK_SIMULATIONS)
-def test_corrected_limit_meets_simulations(d: int, k: int, error: float, se: float) -> None:
+def test_corrected_limit_meets_simulations(d, k, error, se):
     theory = dmmse_errors(theta=math.log(k) / d, alpha=1.0, rho=0.3, dim=d).icl
     assert abs(theory - error) < 3 * se + CORRECTION_LEFT * error
 
 
-def test_few_tasks_are_worse_than_predicting_zero() -> None:
+def test_few_tasks_are_worse_than_predicting_zero():
     """theta -> 0: 2 + rho, approached as sqrt(theta)."""
     assert dmmse_errors(theta=0, alpha=1, rho=0.3).icl == 2.3
     theta = np.array([1e-4, 1e-6, 1e-8])
@@ -139,7 +135,7 @@ def test_few_tasks_are_worse_than_predicting_zero() -> None:
     assert missing[:-1] / missing[1:] == pytest.approx(10, rel=0.05)
 
 
-def test_dmmse_broadcasts() -> None:
+def test_dmmse_broadcasts():
     theta, alpha = np.array([[0.0], [0.05], [3.0]]), np.array([0.5, 2.0])
     errors = dmmse_errors(theta=theta, alpha=alpha, rho=0.2)
     assert errors.icl.shape == errors.idg.shape == (3, 2)

@@ -3,8 +3,6 @@
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import mpmath
 import pytest
@@ -26,13 +24,13 @@ LEFT = mpmath.mpf("1e-13")
 SETTING = {"alpha": 2.0, "rho": 0.25}
 
 
-def resolvent(x: Any, kappa: Any) -> Any:
+def resolvent(x, kappa):
     """Positive root of the quadratic equation of the resolvent."""
     a, b = x / kappa, x + 1 - 1 / kappa
     return (-b + mpmath.sqrt(b**2 + 4 * a)) / (2 * a)
 
 
-def effective_ridge(M: Callable[[Any], Any], tau: Any, q: Any, ridge: Any) -> Any:
+def effective_ridge(M, tau, q, ridge):
     """Root of xi M(q + xi) = 1 - tau + tau ridge/xi by bisection of log xi."""
     if ridge == 0 and tau >= 1:
         return mpmath.mpf(0)
@@ -44,12 +42,12 @@ def effective_ridge(M: Callable[[Any], Any], tau: Any, q: Any, ridge: Any) -> An
     return xi
 
 
-def number(expression: Any, values: dict[str, Any]) -> Any:
+def number(expression, values):
     symbols = sorted(expression.free_symbols, key=str)
     return sympy.lambdify(symbols, expression, "mpmath")(*(values[str(s)] for s in symbols))
 
 
-def random_points() -> list[dict[str, float]]:
+def random_points():
     draw = random.Random(7)
     ranges = {"tau": (0.05, 20), "alpha": (0.05, 50), "kappa": (0.05, 20), "rho": (1e-3, 3)}
     ranges["ridge"] = (1e-4, 10)
@@ -58,7 +56,7 @@ def random_points() -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("point", random_points())
-def test_steps_put_into_each_other_give_the_numbers(point: dict[str, float]) -> None:
+def test_steps_put_into_each_other_give_the_numbers(point):
     """The traces as well as the positive terms that replace them."""
     with mpmath.workdps(60):
         exact = {name: mpmath.mpf(value) for name, value in point.items()}
@@ -81,7 +79,7 @@ def test_steps_put_into_each_other_give_the_numbers(point: dict[str, float]) -> 
         assert last in derivation.steps
 
 
-def settings(text: str) -> Iterator[dict[str, Any]]:
+def settings(text):
     """Numbers within the conditions of a limit."""
     tau = {"tau > 1": [1.6], "tau < 1": [0.4], "tau = 1": [1.0]}
     kappa = {"kappa > 1": [1.7], "kappa < 1": [0.7], "kappa > tau": [0.7], "kappa < tau": [0.3]}
@@ -95,11 +93,11 @@ def settings(text: str) -> Iterator[dict[str, Any]]:
         yield {name: mpmath.mpf(value) for name, value in numbers.items()}
 
 
-def names_at(text: str, point: dict[str, Any]) -> dict[str, Any]:
+def names_at(text, point):
     """Intermediates at the argument that the text gives."""
     tau, kappa, ridge = (point[name] for name in ("tau", "kappa", "lambda"))
     q = (1 + point["rho"]) / point["alpha"]
-    ends: dict[str, Any] = {"M = 1/(1 + nu)": lambda x: 1 / (1 + x), "M = 1/nu": lambda x: 1 / x}
+    ends = {"M = 1/(1 + nu)": lambda x: 1 / (1 + x), "M = 1/nu": lambda x: 1 / x}
     M = next((f for end, f in ends.items() if end in text), lambda x: resolvent(x, kappa))
     given = re.search(r"nu = ([a-z +]*)", text)
     if given is None:
@@ -114,7 +112,7 @@ def names_at(text: str, point: dict[str, Any]) -> dict[str, Any]:
     return names | {"A": A, "eta": ridge / xi if xi else 0}
 
 
-def test_limits_are_those_of_the_numbers() -> None:
+def test_limits_are_those_of_the_numbers():
     steps = derive_error_limits().steps
     for (text, icl), (_, idg) in zip(steps[::2], steps[1::2], strict=True):
         _, variable, end, side = icl.lhs.args
@@ -136,7 +134,7 @@ def test_limits_are_those_of_the_numbers() -> None:
 
 @pytest.mark.parametrize("ridge", [None, 0])
 @pytest.mark.parametrize("derive", [derive_icl_error, derive_idg_error])
-def test_compact_latex_fits_in_a_paper(derive: Any, ridge: Any) -> None:
+def test_compact_latex_fits_in_a_paper(derive, ridge):
     derivation = derive(ridge=ridge)
     latex = derivation.latex(compact=True)
     lines = latex.splitlines()
@@ -151,7 +149,7 @@ def test_compact_latex_fits_in_a_paper(derive: Any, ridge: Any) -> None:
     assert latex.count("e_{ICL} = ") == (derive is derive_icl_error)
 
 
-def test_given_ridge_stays_in_the_steps() -> None:
+def test_given_ridge_stays_in_the_steps():
     half = sympy.Rational(1, 2)
     steps = {str(equation.lhs): equation.rhs for _, equation in derive_icl_error(ridge=half).steps}
     assert steps["eta"] == half / sympy.Symbol("xi", positive=True)

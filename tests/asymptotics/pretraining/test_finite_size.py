@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ LIMITS = [
 ]
 
 
-def predicted(d: int, point: tuple[float, ...], **options: Any) -> np.ndarray:
+def predicted(d, point, **options):
     tau, alpha, kappa, rho, ridge = point
     run = finite_size_errors(
         dim=d,
@@ -35,7 +34,7 @@ def predicted(d: int, point: tuple[float, ...], **options: Any) -> np.ndarray:
     return np.array([run.icl.mean, run.idg.mean])
 
 
-def limit(point: tuple[float, ...]) -> np.ndarray:
+def limit(point):
     names = ("tau", "alpha", "kappa", "rho", "ridge")
     setting = dict(zip(names, point, strict=True))
     return np.array([icl_error(**setting), idg_error(**setting)])
@@ -52,9 +51,7 @@ RICHARDSON = 3e-3
     ("approach", "point"),
     [*(("moments", point) for point in LIMITS), ("tasks", LIMITS[1]), ("tasks", LIMITS[2])],
 )
-def test_tends_to_the_asymptotic_errors_as_one_over_d(
-    approach: str, point: tuple[float, ...]
-) -> None:
+def test_tends_to_the_asymptotic_errors_as_one_over_d(approach, point):
     errors = [predicted(d, point, draws=10, approach=approach) for d in SIZES[approach]]
     gaps = [error - limit(point) for error in errors]
     for smaller, larger in itertools.pairwise(gaps):
@@ -64,11 +61,11 @@ def test_tends_to_the_asymptotic_errors_as_one_over_d(
     assert extrapolated == pytest.approx(limit(point), rel=RICHARDSON)
 
 
-RUN: dict[str, Any] = {"dim": 16, "context": 20, "tasks": 10, "prompts": 400, "rho": 0.1}
+RUN = {"dim": 16, "context": 20, "tasks": 10, "prompts": 400, "rho": 0.1}
 
 
 @pytest.mark.parametrize("d", [4, 16, 40])
-def test_interpolation_threshold_is_infinite(d: int) -> None:
+def test_interpolation_threshold_is_infinite(d):
     run = {**RUN, "dim": d, "prompts": d * (d + 1), "rng": 0}
     errors = finite_size_errors(**run)
     assert errors.icl == errors.idg == Estimate(math.inf, 0.0, 10)
@@ -77,7 +74,7 @@ def test_interpolation_threshold_is_infinite(d: int) -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("task_law", ["sphere", "gaussian"])
-def test_infinitely_many_tasks_have_no_gap_and_no_spread(task_law: str, ridge: float) -> None:
+def test_infinitely_many_tasks_have_no_gap_and_no_spread(task_law, ridge):
     run = {**RUN, "tasks": math.inf, "prompts": 600}
     errors = finite_size_errors(**run, ridge=ridge, task_law=task_law)
     assert errors.icl.mean == pytest.approx(errors.idg.mean, rel=1e-12)
@@ -85,7 +82,7 @@ def test_infinitely_many_tasks_have_no_gap_and_no_spread(task_law: str, ridge: f
         assert (error.standard_error, error.repeats) == (0, 1)
 
 
-def test_many_tasks_tend_to_infinitely_many() -> None:
+def test_many_tasks_tend_to_infinitely_many():
     many = finite_size_errors(**{**RUN, "tasks": 200_000}, ridge=0.1, rng=0, draws=1)
     infinite = finite_size_errors(**{**RUN, "tasks": math.inf}, ridge=0.1)
     # As 1/kappa and as the sampling error of the task moments; measured 2e-5.
@@ -94,7 +91,7 @@ def test_many_tasks_tend_to_infinitely_many() -> None:
     )
 
 
-def test_given_tasks_have_no_spread_in_mean_moments() -> None:
+def test_given_tasks_have_no_spread_in_mean_moments():
     tasks = np.random.default_rng(0).standard_normal((10, 16))
     run = RUN | {"ridge": 0.1, "approach": "moments"}
     given = finite_size_errors(**run | {"tasks": tasks})
@@ -103,7 +100,7 @@ def test_given_tasks_have_no_spread_in_mean_moments() -> None:
     assert given == finite_size_errors(**run | {"tasks": tasks.tolist()}, rng=5)
 
 
-def test_given_tasks_have_the_spread_of_the_numbers_of_prompts() -> None:
+def test_given_tasks_have_the_spread_of_the_numbers_of_prompts():
     tasks = np.random.default_rng(0).standard_normal((10, 16))
     run = RUN | {"tasks": tasks, "ridge": 0.1, "rng": 0}
     given = finite_size_errors(**run, draws=20)
@@ -114,7 +111,7 @@ def test_given_tasks_have_the_spread_of_the_numbers_of_prompts() -> None:
     assert more.idg.standard_error < given.idg.standard_error / 5
 
 
-def test_mean_and_spread_are_those_over_the_drawn_task_sets() -> None:
+def test_mean_and_spread_are_those_over_the_drawn_task_sets():
     run = {**RUN, "ridge": 0.1, "task_law": "gaussian", "approach": "moments"}
     together = finite_size_errors(**run, rng=3, draws=4)
     task_sets = np.random.default_rng(3).standard_normal((4, RUN["tasks"], RUN["dim"]))
@@ -127,7 +124,7 @@ def test_mean_and_spread_are_those_over_the_drawn_task_sets() -> None:
 
 # The prediction task by task solves its fixed points to 1e-6.
 @pytest.mark.parametrize(("approach", "tolerance"), [("moments", 1e-10), ("tasks", 1e-5)])
-def test_rotating_the_tasks_changes_nothing(approach: str, tolerance: float) -> None:
+def test_rotating_the_tasks_changes_nothing(approach, tolerance):
     rng = np.random.default_rng(0)
     tasks = rng.standard_normal((10, 16))
     rotation, _ = np.linalg.qr(rng.standard_normal((16, 16)))
@@ -139,7 +136,7 @@ def test_rotating_the_tasks_changes_nothing(approach: str, tolerance: float) -> 
     )
 
 
-def test_seeds_are_reproducible() -> None:
+def test_seeds_are_reproducible():
     first = finite_size_errors(**RUN, ridge=0.1, rng=3, draws=4)
     assert first == finite_size_errors(**RUN, ridge=0.1, rng=np.random.default_rng(3), draws=4)
     assert first != finite_size_errors(**RUN, ridge=0.1, rng=4, draws=4)
@@ -148,16 +145,16 @@ def test_seeds_are_reproducible() -> None:
     assert first.idg.standard_error > 0
 
 
-def simulated(rng: np.random.Generator, ridge: float) -> tuple[float, float]:
+def simulated(rng, ridge):
     """One run of token-level regression, its errors measured on fresh prompts."""
     d, context, count, n = RUN["dim"], RUN["context"], RUN["tasks"], RUN["prompts"]
     noise = math.sqrt(RUN["rho"])
 
-    def sphere(k: int) -> np.ndarray:
+    def sphere(k):
         w = rng.standard_normal((k, d))
         return w * math.sqrt(d) / np.linalg.norm(w, axis=1, keepdims=True)
 
-    def prompts(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def prompts(w):
         x = rng.standard_normal((len(w), context + 1, d)) / math.sqrt(d)
         y = np.einsum("nid,nd->ni", x, w) + noise * rng.standard_normal((len(w), context + 1))
         head = np.einsum("nid,ni->nd", x[:, :-1], y[:, :-1]) * d / context
@@ -179,7 +176,7 @@ STANDARD_ERRORS = 4.5
 
 
 @pytest.mark.parametrize("ridge", [0.05, 1.0])
-def test_predicts_an_actual_run(ridge: float) -> None:
+def test_predicts_an_actual_run(ridge):
     rng = np.random.default_rng(8)
     runs = np.array([simulated(rng, ridge) for _ in range(25)])
     prediction = finite_size_errors(**RUN, ridge=ridge, rng=0, draws=200)
@@ -190,14 +187,14 @@ def test_predicts_an_actual_run(ridge: float) -> None:
         assert abs(mean - expected) < STANDARD_ERRORS * error + prediction.uncertainty * expected
 
 
-def covariance(seed: int, eigenvalues: np.ndarray) -> np.ndarray:
+def covariance(seed, eigenvalues):
     d = len(eigenvalues)
     basis, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))
     return basis @ np.diag(eigenvalues) @ basis.T
 
 
 # Three covariances that do not commute.
-STRUCTURE: dict[str, Any] = {
+STRUCTURE = {
     "task_covariance": covariance(0, np.linspace(0.0, 2.0, RUN["dim"])),
     "test_covariance": covariance(1, np.geomspace(0.1, 3.0, RUN["dim"])),
     "input_covariance": covariance(2, np.geomspace(0.3, 2.5, RUN["dim"])),
@@ -208,7 +205,7 @@ STRUCTURE: dict[str, Any] = {
 
 @pytest.mark.parametrize("task_law", ["sphere", "gaussian"])
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-def test_identity_covariances_change_nothing(task_law: str, ridge: float) -> None:
+def test_identity_covariances_change_nothing(task_law, ridge):
     """The path of an input covariance against the one without, which shares no matrix with it."""
     run = RUN | {"ridge": ridge, "task_law": task_law, "rng": 3, "draws": 3, "approach": "moments"}
     plain = finite_size_errors(**run)
@@ -231,14 +228,14 @@ PUBLISHED_RUN = {"dim": 100, "context": 10_000, "tasks": 50, "prompts": 5000, "r
 PUBLISHED_ICL = Estimate(0.70666, 0.00204, 10)
 
 
-def test_numbers_of_prompts_in_published_runs() -> None:
-    run: dict[str, Any] = PUBLISHED_RUN | {"ridge": 1e-8, "rng": 0, "draws": 4}
+def test_numbers_of_prompts_in_published_runs():
+    run = PUBLISHED_RUN | {"ridge": 1e-8, "rng": 0, "draws": 4}
     equal, random = (finite_size_errors(**run, balanced=value).icl for value in (True, False))
     assert abs(PUBLISHED_ICL.z(equal.mean)) < 2
     assert PUBLISHED_ICL.z(random.mean) < -5
 
 
-def test_rotating_everything_changes_nothing() -> None:
+def test_rotating_everything_changes_nothing():
     tasks = np.random.default_rng(0).standard_normal((10, 16))
     rotation, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((16, 16)))
     turned = {
@@ -252,7 +249,7 @@ def test_rotating_everything_changes_nothing() -> None:
     )
 
 
-def test_laws_agree_far_from_the_thresholds() -> None:
+def test_laws_agree_far_from_the_thresholds():
     """Two derivations that share the law of the summaries only; simulated runs tell them apart."""
     run = RUN | {"ridge": 0.3, "prompts": 2000, "rng": 0, "draws": 200}
     tasks, moments = (finite_size_errors(**run, approach=x) for x in ("tasks", "moments"))
@@ -261,7 +258,7 @@ def test_laws_agree_far_from_the_thresholds() -> None:
     assert tasks.idg.mean == pytest.approx(moments.idg.mean, rel=0.02)
 
 
-def test_ridgeless_inputs_are_whitened() -> None:
+def test_ridgeless_inputs_are_whitened():
     """With enough prompts least squares does not see the covariance of features."""
     tasks = np.random.default_rng(0).standard_normal((10, 16))
     coloured = finite_size_errors(**(RUN | {"tasks": tasks}), **STRUCTURE)
@@ -278,7 +275,7 @@ def test_ridgeless_inputs_are_whitened() -> None:
 
 
 @pytest.mark.parametrize("given", [["task_covariance"], ["task_covariance", "input_covariance"]])
-def test_many_structured_tasks_tend_to_infinitely_many(given: list[str]) -> None:
+def test_many_structured_tasks_tend_to_infinitely_many(given):
     structure = {name: STRUCTURE[name] for name in given}
     run = RUN | {"ridge": 0.1, "rng": 0, "draws": 1}
     many = finite_size_errors(**(run | {"tasks": 200_000}), **structure)
@@ -290,7 +287,7 @@ def test_many_structured_tasks_tend_to_infinitely_many(given: list[str]) -> None
     )
 
 
-def structured_run(rng: np.random.Generator, ridge: float) -> tuple[float, float]:
+def structured_run(rng, ridge):
     """One run of token-level regression with the covariances of STRUCTURE."""
     d = RUN["dim"]
     roots = {
@@ -299,7 +296,7 @@ def structured_run(rng: np.random.Generator, ridge: float) -> tuple[float, float
         if name.endswith("covariance")
     }
 
-    def prompts(w: np.ndarray, context: int, rho: float) -> tuple[np.ndarray, np.ndarray]:
+    def prompts(w, context, rho):
         x = (
             rng.standard_normal((len(w), context + 1, d))
             @ roots["input_covariance"]
@@ -329,7 +326,7 @@ def structured_run(rng: np.random.Generator, ridge: float) -> tuple[float, float
 STRUCTURED_PREDICTION = 0.03
 
 
-def test_predicts_a_structured_run() -> None:
+def test_predicts_a_structured_run():
     rng = np.random.default_rng(9)
     runs = np.array([structured_run(rng, 0.1) for _ in range(25)])
     run = RUN | {"ridge": 0.1, "rng": 0, "draws": 100}

@@ -1,7 +1,5 @@
 """Polynomials and series of the fixed points against numbers found in other ways."""
 
-from typing import Any
-
 import mpmath
 import numpy as np
 import pytest
@@ -22,14 +20,14 @@ TWO = {1: HALF, 4: HALF}
 a, b, p = sympy.symbols("a b p", positive=True)
 
 
-def positive(names: str) -> Any:
+def positive(names):
     return sympy.symbols(names, positive=True)
 
 
-def resolvent(x: Any, kappa: Any, spectrum: dict[Any, Any]) -> Any:
+def resolvent(x, kappa, spectrum):
     """M(x) by a root search in s."""
 
-    def trace(s: Any) -> Any:
+    def trace(s):
         return sum(mpmath.mpf(str(w)) / (x + c * s) for c, w in atoms)
 
     atoms = [(mpmath.mpf(float(c)), mpmath.mpf(float(w))) for c, w in spectrum.items()]
@@ -40,7 +38,7 @@ def resolvent(x: Any, kappa: Any, spectrum: dict[Any, Any]) -> Any:
 
 
 @pytest.mark.parametrize("spectrum", [None, TWO])
-def test_resolvent_solves_its_polynomial(spectrum: dict[Any, Any] | None) -> None:
+def test_resolvent_solves_its_polynomial(spectrum):
     derivation = derive_resolvent(spectrum)
     with mpmath.workdps(30):
         x, kappa = mpmath.mpf("0.3"), mpmath.mpf("1.7")
@@ -52,14 +50,14 @@ def test_resolvent_solves_its_polynomial(spectrum: dict[Any, Any] | None) -> Non
             assert abs(found) < 1e-25
 
 
-def test_edges_of_isotropic_tasks() -> None:
+def test_edges_of_isotropic_tasks():
     z, kappa = sympy.symbols("z kappa")
     lower, upper = ((1 - sign / sympy.sqrt(kappa)) ** 2 for sign in (1, -1))
     assert sympy.expand(derive_resolvent().result - (z - lower) * (z - upper)) == 0
 
 
 @pytest.mark.parametrize("kappa", [0.5, 4.0, 60.0])
-def test_edges_of_two_levels(kappa: float) -> None:
+def test_edges_of_two_levels(kappa):
     """Silverstein and Choi: edges are the stationary values of z(v) on the real axis."""
     levels, weights = np.array([1.0, 4.0]), np.array([0.5, 0.5])
     v = np.poly1d([1.0, 0.0])
@@ -82,7 +80,7 @@ def test_edges_of_two_levels(kappa: float) -> None:
 
 
 @pytest.mark.parametrize("tau", ["0.4", "1", "1.6"])
-def test_effective_ridge_is_the_one_zero_of_its_kind(tau: str) -> None:
+def test_effective_ridge_is_the_one_zero_of_its_kind(tau):
     derivation = derive_effective_ridge()
     with mpmath.workdps(30):
         tau_, q, kappa, ridge = (mpmath.mpf(v) for v in (tau, "0.7", "0.5", "0.05"))
@@ -100,13 +98,13 @@ def test_effective_ridge_is_the_one_zero_of_its_kind(tau: str) -> None:
         assert abs(allowed[0] / expected - 1) < 1e-20
 
 
-def error_of(kappa: Any, spectrum: dict[Any, Any], tau: Any, q: Any, rho: Any) -> Any:
+def error_of(kappa, spectrum, tau, q, rho):
     """Ridgeless ICL error for tau > 1 by traces, derivatives by mpmath."""
 
-    def M(x: Any) -> Any:
+    def M(x):
         return resolvent(x, kappa, spectrum)
 
-    def T(x: Any) -> Any:
+    def T(x):
         return (1 - x * M(x)) / (1 - (1 - x * M(x)) / kappa)
 
     noise = rho + q - q**2 * M(q)
@@ -115,7 +113,7 @@ def error_of(kappa: Any, spectrum: dict[Any, Any], tau: Any, q: Any, rho: Any) -
 
 
 @pytest.mark.parametrize("spectrum", [None, TWO])
-def test_many_tasks(spectrum: dict[Any, Any] | None) -> None:
+def test_many_tasks(spectrum):
     derivation = derive_many_tasks(spectrum, order=2)
     with mpmath.workdps(60):
         tau, q, rho = (mpmath.mpf(v) for v in ("1.6", "0.7", "0.1"))
@@ -133,7 +131,7 @@ def test_many_tasks(spectrum: dict[Any, Any] | None) -> None:
 
 
 @pytest.mark.slow
-def test_two_symbolic_levels_contain_the_numbers() -> None:
+def test_two_symbolic_levels_contain_the_numbers():
     general = derive_many_tasks({a: p, b: 1 - p}, order=1).result
     special = general.subs({a: 1, b: 4, p: HALF})
     assert sympy.simplify(special - derive_many_tasks(TWO, order=1).result) == 0
@@ -144,15 +142,15 @@ def test_two_symbolic_levels_contain_the_numbers() -> None:
     assert sympy.cancel(ratio).is_number
 
 
-def test_threshold() -> None:
+def test_threshold():
     derivation = derive_threshold()
     with mpmath.workdps(60):
         q, rho, kappa = (mpmath.mpf(v) for v in ("0.7", "0.1", "0.5"))
 
-        def M(x: Any) -> Any:
+        def M(x):
             return wishart_resolvent(x, kappa)
 
-        def T(x: Any) -> Any:
+        def T(x):
             return (1 - x * M(x)) / (1 - (1 - x * M(x)) / kappa)
 
         known = {

@@ -1,7 +1,6 @@
 """Exact errors of a given Gamma: simulation, tokens, other number systems, by hand."""
 
 import math
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -29,12 +28,12 @@ ROUNDING = 1e-12
 TEST_PROMPTS = 40_000
 
 
-def root(covariance: np.ndarray) -> np.ndarray:
+def root(covariance):
     values, basis = np.linalg.eigh(covariance)
     return (basis * np.sqrt(values)) @ basis.T
 
 
-def made_up(d: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def made_up(d, seed):
     """Gamma, tasks, and covariances of tasks and inputs that do not commute."""
     generator = np.random.default_rng([d, seed])
     gamma = np.eye(d, d + 1) + generator.standard_normal((d, d + 1)) / math.sqrt(d)
@@ -44,9 +43,7 @@ def made_up(d: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 
 @pytest.mark.parametrize("task_law", ["sphere", "gaussian"])
 @pytest.mark.parametrize(("d", "context", "rho"), [(1, 1, 0.3), (4, 6, 0.0), (7, 40, 0.2)])
-def test_the_simulation_has_the_same_errors(
-    d: int, context: int, rho: float, task_law: str
-) -> None:
+def test_the_simulation_has_the_same_errors(d, context, rho, task_law):
     gamma, tasks, C, sigma = made_up(d, 1)
     isotropic = errors_of_gamma(gamma, context=context, rho=rho, tasks=tasks, task_law=task_law)
     fresh = fresh_task_moments(BACKEND, d, context, rho, task_law)
@@ -81,7 +78,7 @@ def test_the_simulation_has_the_same_errors(
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_tokens_show_these_errors(fresh: bool) -> None:
+def test_tokens_show_these_errors(fresh):
     d, context, rho = 3, 5, 0.2
     gamma, task_set, C, sigma = made_up(d, 2)
     generator = np.random.default_rng(3)
@@ -97,9 +94,9 @@ def test_tokens_show_these_errors(fresh: bool) -> None:
     assert_mean(samples, exact.icl if fresh else exact.idg)
 
 
-def test_stacks_and_square_matrices() -> None:
+def test_stacks_and_square_matrices():
     gamma, tasks, C, sigma = made_up(5, 4)
-    setting: dict[str, Any] = {"context": 7, "rho": 0.1, "tasks": tasks, "task_covariance": C}
+    setting = {"context": 7, "rho": 0.1, "tasks": tasks, "task_covariance": C}
     setting["input_covariance"] = sigma
     stack = gamma * np.arange(6).reshape(2, 3, 1, 1)
     found = errors_of_gamma(stack, **setting)
@@ -114,7 +111,7 @@ def test_stacks_and_square_matrices() -> None:
     assert square.icl[0, 0] == pytest.approx(np.trace(C @ sigma) / 5 + 0.1)
 
 
-def test_other_arrays_are_computed_with_where_they_are() -> None:
+def test_other_arrays_are_computed_with_where_they_are():
     gamma, tasks, _, sigma = made_up(4, 5)
     strict = errors_of_gamma(
         array_api_strict.asarray(gamma[None]),
@@ -129,9 +126,9 @@ def test_other_arrays_are_computed_with_where_they_are() -> None:
     assert float(strict.idg[0]) == pytest.approx(expected.idg, rel=ROUNDING)
 
 
-def test_fifty_digits() -> None:
+def test_fifty_digits():
     gamma, tasks, C, sigma = made_up(3, 6)
-    setting: dict[str, Any] = {"tasks": tasks, "task_covariance": C, "input_covariance": sigma}
+    setting = {"tasks": tasks, "task_covariance": C, "input_covariance": sigma}
     found = errors_of_gamma(gamma, context=4, rho=0.3, **setting)
     with mpmath.workdps(50):
         rho = mpmath.mpf("0.3")
@@ -146,7 +143,7 @@ def test_fifty_digits() -> None:
         assert abs(least * length / 3 - 1) < mpmath.mpf(10) ** -15
 
 
-def test_formula_of_one_step_by_hand() -> None:
+def test_formula_of_one_step_by_hand():
     """Isotropic inputs: 1 + rho - 2 eta + eta^2 (1 + (d + 1 + d rho)/ell)."""
     eta, rho, length = sympy.symbols("eta rho ell", positive=True)
     for d in (1, 3):
@@ -163,7 +160,7 @@ def test_formula_of_one_step_by_hand() -> None:
     assert sympy.simplify(found.icl - by_hand) == 0
 
 
-def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner() -> None:
+def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner():
     d, context, rho = 4, 9, 0.2
     _, _, C, sigma = made_up(d, 7)
     best = optimal_gamma(context=context, rho=rho, task_covariance=C, input_covariance=sigma)
@@ -173,14 +170,14 @@ def test_the_best_gamma_on_fresh_tasks_is_the_best_preconditioner() -> None:
     assert best.error == pytest.approx(step.loss, rel=ROUNDING)
     gamma, *_ = made_up(d, 8)
     loss = preconditioner_loss(d * gamma[:, :d], sigma / d, C, context=context, noise_variance=rho)
-    setting: dict[str, Any] = {"context": context, "rho": rho, "input_covariance": sigma}
+    setting = {"context": context, "rho": rho, "input_covariance": sigma}
     assert errors_of_gamma(gamma[:, :d], task_covariance=C, **setting).icl == pytest.approx(loss)
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_any_other_gamma_is_worse_by_a_quadratic(given: bool) -> None:
+def test_any_other_gamma_is_worse_by_a_quadratic(given):
     gamma, tasks, C, sigma = made_up(5, 9)
-    setting: dict[str, Any] = {"context": 6, "rho": 0.1, "input_covariance": sigma}
+    setting = {"context": 6, "rho": 0.1, "input_covariance": sigma}
     setting |= {"tasks": tasks} if given else {"task_covariance": C}
     best = optimal_gamma(**setting)
     steps = np.array([-1.0, -1e-3, 0, 1e-3, 1.0])
@@ -190,7 +187,7 @@ def test_any_other_gamma_is_worse_by_a_quadratic(given: bool) -> None:
     assert excess == pytest.approx(steps**2 * excess[-1], rel=1e-6, abs=1e-12)
 
 
-def test_few_tasks_without_noise() -> None:
+def test_few_tasks_without_noise():
     """The moments are singular; the best matrix still beats that of fresh tasks."""
     tasks = np.array([[2.0, 0, 0, 0]])
     best = optimal_gamma(context=6, rho=0.0, tasks=tasks)
@@ -199,7 +196,7 @@ def test_few_tasks_without_noise() -> None:
     assert 0 <= best.error < 0.6 * fresh.error
 
 
-def test_the_dimension_must_be_known() -> None:
+def test_the_dimension_must_be_known():
     with pytest.raises(ValueError, match="dim must be given"):
         optimal_gamma(context=5, rho=0.1)
     assert iclimit.errors_of_gamma is iclimit.pretraining.errors_of_gamma
@@ -208,11 +205,11 @@ def test_the_dimension_must_be_known() -> None:
 @pytest.mark.parametrize(
     ("d", "structured", "deviation"), [(8, True, 0.16), (8, False, 0.16), (16, False, 0.07)]
 )
-def test_mean_matrix_of_ridge_regressions(d: int, structured: bool, deviation: float) -> None:
+def test_mean_matrix_of_ridge_regressions(d, structured, deviation):
     """Brute force on the features x h^T; what is left is the error of the equivalent, O(1/d)."""
     context, rho, prompts, ridge = 2 * d, 0.2, d**2, 0.1
     _, tasks, _, sigma = made_up(d, 20)
-    setting: dict[str, Any] = {"context": context, "rho": rho, "tasks": tasks}
+    setting = {"context": context, "rho": rho, "tasks": tasks}
     half = np.eye(d)
     if structured:
         setting["input_covariance"], half = sigma, root(sigma)
@@ -231,9 +228,9 @@ def test_mean_matrix_of_ridge_regressions(d: int, structured: bool, deviation: f
     assert abs(length - 1) < deviation < 0.17 < best - 1
 
 
-def test_with_many_prompts_the_mean_matrix_is_the_best() -> None:
+def test_with_many_prompts_the_mean_matrix_is_the_best():
     _, tasks, _, sigma = made_up(4, 22)
-    setting: dict[str, Any] = {"context": 9, "rho": 0.2, "tasks": tasks, "input_covariance": sigma}
+    setting = {"context": 9, "rho": 0.2, "tasks": tasks, "input_covariance": sigma}
     many = expected_gamma(**setting, dim=4, prompts=10**9, ridge=1e-9)
     assert many == pytest.approx(optimal_gamma(**setting).gamma, rel=1e-5, abs=1e-7)
     none = expected_gamma(**setting, dim=4, prompts=10**9)

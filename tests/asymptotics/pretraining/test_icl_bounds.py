@@ -1,7 +1,6 @@
 """Bounds, monotonicity and broadcasting of the ICL and IDG errors, for random parameters."""
 
 import tracemalloc
-from typing import Any
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -22,7 +21,7 @@ from iclimit.asymptotics.pretraining import (
 ROUNDING = 1e-12
 
 
-def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
+def log_uniform(low, high):
     return st.floats(low, high).map(lambda exponent: 10.0**exponent)
 
 
@@ -38,23 +37,19 @@ RIDGES = st.one_of(st.just(0.0), log_uniform(-10, 2))
 
 
 @given(SETTINGS, RIDGES)
-def test_no_error_below_the_noise(setting: dict[str, float], ridge: float) -> None:
+def test_no_error_below_the_noise(setting, ridge):
     for function in (icl_error, idg_error):
         assert function(**setting, ridge=ridge) >= setting["rho"] * (1 - ROUNDING)
 
 
 @given(SETTINGS, RIDGES)
-def test_fresh_tasks_are_not_easier_than_for_the_bayes_estimator(
-    setting: dict[str, float], ridge: float
-) -> None:
+def test_fresh_tasks_are_not_easier_than_for_the_bayes_estimator(setting, ridge):
     bound = bayes_error(alpha=setting["alpha"], rho=setting["rho"])
     assert icl_error(**setting, ridge=ridge) >= bound * (1 - ROUNDING)
 
 
 @given(SETTINGS, RIDGES, st.floats(0.01, 100))
-def test_errors_are_positive_and_finite_away_from_the_threshold(
-    setting: dict[str, float], ridge: float, factor: float
-) -> None:
+def test_errors_are_positive_and_finite_away_from_the_threshold(setting, ridge, factor):
     setting["tau"] *= factor
     if abs(setting["tau"] - 1) > 1e-9:
         assert np.isfinite(icl_error(**setting, ridge=ridge))
@@ -62,13 +57,13 @@ def test_errors_are_positive_and_finite_away_from_the_threshold(
 
 
 @given(SETTINGS, RIDGES)
-def test_gap_is_the_difference(setting: dict[str, float], ridge: float) -> None:
+def test_gap_is_the_difference(setting, ridge):
     point = {**setting, "ridge": ridge}
     icl, idg = icl_error(**point), idg_error(**point)
     assert task_gap(**point) == (icl - idg if np.isfinite(icl) else np.inf)
 
 
-def random_settings(count: int) -> dict[str, np.ndarray]:
+def random_settings(count):
     rng = np.random.default_rng(1)
     return {
         "tau": 10 ** rng.uniform(-2, 6, count),
@@ -79,9 +74,7 @@ def random_settings(count: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("objective", "function"), [("icl", icl_error), ("idg", idg_error)])
-def test_optimal_ridge_beats_random_ridges_and_the_null_predictor(
-    objective: str, function: Any
-) -> None:
+def test_optimal_ridge_beats_random_ridges_and_the_null_predictor(objective, function):
     settings = random_settings(1000)
     best = optimal_ridge(**settings, objective=objective)
     ridges = np.concatenate([[0.0], np.geomspace(1e-9, 1e9, 37)])
@@ -91,7 +84,7 @@ def test_optimal_ridge_beats_random_ridges_and_the_null_predictor(
 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-def test_optimally_regularised_errors_decrease_with_more_prompts(objective: str) -> None:
+def test_optimally_regularised_errors_decrease_with_more_prompts(objective):
     """At a fixed effective ridge both errors decrease in tau, and more of them are admissible."""
     settings = {name: v[:, None] for name, v in random_settings(100).items()}
     settings["tau"] = np.geomspace(1e-2, 1e6, 30)
@@ -100,9 +93,7 @@ def test_optimally_regularised_errors_decrease_with_more_prompts(objective: str)
 
 
 @given(SETTINGS.filter(lambda s: s["tau"] < 0.99 or s["tau"] > 1.01), st.floats(1.1, 10))
-def test_ridgeless_training_error_grows_with_noise(
-    setting: dict[str, float], factor: float
-) -> None:
+def test_ridgeless_training_error_grows_with_noise(setting, factor):
     """At a fixed q = (1 + rho)/alpha the noise enters linearly with a positive coefficient."""
     noise = setting["rho"] + 0.1
     q = (1 + noise) / setting["alpha"]
@@ -124,10 +115,10 @@ VALID = {
 
 
 @given(st.data())
-def test_broadcasting_like_a_ufunc(data: st.DataObject) -> None:
+def test_broadcasting_like_a_ufunc(data):
     """Every element equals the call with scalars, and the shape is NumPy's."""
     shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=5, max_dims=3, max_side=3))
-    arguments: dict[str, Any] = {
+    arguments = {
         name: data.draw(hnp.arrays(float, shape, elements=VALID[name]))
         for name, shape in zip(VALID, shapes.input_shapes, strict=True)
     }
@@ -141,17 +132,17 @@ def test_broadcasting_like_a_ufunc(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05, np.geomspace(1e-8, 10, 50)])
-def test_blocks_change_no_bit(ridge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_no_bit(ridge, monkeypatch):
     rng = np.random.default_rng(0)
     tau, alpha = 10 ** rng.uniform(-2, 2, (40, 1)), 10 ** rng.uniform(-2, 2, (3, 1, 50))
-    point: dict[str, Any] = {"tau": tau, "alpha": alpha, "kappa": 0.5, "rho": 0.1, "ridge": ridge}
+    point = {"tau": tau, "alpha": alpha, "kappa": 0.5, "rho": 0.1, "ridge": ridge}
     expected = icl_error(**point), idg_error(**point)
     monkeypatch.setattr(numbers, "BLOCK", 1000)
     for function, value in zip((icl_error, idg_error), expected, strict=True):
         np.testing.assert_array_equal(function(**point), value)
 
 
-def test_memory_beyond_results_does_not_grow_with_the_points() -> None:
+def test_memory_beyond_results_does_not_grow_with_the_points():
     """Without blocks the root search holds some 60 numbers a point: 150 MB here."""
     ridge = np.geomspace(1e-6, 10, 300_000)
     tracemalloc.start()
@@ -161,6 +152,6 @@ def test_memory_beyond_results_does_not_grow_with_the_points() -> None:
     assert peak - 2 * ridge.nbytes < 60e6
 
 
-def test_empty_arrays_give_empty_arrays() -> None:
+def test_empty_arrays_give_empty_arrays():
     value = icl_error(tau=np.empty((0, 2)), alpha=1.0, kappa=1.0, rho=0.1, ridge=[0.0, 0.1])
     assert value.shape == (0, 2)

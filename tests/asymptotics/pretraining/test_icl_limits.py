@@ -1,7 +1,6 @@
 """Limits of the ICL and IDG errors: expressions of the theory page, edges, and slow approaches."""
 
 import math
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -22,19 +21,19 @@ SQUARE_ROOT = 1e-4
 EXACT = 1e-13
 
 
-def both(**changes: Any) -> tuple[float, float]:
+def both(**changes):
     point = {**SETTING, **changes}
     return icl_error(**point), idg_error(**point)
 
 
 @pytest.mark.parametrize("changes", [{"tau": 1e-10}, {"ridge": 1e10}])
-def test_nothing_is_learned(changes: dict[str, float]) -> None:
+def test_nothing_is_learned(changes):
     """Without prompts or at infinite ridge: the null predictor."""
     null = 1 + SETTING["rho"]
     assert both(**changes) == pytest.approx((null, null), rel=FIRST_ORDER)
 
 
-def test_infinitely_many_prompts() -> None:
+def test_infinitely_many_prompts():
     expected_icl = (1 + Q) * (1 - 2 * Q * M - Q**2 * SLOPE) - 2 * (1 - Q * M) + 1 + SETTING["rho"]
     expected = (expected_icl, SETTING["rho"] + Q - Q**2 * M)
     assert both(tau=math.inf) == pytest.approx(expected, rel=EXACT)
@@ -43,7 +42,7 @@ def test_infinitely_many_prompts() -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 @pytest.mark.parametrize("name", ["tau", "kappa", "alpha"])
-def test_infinity_is_the_limit_of_large_values(name: str, ridge: float) -> None:
+def test_infinity_is_the_limit_of_large_values(name, ridge):
     setting = {"kappa": 1.7} if name == "alpha" else {}
     limit = both(**{**setting, name: math.inf}, ridge=ridge)
     assert both(**{**setting, name: EXTREME}, ridge=ridge) == pytest.approx(limit, rel=FIRST_ORDER)
@@ -51,7 +50,7 @@ def test_infinity_is_the_limit_of_large_values(name: str, ridge: float) -> None:
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 @pytest.mark.parametrize("tau", [0.4, 1.6])
-def test_infinitely_many_tasks_have_no_gap(tau: float, ridge: float) -> None:
+def test_infinitely_many_tasks_have_no_gap(tau, ridge):
     icl, idg = both(kappa=math.inf, tau=tau, ridge=ridge)
     assert icl == pytest.approx(idg, rel=EXACT)
     if tau > 1 and ridge == 0:
@@ -59,19 +58,19 @@ def test_infinitely_many_tasks_have_no_gap(tau: float, ridge: float) -> None:
         assert icl == pytest.approx(expected, rel=EXACT)
 
 
-def test_vanishing_number_of_tasks() -> None:
+def test_vanishing_number_of_tasks():
     tau, rho = SETTING["tau"], SETTING["rho"]
     expected = (1 + rho + rho * (1 + 1 / Q) / (tau - 1), rho * tau / (tau - 1))
     assert both(kappa=1 / EXTREME) == pytest.approx(expected, rel=FIRST_ORDER)
 
 
-def test_infinite_context_more_tasks_than_dimensions() -> None:
+def test_infinite_context_more_tasks_than_dimensions():
     tau, rho, kappa = 1.6, 0.25, 1.7
     expected = (rho * (1 + kappa / ((kappa - 1) * (tau - 1))), rho * tau / (tau - 1))
     assert both(kappa=kappa, alpha=math.inf) == pytest.approx(expected, rel=EXACT)
 
 
-def test_infinite_context_few_tasks_diverges_linearly() -> None:
+def test_infinite_context_few_tasks_diverges_linearly():
     tau, rho, kappa = 1.6, 0.25, 0.7
     icl, idg = both(alpha=EXTREME)
     expected = (1 - kappa) * rho / ((1 + rho) * (tau - 1))
@@ -81,7 +80,7 @@ def test_infinite_context_few_tasks_diverges_linearly() -> None:
 
 @pytest.mark.parametrize("kappa", [0.3, 0.999, 1.001, 2.0])
 @pytest.mark.parametrize("ratio", [0.1, 4.0])
-def test_infinite_context_and_prompts_together(kappa: float, ratio: float) -> None:
+def test_infinite_context_and_prompts_together(kappa, ratio):
     """At fixed alpha/tau = c: rho + (1 - kappa)_+ [1 + c rho/(1 + rho)], and rho."""
     rho = SETTING["rho"]
     tau = 1e12
@@ -111,9 +110,7 @@ INFINITE_CONTEXT = [
 
 @pytest.mark.parametrize(("tau", "kappa", "rho", "icl", "idg"), INFINITE_CONTEXT)
 @pytest.mark.parametrize("number", [float, mpmath.mpf])
-def test_edge_of_infinite_context(
-    tau: float, kappa: float, rho: float, icl: float | None, idg: float | None, number: Any
-) -> None:
+def test_edge_of_infinite_context(tau, kappa, rho, icl, idg, number):
     point = {"tau": tau, "kappa": kappa, "rho": rho}
     values = [f(alpha=number(math.inf), **point) for f in (icl_error, idg_error)]
     near = [float(f(alpha=mpmath.mpf(10) ** 30, **point)) for f in (icl_error, idg_error)]
@@ -131,7 +128,7 @@ def test_edge_of_infinite_context(
 
 @pytest.mark.parametrize("kappa", [0.3, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("tau", [0.5, 1.0, 1.6, math.inf])
-def test_positive_ridge_is_finite_at_infinite_context(tau: float, kappa: float) -> None:
+def test_positive_ridge_is_finite_at_infinite_context(tau, kappa):
     limit = both(tau=tau, kappa=kappa, alpha=math.inf, ridge=0.2)
     assert np.all(np.isfinite(limit))
     large = both(tau=tau, kappa=kappa, alpha=1e14, ridge=0.2)
@@ -139,19 +136,19 @@ def test_positive_ridge_is_finite_at_infinite_context(tau: float, kappa: float) 
 
 
 @pytest.mark.parametrize("function", [icl_error, idg_error, task_gap])
-def test_threshold_without_ridge_is_infinite(function: Any) -> None:
+def test_threshold_without_ridge_is_infinite(function):
     assert function(**{**SETTING, "tau": 1.0}) == math.inf
 
 
 @pytest.mark.parametrize("side", [1, -1])
-def test_divergence_at_the_threshold(side: int) -> None:
+def test_divergence_at_the_threshold(side):
     distance = 1e-8
     expected = (1 + Q) * M * (SETTING["rho"] + Q - Q**2 * M)
     icl, _ = both(tau=1 + side * distance)
     assert distance * icl == pytest.approx(expected, rel=1e-6)
 
 
-def test_small_ridge_at_the_threshold() -> None:
+def test_small_ridge_at_the_threshold():
     """Effective ridge sqrt(lambda/M), both errors diverge as its inverse."""
     ridge = 1e-12
     xi = math.sqrt(ridge / M)
@@ -161,11 +158,11 @@ def test_small_ridge_at_the_threshold() -> None:
 
 
 @pytest.mark.parametrize("tau", [0.4, 0.99, 1.01, 3.0, math.inf])
-def test_vanishing_ridge_is_the_ridgeless_value(tau: float) -> None:
+def test_vanishing_ridge_is_the_ridgeless_value(tau):
     assert both(tau=tau, ridge=1e-14) == pytest.approx(both(tau=tau), rel=1e-9)
 
 
-def test_published_gap_values_of_the_finite_ridge_table() -> None:
+def test_published_gap_values_of_the_finite_ridge_table():
     """Values of the theory page, computed there by the trace form with a bracketed root."""
     rows = [
         (1.6, 1.0, 0.5, 0.1, 1e-6, 1.8463, 1.0967),

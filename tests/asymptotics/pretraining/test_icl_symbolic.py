@@ -5,7 +5,6 @@ the resolvent instead of kappa makes every formula rational, so that equality is
 """
 
 import itertools
-from typing import Any
 
 import mpmath
 import pytest
@@ -21,16 +20,16 @@ _, tau, q, rho, M, xi, mu = sympy.field("tau, q, rho, M, xi, mu", sympy.QQ)
 class FieldMath(SymPyMath):
     """What the library needs of a number system, for elements of that field."""
 
-    def isinf(self, value: Any) -> bool:  # noqa: ARG002
+    def isinf(self, value):  # noqa: ARG002
         return False
 
 
-def slope(value: Any, at: Any, kappa: Any) -> Any:
+def slope(value, at, kappa):
     """M' by implicit differentiation of (x/kappa) M^2 + (x + 1 - 1/kappa) M = 1."""
     return -(value**2 / kappa + value) / (2 * at * value / kappa + at + 1 - 1 / kappa)
 
 
-def trace_form(tau: Any, q: Any, rho: Any, kappa: Any, xi: Any, value: Any) -> tuple[Any, Any]:
+def trace_form(tau, q, rho, kappa, xi, value):
     """ICL and IDG error as traces of resolvents, before any simplification."""
     nu = q + xi
     D = slope(value, nu, kappa)
@@ -40,12 +39,10 @@ def trace_form(tau: Any, q: Any, rho: Any, kappa: Any, xi: Any, value: Any) -> t
     return icl_, tau * Q
 
 
-def library_form(
-    monkeypatch: pytest.MonkeyPatch, kappa: Any, at_xi: Any, eta: Any, value: Any
-) -> tuple[Any, Any]:
+def library_form(monkeypatch, kappa, at_xi, eta, value):
     """The library's errors with its resolvent replaced by a root of the same equation."""
 
-    def resolvent(_: Any, argument: Any, ratio: Any, offset: Any) -> Any:
+    def resolvent(_, argument, ratio, offset):
         assert argument / ratio * value**2 + (argument + offset) * value == 1
         return value
 
@@ -53,7 +50,7 @@ def library_form(
     return icl.errors_at(FieldMath(), tau, kappa, rho, q, at_xi, eta)
 
 
-def test_many_prompts_ridgeless_equals_the_published_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_prompts_ridgeless_equals_the_published_form(monkeypatch):
     kappa = M * (1 - q * M) / ((q + 1) * M - 1)
     D = slope(M, q, kappa)
     noise = rho + q * (1 - q * M)
@@ -64,7 +61,7 @@ def test_many_prompts_ridgeless_equals_the_published_form(monkeypatch: pytest.Mo
     assert library_form(monkeypatch, kappa, 0 * q, 1 - 1 / tau, M) == expected
 
 
-def test_few_prompts_ridgeless_equals_the_published_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_prompts_ridgeless_equals_the_published_form(monkeypatch):
     """With mu = q M_{kappa/tau}(q)."""
     kappa = tau * mu * (1 - mu) / ((q + 1) * mu - q)
     at_xi = (1 - tau) * q / (tau * mu)
@@ -75,7 +72,7 @@ def test_few_prompts_ridgeless_equals_the_published_form(monkeypatch: pytest.Mon
     assert library_form(monkeypatch, kappa, at_xi, 0 * q, value) == expected
 
 
-def test_any_ridge_equals_the_trace_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_ridge_equals_the_trace_form(monkeypatch):
     """With eta = ridge/xi eliminated by the fixed point; xi and M stay free."""
     nu = q + xi
     kappa = M * (1 - nu * M) / ((nu + 1) * M - 1)
@@ -94,9 +91,7 @@ RATIONAL_POINTS = list(
 
 
 @pytest.mark.parametrize(("q_", "share", "tau_", "rho_"), RATIONAL_POINTS)
-def test_public_functions_are_exact_at_rational_points(
-    q_: Any, share: Any, tau_: Any, rho_: Any
-) -> None:
+def test_public_functions_are_exact_at_rational_points(q_, share, tau_, rho_):
     """Where the root is rational, the public functions return the exact rational number."""
     q_M = (q_ + share) / (q_ + 1)  # lies between q/(1 + q) and 1
     scale = tau_ if tau_ < 1 else sympy.Integer(1)
@@ -114,7 +109,7 @@ POSITIVE = {name: sympy.Symbol(name, positive=True) for name in ("tau", "alpha",
 
 
 @pytest.mark.parametrize("function", [icl_error, idg_error])
-def test_symbolic_tau_gives_both_cases_and_latex(function: Any) -> None:
+def test_symbolic_tau_gives_both_cases_and_latex(function):
     expression = function(**POSITIVE)
     assert isinstance(expression, sympy.Piecewise)
     assert expression.free_symbols == set(POSITIVE.values())
@@ -125,14 +120,14 @@ def test_symbolic_tau_gives_both_cases_and_latex(function: Any) -> None:
 
 
 @pytest.mark.parametrize("tau_value", [0.3, 1.6])
-def test_substituting_numbers_equals_calling_with_numbers(tau_value: float) -> None:
+def test_substituting_numbers_equals_calling_with_numbers(tau_value):
     point = {"tau": tau_value, "alpha": 2.0, "kappa": 0.7, "rho": 0.2}
     substituted = icl_error(**POSITIVE).subs({POSITIVE[n]: v for n, v in point.items()})
     # One rounding per operation of the printed form.
     assert float(substituted) == pytest.approx(icl_error(**point), rel=1e-12)
 
 
-def test_series_in_the_inverse_number_of_tasks() -> None:
+def test_series_in_the_inverse_number_of_tasks():
     """Expansion at kappa = inf, tau > 1: section "1/kappa series" of the theory page."""
     x = sympy.Symbol("x", positive=True)
     t, r, a = sympy.Integer(2), sympy.Rational(1, 4), sympy.Rational(5, 6)
@@ -144,7 +139,7 @@ def test_series_in_the_inverse_number_of_tasks() -> None:
     assert sympy.simplify(series - constant - linear * x) == 0
 
 
-def test_residue_at_the_interpolation_threshold() -> None:
+def test_residue_at_the_interpolation_threshold():
     """(tau - 1) e_ICL tends to (1 + q) M (rho + q - q^2 M) from above."""
     step = sympy.Symbol("step", positive=True)
     value = icl_error(tau=1 + step, alpha=1, kappa=sympy.Rational(3, 2), rho=1)
@@ -153,14 +148,14 @@ def test_residue_at_the_interpolation_threshold() -> None:
     assert sympy.simplify(residue - 3 * m * (3 - 4 * m)) == 0
 
 
-def test_exact_divergence_at_infinite_context() -> None:
+def test_exact_divergence_at_infinite_context():
     """Both errors diverge at kappa = tau < 1, as for floats."""
     half = sympy.Rational(1, 2)
     point = {"tau": half, "alpha": sympy.oo, "kappa": half, "rho": half}
     assert icl_error(**point) == idg_error(**point) == task_gap(**point) == sympy.oo
 
 
-def test_mpmath_and_sympy_agree() -> None:
+def test_mpmath_and_sympy_agree():
     half = sympy.Rational(1, 2)
     with mpmath.workdps(40):
         exact = icl_error(tau=sympy.Integer(2), alpha=half, kappa=half, rho=half).evalf(40)

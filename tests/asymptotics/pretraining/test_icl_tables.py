@@ -2,7 +2,6 @@
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -23,7 +22,7 @@ POINTS = {name: np.array([float(row[name]) for row in ROWS]) for name in COLUMNS
 
 
 @pytest.mark.parametrize(("column", "function"), [("icl", icl_error), ("idg", idg_error)])
-def test_float64_within_the_promise_at_every_row(column: str, function: Any) -> None:
+def test_float64_within_the_promise_at_every_row(column, function):
     values = function(**POINTS)
     with mpmath.workdps(30):
         errors = [
@@ -35,7 +34,7 @@ def test_float64_within_the_promise_at_every_row(column: str, function: Any) -> 
 
 
 @pytest.mark.parametrize(("digits", "tolerance"), [(15, FLOAT64), (50, TABLE_DIGITS)])
-def test_mpmath_agrees_with_the_table(digits: int, tolerance: mpmath.mpf) -> None:
+def test_mpmath_agrees_with_the_table(digits, tolerance):
     """The low precision is the harder one for the root finder."""
     for row in ROWS[::5]:
         for column, function in (("icl", icl_error), ("idg", idg_error)):
@@ -45,7 +44,7 @@ def test_mpmath_agrees_with_the_table(digits: int, tolerance: mpmath.mpf) -> Non
                 assert abs(value / mpmath.mpf(row[column]) - 1) < tolerance, row
 
 
-def test_mpmath_uses_its_current_precision() -> None:
+def test_mpmath_uses_its_current_precision():
     """The value at 80 digits differs from that at 40 by the rounding of 40 digits."""
     values = []
     for digits in (40, 80):
@@ -57,7 +56,7 @@ def test_mpmath_uses_its_current_precision() -> None:
 
 
 @pytest.mark.parametrize("function", [icl_error, idg_error, task_gap])
-def test_array_api_strict_equals_numpy(function: Any) -> None:
+def test_array_api_strict_equals_numpy(function):
     strict = {name: array_api_strict.asarray(values) for name, values in POINTS.items()}
     assert np.array_equal(np.asarray(function(**strict)), function(**POINTS))
     strict.pop("ridge")
@@ -65,6 +64,6 @@ def test_array_api_strict_equals_numpy(function: Any) -> None:
     assert np.array_equal(np.asarray(function(**strict)), ridgeless)
 
 
-def test_gap_is_the_difference() -> None:
+def test_gap_is_the_difference():
     expected = icl_error(**POINTS) - idg_error(**POINTS)
     assert np.array_equal(task_gap(**POINTS), expected)

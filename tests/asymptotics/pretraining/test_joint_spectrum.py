@@ -10,16 +10,16 @@ from iclimit.asymptotics.spectra import MarchenkoPastur, PowerLaw, Uniform
 ROUNDING = 1e-12
 
 
-def rotation(d: int, seed: int) -> np.ndarray:
+def rotation(d, seed):
     basis, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))
     return basis
 
 
-def mean(spectrum: JointSpectrum, values: np.ndarray) -> float:
+def mean(spectrum, values):
     return float(spectrum.weight @ values)
 
 
-def test_traces_of_matrices_in_any_basis() -> None:
+def test_traces_of_matrices_in_any_basis():
     """All that the errors depend on are traces of f(C, Sigma) with and without C_test."""
     d = 6
     turn, tests = rotation(d, 0), rotation(d, 1)
@@ -37,13 +37,13 @@ def test_traces_of_matrices_in_any_basis() -> None:
         assert mean(spectrum, values) == pytest.approx(np.trace(matrix) / d, rel=ROUNDING)
 
 
-def test_isotropic_matrices_are_one_atom() -> None:
+def test_isotropic_matrices_are_one_atom():
     spectrum = JointSpectrum.of_matrices(np.eye(120))
     for values in (spectrum.task, spectrum.test, spectrum.inputs, spectrum.weight):
         assert np.array_equal(values, [1.0])
 
 
-def test_eigenvalues_stand_for_a_diagonal_matrix() -> None:
+def test_eigenvalues_stand_for_a_diagonal_matrix():
     values = np.array([3.0, 1.0, 2.0])
     given = JointSpectrum.of_matrices(values, values[::-1])
     matrices = JointSpectrum.of_matrices(np.diag(values), np.diag(values[::-1]))
@@ -63,14 +63,14 @@ COUPLING = 1e-3
     # Of E[U f(U)] with f = U, 2 - U and the mean 1, for U uniform on [0, 2].
     [("same", 4 / 3), ("reversed", 2 / 3), ("independent", 1.0)],
 )
-def test_pairings_of_quantiles(pairing: str, expected: float) -> None:
+def test_pairings_of_quantiles(pairing, expected):
     spectrum = JointSpectrum.of_measures(LAW, LAW, order=60, pairing=pairing)
     c, t = spectrum.task, spectrum.test
     assert mean(spectrum, c * t) == pytest.approx(expected, rel=COUPLING)
     assert (mean(spectrum, c), mean(spectrum, t)) == pytest.approx((1, 1), rel=ROUNDING)
 
 
-def test_inputs_are_paired_as_well() -> None:
+def test_inputs_are_paired_as_well():
     """E[U^2 V] with V of the law of U: E U^3 = 2, and E U^2 (2 - U) = 2/3."""
     for pairing, expected in (("same", 2.0), ("reversed", 2 / 3)):
         spectrum = JointSpectrum.of_measures(
@@ -80,13 +80,13 @@ def test_inputs_are_paired_as_well() -> None:
         assert moment == pytest.approx(expected, rel=COUPLING)
 
 
-def test_a_single_measure_keeps_its_rule() -> None:
+def test_a_single_measure_keeps_its_rule():
     spectrum = JointSpectrum.of_measures(MarchenkoPastur(0.5))
     assert mean(spectrum, spectrum.task**2) == pytest.approx(1.5, rel=ROUNDING)
     assert np.array_equal(spectrum.task, spectrum.test)
 
 
-def test_different_measures_converge_with_the_order() -> None:
+def test_different_measures_converge_with_the_order():
     gaps = []
     for order in (20, 40, 80):
         spectrum = JointSpectrum.of_measures(
@@ -96,7 +96,7 @@ def test_different_measures_converge_with_the_order() -> None:
     assert abs(gaps[2] - gaps[1]) < abs(gaps[1] - gaps[0]) < 3 * COUPLING
 
 
-def test_heavy_tails_keep_their_trace() -> None:
+def test_heavy_tails_keep_their_trace():
     """E of c(u) c(1 - u) for c(u) = (1 - p) u^-p is (1 - p)^2 B(1 - p, 1 - p)."""
     law, p = PowerLaw(0.6), 0.6
     spectrum = JointSpectrum.of_measures(law, law, pairing="reversed")
@@ -106,7 +106,7 @@ def test_heavy_tails_keep_their_trace() -> None:
     assert product == pytest.approx((1 - p) ** 2 * beta(1 - p, 1 - p), rel=1e-2)
 
 
-def test_arrays_cannot_be_changed() -> None:
+def test_arrays_cannot_be_changed():
     spectrum = JointSpectrum.of_matrices([1.0, 2.0])
     with pytest.raises(ValueError, match="read-only"):
         spectrum.task[0] = 5
@@ -115,7 +115,7 @@ def test_arrays_cannot_be_changed() -> None:
 NOT_COMMUTING = np.array([[1.0, 0.5], [0.5, 1.0]])
 
 
-def test_rounding_of_a_null_space_is_zero() -> None:
+def test_rounding_of_a_null_space_is_zero():
     turn = rotation(6, 0)
     C = turn @ np.diag([2.0, 1.0, 0.5, 0.0, 0.0, 0.0]) @ turn.T
     C = (C + C.T) / 2
@@ -126,7 +126,7 @@ def test_rounding_of_a_null_space_is_zero() -> None:
     assert np.array_equal(small.task, [1e-20, 1.0])  # nothing is rounding on a diagonal
 
 
-def test_nodes_are_eigenvalues() -> None:
+def test_nodes_are_eigenvalues():
     """The rule of Marchenko-Pastur has a node at 0, where there is no eigenvalue for c < 1."""
     c = 0.9
     spectrum = JointSpectrum.of_measures(MarchenkoPastur(c))

@@ -1,8 +1,6 @@
 """The optimal ridge against a dense grid of ridges."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from iclimit.asymptotics.pretraining import icl_error, idg_error, optimal_ridge
 from iclimit.asymptotics.pretraining.phase_margins import ridge_slope
 
-ERRORS: dict[str, Callable[..., Any]] = {"icl": icl_error, "idg": idg_error}
+ERRORS = {"icl": icl_error, "idg": idg_error}
 GRID = np.concatenate([[0.0], np.geomspace(1e-10, 1e12, 22_001)])  # 1000 per decade
 # Neighbours differ by 0.23 %, so the grid misses a quadratic minimum by its square; measured 7e-8.
 GRID_RESOLUTION = 1e-6
@@ -31,7 +29,7 @@ POINTS = [
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
 @pytest.mark.parametrize("point", POINTS)
-def test_no_ridge_of_a_dense_grid_is_better(point: dict[str, float], objective: str) -> None:
+def test_no_ridge_of_a_dense_grid_is_better(point, objective):
     best = optimal_ridge(**point, objective=objective)
     brute = np.min(ERRORS[objective](**point, ridge=GRID))
     assert brute * (1 - GRID_RESOLUTION) <= best.error <= brute * (1 + ROUNDING)
@@ -39,9 +37,7 @@ def test_no_ridge_of_a_dense_grid_is_better(point: dict[str, float], objective: 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
 @pytest.mark.parametrize("point", POINTS)
-def test_error_belongs_to_the_ridge_and_rises_on_both_sides(
-    point: dict[str, float], objective: str
-) -> None:
+def test_error_belongs_to_the_ridge_and_rises_on_both_sides(point, objective):
     best = optimal_ridge(**point, objective=objective)
     error = ERRORS[objective](**point, ridge=best.ridge)
     assert error == pytest.approx(best.error, rel=ROUNDING)
@@ -60,14 +56,14 @@ def test_error_belongs_to_the_ridge_and_rises_on_both_sides(
         ("idg", {"tau": math.inf, "alpha": 1.0, "kappa": 0.5, "rho": 0.1}),
     ],
 )
-def test_no_ridge_where_every_ridge_hurts(objective: str, point: dict[str, float]) -> None:
+def test_no_ridge_where_every_ridge_hurts(objective, point):
     best = optimal_ridge(**point, objective=objective)
     assert best.ridge == 0
     assert best.error == ERRORS[objective](**point)
     assert np.all(np.diff(ERRORS[objective](**point, ridge=np.geomspace(1e-3, 1e3, 50))) > 0)
 
 
-def test_broadcasts_over_the_parameters() -> None:
+def test_broadcasts_over_the_parameters():
     tau, kappa = np.array([[0.5], [1.0], [4.0]]), np.array([0.3, 3.0])
     best = optimal_ridge(tau=tau, alpha=1.0, kappa=kappa, rho=0.1)
     assert best.ridge.shape == best.error.shape == (3, 2)
@@ -77,7 +73,7 @@ def test_broadcasts_over_the_parameters() -> None:
 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-def test_zero_exactly_where_a_small_ridge_hurts(objective: str) -> None:
+def test_zero_exactly_where_a_small_ridge_hurts(objective):
     rng = np.random.default_rng(3)
     scales = {"tau": (-1.5, 1.5), "alpha": (-1.5, 2.5), "kappa": (-1.5, 1.5), "rho": (-3, 1)}
     points = {name: 10 ** rng.uniform(*ends, 3000) for name, ends in scales.items()}

@@ -1,7 +1,5 @@
 """Slopes of the errors against multiprecision differences of the errors."""
 
-from typing import Any
-
 import mpmath as mp
 import numpy as np
 import pytest
@@ -17,13 +15,13 @@ SETTINGS = [
 """Below and above both thresholds, with and without noise."""
 
 
-def exact(**setting: float) -> dict[str, Any]:
+def exact(**setting):
     return {name: mp.mpf(value) for name, value in setting.items()}
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-def test_context_slope_is_proportional_to_the_derivative(objective: str, ridge: float) -> None:
+def test_context_slope_is_proportional_to_the_derivative(objective, ridge):
     """The factor is positive, and the same for both errors."""
     factors = []
     for tau, alpha, kappa, rho in SETTINGS:
@@ -44,7 +42,7 @@ def test_context_slope_is_proportional_to_the_derivative(objective: str, ridge: 
 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-def test_ridge_slope_is_proportional_to_the_derivative(objective: str) -> None:
+def test_ridge_slope_is_proportional_to_the_derivative(objective):
     factors = []
     for tau, alpha, kappa, rho in SETTINGS:
         with mp.workdps(40):
@@ -62,17 +60,17 @@ def test_ridge_slope_is_proportional_to_the_derivative(objective: str) -> None:
 
 
 @pytest.mark.parametrize("objective", ["icl", "idg"])
-def test_slopes_are_continuous_at_the_interpolation_threshold(objective: str) -> None:
+def test_slopes_are_continuous_at_the_interpolation_threshold(objective):
     tau = np.array([1 - 1e-9, 1, 1 + 1e-9])
-    setting: dict[str, Any] = {"alpha": 3.0, "kappa": 0.5, "rho": 0.1, "objective": objective}
+    setting = {"alpha": 3.0, "kappa": 0.5, "rho": 0.1, "objective": objective}
     for slope in (context_slope(tau=tau, **setting), ridge_slope(tau=tau, **setting)):
         np.testing.assert_allclose(slope, slope[1], rtol=1e-7)
     # There a ridge always helps.
     assert np.all(ridge_slope(tau=1.0, **setting) < 0)
 
 
-def test_slopes_take_multiprecision_numbers() -> None:
-    setting: dict[str, Any] = {"tau": 2.0, "alpha": 3.0, "kappa": 0.5, "rho": 0.1}
+def test_slopes_take_multiprecision_numbers():
+    setting = {"tau": 2.0, "alpha": 3.0, "kappa": 0.5, "rho": 0.1}
     for slope in (context_slope, ridge_slope):
         with mp.workdps(40):
             assert abs(slope(**exact(**setting)) / slope(**setting) - 1) < 1e-13

@@ -1,7 +1,6 @@
 """The prediction by eigenvalues against the one by matrices, and its rules against nodes."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,18 +22,18 @@ DIFFERENCE = 3.0
 """Largest relative difference of the two predictions, times d^2; measured: 2.0 in 320 points."""
 
 
-def sphere(rng: np.random.Generator, tasks: int, dim: int) -> np.ndarray:
+def sphere(rng, tasks, dim):
     w = rng.standard_normal((tasks, dim))
     return w * math.sqrt(dim) / np.linalg.norm(w, axis=1, keepdims=True)
 
 
-def spectrum(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def spectrum(w):
     values, basis = np.linalg.eigh(w.T @ w / len(w))
     return np.maximum(values, 0), (w.mean(axis=0) @ basis) ** 2
 
 
-def random_run(rng: np.random.Generator, dim: int) -> dict[str, Any]:
-    def between(low: float, high: float) -> float:
+def random_run(rng, dim):
+    def between(low, high):
         return float(np.exp(rng.uniform(math.log(low), math.log(high))))
 
     return {
@@ -46,7 +45,7 @@ def random_run(rng: np.random.Generator, dim: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dim", [12, 32, 64])
-def test_equals_the_prediction_by_matrices(dim: int) -> None:
+def test_equals_the_prediction_by_matrices(dim):
     rng = np.random.default_rng(dim)
     for _ in range(25):
         run = random_run(rng, dim)
@@ -59,7 +58,7 @@ def test_equals_the_prediction_by_matrices(dim: int) -> None:
 
 @pytest.mark.parametrize("tasks", [3, 12, 40])
 @pytest.mark.parametrize("xi", [1e-3, 0.3, 20.0])
-def test_traces_are_those_of_the_matrices(tasks: int, xi: float) -> None:
+def test_traces_are_those_of_the_matrices(tasks, xi):
     dim, context, rho = 12, 15, 0.3
     w = sphere(np.random.default_rng(tasks), tasks, dim)
     law = task_set_law(w, context, rho)
@@ -87,7 +86,7 @@ def test_traces_are_those_of_the_matrices(tasks: int, xi: float) -> None:
         assert mine == pytest.approx(expected, rel=1e-9), name
 
 
-def test_variance_of_opposite_tasks_of_known_spread() -> None:
+def test_variance_of_opposite_tasks_of_known_spread():
     """Without a mean task all but the spread over the tasks is exact."""
     dim, context, rho, xi = 12, 15, 0.3, 0.4
     half = sphere(np.random.default_rng(5), 7, dim)
@@ -96,27 +95,21 @@ def test_variance_of_opposite_tasks_of_known_spread() -> None:
     inverse = np.linalg.inv(law.second + xi * np.eye(dim + 1))
     found = _Summaries(spectrum(w), (14.0, context, rho), xi)
     forms = np.einsum("ki,ij,kj->k", w, inverse[:-1, :-1], w)
-    found._spread = lambda: np.var(forms)  # type: ignore[method-assign]
+    found._spread = lambda: np.var(forms)
     assert found.variance() == pytest.approx(quadratic_form_variance(law, inverse), rel=1e-9)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("prompts", [300, 4000])
-def test_infinitely_many_tasks(prompts: int, ridge: float) -> None:
-    run: dict[str, Any] = {
-        "context": 40,
-        "prompts": prompts,
-        "rho": 0.2,
-        "ridge": ridge,
-        "tasks": math.inf,
-    }
+def test_infinitely_many_tasks(prompts, ridge):
+    run = {"context": 40, "prompts": prompts, "rho": 0.2, "ridge": ridge, "tasks": math.inf}
     icl, idg = spectral_errors(np.ones(32), np.zeros(32), **run)
     expected = finite_size_errors(dim=32, **run)
     assert icl == pytest.approx(idg, rel=1e-12)
     assert icl == pytest.approx(expected.icl.mean, rel=DIFFERENCE / 32**2)
 
 
-def test_arrays_and_the_interpolation_threshold() -> None:
+def test_arrays_and_the_interpolation_threshold():
     w = sphere(np.random.default_rng(0), 10, 16)
     prompts = np.array([[100, 16 * 17], [16 * 17, 400]])
     ridge = np.array([[0.0, 0.0], [1e-3, 0.2]])
@@ -131,14 +124,14 @@ def test_arrays_and_the_interpolation_threshold() -> None:
 
 @pytest.mark.parametrize("variance", [1e-3, 0.1, 0.7, 1.5])
 @pytest.mark.parametrize("t", [0.0, 1e-3, 0.4, 30.0, 1e6])
-def test_the_fraction_is_the_gauss_rule(t: float, variance: float) -> None:
+def test_the_fraction_is_the_gauss_rule(t, variance):
     u, weight = gamma_rule(variance)
     expected = weight @ (u / (t + u)), weight @ (u / (t + u) ** 2)
     assert _fraction(t, variance) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("dim", [2, 12, 400])
-def test_the_query_has_a_gauss_rule_of_three_nodes(dim: int) -> None:
+def test_the_query_has_a_gauss_rule_of_three_nodes(dim):
     nodes, weights = _query_rule(np.array(float(dim)))
     expected, expected_weights = gamma_rule(2 / dim, 3)
     order = np.argsort(nodes)

@@ -1,7 +1,5 @@
 """Errors for structured data: 50-digit solutions, identities, other routes and edges."""
 
-from typing import Any
-
 import mpmath
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ NAMES = ("tau", "alpha", "kappa", "rho", "ridge")
 ONE = JointSpectrum.of_matrices([1.0])
 
 
-def spectrum_of(task: Any, test: Any, inputs: Any, weight: Any) -> JointSpectrum:
+def spectrum_of(task, test, inputs, weight):
     return JointSpectrum(*(np.array(values) for values in (task, test, inputs, weight)))
 
 
@@ -29,10 +27,10 @@ SKEW = spectrum_of(
     inputs=[0.4, 0.4, 1.7, 1.0],
     weight=[0.1, 0.3, 0.4, 0.2],
 )
-SETTING: dict[str, Any] = {"tau": 0.7, "alpha": 1.5, "kappa": 0.6, "rho": 0.2, "ridge": 0.05}
+SETTING = {"tau": 0.7, "alpha": 1.5, "kappa": 0.6, "rho": 0.2, "ridge": 0.05}
 
 
-def errors(spectrum: JointSpectrum, **setting: Any) -> np.ndarray:
+def errors(spectrum, **setting):
     found = structured_errors(spectrum=spectrum, **setting)
     return np.array([found.icl, found.idg])
 
@@ -44,7 +42,7 @@ class Exact:
     variance sigma_i r_j, G replaced by F and G X G by F (X + s' T) F row by row.
     """
 
-    def __init__(self, spectrum: JointSpectrum) -> None:
+    def __init__(self, spectrum):
         fields = (spectrum.task, spectrum.test, spectrum.inputs, spectrum.weight)
         c, t, self.sigma, p = ([mpmath.mpf(float(x)) for x in values] for values in fields)
         self.p = [x / mpmath.fsum(p) for x in p]
@@ -52,13 +50,13 @@ class Exact:
         self.T_test = [a * b for a, b in zip(t, self.sigma, strict=True)]
         self.rows = sorted(set(self.sigma))
 
-    def mean(self, values: Any) -> Any:
+    def mean(self, values):
         return mpmath.fdot(self.p, values)
 
-    def D(self, q: Any, xi: Any, row: Any) -> list[Any]:
+    def D(self, q, xi, row):
         return [q + xi / (row * sigma) for sigma in self.sigma]
 
-    def equations(self, q: Any, xi: Any, scales: Any, setting: dict[str, Any]) -> list[Any]:
+    def equations(self, q, xi, scales, setting):
         found, features = [], mpmath.mpf(0)
         for row, s in zip(self.rows, scales, strict=True):
             pairs = list(zip(self.T, self.D(q, xi, row), strict=True))
@@ -71,7 +69,7 @@ class Exact:
             return found
         return [setting["tau"] * (1 - setting["ridge"] / xi) - features, *found]
 
-    def solve(self, q: Any, setting: dict[str, Any]) -> tuple[Any, list[Any]]:
+    def solve(self, q, setting):
         """Refine the minimum of the convex potential, found by SciPy in float64."""
         tau, ridge, kappa = (float(setting[name]) for name in ("tau", "ridge", "kappa"))
         ridgeless = ridge == 0 and tau >= 1
@@ -79,7 +77,7 @@ class Exact:
         rows = np.array([float(x) for x in self.rows])
         share = np.array([p[sigma == row].sum() for row in rows])
 
-        def potential(v: np.ndarray) -> float:
+        def potential(v):
             xi = 0.0 if ridgeless else np.exp(v[0])
             log_s = v if ridgeless else v[1:]
             D = float(q) + xi / (rows[:, None] * sigma)
@@ -91,7 +89,7 @@ class Exact:
         near = minimize(potential, start, method="BFGS", options={"gtol": 1e-6}).x
         with mpmath.workdps(60):
 
-            def equations(*v: Any) -> list[Any]:
+            def equations(*v):
                 xi = mpmath.mpf(0) if ridgeless else mpmath.exp(v[0])
                 scales = [mpmath.exp(x) for x in (v if ridgeless else v[1:])]
                 return self.equations(q, xi, scales, setting)
@@ -100,7 +98,7 @@ class Exact:
         values = [mpmath.exp(x) for x in root]
         return (mpmath.mpf(0), values) if ridgeless else (values[0], values[1:])
 
-    def errors(self, **given: float) -> list[Any]:
+    def errors(self, **given):
         setting = {name: mpmath.mpf(value) for name, value in given.items()}
         rho, test_rho = setting["rho"], setting["test_rho"]
         q = (self.mean(self.T) + rho) / setting["alpha"]
@@ -115,7 +113,7 @@ class Exact:
             TF = [T * f for T, f in zip(self.T, F, strict=True)]
             loss = 1 - s**2 * self.mean(x**2 for x in TF) / setting["kappa"]
 
-            def twice(X: Any, TF: Any = TF, F: Any = F, s: Any = s, loss: Any = loss) -> Any:
+            def twice(X, TF=TF, F=F, s=s, loss=loss):
                 both = self.mean(a * b * x for a, b, x in zip(TF, F, X, strict=True))
                 slope = s**2 * both / setting["kappa"] / loss
                 return [f**2 * (x + T * slope) for f, x, T in zip(F, X, self.T, strict=True)]
@@ -148,7 +146,7 @@ EXACT_SETTINGS = 12
 
 
 @pytest.mark.parametrize("seed", range(EXACT_SETTINGS))
-def test_agrees_with_50_digits(seed: int) -> None:
+def test_agrees_with_50_digits(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 4))
     task, test = 10 ** rng.uniform(-2, 1, (2, m))
@@ -170,7 +168,7 @@ def test_agrees_with_50_digits(seed: int) -> None:
     assert errors(spectrum, **setting) == pytest.approx(expected, rel=ACCURACY)
 
 
-def random_settings(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+def random_settings(rng, count):
     near_one = 1 + 10 ** rng.uniform(-12, -1, count) * rng.choice([-1, 1], count)
     pick = rng.integers(6, size=count)
     return {
@@ -186,7 +184,7 @@ def random_settings(rng: np.random.Generator, count: int) -> dict[str, np.ndarra
     }
 
 
-def test_isotropic_spectrum_is_the_foundation() -> None:
+def test_isotropic_spectrum_is_the_foundation():
     setting = random_settings(np.random.default_rng(0), 3000)
     found = structured_errors(spectrum=ONE, **setting)
     with np.errstate(all="ignore"):
@@ -199,7 +197,7 @@ def test_isotropic_spectrum_is_the_foundation() -> None:
             np.testing.assert_allclose(value[finite], expected[finite], rtol=ACCURACY)
 
 
-def test_equal_atoms_are_one() -> None:
+def test_equal_atoms_are_one():
     many = JointSpectrum(np.ones(7), np.ones(7), np.ones(7), np.full(7, 1 / 7))
     for setting in (SETTING, SETTING | {"ridge": 0.0}, SETTING | {"tau": 3.0, "kappa": 1.0}):
         assert errors(many, **setting) == pytest.approx(errors(ONE, **setting), rel=ACCURACY)
@@ -214,7 +212,7 @@ def test_equal_atoms_are_one() -> None:
         ((1.6, 2, 1.5, 0.1, 0.05), (1.1470, 0.9826, 1.3114, 0.7703)),
     ],
 )
-def test_two_levels_of_tasks(point: tuple[float, ...], expected: tuple[float, ...]) -> None:
+def test_two_levels_of_tasks(point, expected):
     setting = dict(zip(NAMES, point, strict=True))
     found = []
     for test in ([1, 1], [1.6, 0.4], [0.4, 1.6]):
@@ -223,7 +221,7 @@ def test_two_levels_of_tasks(point: tuple[float, ...], expected: tuple[float, ..
     assert (*found, pair[1]) == pytest.approx(expected, abs=5.1e-5)
 
 
-def published(C: np.ndarray, C_test: np.ndarray, setting: dict[str, float]) -> np.ndarray:
+def published(C, C_test, setting):
     """The ridgeless formulas of the paper's code at tau > 1, with its resolvent iterated."""
     tau, alpha, kappa, rho = (setting[name] for name in NAMES[:4])
     nu = (C.mean() + rho) / alpha
@@ -239,7 +237,7 @@ def published(C: np.ndarray, C_test: np.ndarray, setting: dict[str, float]) -> n
     return np.array([scalar, misalignment, tau * Q])
 
 
-def test_decomposition_is_the_published_one() -> None:
+def test_decomposition_is_the_published_one():
     C = np.arange(1, 41.0) ** -0.9
     C *= 40 / C.sum()
     C_test = C[::-1]
@@ -251,7 +249,7 @@ def test_decomposition_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
-def test_input_scale_is_a_rescaling(ridge: float) -> None:
+def test_input_scale_is_a_rescaling(ridge):
     """Inputs of covariance b I: tasks times b, and features of b^2 times the variance."""
     b, ones = 2.5, np.ones(2)
     coloured = spectrum_of([1.6, 0.4], [0.5, 1.0], b * ones, ones / 2)
@@ -261,7 +259,7 @@ def test_input_scale_is_a_rescaling(ridge: float) -> None:
     assert errors(coloured, **setting) == pytest.approx(expected, rel=ACCURACY)
 
 
-def test_ridgeless_inputs_are_whitened() -> None:
+def test_ridgeless_inputs_are_whitened():
     """With enough prompts least squares does not see the scale of features."""
     plain = JointSpectrum(
         SKEW.task * SKEW.inputs, SKEW.test * SKEW.inputs, np.ones(4), SKEW.weight
@@ -276,7 +274,7 @@ STANDARD_ERRORS = 4.0
 
 
 @pytest.mark.parametrize("setting", [SETTING | {"tau": 1.4}, SETTING | {"tau": 0.5, "alpha": 2.0}])
-def test_is_the_limit_of_finite_sizes(setting: dict[str, float]) -> None:
+def test_is_the_limit_of_finite_sizes(setting):
     tau, alpha, kappa = (setting[name] for name in NAMES[:3])
     predictions, spreads = [], []
     for d in (60, 120):
@@ -318,24 +316,20 @@ def test_is_the_limit_of_finite_sizes(setting: dict[str, float]) -> None:
         ({"test_alpha": 1e13}, {"test_alpha": np.inf}),
     ],
 )
-def test_infinite_and_zero_arguments_are_limits(
-    near: dict[str, float], limit: dict[str, float]
-) -> None:
+def test_infinite_and_zero_arguments_are_limits(near, limit):
     expected = errors(SKEW, **(SETTING | limit))
     assert errors(SKEW, **(SETTING | near)) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("decades", [1e-9, 0.5, 6.0])
 @pytest.mark.parametrize("ridge", [0.0, 1e-9, 0.05])
-def test_many_input_variances_start_from_few(
-    decades: float, ridge: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_input_variances_start_from_few(decades, ridge, monkeypatch):
     """The solution does not depend on where the iterations start."""
     rng = np.random.default_rng(1)
     inputs = rng.permutation(10 ** np.linspace(-decades / 2, decades / 2, 40))
     inputs[:9] = inputs[0]
     spectrum = JointSpectrum(rng.random(40), rng.random(40), inputs, rng.dirichlet(np.ones(40)))
-    point: dict[str, Any] = {
+    point = {
         "tau": np.array([0.3, 0.99, 1.0, 1.5, np.inf]),
         "alpha": np.array([[0.5], [np.inf]]),
         "kappa": np.array([0.05, 0.9, np.inf])[:, None, None],
@@ -350,7 +344,7 @@ def test_many_input_variances_start_from_few(
     np.testing.assert_allclose(found.idg, expected.idg, rtol=1e-12)
 
 
-def test_where_the_errors_diverge() -> None:
+def test_where_the_errors_diverge():
     assert np.all(np.isinf(errors(SKEW, **(SETTING | {"tau": 1.0, "ridge": 0.0}))))
     endless = SETTING | {"alpha": np.inf, "tau": 2.0, "ridge": 0.0}
     # Test tasks outside the span of fewer training tasks than their rank; and inside it.
@@ -360,14 +354,14 @@ def test_where_the_errors_diverge() -> None:
     assert errors(inside, **(endless | {"kappa": 0.4}))[0] == np.inf
 
 
-def test_rank_deficient_tasks_lose_what_was_never_trained() -> None:
+def test_rank_deficient_tasks_lose_what_was_never_trained():
     """With infinite data and context, variance outside the training tasks is the error."""
     half = spectrum_of([2.0, 0.0], [0.3, 0.7], [1.0, 1.0], [0.5, 0.5])
     setting = {"tau": np.inf, "alpha": np.inf, "kappa": 3.0, "rho": 0.2}
     assert errors(half, **setting) == pytest.approx([0.2 + 0.5 * 0.7, 0.2], rel=ACCURACY)
 
 
-def test_broadcasts_like_a_ufunc() -> None:
+def test_broadcasts_like_a_ufunc():
     tau, kappa = np.array([[0.5], [2.0]]), np.array([0.4, 1.0, 3.0])
     setting = SETTING | {"tau": tau, "kappa": kappa}
     grid = structured_errors(spectrum=SKEW, **setting, test_alpha=2.0)
@@ -382,7 +376,7 @@ def test_broadcasts_like_a_ufunc() -> None:
     assert structured_errors(spectrum=SKEW, **(SETTING | {"tau": []})).icl.shape == (0,)
 
 
-def test_random_spectra_stay_within_the_bound_on_iterations() -> None:
+def test_random_spectra_stay_within_the_bound_on_iterations():
     from benchmarks.stress_structured import stress
 
     report = stress(spectra=20, seed=11)

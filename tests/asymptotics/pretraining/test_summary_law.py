@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.pretraining.deterministic_equivalent import (
-    SummaryLaw,
     fresh_task_law,
     gaussian_task_law,
     quadratic_form_variance,
@@ -20,7 +19,7 @@ STANDARD_ERRORS = 4.5
 TASKS = np.array([[1.0, -0.5, 2.0], [0.2, 1.5, -0.7]])
 
 
-def summaries(tasks: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def summaries(tasks, rng):
     """Summaries and query labels of one prompt per row of tasks, from their tokens."""
     n = len(tasks)
     x = rng.standard_normal((n, CONTEXT + 1, D)) / np.sqrt(D)
@@ -29,7 +28,7 @@ def summaries(tasks: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, 
     return np.column_stack([xy, np.mean(y[:, :-1] ** 2, axis=1)]), y[:, -1]
 
 
-def draw_tasks(law: str, rng: np.random.Generator) -> np.ndarray:
+def draw_tasks(law, rng):
     if law == "given":
         return TASKS[rng.integers(len(TASKS), size=SAMPLES)]
     tasks = rng.standard_normal((SAMPLES, D))
@@ -38,19 +37,19 @@ def draw_tasks(law: str, rng: np.random.Generator) -> np.ndarray:
     return tasks
 
 
-def claimed(law: str) -> SummaryLaw:
+def claimed(law):
     if law == "given":
         return task_set_law(TASKS, CONTEXT, RHO)
     return fresh_task_law(D, CONTEXT, RHO, law)
 
 
-def assert_mean(samples: np.ndarray, expected: np.ndarray | float) -> None:
+def assert_mean(samples, expected):
     z = (samples.mean(axis=0) - expected) / (samples.std(axis=0) / np.sqrt(len(samples)))
     assert np.max(np.abs(z)) < STANDARD_ERRORS
 
 
 @pytest.mark.parametrize("law", ["given", "sphere", "gaussian"])
-def test_moments_of_summary_task_and_label(law: str) -> None:
+def test_moments_of_summary_task_and_label(law):
     rng = np.random.default_rng(5)
     tasks = draw_tasks(law, rng)
     h, label = summaries(tasks, rng)
@@ -70,7 +69,7 @@ ROOT = np.array([[1.2, 0.3, 0.0], [0.3, 0.8, -0.1], [0.0, -0.1, 0.5]])
 
 
 @pytest.mark.parametrize("law", ["sphere", "gaussian"])
-def test_moments_for_tasks_of_any_covariance(law: str) -> None:
+def test_moments_for_tasks_of_any_covariance(law):
     rng = np.random.default_rng(8)
     tasks = draw_tasks(law, rng) @ ROOT
     h, label = summaries(tasks, rng)
@@ -91,7 +90,7 @@ def test_moments_for_tasks_of_any_covariance(law: str) -> None:
 @pytest.mark.parametrize(
     ("law", "form"), [("given", FULL), ("given", ISOTROPIC), ("sphere", ISOTROPIC)]
 )
-def test_variance_of_a_quadratic_form(law: str, form: np.ndarray) -> None:
+def test_variance_of_a_quadratic_form(law, form):
     """For fresh tasks the form is isotropic, as it is where the library needs it."""
     rng = np.random.default_rng(6)
     h, _ = summaries(draw_tasks(law, rng), rng)
@@ -100,7 +99,7 @@ def test_variance_of_a_quadratic_form(law: str, form: np.ndarray) -> None:
     assert_mean(relative, quadratic_form_variance(claimed(law), form))
 
 
-def test_variance_for_gaussian_fresh_tasks_is_close() -> None:
+def test_variance_for_gaussian_fresh_tasks_is_close():
     """Two norms stand for the law of |w|^2: its third and higher moments are not theirs."""
     rng = np.random.default_rng(7)
     h, _ = summaries(draw_tasks("gaussian", rng), rng)
@@ -112,7 +111,7 @@ def test_variance_for_gaussian_fresh_tasks_is_close() -> None:
     )
 
 
-def test_infinite_context_forgets_all_noise() -> None:
+def test_infinite_context_forgets_all_noise():
     law = task_set_law(TASKS, 10**12, RHO)
     v = np.sum(TASKS**2, axis=1) / D + RHO
     c = np.column_stack([TASKS, v])

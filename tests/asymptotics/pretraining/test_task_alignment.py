@@ -2,8 +2,6 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ from iclimit.asymptotics.pretraining.joint_spectrum import JointSpectrum
 from iclimit.asymptotics.spectra import wishart_resolvent
 
 
-def spectrum_of(task: Any, test: Any, inputs: Any, weight: Any) -> JointSpectrum:
+def spectrum_of(task, test, inputs, weight):
     return JointSpectrum(*(np.array(values) for values in (task, test, inputs, weight)))
 
 
@@ -33,7 +31,7 @@ SPECTRUM = spectrum_of(
     weight=[0.25, 0.25, 0.25, 0.25],
 )
 ISOTROPIC_INPUTS = dataclasses.replace(SPECTRUM, inputs=np.ones(4))
-SETTINGS: list[dict[str, Any]] = [
+SETTINGS = [
     {"tau": 0.5, "alpha": 1.5, "kappa": 0.7, "rho": 0.1, "ridge": 0.0},
     {"tau": 2.0, "alpha": 1.5, "kappa": 0.7, "rho": 0.1, "ridge": 0.0},
     {"tau": 0.8, "alpha": 3.0, "kappa": 1.5, "rho": 0.3, "ridge": 0.1},
@@ -45,17 +43,17 @@ EXACT = 1e-12
 DIFFERENCE = 1e-7
 
 
-def icl(spectrum: JointSpectrum, **setting: Any) -> float:
+def icl(spectrum, **setting):
     return float(structured_errors(spectrum=spectrum, **setting).icl)
 
 
-def derivative(function: Callable[[float], float], x: float) -> float:
+def derivative(function, x):
     h = 1e-3 * x
     near, far = (function(x + s) - function(x - s) for s in (h, 2 * h))
     return (8 * near - far) / (12 * h)
 
 
-def test_measures_of_matrices() -> None:
+def test_measures_of_matrices():
     rng = np.random.default_rng(0)
     C, C_test = np.diag(rng.uniform(0.5, 2, 30)), np.diag(rng.uniform(0.5, 2, 30))
     spectrum = JointSpectrum.of_matrices(C, C_test)
@@ -65,19 +63,19 @@ def test_measures_of_matrices() -> None:
     assert cka(spectrum) == pytest.approx(np.trace(C @ C_test) / sizes, rel=EXACT)
 
 
-def test_measures_of_tests_as_in_training() -> None:
+def test_measures_of_tests_as_in_training():
     spectrum = JointSpectrum.of_matrices([2.0, 1.0, 0.3])
     assert (trace_ratio(spectrum), cka(spectrum)) == pytest.approx((1, 1), rel=EXACT)
 
 
-def test_measures_where_nothing_was_trained() -> None:
+def test_measures_where_nothing_was_trained():
     assert trace_ratio(JointSpectrum.of_matrices([2.0, 0.0], [1.0, 1.0])) == np.inf
     assert trace_ratio(JointSpectrum.of_matrices([2.0, 0.0], [1.0, 0.0])) == 0.25
     with pytest.raises(ValueError, match="test must have a positive eigenvalue"):
         cka(JointSpectrum.of_matrices([2.0, 0.0], [0.0, 0.0]))
 
 
-def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent() -> None:
+def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent():
     found = resolvent_alignment(
         tau=2.0,
         alpha=[1.0, 4.0],
@@ -89,7 +87,7 @@ def test_resolvent_alignment_of_isotropic_tasks_is_the_resolvent() -> None:
     np.testing.assert_allclose(found, expected, rtol=EXACT)
 
 
-def test_resolvent_alignment_is_a_mean_resolvent_of_drawn_tasks() -> None:
+def test_resolvent_alignment_is_a_mean_resolvent_of_drawn_tasks():
     d, k = 400, 300
     C, C_test = np.linspace(0.1, 1.9, d), np.linspace(2, 0, d)
     tasks = np.random.default_rng(0).standard_normal((k, d)) * np.sqrt(C)
@@ -104,9 +102,7 @@ def test_resolvent_alignment_is_a_mean_resolvent_of_drawn_tasks() -> None:
 
 @pytest.mark.parametrize("spectrum", [SPECTRUM, ISOTROPIC_INPUTS])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_error_is_affine_in_the_test_covariance(
-    spectrum: JointSpectrum, setting: dict[str, Any]
-) -> None:
+def test_error_is_affine_in_the_test_covariance(spectrum, setting):
     slopes = direction_slopes(spectrum=spectrum, **setting, test_alpha=2.5)
     assert np.all(slopes > 0)
     other = np.array([2.0, 0.0, 0.1, 1.0])
@@ -119,7 +115,7 @@ def test_error_is_affine_in_the_test_covariance(
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_best_test_covariances(setting: dict[str, Any]) -> None:
+def test_best_test_covariances(setting):
     setting = setting | TESTS
     trace = SPECTRUM.weight @ SPECTRUM.test
     at_trace = best_test_covariance(spectrum=SPECTRUM, **setting)
@@ -137,7 +133,7 @@ def test_best_test_covariances(setting: dict[str, Any]) -> None:
         assert icl(dataclasses.replace(SPECTRUM, test=test), **setting) > at_trace.icl
 
 
-def test_best_pairing_splits_atoms_of_unequal_weight() -> None:
+def test_best_pairing_splits_atoms_of_unequal_weight():
     spectrum = spectrum_of([2.0, 0.5], [0.2, 1.0], [1.0, 1.0], [0.3, 0.7])
     best = best_test_covariance(spectrum=spectrum, **SETTINGS[0], fixed="spectrum").spectrum
     for power in (1, 2, 3):
@@ -150,9 +146,7 @@ def test_best_pairing_splits_atoms_of_unequal_weight() -> None:
 
 @pytest.mark.parametrize("spectrum", [SPECTRUM, ISOTROPIC_INPUTS])
 @pytest.mark.parametrize("setting", SETTINGS[1:3])
-def test_best_training_covariance_beats_a_search(
-    spectrum: JointSpectrum, setting: dict[str, Any]
-) -> None:
+def test_best_training_covariance_beats_a_search(spectrum, setting):
     setting = setting | TESTS
     best = best_training_covariance(spectrum=spectrum, **setting)
     trace = spectrum.weight @ spectrum.task
@@ -175,19 +169,17 @@ def test_best_training_covariance_beats_a_search(
 
 @pytest.mark.parametrize("spectrum", [SPECTRUM, ISOTROPIC_INPUTS])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_diversity_slope_is_the_derivative(
-    spectrum: JointSpectrum, setting: dict[str, Any]
-) -> None:
+def test_diversity_slope_is_the_derivative(spectrum, setting):
     setting = setting | TESTS
 
-    def error(kappa: float) -> float:
+    def error(kappa):
         return icl(spectrum, **(setting | {"kappa": kappa}))
 
     found = diversity_slope(spectrum=spectrum, **setting)
     assert float(found) == pytest.approx(derivative(error, setting["kappa"]), rel=DIFFERENCE)
 
 
-def test_where_more_tasks_hurt() -> None:
+def test_where_more_tasks_hurt():
     """Fresh tasks: near tau = 1 variance grows with diversity, until enough tasks are seen."""
     kappa = np.array([0.1, 0.5, 2.0, 5.0, np.inf])
     setting = {"tau": 1.1, "alpha": 3.0, "rho": 0.01}
@@ -199,5 +191,5 @@ def test_where_more_tasks_hurt() -> None:
     assert slopes[4] == 0
 
 
-def test_kernel_alignment_of_any_scale() -> None:
+def test_kernel_alignment_of_any_scale():
     assert cka(JointSpectrum.of_matrices([1e-200, 0.0])) == pytest.approx(1.0)

@@ -3,7 +3,6 @@
 import csv
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +16,14 @@ from iclimit.asymptotics.searches import fixed_points
 SCAN = Path(__file__).parents[3] / "benchmarks" / "finite_size.csv"
 
 
-def task_draws(seed: int, *, dim: int, count: int, draws: int = 1, **setting: Any) -> TaskDraws:
+def task_draws(seed, *, dim, count, draws=1, **setting):
     rng = np.random.default_rng(seed)
     tasks = rng.standard_normal((draws, count, dim))
     shares = rng.multinomial(setting["prompts"], np.full(count, 1 / count), size=draws)
     return TaskDraws(tasks, shares / setting["prompts"], **setting)
 
 
-def test_error_is_the_derivative_of_a_posterior_variance() -> None:
+def test_error_is_the_derivative_of_a_posterior_variance():
     """Section "errors as a derivative", by brute force for one set of prompts.
 
     Ridge regression on x h is compared, for labels x Omega w averaged over matrices Omega of
@@ -41,7 +40,7 @@ def test_error_is_the_derivative_of_a_posterior_variance() -> None:
     labels = np.einsum("ni,na->nia", x, w).reshape(n + 1, -1) / math.sqrt(d)
     error = np.sum((labels[-1] - weights @ labels[:-1]) ** 2) + rho * weights @ weights
 
-    def posterior_variance(s: complex) -> complex:
+    def posterior_variance(s):
         kernel = features @ features.T + s * labels @ labels.T
         noisy = kernel[:-1, :-1] + (penalty + s * rho) * np.eye(n)
         return kernel[-1, -1] - kernel[-1, :-1] @ np.linalg.solve(noisy, kernel[:-1, -1])
@@ -50,7 +49,7 @@ def test_error_is_the_derivative_of_a_posterior_variance() -> None:
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.3, 1.0])
-def test_saturations_against_integration(spread: float) -> None:
+def test_saturations_against_integration(spread):
     """Gamma averages of the continued fraction and the Gauss rule for the query norm."""
     draws = task_draws(0, dim=16, count=1, context=40, prompts=400, rho=0.1, ridge=0.7)
     mean, variance = 3.0, spread * 9.0
@@ -65,7 +64,7 @@ def test_saturations_against_integration(spread: float) -> None:
 
 
 @pytest.mark.parametrize("prompts", [40, 70, 120])
-def test_single_task_with_endless_contexts_is_a_wishart_block(prompts: int) -> None:
+def test_single_task_with_endless_contexts_is_a_wishart_block(prompts):
     """Then features are x times a fixed vector, and the mean inverse of n x x^T is known."""
     d, ridge = 16, 1e-4
     draws = task_draws(1, dim=d, count=1, context=10**9, prompts=prompts, rho=0.5, ridge=ridge)
@@ -79,7 +78,7 @@ def test_single_task_with_endless_contexts_is_a_wishart_block(prompts: int) -> N
     assert found[1] == pytest.approx(exact, rel=2e-3)
 
 
-def test_slope_is_the_derivative_of_the_resolvent() -> None:
+def test_slope_is_the_derivative_of_the_resolvent():
     """Against a difference quotient of the nonlinear fixed point at small s."""
     draws = task_draws(2, dim=8, count=5, context=20, prompts=50, rho=0.1, ridge=0.1, draws=2)
     solution = task_self_energy.solve(draws)
@@ -87,8 +86,8 @@ def test_slope_is_the_derivative_of_the_resolvent() -> None:
     source = cross @ np.swapaxes(cross, 1, 2)
     drift = task_self_energy.appended_drift(draws, solution.value, cross)
 
-    def resolvent(s: float) -> np.ndarray:
-        def step(M: np.ndarray) -> np.ndarray:
+    def resolvent(s):
+        def step(M):
             Sigma = task_self_energy.self_energy(draws, M, s, drift).summary
             return np.linalg.inv(draws.scales[0] * np.eye(9) + Sigma - s * source)
 
@@ -100,7 +99,7 @@ def test_slope_is_the_derivative_of_the_resolvent() -> None:
     assert solution.slope == pytest.approx(quotient, rel=1e-3, abs=1e-3 * abs(quotient).max())
 
 
-def test_fixed_points_of_a_batch() -> None:
+def test_fixed_points_of_a_batch():
     """Square roots by a slow iteration, with and without a bound on the steps."""
     targets = np.array([[2.0], [5.0], [0.01]])
     found, solved = fixed_points(
@@ -119,7 +118,7 @@ def test_fixed_points_of_a_batch() -> None:
     assert found == pytest.approx(np.sqrt(targets), rel=1e-9)
 
 
-def test_the_same_for_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_for_all_batches(monkeypatch):
     draws = task_draws(3, dim=8, count=6, context=30, prompts=60, rho=0.1, ridge=0.0, draws=5)
     test = fresh_task_law(8, 30, 0.1, "sphere")
     together, _ = task_self_energy.task_errors(draws, test)
@@ -135,11 +134,11 @@ RUNS = [(8, 32, 8, 52, 0.1), (8, 32, 8, 110, 0.1)]
 STANDARD_ERRORS = 4.5
 
 
-def simulated(rng: np.random.Generator, run: dict[str, Any]) -> tuple[float, float]:
+def simulated(rng, run):
     """One run of token-level ridgeless regression, its errors measured on fresh prompts."""
     d, context, count, n = run["dim"], run["context"], run["tasks"], run["prompts"]
 
-    def prompts(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def prompts(w):
         x = rng.standard_normal((len(w), context + 1, d)) / math.sqrt(d)
         y = (x @ w[:, :, None])[..., 0]
         y += math.sqrt(run["rho"]) * rng.standard_normal(y.shape)
@@ -147,7 +146,7 @@ def simulated(rng: np.random.Generator, run: dict[str, Any]) -> tuple[float, flo
         h = np.column_stack([head, np.mean(y[:, :-1] ** 2, axis=1)])
         return (x[:, -1, :, None] * h[:, None, :]).reshape(len(w), -1), y[:, -1]
 
-    def sphere(k: int) -> np.ndarray:
+    def sphere(k):
         w = rng.standard_normal((k, d))
         return w * math.sqrt(d) / np.linalg.norm(w, axis=1, keepdims=True)
 
@@ -168,7 +167,7 @@ def simulated(rng: np.random.Generator, run: dict[str, Any]) -> tuple[float, flo
 
 
 @pytest.mark.parametrize("row", RUNS)
-def test_predicts_runs_near_a_threshold(row: tuple[Any, ...]) -> None:
+def test_predicts_runs_near_a_threshold(row):
     run = dict(zip(("dim", "context", "tasks", "prompts", "rho"), row, strict=True))
     rng = np.random.default_rng(4)
     runs = np.array([simulated(rng, run) for _ in range(300)])
@@ -183,7 +182,7 @@ def test_predicts_runs_near_a_threshold(row: tuple[Any, ...]) -> None:
         assert mean - getattr(moments, name).mean > 2 * error
 
 
-def test_stated_uncertainty_covers_the_committed_scan() -> None:
+def test_stated_uncertainty_covers_the_committed_scan():
     with SCAN.open(encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     numbers = np.array([row[7:12] for row in rows], dtype=float)

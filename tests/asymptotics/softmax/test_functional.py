@@ -17,11 +17,11 @@ from iclimit.asymptotics.softmax import (
 SIGMAS = 4.0
 
 
-def gaussian(x: np.ndarray, z: np.ndarray) -> np.ndarray:
+def gaussian(x, z):
     return np.exp(-((x - z) ** 2) / 2)
 
 
-def test_sine_in_closed_form() -> None:
+def test_sine_in_closed_form():
     """kappa (1 - N sum l^2/(1 + (N-1) l)) with the eigenvalues l of the features."""
     kappa = (0.5**3 - 0.1**3) / (3 * 0.4) / 2
     for N in (1, 2, 10, 1000):
@@ -34,7 +34,7 @@ def test_sine_in_closed_form() -> None:
     assert sine_optimum(context=10, tied=True).loss == pytest.approx(0.0043097, abs=5e-8)
 
 
-def test_finite_rank_is_the_kernel_equation() -> None:
+def test_finite_rank_is_the_kernel_equation():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((50, 3))
     root = rng.standard_normal((3, 3))
@@ -55,7 +55,7 @@ def test_finite_rank_is_the_kernel_equation() -> None:
     assert best.loss == pytest.approx(found, rel=1e-11)
 
 
-def test_loss_is_that_of_prompts() -> None:
+def test_loss_is_that_of_prompts():
     """Functions with a Gaussian prior on a few points, drawn with noise."""
     N, noise, prompts = 6, 0.2, 200_000
     points, weights = np.array([-1.0, 0.0, 0.4, 2.0]), np.array([0.2, 0.3, 0.1, 0.4])
@@ -73,13 +73,13 @@ def test_loss_is_that_of_prompts() -> None:
     assert abs(losses.mean() - best.loss) < SIGMAS * losses.std() / math.sqrt(prompts)
 
 
-def test_kernel_is_a_minimum() -> None:
+def test_kernel_is_a_minimum():
     """Gradient of the quadratic loss in the kernel, and other kernels."""
     N, noise = 9, 0.1
     best = functional_optimum(covariance=gaussian, inputs=(0, 3), context=N, noise_variance=noise)
     w, C = best.weights, gaussian(best.inputs[:, None], best.inputs)
 
-    def loss(K: np.ndarray) -> float:
+    def loss(K):
         Kw = K * w
         terms = np.diag(C) - 2 * N * np.sum(Kw * C, axis=1)
         terms += N * np.sum(K * Kw * (np.diag(C) + noise), axis=1)
@@ -95,7 +95,7 @@ def test_kernel_is_a_minimum() -> None:
     assert up == pytest.approx(down, rel=1e-7)
 
 
-def test_stated_error_is_honest() -> None:
+def test_stated_error_is_honest():
     """A kink on the diagonal: the error falls as 1/n^2, the last change is larger."""
     best = functional_optimum(covariance=np.minimum, inputs=(0, 1), context=5)
     node, weight = np.polynomial.legendre.leggauss(1000)
@@ -106,7 +106,7 @@ def test_stated_error_is_honest() -> None:
     assert abs(best.loss - finer.loss) < best.error
 
 
-def test_symbols() -> None:
+def test_symbols():
     """The sine task for any number of pairs: S diagonal, M = kappa, G = S/kappa."""
     N, kappa, s = sympy.symbols("N kappa s", positive=True)
     S = sympy.diag(sympy.Rational(1, 2) + s, sympy.Rational(1, 2) - s)
@@ -120,7 +120,7 @@ def test_symbols() -> None:
     assert float(loss.subs(numbers)) == pytest.approx(sine_optimum(context=10).loss, rel=1e-10)
 
 
-def restricted_loss(amplitude: np.ndarray, phase: np.ndarray, N: int) -> float:
+def restricted_loss(amplitude, phase, N):
     """Best additive predictor of the sine task with polynomials in the label, by a linear fit."""
     x = -5 + 10 * (np.arange(200) + 0.5) / 200
     waves = np.stack([np.ones(200)] + [g(k * x) for k in range(1, 5) for g in (np.cos, np.sin)])
@@ -138,7 +138,7 @@ def restricted_loss(amplitude: np.ndarray, phase: np.ndarray, N: int) -> float:
     return float(np.sum((f @ f.T / 200) * left))
 
 
-def test_whole_tokens_of_the_tied_sine_task() -> None:
+def test_whole_tokens_of_the_tied_sine_task():
     """0.00098; polynomials of the label come close from above."""
     tied = sine_optimum(context=10, tied=True, whole_tokens=True)
     assert tied.loss == pytest.approx(0.00098, abs=5e-6)
@@ -149,7 +149,7 @@ def test_whole_tokens_of_the_tied_sine_task() -> None:
 
 
 @pytest.mark.slow
-def test_whole_tokens_of_the_sine_task() -> None:
+def test_whole_tokens_of_the_sine_task():
     """0.00229, likewise."""
     free = sine_optimum(context=10, whole_tokens=True)
     assert free.loss == pytest.approx(0.00229, abs=6e-6)
@@ -162,7 +162,7 @@ def test_whole_tokens_of_the_sine_task() -> None:
     assert free.loss < sine_optimum(context=10).loss / 2
 
 
-def test_whole_tokens_of_one_pair() -> None:
+def test_whole_tokens_of_one_pair():
     """y = c x with c in {-1, -1/2, 1/2, 1} and x from (1, 2): a label tells the slope."""
     c = np.repeat([-1.0, -0.5, 0.5, 1.0], 500)[None]
     best = whole_token_optimum(

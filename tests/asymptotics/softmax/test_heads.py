@@ -1,7 +1,6 @@
 """Softmax heads against brute force, many digits, other integrals and known limits."""
 
 import math
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -25,11 +24,11 @@ SIGMAS = 4.0
 PRINTED = 1.01
 
 
-def moments_of_two(t: float) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+def moments_of_two(t):
     """q, 1 - q and the variance of m for two scores, by integrals over their difference."""
     t = mpmath.mpf(t)
 
-    def mean(function: Any) -> mpmath.mpf:
+    def mean(function):
         density = lambda z: mpmath.exp(-z * z / 4) / mpmath.sqrt(4 * mpmath.pi)  # noqa: E731
         points = [0, *(p for p in (1 / t, 5 / t, 20 / t) if p < 20), 2, 6, 20]
         points = sorted(set(points))
@@ -45,7 +44,7 @@ def moments_of_two(t: float) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
 
 
 @pytest.mark.parametrize("t", [0.01, 0.7, 1.49, 1.51, 8.0, 200.0])
-def test_averages_of_two_scores(t: float) -> None:
+def test_averages_of_two_scores(t):
     found = weight_averages(2, np.array([t]), 1.0)
     with mpmath.workdps(25):
         exact = moments_of_two(t)
@@ -55,7 +54,7 @@ def test_averages_of_two_scores(t: float) -> None:
         assert abs(float(value[0] / truth) - 1) < AVERAGES
 
 
-def test_averages_of_three_scores() -> None:
+def test_averages_of_three_scores():
     """Against a product rule over all scores, also of two heads."""
     node, weight = np.polynomial.hermite_e.hermegauss(64)
     weight = weight / weight.sum()
@@ -73,14 +72,14 @@ def test_averages_of_three_scores() -> None:
         assert found.variance[0] == pytest.approx(mass @ m**2 - first**2, rel=1e-9)
 
 
-def test_averages_of_many_scores_with_many_digits() -> None:
+def test_averages_of_many_scores_with_many_digits():
     """Integrals over u instead of its logarithm, with many digits, for 1e5 scores."""
     N, t = 100_000, mpmath.mpf("0.8")
     with mpmath.workdps(30):
         h = mpmath.mpf("0.25")
         scores = [(k * h, h * mpmath.npdf(k * h)) for k in range(-40, 41)]
 
-        def one(u: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+        def one(u):
             terms = [(mpmath.exp(t * s), w) for s, w in scores]
             left = [w * mpmath.exp(-u * e) for e, w in terms]
             return tuple(
@@ -104,7 +103,7 @@ def test_averages_of_many_scores_with_many_digits() -> None:
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 10, 1000])
 @pytest.mark.parametrize("context", [2, 1e6])
-def test_norms_of_queries(dim: int, context: float) -> None:
+def test_norms_of_queries(dim, context):
     norm, weight = query_norms(dim, context, 1.0)
     for power in (2, 4):
         exact = math.prod(dim + 2 * k for k in range(power // 2))
@@ -112,9 +111,7 @@ def test_norms_of_queries(dim: int, context: float) -> None:
         assert weight @ norm**power == pytest.approx(exact, rel=1e-12)
 
 
-def simulated(
-    prompts: int, beta: float, v: float, N: int, d: int, noise: float, heads: int, seed: int
-) -> tuple[float, float]:
+def simulated(prompts, beta, v, N, d, noise, heads, seed):
     """Loss and its standard error from prompts, token by token."""
     rng = np.random.default_rng(seed)
     x, query, w = (rng.standard_normal((prompts, *size)) for size in ((N, d), (d,), (d,)))
@@ -138,16 +135,14 @@ def simulated(
         (0.9, -0.3, 3, 2, 1.0, 2),
     ],
 )
-def test_loss_is_that_of_prompts(
-    beta: float, v: float, N: int, d: int, noise: float, heads: int
-) -> None:
+def test_loss_is_that_of_prompts(beta, v, N, d, noise, heads):
     exact = softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
     mean, error = simulated(30_000, beta, v, N, d, noise, heads, seed=N * d + heads)
     assert abs(mean - exact) < SIGMAS * error
 
 
 @pytest.mark.slow
-def test_loss_is_that_of_prompts_at_many_settings() -> None:
+def test_loss_is_that_of_prompts_at_many_settings():
     """Worst of 14 random settings; one standard error is some 0.5 % of the loss."""
     rng = np.random.default_rng(5)
     scores = []
@@ -167,7 +162,7 @@ def test_loss_is_that_of_prompts_at_many_settings() -> None:
     ("context", "dim", "temperature", "least"),
     [(10, 10, 1.831, 7.30591), (20, 10, 1.409, 5.81860)],
 )
-def test_best_head(context: int, dim: int, temperature: float, least: float) -> None:
+def test_best_head(context, dim, temperature, least):
     best = optimal_softmax(context=context, dim=dim)
     assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
     assert best.inverse_temperature * math.sqrt(dim) == pytest.approx(temperature, abs=6e-4)
@@ -179,7 +174,7 @@ def test_best_head(context: int, dim: int, temperature: float, least: float) -> 
     ("context", "dim", "noise"),
     [(2, 1, 0.0), (10**6, 1, 0.0), (10**6, 300, 0.0), (2, 1000, 1e6), (30, 4, 40.0)],
 )
-def test_optimum_is_one(context: int, dim: int, noise: float) -> None:
+def test_optimum_is_one(context, dim, noise):
     best = optimal_softmax(context=context, dim=dim, noise_variance=noise)
     assert best.error < 1e-10
     for factor in (0.97, 1.03):
@@ -196,7 +191,7 @@ def test_optimum_is_one(context: int, dim: int, noise: float) -> None:
 
 @pytest.mark.parametrize(("context", "dim"), [(2, 1), (7, 3), (1000, 1), (10**5, 30)])
 @pytest.mark.parametrize("scaled", [0.5, 4.0, 60.0])
-def test_stated_error_is_honest(context: int, dim: int, scaled: float) -> None:
+def test_stated_error_is_honest(context, dim, scaled):
     """Against the same integrals with finer steps."""
     beta = scaled / math.sqrt(dim)
     fine, rule, coarse = (brackets(beta, context, dim, 1, each) for each in (0.7, 1.0, 1.2))
@@ -207,7 +202,7 @@ def test_stated_error_is_honest(context: int, dim: int, scaled: float) -> None:
         assert abs(found - truth) < PROMISED * truth
 
 
-def test_two_heads_of_the_notes() -> None:
+def test_two_heads_of_the_notes():
     rows = [(20, 10, 0.234, 3.66533), (40, 20, 0.114, 6.99984)]
     for N, d, scaled, least in rows:
         best = optimal_softmax(context=N, dim=d, heads=2)
@@ -216,7 +211,7 @@ def test_two_heads_of_the_notes() -> None:
         assert best.error < PROMISED
 
 
-def test_warm_pair_is_gradient_descent_on_centred_inputs() -> None:
+def test_warm_pair_is_gradient_descent_on_centred_inputs():
     """Least loss d (d + 1 + s) / (N + d + s): that of linear attention with N - 1 pairs."""
     d, noise = 5, 2.0
     for N in (3, 40):
@@ -233,7 +228,7 @@ def test_warm_pair_is_gradient_descent_on_centred_inputs() -> None:
     assert best.inverse_temperature * best.value == pytest.approx(2000 / 2005 / 2, rel=1e-3)
 
 
-def test_warm_pairs_are_continued() -> None:
+def test_warm_pairs_are_continued():
     """Interpolated averages against integrals, whose terms cancel to 1e-14/t^2."""
     t = np.array([0.05, 0.09, 0.115])
     for N in (2, 10, 10_000):
@@ -250,7 +245,7 @@ def test_warm_pairs_are_continued() -> None:
         assert best.loss < d * (d + 1) / (N + d)
 
 
-def test_loss_tends_to_the_limit() -> None:
+def test_loss_tends_to_the_limit():
     """One correction in 1/d is extrapolated away; the next one is 2e-5 here."""
     for noise in (0.0, 0.3):
         limit = optimal_softmax(ratio=0.5, noise_ratio=noise)
@@ -263,7 +258,7 @@ def test_loss_tends_to_the_limit() -> None:
         assert found[1].value / math.sqrt(800) == pytest.approx(limit.value, rel=0.02)
 
 
-def test_test_length_in_the_limit() -> None:
+def test_test_length_in_the_limit():
     """Trained at alpha = 2, tested at half of it, the same, twice and 8 times; d = 60."""
     best = optimal_softmax(context=120, dim=60)
     rows = {60: 0.80698, 120: 0.57892, 240: 0.45560, 960: 0.35733}
@@ -275,7 +270,7 @@ def test_test_length_in_the_limit() -> None:
     assert forever == pytest.approx((1 - u) ** 2, rel=1e-9)
 
 
-def test_limit_in_every_number_system() -> None:
+def test_limit_in_every_number_system():
     c, v, t, u = sympy.symbols("c v t u", positive=True)
     loss = softmax_loss(t, u, ratio=c, noise_ratio=v)
     best = optimal_softmax(ratio=c, noise_ratio=v)
@@ -291,7 +286,7 @@ def test_limit_in_every_number_system() -> None:
     assert np.all(np.isinf(array.value))
 
 
-def test_two_heads_in_the_limit() -> None:
+def test_two_heads_in_the_limit():
     """Losses of two opposite heads approach linear attention's from above, and those of sizes."""
     c = 0.4
     t = np.array([1e-3, 0.1, 0.5])
@@ -308,7 +303,7 @@ def test_two_heads_in_the_limit() -> None:
     assert 2 * sizes[1] - sizes[0] == pytest.approx(loss[2], rel=1e-3)
 
 
-def test_arguments_broadcast() -> None:
+def test_arguments_broadcast():
     best = optimal_softmax(context=[[5], [9]], dim=[2, 3], noise_variance=0.5)
     assert best.loss.shape == best.value.shape == best.error.shape == (2, 2)
     one = optimal_softmax(context=9, dim=2, noise_variance=0.5)
@@ -320,7 +315,7 @@ def test_arguments_broadcast() -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), [(2, 1), (10, 10), (10**6, 3)])
-def test_coldest_head_takes_the_label_of_the_largest_score(context: int, dim: int) -> None:
+def test_coldest_head_takes_the_label_of_the_largest_score(context, dim):
     """At temperature zero the loss is one of order statistics; it is near by 1/temperature."""
     density = lambda s: context * norm.pdf(s) * norm.cdf(s) ** (context - 1)  # noqa: E731
     top, square = (quad(lambda s, k=k: s**k * density(s), -9, 9)[0] for k in (1, 2))
@@ -332,7 +327,7 @@ def test_coldest_head_takes_the_label_of_the_largest_score(context: int, dim: in
         assert found == pytest.approx(limit, rel=1e-8 + 10 / temperature)
 
 
-def test_losses_and_temperatures_too_large_for_a_number() -> None:
+def test_losses_and_temperatures_too_large_for_a_number():
     assert softmax_loss(0.5, 1e200, context=10, dim=10) == math.inf
     with pytest.raises(ValueError, match=r"inverse_temperature must be from -9\.86e\+98 to "):
         softmax_loss(1e300, 1.0, context=10, dim=10)

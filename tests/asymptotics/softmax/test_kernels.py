@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -26,11 +25,11 @@ PRINTED = 1.01
 SIGMAS = 4.0
 
 
-def relu(s: Any) -> Any:
+def relu(s):
     return np.maximum(s, 0.0)
 
 
-def test_efficiencies_in_closed_form() -> None:
+def test_efficiencies_in_closed_form():
     assert kernel_efficiency(lambda s: s) == pytest.approx(1, rel=1e-12)
     assert kernel_efficiency(relu) == pytest.approx(0.5, rel=1e-12)
     assert kernel_efficiency(lambda s: s > 0) == pytest.approx(1 / math.pi, rel=1e-12)
@@ -41,7 +40,7 @@ def test_efficiencies_in_closed_form() -> None:
         assert heads_efficiency([t]) == pytest.approx(exact, rel=1e-12)
 
 
-def test_efficiency_of_heads() -> None:
+def test_efficiency_of_heads():
     """Against many digits, the notes, and one kernel that is the best sum of both."""
     for t, noted in (([-0.5, 0.5], 0.9897), ([-1, 1], 0.8509), ([0.3, 0.6, 0.9], 0.8910)):
         found = heads_efficiency(t)
@@ -57,7 +56,7 @@ def test_efficiency_of_heads() -> None:
     assert sympy.simplify((heads_efficiency([-t, t]) - exact).rewrite(sympy.exp)) == 0
 
 
-def test_losses_in_the_limit() -> None:
+def test_losses_in_the_limit():
     best = optimal_softmax(ratio=0.7, noise_ratio=0.2)
     assert attention_loss(1 / math.e, ratio=0.7, noise_ratio=0.2) == pytest.approx(best.loss)
     c = sympy.Symbol("c", positive=True)
@@ -68,7 +67,7 @@ def test_losses_in_the_limit() -> None:
     ("function", "exact", "limit"),
     [(relu, 0.50617, 0.50000), (np.tanh, 0.35151, 0.34954), (lambda s: s, 0.33702, 1 / 3)],
 )
-def test_kernels_of_the_notes(function: Any, exact: float, limit: float) -> None:
+def test_kernels_of_the_notes(function, exact, limit):
     """N = 120 pairs in dimension 60, at inverse temperature 1/sqrt(d), and N = 2d in the limit."""
     found = optimal_kernel(function, 60**-0.5, context=120, dim=60)
     assert found.loss / 60 == pytest.approx(exact, abs=PRINTED * 5e-6)
@@ -76,7 +75,7 @@ def test_kernels_of_the_notes(function: Any, exact: float, limit: float) -> None
     assert attention_loss(efficiency, ratio=0.5) == pytest.approx(limit, abs=PRINTED * 5e-6)
 
 
-def test_linear_attention_at_finite_size() -> None:
+def test_linear_attention_at_finite_size():
     """d (d + 1 + s)/(N + d + 1 + s)."""
     for N, d, noise in ((10, 10, 0.0), (7, 1, 0.4), (3, 900, 2.0)):
         found = optimal_kernel(lambda s: s, 1.0, context=N, dim=d, noise_variance=noise)
@@ -84,7 +83,7 @@ def test_linear_attention_at_finite_size() -> None:
         assert found.value == pytest.approx(1 / (N + d + 1 + noise), rel=1e-11)
 
 
-def test_exponential_without_normalisation() -> None:
+def test_exponential_without_normalisation():
     """E s f, E f^2 and E s^2 f^2 of f = exp(b r s) in closed form, averaged by Gamma integrals."""
     b, N, d, noise = 0.2, 9, 3, 0.5
     g = lambda a: (1 - 2 * a) ** (-d / 2)  # noqa: E731
@@ -102,7 +101,7 @@ def test_exponential_without_normalisation() -> None:
         optimal_kernel(np.exp, 0.6, context=N, dim=d)
 
 
-def test_long_contexts() -> None:
+def test_long_contexts():
     """Against exact heads: the difference shrinks with N; ratios to linear attention."""
     for d, noise in ((1, 0.0), (3, 2.0), (10, 0.0)):
         best = long_context_softmax(dim=d, noise_variance=noise)
@@ -133,16 +132,14 @@ def test_long_contexts() -> None:
     assert abs(slope.subs(x, b).subs(numbers).evalf(30)) < 1e-25
 
 
-def anisotropic_loss(
-    A: np.ndarray, v: float, Lambda: np.ndarray, W: np.ndarray, N: float, noise: float
-) -> float:
+def anisotropic_loss(A, v, Lambda, W, N, noise):
     missed = np.eye(len(A)) - v * Lambda @ A.T
     t2 = np.trace(Lambda @ A @ Lambda @ A.T)
     spread = (np.trace(W @ Lambda) + noise) / N * v**2 * math.exp(t2)
     return float(np.trace(missed.T @ W @ missed @ Lambda) + spread)
 
 
-def test_best_matrix_is_a_minimum() -> None:
+def test_best_matrix_is_a_minimum():
     rng = np.random.default_rng(3)
     d, N, noise = 5, 12, 0.4
     Lambda, W = (each @ each.T / d for each in rng.standard_normal((2, d, d)))
@@ -157,7 +154,7 @@ def test_best_matrix_is_a_minimum() -> None:
 
 
 @pytest.mark.slow
-def test_best_matrix_of_prompts() -> None:
+def test_best_matrix_of_prompts():
     """Eigenvalues 0.2 to 1.8 at d = 80, N = 160; the correction in 1/d is about 0.3 %."""
     d, N, prompts = 80, 160, 10_000
     spectrum = np.linspace(0.2, 1.8, d)
@@ -174,7 +171,7 @@ def test_best_matrix_of_prompts() -> None:
     assert abs(np.mean(losses) - best.loss) < SIGMAS * error + 0.004 * best.loss
 
 
-def test_loss_of_a_kernel_at_other_values() -> None:
+def test_loss_of_a_kernel_at_other_values():
     """The exponential kernel of a short list of pairs is softmax with N = 1 up to its weight."""
     one = optimal_kernel(np.ones_like, 1.0, context=1, dim=4)
     # A constant weight has no signal: the loss is that of softmax with one pair.

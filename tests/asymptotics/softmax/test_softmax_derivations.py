@@ -17,7 +17,7 @@ from iclimit.asymptotics.softmax import (
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_heads_in_the_limit(heads: int) -> None:
+def test_heads_in_the_limit(heads):
     derivation = derive_softmax_head(heads)
     numbers = {"c": 0.7, "v": 0.2}
     result = derivation.result
@@ -30,7 +30,7 @@ def test_heads_in_the_limit(heads: int) -> None:
     assert r"\mathcal{L}^*" in derivation.latex()
 
 
-def test_long_contexts() -> None:
+def test_long_contexts():
     derivation = derive_long_context()
     for d, noise in ((1, 0.0), (7, 2.5)):
         best = long_context_softmax(dim=d, noise_variance=noise)
@@ -44,7 +44,7 @@ def test_long_contexts() -> None:
         assert found == pytest.approx(best.loss, rel=1e-12)
 
 
-def test_sines() -> None:
+def test_sines():
     derivation = derive_sine_optimum()
     result = derivation.result.subs({eq.lhs: eq.rhs for _, eq in derivation.steps[1:3]})
     for N in (3, 10):

@@ -18,9 +18,7 @@ SIGMAS = 4.0
 FIGURE_7 = {42: 0.1577, 50: 0.1354, 66: 0.1078, 74: 0.0968, 82: 0.0877, 90: 0.0808, 98: 0.0755}
 
 
-def simulated(
-    prompts: int, beta: float, v: float, N: int, d: int, noise: float, heads: int
-) -> tuple[float, float]:
+def simulated(prompts, beta, v, N, d, noise, heads):
     """Loss and its standard error from prompts, averaged over the task."""
     rng = np.random.default_rng(N + d)
     x, query = rng.uniform(-1, 1, (prompts, N, d)), rng.uniform(-1, 1, (prompts, d))
@@ -38,15 +36,13 @@ def simulated(
     ("beta", "v", "N", "d", "noise", "heads"),
     [(1.5, 0.8, 5, 2, 0.5, 1), (-2.8, -0.9, 10, 4, 0.0, 1), (1.8, 0.8, 6, 1, 0.2, 2)],
 )
-def test_loss_is_that_of_prompts(
-    beta: float, v: float, N: int, d: int, noise: float, heads: int
-) -> None:
+def test_loss_is_that_of_prompts(beta, v, N, d, noise, heads):
     exact = uniform_softmax_loss(beta, v, context=N, dim=d, noise_variance=noise, heads=heads)
     mean, error = simulated(60_000, beta, v, N, d, noise, heads)
     assert abs(mean - exact) < SIGMAS * error
 
 
-def test_two_scores_in_one_dimension() -> None:
+def test_two_scores_in_one_dimension():
     """Against a product rule over query and both inputs."""
     node, mass = np.polynomial.legendre.leggauss(40)
     q, a, b = np.meshgrid(node, node, node, indexing="ij")
@@ -71,7 +67,7 @@ def test_two_scores_in_one_dimension() -> None:
         pytest.param(10, 10, 2, 1.72282, marks=pytest.mark.slow),
     ],
 )
-def test_best_heads_of_the_notes(context: int, dim: int, heads: int, least: float) -> None:
+def test_best_heads_of_the_notes(context, dim, heads, least):
     best = uniform_softmax(context=context, dim=dim, heads=heads)
     assert best.loss == pytest.approx(least, abs=PRINTED * 5e-6)
     assert best.error < 1e-6
@@ -82,20 +78,20 @@ def test_best_heads_of_the_notes(context: int, dim: int, heads: int, least: floa
 
 
 @pytest.mark.slow
-def test_two_heads_beat_linear_attention() -> None:
+def test_two_heads_beat_linear_attention():
     """In long contexts of bounded inputs."""
     linear = optimal_learning_rate(context=98, dim=5, input_law="uniform").loss
     assert uniform_softmax(context=98, dim=5, heads=2).loss < 0.93 * linear
     assert linear < 0.6 * uniform_softmax(context=98, dim=5).loss
 
 
-def test_warm_heads_are_gradient_descent_on_centred_inputs() -> None:
+def test_warm_heads_are_gradient_descent_on_centred_inputs():
     """V d [1 - (N-1)/(N - 1 + ((N-1) k - N + 3)/N + d - 1)] of variance V and kurtosis k."""
     N, d = 10, 1
     share = (N - 1) / (N - 1 + ((N - 1) * 9 / 5 - N + 3) / N + d - 1)
     centred = d / 3 * (1 - share)
 
-    def least(beta: float) -> float:
+    def least(beta):
         """Minimum of a quadratic in the value, through three points."""
         values = np.array([0.0, 1.0, 2.0]) / beta
         losses = [
@@ -110,7 +106,7 @@ def test_warm_heads_are_gradient_descent_on_centred_inputs() -> None:
 
 
 @pytest.mark.slow
-def test_published_figure() -> None:
+def test_published_figure():
     """No fit: each median, here every other, lies within 2 % of the best head's loss."""
     for context, median in list(FIGURE_7.items())[::2]:
         best = uniform_softmax(context=context, dim=5)

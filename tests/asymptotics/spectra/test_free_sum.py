@@ -13,14 +13,14 @@ SIGMAS, BIAS = 5.0, 2.0
 COMPLEX_POINTS = np.array([0.5 + 0.2j, 3.0 - 0.1j, -1.0 + 1e-3j, 30.0 + 1e-6j])
 
 
-def semicircle(variance: float) -> DensityMeasure:
+def semicircle(variance):
     r = 2 * np.sqrt(variance)
     return DensityMeasure(
         lambda x: 2 / (np.pi * r**2) * np.sqrt(np.maximum(r**2 - x**2, 0)), [(-r, r)]
     )
 
 
-def test_two_signs_give_the_arcsine_law() -> None:
+def test_two_signs_give_the_arcsine_law():
     law = FreeSum(Atoms([-1.0, 1.0]), Atoms([-1.0, 1.0]))
     assert np.ravel(law.support) == pytest.approx([-2.0, 2.0], abs=1e-12)
     x = np.array([-1.9, -0.3, 1.0, 1.99])
@@ -30,7 +30,7 @@ def test_two_signs_give_the_arcsine_law() -> None:
     assert [law.moment(k) for k in range(7)] == pytest.approx([1, 0, 2, 0, 6, 0, 20])
 
 
-def test_semicircles_add_their_variances() -> None:
+def test_semicircles_add_their_variances():
     law, closed = FreeSum(semicircle(0.5), semicircle(1.5)), semicircle(2.0)
     assert np.ravel(law.support) == pytest.approx(np.ravel(closed.support), rel=1e-9)
     x = np.linspace(-2.7, 2.7, 7)
@@ -38,7 +38,7 @@ def test_semicircles_add_their_variances() -> None:
     assert law.stieltjes(4.0) == pytest.approx((-4.0 + np.sqrt(8.0)) / 4, rel=1e-9)
 
 
-def test_marchenko_pastur_laws_add_as_samples_do() -> None:
+def test_marchenko_pastur_laws_add_as_samples_do():
     """Two sums over N samples are one over 2 N."""
     one = MarchenkoPastur(0.5)
     law, closed = FreeSum(one, one), MarchenkoPastur(0.25).scaled(2.0)
@@ -63,7 +63,7 @@ def test_marchenko_pastur_laws_add_as_samples_do() -> None:
         ((Uniform(0.0, 1.0), Uniform(0.0, 1.0)), 1),
     ],
 )
-def test_density_carries_what_the_transforms_say(pair: tuple, bands: int) -> None:
+def test_density_carries_what_the_transforms_say(pair, bands):
     law = FreeSum(*pair)
     assert sum(lower < upper for lower, upper in law.support) == bands
     nodes, weights = law.quadrature(80)
@@ -75,14 +75,14 @@ def test_density_carries_what_the_transforms_say(pair: tuple, bands: int) -> Non
         assert weights @ (1 / (nodes - z)) == pytest.approx(law.stieltjes(z), rel=1e-7)
 
 
-def test_atoms_meet_when_their_masses_exceed_one() -> None:
+def test_atoms_meet_when_their_masses_exceed_one():
     law = FreeSum(Atoms([0.0, 1.0], [0.7, 0.3]), Atoms([0.0, 1.0], [0.8, 0.2]))
     positions, masses = zip(*law.atoms, strict=True)
     assert positions == (0.0, 1.0)
     assert masses == pytest.approx((0.5, 0.1))
 
 
-def test_against_simulated_sums() -> None:
+def test_against_simulated_sums():
     rng, d, repeats = np.random.default_rng(5), 120, 30
     a, b = np.repeat([0.0, 3.0], d // 2), np.repeat(np.linspace(0.0, 1.0, 4), d // 4)
     law = FreeSum(Atoms(a), Atoms(b))
@@ -101,7 +101,7 @@ def test_against_simulated_sums() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-139, 1e139])
-def test_any_units(scale: float) -> None:
+def test_any_units(scale):
     law = FreeSum(Atoms([-scale, scale]), Atoms([-scale, scale]))
     np.testing.assert_allclose(law.support, [(-2 * scale, 2 * scale)], rtol=1e-12)
     assert law.stieltjes(4 * scale) * scale == pytest.approx(-1 / math.sqrt(12), rel=1e-12)

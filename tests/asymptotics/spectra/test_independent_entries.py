@@ -1,9 +1,7 @@
 """Moments of sample covariances of independent entries against Wishart, sums and simulation."""
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,26 +14,23 @@ from iclimit.simulate.gdpp import simulate_gdpp
 
 # Standard errors that the worst of some ten simulated numbers may lie off.
 SIGMAS = 4.0
-LAWS: dict[str, Callable[[int], Any]] = {
-    "uniform": lambda k: Fraction(1, k + 1),
-    "laplace": math.factorial,
-}
+LAWS = {"uniform": lambda k: Fraction(1, k + 1), "laplace": math.factorial}
 """Even moments of order k."""
 
 
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (2, 3), (1, 1)])
-def test_gaussian_entries_have_the_moments_of_wishart(context: int, dim: int) -> None:
+def test_gaussian_entries_have_the_moments_of_wishart(context, dim):
     law = IndependentEntries(context=context, dim=dim, input_law="gaussian")
     right = Wishart(context=context, dim=dim)
     assert [law.moment(k) for k in range(9)] == [right.moment(k) for k in range(9)]
 
 
 @pytest.mark.parametrize("input_law", LAWS)
-def test_one_row_or_one_column_is_a_sum_of_squares(input_law: str) -> None:
+def test_one_row_or_one_column_is_a_sum_of_squares(input_law):
     """tr (x x^T)^k = |x|^2k, whose mean is a sum over multinomials."""
     for size in (1, 2, 4):
         # Moments of |x|^2 by the binomial theorem, entry by entry.
-        square: dict[int, Any] = {k: Fraction(k == 0) for k in range(8)}
+        square = {k: Fraction(k == 0) for k in range(8)}
         for _ in range(size):
             square = {
                 k: sum(
@@ -50,7 +45,7 @@ def test_one_row_or_one_column_is_a_sum_of_squares(input_law: str) -> None:
             assert column.moment(k) == square[k] / size**k
 
 
-def test_moments_of_simulated_matrices() -> None:
+def test_moments_of_simulated_matrices():
     x = np.random.default_rng(0).uniform(-1, 1, (100_000, 6, 4))
     eigenvalues = np.linalg.eigvalsh(np.swapaxes(x, 1, 2) @ x / 6)
     law = IndependentEntries(context=6, dim=4, input_law="uniform")
@@ -60,7 +55,7 @@ def test_moments_of_simulated_matrices() -> None:
         assert abs(np.mean(samples) - float(law.moment(k))) < SIGMAS * error
 
 
-def test_symbols_and_quadrature() -> None:
+def test_symbols_and_quadrature():
     N, d = sympy.symbols("N d", positive=True)
     for k in range(1, 5):
         found = IndependentEntries(context=N, dim=d, input_law="laplace").moment(k)
@@ -77,9 +72,9 @@ def test_symbols_and_quadrature() -> None:
 
 
 @pytest.mark.parametrize("noise_ratio", [0.0, 0.05])
-def test_losses_of_layers_on_uniform_inputs(noise_ratio: float) -> None:
+def test_losses_of_layers_on_uniform_inputs(noise_ratio):
     """The best two layers, in theory and on simulated contexts; one layer by its closed form."""
-    size: dict[str, Any] = {"context": 10, "dim": 5, "input_law": "uniform"}
+    size = {"context": 10, "dim": 5, "input_law": "uniform"}
     best, *others = gdpp_minima(2, **size, noise_ratio=noise_ratio)
     assert best.lower_bound < best.loss < min(other.loss for other in others)
     for found in (best, others[0]):

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -25,7 +24,7 @@ KS_LEVEL = 1e-4
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (7, 1), (1, 7), (40, 1)])
-def test_one_eigenvalue_is_chi_square(sizes: tuple[int, int]) -> None:
+def test_one_eigenvalue_is_chi_square(sizes):
     context, dim = sizes
     x = np.array([0.01, 0.3, 1.0, 2.5, 9.0])
     cdf = largest_eigenvalue_cdf(x, context=context, dim=dim)
@@ -36,14 +35,14 @@ def test_one_eigenvalue_is_chi_square(sizes: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), [(2, 2), (2, 3), (3, 2), (9, 2), (2, 10)])
-def test_two_eigenvalues_by_integration(context: int, dim: int) -> None:
+def test_two_eigenvalues_by_integration(context, dim):
     a = (max(context, dim) - 3) / 2
 
-    def density(u: float, v: float) -> float:
+    def density(u, v):
         """Smaller and larger root eigenvalue, u < v: no edge singularity."""
         return (u * v) ** (2 * a + 1) * math.exp(-(u * u + v * v) / 2) * (v * v - u * u)
 
-    def mass(top: float) -> float:
+    def mass(top):
         return dblquad(density, 0, top, 0, lambda v: v, epsabs=1e-11, epsrel=1e-11)[0]
 
     total = mass(14.0)
@@ -54,18 +53,18 @@ def test_two_eigenvalues_by_integration(context: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "a"), [(3, 0), (3, 1), (4, 0)])
-def test_more_eigenvalues_by_exact_integration(count: int, a: int) -> None:
+def test_more_eigenvalues_by_exact_integration(count, a):
     """Integer a = (m - s - 1)/2: the density is a polynomial times exponentials."""
     roots = sympy.symbols(f"l1:{count + 1}", positive=True)
     x = sympy.Symbol("x", positive=True)
     vandermonde = sympy.prod([v - u for u, v in itertools.combinations(roots, 2)])
     terms = sympy.Poly(sympy.expand(vandermonde * sympy.prod(roots) ** a), *roots).terms()
 
-    def ladder(powers: tuple[int, ...]) -> dict[tuple[int, int], Any]:
+    def ladder(powers):
         """Integral over 0 < l1 < ... < ls < x of l^powers e^(-l/2), as x^i e^(-j x/2)."""
-        state: dict[tuple[int, int], Any] = {(0, 0): sympy.Integer(1)}
+        state = {(0, 0): sympy.Integer(1)}
         for power in powers:
-            following: dict[tuple[int, int], Any] = {}
+            following = {}
             for (i, j), value in state.items():
                 k, rate = i + power, sympy.Rational(j + 1, 2)
                 whole = value * sympy.factorial(k) / rate ** (k + 1)
@@ -76,7 +75,7 @@ def test_more_eigenvalues_by_exact_integration(count: int, a: int) -> None:
             state = following
         return state
 
-    integral: dict[tuple[int, int], Any] = {}
+    integral = {}
     for powers, coefficient in terms:
         for key, value in ladder(powers).items():
             integral[key] = integral.get(key, 0) + coefficient * value
@@ -95,7 +94,7 @@ def test_more_eigenvalues_by_exact_integration(count: int, a: int) -> None:
 @pytest.mark.parametrize(
     ("context", "dim"), [(3, 3), (5, 3), (3, 5), (4, 4), (6, 5), (8, 8), (2, 1)]
 )
-def test_simulated_largest_eigenvalues(context: int, dim: int) -> None:
+def test_simulated_largest_eigenvalues(context, dim):
     X = np.random.default_rng(3).standard_normal((200, context, dim))
     largest = np.linalg.svd(X, compute_uv=False)[:, 0] ** 2 / context
     law = lambda x: largest_eigenvalue_cdf(x, context=context, dim=dim)  # noqa: E731
@@ -103,7 +102,7 @@ def test_simulated_largest_eigenvalues(context: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), [(3, 8), (8, 3), (12, 5)])
-def test_rows_and_columns_exchange(context: int, dim: int) -> None:
+def test_rows_and_columns_exchange(context, dim):
     x = np.array([0.7, 1.5, 4.0])
     swapped = largest_eigenvalue_cdf(x * context / dim, context=dim, dim=context)
     cdf = largest_eigenvalue_cdf(x, context=context, dim=dim)
@@ -111,7 +110,7 @@ def test_rows_and_columns_exchange(context: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), [(1, 1), (5, 3), (10, 10), (4, 20)])
-def test_is_a_distribution_function(context: int, dim: int) -> None:
+def test_is_a_distribution_function(context, dim):
     x = np.array([-np.inf, -1.0, 0.0, 1e-300, *np.geomspace(1e-3, 100, 25), 1e4, np.inf])
     cdf = largest_eigenvalue_cdf(x, context=context, dim=dim)
     assert cdf[0] == cdf[2] == 0
@@ -121,7 +120,7 @@ def test_is_a_distribution_function(context: int, dim: int) -> None:
     assert tails[0] > tails[1] > tails[2] > 0
 
 
-def test_tail_is_the_mean_number_of_eigenvalues_far_out() -> None:
+def test_tail_is_the_mean_number_of_eigenvalues_far_out():
     """Bounded by the trace: P(s_max > x) <= E tr W^k / (N x)^k, and above P(chi2_N > N x)."""
     from iclimit.asymptotics.spectra import wishart_moment
 
@@ -131,7 +130,7 @@ def test_tail_is_the_mean_number_of_eigenvalues_far_out() -> None:
         assert chi2.sf(10 * x, 10) < tail < markov
 
 
-def test_shapes() -> None:
+def test_shapes():
     x = np.array([[0.5, 1.0, 2.0]])
     assert largest_eigenvalue_cdf(x, context=3, dim=2).shape == (1, 3)
     assert isinstance(largest_eigenvalue_cdf(1.0, context=3, dim=2), float)

@@ -1,10 +1,8 @@
 """The Marchenko-Pastur law against numerical integration and actual Wishart matrices."""
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from math import comb
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -23,12 +21,12 @@ INTEGRATION = 1e-10
 ROUNDING = 1e-12
 
 
-def integrate(f: Callable[[float], Any], c: float) -> Any:
+def integrate(f, c):
     """Integral against the law as written in the definition, edges smoothed by an angle."""
     lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
     middle, half = (lower + upper) / 2, (upper - lower) / 2
 
-    def integrand(angle: float, part: Callable[[complex], float]) -> float:
+    def integrand(angle, part):
         x = middle + half * math.cos(angle)
         density = math.sqrt(max((upper - x) * (x - lower), 0.0)) / (2 * math.pi * c * x)
         return part(f(x)) * density * half * math.sin(angle)
@@ -42,7 +40,7 @@ def integrate(f: Callable[[float], Any], c: float) -> Any:
     return total if total.imag else total.real
 
 
-def outside(c: float) -> list[float]:
+def outside(c):
     """Real points on every side of the support."""
     lower, upper = (1 - math.sqrt(c)) ** 2, (1 + math.sqrt(c)) ** 2
     gap = [0.3 * lower, 0.9 * lower] if lower else []
@@ -53,22 +51,22 @@ COMPLEX_POINTS = [0.5 + 0.2j, 0.5 - 0.2j, -1 + 1j, 20 + 0.5j, 20 - 0.5j, 1e-2j, 
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_total_mass_is_one(c: float) -> None:
+def test_total_mass_is_one(c):
     assert integrate(lambda _: 1.0, c) == pytest.approx(1, abs=INTEGRATION)
 
 
 @pytest.mark.parametrize("c", RATIOS)
 @pytest.mark.parametrize("derivative", [0, 1])
-def test_stieltjes_is_the_integral(c: float, derivative: int) -> None:
+def test_stieltjes_is_the_integral(c, derivative):
     law = MarchenkoPastur(c)
     for z in [*outside(c), *COMPLEX_POINTS]:
-        expected = integrate(lambda x, z=z: (x - z) ** -(1 + derivative), c)  # type: ignore[misc]
+        expected = integrate(lambda x, z=z: (x - z) ** -(1 + derivative), c)
         value = law.stieltjes(z, derivative=derivative)
         assert value == pytest.approx(expected, rel=INTEGRATION, abs=INTEGRATION), z
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_derivative_by_finite_differences(c: float) -> None:
+def test_derivative_by_finite_differences(c):
     law, h = MarchenkoPastur(c), 1e-4
     for z in [*outside(c)[:1], *outside(c)[-1:], 0.5 + 0.3j]:
         central = (law.stieltjes(z + h) - law.stieltjes(z - h)) / (2 * h)
@@ -78,15 +76,15 @@ def test_derivative_by_finite_differences(c: float) -> None:
 
 @pytest.mark.parametrize("c", RATIOS)
 @pytest.mark.parametrize("derivative", [0, 1])
-def test_companion_is_the_law_of_the_other_gram_matrix(c: float, derivative: int) -> None:
+def test_companion_is_the_law_of_the_other_gram_matrix(c, derivative):
     """ZZ'/N has the d nonzero eigenvalues of Z'Z/N among N: atom 1 - c if c < 1, none above."""
 
-    def f(x: float, z: complex) -> complex:
+    def f(x, z):
         return (x - z) ** -(1 + derivative)
 
     for z in [*outside(c), *COMPLEX_POINTS]:
         # The integral counts the zeros of Z'Z/N too; those are not shared.
-        shared = integrate(lambda x, z=z: f(x, z), c) - max(0.0, 1 - 1 / c) * f(0.0, z)  # type: ignore[misc]
+        shared = integrate(lambda x, z=z: f(x, z), c) - max(0.0, 1 - 1 / c) * f(0.0, z)
         expected = c * shared + max(0.0, 1 - c) * f(0.0, z)
         value = MarchenkoPastur(c).companion_stieltjes(z, derivative=derivative)
         # For c > 1 the pole at 0 cancels between two terms; worst 3e-9 (c = 10, z = i/100).
@@ -94,7 +92,7 @@ def test_companion_is_the_law_of_the_other_gram_matrix(c: float, derivative: int
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_density_is_the_jump_of_the_transform(c: float) -> None:
+def test_density_is_the_jump_of_the_transform(c):
     law, height = MarchenkoPastur(c), 1e-9
     x = np.linspace(*law.edges, 12)[1:-1]
     jump = law.stieltjes(x + 1j * height).imag / np.pi
@@ -103,13 +101,13 @@ def test_density_is_the_jump_of_the_transform(c: float) -> None:
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_density_vanishes_outside(c: float) -> None:
+def test_density_vanishes_outside(c):
     lower, upper = MarchenkoPastur(c).edges
     points = [-1.0, 0.0, lower - 1e-9, lower, upper, upper + 1e-9, math.inf]
     assert np.all(MarchenkoPastur(c).density(points) == 0)
 
 
-def test_stieltjes_at_zero_and_infinity() -> None:
+def test_stieltjes_at_zero_and_infinity():
     law = MarchenkoPastur(0.5)
     assert law.stieltjes(0.0) == pytest.approx(2, rel=ROUNDING)  # mean of 1/x, 1/(1 - c)
     assert law.stieltjes(0.0, derivative=1) == pytest.approx(8, rel=ROUNDING)
@@ -119,7 +117,7 @@ def test_stieltjes_at_zero_and_infinity() -> None:
     assert MarchenkoPastur(10.0).companion_stieltjes(-1e-12) == pytest.approx(1 / 9, rel=1e-11)
 
 
-def test_negative_points_take_mpmath_and_sympy() -> None:
+def test_negative_points_take_mpmath_and_sympy():
     with mpmath.workdps(40):
         value = MarchenkoPastur(mpmath.mpf(2)).stieltjes(mpmath.mpf(-1))
         # c z m^2 - (1 - c - z) m + 1 = 0 at c = 2, z = -1: m = 1/sqrt(2).
@@ -128,10 +126,10 @@ def test_negative_points_take_mpmath_and_sympy() -> None:
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_cdf_is_the_integral_of_the_density(c: float) -> None:
+def test_cdf_is_the_integral_of_the_density(c):
     law = MarchenkoPastur(c)
     for x in np.linspace(*law.edges, 7)[1:-1]:
-        mass = integrate(lambda t, x=x: float(t <= x), c)  # type: ignore[misc]
+        mass = integrate(lambda t, x=x: float(t <= x), c)
         # The integrand jumps: quad bisects at it. Measured worst 2e-11.
         assert law.cdf(x) == pytest.approx(mass, abs=1e-8)
         slope = (law.cdf(x + 1e-5) - law.cdf(x - 1e-5)) / 2e-5
@@ -139,7 +137,7 @@ def test_cdf_is_the_integral_of_the_density(c: float) -> None:
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_cdf_at_the_ends(c: float) -> None:
+def test_cdf_at_the_ends(c):
     law = MarchenkoPastur(c)
     lower, upper = law.edges
     assert np.all(law.cdf([-math.inf, -1.0, -1e-300]) == 0)
@@ -149,7 +147,7 @@ def test_cdf_at_the_ends(c: float) -> None:
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_quantile_inverts_cdf(c: float) -> None:
+def test_quantile_inverts_cdf(c):
     law = MarchenkoPastur(c)
     p = law.atom + (1 - law.atom) * np.array([1e-9, 1e-3, 0.2, 0.5, 0.9, 1 - 1e-9])
     assert law.cdf(law.quantile(p)) == pytest.approx(p, abs=ROUNDING)
@@ -161,7 +159,7 @@ def test_quantile_inverts_cdf(c: float) -> None:
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_moments_three_ways(c: float) -> None:
+def test_moments_three_ways(c):
     """Library, exact Narayana sums, and the Gauss rule."""
     nodes, weights = MarchenkoPastur(c).quadrature(6)
     for m in range(1, 13):
@@ -176,15 +174,15 @@ def test_moments_three_ways(c: float) -> None:
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_low_moments_are_integrals(c: float) -> None:
+def test_low_moments_are_integrals(c):
     for m in range(5):
-        expected = integrate(lambda x, m=m: x**m, c)  # type: ignore[misc]
+        expected = integrate(lambda x, m=m: x**m, c)
         assert MarchenkoPastur(c).moment(m) == pytest.approx(expected, rel=INTEGRATION)
 
 
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("c", RATIOS)
-def test_quadrature_is_exact_up_to_twice_its_order_only(c: float, order: int) -> None:
+def test_quadrature_is_exact_up_to_twice_its_order_only(c, order):
     law = MarchenkoPastur(c)
     nodes, weights = law.quadrature(order)
     assert nodes.shape == weights.shape == (order + 1,)
@@ -198,7 +196,7 @@ def test_quadrature_is_exact_up_to_twice_its_order_only(c: float, order: int) ->
     assert missing == pytest.approx(c**order, rel=1e-6)
 
 
-def test_quadrature_weight_at_zero_tends_to_the_atom() -> None:
+def test_quadrature_weight_at_zero_tends_to_the_atom():
     for c in (0.5, 2.0, 1e-3, 1e3):
         law = MarchenkoPastur(c)
         assert law.quadrature(80)[1][0] == pytest.approx(law.atom, abs=1e-12)
@@ -206,7 +204,7 @@ def test_quadrature_weight_at_zero_tends_to_the_atom() -> None:
 
 @pytest.mark.parametrize("c", RATIOS)
 @pytest.mark.parametrize("gamma", [1e-3, 1.0, 50.0])
-def test_shannon_transform_is_the_integral(c: float, gamma: float) -> None:
+def test_shannon_transform_is_the_integral(c, gamma):
     expected = integrate(lambda x: math.log1p(gamma * x), c)
     assert MarchenkoPastur(c).shannon_transform(gamma) == pytest.approx(expected, rel=INTEGRATION)
     with mpmath.workdps(30):
@@ -219,7 +217,7 @@ SIGNIFICANCE = 1e-3
 
 
 @pytest.mark.parametrize("c", RATIOS)
-def test_quantiles_of_uniform_numbers_follow_the_law(c: float) -> None:
+def test_quantiles_of_uniform_numbers_follow_the_law(c):
     law = MarchenkoPastur(c)
     draws = law.quantile(np.random.default_rng(11).random(4000))
     positive = draws[draws > 0]
@@ -228,7 +226,7 @@ def test_quantiles_of_uniform_numbers_follow_the_law(c: float) -> None:
     assert conditional.pvalue > SIGNIFICANCE
 
 
-def test_quantiles_broadcast_over_the_ratios() -> None:
+def test_quantiles_broadcast_over_the_ratios():
     family = MarchenkoPastur([0.5, 2.0]).quantile(np.array([[0.1], [0.6], [0.9]]))
     each = [MarchenkoPastur(c).quantile([0.1, 0.6, 0.9]) for c in (0.5, 2.0)]
     np.testing.assert_allclose(family, np.transpose(each), rtol=1e-15)
@@ -239,7 +237,7 @@ RIGIDITY = 6.0
 
 
 @pytest.mark.parametrize("c", [0.5, 1.0, 2.0])
-def test_eigenvalues_of_an_actual_wishart_matrix(c: float) -> None:
+def test_eigenvalues_of_an_actual_wishart_matrix(c):
     d = 500
     factor = np.random.default_rng(3).standard_normal((int(d / c), d))
     eigenvalues = np.linalg.eigvalsh(factor.T @ factor / len(factor))
@@ -252,13 +250,13 @@ def test_eigenvalues_of_an_actual_wishart_matrix(c: float) -> None:
     assert np.mean(1 / (other - z)) == pytest.approx(law.companion_stieltjes(z), rel=RIGIDITY / d)
 
 
-def test_transform_on_the_left_is_the_wishart_resolvent() -> None:
+def test_transform_on_the_left_is_the_wishart_resolvent():
     q = np.array([0.01, 1.0, 30.0])
     for c in RATIOS:
         assert np.array_equal(MarchenkoPastur(c).stieltjes(-q), wishart_resolvent(q, 1 / c))
 
 
-METHODS: list[tuple[str, Callable[[MarchenkoPastur, Any], Any], Any]] = [
+METHODS = [
     ("edges", lambda law, _: np.stack(law.edges), 0.0),
     ("atom", lambda law, _: law.atom, 0.0),
     ("density", MarchenkoPastur.density, 0.5),
@@ -275,9 +273,7 @@ METHODS: list[tuple[str, Callable[[MarchenkoPastur, Any], Any], Any]] = [
 
 
 @pytest.mark.parametrize(("call", "at"), [m[1:] for m in METHODS], ids=[m[0] for m in METHODS])
-def test_an_array_of_ratios_is_a_family_of_laws(
-    call: Callable[[MarchenkoPastur, Any], Any], at: Any
-) -> None:
+def test_an_array_of_ratios_is_a_family_of_laws(call, at):
     family = call(MarchenkoPastur(np.array(RATIOS)), at)
     axis = family.shape.index(len(RATIOS))
     members = np.stack([call(MarchenkoPastur(c), at) for c in RATIOS], axis=axis)
@@ -286,13 +282,13 @@ def test_an_array_of_ratios_is_a_family_of_laws(
 
 
 @pytest.mark.parametrize("name", ["density", "cdf", "quantile", "stieltjes", "shannon_transform"])
-def test_points_broadcast_against_ratios(name: str) -> None:
+def test_points_broadcast_against_ratios(name):
     sign = -1 if name == "stieltjes" else 1
     points = sign * np.linspace(0.1, 0.9, 4)[:, None]
     assert getattr(MarchenkoPastur(RATIOS), name)(points).shape == (4, len(RATIOS))
 
 
-def test_array_api_strict_equals_numpy() -> None:
+def test_array_api_strict_equals_numpy():
     strict = MarchenkoPastur(array_api_strict.asarray(RATIOS))
     plain = MarchenkoPastur(RATIOS)
     for value, expected in [
@@ -306,5 +302,5 @@ def test_array_api_strict_equals_numpy() -> None:
         assert np.array_equal(np.asarray(value), expected)
 
 
-def test_repr_shows_the_ratio() -> None:
+def test_repr_shows_the_ratio():
     assert repr(MarchenkoPastur(0.5)) == "MarchenkoPastur(0.5)"

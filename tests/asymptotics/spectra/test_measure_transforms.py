@@ -1,8 +1,5 @@
 """Transforms of spectral measures against 30-digit closed forms and defining equations."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import mpmath
 import numpy as np
 import pytest
@@ -28,7 +25,7 @@ DIFFERENCES = 1e-6
 
 
 @pytest.fixture(autouse=True)
-def _digits() -> Iterator[None]:
+def _digits():
     with mpmath.workdps(50):
         yield
 
@@ -36,34 +33,34 @@ def _digits() -> Iterator[None]:
 class Bare(SpectralMeasure):
     """A law stripped of its closed forms: everything else is the generic path."""
 
-    def __init__(self, law: SpectralMeasure) -> None:
+    def __init__(self, law):
         self._law = law
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return f"Bare({self._law})"
 
     @property
-    def support(self) -> tuple[tuple[float, float], ...]:
+    def support(self):
         return self._law.support
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
+    def atoms(self):
         return self._law.atoms
 
-    def density(self, x: Any) -> Any:
+    def density(self, x):
         return self._law.density(x)
 
 
-def power_law(exponent: float) -> Callable[[Any], Any]:
-    def transform(z: Any) -> Any:
+def power_law(exponent):
+    def transform(z):
         a = mpmath.mpf(exponent)
         return mpmath.hyp2f1(1, 1 + 1 / a, 2 + 1 / a, z / (1 - a)) / (1 - a**2)
 
     return transform
 
 
-def exponential(decay: float) -> Callable[[Any], Any]:
-    def transform(z: Any) -> Any:
+def exponential(decay):
+    def transform(z):
         k = mpmath.mpf(decay)
         low, high = k / mpmath.expm1(k), k / -mpmath.expm1(-k)
         return (mpmath.log((high - z) / (low - z)) - k) / (k * z)
@@ -71,12 +68,12 @@ def exponential(decay: float) -> Callable[[Any], Any]:
     return transform
 
 
-def uniform(lower: float, upper: float) -> Callable[[Any], Any]:
+def uniform(lower, upper):
     return lambda z: mpmath.log((upper - z) / (lower - z)) / (upper - lower)
 
 
-def marchenko_pastur(ratio: float) -> Callable[[Any], Any]:
-    def transform(z: Any) -> Any:
+def marchenko_pastur(ratio):
+    def transform(z):
         c = mpmath.mpf(ratio)
         low, high = (1 - mpmath.sqrt(c)) ** 2, (1 + mpmath.sqrt(c)) ** 2
         root = mpmath.sqrt(z - low) * mpmath.sqrt(z - high)
@@ -86,7 +83,7 @@ def marchenko_pastur(ratio: float) -> Callable[[Any], Any]:
 
 
 MP_HALF, MP_TWO = MarchenkoPastur(0.5), MarchenkoPastur(2.0)
-LAWS: dict[str, tuple[SpectralMeasure, Callable[[Any], Any]]] = {
+LAWS = {
     "powerlaw .05": (PowerLaw(0.05), power_law(0.05)),
     "powerlaw .4": (PowerLaw(0.4), power_law(0.4)),
     "powerlaw .9": (PowerLaw(0.9), power_law(0.9)),
@@ -121,7 +118,7 @@ CASES = pytest.mark.parametrize(("law", "exact"), LAWS.values(), ids=LAWS.keys()
 POINTS = [-1e5, -50.0, -1.0, -1e-3, 0.4 + 0.2j, 1 - 1j, 5 + 0.1j, 1e4 + 1e3j, 2j]
 
 
-def derivatives(f: Callable[[Any], Any], z: Any) -> list[Any]:
+def derivatives(f, z):
     """Value and two derivatives to 20 digits or more."""
     with mpmath.workdps(80):
         point, step = mpmath.mpmathify(z), mpmath.mpf(10) ** -14 * abs(z)
@@ -129,12 +126,12 @@ def derivatives(f: Callable[[Any], Any], z: Any) -> list[Any]:
         return [value, (above - below) / (2 * step), (above - 2 * value + below) / step**2]
 
 
-def close(value: Any, expected: Any, tolerance: float) -> bool:
+def close(value, expected, tolerance):
     return abs(mpmath.mpmathify(complex(value)) - expected) <= tolerance * abs(expected)
 
 
 @CASES
-def test_stieltjes_transform(law: SpectralMeasure, exact: Callable) -> None:
+def test_stieltjes_transform(law, exact):
     for z in POINTS:
         for derivative, expected in enumerate(derivatives(exact, z)):
             value = law.stieltjes(z, derivative=derivative)
@@ -143,7 +140,7 @@ def test_stieltjes_transform(law: SpectralMeasure, exact: Callable) -> None:
 
 
 @CASES
-def test_eta_transform(law: SpectralMeasure, exact: Callable) -> None:
+def test_eta_transform(law, exact):
     for gamma in (1e-4, 0.3, 2.0, 1e3):
         expected = derivatives(lambda g: exact(-1 / g) / g, gamma)
         for derivative in (0, 1, 2):
@@ -152,7 +149,7 @@ def test_eta_transform(law: SpectralMeasure, exact: Callable) -> None:
 
 
 @CASES
-def test_derivatives_of_the_shannon_transform(law: SpectralMeasure, exact: Callable) -> None:
+def test_derivatives_of_the_shannon_transform(law, exact):
     """V' = (1 - eta) / gamma, and V by integrating that."""
     for gamma in (1e-4, 0.3, 2.0, 1e3):
         expected = derivatives(lambda g: (1 - exact(-1 / g) / g) / g, gamma)
@@ -162,10 +159,10 @@ def test_derivatives_of_the_shannon_transform(law: SpectralMeasure, exact: Calla
 
 
 @pytest.mark.parametrize("gamma", [1e-4, 2.0, 1e3])
-def test_shannon_transform(gamma: float) -> None:
+def test_shannon_transform(gamma):
     """Against the mean over quantiles, written out for each law."""
 
-    def mean(quantile: Callable[[Any], Any], *points: float) -> Any:
+    def mean(quantile, *points):
         with mpmath.workdps(20):
             return mpmath.quad(lambda t: mpmath.log1p(gamma * quantile(t)), points)
 
@@ -196,7 +193,7 @@ NEAR = 10.0 ** -np.arange(1, 10)
 
 
 @pytest.mark.parametrize("name", ["uniform", "mp .5", "bare uniform", "bare mp .5", "bare mp 2"])
-def test_stieltjes_close_to_the_support(name: str) -> None:
+def test_stieltjes_close_to_the_support(name):
     law, exact = LAWS[name]
     lower, upper = law.support[-1]
     inside = 0.7 * lower + 0.3 * upper
@@ -208,13 +205,13 @@ def test_stieltjes_close_to_the_support(name: str) -> None:
             assert close(law.stieltjes(z), expected, 1e-12 + 1e-15 / distance), (start, distance)
 
 
-def test_nothing_is_lost_at_an_edge_at_zero() -> None:
+def test_nothing_is_lost_at_an_edge_at_zero():
     """x^(-0.9)/10 on [0, 1]: a singular edge, whose transform is hypergeometric."""
 
     class Singular(SpectralMeasure):
         support = ((0.0, 1.0),)
 
-        def density(self, x: Any) -> Any:
+        def density(self, x):
             return 0.1 * np.asarray(x) ** -0.9
 
     law = Singular()
@@ -223,11 +220,11 @@ def test_nothing_is_lost_at_an_edge_at_zero() -> None:
         assert close(law.stieltjes(z), expected, EXACT), z
 
 
-def test_inverse_square_root_edges_away_from_zero() -> None:
+def test_inverse_square_root_edges_away_from_zero():
     class Arcsine(SpectralMeasure):
         support = ((1.0, 3.0),)
 
-        def density(self, x: Any) -> Any:
+        def density(self, x):
             return 1 / (np.pi * np.sqrt((3 - np.asarray(x)) * (np.asarray(x) - 1)))
 
     law = Arcsine()
@@ -241,11 +238,11 @@ def test_inverse_square_root_edges_away_from_zero() -> None:
     assert law.r_transform(x) == pytest.approx(expected, rel=EXACT)
 
 
-def test_semicircle_has_a_linear_r_transform() -> None:
+def test_semicircle_has_a_linear_r_transform():
     class Semicircle(SpectralMeasure):
         support = ((1.0, 3.0),)
 
-        def density(self, x: Any) -> Any:
+        def density(self, x):
             return 2 / np.pi * np.sqrt(np.maximum(1 - (np.asarray(x) - 2) ** 2, 0))
 
     x = np.array([[-1.99, -0.5, 0.0], [1e-9, 0.5, 1.99]])
@@ -257,7 +254,7 @@ def test_semicircle_has_a_linear_r_transform() -> None:
             Semicircle().r_transform(wrong)
 
 
-def test_signs_have_the_r_transform_of_voiculescu() -> None:
+def test_signs_have_the_r_transform_of_voiculescu():
     """Atoms -1 and 1: R(x) = (sqrt(1 + 4 x^2) - 1) / (2 x)."""
     x = np.array([-30.0, -1.0, -1e-3, 0.0, 1e-8, 0.2, 5.0])
     expected = 2 * x / (1 + np.sqrt(1 + 4 * x**2))
@@ -267,7 +264,7 @@ def test_signs_have_the_r_transform_of_voiculescu() -> None:
     assert law.r_transform(x, derivative=1) == pytest.approx(slope, rel=1e-10)
 
 
-def test_projections_have_the_s_transform_of_voiculescu() -> None:
+def test_projections_have_the_s_transform_of_voiculescu():
     """Mass p at 1, else 0: S(x) = (1 + x) / (p + x)."""
     p, x = 0.3, np.array([-0.29, -0.1, 0.0, 1e-9, 0.5, 20.0])
     law = Atoms([0.0, 1.0], [1 - p, p])
@@ -279,7 +276,7 @@ def test_projections_have_the_s_transform_of_voiculescu() -> None:
 
 
 @pytest.mark.parametrize("law", [MP_HALF, MP_TWO, MarchenkoPastur(1.0)], ids=repr)
-def test_closed_forms_of_marchenko_pastur_are_the_generic_ones(law: MarchenkoPastur) -> None:
+def test_closed_forms_of_marchenko_pastur_are_the_generic_ones(law):
     c = law.ratio
     x = np.array([-0.4, -0.01, 0.0, 1e-7, 0.2]) / c
     generic = Bare(law)
@@ -296,7 +293,7 @@ def test_closed_forms_of_marchenko_pastur_are_the_generic_ones(law: MarchenkoPas
         )
 
 
-def test_marchenko_pastur_transforms_in_other_number_systems() -> None:
+def test_marchenko_pastur_transforms_in_other_number_systems():
     import sympy
 
     c, x = sympy.symbols("c x", positive=True)
@@ -309,7 +306,7 @@ def test_marchenko_pastur_transforms_in_other_number_systems() -> None:
 
 
 @pytest.mark.parametrize("c", [0.5, 2.0])
-def test_marchenko_pastur_is_refused_outside_its_domains(c: float) -> None:
+def test_marchenko_pastur_is_refused_outside_its_domains(c):
     law, generic, root = MarchenkoPastur(c), Bare(MarchenkoPastur(c)), np.sqrt(c)
     cases = [("r_transform", 1 / (c + root)), ("s_transform", 1 / root)]
     cases += [("r_transform", 1 / (c - root))] if c < 1 else []
@@ -323,7 +320,7 @@ def test_marchenko_pastur_is_refused_outside_its_domains(c: float) -> None:
 
 
 @CASES
-def test_r_and_s_solve_their_equations(law: SpectralMeasure, exact: Callable) -> None:
+def test_r_and_s_solve_their_equations(law, exact):
     x = np.array([-0.3, -0.05, -1e-3])
     for value, point in zip(law.r_transform(x), x, strict=True):
         z = mpmath.mpf(float(value)) + 1 / mpmath.mpf(float(point))
@@ -343,7 +340,7 @@ def test_r_and_s_solve_their_equations(law: SpectralMeasure, exact: Callable) ->
 
 @given(x=st.floats(-40, 40), centre=st.floats(-5, 5), half=st.floats(0.01, 5))
 @settings(max_examples=100, deadline=None)
-def test_uniform_r_transform_is_that_of_coth(x: float, centre: float, half: float) -> None:
+def test_uniform_r_transform_is_that_of_coth(x, centre, half):
     law = Uniform(centre - half, centre + half)
     with mpmath.workdps(60):
         middle = (mpmath.mpf(law.lower) + law.upper) / 2
@@ -356,7 +353,7 @@ def test_uniform_r_transform_is_that_of_coth(x: float, centre: float, half: floa
     assert law.r_transform(x, derivative=1) == pytest.approx(float(size**2 * slope), rel=1e-11)
 
 
-def test_scaling_laws_of_the_transforms() -> None:
+def test_scaling_laws_of_the_transforms():
     law, factor = Exponential(2.0), 3.0
     scaled, shifted = law.scaled(factor), law.shifted(1.5)
     x = np.array([-0.1, 0.02])
@@ -369,7 +366,7 @@ def test_scaling_laws_of_the_transforms() -> None:
     assert Atoms([1.0, 2.0]).shifted(1.0).atoms == ((2.0, 0.5), (3.0, 0.5))
 
 
-def test_transforms_are_vectorised() -> None:
+def test_transforms_are_vectorised():
     law = Bare(Uniform(0.5, 1.5))
     z = np.array([[-1.0, 2.0, 40.0], [-0.3, -1e3, 1.6]])
     for derivative in (0, 1, 2):
@@ -381,7 +378,7 @@ def test_transforms_are_vectorised() -> None:
     assert np.all(law.stieltjes([-np.inf, np.inf]) == 0)
 
 
-def test_atoms_are_support_too() -> None:
+def test_atoms_are_support_too():
     law = Mixture([Uniform(0.5, 1.5), Atoms([5.0])], [0.9, 0.1])
     assert np.isfinite(law.stieltjes(3.0))
     with pytest.raises(ValueError, match="z must lie outside"):

@@ -1,9 +1,6 @@
 """Spectral measures: distribution, moments, integration, construction and wrong input."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,18 +23,18 @@ ROUNDING = 1e-12
 class Generic(SpectralMeasure):
     """A law by its density alone."""
 
-    def __init__(self, law: SpectralMeasure) -> None:
+    def __init__(self, law):
         self._law = law
 
     @property
-    def support(self) -> tuple[tuple[float, float], ...]:
+    def support(self):
         return self._law.support
 
     @property
-    def atoms(self) -> tuple[tuple[float, float], ...]:
+    def atoms(self):
         return self._law.atoms
 
-    def density(self, x: Any) -> Any:
+    def density(self, x):
         return self._law.density(x)
 
 
@@ -46,7 +43,7 @@ class Arcsine(SpectralMeasure):
 
     support = ((1.0, 3.0),)
 
-    def density(self, x: Any) -> Any:
+    def density(self, x):
         return 1 / (np.pi * np.sqrt((3 - np.asarray(x)) * (np.asarray(x) - 1)))
 
 
@@ -55,7 +52,7 @@ class Singular(SpectralMeasure):
 
     support = ((0.0, 1.0),)
 
-    def density(self, x: Any) -> Any:
+    def density(self, x):
         return 0.1 * np.asarray(x) ** -0.9
 
 
@@ -85,7 +82,7 @@ CLOSED = pytest.mark.parametrize(
 
 
 @EVERY
-def test_quadrature_has_mass_one_and_lies_in_the_support(law: SpectralMeasure) -> None:
+def test_quadrature_has_mass_one_and_lies_in_the_support(law):
     nodes, weights = law.quadrature(300)
     assert nodes.shape == weights.shape
     assert np.all(weights >= 0)
@@ -96,7 +93,7 @@ def test_quadrature_has_mass_one_and_lies_in_the_support(law: SpectralMeasure) -
 
 
 @EVERY
-def test_quantile_inverts_the_distribution_function(law: SpectralMeasure) -> None:
+def test_quantile_inverts_the_distribution_function(law):
     p = np.array([1e-6, 0.01, 0.25, 0.5, 0.77, 0.99])
     x = law.quantile(p)
     assert np.all(np.diff(x) >= 0)
@@ -109,7 +106,7 @@ def test_quantile_inverts_the_distribution_function(law: SpectralMeasure) -> Non
 
 
 @CLOSED
-def test_closed_distributions_are_those_of_the_density(law: SpectralMeasure) -> None:
+def test_closed_distributions_are_those_of_the_density(law):
     generic = Generic(law)
     x = law.quantile(np.linspace(0.01, 0.98, 9))
     assert law.cdf(x) == pytest.approx(generic.cdf(x), abs=ROUNDING)
@@ -120,7 +117,7 @@ def test_closed_distributions_are_those_of_the_density(law: SpectralMeasure) -> 
             assert law.moment(order) == pytest.approx(generic.moment(order), rel=ROUNDING)
 
 
-def test_quantiles_are_eigenvalues_of_a_matrix_with_this_spectrum() -> None:
+def test_quantiles_are_eigenvalues_of_a_matrix_with_this_spectrum():
     """The shapes are limits of eigenvalues j -> shape(j/d): so are the quantiles."""
     d = 400
     ranks = (np.arange(d) + 0.5) / d
@@ -135,7 +132,7 @@ def test_quantiles_are_eigenvalues_of_a_matrix_with_this_spectrum() -> None:
     assert np.array_equal(Atoms(values).quantiles(8), np.repeat(values, 2))
 
 
-def test_moments_of_shapes() -> None:
+def test_moments_of_shapes():
     assert PowerLaw(0.9).mean == 1
     assert PowerLaw(0.9).moment(2) == math.inf
     assert PowerLaw(0.25).moment(2) == pytest.approx(0.75**2 / 0.5)
@@ -152,9 +149,7 @@ def test_moments_of_shapes() -> None:
 class Counterexample:
     """An integral known in closed form, and how well it must be found."""
 
-    def __init__(
-        self, law: SpectralMeasure, f: Callable[[np.ndarray], Any], exact: float, error: float
-    ) -> None:
+    def __init__(self, law, f, exact, error):
         self.law, self.f, self.exact, self.error = law, f, exact, error
 
 
@@ -189,21 +184,21 @@ INTEGRALS = {
 
 
 @pytest.mark.parametrize("case", INTEGRALS.values(), ids=INTEGRALS.keys())
-def test_error_estimates_are_honest_and_integrals_converge(case: Counterexample) -> None:
+def test_error_estimates_are_honest_and_integrals_converge(case):
     value, error = case.law.integrate(case.f)
     assert abs(value - case.exact) <= error
     assert error <= case.error * max(1, abs(case.exact))
 
 
 @pytest.mark.parametrize("place", np.random.default_rng(5).uniform(0.05, 0.95, 40))
-def test_error_estimates_are_honest_wherever_a_kink_is(place: float) -> None:
+def test_error_estimates_are_honest_wherever_a_kink_is(place):
     for law, scale in [(UNIT, 1.0), (Generic(UNIT).scaled(3.0), 3.0)]:
         value, error = law.integrate(lambda x: abs(x - place))
         exact = (place**2 + (scale - place) ** 2) / (2 * scale)
         assert abs(value - exact) <= error
 
 
-def test_integrate_takes_several_functions() -> None:
+def test_integrate_takes_several_functions():
     value, error = UNIT.integrate(lambda x: np.stack([x, x**2]))
     assert value == pytest.approx([1 / 2, 1 / 3], rel=ROUNDING)
     assert error.shape == (2,)
@@ -211,8 +206,8 @@ def test_integrate_takes_several_functions() -> None:
         Atoms([0.0, 1.0]).integrate(lambda x: np.where(x > 0, x, np.inf))
 
 
-def test_jumps_belong_at_ends_of_intervals() -> None:
-    def steps(x: np.ndarray) -> Any:
+def test_jumps_belong_at_ends_of_intervals():
+    def steps(x):
         return np.where(x < 1 / 3, 2.0, 0.5)
 
     with pytest.raises(ValueError, match="must end where the density is not smooth"):
@@ -222,14 +217,14 @@ def test_jumps_belong_at_ends_of_intervals() -> None:
     assert law.stieltjes(-1.0) == pytest.approx(expected, rel=ROUNDING)
 
 
-def test_expect_says_what_float64_does_not_resolve() -> None:
+def test_expect_says_what_float64_does_not_resolve():
     with pytest.raises(ArithmeticError, match="float64 does not resolve the integral"):
         Generic(UNIT).shifted(1.0).stieltjes(1.5 + 1e-13j, derivative=2)
     with pytest.raises(ArithmeticError, match="float64 does not resolve the integral"):
         UNIT.expect(lambda x, kink: abs(x - kink) ** 0.1, -1.0, 0.3)
 
 
-def test_a_mixture_hides_no_structure() -> None:
+def test_a_mixture_hides_no_structure():
     """Edges inside the support of another component would spoil a common rule."""
     law = Mixture([Uniform(0.0, 1.0), Uniform(0.5, 3.0)], [0.5, 0.5])
     assert law.support == ((0.0, 3.0),)
@@ -240,7 +235,7 @@ def test_a_mixture_hides_no_structure() -> None:
     assert twice.atoms == ((1.0, 0.75), (2.0, 0.25))
 
 
-def test_atoms_of_a_matrix() -> None:
+def test_atoms_of_a_matrix():
     factor = np.random.default_rng(0).standard_normal((6, 3))
     law = Atoms.of_matrix(factor @ factor.T)
     assert law.atoms[0] == pytest.approx((0.0, 0.5))
@@ -262,7 +257,7 @@ def test_atoms_of_a_matrix() -> None:
         ("0.4 1.6\n", [0.4, 1.6]),
     ],
 )
-def test_atoms_from_a_file(tmp_path: Path, text: str, values: list[float]) -> None:
+def test_atoms_from_a_file(tmp_path, text, values):
     path = tmp_path / "eigenvalues.csv"
     path.write_text(text)
     for law in (Atoms.from_file(path), spectrum(str(path))):
@@ -282,14 +277,14 @@ def test_atoms_from_a_file(tmp_path: Path, text: str, values: list[float]) -> No
         ("1,2,3\n4,5,6\n", r"got a table of shape \(2, 3\) in .*wrong\.txt$"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_other_files_are_refused(tmp_path, text, message):
     path = tmp_path / "wrong.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match=f"path must be a file of eigenvalues in .*, {message}"):
         Atoms.from_file(path)
 
 
-def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "eigenvalues.csv"
     path.write_bytes(b"\xff\xfe1")
     with pytest.raises(ValueError, match="which is no text in UTF-8"):
@@ -308,37 +303,37 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
         ("atoms:0.4,1.6;0.3,0.7", "Atoms", 1.24),
     ],
 )
-def test_specifications(spec: str, name: str, mean: float) -> None:
+def test_specifications(spec, name, mean):
     law = spectrum(spec)
     assert type(law).__name__ == name
     assert law.mean == pytest.approx(mean)
 
 
-def test_a_law_of_wrong_mass_is_refused_when_it_is_used() -> None:
+def test_a_law_of_wrong_mass_is_refused_when_it_is_used():
     class Half(Arcsine):
-        def density(self, x: Any) -> Any:
+        def density(self, x):
             return super().density(x) / 2
 
     with pytest.raises(ValueError, match=r"must have total mass 1, got 0\.5"):
         Half().stieltjes(0.0)
 
 
-def test_specification_must_be_text() -> None:
+def test_specification_must_be_text():
     with pytest.raises(TypeError, match="spec must be a string"):
-        spectrum(0.5)  # type: ignore[arg-type]
+        spectrum(0.5)
 
 
 @EVERY
-def test_repr_is_short(law: SpectralMeasure) -> None:
+def test_repr_is_short(law):
     assert len(repr(law)) < 160
 
 
-def test_quantiles_at_an_atom_below_a_density() -> None:
+def test_quantiles_at_an_atom_below_a_density():
     law = Mixture([Atoms([0.0]), Uniform(1.0, 2.0)], [0.5, 0.5])
     assert law.quantiles(8) == pytest.approx([0, 0, 0, 0, 1.125, 1.375, 1.625, 1.875], abs=1e-9)
 
 
-def test_moments_that_diverge_say_so() -> None:
+def test_moments_that_diverge_say_so():
     law = DensityMeasure(lambda x: 2 / x**3, (1.0, np.inf))
     assert law.mean == pytest.approx(2.0, rel=1e-9)
     with pytest.raises(ArithmeticError, match="diverges"):
@@ -346,7 +341,7 @@ def test_moments_that_diverge_say_so() -> None:
 
 
 @pytest.mark.parametrize(("text", "read"), [("\ufeff1\n2\n", [1.0, 2.0]), ("1,,0\n0,1\n", None)])
-def test_files_of_spreadsheets(tmp_path: Path, text: str, read: list[float] | None) -> None:
+def test_files_of_spreadsheets(tmp_path, text, read):
     path = tmp_path / "eigenvalues.csv"
     path.write_text(text, encoding="utf-8")
     if read is None:

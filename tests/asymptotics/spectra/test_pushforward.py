@@ -13,7 +13,7 @@ POLYNOMIALS = [[1.0, -0.5], [0.0, 0.0, 1.0], [0.0, 2.0, -1.0], [1.0, -3.0, 2.0, 
 
 
 @pytest.mark.parametrize("polynomial", POLYNOMIALS)
-def test_transforms_against_mapped_nodes(polynomial: list[float]) -> None:
+def test_transforms_against_mapped_nodes(polynomial):
     law, base = Pushforward(MarchenkoPastur(0.25), polynomial), MarchenkoPastur(0.25)
     x, w = base.quadrature(400)
     y = Polynomial(polynomial)(x)
@@ -29,7 +29,7 @@ def test_transforms_against_mapped_nodes(polynomial: list[float]) -> None:
 
 
 @pytest.mark.parametrize("polynomial", POLYNOMIALS)
-def test_density_integrates_to_the_distribution_function(polynomial: list[float]) -> None:
+def test_density_integrates_to_the_distribution_function(polynomial):
     law = Pushforward(MarchenkoPastur(0.25), polynomial)
     lower, upper = law.edges
     points = np.linspace(lower, upper, 6)[1:-1]
@@ -43,7 +43,7 @@ def test_density_integrates_to_the_distribution_function(polynomial: list[float]
     assert law.cdf(upper) == pytest.approx(1, abs=1e-12)
 
 
-def test_square_of_a_uniform_law() -> None:
+def test_square_of_a_uniform_law():
     law = Pushforward(Uniform(-1.0, 2.0), [0.0, 0.0, 1.0])
     assert law.support == ((0.0, 4.0),)
     x = np.array([0.25, 0.81, 1.44, 3.0])
@@ -52,13 +52,13 @@ def test_square_of_a_uniform_law() -> None:
     assert law.cdf(1.44) == pytest.approx((1.2 + 1.0) / 3, rel=1e-12)
 
 
-def test_atoms_merge() -> None:
+def test_atoms_merge():
     law = Pushforward(Atoms([-1.0, 0.0, 1.0, 2.0]), [0.0, 0.0, 1.0])
     assert law.atoms == ((0.0, 0.25), (1.0, 0.5), (4.0, 0.25))
     assert law.stieltjes(3.0) == pytest.approx(-1 / 12 - 1 / 4 + 1 / 4, rel=1e-12)
 
 
-def test_eigenvalues_of_a_matrix_polynomial() -> None:
+def test_eigenvalues_of_a_matrix_polynomial():
     rng = np.random.default_rng(3)
     z = rng.standard_normal((80, 40))
     matrix = z.T @ z / 80
@@ -69,7 +69,7 @@ def test_eigenvalues_of_a_matrix_polynomial() -> None:
     assert law.stieltjes(-0.1) == pytest.approx(expected, rel=1e-10)
 
 
-def test_generic_transforms_of_the_base_class() -> None:
+def test_generic_transforms_of_the_base_class():
     mixed = Mixture([Atoms([0.5]), Uniform(0.0, 2.0)], [0.4, 0.6])
     law = Pushforward(mixed, [0.0, 0.0, 1.0])
     shannon = 0.4 * np.log1p(0.25) + 0.6 * quad(lambda x: np.log1p(x**2) / 2, 0, 2)[0]

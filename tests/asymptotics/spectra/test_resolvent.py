@@ -1,7 +1,6 @@
 """The Wishart resolvent against high precision, its equation, and actual Wishart matrices."""
 
 import math
-from typing import Any
 
 import array_api_strict
 import mpmath
@@ -22,7 +21,7 @@ FLOAT64 = 1e-14
 FIFTY_DIGITS = mpmath.mpf(10) ** -48
 
 
-def naive(q: mpmath.mpf, kappa: mpmath.mpf) -> mpmath.mpf:
+def naive(q, kappa):
     """Textbook root of the quadratic, full of cancellations, which precision pays for."""
     if mpmath.isinf(kappa):
         return 1 / (1 + q)
@@ -30,7 +29,7 @@ def naive(q: mpmath.mpf, kappa: mpmath.mpf) -> mpmath.mpf:
     return (-b + mpmath.sqrt(b**2 + 4 * q / kappa)) / (2 * q / kappa)
 
 
-def reference(q: float, kappa: float, derivative: int) -> mpmath.mpf:
+def reference(q, kappa, derivative):
     with mpmath.workdps(DIGITS):
         point, ratio = mpmath.mpf(q), mpmath.mpf(kappa)
         step = min(point, mpmath.mpf(1)) * mpmath.mpf(10) ** -30
@@ -41,7 +40,7 @@ def reference(q: float, kappa: float, derivative: int) -> mpmath.mpf:
 
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_float64_against_high_precision(kappa: float, derivative: int) -> None:
+def test_float64_against_high_precision(kappa, derivative):
     values = wishart_resolvent(np.array(QS), kappa, derivative=derivative)
     for q, value in zip(QS, values, strict=True):
         exact = reference(q, kappa, derivative)
@@ -49,7 +48,7 @@ def test_float64_against_high_precision(kappa: float, derivative: int) -> None:
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
-def test_mpmath_has_the_digits_it_is_asked_for(kappa: float) -> None:
+def test_mpmath_has_the_digits_it_is_asked_for(kappa):
     for q in QS:
         with mpmath.workdps(50):
             value = wishart_resolvent(mpmath.mpf(q), mpmath.mpf(kappa))
@@ -58,7 +57,7 @@ def test_mpmath_has_the_digits_it_is_asked_for(kappa: float) -> None:
 
 
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_quadratic_equation_and_its_derivatives_exactly(derivative: int) -> None:
+def test_quadratic_equation_and_its_derivatives_exactly(derivative):
     """Differentiating the equation m times and inserting the library's expressions gives 0."""
     q, kappa = sympy.symbols("q kappa", positive=True)
     M = sympy.Function("M")(q)
@@ -91,18 +90,18 @@ def test_quadratic_equation_and_its_derivatives_exactly(derivative: int) -> None
     ],
 )
 @pytest.mark.parametrize("number", [float, mpmath.mpf, sympy.nsimplify])
-def test_zero_argument(kappa: float, derivative: int, expected: float, number: Any) -> None:
+def test_zero_argument(kappa, derivative, expected, number):
     infinite = sympy.oo if number is sympy.nsimplify else number(math.inf)
     kappa_ = infinite if kappa == math.inf else number(kappa)
     assert float(wishart_resolvent(number(0), kappa_, derivative=derivative)) == expected
 
 
-def test_infinite_argument_vanishes() -> None:
+def test_infinite_argument_vanishes():
     assert np.all(wishart_resolvent(math.inf, np.array(KAPPAS)) == 0)
 
 
 @pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_array_api_strict_equals_numpy(derivative: int) -> None:
+def test_array_api_strict_equals_numpy(derivative):
     q, kappa = np.array(QS)[:, None], np.array(KAPPAS)
     strict = wishart_resolvent(
         array_api_strict.asarray(q), array_api_strict.asarray(kappa), derivative=derivative
@@ -116,7 +115,7 @@ TRACE_ALLOWANCE = 10.0
 
 
 @pytest.mark.parametrize("kappa", [0.5, 1.0, 3.0])
-def test_trace_of_an_actual_wishart_resolvent(kappa: float) -> None:
+def test_trace_of_an_actual_wishart_resolvent(kappa):
     d, q = 400, 0.3
     tasks = np.random.default_rng(7).standard_normal((int(kappa * d), d))
     inverse = np.linalg.inv(tasks.T @ tasks / len(tasks) + q * np.eye(d))

@@ -1,7 +1,6 @@
 """Sample covariance spectra against closed forms, mpmath, combinatorics and actual matrices."""
 
 from itertools import pairwise
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -14,7 +13,6 @@ from iclimit.asymptotics.spectra import (
     Mixture,
     PowerLaw,
     SampleCovariance,
-    SpectralMeasure,
     Uniform,
 )
 from iclimit.asymptotics.spectra.fixed_points import MOST_REAL_STEPS, MOST_STEPS
@@ -24,7 +22,7 @@ from iclimit.asymptotics.spectra.free_transforms import cumulants_of_moments, mo
 ROUNDING = 1e-12
 # Of averages over eigenvalues of simulated matrices: allowed standard errors and bias in 1/d.
 SIGMAS, BIAS = 5.0, 2.0
-POPULATIONS: list[SpectralMeasure] = [
+POPULATIONS = [
     Atoms([1.0, 10.0]),
     Atoms([0.0, 0.2, 3.0], [0.3, 0.5, 0.2]),
     Uniform(0.5, 2.0),
@@ -35,7 +33,7 @@ COMPLEX_POINTS = np.array([0.5 + 0.2j, 3.0 - 0.1j, -1.0 + 1e-3j, 30.0 + 1e-6j, 1
 
 
 @pytest.mark.parametrize("c", [0.1, 0.5, 1.0, 2.5])
-def test_identity_population_is_marchenko_pastur(c: float) -> None:
+def test_identity_population_is_marchenko_pastur(c):
     law, closed = SampleCovariance(Atoms([1.0]), c), MarchenkoPastur(c)
     assert law.support[-1] == pytest.approx(closed.edges, rel=ROUNDING, abs=ROUNDING)
     assert sum(mass for _, mass in law.atoms) == pytest.approx(closed.atom)
@@ -55,7 +53,7 @@ def test_identity_population_is_marchenko_pastur(c: float) -> None:
     assert law.s_transform(-0.2) == pytest.approx(1 / (1 - 0.2 * c), rel=ROUNDING)
 
 
-def test_array_of_ratios_broadcasts() -> None:
+def test_array_of_ratios_broadcasts():
     population, ratios = Atoms([0.3, 2.0]), np.array([0.2, 1.0, 3.0])
     z = np.array([[-0.5], [-2.0]])
     table = SampleCovariance(population, ratios).stieltjes(z)
@@ -69,7 +67,7 @@ def test_array_of_ratios_broadcasts() -> None:
 
 @pytest.mark.parametrize("z", [-1e-6, -0.3, 0.4 + 0.01j, 3.0 + 1e-5j, 3.0])
 @pytest.mark.parametrize("c", [0.05, 0.99])
-def test_against_mpmath(z: Any, c: float) -> None:
+def test_against_mpmath(z, c):
     """Silverstein's equation for v, solved in 30 digits from a start 1e-4 away."""
     values, weights = [1.0, 10.0], [0.5, 0.5]
     law = SampleCovariance(Atoms(values, weights), c)
@@ -96,7 +94,7 @@ def test_against_mpmath(z: Any, c: float) -> None:
 
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("c", [0.4, 1.7])
-def test_density_carries_what_the_transforms_say(population: SpectralMeasure, c: float) -> None:
+def test_density_carries_what_the_transforms_say(population, c):
     """Mass 1, moments from cumulants and transforms from the fixed point, by quadrature."""
     law = SampleCovariance(population, c)
     nodes, weights = law.quadrature(120)
@@ -110,7 +108,7 @@ def test_density_carries_what_the_transforms_say(population: SpectralMeasure, c:
     assert weights @ (1 / (1 + nodes)) == pytest.approx(law.eta_transform(1.0), rel=1e-8)
 
 
-def test_heavy_tails_have_no_upper_edge() -> None:
+def test_heavy_tails_have_no_upper_edge():
     law = SampleCovariance(PowerLaw(0.3), 0.5)
     assert law.edges[1] == np.inf
     matrix = SampleCovariance(Atoms(PowerLaw(0.3).quantiles(2000)), 0.5)
@@ -120,14 +118,14 @@ def test_heavy_tails_have_no_upper_edge() -> None:
     assert law.density(x) == pytest.approx(matrix.density(x), rel=2e-3)
 
 
-def test_bands_separate_where_silverstein_and_choi_say() -> None:
+def test_bands_separate_where_silverstein_and_choi_say():
     """Two atoms: the edges are the zeros of z'(v), roots of a polynomial of degree four."""
     c, t = 0.05, (1.0, 10.0)
     law = SampleCovariance(Atoms(t), c)
     one, other = (np.polynomial.Polynomial([1.0, x]) ** 2 for x in t)
     v2 = np.polynomial.Polynomial([0.0, 0.0, 1.0])
     slope = one * other - v2 * (t[0] ** 2 * other + t[1] ** 2 * one) * (c / 2)
-    v: Any = slope.roots()
+    v = slope.roots()
     v = v[abs(v.imag) < 1e-10].real
     edges = np.sort(-1 / v + c / 2 * sum(x / (1 + x * v) for x in t))
     assert np.ravel(law.support) == pytest.approx(edges, rel=1e-10)
@@ -141,7 +139,7 @@ def test_bands_separate_where_silverstein_and_choi_say() -> None:
     assert law.stieltjes(inside) == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_spike_beside_a_density_that_jumps() -> None:
+def test_a_spike_beside_a_density_that_jumps():
     """To first order in c a spike t moves to t (1 + c E x/(t - x))."""
     bulk, spike, c = Uniform(0.5, 1.5), 6.0, 0.01
     law = SampleCovariance(Mixture([bulk, Atoms([spike])], [0.9, 0.1]), c)
@@ -154,14 +152,14 @@ def test_a_spike_beside_a_density_that_jumps() -> None:
     assert w[band] @ x[band] / 0.1 == pytest.approx(spike * (1 + 0.9 * c * moved), rel=1e-4)
 
 
-def test_cumulants_count_non_crossing_partitions() -> None:
+def test_cumulants_count_non_crossing_partitions():
     assert moments_of_cumulants([1] * 8) == [1, 2, 5, 14, 42, 132, 429, 1430]  # Catalan
     assert moments_of_cumulants([0, 1, 0, 0, 0, 0]) == [0, 1, 0, 2, 0, 5]  # semicircle
     assert cumulants_of_moments([1, 2, 5, 14, 42]) == [1] * 5
 
 
 @pytest.mark.parametrize(("c", "zeros"), [(0.5, 0), (2.0, 0), (0.5, 40)])
-def test_against_simulated_matrices(c: float, zeros: int) -> None:
+def test_against_simulated_matrices(c, zeros):
     rng, d, repeats = np.random.default_rng(7), 150, 30
     values = np.concatenate([np.zeros(zeros), np.linspace(0.2, 4.0, d - zeros)])
     law = SampleCovariance(Atoms(values), c)
@@ -182,7 +180,7 @@ def test_against_simulated_matrices(c: float, zeros: int) -> None:
     assert law.cdf(x) == pytest.approx(share, abs=4 / d)
 
 
-def test_random_measures_stay_within_the_bounds_on_steps() -> None:
+def test_random_measures_stay_within_the_bounds_on_steps():
     from benchmarks.stress_fixed_points import stress
 
     report = stress(measures=2000, seed=11)
@@ -192,7 +190,7 @@ def test_random_measures_stay_within_the_bounds_on_steps() -> None:
     assert report["worst residual"] < 1e-12
 
 
-def test_order_of_edges() -> None:
+def test_order_of_edges():
     law = SampleCovariance(Atoms(np.geomspace(1e-4, 1.0, 9)), 0.003)
     ends = np.ravel(law.support)
     assert len(law.support) == 9

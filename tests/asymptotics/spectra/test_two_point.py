@@ -2,10 +2,8 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import comb, prod
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -24,7 +22,7 @@ SIGMAS = 4.0
 VALUES, OUTER = np.array([0.1, 0.4, 1.0, 1.5]), np.array([2.0, 1.0, 0.5, 3.0])
 
 
-def by_fixed_point(function: Callable[[Any], Any], alpha: float) -> mpmath.mpf:
+def by_fixed_point(function, alpha):
     """The double integral on a circle in the plane of the eigenvalues, 40 digits.
 
     The resolvent of each point is (s lam - z)^-1 with s from fixed-point iteration.
@@ -59,7 +57,7 @@ def by_fixed_point(function: Callable[[Any], Any], alpha: float) -> mpmath.mpf:
 
 
 @pytest.mark.parametrize("alpha", [0.7, 3.0])
-def test_forty_digits(alpha: float) -> None:
+def test_forty_digits(alpha):
     law = TwoPoint(Atoms(VALUES), alpha=alpha)
     value, error = law.mean(lambda z: (1 - 0.4 * z) ** 3, outer=OUTER, inner=VALUES)
     exact = float(by_fixed_point(lambda z: (1 - z * mpmath.mpf(0.4)) ** 3, alpha))
@@ -69,13 +67,13 @@ def test_forty_digits(alpha: float) -> None:
     assert error < PROMISED * value
 
 
-def constant_steps(z: np.ndarray, rate: float, steps: int) -> np.ndarray:
+def constant_steps(z, rate, steps):
     return (1 - rate * z) ** steps
 
 
 @pytest.mark.parametrize("alpha", [0.05, 1.0, 1.001, 40.0])
 @pytest.mark.parametrize(("steps", "share"), [(6, 1.9), (100, 1.0)])
-def test_many_steps_against_power_series(alpha: float, steps: int, share: float) -> None:
+def test_many_steps_against_power_series(alpha, steps, share):
     """Also narrow spectra, a spectrum that reaches its edge, and rates next to divergence."""
     lam = np.arange(30, 0, -1) ** -1.2
     for values in (lam, 1 + 0.01 * lam, np.array([1.0])):
@@ -92,7 +90,7 @@ def test_many_steps_against_power_series(alpha: float, steps: int, share: float)
         assert abs(value - series[-1, -1]) < 10 * error + ROUNDING * value + 1e-15
 
 
-def test_exact_moments() -> None:
+def test_exact_moments():
     """Fractions against second moments by hand and the expansion of steps into powers."""
     lam = [Fraction(1, 2), Fraction(3, 2), Fraction(1)]
     outer, alpha = [Fraction(1), Fraction(3), Fraction(2)], Fraction(5, 3)
@@ -113,7 +111,7 @@ def test_exact_moments() -> None:
 
 @pytest.mark.parametrize("alpha", [0.6, 2.5, np.inf])
 @pytest.mark.parametrize("width", [0.3, 0.9])
-def test_width_by_freeness(alpha: float, width: float) -> None:
+def test_width_by_freeness(alpha, width):
     r"""One power: the mean of Pi X Pi is a^2 X + a (1 - a) tr X/d."""
     law = TwoPoint(Atoms(VALUES), alpha=alpha, width_ratio=width)
     found, _ = law.mean(lambda z: z, outer=OUTER, inner=VALUES)
@@ -130,7 +128,7 @@ def test_width_by_freeness(alpha: float, width: float) -> None:
     assert form.single(form.nodes) == pytest.approx(trace, rel=PROMISED)
 
 
-def non_crossing(count: int) -> Iterator[list[list[int]]]:
+def non_crossing(count):
     """Non-crossing partitions of 0, ..., count - 1."""
     if not count:
         yield []
@@ -145,20 +143,20 @@ def non_crossing(count: int) -> Iterator[list[list[int]]]:
 
 
 @functools.cache
-def free_cumulant(rank: Fraction, order: int) -> Fraction:
+def free_cumulant(rank, order):
     """Of a projection, all of whose moments are its rank."""
     rest = (each for each in non_crossing(order) if len(each) > 1)
     return rank - sum(prod(free_cumulant(rank, len(b)) for b in each) for each in rest)
 
 
-def by_partitions(p: list[Fraction], alpha: Fraction, rank: Fraction) -> Fraction:
+def by_partitions(p, alpha, rank):
     r"""Mean of B p(M)' A p(M), M = Pi S, over partitions of the projections Pi; A = Lambda.
 
     In a mean of Pi X_1 Pi X_2 ... each partition has the cumulants of its blocks and the means of
     the products of X in those of its complement, moments of S that are exact.
     """
     lam, B = ([Fraction(str(x)) for x in each.tolist()] for each in (VALUES, OUTER))
-    given: dict[str, Any] = {"order": 2 * len(p), "alpha": alpha}
+    given = {"order": 2 * len(p), "alpha": alpha}
     one = [Fraction(1)] * len(lam)
     moments = {
         (b, a): pair_moments(lam, outer=B if b else one, inner=lam if a else one, **given)
@@ -166,14 +164,14 @@ def by_partitions(p: list[Fraction], alpha: Fraction, rank: Fraction) -> Fractio
         for a in (False, True)
     }
 
-    def mean(word: str) -> Fraction:
+    def mean(word):
         """Of a cyclic word in A, B and S."""
         start = word.find("A")
         turned = word[start:] + word[:start] if start >= 0 else word
         before, _, after = turned.replace("A", "").partition("B")
         return Fraction(moments["B" in word, "A" in word][len(before), len(after)])
 
-    def term(i: int, j: int) -> Fraction:
+    def term(i, j):
         """Mean of B (S Pi)^i A (Pi S)^j."""
         word = "B" + "SP" * i + "A" + "PS" * j
         first, *rest = word.split("P")
@@ -206,7 +204,7 @@ def by_partitions(p: list[Fraction], alpha: Fraction, rank: Fraction) -> Fractio
 
 @pytest.mark.parametrize("width", [0.3, 0.9])
 @pytest.mark.parametrize("alpha", [0.7, 3.0, np.inf])
-def test_width_by_partitions(alpha: float, width: float) -> None:
+def test_width_by_partitions(alpha, width):
     """Exact fractions for three steps, at finite width and with both finite."""
     rate = Fraction(2, 5)
     p = [comb(3, k) * (-rate) ** k for k in range(4)]
@@ -219,7 +217,7 @@ def test_width_by_partitions(alpha: float, width: float) -> None:
     assert error < PROMISED * value
 
 
-def sampled(dim: int, alpha: float, width: float, repeats: int) -> tuple[float, float]:
+def sampled(dim, alpha, width, repeats):
     """Mean and standard error of tr B p(M)' A p(M)/d, p = (1 - 0.45 z)^4, and of the noise."""
     rng = np.random.default_rng(dim)
     lam, outer = np.repeat(VALUES, dim // 4), np.repeat(OUTER, dim // 4)
@@ -235,7 +233,7 @@ def sampled(dim: int, alpha: float, width: float, repeats: int) -> tuple[float, 
 
 
 @pytest.mark.parametrize(("alpha", "width"), [(1.5, 1.0), (1.5, 0.5)])
-def test_sampled_covariances(alpha: float, width: float) -> None:
+def test_sampled_covariances(alpha, width):
     """Extrapolated in 1/d; the resolution is 1 %."""
     law = TwoPoint(Atoms(VALUES), alpha=alpha, width_ratio=width)
     theory, _ = law.mean(lambda z: (1 - 0.45 * z) ** 4, outer=OUTER, inner=VALUES)
@@ -247,7 +245,7 @@ def test_sampled_covariances(alpha: float, width: float) -> None:
     assert abs(2 * large - small - theory) < SIGMAS * error
 
 
-def test_limits() -> None:
+def test_limits():
     """Infinite context; the null space; populations with a density; one matrix is the identity."""
     law = TwoPoint(Atoms(VALUES))
     value, _ = law.mean(lambda z: 1 - z / 2, outer=OUTER, inner=VALUES)

@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -27,7 +26,7 @@ SIGMAS = 4.5
 SIZES = [(20, 10), (10, 20), (5, 5), (1, 1), (1, 7), (7, 1), (2, 3)]
 
 
-def pairings(items: list[int]) -> Any:
+def pairings(items):
     if not items:
         yield []
         return
@@ -37,7 +36,7 @@ def pairings(items: list[int]) -> Any:
             yield [(first, other), *more]
 
 
-def cycles(size: int, links: list[tuple[int, int]]) -> int:
+def cycles(size, links):
     """Number of connected components, that is of free indices."""
     label = list(range(size))
     for a, b in links:
@@ -46,7 +45,7 @@ def cycles(size: int, links: list[tuple[int, int]]) -> int:
     return len(set(label))
 
 
-def isserlis(powers: tuple[int, ...]) -> Any:
+def isserlis(powers):
     """Sum over all pairings of the Gaussian factors X[n, i] X[n, j] X[m, j] ...
 
     Factors 2k and 2k + 1 share the row n_k; factor 2k + 1 and the next in its trace the column.
@@ -67,12 +66,12 @@ def isserlis(powers: tuple[int, ...]) -> Any:
 @pytest.mark.parametrize(
     "powers", [(1,), (2,), (3,), (4,), (1, 1), (2, 1), (1, 1, 1), (2, 2), (3, 1)]
 )
-def test_moments_are_sums_over_pairings(powers: tuple[int, ...]) -> None:
+def test_moments_are_sums_over_pairings(powers):
     assert wishart_moment(powers, context=N, dim=d) == isserlis(powers)
 
 
 @pytest.mark.parametrize("order", range(1, 8))
-def test_zonal_sum_equals_the_recursion_for_symbols(order: int) -> None:
+def test_zonal_sum_equals_the_recursion_for_symbols(order):
     stein = wishart_moment([order], context=N, dim=d)
     assert sympy.expand(Wishart(context=N, dim=d).moment(order) * d * N**order - stein) == 0
     swapped = stein.subs({N: d, d: N}, simultaneous=True)
@@ -80,7 +79,7 @@ def test_zonal_sum_equals_the_recursion_for_symbols(order: int) -> None:
 
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
-def test_zonal_sum_equals_the_recursion_for_integers(context: int, dim: int) -> None:
+def test_zonal_sum_equals_the_recursion_for_integers(context, dim):
     for order in range(18):
         moment = Wishart(context=context, dim=dim).moment(order)
         stein = wishart_moment([order], context=context, dim=dim)
@@ -88,25 +87,25 @@ def test_zonal_sum_equals_the_recursion_for_integers(context: int, dim: int) -> 
         assert isinstance(stein, int)
 
 
-def test_published_polynomials() -> None:
+def test_published_polynomials():
     assert wishart_moment([2], context=N, dim=d) == sympy.expand(N * d * (N + d + 1))
     third = N * d * (N**2 + 3 * N * d + 3 * N + d**2 + 3 * d + 4)
     assert wishart_moment([3], context=N, dim=d) == sympy.expand(third)
     assert wishart_moment([1, 1], context=N, dim=d) == sympy.expand(N * d * (N * d + 2))
 
 
-def test_powers_of_zero_are_the_dimension() -> None:
+def test_powers_of_zero_are_the_dimension():
     assert wishart_moment([], context=3, dim=5) == 1
     assert wishart_moment([0], context=3, dim=5) == 5
     assert wishart_moment([0, 2, 0], context=3, dim=5) == 25 * wishart_moment(
         (2,), context=3, dim=5
     )
-    array: Any = np.array([1, 2])
+    array = np.array([1, 2])
     assert wishart_moment(array, context=3, dim=5) == wishart_moment([2, 1], context=3, dim=5)
 
 
 @pytest.mark.parametrize(("context", "dim"), [(4, 3), (2, 5)])
-def test_moments_by_simulation(context: int, dim: int) -> None:
+def test_moments_by_simulation(context, dim):
     X = np.random.default_rng(7).standard_normal((200_000, context, dim))
     eigenvalues = np.linalg.svd(X, compute_uv=False) ** 2
     traces = {k: np.sum(eigenvalues**k, axis=-1) for k in (1, 2, 3)}
@@ -117,7 +116,7 @@ def test_moments_by_simulation(context: int, dim: int) -> None:
         assert abs(np.mean(sample) - expected) < SIGMAS * error, powers
 
 
-def test_one_dimension_is_chi_square() -> None:
+def test_one_dimension_is_chi_square():
     for order in range(12):
         expected = math.prod(9 + 2 * j for j in range(order))
         assert wishart_moment([order], context=9, dim=1) == expected
@@ -125,7 +124,7 @@ def test_one_dimension_is_chi_square() -> None:
 
 @pytest.mark.parametrize("context", [1, 2, 9, 50])
 @pytest.mark.parametrize("order", [1, 5, 20])
-def test_one_dimension_is_laguerre(context: int, order: int) -> None:
+def test_one_dimension_is_laguerre(context, order):
     """x dmu is a gamma law of shape N/2 + 1."""
     nodes, weights = Wishart(context=context, dim=1).quadrature(order)
     x, w = roots_genlaguerre(order, context / 2)
@@ -139,7 +138,7 @@ def test_one_dimension_is_laguerre(context: int, order: int) -> None:
 
 @pytest.mark.parametrize(("context", "dim"), [*SIZES, (10**6, 3), (3, 10**6)])
 @pytest.mark.parametrize("order", [1, 4, 16])
-def test_quadrature_is_exact_to_its_degree(context: int, dim: int, order: int) -> None:
+def test_quadrature_is_exact_to_its_degree(context, dim, order):
     law = Wishart(context=context, dim=dim)
     nodes, weights = law.quadrature(order)
     assert nodes.shape == weights.shape == (order + 1,)
@@ -154,7 +153,7 @@ def test_quadrature_is_exact_to_its_degree(context: int, dim: int, order: int) -
         assert abs(value / exact - 1) < QUADRATURE
 
 
-def gauss_solve(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
+def gauss_solve(matrix, right):
     """Exact Gaussian elimination of a positive definite system."""
     rows = [[*row, b] for row, b in zip(matrix, right, strict=True)]
     size = len(rows)
@@ -168,9 +167,7 @@ def gauss_solve(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fra
 
 @pytest.mark.parametrize(("context", "dim"), SIZES)
 @pytest.mark.parametrize("order", [1, 2, 3, 6])
-def test_christoffel_number_and_polynomial_by_exact_elimination(
-    context: int, dim: int, order: int
-) -> None:
+def test_christoffel_number_and_polynomial_by_exact_elimination(context, dim, order):
     law = Wishart(context=context, dim=dim)
     m = [law.moment(k) for k in range(2 * order + 1)]
     hankel = [[m[j + k] for k in range(order + 1)] for j in range(order + 1)]
@@ -192,7 +189,7 @@ def test_christoffel_number_and_polynomial_by_exact_elimination(
     assert nodes[1:] == pytest.approx(expected, rel=QUADRATURE)
 
 
-def test_published_finite_size_optima() -> None:
+def test_published_finite_size_optima():
     law = Wishart(context=20, dim=10)
     assert law.christoffel(1) == Fraction(11, 31)
     assert law.christoffel(2) == Fraction(15827, 93957)
@@ -216,13 +213,13 @@ def test_published_finite_size_optima() -> None:
     assert sympy.cancel(symbolic - top / bottom) == 0
 
 
-def test_orders_zero() -> None:
+def test_orders_zero():
     law = Wishart(context=4, dim=3)
     assert (law.moment(0), law.christoffel(0), law.polynomial(0)) == (1, 1, [1])
 
 
 @pytest.mark.parametrize("ratio", [Fraction(1, 2), Fraction(1), Fraction(3)])
-def test_limit_is_marchenko_pastur(ratio: Fraction) -> None:
+def test_limit_is_marchenko_pastur(ratio):
     """The moments approach those of the limit as 1/d, from above."""
     for order in (2, 3, 5):
         limit = float(MarchenkoPastur(float(ratio)).moment(order))
@@ -235,7 +232,7 @@ def test_limit_is_marchenko_pastur(ratio: Fraction) -> None:
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 6))
-def test_bounds(context: int, dim: int, order: int) -> None:
+def test_bounds(context, dim, order):
     law = Wishart(context=context, dim=dim)
     weight, following = law.christoffel(order), law.christoffel(order + 1)
     assert max(Fraction(0), 1 - Fraction(context, dim)) < following < weight < 1
@@ -243,12 +240,12 @@ def test_bounds(context: int, dim: int, order: int) -> None:
     assert law.moment(order) ** 2 < law.moment(order - 1) * law.moment(order + 1)
 
 
-def test_sympy_integers_are_integers() -> None:
+def test_sympy_integers_are_integers():
     assert wishart_moment([2], context=sympy.Integer(20), dim=np.int64(10)) == 6200
     assert Wishart(context=sympy.Integer(20), dim=10).moment(2) == Fraction(31, 20)
 
 
-WRONG: list[Any] = [
+WRONG = [
     0,
     -1,
     2.0,

@@ -34,21 +34,19 @@ with open(Path(__file__).parent / "tables" / "wishart.csv", newline="") as _file
 @pytest.mark.parametrize(
     ("context", "dim", "x", "exact"), [row[1:] for row in ROWS if row[0] == "density"]
 )
-def test_density_is_the_derivative_of_a_pfaffian(
-    context: int, dim: int, x: float, exact: str
-) -> None:
+def test_density_is_the_derivative_of_a_pfaffian(context, dim, x, exact):
     found = wishart_density(x, context=context, dim=dim)
     assert found == pytest.approx(float(exact), rel=DENSITY)
 
 
-def test_one_column_is_chi_square() -> None:
+def test_one_column_is_chi_square():
     x = np.geomspace(1e-8, 1e2, 41)
     expected = 30 * stats.chi2(30).pdf(30 * x)
     np.testing.assert_allclose(wishart_density(x, context=30, dim=1), expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (9, 4), (7, 7)])
-def test_far_tail_is_that_of_the_largest_eigenvalue(context: int, dim: int) -> None:
+def test_far_tail_is_that_of_the_largest_eigenvalue(context, dim):
     # Two eigenvalues beyond the point are less likely than 1e-9 of one.
     start = 8.0 if context > dim else 12.0
     x = np.linspace(start, start + 12, 4001)
@@ -61,7 +59,7 @@ def test_far_tail_is_that_of_the_largest_eigenvalue(context: int, dim: int) -> N
 
 
 @pytest.mark.parametrize(("context", "dim"), [*SIZES, (1000, 1), (60, 30), (200, 100), (100, 100)])
-def test_rule_has_the_exact_moments(context: int, dim: int) -> None:
+def test_rule_has_the_exact_moments(context, dim):
     nodes, weights = eigenvalue_rule(context, dim)
     assert np.all(weights >= 0)
     assert weights.sum() == pytest.approx(min(context, dim), rel=RULE)
@@ -71,7 +69,7 @@ def test_rule_has_the_exact_moments(context: int, dim: int) -> None:
         assert weights @ nodes**k == pytest.approx(exact, rel=RULE)
 
 
-def test_rule_at_large_sizes() -> None:
+def test_rule_at_large_sizes():
     nodes, weights = eigenvalue_rule(300, 300)
     assert weights.sum() == pytest.approx(300, rel=LARGE_RULE)
     assert weights @ nodes == pytest.approx(300**2, rel=LARGE_RULE)
@@ -80,7 +78,7 @@ def test_rule_at_large_sizes() -> None:
 @pytest.mark.parametrize(
     ("context", "dim"), [(20, 10), (10, 20), (12, 10), (3, 1), (13, 10), (14, 10), (200, 100)]
 )
-def test_rule_has_the_exact_inverse_moments(context: int, dim: int) -> None:
+def test_rule_has_the_exact_inverse_moments(context, dim):
     """E tr S^-1 and E tr S^-2 of an inverse Wishart matrix (von Rosen 1988)."""
     nodes, weights = eigenvalue_rule(context, dim)
     size, excess = min(context, dim), abs(context - dim)
@@ -94,14 +92,12 @@ def test_rule_has_the_exact_inverse_moments(context: int, dim: int) -> None:
 @pytest.mark.parametrize(
     ("context", "dim", "shift", "exact"), [row[1:] for row in ROWS if row[0] == "resolvent"]
 )
-def test_resolvent_against_multiprecision_quadrature(
-    context: int, dim: int, shift: float, exact: str
-) -> None:
+def test_resolvent_against_multiprecision_quadrature(context, dim, shift, exact):
     nodes, weights = eigenvalue_rule(context, dim)
     assert weights @ (1 / (nodes + shift)) == pytest.approx(float(exact), rel=RULE)
 
 
-def test_approaches_the_marchenko_pastur_law() -> None:
+def test_approaches_the_marchenko_pastur_law():
     x = np.linspace(0.3, 2.5, 12)
     limit = MarchenkoPastur(0.5).density(x)
     errors = [
@@ -112,7 +108,7 @@ def test_approaches_the_marchenko_pastur_law() -> None:
     assert errors[0] > 3 * errors[1] > 9 * errors[2]
 
 
-def test_zero_off_the_positive_axis_and_broadcasting() -> None:
+def test_zero_off_the_positive_axis_and_broadcasting():
     found = wishart_density([[-1.0, 0.0], [0.5, 1.0]], context=6, dim=3)
     assert found.shape == (2, 2)
     assert np.all(found[0] == 0)
