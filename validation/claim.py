@@ -57,6 +57,8 @@ class Effort:
     (400, 4000, 8)
     >>> Effort("full").pick(quick=(10, 90), medium=(10, 50, 90))
     (10, 50, 90)
+    >>> Effort("quick").pick(tiny=16, quick=32)
+    32
     """
 
     preset: Preset
@@ -67,22 +69,23 @@ class Effort:
 
     def pick(self, quick: T, **others: T) -> T:
         """Value of a preset, for what no factor describes; by default that of the one before."""
-        return next((others[each] for each in self._until if each in others), quick)
+        values = {"quick": quick} | others
+        return values[self._base(values)]
 
     def by_size(self, quick: Mapping[int, int], **others: Mapping[int, int]) -> dict[int, int]:
         """Repeats by size, where presets have sizes of their own."""
         tables = {"quick": quick} | others
-        base = next(each for each in (*self._until, "quick") if each in tables)
+        base = self._base(tables)
         factor = FACTORS[self.preset] / FACTORS[base]
         return {
             size: max(round(count * factor), min(count, LEAST))
             for size, count in tables[base].items()
         }
 
-    @property
-    def _until(self) -> tuple[Preset, ...]:
-        """Itself and the smaller presets, the largest first."""
-        return PRESETS[PRESETS.index(self.preset) :: -1]
+    def _base(self, given: Mapping[str, Any]) -> Preset:
+        """The largest of these presets up to this one."""
+        smaller = PRESETS[PRESETS.index(self.preset) :: -1]
+        return next(each for each in (*smaller, "quick") if each in given)
 
 
 Results: TypeAlias = Mapping[Any, Any]
