@@ -10,10 +10,10 @@ from paper_pages import errata, papers
 
 import iclimit
 from iclimit import notation
-from iclimit.citations import DERIVED
 from iclimit.cli import build_parser
 from iclimit.diagrams.boundaries import BOUNDARIES
 from iclimit.diagrams.quantities import QUANTITIES
+from iclimit.registry import DERIVED, REGISTRY
 from iclimit.validation import CLAIMS
 from iclimit.validation.conventions import CONVENTIONS
 
@@ -92,9 +92,10 @@ def _quantities():
     for name, quantity in QUANTITIES.items():
         given = ", ".join(quantity.parameters)
         optional = f" [{', '.join(quantity.optional)}]" if quantity.optional else ""
-        keys = [key for key in quantity.papers if key != DERIVED]
+        papers = REGISTRY[name].papers
+        keys = [key for key in papers if key != DERIVED]
         cite = [f":cite:t:`{','.join(keys)}`"] if keys else []
-        cite += ["in part derived here" if keys else "derived here"] * (DERIVED in quantity.papers)
+        cite += ["in part derived here" if keys else "derived here"] * (DERIVED in papers)
         yield f"``{name}``", quantity.meaning, given + optional, "; ".join(cite)
 
 

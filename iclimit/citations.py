@@ -1,7 +1,7 @@
 """What to cite: BibTeX entries of quantities, claims and functions.
 
-Entries are those of ``references.bib``.  A quantity names its papers in the table
-``quantities.csv``, a claim in its source, a function in its docstring or that of its module.
+Entries are those of ``references.bib``.  A quantity names its papers in the registry, a claim in
+its source, a function in its docstring or that of its module.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from functools import cache
 from importlib import import_module, resources
 from typing import Any
 
-DERIVED = "here"
-"""Stands among the papers of a quantity if some of it is derived in the documentation."""
-
-_SHELVES = (
-    *("spectra", "pretraining", "descent", "gdpp"),
-    *("dynamics", "networks", "softmax", "depth"),
-)
+from iclimit.notation import SHELVES, did_you_mean
+from iclimit.registry import DERIVED, REGISTRY
 
 
 def cite(*names: str) -> str:
@@ -69,12 +64,11 @@ def papers_of(name: str) -> tuple[str, ...]:
     ValueError
         If the name is unknown.
     """
-    from iclimit.diagrams.quantities import QUANTITIES
-    from iclimit.notation import did_you_mean
     from iclimit.validation import CLAIMS
 
-    if name in QUANTITIES:
-        return QUANTITIES[name].papers
+    quantities = {row.name: row.papers for row in REGISTRY.values() if row.label}
+    if name in quantities:
+        return quantities[name]
     if name in CLAIMS:
         return _mentioned(CLAIMS[name].source) or (DERIVED,)
     if name in references():
@@ -83,7 +77,7 @@ def papers_of(name: str) -> tuple[str, ...]:
     bare = name.rpartition(".")[2]
     if bare in functions and name in _spellings(functions[bare]):
         return _of_function(functions[bare])
-    known = [*QUANTITIES, *CLAIMS, *functions, *references()]
+    known = [*quantities, *CLAIMS, *functions, *references()]
     raise ValueError(
         "name must be a quantity (iclimit phase --list), a claim (iclimit claims), a public "
         f"function or a key of references.bib, got {name!r}{did_you_mean(name, known)}"
@@ -100,14 +94,14 @@ def references() -> dict[str, str]:
 @cache
 def _functions() -> dict[str, Any]:
     """Public functions and classes of all shelves by name."""
-    shelves = [import_module(f"iclimit.{shelf}") for shelf in _SHELVES]
+    shelves = [import_module(f"iclimit.{shelf}") for shelf in SHELVES if shelf != "runs"]
     return {name: getattr(shelf, name) for shelf in shelves for name in shelf.__all__}
 
 
 def _spellings(function: Any) -> Iterator[str]:
     """Names of a function: bare, in its namespace, and in full."""
     name, module = function.__name__, function.__module__
-    for shelf in ("", *(f"{each}." for each in _SHELVES)):
+    for shelf in ("", *(f"{each}." for each in SHELVES)):
         if not shelf or f".{shelf}" in f"{module}.":
             yield from (f"{shelf}{name}", f"iclimit.{shelf}{name}")
     yield f"{module}.{name}"

@@ -15,6 +15,7 @@ GROUND = {
     "files",
     "html_parts",
     "notation",
+    "registry",
     "results",
     "statistics",
 }

@@ -100,14 +100,21 @@ class DMMSEErrors(Result):
 
 
 def dmmse_errors(
-    *, theta: Number, alpha: Number, rho: Number, dim: Number = np.inf
+    *,
+    theta: Number | None = None,
+    kappa: Number | None = None,
+    alpha: Number,
+    rho: Number,
+    dim: Number = np.inf,
 ) -> DMMSEErrors:
     r"""Asymptotic errors of the Bayes estimator on the pretraining tasks (dMMSE).
 
     Parameters
     ----------
-    theta : number or array, theta >= 0
+    theta : number or array, theta >= 0, optional
         Logarithm of the number of pretraining tasks over the dimension, :math:`\log k/d`.
+    kappa : number or array, 1/dim <= kappa < inf, optional
+        Number of pretraining tasks over the dimension, :math:`k/d`, instead of theta.
     alpha : number or array, 0 < alpha < inf
         Context length over dimension.
     rho : number or array, rho > 0
@@ -147,15 +154,24 @@ def dmmse_errors(
     >>> round(float(errors.icl), 3), float(errors.idg)  # simulated: 1.795(3)
     (1.815, 0.3)
     """
-    math_, values = checked(
+    if (theta is None) == (kappa is None):
+        raise ValueError(f"give either theta or kappa, got theta={theta}, kappa={kappa}")
+    math_, (theta, kappa, *values) = checked(
         systems="numpy",
         ranges={"alpha": "(0, inf)", "rho": "(0, inf)", "dim": "[1, inf]"},
+        optional=("theta", "kappa"),
         theta=theta,
+        kappa=kappa,
         alpha=alpha,
         rho=rho,
         dim=dim,
     )
-    theta, alpha, rho, dim = np.broadcast_arrays(*values)
+    if kappa is not None:
+        tasks = kappa * values[2]
+        if math_.violates(tasks, lambda k: (k >= 1) & np.isfinite(k)) is not None:
+            raise ValueError(f"kappa must be >= 1/dim and finite, got {kappa}, dim = {dim}")
+        theta = np.log(tasks) / values[2]
+    theta, alpha, rho, dim = np.broadcast_arrays(theta, *values)
     at_noise = np.log(rho / alpha)
     continuum = math_.convert(bayes_error(alpha=alpha, rho=rho))
     icl = np.where(theta == 0, 2 + rho, continuum)

@@ -87,7 +87,7 @@ def structured_errors(
     kappa: Number,
     rho: Number,
     ridge: Number = 0.0,
-    spectrum: JointSpectrum,
+    spectrum: JointSpectrum | None = None,
     test_alpha: Number | None = None,
     test_rho: Number | None = None,
 ) -> StructuredErrors:
@@ -98,8 +98,8 @@ def structured_errors(
     tau, alpha, kappa, rho, ridge : number or array
         As in `icl_error`.  Nothing is normalised: the label noise rho and the ridge are in the
         units of the spectrum.
-    spectrum : JointSpectrum
-        Joint law of the eigenvalues.
+    spectrum : JointSpectrum, optional
+        Joint law of the eigenvalues; None: isotropic data.
     test_alpha : number or array, > 0, optional
         Context length of test prompts over dimension; None: as in training.
     test_rho : number or array, >= 0, optional
@@ -145,7 +145,7 @@ def structured_errors(
     (1.4919, 1.2676)
     """
     settings = check_settings(tau, alpha, kappa, rho, ridge, test_alpha, test_rho)
-    return errors_of(spectrum, settings)
+    return errors_of(JointSpectrum(*np.ones((4, 1))) if spectrum is None else spectrum, settings)
 
 
 def training_response(spectrum: JointSpectrum, settings: Settings) -> tuple[np.ndarray, ...]:

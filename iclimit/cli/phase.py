@@ -14,7 +14,7 @@ Examples
       --set steps=20 -o steps.pdf
   iclimit phase icl_error --x tau=0.1:4:200:log --y kappa=0.1:10:200:log --alpha 2 --rho 0.1 \
       --task-spectrum powerlaw:0.9 --test-spectrum reversed -o misaligned.png
-  iclimit phase depth_loss --x alpha=0.1:32:30:log --y depth=1:256:9:log \
+  iclimit phase tied_loss --x alpha=0.1:32:30:log --y depth=1:256:9:log \
       --input-spectrum powerlaw:1.2,200 -o depth.png
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 from iclimit.asymptotics.pretraining import diversity_slope
 from iclimit.asymptotics.pretraining.structure import Structure
 from iclimit.diagrams import margins
-from iclimit.diagrams.quantities import QUANTITIES, named_quantity
+from iclimit.diagrams.quantities import QUANTITIES, find_quantity
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
 from iclimit.notation import read_table
 
@@ -82,7 +82,7 @@ def structured_boundaries(structure: Structure) -> dict[str, Boundary]:
     spectrum = structure.joint
     carried = float(spectrum.weight @ (spectrum.inputs * spectrum.test))
     rank = float(spectrum.weight @ (spectrum.task > 0))
-    icl, gap = (named_quantity(name, structure) for name in ("icl_error", "task_gap"))
+    icl, gap = (find_quantity(name, structure) for name in ("icl_error", "task_gap"))
 
     def null(**p: Any) -> Any:
         return 1 / icl.evaluate(p) - 1 / (carried + p.get("test_rho", p["rho"]))

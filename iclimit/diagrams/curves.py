@@ -132,7 +132,7 @@ class Curves(Rows):
 
 
 def curve(
-    quantity: str,
+    quantity: str | Callable[..., Any],
     *,
     task_spectrum: Spectrum | None = None,
     test_spectrum: Spectrum | None = None,
@@ -151,14 +151,14 @@ def curve(
 
     Parameters
     ----------
-    quantity : str
-        Name: a key of `iclimit.diagrams.quantities.QUANTITIES`; ``iclimit phase --list`` lists
-        them.
+    quantity : str or callable
+        Name of a quantity (``iclimit phase --list`` lists them); or a function that takes its
+        parameters as keyword arguments and broadcasts, of the theory or of your own.
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
         icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
         ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
-        (depth_loss, depth_flow_loss, untied_loss) without a test spectrum.
+        (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
     simulation : mapping, optional
         Simulate points of the curves (icl_error, idg_error and task_gap only): ``dim``, the
         dimension or several of them, three or more being extrapolated; optionally ``repeats``

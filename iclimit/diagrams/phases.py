@@ -194,7 +194,7 @@ class PhaseDiagram(Rows):
 
 
 def phase_diagram(
-    quantity: str,
+    quantity: str | Callable[..., Any],
     *,
     x: str,
     y: str,
@@ -216,16 +216,16 @@ def phase_diagram(
 
     Parameters
     ----------
-    quantity : str
-        Name: a key of `iclimit.diagrams.quantities.QUANTITIES`; ``iclimit phase --list`` lists
-        them.
+    quantity : str or callable
+        Name of a quantity (``iclimit phase --list`` lists them); or a function that takes its
+        parameters as keyword arguments and broadcasts, of the theory or of your own.
     x, y : str
         Names of the parameters along the axes.
     task_spectrum, test_spectrum, input_spectrum : str, SpectralMeasure or array (n,), optional
         Structured data, as of `iclimit.asymptotics.pretraining.structure.Structure`, for
         icl_error, idg_error, task_gap, misalignment_error and scalar_error, which then take
         ``test_alpha`` and ``test_rho`` too; and for the losses of deep linear attention
-        (depth_loss, depth_flow_loss, untied_loss) without a test spectrum.
+        (tied_loss, tied_flow_loss, untied_loss) without a test spectrum.
         A million points take minutes, with an input spectrum hours.
     simulation : mapping, optional
         Simulate points of the diagram (icl_error, idg_error and task_gap only): ``dim``, the

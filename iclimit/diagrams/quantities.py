@@ -1,24 +1,14 @@
-"""Scalar quantities by name: what `curve` and `phase_diagram` can draw.
+"""Scalar quantities: what `curve` and `phase_diagram` can draw.
 
-The table ``quantities.csv`` has a row for each, with these columns:
-
-* ``function``: a public function of a shelf of the theory and, after another dot, the part of its
-  result that is meant; or, without a dot, a function of `iclimit.diagrams.quantity_functions`.
-* ``parameters``, ``optional``: names of the notation.
-* ``single``: the parameters that the function takes as single numbers only.
-* ``structured``: the same quantity for structured data, as a part of the structured errors; or
-  ``spectrum`` for a function that takes a ``structure`` itself.
-* ``papers``: keys of ``references.bib``, and ``here`` if more than these papers have is derived in
-  the documentation.
-* ``label``, ``meaning``: its axis label, and in words.
-
-Functions of vectors or matrices (preconditioners, plateaus, mixtures of tasks, given schedules)
-are left out, and so are predictions that need random task sets (`iclimit.finite_size_errors`).
+They are the rows of the registry (`iclimit.registry`) that have a label, and any function that
+broadcasts.
 """
 
+import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,15 +17,20 @@ from typing import Any
 import numpy as np
 
 from iclimit import asymptotics
+from iclimit.asymptotics.pretraining import JointSpectrum, structured_errors
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.diagrams import quantity_functions
-from iclimit.notation import PARAMETERS, Parameter, did_you_mean, read_table
+from iclimit.diagrams import combinations
+from iclimit.notation import PARAMETERS, Parameter, did_you_mean
+from iclimit.registry import REGISTRY, Row
 
 _BLOCK = 2**15
 """Points evaluated at once: temporaries stay in the cache, and memory stays bounded."""
 
 _STRUCTURED_BLOCK = 2**9
 """The same for structured data, of which a point takes hundreds of numbers."""
+
+_NEAR = 1 + 1e-6
+"""Factor from a tau at which errors diverge to a tau next to it."""
 
 TESTS = ("test_alpha", "test_rho")
 """Parameters that quantities of structured data take besides their own."""
@@ -55,8 +50,6 @@ class Quantity:
         Parameters that are required, and those that may be left out.
     part : str
         Which part of the errors of structured data is the same quantity; empty if there is none.
-    papers : tuple of str
-        Keys of the papers that it is from, and ``here`` if some of it is derived here.
     spectral : bool
         Whether the function takes a structure.
     single : tuple of str
@@ -72,7 +65,6 @@ class Quantity:
     parameters: dict[str, Parameter]
     optional: dict[str, Parameter]
     part: str = ""
-    papers: tuple[str, ...] = ()
     spectral: bool = False
     single: tuple[str, ...] = ()
     structure: Structure | None = None
@@ -153,13 +145,65 @@ def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callabl
     return broadcast
 
 
-def find_function(path: str) -> Callable[..., Any]:
-    """Return the function that a row of the table names."""
-    if "." not in path:
-        return getattr(quantity_functions, path)
-    shelf, name, *part = path.split(".")
+_FUNCTION = re.compile(r"(\w+)\.(\w+)(?:\((\w+)=(.*)\))?(?:\.(\w+))?(?:\[(-?\d+)\])?")
+"""Shelf, function, argument with its text, part and place (`iclimit.registry`)."""
+
+
+def find_function(text: str) -> Callable[..., Any]:
+    """Return the function that a row of the registry names."""
+    named = _FUNCTION.fullmatch(text)
+    if named is None:
+        return getattr(combinations, text)
+    shelf, name, argument, value, part, place = named.groups()
     function = getattr(getattr(asymptotics, shelf), name)
-    return (lambda **parameters: getattr(function(**parameters), part[0])) if part else function
+    if not (argument or part or place):
+        return function
+    taken = inspect.signature(function).parameters
+
+    def call(**parameters: Any) -> Any:
+        if argument:
+            used = re.findall(r"\{(\w+)\}", value)
+            whole = value == f"{{{used[0]}}}" if used else False
+            given = parameters[used[0]] if whole else value.format(**parameters)
+            others = {name: each for name, each in parameters.items() if name not in used}
+            parameters = {argument: given} | others
+        found = function(**{name: each for name, each in parameters.items() if name in taken})
+        found = getattr(found, part) if part else found
+        if callable(found):
+            found = found(**{n: each for n, each in parameters.items() if n not in taken})
+        if isinstance(found, tuple):
+            found = np.stack(found, axis=-1)
+        return found[..., int(place)] if place else found
+
+    return call
+
+
+def python_call(row: Row) -> str:
+    """Python that computes a row of the registry, with ``{}`` for the keyword arguments."""
+    named = _FUNCTION.fullmatch(row.function)
+    if row.label and (named is None or named[2][0].isupper()):
+        return f'iclimit.curve("{row.name}", {{}})'
+    if named is None:
+        return f"iclimit.diagrams.combinations.{row.name}({{}})"
+    shelf, name, argument, value, part, place = named.groups()
+    fixed = f', {argument}="{value}"' if argument else ""
+    end = (f".{part}" if part else "") + (f"[..., {place}]" if place else "")
+    return f"iclimit.{shelf}.{name}({{}}{fixed}){end}"
+
+
+def structured_value(part: str, spectrum: JointSpectrum, **setting: Any) -> np.ndarray:
+    """Error of structured data, one of its parts, or the gap of the two errors."""
+    errors = structured_errors(**setting, spectrum=spectrum)
+    if part != "gap":
+        return getattr(errors, part)
+    both = np.isinf(errors.icl) & np.isinf(errors.idg)
+    if not np.any(both):
+        return errors.icl - errors.idg
+    # Where both errors are infinite so is the gap; its sign is that at a tau next to it.
+    tau = np.where(both, setting["tau"] * _NEAR, setting["tau"])
+    near = structured_errors(**setting | {"tau": tau}, spectrum=spectrum)
+    sign = np.where(near.icl >= near.idg, np.inf, -np.inf)
+    return np.where(both, sign, np.where(both, 0, errors.icl) - np.where(both, 0, errors.idg))
 
 
 # No quantity has both a prompt of pretraining and a context, which is N in the other papers.
@@ -175,43 +219,83 @@ _WEIGHT_PREDICTION = {
 """Where pretraining predicts the weights of the task, each prompt has d labels instead of one."""
 
 
-def _quantities() -> dict[str, Quantity]:
-    quantities = {}
-    for row in read_table("diagrams/quantities.csv"):
-        function, single = find_function(row["function"]), row["single"].split()
-        own = _WEIGHT_PREDICTION if "test_time" in row["function"] else {}
-        required, optional = (
-            {name: own.get(name, _PARAMETERS[name]) for name in row[column].split()}
-            for column in ("parameters", "optional")
-        )
-        function = one_at_a_time(function, single) if single else function
-        texts = row["name"], row["meaning"], row["label"]
-        spectral = row["structured"] == "spectrum"
-        part, papers = "" if spectral else row["structured"], tuple(row["papers"].split())
-        found = Quantity(*texts, function, required, optional, part)
-        found = replace(found, papers=papers, spectral=spectral, single=tuple(single))
-        quantities[found.name] = found
-    return quantities
+def _quantity(row: Row) -> Quantity:
+    """Quantity of a row of the registry."""
+    own = _WEIGHT_PREDICTION if "test_time" in row.function else {}
+    required, optional = (
+        {name: own.get(name, _PARAMETERS[name]) for name in names}
+        for names in (row.parameters, row.optional)
+    )
+    function, spectral = find_function(row.function), row.structured == "spectrum"
+    return Quantity(
+        row.name,
+        row.meaning,
+        row.label,
+        one_at_a_time(function, row.single) if row.single else function,
+        required,
+        optional,
+        part="" if spectral else row.structured,
+        spectral=spectral,
+        single=row.single,
+    )
 
 
-QUANTITIES = _quantities()
-"""Quantities by name."""
+QUANTITIES = {row.name: _quantity(row) for row in REGISTRY.values() if row.label}
+"""Quantities of the registry by name."""
 
 
-def named_quantity(name: str, structure: Structure | None = None) -> Quantity:
-    """Look up a quantity, for structured data if they are given.
+def own_quantity(function: Callable[..., Any], given: Iterable[str] = ()) -> Quantity:
+    """Quantity of a function that broadcasts over keyword arguments.
+
+    Its parameters are those of the signature; one of any names takes those that are given.  They
+    have the symbols of the notation where it knows their names.
+    """
+    names = inspect.signature(function).parameters.values()
+    collected = {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    optional = [p.name for p in names if p.kind not in collected and p.default is not p.empty]
+    required = [p.name for p in names if p.kind not in collected and p.default is p.empty]
+    if collected & {p.kind for p in names}:
+        optional += [name for name in given if name not in (*required, *optional)]
+    described = {
+        name: PARAMETERS.get(name, Parameter(name, "", name.replace("_", " "), ""))
+        for name in (*required, *optional)
+    }
+    name = getattr(function, "__name__", "value").replace("<lambda>", "value")
+    name = f"own_{name}" if name in QUANTITIES else name
+    meaning = (inspect.getdoc(function) or name).partition("\n")[0].rstrip(".")
+    return Quantity(
+        name,
+        meaning,
+        name.replace("_", " "),
+        function,
+        {each: described[each] for each in required},
+        {each: described[each] for each in optional},
+    )
+
+
+def find_quantity(
+    quantity: str | Callable[..., Any],
+    structure: Structure | None = None,
+    given: Iterable[str] = (),
+) -> Quantity:
+    """Quantity of a name or a function, for structured data if they are given.
 
     Raises
     ------
     ValueError
         If the name is unknown, or the quantity is for isotropic data only.
     """
-    if name not in QUANTITIES:
+    if callable(quantity):
+        known = (each for each in QUANTITIES.values() if each.function is quantity)
+        quantity = next(known, None) or own_quantity(quantity, given)
+    elif quantity in QUANTITIES:
+        quantity = QUANTITIES[quantity]
+    else:
         raise ValueError(
-            f"quantity must be one of {', '.join(QUANTITIES)}, "
-            f"got {name!r}{did_you_mean(name, QUANTITIES)}"
+            f"quantity must be a function or one of {', '.join(QUANTITIES)}, "
+            f"got {quantity!r}{did_you_mean(quantity, QUANTITIES)}"
         )
-    quantity = QUANTITIES[name]
+    name = quantity.name
     if structure is None:
         return quantity
     if quantity.spectral:
@@ -224,13 +308,15 @@ def named_quantity(name: str, structure: Structure | None = None) -> Quantity:
     if not quantity.part:
         able = ", ".join(n for n, q in QUANTITIES.items() if q.part or q.spectral)
         raise ValueError(f"quantity must be one of {able} to take a spectrum, got {name!r}")
-    function = partial(quantity_functions.structured_value, quantity.part, structure.joint)
+    function = partial(structured_value, quantity.part, structure.joint)
     optional = quantity.optional | {name: PARAMETERS[name] for name in TESTS}
     return replace(quantity, function=function, optional=optional, structure=structure)
 
 
 def get_quantity(
-    name: str, parameters: Mapping[str, Any], structure: Structure | None = None
+    quantity: str | Callable[..., Any],
+    parameters: Mapping[str, Any],
+    structure: Structure | None = None,
 ) -> Quantity:
     """Look up a quantity and check that exactly its parameters are given.
 
@@ -240,16 +326,16 @@ def get_quantity(
         If the name is unknown, the quantity takes no spectrum but one is given, or a parameter
         is missing or does not belong to the quantity.
     """
-    quantity = named_quantity(name, structure)
-    known = quantity.all_parameters
+    chosen = find_quantity(quantity, structure, parameters)
+    known = chosen.all_parameters
     for parameter in parameters:
         if parameter not in known:
-            hint = " without a spectrum" if quantity.part and parameter in TESTS else ""
+            hint = " without a spectrum" if chosen.part and parameter in TESTS else ""
             raise ValueError(
-                f"{name} takes {', '.join(known)}{hint}, "
+                f"{chosen.name} takes {', '.join(known)}{hint}, "
                 f"got {parameter!r}{did_you_mean(parameter, known)}"
             )
-    missing = [p for p in quantity.parameters if p not in parameters]
+    missing = [p for p in chosen.parameters if p not in parameters]
     if missing:
-        raise ValueError(f"{name} needs {', '.join(missing)}")
-    return quantity
+        raise ValueError(f"{chosen.name} needs {', '.join(missing)}")
+    return chosen

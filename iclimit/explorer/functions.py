@@ -1,16 +1,9 @@
 """The theory in JavaScript: which functions, and the text that defines them.
 
-A row of ``functions.csv`` puts a function into the explorer:
-
-* ``name``: of a quantity of `iclimit.diagrams.quantities` or of a function of
-  `iclimit.explorer.further_functions`; the function in JavaScript has the same name.
-* ``arguments``: of a further function; those with a default have it after ``=``.
-* ``formula``: where its formula is in the docstrings, as a module or a function of the theory and
-  the number of the ``math`` block.
-* ``ranges``: numbers for which the function is held against Python (``tests/iclimit/explorer``).
-  Integers that the Python source counts with, such as steps, become cases of the function, and
-  so do the sizes of `SIZES`.
-  Vectors, such as eigenvalues, have no range.
+A row of the registry (`iclimit.registry`) that has a formula is a function of the explorer, under
+the same name in JavaScript.  Integers that the Python source counts with, such as steps, become
+cases of the function, and so do the sizes of `SIZES`.  Vectors, such as eigenvalues, have no
+range.
 
 Nothing else is to be done.  The Python function is called once with recorded arrays
 (`iclimit.explorer.recording`), and what it does to them is printed
@@ -21,7 +14,6 @@ import gc
 import importlib
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,12 +23,11 @@ from importlib import resources
 from typing import Any
 
 from iclimit.diagrams.boundaries import BOUNDARIES
-from iclimit.diagrams.quantities import find_function
-from iclimit.explorer import further_functions
+from iclimit.diagrams.quantities import find_function, python_call
 from iclimit.explorer.javascript import javascript_function
 from iclimit.explorer.recording import Recorded
 from iclimit.explorer.symbols import plain_label
-from iclimit.notation import read_table
+from iclimit.registry import REGISTRY, Row
 
 COUNTED = ("steps", "layers", "heads", "depth")
 """Arguments that the Python source counts with: each value is a case of its own."""
@@ -46,21 +37,6 @@ VECTORS = ("eigenvalues", "mean_square")
 
 SIZES = {"ridge_risk": ((10, 5), (20, 10), (40, 10), (40, 20))}
 """Context and dimension of functions whose averages have a quadrature rule for each size."""
-
-_DEFAULTS = {
-    "ridge": 0.0,
-    "noise_variance": 0.0,
-    "noise_ratio": 0.0,
-    "task_variance": 1.0,
-    "input_variance": 1.0,
-    "drop_fraction": 0.5,
-    "dampening": 1.0,
-    "tau": math.inf,
-    "dim": math.inf,
-    "width_ratio": math.inf,
-    "heads": 1,
-}
-"""Values of optional arguments that are left out, as in Python."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +66,17 @@ class Function:
     name: str
     function: Callable[..., Any]
     arguments: tuple[str, ...]
-    defaults: dict[str, float]
+    defaults: dict[str, float | None]
     python: str
     latex: str
     source: str
-    ranges: dict[str, tuple[float, float]]
+    ranges: dict[str, tuple[float, ...]]
 
 
 @cache
 def functions() -> tuple[Function, ...]:
-    """All functions of the table."""
-    rows = {row["name"]: row for row in read_table("diagrams/quantities.csv")}
-    found = [_function(row, rows.get(row["name"])) for row in read_table("explorer/functions.csv")]
+    """All functions of the registry that have a formula, and the margins of boundaries."""
+    found = [_function(row) for row in REGISTRY.values() if row.formula]
     return (*found, *_margins({function.name: function for function in found}))
 
 
@@ -122,39 +97,17 @@ def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
                 )
 
 
-def _function(row: Mapping[str, str], quantity: Mapping[str, str] | None) -> Function:
-    name, further = row["name"], [text.partition("=") for text in row["arguments"].split()]
-    if quantity is None:
-        function = getattr(further_functions, name)
-        arguments = [argument for argument, _, _ in further]
-        defaults = {argument: float(value) for argument, _, value in further if value}
-        python = f"iclimit.explorer.further_functions.{name}({{}})"
-    else:
-        path, optional = quantity["function"], quantity["optional"].split()
-        function = find_function(path)
-        arguments = [*quantity["parameters"].split(), *optional]
-        defaults = {argument: _DEFAULTS[argument] for argument in optional}
-        shelf, _, rest = path.partition(".")
-        called, _, part = rest.partition(".")
-        python = f"iclimit.{shelf}.{called}({{}})" + (f".{part}" if part else "")
-        if not rest:
-            python = f'iclimit.curve("{name}", {{}})'
-    place, number = row["formula"].split()
+def _function(row: Row) -> Function:
     return Function(
-        name,
-        function,
-        tuple(arguments),
-        defaults,
-        python,
-        formula(place, number),
-        f"iclimit.asymptotics.{place}",
-        _ranges(row["ranges"]),
+        row.name,
+        find_function(row.function),
+        (*row.parameters, *row.optional),
+        row.optional,
+        python_call(row),
+        formula(*row.formula),
+        f"iclimit.asymptotics.{row.formula[0]}",
+        row.ranges,
     )
-
-
-def _ranges(text: str) -> dict[str, tuple[float, float]]:
-    pairs = (item.split("=") for item in text.split())
-    return {name: tuple(map(float, ends.split(".."))) for name, ends in pairs}  # type: ignore[misc]
 
 
 def formula(place: str, number: str) -> str:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from importlib import import_module
 
+from iclimit.registry import REGISTRY
 from iclimit.validation.judge.run_claims import ValidationRun
 
 SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth", "spectra")
@@ -14,15 +15,6 @@ SHELVES = ("pretraining", "descent", "gdpp", "dynamics", "softmax", "depth", "sp
 
 TOGETHER = "all claims together"
 """Stands for the claim where the sharpest comparison is that of all of them."""
-
-REASONS: dict[str, str] = {
-    "derive_error_limits": "tests compare each limit with the errors near it, to 13 digits",
-    "long_context_softmax": "the medium preset covers it to 3 %; rare queries make it costly",
-    "optimal_softmax_matrix": "the medium preset covers it to 1.5 %, the quick one to 4 %",
-    "pair_moments": "no claim yet; tests hold it to two-point equivalents by contours",
-    "expected_gamma": "right up to O(1/d); tests hold it to regressions at d = 8 and d = 16",
-}
-"""Why no claim covers some functions."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +44,9 @@ def theory_functions(subject: str) -> list[str]:
     return [name for name in shelf.__all__ if inspect.isfunction(getattr(shelf, name))]
 
 
-REASONS |= dict.fromkeys(
-    ("finite_rank_loss", "whole_token_optimum"),
-    "no sharp claim yet; tests hold it to finer quadrature, brute force or sampled prompts",
-) | dict.fromkeys(
-    ("derive_long_context", "derive_sine_optimum", "derive_softmax_head"),
-    "tests hold its equations to the functions of numbers",
-)
-REASONS["overthinking_ratio"] = (
-    "the quick claim notices 30 %, the medium one 10 %: pretraining from labels is costly; "
-    "tests hold it to the threshold of weights and to growing errors"
-)
+def uncovered_reason(function: str) -> str:
+    """Why no claim covers a function; empty if there is no reason."""
+    return REGISTRY[function].reason if function in REGISTRY else ""
 
 
 def coverage(run: ValidationRun) -> list[Coverage]:

@@ -10,12 +10,12 @@ from string import Template
 from iclimit.html_parts import embedded, style, table_row
 from iclimit.runs.code_version import versions
 from iclimit.validation.judge.coverage import (
-    REASONS,
     SHELVES,
     TOGETHER,
     Coverage,
     coverage,
     percent,
+    uncovered_reason,
 )
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
 from iclimit.validation.judge.summary import sharpness
@@ -73,7 +73,7 @@ def _resolutions(run: ValidationRun) -> str:
         rest = [each.function for each in mine if not each.claim]
         reasons: dict[str, list[str]] = {}
         for name in rest:
-            reasons.setdefault(REASONS.get(name, OTHER_CLAIMS), []).append(name)
+            reasons.setdefault(uncovered_reason(name) or OTHER_CLAIMS, []).append(name)
         notes = [f"{', '.join(names)}: {html.escape(text)}" for text, names in reasons.items()]
         if words or OTHER_CLAIMS not in reasons:
             small = "".join(f"<br><span class='small'>{note}</span>" for note in notes)

@@ -20,20 +20,20 @@ def test_curves_are_the_functions_relative_to_predicting_zero() -> None:
     tasks = np.arange(1.0, 31) ** -1.0
     data: dict[str, Any] = {"spectrum": LAM, "task_spectrum": tasks}
     labels = LAM * tasks
-    tied = iclimit.curve("depth_loss", depth=DEPTHS, noise_variance=0.1, **setting, **given)
+    tied = iclimit.curve("tied_loss", depth=DEPTHS, noise_variance=0.1, **setting, **given)
     exact = depth_loss(depth=DEPTHS, noise_variance=0.1, **setting, **data)
     assert tied.values[0] == pytest.approx(exact.loss / labels.mean(), rel=1e-12)
     untied = iclimit.curve("untied_loss", depth=DEPTHS, **setting, **given)
     best = untied_depth(LAM, labels, depth=8, **setting)
     assert untied.values[0] == pytest.approx(best.losses[np.array(DEPTHS) - 1], rel=1e-12)
-    flow = iclimit.curve("depth_flow_loss", t=[0, 1, 9], depth=3, **setting, **given)
+    flow = iclimit.curve("tied_flow_loss", t=[0, 1, 9], depth=3, **setting, **given)
     path = tied_flow(times=[0, 1, 9], depth=3, **setting, **data)
     assert flow.values[0] == pytest.approx(path.loss / labels.mean(), rel=1e-12)
 
 
 def test_inputs_alone_and_isotropic_data() -> None:
     """A density is taken as it is, not as cells of it; without a spectrum data are isotropic."""
-    smooth = iclimit.curve("depth_loss", depth=DEPTHS, alpha=2, input_spectrum="uniform:0.5,1.5")
+    smooth = iclimit.curve("tied_loss", depth=DEPTHS, alpha=2, input_spectrum="uniform:0.5,1.5")
     exact = depth_loss(depth=DEPTHS, alpha=2.0, spectrum="uniform:0.5,1.5")
     assert smooth.values[0] == pytest.approx(exact.loss, rel=1e-12)
     flat = iclimit.curve("untied_loss", depth=DEPTHS, alpha=2)
@@ -43,12 +43,12 @@ def test_inputs_alone_and_isotropic_data() -> None:
 def test_refused_spectra() -> None:
     point: dict[str, Any] = {"depth": DEPTHS, "alpha": 2}
     with pytest.raises(ValueError, match="input_spectrum must be bounded, got PowerLaw"):
-        iclimit.curve("depth_loss", input_spectrum="powerlaw:0.5", **point)
+        iclimit.curve("tied_loss", input_spectrum="powerlaw:0.5", **point)
     with pytest.raises(ValueError, match="must be lists of eigenvalues for untied_loss"):
         iclimit.curve("untied_loss", task_spectrum="atoms:1,2;0.3,0.7", **point)
-    with pytest.raises(ValueError, match="test_spectrum must not be given for depth_loss"):
-        iclimit.curve("depth_loss", task_spectrum="atoms:1,2", test_spectrum="reversed", **point)
-    for quantity in ("depth_loss", "untied_loss"):
+    with pytest.raises(ValueError, match="test_spectrum must not be given for tied_loss"):
+        iclimit.curve("tied_loss", task_spectrum="atoms:1,2", test_spectrum="reversed", **point)
+    for quantity in ("tied_loss", "untied_loss"):
         with pytest.raises(ValueError, match="depth must be an integer"):
             iclimit.curve(quantity, depth=[1, 2.5], alpha=2)
 

@@ -52,6 +52,8 @@ VALUES: dict[str, float] = {
     "inverse_temperature": 0.4,
     "heads": 2,
     "efficiency": 0.5,
+    "x": 1,
+    "beta": 0.7,
 }
 """A value of every parameter at which every quantity is defined."""
 
@@ -160,10 +162,82 @@ def test_parameters_are_checked(parameters: dict[str, float], message: str) -> N
     ("name", "hint"), [("icl_eror", "icl_error"), ("optimal_gdp_loss", "optimal_gdpp_loss")]
 )
 def test_unknown_names_get_a_hint(name: str, hint: str) -> None:
-    with pytest.raises(ValueError, match=f"quantity must be one of .*; did you mean {hint}"):
-        iclimit.diagrams.quantities.named_quantity(name)
+    with pytest.raises(
+        ValueError, match=f"quantity must be a function or one of .*; did you mean {hint}"
+    ):
+        iclimit.diagrams.quantities.find_quantity(name)
 
 
 def test_unknown_parameters_get_a_hint() -> None:
     with pytest.raises(ValueError, match=r"got 'alhpa'; did you mean alpha\?"):
         iclimit.diagrams.quantities.get_quantity("bayes_error", {"alhpa": 1})
+
+
+def excess_over_bayes(tau, alpha, kappa=np.inf, rho=0.1):
+    """Error of linear attention above that of Bayes."""
+    attention = asymptotics.pretraining.icl_error(tau=tau, alpha=alpha, kappa=kappa, rho=rho)
+    return attention - asymptotics.pretraining.bayes_error(alpha=alpha, rho=rho)
+
+
+def test_a_function_of_ones_own_is_a_curve():
+    tau, alpha = np.array([1.5, 2, 4]), [1, 10]
+    curves = iclimit.curve(excess_over_bayes, tau=tau, alpha=alpha, rho=0.2)
+    np.testing.assert_array_equal(curves.values[1], excess_over_bayes(tau, 10.0, rho=0.2))
+    assert curves.rows()[0] == {
+        **{"source": "theory", "quantity": "excess_over_bayes"},
+        **{"tau": 1.5, "alpha": 1, "rho": 0.2, "value": curves.values[0, 0]},
+    }
+    ax = curves.plot()
+    assert ax.get_xlabel() == PARAMETERS["tau"].label
+    assert ax.get_ylabel() == "excess over bayes"
+
+
+def test_a_function_of_ones_own_is_a_phase_diagram():
+    """Of names that the notation does not have, and of any names."""
+    given = {"slope": [1, 2, 3], "kappa": [0.5, 1]}
+    for function in (lambda slope, kappa: slope * kappa, lambda **p: p["slope"] * p["kappa"]):
+        diagram = iclimit.phase_diagram(function, x="slope", y="kappa", **given)
+        np.testing.assert_array_equal(diagram.values, np.outer([0.5, 1], [1, 2, 3]))
+        assert diagram.boundaries == {}
+        ax = diagram.plot()
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("slope", PARAMETERS["kappa"].label)
+    assert diagram.to_xarray()["value"].shape == (2, 3)
+
+
+def test_public_functions_are_their_quantities():
+    """With the label, the boundaries and the simulation of the name."""
+    setting = {"tau": [0.5, 2, 4], "kappa": [0.5, 2], "alpha": 1, "rho": 0.1}
+    of_function, of_name = (
+        iclimit.phase_diagram(quantity, x="tau", y="kappa", **setting)
+        for quantity in (iclimit.icl_error, "icl_error")
+    )
+    assert of_function.quantity is of_name.quantity
+    assert of_function.boundaries.keys() == of_name.boundaries.keys()
+
+
+def test_functions_of_ones_own_are_told_apart_from_those_of_the_theory():
+    def icl_error(tau):
+        return 2 * tau
+
+    curves = iclimit.curve(icl_error, tau=[1, 2])
+    assert curves.quantity.name == "own_icl_error"
+    assert not iclimit.phase_diagram(
+        lambda tau, rho: tau + rho, x="tau", y="rho", **AXES
+    ).boundaries
+
+
+AXES = {"tau": [0.5, 2.0], "rho": [0.1, 0.2]}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tau": [1, 2]}, "excess_over_bayes needs alpha"),
+        ({"tau": [1, 2], "alhpa": 1}, r"got 'alhpa'; did you mean alpha"),
+        ({"tau": [1, 2], "alpha": 1, "task_spectrum": "atoms:1,2"}, "to take a spectrum"),
+        ({"tau": [1, 2], "alpha": 1, "simulation": {"dim": 8}}, "to be simulated"),
+    ],
+)
+def test_what_a_function_of_ones_own_does_not_take(options, message):
+    with pytest.raises(ValueError, match=message):
+        iclimit.curve(excess_over_bayes, **options)

@@ -379,7 +379,7 @@ def test_wrong_uses_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         (
             ["curve", "bayes_error", *setting, "--task-spectrum", "mp:2"],
             "quantity must be one of icl_error, idg_error, task_gap, misalignment_error, "
-            "scalar_error, depth_loss, depth_flow_loss, untied_loss to take a spectrum, got "
+            "scalar_error, tied_loss, tied_flow_loss, untied_loss to take a spectrum, got "
             "'bayes_error'",
         ),
         (

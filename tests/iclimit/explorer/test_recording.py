@@ -7,7 +7,7 @@ import pytest
 
 from iclimit.asymptotics.depth import depth_loss
 from iclimit.asymptotics.dynamics import separate_attention_staircase
-from iclimit.explorer.further_functions import staircase_loss, tied_depth_loss
+from iclimit.diagrams.combinations import staircase_loss, tied_depth_loss
 from iclimit.explorer.javascript import javascript_function
 from iclimit.explorer.recording import Recorded
 

@@ -65,7 +65,7 @@
       const { tasks, context, prompts } = { ...size, [VARIED[s.axis]]: count };
       const errors = sets.map((set) => {
         const { eigenvalues, meanSquare } = set[s.axis === "kappa" ? i : 0];
-        return theory.finite_size_errors(eigenvalues, meanSquare, tasks, context, prompts, s.rho, s.ridge);
+        return theory.spectral_errors(eigenvalues, meanSquare, tasks, context, prompts, s.rho, s.ridge);
       });
       return [0, 1].map((part) => errors.reduce((sum, each) => sum + each[part], 0) / errors.length);
     });

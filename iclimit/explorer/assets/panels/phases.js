@@ -108,21 +108,14 @@
     const count = xs.length;
     const { low, high, log, least, largest } = extremes(values);
     const contours = boundaries(s, margins);
-    const label = explorer.data.quantities[s.quantity]?.label ?? s.quantity.replaceAll("_", " ");
+    const label = explorer.data.quantities[s.quantity].label;
     const rest = Object.fromEntries(theory.meta[s.quantity].arguments.filter((n) => n !== x && n !== y).map((n) => [n, bounded(s)[n]]));
     const scale = (axis, list) => ({ ...parameters.axis(axis), min: list[0], max: list.at(-1) });
     const space = (axis) => {
       const [low, high] = ends(s.quantity, axis);
       return `np.${isLinear(axis) ? "linspace" : "geomspace"}(${low}, ${high}, ${count})`;
     };
-    const further = [
-      "import numpy as np",
-      "from iclimit.explorer import further_functions",
-      `${x}, ${y} = np.meshgrid(${space(x)}, ${space(y)})`,
-      `values = further_functions.${s.quantity}(${x}=${x}, ${y}=${y}, ${numbers.keywords(rest)})`,
-    ];
-    const known = explorer.data.quantities[s.quantity];
-    const python = !known ? further : [
+    const python = [
       "import iclimit, numpy as np",
       "diagram = iclimit.phase_diagram(",
       `    "${s.quantity}", x="${x}", y="${y}",`,
@@ -131,12 +124,12 @@
       ")",
       "diagram.plot()",
     ];
-    if (known && !Object.keys(rest).length) python.splice(4, 1);
+    if (!Object.keys(rest).length) python.splice(4, 1);
     return {
       charts: [{
         title: explorer.data.formulas[s.quantity].title,
         x: scale(x, xs), y: scale(y, ys),
-        heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: known ? "diagram.values" : "values" },
+        heat: { values, columns: count, rows: count, x: xs, y: ys, low, high, log, label, contours, rough, python: "diagram.values" },
       }],
       note: least < 0 ? `${label} has no finite value in this diagram.` : "",
       summary: least < 0 ? `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)} has no finite value here.` : `${label} over ${parameters.symbol(x)} and ${parameters.symbol(y)}: from ${numbers.show(values[least])} at ${parameters.symbol(x)} = ${numbers.show(xs[least % count], 3)}, ${parameters.symbol(y)} = ${numbers.show(ys[Math.floor(least / count)], 3)} to ${values.includes(Infinity) ? "∞" : numbers.show(values[largest])}.${contours.length ? ` Lines: ${contours.map((c) => c.label).join("; ")}.` : ""}`,

@@ -1,0 +1,159 @@
+"""Functions of the registry that put public functions of the theory together.
+
+The formulas are there.  Each function is named in ``registry.csv``, takes its parameters as
+keyword arguments and broadcasts, except over the parameters that the table marks as single.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from iclimit.asymptotics import depth as theory_of_depth
+from iclimit.asymptotics import descent, dynamics, gdpp, pretraining
+from iclimit.asymptotics.dynamics.staircase import loss_at_shares
+from iclimit.asymptotics.pretraining import spectral_equivalent
+from iclimit.asymptotics.pretraining.structure import Structure
+from iclimit.asymptotics.spectra import MarchenkoPastur
+
+_EVEN = 1e-9
+"""Relative difference of weights that are equal up to rounding."""
+
+_DEEPEST = 1024
+"""Untied layers of a picture."""
+
+
+def attention_over_dmmse(
+    *, theta: Any, alpha: Any, rho: Any, tau: Any = np.inf, ridge: Any = 0.0, dim: Any = np.inf
+) -> Any:
+    """ICL error of linear attention over that of dMMSE."""
+    attention = pretraining.icl_error(tau=tau, alpha=alpha, kappa=np.inf, rho=rho, ridge=ridge)
+    return attention / pretraining.dmmse_errors(theta=theta, alpha=alpha, rho=rho, dim=dim).icl
+
+
+def spectral_errors(eigenvalues: Any, mean_square: Any, **setting: Any) -> Any:
+    """ICL and IDG error of a run of finite size, from mean moments of the context summaries."""
+    errors = spectral_equivalent.spectral_errors(eigenvalues, mean_square, **setting)
+    return np.stack(errors, axis=-1)
+
+
+def constant_rate_loss(rate: Any, steps: int, **setting: Any) -> Any:
+    """Loss of steps at one rate."""
+    return descent.schedule_loss(np.stack([rate] * steps, axis=-1), **setting)
+
+
+def dampened_loss(dampening: Any, ratio: Any, steps: int, noise_ratio: Any = 0.0) -> Any:
+    """Loss of steps at a multiple of the best rate for one step."""
+    rate = dampening / (1 + ratio + noise_ratio)
+    return constant_rate_loss(rate, steps, ratio=ratio, noise_ratio=noise_ratio)
+
+
+def dampening_of_recurrent_layer(steps: int, ratio: Any, noise_ratio: Any = 0.0) -> Any:
+    """Best factor of the update of a recurrent layer, in the limit."""
+    best = descent.constant_schedule(steps=steps, ratio=ratio, noise_ratio=noise_ratio)
+    return best.rates[..., 0] * (1 + ratio + noise_ratio)
+
+
+def optimal_rates(ratio: Any, steps: int) -> Any:
+    """Best rates without noise: reciprocal nodes of the Gauss-Radau rule, the smallest first."""
+    nodes, _ = MarchenkoPastur(ratio).quadrature(steps)
+    return 1 / nodes[..., 1:]
+
+
+def optimal_residual(eigenvalue: Any, ratio: Any, steps: int) -> Any:
+    """Residual polynomial of the best rates without noise."""
+    return _residual(eigenvalue, optimal_rates(ratio, steps))
+
+
+def chebyshev_residual(eigenvalue: Any, ratio: Any, steps: int) -> Any:
+    """Residual polynomial of the Chebyshev rates."""
+    return _residual(eigenvalue, descent.chebyshev_schedule(steps=steps, ratio=ratio).rates)
+
+
+def constant_residual(eigenvalue: Any, rate: Any, steps: int) -> Any:
+    """Residual polynomial of one rate."""
+    return (1 - rate * eigenvalue) ** steps
+
+
+def _residual(eigenvalue: Any, rates: Any) -> Any:
+    """Product of 1 - rate * eigenvalue."""
+    return np.prod(1 - rates * np.expand_dims(eigenvalue, -1), axis=-1)
+
+
+def gdpp_eigenvalue(eigenvalue: Any, gamma: Any) -> Any:
+    """What becomes of an eigenvalue in a layer of GD++."""
+    return gdpp.eigenvalues_after(eigenvalue, np.stack([gamma], axis=-1))[-1]
+
+
+def staircase_loss(t: Any, context: Any, noise_variance: Any, **heads: Any) -> Any:
+    """Loss of separate attention with a balanced head of its own for each of four directions.
+
+    ``eigenvalue_1`` to ``eigenvalue_4`` descend; ``value_1`` to ``value_4`` are the initial values
+    of the heads.
+    """
+    eigenvalues, values = (
+        np.stack([heads[f"{name}_{k}"] for k in range(1, 5)], axis=-1)
+        for name in ("eigenvalue", "value")
+    )
+    numbers = {"context": context, "noise_variance": noise_variance}
+    losses = dynamics.plateau_losses(eigenvalues, **numbers)
+    final = dynamics.plateau_head_values(eigenvalues, **numbers)
+    since = np.expand_dims(t, -1) - dynamics.escape_time(values, eigenvalue=eigenvalues)
+    size = {name: np.expand_dims(value, -1) for name, value in numbers.items()}
+    trace = np.sum(eigenvalues, axis=-1, keepdims=True)
+    grown = dynamics.head_growth(since, eigenvalue=eigenvalues, trace=trace, **size)
+    return loss_at_shares(losses, (grown / final) ** 3)
+
+
+def tied_depth_loss(depth: int, alpha: Any, noise_variance: Any = 0.0) -> Any:
+    """Loss of tied layers on isotropic data at infinite width: steps at their best rate."""
+    noise_ratio = noise_variance / alpha
+    return descent.constant_schedule(steps=depth, ratio=1 / alpha, noise_ratio=noise_ratio).loss
+
+
+def tied_loss(structure: Structure | None = None, **setting: Any) -> Any:
+    """Loss of tied layers of linear attention at their best, relative to predicting 0."""
+    data, scale = _deep_data(structure)
+    return np.asarray(theory_of_depth.depth_loss(**data, **setting).loss) / scale
+
+
+def tied_flow_loss(t: Any, structure: Structure | None = None, **setting: Any) -> Any:
+    """The same during training by gradient flow."""
+    data, scale = _deep_data(structure)
+    return np.asarray(theory_of_depth.tied_flow(times=t, **data, **setting).loss) / scale
+
+
+def untied_loss(
+    depth: Any, alpha: float, width_ratio: float = np.inf, structure: Structure | None = None
+) -> Any:
+    """Loss of the best untied layers, relative to predicting 0."""
+    joint = (structure or Structure("isotropic")).joint
+    if np.ptp(joint.weight) > _EVEN * joint.weight[0]:
+        raise ValueError(
+            "task_spectrum and input_spectrum must be lists of eigenvalues for untied_loss, as "
+            f"powerlaw:1.2,400 or a file, got {structure.described if structure else None}"
+        )
+    layers = np.asarray(depth)
+    wrong = layers[(layers < 1) | (layers != np.floor(layers)) | (layers > _DEEPEST)]
+    if wrong.size:
+        raise ValueError(f"depth must be an integer in [1, {_DEEPEST}], got {wrong.flat[0]:g}")
+    labels, deepest = joint.inputs * joint.task, int(layers.max())
+    sizes = {"alpha": alpha, "width_ratio": width_ratio}
+    best = theory_of_depth.untied_depth(joint.inputs, labels, depth=deepest, **sizes)
+    return best.losses[layers.astype(int) - 1]
+
+
+def _deep_data(structure: Structure | None) -> tuple[dict[str, Any], float]:
+    """Arguments of the data of deep linear attention, and their variance of labels."""
+    if structure is None:
+        return {"setting": "iso"}, 1.0
+    for name, measure in structure.measures.items():
+        if measure.support[-1][1] == np.inf:
+            raise ValueError(
+                f"{name} must be bounded, got {measure}; for a power law give the number of "
+                "eigenvalues too, as powerlaw:1.2,400"
+            )
+    if structure.task_spectrum == "isotropic":
+        inputs = structure.measures["input_spectrum"]
+        return {"spectrum": inputs}, inputs.moment(1)
+    joint = structure.joint
+    return {"spectrum": joint}, float(joint.weight @ (joint.inputs * joint.task))

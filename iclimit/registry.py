@@ -1,0 +1,81 @@
+"""The registry of theory: one row for each thing that a name stands for, in ``registry.csv``.
+
+Curves, phase diagrams, the command line, the explorer, citations and the coverage of a validation
+read these rows.  The columns are:
+
+* ``name``: of the quantity, in Python, in the command line and in the JavaScript of the explorer.
+* ``function``: a public function of a shelf of the theory, as ``shelf.function``.  In brackets may
+  follow an argument that is fixed, ``(objective=idg)``, or made of a parameter,
+  ``(noise_law=uniform:{highest_noise})``; then the part of the result that is meant, ``.loss``,
+  and its place along the last axis, ``[-1]``.  A method, such as ``.density``, gets the parameters
+  that the function does not take.  A name without a dot is a function of
+  `iclimit.diagrams.combinations`.
+* ``parameters``, ``optional``: names of the notation.  In the explorer an optional one has its
+  default after ``=``.
+* ``single``: the parameters that the function takes as single numbers only.
+* ``structured``: the same quantity for structured data, as a part of the structured errors; or
+  ``spectrum`` for a function that takes a ``structure`` itself.
+* ``papers``: keys of ``references.bib``, and ``here`` if more than these papers have is derived in
+  the documentation.
+* ``label``, ``meaning``: its axis label, and in words.  Curves and phase diagrams have what has a
+  label.
+* ``formula``: where its formula is in the docstrings, as a module or a function of the theory and
+  the number of the ``math`` block.  The explorer has what has a formula.
+* ``ranges``: numbers for which its JavaScript is held against Python.
+* ``reason``: why no claim covers the function.
+
+Vectors, matrices and what needs random task sets (`iclimit.finite_size_errors`) have no label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iclimit.notation import read_table
+
+DERIVED = "here"
+"""Stands among the papers of a row if some of it is derived in the documentation."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the registry; the columns are described in `iclimit.registry`."""
+
+    name: str
+    function: str
+    parameters: tuple[str, ...]
+    optional: dict[str, float | None]
+    single: tuple[str, ...]
+    structured: str
+    papers: tuple[str, ...]
+    label: str
+    meaning: str
+    formula: tuple[str, ...]
+    ranges: dict[str, tuple[float, ...]]
+    reason: str
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Entries ``name=value`` by name."""
+    return {name: value for name, _, value in (item.partition("=") for item in text.split())}
+
+
+def _row(cells: dict[str, str]) -> Row:
+    return Row(
+        name=cells["name"],
+        function=cells["function"],
+        parameters=tuple(cells["parameters"].split()),
+        optional={n: float(v) if v else None for n, v in _pairs(cells["optional"]).items()},
+        single=tuple(cells["single"].split()),
+        structured=cells["structured"],
+        papers=tuple(cells["papers"].split()),
+        label=cells["label"],
+        meaning=cells["meaning"],
+        formula=tuple(cells["formula"].split()),
+        ranges={n: tuple(map(float, v.split(".."))) for n, v in _pairs(cells["ranges"]).items()},
+        reason=cells["reason"],
+    )
+
+
+REGISTRY = {cells["name"]: _row(cells) for cells in read_table("registry.csv")}
+"""Rows by name."""
