@@ -76,6 +76,7 @@ CALLS = {
     "derive_schedule": (SIZES,),
     "expected_gamma": ({"dim": 3},),
     "optimal_gamma": ({"dim": 3},),
+    "dmmse_errors": ({"theta": 0.1}, {"kappa": 0.5, "dim": 8}),
     "optimal_gdpp": (RATIO, SIZES, {"condition_number": 3.0}),
     "condition_number_schedule": (
         {"condition_number": 3.0, "steps": 2},

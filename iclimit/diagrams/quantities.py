@@ -287,30 +287,30 @@ def find_quantity(
     """
     if callable(quantity):
         known = (each for each in QUANTITIES.values() if each.function is quantity)
-        quantity = next(known, None) or own_quantity(quantity, given)
+        chosen = next(known, None) or own_quantity(quantity, given)
     elif quantity in QUANTITIES:
-        quantity = QUANTITIES[quantity]
+        chosen = QUANTITIES[quantity]
     else:
         raise ValueError(
-            f"quantity must be a function or one of {', '.join(QUANTITIES)}, "
+            f"quantity must be one of {', '.join(QUANTITIES)}, "
             f"got {quantity!r}{did_you_mean(quantity, QUANTITIES)}"
         )
-    name = quantity.name
     if structure is None:
-        return quantity
-    if quantity.spectral:
+        return chosen
+    if chosen.spectral:
         if structure.test_spectrum is not None:
             raise ValueError(
-                f"test_spectrum must not be given for {name}, got {structure.test_spectrum!r}"
+                f"test_spectrum must not be given for {chosen.name}, "
+                f"got {structure.test_spectrum!r}"
             )
-        given = partial(quantity.function, structure=structure)
-        return replace(quantity, function=given, structure=structure)
-    if not quantity.part:
+        given_structure = partial(chosen.function, structure=structure)
+        return replace(chosen, function=given_structure, structure=structure)
+    if not chosen.part:
         able = ", ".join(n for n, q in QUANTITIES.items() if q.part or q.spectral)
-        raise ValueError(f"quantity must be one of {able} to take a spectrum, got {name!r}")
-    function = partial(structured_value, quantity.part, structure.joint)
-    optional = quantity.optional | {name: PARAMETERS[name] for name in TESTS}
-    return replace(quantity, function=function, optional=optional, structure=structure)
+        raise ValueError(f"quantity must be one of {able} to take a spectrum, got {chosen.name!r}")
+    function = partial(structured_value, chosen.part, structure.joint)
+    optional = chosen.optional | {name: PARAMETERS[name] for name in TESTS}
+    return replace(chosen, function=function, optional=optional, structure=structure)
 
 
 def get_quantity(

@@ -85,7 +85,7 @@ def test_several_quantities_share_axes() -> None:
     assert ax.get_title() == ""  # the title of one would be wrong for the other
     same = iclimit.dmmse_errors(theta=math.log(40 * 0.1) / 40, alpha=1, rho=0.3, dim=40)
     assert dmmse.values[0, 0] == pytest.approx(float(same.icl), rel=1e-12)
-    with pytest.raises(ValueError, match=r"kappa must be >= 1/dim and finite for dMMSE"):
+    with pytest.raises(ValueError, match=r"kappa must be >= 1/dim and finite, got"):
         iclimit.curve("sized_dmmse_icl_error", kappa=[0.01, 1], alpha=1, rho=0.3, dim=40)
 
 
