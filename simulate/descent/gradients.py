@@ -47,7 +47,7 @@ def loss_and_gradients(
         a recurrent layer their sum is the gradient.
     """
     xp = array_namespace(tokens)
-    stack = _Pass(tokens, layers, include_query)
+    stack = StackPass(tokens, layers, include_query)
     residual = labels - stack.prediction
     gradients, _ = stack.backward(-2 / tokens.shape[0] * residual)
     return xp.mean(residual**2), gradients
@@ -61,12 +61,12 @@ def query_gradients(
     The label slot of the query's token is held fixed.  Arguments as in
     :func:`loss_and_gradients`.
     """
-    stack = _Pass(tokens, layers, include_query)
+    stack = StackPass(tokens, layers, include_query)
     _, change = stack.backward(array_namespace(tokens).ones_like(stack.prediction), inputs=True)
     return change[:, -1, :-1]
 
 
-class _Pass:
+class StackPass:
     """Forward pass of a stack, with what the way back needs."""
 
     def __init__(self, tokens: Array, layers: Sequence[Layer], include_query: bool) -> None:

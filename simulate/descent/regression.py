@@ -14,6 +14,7 @@ Gradient descent starts from :math:`w_0` and may be preconditioned.  On the loss
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -74,6 +75,17 @@ class Regression:
     def sample(self, backend: Backend, generator: Any, count: int) -> Prompts:
         """Draw prompts, each with its own task."""
         return self.prompts(backend, generator, self.sample_tasks(backend, generator, count))
+
+    def draw(self, backend: Backend, generator: Any, count: int) -> Any:
+        """Prompts as networks are trained on them, to predict the noisy label of the query."""
+        prompts = self.sample(backend, generator, count)
+        return SimpleNamespace(
+            inputs=prompts.x,
+            labels=prompts.y,
+            query=prompts.x_query,
+            target=prompts.y_query,
+            noise_variance=0.0,
+        )
 
     def sample_tasks(self, backend: Backend, generator: Any, count: int) -> Array:
         """Draw task vectors, shape (count, dim)."""

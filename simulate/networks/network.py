@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -99,6 +99,25 @@ class Network(ABC):
         residual = predictions - (examples.target if labels is None else labels)
         xp = array_namespace(residual)
         return xp.mean(residual**2), pullback(2 * residual / residual.shape[0]).weights
+
+    def mean_loss(
+        self, weights: Mapping[str, Array], blocks: Iterable[tuple[Examples, Array]], count: int
+    ) -> tuple[Any, Weights]:
+        """Loss and gradient on so many prompts in blocks, with the labels of their queries."""
+        loss, gradient = 0.0, dict.fromkeys(self.shapes, 0.0)
+        for prompts, target in blocks:
+            part, parts = self.loss_and_gradient(weights, prompts, target)
+            share = target.shape[0] / count
+            loss = loss + share * part
+            gradient = {name: gradient[name] + share * parts[name] for name in gradient}
+        return loss, gradient
+
+    def fixed_loss(
+        self, blocks: Iterable[tuple[Examples, Array]], count: int
+    ) -> Callable[[Mapping[str, Array]], tuple[Any, Weights]]:
+        """Loss and gradient as a function of the weights, on prompts that stay the same."""
+        kept = list(blocks)
+        return lambda weights: self.mean_loss(weights, kept, count)
 
     def query_gradients(self, weights: Mapping[str, Array], examples: Examples) -> Array:
         """Derivatives (n, dim) of the predictions by the queries."""

@@ -18,6 +18,7 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks.network import Network, Task
 from iclimit.simulate.networks.training import TrainedNetwork, train_network
+from iclimit.simulate.training.loop import UnstableTraining
 
 MISSED = 0.1
 """A run that misses more than this part of what the best one has learned has failed.  Losses on
@@ -174,9 +175,7 @@ def train_repeats(
         path = None if checkpoint is None else _numbered(Path(checkpoint), repeat)
         try:
             run = train_network(network, problem, rng=seed, checkpoint=path, **settings)
-        except ArithmeticError as error:
-            if type(error) is not ArithmeticError:  # a mistake, such as a division by zero
-                raise
+        except UnstableTraining:
             runs.append(None)
             continue
         runs.append(run)

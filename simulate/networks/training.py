@@ -6,26 +6,28 @@ on from a checkpoint ends in the same bits.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
-from iclimit.results import Estimate, Result
+from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
-from iclimit.simulate.checkpoints import check_checkpoint
-from iclimit.simulate.networks.network import Examples, Network, Task
-from iclimit.simulate.networks.saved_state import SavedState, identify, load_state
-from iclimit.simulate.optimizers import Objective, Run, run_adam, run_lbfgs
+from iclimit.simulate.networks.linear_attention import LinearAttention
+from iclimit.simulate.networks.network import Examples, Network, Task, Weights
 from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.training.checkpoints import identify
+from iclimit.simulate.training.loop import State, TrainingLoop
+from iclimit.simulate.training.results import Training
+from iclimit.simulate.training.rules import Adam, descend_lbfgs
+from iclimit.simulate.transformer import Layer
+
+SomeNetwork = TypeVar("SomeNetwork", bound=Network)
 
 BATCH = {"adam": 512, "lbfgs": 2**14}
 """Prompts by default, for each optimizer."""
@@ -40,8 +42,8 @@ NOT_SETTINGS = ("network", "problem", "rng", "backend", "checkpoint", "progress"
 """Arguments of `train_network` that are no settings of its result."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainedNetwork(Result):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TrainedNetwork(Training, Generic[SomeNetwork]):
     """A trained network, which can be asked like a function.
 
     Attributes
@@ -50,31 +52,32 @@ class TrainedNetwork(Result):
         What was trained.
     weights : dict of ndarray
         Its weights.
-    losses : ndarray
-        Training loss before every step; for L-BFGS after the last one too.
+    losses : ndarray (steps + 1,)
+        Training losses before every step and after the last one, each over the prompts of its
+        step; for L-BFGS over the fixed prompts.
     held_out : Estimate
         Mean squared error on fresh prompts of the law it was trained on, for labels without noise.
     null_loss : float
         That of predicting zero, on the same prompts.
-    steps : int
-        Steps taken.
-    converged : bool
-        Whether the loss stopped falling before the steps ran out.
-    interrupted : bool
-        Whether Ctrl-C ended the training.
-    parameters : dict
-        The settings.
+    snapshots : dict
+        Weights after the numbers of steps asked for.
+    steps, converged, interrupted, parameters
+        See `iclimit.simulate.training.results.Training`.
     """
 
-    network: Network
+    network: SomeNetwork
     weights: dict[str, np.ndarray] = field(repr=False)
     losses: np.ndarray = field(repr=False)
     held_out: Estimate
     null_loss: float
-    steps: int
-    converged: bool
-    interrupted: bool
-    parameters: dict[str, Any] = field(repr=False)
+    snapshots: dict[int, dict[str, np.ndarray]] = field(repr=False, default_factory=dict)
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Layers of linear attention in the order of application, of `LinearAttention` only."""
+        if not isinstance(self.network, LinearAttention):
+            raise AttributeError(f"layers are those of LinearAttention, not of {self.network!r}")
+        return self.network.stack(self.weights)
 
     def __call__(self, inputs: Any, labels: Any, query: Any) -> np.ndarray:
         """Predictions (n,), in the form that ``iclimit.probe`` asks models in.
@@ -111,7 +114,7 @@ class TrainedNetwork(Result):
 
 
 def train_network(
-    network: Network,
+    network: SomeNetwork,
     problem: Task,
     *,
     optimizer: str = "adam",
@@ -122,11 +125,12 @@ def train_network(
     patience: int = 100,
     query_noise: bool = False,
     held_out: int = 20_000,
+    snapshots: Collection[int] = (),
     rng: Any,
     backend: str = "numpy",
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,
-) -> TrainedNetwork:
+) -> TrainedNetwork[SomeNetwork]:
     r"""Train a network on regression in context.
 
     The loss is the mean squared error on the query label.
@@ -154,6 +158,9 @@ def train_network(
         Whether the query labels of the training have noise, as those of the context.
     held_out : int >= 2
         Fresh prompts of the same law that the loss is measured on.
+    snapshots : sequence of int >= 1
+        Numbers of steps after which the weights are kept for later inspection; those that the
+        training does not reach are left out.
     rng : int, SeedSequence or Generator
         Seed of initial weights and prompts.
     backend : {"numpy", "cupy"}
@@ -228,86 +235,73 @@ def train_network(
         "seed": [str(weight_seed.entropy), list(weight_seed.spawn_key[:-1])],
         "backend": backend,
     }
-    path = None if checkpoint is None else Path(checkpoint)
     start = network.pack(network.initial(np.random.default_rng(weight_seed)))
-    run = Run(device.asarray(start), ())
-    if path is not None:
-        check_checkpoint(path)
-        if path.exists():
-            load_state(path, identity, run, device)
-    saving = None if path is None else SavedState(path, identity, run)
-    objective = _Objective(device, network, problem, run, prompt_seed, batch, query_noise)
-    bar = tqdm(total=steps, initial=run.steps, disable=not progress, unit="step", desc="training")
-    # Overflow of a divergent training is an error of its own.
-    with bar, np.errstate(over="ignore", invalid="ignore"):
+    loop = TrainingLoop(
+        State([device.asarray(start)]),
+        steps=steps,
+        checkpoint=checkpoint,
+        settings=identity,
+        backend=device,
+        snapshots=snapshots,
+        progress=progress,
+    )
+
+    def blocks(seed: np.random.SeedSequence) -> Iterator[tuple[Examples, Array]]:
+        generator = device.generator(seed)
+        return _blocks(device, network, problem, generator, batch, query_noise)
+
+    def packed(loss: Array, gradients: Weights) -> tuple[Array, list[Array]]:
+        return loss, [network.pack(gradients)]
+
+    def fresh_loss(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
+        key = (*prompt_seed.spawn_key, step)
+        fresh = blocks(np.random.SeedSequence(prompt_seed.entropy, spawn_key=key))
+        return packed(*network.mean_loss(network.unpack(weights[0]), fresh, batch))
+
+    with loop:
         if optimizer == "adam":
-            run_adam(objective.fresh, run, bar, learning_rate, clip, patience, saving)
+            loop.descend(fresh_loss, Adam(learning_rate, clip, patience))
         else:
-            run_lbfgs(objective.fixed, run, bar, device, saving)
-        if saving is not None and not run.interrupted:
-            saving.write()
-        loss, null_loss = _held_out(device, network, problem, run.weights, held_out, fresh_seed)
-    if not math.isfinite(loss.mean):
-        raise ArithmeticError(f"training diverged in its last step, {run.steps}")
-    weights = {name: to_host(each) for name, each in network.unpack(run.weights).items()}
-    losses = np.array(run.losses)
+            fixed_loss = network.fixed_loss(blocks(prompt_seed), batch)
+            descend_lbfgs(loop, lambda weights: packed(*fixed_loss(network.unpack(weights[0]))))
+    [vector] = loop.state.weights
+    loss, null_loss = _held_out(device, network, problem, vector, held_out, fresh_seed)
     return TrainedNetwork(
-        network,
-        weights,
-        losses,
-        loss,
-        null_loss,
-        run.steps,
-        run.converged,
-        run.interrupted,
-        settings | {"problem": problem},
+        network=network,
+        weights=_named(network, vector),
+        losses=loop.losses(),
+        held_out=loss,
+        null_loss=null_loss,
+        steps=loop.state.steps,
+        converged=loop.state.converged,
+        interrupted=loop.interrupted,
+        parameters=settings | {"problem": problem},
+        snapshots={step: _named(network, vector) for step, [vector] in loop.kept.items()},
     )
 
 
-@dataclass(frozen=True)
-class _Objective:
-    """Loss of a vector of weights and its gradient."""
+def _named(network: Network, vector: Array) -> dict[str, np.ndarray]:
+    """Weights by name on the host."""
+    return {name: to_host(each) for name, each in network.unpack(vector).items()}
 
-    device: Backend
-    network: Network
-    problem: Task
-    run: Run
-    seed: np.random.SeedSequence
-    batch: int
-    query_noise: bool
 
-    def blocks(self, step: int) -> list[tuple[Examples, Array]]:
-        """Prompts of a step and the labels of their queries, in blocks."""
-        size, found = _block(self.network, self.problem.context), []
-        key = (*self.seed.spawn_key, step)
-        generator = self.device.generator(np.random.SeedSequence(self.seed.entropy, spawn_key=key))
-        for start in range(0, self.batch, size):
-            count = min(size, self.batch - start)
-            prompts = _draw(self.problem)(self.device, generator, count)
-            target = prompts.target
-            if self.query_noise:
-                noise = generator.standard_normal(count)
-                target = target + self.device.xp.sqrt(prompts.noise_variance) * noise
-            found.append((prompts, target))
-        return found
-
-    def on_blocks(self, vector: Array, blocks: list[tuple[Examples, Array]]) -> tuple[Any, Array]:
-        """Loss and gradient on given prompts."""
-        weights, loss, gradient = self.network.unpack(vector), 0.0, 0.0
-        for prompts, target in blocks:
-            part, parts = self.network.loss_and_gradient(weights, prompts, target)
-            share = target.shape[0] / self.batch
-            loss, gradient = loss + share * part, gradient + share * self.network.pack(parts)
-        return loss, gradient
-
-    def fresh(self, vector: Array) -> tuple[Any, Array]:
-        """Loss and gradient on the prompts of the next step."""
-        return self.on_blocks(vector, self.blocks(self.run.steps))
-
-    def fixed(self) -> Objective:
-        """The loss and its gradient on prompts that are drawn once."""
-        blocks = self.blocks(0)
-        return lambda vector: self.on_blocks(vector, blocks)
+def _blocks(
+    device: Backend,
+    network: Network,
+    problem: Task,
+    generator: Any,
+    count: int,
+    query_noise: bool = False,
+) -> Iterator[tuple[Examples, Array]]:
+    """Prompts and the labels of their queries, in blocks."""
+    size = _block(network, problem.context)
+    for start in range(0, count, size):
+        prompts = _draw(problem)(device, generator, min(size, count - start))
+        target = prompts.target
+        if query_noise:
+            noise = generator.standard_normal(target.shape[0])
+            target = target + device.xp.sqrt(prompts.noise_variance) * noise
+        yield prompts, target
 
 
 def _held_out(
@@ -319,14 +313,12 @@ def _held_out(
     seed: np.random.SeedSequence,
 ) -> tuple[Estimate, float]:
     """Loss on fresh prompts, and that of predicting zero."""
-    generator, weights = device.generator(seed), network.unpack(vector)
-    size = _block(network, problem.context)
-    errors, nulls = [], []
-    for start in range(0, count, size):
-        prompts = _draw(problem)(device, generator, min(size, count - start))
-        predictions, _ = network.forward(weights, prompts)
-        errors.append(to_host((predictions - prompts.target) ** 2))
-        nulls.append(to_host(prompts.target**2))
+    weights, errors, nulls = network.unpack(vector), [], []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for prompts, target in _blocks(device, network, problem, device.generator(seed), count):
+            predictions, _ = network.forward(weights, prompts)
+            errors.append(to_host((predictions - target) ** 2))
+            nulls.append(to_host(target**2))
     return Estimate.of(np.concatenate(errors), keep=False), float(np.mean(np.concatenate(nulls)))
 
 

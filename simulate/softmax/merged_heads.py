@@ -19,8 +19,31 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, parse_array
+from iclimit.results import Result
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IsotropicHeads(Result):
+    r"""Heads :math:`v \sum_i \mathrm{softmax}_i(\beta x_q \cdot x_i)\,y_i` that are nearest to others.
+
+    Attributes
+    ----------
+    inverse_temperature : ndarray (heads,)
+        Factors :math:`\beta` of the scores: the isotropic part of the key-query matrices.
+    value : ndarray (heads,)
+        Factors v of the labels.
+    lookup_rest : ndarray (heads,)
+        Root mean square of what else is in the key-query matrices.
+    value_rest : ndarray (heads,)
+        Root mean square of the factors of the inputs.
+    """
+
+    inverse_temperature: np.ndarray
+    value: np.ndarray
+    lookup_rest: np.ndarray
+    value_rest: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,20 @@ class MergedHeads(Network):
         weights["lookup"][:, entries, entries] = np.broadcast_to(beta, self.heads)[:, None]
         weights["value"][:, -1] = v
         return weights
+
+    def nearest_isotropic(self, weights: Mapping[str, np.ndarray]) -> IsotropicHeads:
+        """Isotropic heads that are nearest to given ones, and how far these are from them."""
+        entries = np.arange(self.dim)
+        beta = np.mean(weights["lookup"][:, entries, entries], axis=1)
+        value = weights["value"][:, -1]
+        lookup = weights["lookup"] - self.isotropic(beta, value)["lookup"]
+        inputs = weights["value"][:, :-1]
+        return IsotropicHeads(
+            inverse_temperature=beta,
+            value=value,
+            lookup_rest=np.sqrt(np.mean(lookup**2, axis=(1, 2))),
+            value_rest=np.sqrt(np.mean(inputs**2, axis=1)),
+        )
 
     def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""

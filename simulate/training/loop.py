@@ -1,0 +1,261 @@
+"""The loop of all trainings: steps, records, checkpoints, progress and Ctrl-C.
+
+What is recorded of a training has one meaning everywhere.  The loss of record k is that before
+step k r + 1, over the prompts of that step, r being the number of steps between records.  After
+the last step it is that over the prompts of the step that would come next, if a record is due.
+The loss is the mean squared error on the query labels of the training, in the units of the
+labels, and with their noise where they have any.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace
+from tqdm.auto import tqdm
+
+from iclimit.simulate.arrays import Array, Backend, looks_every, to_host
+from iclimit.simulate.training.checkpoints import (
+    check_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+SAVE_SECONDS = 2.0
+"""Least time between two checkpoints."""
+
+SAVE_SHARE = 20
+"""The same, in units of the time that the last one took: at most 5 % of a training is writing."""
+
+LARGEST = np.finfo(float).max
+"""A loss beyond it is infinite or not a number."""
+
+Record: TypeAlias = dict[str, Any]
+"""Numbers by name; "loss" is the training loss, a number or an array (repeats,)."""
+
+Objective: TypeAlias = Callable[[int, list[Array]], tuple[Array, list[Array]]]
+"""From the number of steps taken and the weights to the loss and its gradient."""
+
+
+class UnstableTraining(ArithmeticError):
+    """The loss grew without bound or never settled; ``curves`` holds what was recorded."""
+
+    curves: Any = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a training stands; replaced as a whole, so that a step is either taken or not.
+
+    Attributes
+    ----------
+    weights : list of array
+    steps : int
+        Steps taken.
+    memory : dict
+        What the step rule goes on from.
+    converged : bool
+        Whether the loss stopped falling.
+    """
+
+    weights: list[Array]
+    steps: int = 0
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    converged: bool = False
+
+
+class StepRule(Protocol):
+    """How weights move along gradients."""
+
+    def last_step(self, state: State, steps: int) -> int:
+        """Number of steps after which the training ends, of so many at most."""
+
+    def step(self, state: State, gradients: list[Array], loop: TrainingLoop) -> State:
+        """State after a step."""
+
+
+class TrainingLoop:
+    """Runs a training as a context, in which Ctrl-C ends it and keeps what there is.
+
+    Parameters
+    ----------
+    start : State
+        Where the training begins; its checkpoint goes before.
+    steps : int
+        Most steps.
+    record : int
+        Steps between records.
+    bound : float
+        A loss beyond it ends the training with `UnstableTraining`.
+    checkpoint : path, optional
+        File that the state is read from, if it exists, and written to.
+    settings : mapping
+        What identifies the training in the checkpoint.
+    backend : Backend, optional
+        Where the weights are.
+    snapshots : collection of int
+        Numbers of steps after which weights are kept.
+    progress : bool
+        Show a progress bar.
+    title : str
+        What it says.
+
+    Attributes
+    ----------
+    state : State
+    records : list of dict
+        Numbers recorded, on the host.
+    kept : dict of int to list of array
+        Snapshots.
+    interrupted : bool
+        Whether Ctrl-C ended the training.
+    """
+
+    def __init__(
+        self,
+        start: State,
+        *,
+        steps: int | None = None,
+        record: int = 1,
+        bound: float = LARGEST,
+        checkpoint: Any = None,
+        settings: Mapping[str, Any] | None = None,
+        backend: Backend | None = None,
+        snapshots: Any = (),
+        progress: bool = False,
+        title: str = "training",
+    ) -> None:
+        self.state, self.records, self.kept, self.interrupted = start, [], {}, False
+        self.start, self.steps, self.record, self.bound = start, steps, record, bound
+        self.backend = backend
+        self.path = None if checkpoint is None else Path(checkpoint)
+        self.settings, self.snapshots = settings or {}, snapshots
+        self._unread: list[tuple[int, Record]] = []
+        self._due = -np.inf
+        if self.path is not None:
+            check_checkpoint(self.path)
+            if self.path.exists():
+                self._load(self.path)
+        self.bar = tqdm(
+            initial=self.state.steps, total=steps, disable=not progress, unit="step", desc=title
+        )
+
+    def __enter__(self) -> TrainingLoop:
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.interrupted = kind is KeyboardInterrupt
+        self.bar.close()
+        if kind is None or self.interrupted:
+            self.read()
+            if self.path is not None and self.state.steps:
+                self._save(self.path)
+        return self.interrupted
+
+    def descend(
+        self,
+        objective: Objective,
+        rule: StepRule,
+        measure: Callable[[list[Array], list[Array]], Record] | None = None,
+    ) -> None:
+        """Take the steps of a rule; ``measure`` adds to a record by weights and gradients."""
+        while True:
+            state = self.state
+            ends = state.steps >= rule.last_step(state, self.steps or 0)
+            due = state.steps % self.record == 0
+            known = due and state.steps // self.record < len(self.records)
+            if ends and known:
+                break
+            # Overflow of a divergent training is an error of its own.
+            with np.errstate(over="ignore", invalid="ignore"):
+                loss, gradients = objective(state.steps, state.weights)
+                extra = measure(state.weights, gradients) if measure and due else {}
+                self.note({"loss": loss, **extra})
+                if ends:
+                    break
+                self.advance(rule.step(state, gradients, self))
+
+    def note(self, record: Record) -> None:
+        """Take down what is known before the next step, and read it from a GPU now and then."""
+        self._unread.append((self.state.steps, record))
+        if self.state.steps % looks_every(array_namespace(record["loss"])) == 0:
+            self.read()
+
+    def read(self) -> None:
+        """Copy what was taken down to the host; refuse a loss that is out of bounds."""
+        unread, self._unread = self._unread, []
+        for steps, record in unread:
+            record = {name: to_host(value) for name, value in record.items()}
+            losses = np.atleast_1d(record["loss"])
+            if not np.all(losses <= self.bound):
+                worst = int(np.argmax(~(losses <= self.bound)))
+                which = f" of repeat {worst}" if losses.size > 1 else ""
+                raise UnstableTraining(
+                    f"training diverged: the loss{which} is {losses[worst]:.3g} after {steps} "
+                    "steps: try a smaller learning_rate or init_scale"
+                )
+            if steps == self.record * len(self.records):
+                self.records.append(record)
+
+    def advance(self, state: State) -> None:
+        """Go on to the state after a step."""
+        self.state = state
+        if state.steps in self.snapshots:
+            self.kept[state.steps] = state.weights
+        self.bar.update()
+        if self.path is not None and time.monotonic() >= self._due:
+            self._save(self.path)
+
+    def restart(self) -> None:
+        """Go back to the start, with what a step rule remembers elsewhere."""
+        self.state, self.records, self.kept = self.start, [], {}
+        self.bar.n = 0
+
+    def losses(self) -> np.ndarray:
+        """Recorded training losses, (n,) or (repeats, n)."""
+        return self.column("loss")
+
+    def column(self, name: str) -> np.ndarray:
+        """What was recorded under a name, the records along the last axis or after repeats."""
+        values = [record[name] for record in self.records]
+        return np.stack(values, axis=min(1, values[0].ndim)) if values else np.empty(0)
+
+    def _save(self, path: Path) -> None:
+        self.read()
+        began = time.monotonic()
+        names = self.records[0] if self.records else ()
+        state = vars(self.state) | {
+            "records": {name: np.stack([each[name] for each in self.records]) for name in names},
+            "kept": [[steps, weights] for steps, weights in self.kept.items()],
+        }
+        save_checkpoint(path, self.settings, state)
+        end = time.monotonic()
+        self._due = end + max(SAVE_SECONDS, SAVE_SHARE * (end - began))
+
+    def _load(self, path: Path) -> None:
+        state = load_checkpoint(path, self.settings)
+        columns = state.pop("records")
+        rows = zip(*columns.values(), strict=True)
+        self.records = [dict(zip(columns, row, strict=True)) for row in rows]
+
+        def move(value: Any) -> Any:
+            if isinstance(value, np.ndarray) and self.backend is not None:
+                return self.backend.asarray(value)
+            if isinstance(value, dict):
+                return {name: move(each) for name, each in value.items()}
+            return [move(each) for each in value] if isinstance(value, list) else value
+
+        self.kept = {steps: move(weights) for steps, weights in state.pop("kept")}
+        self.state = State(**move(state))
+        if self.steps is not None and self.state.steps > self.steps:
+            raise ValueError(
+                f"steps must be at least those of {path}, {self.state.steps}, got {self.steps!r}"
+            )

@@ -1,0 +1,158 @@
+r"""Steps of trainings: gradient descent, Adam with a decay at the end, and L-BFGS.
+
+All go on from a checkpoint, and end in the same weights as without the interruption.  Adam keeps
+its two moments.  L-BFGS keeps the losses and gradients that it has computed: it runs again from
+the start and takes those from memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from array_api_compat import array_namespace
+from scipy.optimize import OptimizeResult, minimize
+
+from iclimit.simulate.arrays import Array, Backend, to_host
+from iclimit.simulate.training.loop import State, TrainingLoop
+
+DECAY = (0.9, 0.98)
+"""Adam's decay rates of the gradient's first and second moments, as in arXiv:2212.07677."""
+
+TINY = 1e-30
+"""Keeps Adam's quotient finite for weights that have had no gradient yet."""
+
+FALL = 1e-10
+"""L-BFGS has converged when an iteration lowers the loss by less than this fraction."""
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """Steps of a constant length along the gradient."""
+
+    rate: float
+
+    def last_step(self, state: State, steps: int) -> int:
+        """All steps are taken."""
+        return steps
+
+    def step(self, state: State, gradients: list[Array], loop: TrainingLoop) -> State:
+        """State after a step."""
+        pairs = zip(state.weights, gradients, strict=True)
+        weights = [weight - self.rate * gradient for weight, gradient in pairs]
+        return replace(state, weights=weights, steps=state.steps + 1)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, arXiv:1412.6980), by default at a constant rate.
+
+    Parameters
+    ----------
+    rate : float > 0
+        Learning rate.
+    clip : float > 0
+        Largest norm of the gradient of all weights; a longer one is scaled down.
+    patience : int >= 1, optional
+        The rate goes to zero linearly, over half as many steps as were taken before, once the mean
+        loss over so many steps is not significantly below that over as many before, or with the
+        last third of the steps.
+    """
+
+    rate: float
+    clip: float = math.inf
+    patience: int | None = None
+
+    def last_step(self, state: State, steps: int) -> int:
+        """The last step, which a plateau brings forward."""
+        plateau = state.memory.get("plateau")
+        return steps if plateau is None else 3 * plateau // 2
+
+    def step(self, state: State, gradients: list[Array], loop: TrainingLoop) -> State:
+        """State after a step."""
+        xp, memory, steps = array_namespace(*gradients), dict(state.memory), state.steps
+        end = self.last_step(state, loop.steps or 0)
+        plateau = memory.get("plateau") or 2 * end // 3
+        rate = self.rate
+        if self.patience is not None:
+            rate = rate * min(1.0, (end - steps) / (end - plateau))
+        if self.clip < math.inf:
+            norm = xp.sqrt(sum(xp.sum(gradient**2) for gradient in gradients))
+            steep, one = norm > self.clip, xp.ones_like(norm)
+            factor = xp.where(steep, self.clip / xp.where(steep, norm, one), one)
+            gradients = [gradient * factor for gradient in gradients]
+        scale = math.sqrt(1 - DECAY[1] ** (steps + 1)) / (1 - DECAY[0] ** (steps + 1))
+        zeros = [xp.zeros_like(gradient) for gradient in gradients]
+        first, second = memory.get("first", zeros), memory.get("second", zeros)
+        weights = []
+        memory |= {"first": [], "second": []}
+        for weight, gradient, mean, square in zip(
+            state.weights, gradients, first, second, strict=True
+        ):
+            mean = DECAY[0] * mean + (1 - DECAY[0]) * gradient
+            square = DECAY[1] * square + (1 - DECAY[1]) * gradient**2
+            weights.append(weight - rate * (scale * (mean / (xp.sqrt(square) + TINY))))
+            memory["first"].append(mean)
+            memory["second"].append(square)
+        steps, converged = steps + 1, state.converged
+        if self.patience is not None and steps % self.patience == 0:
+            loop.read()
+            losses = loop.losses()
+            loop.bar.set_postfix(loss=f"{np.mean(losses[-self.patience :]):.4g}", refresh=False)
+            if steps < plateau and stalled(losses, self.patience):
+                memory["plateau"], converged = steps, True
+                loop.bar.total = 3 * steps // 2
+        return State(weights, steps, memory, converged)
+
+
+def stalled(losses: np.ndarray, patience: int) -> bool:
+    """Whether the loss fell before, and no longer does."""
+    recent = losses[-patience:]
+
+    def higher(past: np.ndarray) -> bool:
+        error = math.sqrt((np.var(past) + np.var(recent)) / patience)
+        return bool(np.mean(past) - np.mean(recent) > 2 * error)
+
+    return higher(losses[:patience]) and not higher(losses[-2 * patience : -patience])
+
+
+def descend_lbfgs(
+    loop: TrainingLoop, objective: Callable[[list[Array]], tuple[Array, list[Array]]]
+) -> None:
+    """L-BFGS of SciPy on the loss and gradient of one array of weights."""
+    [start], backend = loop.start.weights, loop.backend
+    memory = {name: list(loop.state.memory.get(name, [])) for name in ("losses", "gradients")}
+    known = zip(*(tuple(each) for each in memory.values()), strict=True)
+    loop.restart()
+
+    def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value = next(known, None)
+        if value is None:
+            loss, [gradient] = objective([backend.asarray(flat.reshape(start.shape))])
+            value = float(loss), to_host(gradient).reshape(-1)
+            if loop.path is not None:
+                for name, each in zip(memory, value, strict=True):
+                    memory[name].append(each)
+        if not loop.records:
+            loop.note({"loss": np.asarray(value[0])})
+        return float(value[0]), to_host(value[1])
+
+    def after(intermediate_result: OptimizeResult) -> None:
+        weights = backend.asarray(intermediate_result.x.reshape(start.shape).copy())
+        loop.advance(State([weights], loop.state.steps + 1, memory))
+        loop.note({"loss": np.asarray(intermediate_result.fun)})
+        loop.bar.set_postfix(loss=f"{intermediate_result.fun:.4g}", refresh=False)
+
+    # Overflow of a divergent training is an error of its own.
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = minimize(
+            evaluate,
+            to_host(start).reshape(-1),
+            jac=True,
+            method="L-BFGS-B",
+            callback=after,
+            options={"maxiter": loop.steps, "maxfun": math.inf, "ftol": FALL, "gtol": 0.0},
+        )
+    loop.state = replace(loop.state, converged=bool(result.success))
