@@ -168,7 +168,7 @@ def training(context: int, seed: int) -> dict[str, float]:
     from iclimit.simulate.descent import Regression, train_attention
     from iclimit.simulate.descent.constructions import descent_layer
     from iclimit.simulate.descent.regression import regression_tokens
-    from iclimit.simulate.transformer import prediction
+    from iclimit.simulate.models.transformer import prediction
 
     problem = Regression(context, DIM, input_law="uniform")
     best = optimal_learning_rate(context=context, dim=DIM, input_law="uniform")
@@ -251,7 +251,7 @@ def _lstm(layers: int, bidirectional: bool, seed: int) -> tuple[Any, Any, Any]:
     from iclimit.simulate.networks import LstmNetwork
     from iclimit.simulate.probing.problem import Problem
 
-    # A training does the same before its first step, see `iclimit.simulate.optimizers.run_adam`.
+    # A training does the same before its first step, see `iclimit.simulate.training.loop`.
     np.empty(2**22 - 2**10)
     network = LstmNetwork(DIM, LSTM["hidden"], layers, bidirectional)
     weights = network.initial(np.random.default_rng(seed))
@@ -288,7 +288,7 @@ def _attention_network(layers: int, seed: int) -> tuple[Any, Any, Any]:
     from iclimit.simulate.networks import AttentionNetwork
     from iclimit.simulate.probing.problem import Problem
 
-    # A training does the same before its first step, see `iclimit.simulate.optimizers.run_adam`.
+    # A training does the same before its first step, see `iclimit.simulate.training.loop`.
     np.empty(2**22 - 2**10)
     network = AttentionNetwork(ATTENTION["dim"], layers=layers, width=ATTENTION["width"])
     weights = network.initial(np.random.default_rng(seed))

@@ -9,9 +9,11 @@ Greek names are the parameters of a limit, words are the integers of a run.
 
 from __future__ import annotations
 
+import ast
 import csv
 import difflib
 import functools
+import importlib
 import inspect
 import math
 import re
@@ -19,9 +21,8 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar, cast
-
-import lazy_loader
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -148,15 +149,19 @@ def attach_shelf(package: str, file: str) -> list[str]:
     Each function answers an unknown keyword argument with the name that was meant.  It is replaced
     where it is defined, too, because worker processes look for it there.
     """
-    load, _, names = lazy_loader.attach_stub(package, file)
-    shelf = vars(sys.modules[package])
-    for name in names:
-        item = load(name)
-        if inspect.isfunction(item):
-            shelf[name] = vars(sys.modules[item.__module__])[name] = explaining(item)
-        elif "__init__" in vars(item):
-            item.__init__ = explaining(item.__init__)
-    return names
+    shelf, names = vars(sys.modules[package]), []
+    for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
+        assert isinstance(node, ast.ImportFrom)
+        module = vars(importlib.import_module("." * node.level + (node.module or ""), package))
+        for name in (alias.name for alias in node.names):
+            item = module[name]
+            if inspect.isfunction(item):
+                item = vars(sys.modules[item.__module__])[name] = explaining(item)
+            elif "__init__" in vars(item):
+                item.__init__ = explaining(item.__init__)
+            shelf[name] = item
+            names.append(name)
+    return sorted(names)
 
 
 def explaining(function: Function) -> Function:

@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         )
     except UnstableTraining as error:
         unstable, curves = error, error.curves
-    if len(curves.steps):
+    if len(curves.recorded_at):
         predicted = _predicted(options, lam, len(curves.losses))
         if options.output is not None:
             losses = [loss for _, loss in predicted]
@@ -206,13 +206,13 @@ def _summary(
     rows = []
     for repeat, losses in enumerate(curves.losses):
         first = {"repeat": repeat, "first_loss": float(losses[0])}
-        last = {"last_step": int(curves.steps[-1]), "last_loss": float(losses[-1])}
-        last |= {f"last_{k}_loss": float(v[repeat, -1]) for k, v in curves.tests.items()}
+        last = {"last_step": int(curves.recorded_at[-1]), "last_loss": float(losses[-1])}
+        last |= {f"last_{k}_loss": float(v[repeat, -1]) for k, v in curves.measures.items()}
         if not random:
             rows.append(first | last)
             continue
         for drop, middle in enumerate((levels[1:] + levels[:-1]) / 2):
-            below = curves.steps[losses < middle]
+            below = curves.recorded_at[losses < middle]
             step = int(below[0]) if len(below) else math.inf
             row: dict[str, Any] = first | ({"learned": drop + 1} if separate else {})
             row |= {"half_drop_step": step, "half_drop_time": _unit(options) * step}
@@ -223,12 +223,12 @@ def _summary(
 
 def _rows(curves: TrainingCurves) -> list[dict[str, Any]]:
     """Losses of all repeats."""
-    named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.tests.items()}}
+    named = {"loss": curves.losses, **{f"{k}_loss": v for k, v in curves.measures.items()}}
     return [
         {"repeat": repeat, "step": int(step)}
         | {name: float(v[repeat, k]) for name, v in named.items()}
         for repeat in range(len(curves.losses))
-        for k, step in enumerate(curves.steps)
+        for k, step in enumerate(curves.recorded_at)
     ]
 
 
@@ -237,14 +237,16 @@ def _draw(curves: TrainingCurves, figure: Figure, predicted: Sequence[Loss], uni
     from iclimit.drawing import COLOURS
 
     labels = {"icl": "random tasks", "iwl": "shared task, noise as labels"}
-    named = {"training": curves.losses, **{labels[k]: v for k, v in curves.tests.items()}}
+    named = {"training": curves.losses, **{labels[k]: v for k, v in curves.measures.items()}}
     ax = figure.subplots()
     for (name, found), colour in zip(named.items(), COLOURS, strict=False):
-        lines = ax.plot(curves.steps, found.T, color=colour, linewidth=1.2)
+        lines = ax.plot(curves.recorded_at, found.T, color=colour, linewidth=1.2)
         lines[0].set_label(name)
     for index, loss in enumerate(predicted):
         label = None if index else "predicted"
-        ax.plot(curves.steps, loss(unit * curves.steps), "k--", linewidth=0.8, label=label)
+        ax.plot(
+            curves.recorded_at, loss(unit * curves.recorded_at), "k--", linewidth=0.8, label=label
+        )
     ax.set(xlabel="step", ylabel="loss")
     if len(ax.get_legend_handles_labels()[0]) > 1:
         ax.legend()

@@ -6,7 +6,6 @@ from .matrix_flow import MatrixFlow as MatrixFlow
 from .matrix_flow import simulate_matrix_flow as simulate_matrix_flow
 from .test_time import SimulatedSteps as SimulatedSteps
 from .test_time import simulate_test_time as simulate_test_time
-from .training import DepthTraining as DepthTraining
 from .training import train_depth as train_depth
 from .untied_flow import UntiedFlow as UntiedFlow
 from .untied_flow import simulate_untied_flow as simulate_untied_flow

@@ -24,70 +24,32 @@ Covariances are those of the two settings of Bordelon, Letey and Pehlevan (arXiv
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
-from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
 from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.draws import ContextLaw, HeldOut
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
-from iclimit.simulate.dynamics.stability import UNSTABLE
-from iclimit.simulate.optimizers import adam_step
+from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
+from iclimit.simulate.training.results import TrainingCurves
+from iclimit.simulate.training.rules import Adam, GradientDescent
+from iclimit.simulate.training.stability import UNSTABLE
 
 SETTINGS = ("fs", "rrs")
 OPTIMIZERS = ("sgd", "adam")
+NOISES = ("noise_variance", "query_noise_variance")
+NUMBERS = ("depth", *NOISES, "batch", "learning_rate", "held_out")
+"""Arguments of `train_depth` that are finite numbers and settings of a training."""
 
+NOT_SETTINGS = ("initial", "steps", "record", "repeats", "rng", "progress")
+"""Arguments that are no settings of a result."""
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DepthTraining(Result):
-    r"""Training of deep linear attention.
-
-    Attributes
-    ----------
-    steps : ndarray (n,)
-        Numbers of steps before each record.
-    losses : ndarray (repeats, n)
-        Mean squared error on noiseless query labels: mean over held-out contexts of the loss that
-        is exact given the covariance of a context, averaged over queries, tasks and label noise.
-    medians : ndarray (repeats, n)
-        The medians over these contexts.
-    standard_errors : ndarray (repeats, n)
-        Standard errors of ``losses`` over held-out contexts, which are the same at all records; 0
-        where all contexts have the same loss.
-    traces : ndarray (repeats, n, matrices)
-        :math:`\operatorname{tr} \Gamma_l/d`; one matrix for layers that share it, else L.
-    squares : ndarray (repeats, n, matrices)
-        :math:`|\Gamma_l|^2/d`.  With the traces t these give the distances
-        :math:`|\Gamma_l - c I|^2/d`: squares - 2 c t + :math:`c^2`.
-    gammas : ndarray (repeats, matrices, d, d)
-        Matrices after the last step.
-    parameters : dict
-        What was simulated.
-    """
-
-    steps: np.ndarray
-    losses: np.ndarray = field(repr=False)
-    medians: np.ndarray = field(repr=False)
-    standard_errors: np.ndarray = field(repr=False)
-    traces: np.ndarray = field(repr=False)
-    squares: np.ndarray = field(repr=False)
-    gammas: np.ndarray = field(repr=False)
-    parameters: dict[str, Any] = field(repr=False)
-
-    @property
-    def loss(self) -> tuple[Estimate, ...]:
-        """Loss at each record: mean over repeats, whose held-out contexts are independent."""
-        return tuple(map(Estimate.of, self.losses.T))
-
-    @property
-    def times(self) -> np.ndarray:
-        """Steps times the learning rate, for SGD; see the module."""
-        return self.parameters["learning_rate"] * self.steps
+MEASURES = ("held_out", "median", "standard_error", "traces", "squares")
 
 
 def train_depth(
@@ -112,7 +74,8 @@ def train_depth(
     repeats: int = 4,
     rng: Any,
     backend: str = "numpy",
-) -> DepthTraining:
+    progress: bool = False,
+) -> TrainingCurves:
     r"""Train the reduced matrices of deep linear attention on fresh contexts.
 
     Parameters
@@ -141,7 +104,7 @@ def train_depth(
         The same for query labels in training.  With infinitely many queries it has no effect.
     initial : number, array (L,) or array (repeats, matrices, d, d)
         Matrices at the start: a multiple of the identity, one for each layer, or matrices such as
-        the ``gammas`` of another training.
+        the ``weights[0]`` of another training.
     batch : int >= 1
         Contexts B of a step, each with one task.
     learning_rate : float > 0
@@ -161,10 +124,26 @@ def train_depth(
         Root seed.  Repeat r depends on (root, r) only, so more repeats extend fewer.
     backend : {"numpy", "cupy"}
         Where to compute.
+    progress : bool
+        Show a progress bar.
 
     Returns
     -------
-    DepthTraining
+    TrainingCurves
+        Times are steps times the learning rate, for SGD, see the module.  ``losses`` are those of
+        the batches, on labels with noise.  ``measures`` has, each (repeats, n) or
+        (repeats, n, matrices):
+
+        - "held_out": mean squared error on noiseless query labels, mean over held-out contexts of
+          the loss that is exact given the covariance of a context, averaged over queries, tasks
+          and label noise; "median" is the median over these contexts, and "standard_error" the
+          standard error over them, which are the same at all records: 0 where all contexts have
+          the same loss;
+        - "traces": :math:`\operatorname{tr} \Gamma_l/d`, and "squares": :math:`|\Gamma_l|^2/d`, of
+          one matrix for layers that share it, else of L.  With the traces t the squares give the
+          distances :math:`|\Gamma_l - c I|^2/d`: squares - 2 c t + :math:`c^2`.
+
+        ``weights`` holds one array (repeats, matrices, d, d), the matrices after the last step.
 
     Raises
     ------
@@ -180,7 +159,7 @@ def train_depth(
     Notes
     -----
     Losses need no sampling but for the covariance of the context: none for fixed or isotropic
-    covariances at infinite context and width, where ``standard_errors`` are 0.
+    covariances at infinite context and width, where the standard errors are 0.
 
     Rare contexts can carry the mean of many steps at finite context; compare medians there.
 
@@ -199,7 +178,8 @@ def train_depth(
     >>> from iclimit.simulate.depth import train_depth
     >>> setting = dict(eigenvalues=np.ones(20), context=40, batch=20, rng=0)
     >>> run = train_depth(depth=1, **setting, query_count=20, learning_rate=0.05, steps=60)
-    >>> run.losses.shape, run.traces.shape, 0.3 < run.loss[-1].mean < 0.5
+    >>> held_out = run.measures["held_out"]
+    >>> held_out.shape, run.measures["traces"].shape, bool(0.3 < held_out[:, -1].mean() < 0.5)
     ((4, 61), (4, 61, 1), True)
 
     Two untied layers, whose covariance is rotated afresh in each context:
@@ -208,28 +188,20 @@ def train_depth(
     >>> run = train_depth(
     ...     depth=2, eigenvalues=lam, batch=32, learning_rate=0.5, steps=200, record=200, rng=0
     ... )
-    >>> (run.losses[:, -1] / lam.mean()).round(2)
+    >>> (run.measures["held_out"][:, -1] / lam.mean()).round(2)
     array([0.09, 0.09, 0.09, 0.09])
     """
+    settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     lam = parse_spectrum("eigenvalues", eigenvalues, (None,))
     tasks = np.ones_like(lam) if task_spectrum is None else task_spectrum
     omega = parse_spectrum("task_spectrum", tasks, lam.shape)
     check_choice("setting", setting, SETTINGS)
     check_choice("optimizer", optimizer, OPTIMIZERS)
     check_flags(shared=shared)
-    finite = {"context": context, "query_count": query_count, "width": width}
-    check_arguments(**{name: size for name, size in finite.items() if size != math.inf})
-    check_arguments(
-        depth=depth,
-        noise_variance=noise_variance,
-        query_noise_variance=query_noise_variance,
-        batch=batch,
-        learning_rate=learning_rate,
-        steps=steps,
-        record=record,
-        held_out=held_out,
-        repeats=repeats,
-    )
+    sizes = {name: settings[name] for name in ("context", "query_count", "width")}
+    check_arguments(**{name: size for name, size in sizes.items() if size != math.inf})
+    check_arguments(**{name: settings[name] for name in NUMBERS}, steps=steps, record=record)
+    check_arguments(repeats=repeats)
     device = get_backend(backend)
     start = _parse_initial(initial, 1 if shared else depth, repeats, lam.size)
     noises = noise_variance, query_noise_variance
@@ -241,44 +213,29 @@ def train_depth(
     gammas = device.asarray(start)
     if projector is not None:
         gammas = projector[:, None, :, :] @ gammas @ projector[:, None, :, :]
-    scale = learning_rate * (1 if shared or optimizer == "adam" else depth)
-    first = second = 0.0 * gammas
-    records: dict[int, dict[str, np.ndarray]] = {}
-    for step in range(steps + 1):
-        if step % record == 0 or step == steps:
-            records[step] = run.measure(gammas)
-            medians = np.nan_to_num(records[step]["medians"], nan=math.inf)
-            if np.max(medians) > UNSTABLE * np.mean(lam * omega):
-                raise ArithmeticError(
-                    f"{learning_rate = !r} or initial is too large: the median loss of repeat "
-                    f"{np.argmax(medians)} is {np.max(medians):.3g} after {step} steps"
-                )
-        if step < steps:
-            with np.errstate(over="ignore", invalid="ignore"):
-                move = run.gradient(gammas, generators, batch)
-                if optimizer == "adam":
-                    move, first, second = adam_step(move, first, second, step)
-                gammas = gammas - scale * move
-    parameters = {
-        "depth": depth,
-        "eigenvalues": lam.tolist(),
-        "task_spectrum": omega.tolist(),
-        "setting": setting,
-        "shared": shared,
-        **finite,
-        "noise_variance": noise_variance,
-        "query_noise_variance": query_noise_variance,
-        "batch": batch,
-        "learning_rate": learning_rate,
-        "optimizer": optimizer,
-        "held_out": held_out,
-        "backend": backend,
-    }
-    curves = {
-        name: np.stack([each[name] for each in records.values()], axis=1) for name in records[0]
-    }
-    return DepthTraining(
-        steps=np.array(list(records)), **curves, gammas=to_host(gammas), parameters=parameters
+    loop = TrainingLoop(State([gammas]), steps=steps, record=record, progress=progress)
+
+    def measure(weights: list[Array], _: list[Array]) -> dict[str, np.ndarray]:
+        measured = run.measure(weights[0])
+        medians = np.nan_to_num(measured["median"], nan=math.inf)
+        if np.max(medians) > UNSTABLE * np.mean(lam * omega):
+            raise UnstableTraining(
+                f"{learning_rate = !r} or initial is too large: the median loss of repeat "
+                f"{np.argmax(medians)} is {np.max(medians):.3g} after {loop.state.steps} steps"
+            )
+        return measured
+
+    with loop:
+        loop.descend(
+            lambda _, weights: run.gradient(weights[0], generators, batch),
+            Adam(learning_rate)
+            if optimizer == "adam"
+            else GradientDescent(learning_rate * (1 if shared else depth)),
+            measure,
+        )
+    spectra = {"eigenvalues": lam.tolist(), "task_spectrum": omega.tolist()}
+    return TrainingCurves.of(
+        loop, time_step=learning_rate, measures=MEASURES, parameters=settings | spectra
     )
 
 
@@ -305,13 +262,17 @@ class _Run:
         """Matrices of all layers."""
         return [gammas[:, 0 if self.shared else each, :, :] for each in range(self.depth)]
 
-    def gradient(self, gammas: Array, generators: list[Any], batch: int) -> Array:
-        """d/2 times the gradient on a batch, in the shape of the matrices."""
+    def gradient(
+        self, gammas: Array, generators: list[Any], batch: int
+    ) -> tuple[Array, list[Array]]:
+        """Losses of a batch and d/2 times their gradient, in the shape of the matrices."""
         xp = array_namespace(gammas)
         drawn = self.law.draw_batch(generators, batch, self.projector)
-        _, gradients = loss_and_gradient(self.layers(gammas), *drawn)
+        losses, gradients = loss_and_gradient(self.layers(gammas), *drawn)
         stacked = xp.stack(gradients, axis=1)
-        return xp.sum(stacked, axis=1, keepdims=True) if self.shared else stacked
+        if self.shared:
+            stacked = xp.sum(stacked, axis=1, keepdims=True)
+        return xp.mean(losses, axis=1), [stacked]
 
     def measure(self, gammas: Array) -> dict[str, np.ndarray]:
         """What is recorded, each with the repeats first."""
@@ -325,9 +286,9 @@ class _Run:
             count = losses.shape[1]
             spread = np.std(losses, axis=1, ddof=1) if count > 1 else np.zeros(len(losses))
             return {
-                "losses": np.mean(losses, axis=1),
-                "medians": np.median(losses, axis=1),
-                "standard_errors": spread / math.sqrt(count),
+                "held_out": np.mean(losses, axis=1),
+                "median": np.median(losses, axis=1),
+                "standard_error": spread / math.sqrt(count),
                 "traces": to_host(xp.linalg.trace(gammas)) / gammas.shape[-1],
                 "squares": to_host(xp.sum(gammas**2, axis=(-2, -1))) / gammas.shape[-1],
             }

@@ -6,5 +6,4 @@ from .schedules import CriticalDampening as CriticalDampening
 from .schedules import ScheduleLosses as ScheduleLosses
 from .schedules import simulate_critical_dampening as simulate_critical_dampening
 from .schedules import simulate_schedule as simulate_schedule
-from .training import TrainedAttention as TrainedAttention
 from .training import train_attention as train_attention

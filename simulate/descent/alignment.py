@@ -16,11 +16,11 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_finite, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.descent.gradients import query_gradients
 from iclimit.simulate.descent.regression import descend, query_predictions, regression_tokens
+from iclimit.simulate.models.gradients import query_gradients
+from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer, apply_layer, prediction
 
 Predictor = Callable[[Prompts], tuple[Array, Array]]
 """From n prompts to predictions (n,) and their gradients in the query (n, dim)."""

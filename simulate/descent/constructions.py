@@ -31,8 +31,8 @@ from iclimit.checks import (
 )
 from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer
 
 NORMALIZATIONS = ("mean", "sum")
 SHIFT_TOLERANCE = 1e-10
@@ -79,7 +79,7 @@ def descent_layer(
     >>> from iclimit.simulate.descent.constructions import descent_layer
     >>> from iclimit.simulate.pretraining.prompts import Prompts
     >>> from iclimit.simulate.descent.regression import regression_tokens
-    >>> from iclimit.simulate.transformer import prediction
+    >>> from iclimit.simulate.models.transformer import prediction
     >>> pair = Prompts(
     ...     x=np.array([[[1.0, 0.0]]]), y=np.array([[2.0]]),
     ...     x_query=np.array([[1.0, 1.0]]), y_query=np.array([2.0]),

@@ -27,8 +27,8 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import prediction
 
 BLOCK_NUMBERS = 2**20
 """Input numbers drawn from one seed (8 MiB)."""

@@ -15,8 +15,8 @@ Settings of von Oswald et al., arXiv:2212.07677, for comparison: 5000 steps of A
 from typing import Any
 
 from iclimit.simulate.descent.regression import Regression
-from iclimit.simulate.networks.linear_attention import LinearAttention
-from iclimit.simulate.networks.training import TrainedNetwork, train_network
+from iclimit.simulate.models.linear_attention import LinearAttention
+from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
 BATCH = {"adam": 2048, "lbfgs": 2**16}
 """Prompts by default, for each optimizer."""
@@ -69,9 +69,9 @@ def train_attention(
 
     Notes
     -----
-    The loss of L layers is a polynomial of degree :math:`3^L` in the tokens, so rare prompts have huge
-    gradients: without clipping (``clip=1`` by default) three layers do not train, with a loss of .3
-    against .008 at N = 8, D = 4.  One layer does not notice.
+    The loss of L layers is a polynomial of degree :math:`3^L` in the tokens, so rare prompts have
+    huge gradients: without clipping (``clip=1`` by default) three layers do not train, with a loss
+    of .3 against .008 at N = 8, D = 4.  One layer does not notice.
 
     The loss has other stationary points than its minimum.  On isotropic inputs all of 60 runs of
     one layer reached the minimum; on anisotropic ones half ended where the layer reads out inputs

@@ -25,9 +25,9 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.arrays import Array, seed_sequences
-from iclimit.simulate.descent.gradients import FeatureMoments
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.dynamics.feature_moments import feature_count
+from iclimit.simulate.models.gradients import FeatureMoments
 from iclimit.simulate.pretraining.prompts import Prompts
 
 MODELS = ("merged", "separate", "cubic")

@@ -20,9 +20,9 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_choice
 from iclimit.simulate.arrays import Backend
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
-from iclimit.simulate.descent.gradients import FeatureMoments, readout_moments
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.models.gradients import FeatureMoments, readout_moments
 from iclimit.simulate.pretraining.prompts import Prompts
 
 BLOCK = 2**22

@@ -11,27 +11,15 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
-from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice, given
-from iclimit.results import Result
-from iclimit.simulate.arrays import (
-    Array,
-    Backend,
-    get_backend,
-    looks_every,
-    seed_sequences,
-    to_host,
-)
-from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
@@ -39,63 +27,19 @@ from iclimit.simulate.dynamics.feature_moments import (
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.dynamics.stability import UNSTABLE, unsettled_since
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.pretraining.prompts import Prompts
-
-CHECKPOINT_SECONDS = 10.0
-"""Seconds between checkpoints."""
+from iclimit.simulate.training.checkpoints import identify
+from iclimit.simulate.training.loop import Objective, State, TrainingLoop, UnstableTraining
+from iclimit.simulate.training.results import TrainingCurves
+from iclimit.simulate.training.rules import GradientDescent
+from iclimit.simulate.training.stability import UNSTABLE, unsettled_since
 
 NUMBERS = ("training_set", "record", "repeats", "init_scale", "learning_rate")
 """Arguments of `simulate_gradient_descent` that are numbers, besides steps and batch."""
 
 NOT_SETTINGS = ("problem", "steps", "rng", "checkpoint", "progress")
 """Arguments of `simulate_gradient_descent` that do not identify a training."""
-
-LossAndHalves = tuple[Array, list[Array]]
-"""Losses of all repeats and halves of their gradients."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainingCurves(Result):
-    """Losses along gradient descent.
-
-    Attributes
-    ----------
-    steps : ndarray (n,)
-        Numbers of steps taken before each record.
-    losses : ndarray (repeats, n)
-        Training losses; for minibatches the losses of the batches.
-    tests : dict
-        Losses (repeats, n) on the laws "icl" (random tasks only) and "iwl" (the shared task, noise
-        as labels in the context), by exact moments; empty unless asked for.
-    weights : list of ndarray (repeats, ...)
-        Weights after the last step, see `iclimit.simulate.dynamics.attention_models`.
-    interrupted : bool
-        Whether Ctrl-C ended the training.
-    parameters : dict
-        The settings.
-    """
-
-    steps: np.ndarray
-    losses: np.ndarray
-    tests: dict[str, np.ndarray]
-    weights: list[np.ndarray]
-    interrupted: bool
-    parameters: dict[str, Any] = field(repr=False)
-
-    @property
-    def times(self) -> np.ndarray:
-        """Times of the records, in time constants of the flow with the same normalization."""
-        return 2 * self.parameters["learning_rate"] * self.steps
-
-
-class UnstableTraining(ArithmeticError):
-    """The loss grew without bound or never settled; ``curves`` holds what was recorded."""
-
-    def __init__(self, message: str, curves: TrainingCurves) -> None:
-        super().__init__(message)
-        self.curves = curves
 
 
 def simulate_gradient_descent(
@@ -150,8 +94,9 @@ def simulate_gradient_descent(
         Step length :math:`\eta`.
     steps : int >= 1
         Number of steps.
-    record : int from 1 to steps
-        Steps between records of the loss, the first before the first step.
+    record : int >= 1
+        Steps between records of the loss, the first before the first step; the last step has one
+        too.
     normalization : {"mean", "sum"}
         Whether the attention scores are divided by N.  The published training script does not.
     tests : bool
@@ -196,7 +141,7 @@ def simulate_gradient_descent(
     A run of s steps has not settled if :math:`\frac{s}{2} \eta |\partial L / \partial W|^2`, with
     the median over the records of the last eighth, exceeds 50 times the largest loss recorded in
     the second half.  Descent at rates of up to half of the largest stable one stays below 16 times
-    (`iclimit.simulate.dynamics.stability`).
+    (`iclimit.simulate.training.stability`).
 
     Oscillations that recover before the end do not count; more ``steps`` of the ``checkpoint`` can
     tell them from others.  Neither do oscillations that still shrink, as at rates just below the
@@ -226,136 +171,77 @@ def simulate_gradient_descent(
         steps=steps, **{name: settings[name] for name in NUMBERS}, **given(batch=batch)
     )
     check_choice("normalization", normalization, NORMALIZATIONS)
-    if record > steps:
-        raise ValueError(f"record must be at most steps = {steps!r}, got {record!r}")
     if batch is not None and (batch > training_set or training_set == math.inf):
         raise ValueError(
             f"batch must be at most a finite training_set, got {batch!r} of {training_set!r}"
         )
     device = get_backend(backend)
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
-    settings |= {name: np.asarray(value).tolist() for name, value in vars(problem).items()}
+    settings |= identify(problem)
     settings["seed"] = [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])]
-    laws = _test_losses(device, layer, problem, normalization) if tests else {}
-    weights = [
+    drawn = [
         layer.random_weights(np.random.default_rng(seed), init_scale, initialization)
         for _, seed, _ in seeds
     ]
-    stacked = [device.asarray(np.stack(each)) for each in zip(*weights, strict=True)]
-    state = _State(0, stacked, [])
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None:
-        check_checkpoint(path)
-        if path.exists():
-            state = _load(path, settings, device)
-    if state.step > steps:
-        raise ValueError(f"steps must be at least those of {path}, {state.step}, got {steps!r}")
-    sequences = (
-        problem.training_set(device, device.generator(seed), int(training_set), standardize)
-        for seed, _, _ in (seeds if training_set < math.inf else [])
+    loop = TrainingLoop(
+        State([device.asarray(np.stack(each)) for each in zip(*drawn, strict=True)]),
+        steps=steps,
+        record=record,
+        bound=UNSTABLE * problem.label_square,
+        checkpoint=checkpoint,
+        settings=settings,
+        backend=device,
+        progress=progress,
     )
-    training = _training_loss(device, layer, problem, sequences, seeds, batch, normalization)
-    state, unbounded, interrupted = _descend(
-        state, training, list(laws.values()), problem, settings, steps, path, progress
-    )
-    rows = np.reshape(state.records, (-1, 2 + len(laws), repeats))
-    curves = TrainingCurves(
-        record * np.arange(len(rows)),
-        rows[:, 0].T,
-        {name: rows[:, 2 + i].T for i, name in enumerate(laws)},
-        [to_host(each) for each in state.weights],
-        interrupted,
-        {**settings, "problem": problem, "steps": steps},
-    )
-    if unbounded is not None:
-        worst = int(np.argmax(~(unbounded <= UNSTABLE * problem.label_square)))
-        cause = f"{learning_rate = !r}" if state.step else f"{init_scale = !r}"
-        raise UnstableTraining(
-            f"{cause} is too large: the loss of repeat {worst} is {unbounded[worst]:.3g} after "
-            f"{state.step} steps",
-            curves,
+    laws = _test_losses(device, layer, problem, normalization) if tests else {}
+
+    def measure(weights: list[Array], halves: list[Array]) -> dict[str, Array]:
+        return {"square": _squared_norm(halves), **{k: law(weights)[0] for k, law in laws.items()}}
+
+    def curves() -> TrainingCurves:
+        return TrainingCurves.of(
+            loop,
+            time_step=2 * learning_rate,
+            measures=tuple(laws),
+            parameters={**settings, "problem": problem, "steps": steps},
         )
-    if batch is None and not interrupted:
-        _check_settled(curves, 4 * learning_rate * rows[:, 1].T)
-    return curves
 
-
-def _descend(
-    state: _State,
-    training: Callable[[int, list[Array]], LossAndHalves],
-    laws: list[MomentLoss],
-    problem: TaskMixture,
-    settings: dict[str, Any],
-    steps: int,
-    path: Path | None,
-    progress: bool,
-) -> tuple[_State, np.ndarray | None, bool]:
-    """Take the steps; return the last state, unbounded losses, and whether Ctrl-C ended it."""
-    rate, bound = 2 * float(settings["learning_rate"]), UNSTABLE * problem.label_square
-    xp, record, saved = array_namespace(state.weights[0]), settings["record"], time.monotonic()
-    bar = tqdm(initial=state.step, total=steps, disable=not progress, unit="step", desc="training")
     try:
-        while True:
-            with np.errstate(over="ignore", invalid="ignore"):
-                losses, halves = training(state.step, state.weights)
-            ends, due = state.step == steps, state.step % record == 0
-            looks = ends or due or state.step % looks_every(xp) == 0
-            if looks and not bool(xp.all(losses <= bound)):
-                return state, to_host(losses), False
-            if due and state.step == record * len(state.records):
-                found = [losses, _squared_norm(halves), *(law(state.weights)[0] for law in laws)]
-                state.records.append(np.stack([to_host(each) for each in found]))
-            if ends:
-                break
-            # Replaced as a whole: an interruption finds a step either taken or not.
-            weights = [old - rate * half for old, half in zip(state.weights, halves, strict=True)]
-            state = replace(state, step=state.step + 1, weights=weights)
-            bar.update()
-            if path is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                _save(path, settings, state)
-                saved = time.monotonic()
-        interrupted = False
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        bar.close()
-    if path is not None:
-        _save(path, settings, state)
-    return state, None, interrupted
-
-
-def _check_settled(curves: TrainingCurves, falls: np.ndarray) -> None:
-    """Raise UnstableTraining if a run only oscillates; a step lowers the loss by ``falls``."""
-    steps, rate = curves.parameters["steps"], curves.parameters["learning_rate"]
-    label_square = curves.parameters["problem"].label_square
-    for repeat, (losses, fall) in enumerate(zip(curves.losses, falls, strict=True)):
-        since = unsettled_since(curves.steps, losses, fall, steps, label_square)
-        if since is not None:
-            late = losses[curves.steps >= since]
-            raise UnstableTraining(
-                f"learning_rate = {rate!r} is too large: the loss of repeat {repeat} stays "
-                f"between {late.min():.3g} and {late.max():.3g} from {since} to {steps} "
-                "steps, though its gradient does not vanish",
-                curves,
+        with loop:
+            sequences = (
+                problem.training_set(
+                    device, device.generator(seed), int(training_set), standardize
+                )
+                for seed, _, _ in (seeds if training_set < math.inf else [])
             )
+            objective = _training_loss(
+                device, layer, problem, sequences, seeds, batch, normalization
+            )
+            loop.descend(objective, GradientDescent(2 * learning_rate), measure)
+    except UnstableTraining as error:
+        error.curves = curves()
+        raise
+    run = curves()
+    if batch is None and not run.interrupted:
+        falls = 4 * learning_rate * loop.column("square")
+        for repeat, (losses, fall) in enumerate(zip(run.losses, falls, strict=True)):
+            since = unsettled_since(run.recorded_at, losses, fall, steps, problem.label_square)
+            if since is not None:
+                late = losses[run.recorded_at >= since]
+                error = UnstableTraining(
+                    f"learning_rate = {learning_rate!r} is too large: the loss of repeat {repeat} "
+                    f"stays between {late.min():.3g} and {late.max():.3g} from {since} to {steps} "
+                    "steps, though its gradient does not vanish"
+                )
+                error.curves = run
+                raise error
+    return run
 
 
 def _squared_norm(arrays: list[Array]) -> Array:
     """Sums of the squares of all entries, shape (repeats,)."""
     xp = array_namespace(arrays[0])
     return sum(xp.sum(xp.reshape(each * each, (each.shape[0], -1)), axis=1) for each in arrays)
-
-
-@dataclass(frozen=True)
-class _State:
-    """Where a training stands; record k holds numbers after k times ``record`` steps.
-
-    These are the losses, squared gradients and test losses, each of all repeats.
-    """
-
-    step: int
-    weights: list[Array]
-    records: list[np.ndarray]
 
 
 def _training_loss(
@@ -366,13 +252,13 @@ def _training_loss(
     seeds: list[list[np.random.SeedSequence]],
     batch: int | None,
     normalization: str,
-) -> Callable[[int, list[Array]], LossAndHalves]:
+) -> Objective:
     """Losses and halves of the gradients by step and weights; without sets, on the law."""
     if batch is not None:
         by_sequences = SequenceLoss(layer, list(sets), normalization)
         count = by_sequences.label.shape[1]
 
-        def on_batch(step: int, weights: list[Array]) -> LossAndHalves:
+        def on_batch(step: int, weights: list[Array]) -> tuple[Array, list[Array]]:
             drawn = [
                 np.random.default_rng([*seed.generate_state(4), step]).integers(count, size=batch)
                 for _, _, seed in seeds
@@ -398,15 +284,3 @@ def _test_losses(
     return {
         name: MomentLoss(layer, stack_moments(device, [each])) for name, each in moments.items()
     }
-
-
-def _save(path: Path, settings: dict[str, Any], state: _State) -> None:
-    weights = {f"weights{i}": to_host(each) for i, each in enumerate(state.weights)}
-    save_checkpoint(path, settings, {"step": state.step}, losses=state.records, **weights)
-
-
-def _load(path: Path, settings: dict[str, Any], device: Backend) -> _State:
-    record, arrays = load_checkpoint(path, settings)
-    records = [*arrays.pop("losses")]
-    weights = [device.asarray(arrays[f"weights{i}"]) for i in range(len(arrays))]
-    return _State(record["step"], weights, records)

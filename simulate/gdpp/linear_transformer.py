@@ -33,8 +33,8 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Backend, to_host
+from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.npz import load_npz, save_npz
-from iclimit.simulate.transformer import Layer
 
 KINDS = ("full", "axial", "diag", "gd++")
 

@@ -9,23 +9,20 @@ Vladymyrov et al. (arXiv:2402.14180) train for 200,000 steps of Adam at a rate o
 batches of 2048 prompts, and keep the best of 5 seeds.
 """
 
-import hashlib
+from __future__ import annotations
+
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice
-from iclimit.results import Result
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
-from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
 from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
@@ -39,6 +36,9 @@ from iclimit.simulate.gdpp.noisy_regression import (
     concatenate_fields,
     draw_summaries,
 )
+from iclimit.simulate.training.checkpoints import identify
+from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
+from iclimit.simulate.training.results import Training
 
 # Rounds of a training: share of the contexts, starts kept for the round (None for all), and the
 # relative gain of a step below which a descent ends.
@@ -56,8 +56,8 @@ _CONTEXTS_PER_PARAMETER = 10
 _INSERTED = 0.3
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainedTransformer(Result):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TrainedTransformer(Training):
     """A trained linear transformer, and how it was found.
 
     Attributes
@@ -73,19 +73,13 @@ class TrainedTransformer(Result):
         Levenberg-Marquardt steps of all descents.
     converged : bool
         Whether the winner's loss stopped falling before its steps ran out.
-    interrupted : bool
-        Whether Ctrl-C ended the training.
-    parameters : dict
-        The settings.
+    interrupted, parameters
+        See `iclimit.simulate.training.results.Training`.
     """
 
     model: LinearTransformer
     loss: float
     start_losses: np.ndarray
-    steps: int
-    converged: bool
-    interrupted: bool
-    parameters: dict[str, Any] = field(repr=False)
 
 
 def train_linear_transformer(
@@ -180,69 +174,74 @@ def train_linear_transformer(
         raise TypeError(f"initial must be a sequence of LinearTransformers, got {initial!r}")
     shallower = [_known_parameters(model, kind, layers, heads, problem.dim) for model in initial]
     seeds = seed_sequences(rng, 1 + len(ROUNDS))
-    law = {"noise_law": str(problem.noise_law), "context": problem.context, "dim": problem.dim}
-    options = {"kind": kind, "backend": backend, "rare": rare}
     settings = {
-        **law,
-        **options,
+        **identify(problem),
+        **{"kind": kind, "backend": backend, "rare": rare},
         **numbers,
-        "initial": [hashlib.sha256(known.tobytes()).hexdigest() for known in shallower],
+        "initial": [identify(known) for known in shallower],
         "seed": [str(seeds[0].entropy), list(seeds[0].spawn_key[:-1])],
     }
-    there = get_backend(backend)
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None:
-        check_checkpoint(path)
-    if path is not None and path.exists():
-        state = _load(path, settings)
-    else:
-        state = _State(_starts(problem, shallower, settings, np.random.default_rng(seeds[0])))
-    interrupted = False
-    with tqdm(disable=not progress, unit="step", desc=f"{kind}, {layers} layers") as bar:
-        try:
-            while state.round < len(ROUNDS):
-                _run_round(state, problem, there, seeds[1 + state.round], bar, path, settings)
-        except KeyboardInterrupt:
-            interrupted = True
-            if not any(math.isfinite(each.loss) for each in state.descents):
-                raise
-    # After an interruption the losses of untouched descents are those on fewer contexts.
-    best = min(
-        state.descents, key=lambda each: (each.loss == math.inf, each.steps == 0, each.loss)
+    device = get_backend(backend)
+    title = f"{kind}, {layers} layers"
+    loop = TrainingLoop(
+        State([]), checkpoint=checkpoint, settings=settings, progress=progress, title=title
     )
+    if loop.state.memory:
+        tournament = _Tournament.of(loop.state.memory)
+    else:
+        generator = np.random.default_rng(seeds[0])
+        tournament = _Tournament(_starts(problem, shallower, loop.settings, generator))
+    with loop:
+        while tournament.round < len(ROUNDS):
+            _run_round(tournament, problem, device, seeds[1 + tournament.round], loop)
+    descents = tournament.descents
+    if loop.interrupted and not any(math.isfinite(each.loss) for each in descents):
+        raise KeyboardInterrupt
+    # After an interruption the losses of untouched descents are those on fewer contexts.
+    best = min(descents, key=lambda each: (each.loss == math.inf, each.steps == 0, each.loss))
     return TrainedTransformer(
-        build(kind, best.parameters, problem.dim),
-        best.loss,
-        np.array(state.start_losses or [each.loss for each in state.descents]),
-        state.steps,
-        best.converged,
-        interrupted,
-        {**settings, "problem": problem},
+        model=build(kind, best.parameters, problem.dim),
+        loss=best.loss,
+        start_losses=np.array(tournament.start_losses or [each.loss for each in descents]),
+        steps=loop.state.steps,
+        converged=best.converged,
+        interrupted=loop.interrupted,
+        parameters={**settings, "problem": problem},
     )
 
 
 @dataclass
-class _State:
-    """Where a training is."""
+class _Tournament:
+    """The descents that still compete, and the round."""
 
     descents: list[Descent]
     round: int = 0
-    steps: int = 0
     start_losses: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, memory: Mapping[str, Any]) -> _Tournament:
+        """From what a checkpoint holds."""
+        return cls(**{**memory, "descents": [Descent(**each) for each in memory["descents"]]})
 
 
 def _starts(
     problem: NoisyRegression,
     shallower: list[np.ndarray],
-    settings: dict[str, Any],
+    settings: Mapping[str, Any],
     generator: np.random.Generator,
 ) -> list[Descent]:
     """Random starts, and the given ones with small random layers inserted at every place."""
-    law = {name: settings[name] for name in ("kind", "heads", "dim", "context")}
-    law["variance"] = problem.noise_law.mean_variance
 
     def draw(layers: int) -> np.ndarray:
-        return random_parameters(generator, layers=layers, **law)
+        return random_parameters(
+            generator,
+            kind=settings["kind"],
+            layers=layers,
+            heads=settings["heads"],
+            dim=problem.dim,
+            context=problem.context,
+            variance=problem.noise_law.mean_variance,
+        )
 
     starts = [draw(settings["layers"]) for _ in range(settings["starts"])]
     for known in shallower:
@@ -256,21 +255,20 @@ def _starts(
 
 
 def _run_round(
-    state: _State,
+    state: _Tournament,
     problem: NoisyRegression,
     backend: Backend,
     seed: np.random.SeedSequence,
-    bar: Any,
-    path: Path | None,
-    settings: dict[str, Any],
+    loop: TrainingLoop,
 ) -> None:
     """Run the descents of a round to their ends, and keep the best for the next.
 
     Raises
     ------
-    ArithmeticError
+    UnstableTraining
         If all losses are infinite.
     """
+    settings = loop.settings
     kind, contexts = settings["kind"], settings["contexts"]
     share, _, tolerance = ROUNDS[state.round]
     if kind == "full":
@@ -290,16 +288,13 @@ def _run_round(
         for descent in state.descents:
             while descent.steps < settings["steps"] and not descent.converged:
                 descent.advance(objective, tolerance)
-                state.steps += 1
-                bar.update()
-                bar.set_postfix(round=state.round + 1, loss=f"{descent.loss:.4g}")
-                if path is not None:
-                    _save(path, state, settings)
+                loop.bar.set_postfix(round=state.round + 1, loss=f"{descent.loss:.4g}")
+                loop.advance(State([], loop.state.steps + 1, asdict(state)))
     if not any(math.isfinite(each.loss) for each in state.descents):
         known = f", {min(state.start_losses):.4g} in round 1" if state.start_losses else ""
-        raise ArithmeticError(
+        raise UnstableTraining(
             f"the loss of every start is infinite in round {state.round + 1}, after step "
-            f"{state.steps}{known}"
+            f"{loop.state.steps}{known}"
         )
     if state.round == 0:
         state.start_losses = [each.loss for each in state.descents]
@@ -320,17 +315,3 @@ def _known_parameters(model: Any, kind: str, layers: int, heads: int, dim: int) 
             f"got {len(known)}, {known.shape[1]} and {model.dim}"
         )
     return known
-
-
-def _save(path: Path, state: _State, settings: dict[str, Any]) -> None:
-    record = asdict(state)
-    record["descents"] = [{**each, "parameters": None} for each in record["descents"]]
-    parameters = np.stack([each.parameters for each in state.descents])
-    save_checkpoint(path, settings, record, parameters=parameters)
-
-
-def _load(path: Path, settings: dict[str, Any]) -> _State:
-    record, arrays = load_checkpoint(path, settings)
-    pairs = zip(record["descents"], arrays["parameters"], strict=True)
-    record["descents"] = [Descent(**{**each, "parameters": value}) for each, value in pairs]
-    return _State(**record)

@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.descent.alignment import Predictor
-from iclimit.simulate.networks.network import Network
+from iclimit.simulate.models.network import Network
 from iclimit.simulate.pretraining.prompts import Prompts
 
 

@@ -9,8 +9,8 @@ from array_api_compat import array_namespace
 
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.network import Examples
-from iclimit.simulate.networks.stack import AttentionNetwork
+from iclimit.simulate.models.network import Examples
+from iclimit.simulate.models.stack import AttentionNetwork
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,8 +14,8 @@ eq. and notation of Lu et al., arXiv:2405.11751 (reduced parametrisation).
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
+from iclimit.simulate.models.transformer import Layer, apply_layer
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer, apply_layer
 
 
 def linear_attention(Z: Array, value: Array, key: Array, query: Array) -> Array:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from iclimit.simulate.networks.training import TrainedNetwork, train_network
+from iclimit.simulate.models.merged_heads import MergedHeads
 from iclimit.simulate.probing.problem import Problem
-from iclimit.simulate.softmax.merged_heads import MergedHeads
+from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
 TRAINING = {"batch": 2048, "learning_rate": 0.005, "patience": 200}
 """Settings of `train_network` that are better for these heads than its defaults."""

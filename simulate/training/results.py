@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from iclimit.results import Result
+from iclimit.simulate.arrays import to_host
+from iclimit.simulate.training.loop import TrainingLoop
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -28,3 +33,53 @@ class Training(Result):
     converged: bool = False
     interrupted: bool = False
     parameters: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TrainingCurves(Training):
+    """Losses along trainings side by side.
+
+    Attributes
+    ----------
+    recorded_at : ndarray (n,)
+        Numbers of steps taken before each record.
+    times : ndarray (n,)
+        Times of the records, in the units that the training says.
+    losses : ndarray (repeats, n)
+        Training losses, over the prompts of the step that follows.
+    measures : dict of ndarray (repeats, n, ...)
+        What else was recorded, on fresh prompts or of the weights.
+    weights : list of ndarray (repeats, ...)
+        Weights after the last step.
+    steps, converged, interrupted, parameters
+        See `Training`.
+    """
+
+    recorded_at: np.ndarray
+    times: np.ndarray = field(repr=False)
+    losses: np.ndarray
+    measures: dict[str, np.ndarray]
+    weights: list[np.ndarray] = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        loop: TrainingLoop,
+        *,
+        measures: Sequence[str],
+        time_step: float,
+        parameters: dict[str, Any],
+    ) -> TrainingCurves:
+        """What a loop has recorded; a step takes so much time."""
+        recorded_at = np.array([int(each["steps"]) for each in loop.records])
+        return cls(
+            recorded_at=recorded_at,
+            times=time_step * recorded_at,
+            losses=loop.column("loss"),
+            measures={name: loop.column(name) for name in measures},
+            weights=[to_host(each) for each in loop.state.weights],
+            steps=loop.state.steps,
+            converged=loop.state.converged,
+            interrupted=loop.interrupted,
+            parameters=parameters,
+        )

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.optimize import OptimizeResult, minimize
 
-from iclimit.simulate.arrays import Array, Backend, to_host
+from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.training.loop import State, TrainingLoop
 
 DECAY = (0.9, 0.98)
@@ -34,12 +34,13 @@ class GradientDescent:
 
     rate: float
 
-    def last_step(self, state: State, steps: int) -> int:
+    def last_step(self, loop: TrainingLoop) -> int:
         """All steps are taken."""
-        return steps
+        return loop.steps
 
-    def step(self, state: State, gradients: list[Array], loop: TrainingLoop) -> State:
+    def step(self, loop: TrainingLoop, gradients: list[Array]) -> State:
         """State after a step."""
+        state = loop.state
         pairs = zip(state.weights, gradients, strict=True)
         weights = [weight - self.rate * gradient for weight, gradient in pairs]
         return replace(state, weights=weights, steps=state.steps + 1)
@@ -65,15 +66,15 @@ class Adam:
     clip: float = math.inf
     patience: int | None = None
 
-    def last_step(self, state: State, steps: int) -> int:
+    def last_step(self, loop: TrainingLoop) -> int:
         """The last step, which a plateau brings forward."""
-        plateau = state.memory.get("plateau")
-        return steps if plateau is None else 3 * plateau // 2
+        plateau = loop.state.memory.get("plateau")
+        return loop.steps if plateau is None else 3 * plateau // 2
 
-    def step(self, state: State, gradients: list[Array], loop: TrainingLoop) -> State:
+    def step(self, loop: TrainingLoop, gradients: list[Array]) -> State:
         """State after a step."""
-        xp, memory, steps = array_namespace(*gradients), dict(state.memory), state.steps
-        end = self.last_step(state, loop.steps or 0)
+        state, xp = loop.state, array_namespace(*gradients)
+        steps, memory, end = state.steps, dict(state.memory), self.last_step(loop)
         plateau = memory.get("plateau") or 2 * end // 3
         rate = self.rate
         if self.patience is not None:
@@ -99,7 +100,7 @@ class Adam:
         steps, converged = steps + 1, state.converged
         if self.patience is not None and steps % self.patience == 0:
             loop.read()
-            losses = loop.losses()
+            losses = loop.column("loss")
             loop.bar.set_postfix(loss=f"{np.mean(losses[-self.patience :]):.4g}", refresh=False)
             if steps < plateau and stalled(losses, self.patience):
                 memory["plateau"], converged = steps, True

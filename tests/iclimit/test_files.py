@@ -9,7 +9,7 @@ import pytest
 from iclimit.cli import main
 from iclimit.drawing import new_figure, save_picture
 from iclimit.files import no_formula, printable, replacing
-from iclimit.simulate.checkpoints import check_checkpoint, save_checkpoint
+from iclimit.simulate.training.checkpoints import check_checkpoint, save_checkpoint
 
 
 @pytest.fixture

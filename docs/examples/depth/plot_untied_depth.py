@@ -32,14 +32,16 @@ saddle, best = balanced_saddle(lam, shares, depth=2), untied_depth(lam, shares, 
 setting = {"eigenvalues": lam, "task_spectrum": lam, "batch": 16, "learning_rate": 0.3}
 run = train_depth(depth=2, **setting, steps=1000, record=10, rng=0)
 (_, left), (_, right) = plt.subplots(), plt.subplots()
-left.plot(run.times[1:], run.losses[:, 1:].T / shares.mean(), color=GREEN, linewidth=0.9)
+left.plot(
+    run.times[1:], run.measures["held_out"][:, 1:].T / shares.mean(), color=GREEN, linewidth=0.9
+)
 left.axhline(saddle.loss, color=BLUE, linestyle="--", label="best tied layers")
 left.axhline(best.loss, color=ORANGE, linestyle="--", label="best untied layers")
 left.set(xscale="log", yscale="log", xlabel="steps times learning rate", ylabel="loss / null")
 left.set_yticks([0.01, 0.02, 0.05, 0.1], ["0.01", "0.02", "0.05", "0.1"])
 left.set_yticks([], minor=True)
 left.legend()
-right.plot(run.times[1:], run.traces[0, 1:], color=GREEN)
+right.plot(run.times[1:], run.measures["traces"][0, 1:], color=GREEN)
 right.axhline(saddle.gamma, color=BLUE, linestyle="--")
 for step in best.steps:
     right.axhline(2 * step, color=ORANGE, linestyle="--")
@@ -50,9 +52,9 @@ right.set(xscale="log", xlabel="steps times learning rate", ylabel=r"$\mathrm{tr
 # rates go on from the matrices that training has reached.
 
 for rate in (0.3, 0.15, 0.075):
-    lower = setting | {"learning_rate": rate, "initial": run.gammas}
+    lower = setting | {"learning_rate": rate, "initial": run.weights[0]}
     run = train_depth(depth=2, **lower, steps=round(100 / rate), record=50, rng=1)
-    loss = run.losses[:, 4:].mean() / shares.mean()
+    loss = run.measures["held_out"][:, 4:].mean() / shares.mean()
     print(f"learning rate {rate:5.3f}: {loss / best.loss - 1:6.2%} above the best untied layers")
 
 # %%

@@ -10,6 +10,7 @@ the head must spend its values on weights that are positive.
 import matplotlib.pyplot as plt
 import numpy as np
 
+import iclimit
 from iclimit.descent import optimal_learning_rate
 from iclimit.softmax import (
     attention_loss,
@@ -43,7 +44,7 @@ for context in (5, 15, 45):
     left.errorbar(
         context, found.mean / D, found.standard_error / D, fmt="o", color=BLUE, markersize=4
     )
-run = train_softmax(context=8, dim=D, batch=512, rng=1)
+run = train_softmax(iclimit.Problem(context=8, dim=D), batch=512, rng=1)
 left.plot(8, run.held_out.mean / D, "D", color=GREEN, label="trained head")
 left.set(xscale="log", xlabel="context length $N$", ylabel="loss / d", title=f"d = {D}")
 left.set_xticks([3, 6, 12, 24, 48], ["3", "6", "12", "24", "48"])
@@ -61,7 +62,8 @@ right.set(xscale="log", xlabel="$N/d$", ylabel="loss / d", title="limit")
 right.set_xticks([0.2, 1, 5, 20], ["0.2", "1", "5", "20"])
 right.legend()
 
-print(f"trained: inverse temperature {abs(run.inverse_temperature[0]):.3f},", end=" ")
+trained = run.network.nearest_isotropic(run.weights)
+print(f"trained: inverse temperature {abs(trained.inverse_temperature[0]):.3f},", end=" ")
 print(f"best {optimal_softmax(context=8, dim=D).inverse_temperature:.3f}")
 
 # %%

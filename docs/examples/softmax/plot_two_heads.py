@@ -10,6 +10,7 @@ on bounded inputs and long contexts they beat the best linear layer.
 import matplotlib.pyplot as plt
 import numpy as np
 
+import iclimit
 from iclimit.descent import optimal_learning_rate
 from iclimit.softmax import optimal_softmax, simulate_softmax, train_softmax, uniform_softmax
 
@@ -38,7 +39,7 @@ left.set(xscale="log", ylim=(0.5, 1), title="N = d = 10")
 left.set(xlabel=r"inverse temperature $\beta \sqrt{d}$", ylabel="loss / d")
 left.legend()
 
-run = train_softmax(context=N, dim=D, heads=2, batch=512, rng=0)
+run = train_softmax(iclimit.Problem(context=N, dim=D), heads=2, batch=512, rng=0)
 window = np.convolve(run.losses, np.ones(20) / 20, "valid") / D
 right.plot(window, color=GREEN, label="two heads in training")
 right.axhline(optimal_softmax(context=N, dim=D).loss / D, color=BLUE, label="best head, exact")
@@ -47,7 +48,8 @@ right.axhline(
 )
 right.set(xlabel="training step", ylabel="loss / d", ylim=(0.5, 1.05))
 right.legend()
-print("inverse temperatures", run.inverse_temperature.round(2), "values", run.value.round(2))
+pair = run.network.nearest_isotropic(run.weights)
+print("inverse temperatures", pair.inverse_temperature.round(2), "values", pair.value.round(2))
 
 # %%
 # Training first finds one head, and then splits it.  The loss hardly depends on the temperature;

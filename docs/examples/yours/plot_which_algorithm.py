@@ -13,7 +13,6 @@ import numpy as np
 
 import iclimit
 from iclimit.descent import Regression
-from iclimit.simulate.transformer import prediction
 
 D, N, SIGMA2 = 5, 20, 0.1
 problem = iclimit.Problem(context=N, dim=D, noise_variance=SIGMA2)
@@ -105,15 +104,7 @@ trained = iclimit.train_attention(
     Regression(context=N, dim=D, noise_variance=SIGMA2), layers=2, steps=1500, batch=1000, rng=0
 )
 
-
-def two_layers(inputs, labels, query):
-    pairs = np.concatenate([inputs, labels[:, :, None]], axis=2)
-    asked = np.concatenate([query, np.zeros((len(query), 1))], axis=1)
-    tokens = np.concatenate([pairs, asked[:, None, :]], axis=1)
-    return prediction(tokens, trained.layers)
-
-
-deeper = iclimit.probe(two_layers, problem, test_prompts=5000, rng=2)
+deeper = iclimit.probe(trained, problem, test_prompts=5000, rng=2)
 print(deeper.verdict)
 
 # %%

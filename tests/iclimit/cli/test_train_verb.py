@@ -23,7 +23,7 @@ from iclimit.simulate.gdpp import (
 )
 from iclimit.simulate.gdpp.adjusted_loss import Descent
 from iclimit.simulate.gdpp.linear_transformer import KINDS, load_transformer
-from iclimit.simulate.transformer import prediction
+from iclimit.simulate.models.transformer import prediction
 
 MODEL = ["train", "linear-transformer"]
 SMALL = [

@@ -28,8 +28,8 @@ from iclimit.simulate.descent.regression import (
     query_predictions,
     regression_tokens,
 )
+from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
 
 ROUNDING = 1e-12  # of numbers of order one
 N, D = 8, 4

@@ -18,8 +18,8 @@ from iclimit.simulate.descent.constructions import (
     widen_layer,
 )
 from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
 
 ROUNDING = 1e-12  # absolute; labels and predictions are of order one to ten
 N, D = 7, 4

@@ -12,8 +12,8 @@ from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import training
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import TrainedAttention, train_attention
+from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer, prediction
 
 BACKEND = get_backend("numpy")
 SLOW_ADAM = pytest.param("adam", marks=pytest.mark.slow)

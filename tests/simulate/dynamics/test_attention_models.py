@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.descent.gradients import FeatureMoments
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
     population_moments,
@@ -17,6 +16,7 @@ from iclimit.simulate.dynamics.feature_moments import (
     stack_moments,
 )
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.models.gradients import FeatureMoments
 from iclimit.simulate.pretraining.prompts import Prompts
 
 NUMPY = get_backend("numpy")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.descent.gradients import FeatureMoments
 from iclimit.simulate.dynamics import feature_moments
 from iclimit.simulate.dynamics.feature_moments import (
     feature_count,
@@ -19,6 +18,7 @@ from iclimit.simulate.dynamics.feature_moments import (
     stack_moments,
 )
 from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.models.gradients import FeatureMoments
 from iclimit.simulate.pretraining.prompts import Prompts
 
 NUMPY = get_backend("numpy")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.descent.gradients import loss_and_gradients, query_gradients
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
@@ -20,8 +19,9 @@ from iclimit.simulate.gdpp.linear_transformer import (
     to_backend,
 )
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
+from iclimit.simulate.models.gradients import loss_and_gradients, query_gradients
+from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import prediction
 
 ROUNDING = 1e-11  # of the largest entry; four layers of sums with cancellation
 STEP = 1e-30  # complex

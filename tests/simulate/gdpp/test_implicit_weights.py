@@ -27,9 +27,9 @@ from iclimit.simulate.gdpp.linear_transformer import (
 )
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
 from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
+from iclimit.simulate.models.transformer import forward, prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import forward, prediction
 
 ROUNDING = 1e-10  # of the largest number of a comparison; 3e-12 measured, 1e-14 but for Lemma 4.4
 Z_LIMIT = 4.0

@@ -17,8 +17,8 @@ from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
 from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression, gram_matrices
+from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.simulate.transformer import prediction
 
 NUMPY = get_backend("numpy")
 PROBLEM = NoisyRegression("uniform:2", context=4, dim=2)

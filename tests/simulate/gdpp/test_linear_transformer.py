@@ -24,7 +24,7 @@ from iclimit.simulate.gdpp.linear_transformer import (
     to_backend,
 )
 from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
-from iclimit.simulate.transformer import apply_layer, forward, prediction
+from iclimit.simulate.models.transformer import apply_layer, forward, prediction
 
 ROUNDING = 1e-12  # relative, a few products
 COPYING = 1e-15  # relative; means of equal numbers

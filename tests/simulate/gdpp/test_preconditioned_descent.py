@@ -18,8 +18,8 @@ from iclimit.simulate.gdpp.preconditioned_descent import (
     layer_spectra,
     simulate_gdpp,
 )
+from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
-from iclimit.simulate.transformer import prediction
 
 ROUNDING = 1e-12  # relative, or of numbers of order one
 Z_LIMIT = 4.0

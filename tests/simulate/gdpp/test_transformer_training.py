@@ -29,8 +29,8 @@ from iclimit.simulate.gdpp.linear_transformer import (
 )
 from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression
 from iclimit.simulate.gdpp.transformer_training import TrainedTransformer, train_linear_transformer
+from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.simulate.transformer import prediction
 
 NUMPY = get_backend("numpy")
 SMALL = NoisyRegression("uniform:2", context=6, dim=2)

@@ -17,7 +17,7 @@ from iclimit.simulate.descent import CriticalDampening, Regression, ScheduleLoss
 from iclimit.simulate.descent.alignment import Alignment
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.transformer import Layer, prediction
+from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.validation import CLAIMS
 from iclimit.validation.claims.descent import (
     constructions,

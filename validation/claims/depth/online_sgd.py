@@ -90,8 +90,8 @@ def train(*, dim: int, repeats: int, rng: Any) -> np.ndarray:
         repeats=repeats,
         rng=rng,
     )
-    long = run.squares[..., 0] - 2 * run.traces[..., 0] + 1
-    return np.array([run.losses, long])
+    long = run.measures["squares"][..., 0] - 2 * run.measures["traces"][..., 0] + 1
+    return np.array([run.measures["held_out"], long])
 
 
 def cells(preset: Preset) -> dict[Any, Cell]:

@@ -28,7 +28,8 @@ from iclimit.asymptotics.depth import (
 )
 from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
 from iclimit.results import Estimate
-from iclimit.simulate.depth import DepthTraining, simulate_depth_loss, train_depth
+from iclimit.simulate.depth import simulate_depth_loss, train_depth
+from iclimit.simulate.training.results import TrainingCurves
 from iclimit.statistics import Extrapolation, extrapolate_runs
 from iclimit.validation import (
     Cell,
@@ -137,22 +138,22 @@ def theory(eigenvalues: Sequence[float]) -> tuple[BalancedSaddle, UntiedDepth, f
     )
 
 
-def train(*, eigenvalues: Sequence[float], **setting: Any) -> DepthTraining:
+def train(*, eigenvalues: Sequence[float], **setting: Any) -> TrainingCurves:
     """Train on rotated covariances."""
     return train_depth(depth=DEPTH, eigenvalues=eigenvalues, task_spectrum=eigenvalues, **setting)
 
 
-def from_zero(*, time: float, rate: float, **setting: Any) -> DepthTraining:
+def from_zero(*, time: float, rate: float, **setting: Any) -> TrainingCurves:
     """Train from matrices of zeros for a time."""
     steps = round(time / rate)
     return train(**setting, learning_rate=rate, steps=steps, record=max(1, steps // 60))
 
 
 def settled(
-    *, start: DepthTraining, settle: float, average: float, rate: float, rng: Any, **setting: Any
+    *, start: TrainingCurves, settle: float, average: float, rate: float, rng: Any, **setting: Any
 ) -> np.ndarray:
     """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
-    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.gammas, []
+    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.weights[0], []
     for part, seed in zip(PARTS, np.random.default_rng(rng).spawn(len(PARTS)), strict=True):
         before, steps = round(settle * part / rate), round((settle + average) * part / rate)
         run = train(
@@ -163,8 +164,9 @@ def settled(
             record=max(1, (steps - before) // 30),
             rng=seed,
         )
-        losses.append(np.mean(run.losses[:, run.steps >= before], axis=1) / null)
-        gammas = run.gammas
+        late = run.measures["held_out"][:, run.recorded_at >= before]
+        losses.append(np.mean(late, axis=1) / null)
+        gammas = run.weights[0]
     return np.array(losses)
 
 
@@ -190,7 +192,7 @@ def growth(*, eigenvalues: Sequence[float], rate: float, rng: Any, **setting: An
             held_out=2,
             rng=seed,
             **setting,
-        ).traces[:, -1]
+        ).measures["traces"][:, -1]
         for side in (1, -1)
     ]
     difference = (ends[0] - ends[1]) @ [0.5, -0.5]
@@ -324,10 +326,10 @@ def draw(figure: Figure, preset: Preset, results: Results, fits: dict[Any, Extra
     saddle, best, null = theory(SIZES[preset].eigenvalues)
     for shared, colour in ((True, COLOURS[0]), (False, COLOURS[1])):
         run, settled_losses = results["start", shared], results["settled", shared]
-        seen = run.steps > 0
+        seen = run.recorded_at > 0
         time, label = run.times[seen], "shared" if shared else "untied"
-        loss.plot(time, run.losses[:, seen].T / null, color=colour, linewidth=0.8)
-        gains.plot(time, run.traces[0, seen], color=colour, linewidth=1.2)
+        loss.plot(time, run.measures["held_out"][:, seen].T / null, color=colour, linewidth=0.8)
+        gains.plot(time, run.measures["traces"][0, seen], color=colour, linewidth=1.2)
         goal = saddle.loss if shared else best.loss
         loss.axhline(goal, color=colour, linestyle="--", label=f"best {label}")
         for gain in [saddle.gamma] if shared else DEPTH * best.steps:

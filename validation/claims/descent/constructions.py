@@ -23,7 +23,7 @@ from iclimit.simulate.descent.constructions import (
     widen_layer,
 )
 from iclimit.simulate.descent.regression import Regression, descend, regression_tokens
-from iclimit.simulate.transformer import apply_layer, forward
+from iclimit.simulate.models.transformer import apply_layer, forward
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4

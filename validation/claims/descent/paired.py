@@ -11,8 +11,8 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
+from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION, Prompts
-from iclimit.simulate.transformer import Layer, prediction
 from iclimit.validation import Comparison, Preset, compare
 
 DIM = 10
@@ -41,7 +41,7 @@ def train_layer(*, context: int, rng: Any) -> Training:
     """Train one layer on uniform inputs in ten dimensions."""
     problem = Regression(context, DIM, input_law="uniform")
     run = train_attention(problem, snapshots=SNAPSHOTS, rng=rng)
-    kept = {count: layers[0] for count, layers in run.snapshots.items()}
+    kept = {count: run.network.stack(weights)[0] for count, weights in run.snapshots.items()}
     return Training(run.layers[0], run.steps, run.losses, kept)
 
 

@@ -20,7 +20,7 @@ from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.regression import Regression
-from iclimit.simulate.descent.training import TrainedAttention, train_attention
+from iclimit.simulate.descent.training import train_attention
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import (
@@ -91,7 +91,7 @@ def trained_preconditioner(
         **SETTING,
     )
     training, testing, contexts = rng.spawn(3)
-    runs: list[TrainedAttention] = []
+    runs = []
     losses = np.ones(1)
     for seed in training.spawn(RESTARTS):
         runs.append(train_attention(problem, optimizer="lbfgs", batch=TRAINING_SET, rng=seed))

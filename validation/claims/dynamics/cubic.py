@@ -86,7 +86,7 @@ def paired_descent(
         for model in ("merged", "cubic")
     )
     return PairedCell(
-        merged.steps.tolist(),
+        merged.recorded_at.tolist(),
         merged.losses[0].tolist(),
         cubic.losses[0].tolist(),
         float(np.max(np.abs(cubic.losses - merged.losses)) / merged.losses[0, 0]),

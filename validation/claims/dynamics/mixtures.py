@@ -166,9 +166,9 @@ def mixture_descent(
     run = law
     if size < math.inf:
         run = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": size})
-    means = {name: np.mean(found, axis=0).tolist() for name, found in run.tests.items()}
+    means = {name: np.mean(found, axis=0).tolist() for name, found in run.measures.items()}
     return MixtureCell(
-        run.steps.tolist(),
+        run.recorded_at.tolist(),
         np.mean(run.losses, axis=0).tolist(),
         means["icl"],
         means.get("iwl", []),

@@ -122,11 +122,11 @@ def trained_curves(*, curve: int, repeats: int, rng: Any, backend: str = "numpy"
     run = simulate_gradient_descent(
         problem(dim), repeats=repeats, rng=rng, backend=backend, **training
     )
-    found = [published.summarise(run.steps, losses) for losses in run.losses]
-    kept = np.linspace(0, len(run.steps) - 1, 300).astype(int)
+    found = [published.summarise(run.recorded_at, losses) for losses in run.losses]
+    kept = np.linspace(0, len(run.recorded_at) - 1, 300).astype(int)
     return CurvesCell(
         {name: [each[name] for each in found] for name in found[0]},
-        run.steps[kept].tolist(),
+        run.recorded_at[kept].tolist(),
         run.losses[:, kept].tolist(),
     )
 

@@ -19,8 +19,8 @@ from iclimit.simulate.descent.alignment import (
 from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.gdpp import gdpp_transformer
+from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.transformer import Layer
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
 CONTEXT, DIM = SIZE["context"], SIZE["dim"]
@@ -75,7 +75,8 @@ def train_layers(
         snapshots=[max(1, round(share * steps)) for share in SHARES],
         rng=rng,
     )
-    return Training(found.layers, found.losses, found.snapshots)
+    snapshots = {step: found.network.stack(kept) for step, kept in found.snapshots.items()}
+    return Training(found.layers, found.losses[:-1], snapshots)
 
 
 @dataclass(frozen=True)

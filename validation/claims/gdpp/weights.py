@@ -15,7 +15,7 @@ from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import NoisyRegression, implicit_weights, train_linear_transformer
 from iclimit.simulate.gdpp.implicit_weights import diagonal_recursion
-from iclimit.simulate.transformer import prediction
+from iclimit.simulate.models.transformer import prediction
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.published_table import SIZE

@@ -19,8 +19,8 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, train_network
-from iclimit.simulate.networks.repeats import MISSED
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
@@ -147,7 +147,7 @@ def normalised_pair(
         normalised - plain,
         normalised - features,
     )
-    parts = [np.array_split(run.losses / 2, 25) for run in runs]
+    parts = [np.array_split(run.losses[:-1] / 2, 25) for run in runs]
     estimates = [Estimate.of(each, keep=False) for each in samples]
     return NormalisedPair([[float(np.mean(x)) for x in each] for each in parts], *estimates)
 

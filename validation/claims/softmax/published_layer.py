@@ -19,7 +19,7 @@ from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.asymptotics.softmax import SoftmaxHead, uniform_softmax
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
-from iclimit.simulate.networks.repeats import MISSED
+from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.softmax.runs import head_loss
 from iclimit.validation.judge.comparisons import read_reference

@@ -78,9 +78,10 @@ def trained_heads(
     trained heads; the best pair is taken for more than two.
     """
     train_seed, fresh_seed = seed_sequences(rng, 2)
-    run = train_softmax(heads=heads, batch=batch, held_out=2, rng=train_seed, **problem)
     law, few = Problem(**problem), min(heads, 2)
-    signs = np.sign(run.value) if heads == 1 else np.array([1.0, -1.0])
+    run = train_softmax(law, heads=heads, batch=batch, held_out=2, rng=train_seed)
+    trained = run.network.nearest_isotropic(run.weights)
+    signs = np.sign(trained.value) if heads == 1 else np.array([1.0, -1.0])
     reference = MergedHeads(law.dim, few)
     weights = reference.isotropic(signs * best[0], signs * best[1])
     ours, theirs = [], []
@@ -92,9 +93,9 @@ def trained_heads(
     ratio = own.mean() / other.mean()
     spread = (own - ratio * other) / other.mean()
     return TrainedHeads(
-        run.inverse_temperature,
-        run.value,
-        float(np.max(run.lookup_rest)),
+        trained.inverse_temperature,
+        trained.value,
+        float(np.max(trained.lookup_rest)),
         Estimate.of(own, keep=False),
         Estimate(ratio, float(spread.std() / len(spread) ** 0.5), len(spread)),
         run.steps,

@@ -75,7 +75,7 @@ def read_curves(
     if isinstance(table, TrainingCurves):
         repeats, records = table.losses.shape
         table = {
-            "step": np.tile(table.steps, repeats),
+            "step": np.tile(table.recorded_at, repeats),
             "loss": table.losses.ravel(),
             "run": np.repeat(np.arange(repeats), records),
         }

@@ -24,7 +24,7 @@ from iclimit.asymptotics.checks import real_number
 from iclimit.checks import check_choice, given, refuse_masked
 from iclimit.notation import did_you_mean
 from iclimit.simulate.arrays import to_host
-from iclimit.simulate.transformer import Layer
+from iclimit.simulate.models.transformer import Layer
 from iclimit.validation.conventions import CONVENTIONS, Convention, Units
 
 ROLES = ("query", "key", "value", "projection", "key_query", "value_row")

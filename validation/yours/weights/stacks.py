@@ -41,7 +41,7 @@ from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.transformer import Layer, prediction
+from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.validation.yours.ratios import ratio
 from iclimit.validation.yours.weights.layouts import (
     Layout,

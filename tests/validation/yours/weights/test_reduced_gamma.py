@@ -19,9 +19,9 @@ from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.dynamics import TaskMixture
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.pretraining.attention import context_summary, weights_from_gamma
 from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
-from iclimit.simulate.transformer import Layer, prediction
 from iclimit.validation.yours.weights.layouts import LAYOUTS
 from iclimit.validation.yours.weights.reduced import reduced_gamma
 

@@ -21,12 +21,14 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, parse_array
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
+from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IsotropicHeads(Result):
-    r"""Heads :math:`v \sum_i \mathrm{softmax}_i(\beta x_q \cdot x_i)\,y_i` that are nearest to others.
+    r"""The isotropic heads that are nearest to others.
+
+    A head is :math:`v \sum_i \mathrm{softmax}_i(\beta x_q \cdot x_i)\,y_i`.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_flags
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
+from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled
 
 PARTS = ("input", "recurrent", "bias")
 """Weights of a layer; their rows are those of i, f, o and g."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.attention import attend
-from iclimit.simulate.networks.dense import Back, perceptron
-from iclimit.simulate.networks.network import Weights
-from iclimit.simulate.networks.normalization import normalize
+from iclimit.simulate.models.attention import attend
+from iclimit.simulate.models.dense import Back, perceptron
+from iclimit.simulate.models.network import Weights
+from iclimit.simulate.models.normalization import normalize
 
 
 def add_attention(

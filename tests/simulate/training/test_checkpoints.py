@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.checkpoints import check_checkpoint, load_checkpoint, save_checkpoint
+from iclimit.simulate.training.checkpoints import (
+    check_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 SETTINGS: dict[str, Any] = {
     "rate": 0.1,

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.network import Weights
+from iclimit.simulate.models.network import Weights
 
 Back: TypeAlias = Callable[[Array], tuple[Array, Weights]]
 """From derivatives by a result to those by its tokens and by weights."""

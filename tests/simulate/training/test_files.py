@@ -17,9 +17,9 @@ from iclimit.simulate.networks import (
     save_network,
     train_network,
 )
-from iclimit.simulate.networks.files import CLASSES
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
+from iclimit.simulate.training.files import CLASSES
 
 PROBLEM = Problem(context=5, dim=3)
 NETWORKS: list[Network] = [

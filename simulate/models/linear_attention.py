@@ -1,10 +1,10 @@
 r"""Stacks of linear attention layers with all of key, query, value and projection trained.
 
-The layers are those of `iclimit.simulate.transformer`, on the tokens (x, y) of a prompt and (x_q, 0)
-last; the prediction is minus the last entry of the query's token.  Gradients know the tokens
-through Gram matrices only, at a cost linear in the context.  The loss of a single layer depends on
-given prompts through moments of these only, so that a step of L-BFGS costs the same for any
-number of prompts (`iclimit.simulate.descent.gradients`).
+The layers are those of `iclimit.simulate.models.transformer`, on the tokens (x, y) of a prompt and
+(x_q, 0) last; the prediction is minus the last entry of the query's token.  Gradients know the
+tokens through Gram matrices only, at a cost linear in the context.  The loss of a single layer
+depends on given prompts through moments of these only, so that a step of L-BFGS costs the same for
+any number of prompts (`iclimit.simulate.models.gradients`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_flags
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.descent.gradients import (
+from iclimit.simulate.models.gradients import (
     StackPass,
     loss_and_gradients,
     moment_loss_and_gradients,
     readout_moments,
 )
-from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled, Weights
-from iclimit.simulate.networks.tokens import make_tokens
-from iclimit.simulate.transformer import Layer
+from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled, Weights
+from iclimit.simulate.models.tokens import make_tokens
+from iclimit.simulate.models.transformer import Layer
 
 MATRICES = ("key", "query", "value", "projection")
 
@@ -109,9 +109,11 @@ class LinearAttention(Network):
         self, weights: Mapping[str, Array], examples: Examples, labels: Array | None = None
     ) -> tuple[Any, Weights]:
         """Mean squared error and its gradient, without the derivatives by the tokens."""
-        tokens, labels = make_tokens("pairs", examples), examples.target if labels is None else labels
         loss, gradients = loss_and_gradients(
-            tokens, labels, self.stack(weights), include_query=self.include_query
+            make_tokens("pairs", examples),
+            examples.target if labels is None else labels,
+            self.stack(weights),
+            include_query=self.include_query,
         )
         return loss, self._collect(gradients)
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from iclimit.checks import parse_array
 from iclimit.results import Estimate
-from iclimit.simulate.networks.network import Network
-from iclimit.simulate.networks.training import TrainedNetwork
+from iclimit.simulate.models.network import Network
 from iclimit.simulate.npz import load_npz, save_npz
+from iclimit.simulate.training.networks import TrainedNetwork
 
 CLASSES = {
-    "AttentionNetwork": "iclimit.simulate.networks.stack",
-    "LstmNetwork": "iclimit.simulate.networks.lstm",
-    "MergedHeads": "iclimit.simulate.softmax.merged_heads",
+    "AttentionNetwork": "iclimit.simulate.models.stack",
+    "LstmNetwork": "iclimit.simulate.models.lstm",
+    "MergedHeads": "iclimit.simulate.models.merged_heads",
 }
 """Networks that files may hold, and their modules: nothing else is imported for a file."""
 

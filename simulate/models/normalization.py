@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.dense import Back
-from iclimit.simulate.networks.network import Weights
+from iclimit.simulate.models.dense import Back
+from iclimit.simulate.models.network import Weights
 
 TINY = 1e-5
 """Added to the variance of a token, as Haiku, PyTorch and Flax do by default."""

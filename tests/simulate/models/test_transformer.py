@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax as scipy_softmax
 
-from iclimit.simulate.transformer import Layer, apply_layer, forward, prediction
+from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
 
 ROUNDING = 1e-12  # of numbers of order one to ten
 KINDS = ("key", "query", "value", "projection")

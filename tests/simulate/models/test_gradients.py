@@ -6,13 +6,13 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from iclimit.simulate.descent.gradients import (
+from iclimit.simulate.models.gradients import (
     loss_and_gradients,
     moment_loss_and_gradients,
     query_gradients,
     readout_moments,
 )
-from iclimit.simulate.transformer import Layer, prediction
+from iclimit.simulate.models.transformer import Layer, prediction
 
 ROUNDING = 1e-12  # relative to the largest entry; complex steps have no truncation error
 STEP = 1e-30

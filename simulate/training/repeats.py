@@ -16,9 +16,9 @@ import numpy as np
 from iclimit.checks import check_arguments
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.networks.network import Network, Task
-from iclimit.simulate.networks.training import TrainedNetwork, train_network
+from iclimit.simulate.models.network import Network, Task
 from iclimit.simulate.training.loop import UnstableTraining
+from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
 MISSED = 0.1
 """A run that misses more than this part of what the best one has learned has failed.  Losses on

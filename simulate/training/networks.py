@@ -15,17 +15,17 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from iclimit.checks import check_arguments, check_choice, check_flags, parse_array
+from iclimit.checks import check_arguments, check_choice, check_flags, check_integers, parse_array
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
-from iclimit.simulate.networks.linear_attention import LinearAttention
-from iclimit.simulate.networks.network import Examples, Network, Task, Weights
+from iclimit.simulate.models.linear_attention import LinearAttention
+from iclimit.simulate.models.network import Examples, Network, Task, Weights
+from iclimit.simulate.models.transformer import Layer
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import State, TrainingLoop
 from iclimit.simulate.training.results import Training
 from iclimit.simulate.training.rules import Adam, descend_lbfgs
-from iclimit.simulate.transformer import Layer
 
 SomeNetwork = TypeVar("SomeNetwork", bound=Network)
 
@@ -214,6 +214,9 @@ def train_network(
     (3,)
     """
     check_choice("optimizer", optimizer, tuple(BATCH))
+    snapshots = list(snapshots)
+    for step in snapshots:
+        check_integers(snapshots=step)
     batch = BATCH[optimizer] if batch is None else batch
     settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     numbers = ("steps", "batch", "learning_rate", "clip", "patience", "held_out")
@@ -269,7 +272,7 @@ def train_network(
     return TrainedNetwork(
         network=network,
         weights=_named(network, vector),
-        losses=loop.losses(),
+        losses=loop.column("loss"),
         held_out=loss,
         null_loss=null_loss,
         steps=loop.state.steps,

@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.network import Examples
+from iclimit.simulate.models.network import Examples
 
 TOKENS = ("pairs", "separate")
 

@@ -20,7 +20,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.transformer import Layer
+from iclimit.simulate.models.transformer import Layer
 
 
 def loss_and_gradients(

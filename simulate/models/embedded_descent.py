@@ -19,9 +19,9 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.blocks import add_perceptron
-from iclimit.simulate.networks.dense import dense
-from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled
+from iclimit.simulate.models.blocks import add_perceptron
+from iclimit.simulate.models.dense import dense
+from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.dense import dense
-from iclimit.simulate.networks.network import Weights
+from iclimit.simulate.models.dense import dense
+from iclimit.simulate.models.network import Weights
 
 ATTENTION = ("softmax", "linear")
 

@@ -22,11 +22,11 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, check_flags, given
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.networks.attention import ATTENTION
-from iclimit.simulate.networks.blocks import add_attention, add_perceptron
-from iclimit.simulate.networks.dense import Back, dense
-from iclimit.simulate.networks.network import Examples, Network, Pullback, Pulled, Weights
-from iclimit.simulate.networks.tokens import TOKENS, make_tokens, sinusoidal_positions
+from iclimit.simulate.models.attention import ATTENTION
+from iclimit.simulate.models.blocks import add_attention, add_perceptron
+from iclimit.simulate.models.dense import Back, dense
+from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled, Weights
+from iclimit.simulate.models.tokens import TOKENS, make_tokens, sinusoidal_positions
 
 MAPS = ("query", "key", "value", "output")
 

@@ -1,0 +1,1 @@
+"""Models that are trained or built: predictions, and gradients by hand in any array API."""

@@ -1,0 +1,393 @@
+"""What all trainers owe to one loop: they are cut, go on, diverge and report alike."""
+
+import sys
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.depth import train_depth
+from iclimit.simulate.descent.regression import Regression
+from iclimit.simulate.descent.training import train_attention
+from iclimit.simulate.dynamics.attention_models import MomentLoss, SequenceLoss
+from iclimit.simulate.dynamics.gradient_descent import simulate_gradient_descent
+from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
+from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
+from iclimit.simulate.gdpp.transformer_training import train_linear_transformer
+from iclimit.simulate.models import linear_attention
+from iclimit.simulate.models.linear_attention import LinearAttention
+from iclimit.simulate.models.merged_heads import MergedHeads
+from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.training import loop
+from iclimit.simulate.training.loop import UnstableTraining
+from iclimit.simulate.training.networks import train_network
+
+UNIFORM = Regression(context=6, dim=2, input_law="uniform")
+MIXED = TaskMixture([[0.7, 0.1], [0.1, 0.4]], 6, fresh_fraction=0.5, shared_task=[1.0, -0.5])
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer with small settings, and the function that each of its steps calls."""
+
+    train: Any
+    problem: Any
+    settings: dict[str, Any]
+    owner: Any
+    step: str
+    diverging: dict[str, Any] | None = None
+    other: dict[str, Any] | None = None
+
+    def __call__(self, **changes):
+        return self.train(self.problem, **self.settings | changes)
+
+
+def network(problem, **settings):
+    return train_network(MergedHeads(3, 2, settings.pop("init_scale", 0.1)), problem, **settings)
+
+
+SMALL = {"rng": 3, "held_out": 50}
+ATTENTION = SMALL | {"layers": 2, "init_scale": 0.3}
+LBFGS = {"optimizer": "lbfgs", "steps": 12, "batch": 200}
+CURVES = {"training_set": 20, "init_scale": 0.2, "learning_rate": 0.05, "steps": 60, "record": 7}
+CURVES |= {"repeats": 2, "rng": 10, "tests": True}
+PROMPTS = Problem(context=5, dim=3, noise_variance=0.1)
+TRAINERS = {
+    "attention, adam": Trainer(
+        train_attention,
+        UNIFORM,
+        ATTENTION | {"steps": 40, "batch": 20, "patience": 10, "shared": True},
+        LinearAttention,
+        "loss_and_gradient",
+        {"learning_rate": 1e60},
+        {"layers": 3},
+    ),
+    "attention, lbfgs": Trainer(
+        train_attention,
+        UNIFORM,
+        ATTENTION | LBFGS,
+        LinearAttention,
+        "loss_and_gradient",
+        {"init_scale": 1e200},
+        {"include_query": True},
+    ),
+    "attention, moments": Trainer(
+        train_attention,
+        UNIFORM,
+        ATTENTION | LBFGS | {"layers": 1},
+        linear_attention,
+        "moment_loss_and_gradients",
+        {"init_scale": 1e200},
+        {"heads": 2},
+    ),
+    "network, adam": Trainer(
+        network,
+        PROMPTS,
+        SMALL | {"steps": 60, "batch": 32, "patience": 10},
+        MergedHeads,
+        "loss_and_gradient",
+        {"learning_rate": 1e200},
+        {"clip": 2.0},
+    ),
+    "network, lbfgs": Trainer(
+        network,
+        PROMPTS,
+        SMALL | LBFGS | {"query_noise": True},
+        MergedHeads,
+        "loss_and_gradient",
+        {"init_scale": 1e200},
+        {"batch": 201},
+    ),
+    "descent": Trainer(
+        simulate_gradient_descent,
+        MIXED,
+        CURVES,
+        MomentLoss,
+        "__call__",
+        {"learning_rate": 1e200},
+        {"heads": 3},
+    ),
+    "descent, batches": Trainer(
+        simulate_gradient_descent,
+        MIXED,
+        CURVES | {"batch": 4, "model": "separate", "rank": 2},
+        SequenceLoss,
+        "__call__",
+        {"init_scale": 1e3},
+        {"problem": replace(MIXED, context=7)},
+    ),
+    "transformer": Trainer(
+        train_linear_transformer,
+        NoisyRegression("uniform:2", context=6, dim=2),
+        {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2},
+        Descent,
+        "advance",
+        None,
+        {"contexts": 201},
+    ),
+    "transformer, trials": Trainer(
+        train_linear_transformer,
+        NoisyRegression("uniform:2", context=6, dim=2),
+        {"starts": 2, "contexts": 100, "steps": 4, "rng": 21, "kind": "gd++"},
+        AdjustedLoss,
+        "loss",
+        None,
+        {"kind": "diag"},
+    ),
+}
+DEPTH = Trainer(
+    lambda _, **settings: train_depth(**settings),
+    None,
+    {
+        "depth": 2,
+        "eigenvalues": np.ones(3),
+        "batch": 2,
+        "learning_rate": 0.1,
+        "steps": 5,
+        "rng": 0,
+    },
+    None,
+    "",
+    {"learning_rate": 50.0, "steps": 60},
+)
+
+
+def parts(value):
+    """Arrays and numbers of a result, without how the training ended and what it was told."""
+    if hasattr(value, "shape") or isinstance(value, (int, float, str)) or value is None:
+        return [value]
+    if isinstance(value, dict):
+        return [part for key in value for part in (key, *parts(value[key]))]
+    if isinstance(value, (list, tuple)):
+        return [part for each in value for part in parts(each)]
+    names = (each.name for each in fields(value))
+    kept = [name for name in names if name not in ("parameters", "interrupted", "samples")]
+    return [part for name in kept for part in parts(getattr(value, name))]
+
+
+def assert_same(found, expected):
+    """The same training to the last bit."""
+    found, expected = parts(found), parts(expected)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class Cut:
+    """Raises what Ctrl-C raises at a call of the function of a step."""
+
+    def __init__(self, patch, trainer):
+        self.patch, self.owner, self.name = patch, trainer.owner, trainer.step
+        self.function, self.calls = getattr(trainer.owner, trainer.step), 0
+
+    def at(self, number):
+        self.calls = 0
+
+        def counted(*args, **kwargs):
+            self.calls += 1
+            if self.calls == number:
+                raise KeyboardInterrupt
+            return self.function(*args, **kwargs)
+
+        self.patch.setattr(self.owner, self.name, counted)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_training_that_is_cut_anywhere_ends_in_the_same_bits(name, tmp_path, monkeypatch):
+    trainer, path = TRAINERS[name], tmp_path / "run"
+    cut = Cut(monkeypatch, trainer)
+    cut.at(0)
+    whole = trainer()
+    count = cut.calls
+    assert not whole.interrupted
+    for seconds in (0.0, 1e9):  # a checkpoint at every step, or only where the training is cut
+        monkeypatch.setattr(loop, "SAVE_SECONDS", seconds)
+        for number in (2, 3, count // 3, count // 2, count):
+            path.unlink(missing_ok=True)
+            cut.at(number)
+            try:
+                first = trainer(checkpoint=path)
+            except KeyboardInterrupt:  # nothing is there yet
+                assert name.startswith("transformer")
+                assert number <= 3
+            else:
+                assert first.interrupted
+                assert first.steps < number
+                assert path.exists() == (first.steps > 0)
+            cut.at(0)
+            assert_same(trainer(checkpoint=str(path)), whole)
+    assert list(tmp_path.iterdir()) == [path]
+    # One that is finished is read, without a step.
+    cut.at(1)
+    assert_same(trainer(checkpoint=path), whole)
+    path.unlink()
+    for _ in range(count):
+        cut.at(max(10, count // 6))
+        run = trainer(checkpoint=path)
+        if not run.interrupted:
+            break
+    assert_same(run, whole)
+
+
+@pytest.mark.parametrize("name", ["attention, adam", "network, lbfgs", "descent"])
+def test_ctrl_c_before_the_first_step_leaves_the_start(name, tmp_path, monkeypatch):
+    trainer = TRAINERS[name]
+    Cut(monkeypatch, trainer).at(1)
+    run = trainer(checkpoint=tmp_path / "run")
+    assert run.interrupted
+    assert not run.converged
+    assert run.steps == 0
+    assert run.losses.shape[-1] == 0
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_ctrl_c_while_a_checkpoint_is_written_keeps_the_old_one(name, tmp_path, monkeypatch):
+    trainer, path = TRAINERS[name], tmp_path / "run"
+    whole, saves, save = trainer(), [], loop.save_checkpoint
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "SAVE_SHARE", 0)
+
+    def interrupted(*arguments):
+        saves.append(1)
+        if len(saves) == 3:
+            raise KeyboardInterrupt
+        save(*arguments)
+
+    monkeypatch.setattr(loop, "save_checkpoint", interrupted)
+    assert trainer(checkpoint=path).interrupted
+    assert_same(trainer(checkpoint=path), whole)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
+    trainer, path = TRAINERS[name], tmp_path / "run"
+    trainer(checkpoint=path)
+    before = path.read_bytes()
+    seeds = [17, np.random.SeedSequence(trainer.settings["rng"], spawn_key=(1,))]
+    for changes in (*({"rng": seed} for seed in seeds), trainer.other):
+        problem = changes.get("problem", trainer.problem)
+        changed = {key: value for key, value in changes.items() if key != "problem"}
+        with pytest.raises(ValueError, match="checkpoint must be of the same training, got .*run"):
+            replace(trainer, problem=problem)(checkpoint=path, **changed)
+    path.write_bytes(before[:-9])
+    with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
+        trainer(checkpoint=path)
+    with pytest.raises(FileNotFoundError, match="checkpoint must be a file that can be written"):
+        trainer(checkpoint=tmp_path / "absent" / "run")
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINERS if TRAINERS[name].diverging])
+def test_divergence_is_an_error_without_warnings(name):
+    trainer = TRAINERS[name]
+    with pytest.raises(UnstableTraining, match="diverged: the loss .* after [01] steps: try a sm"):
+        trainer(**trainer.diverging)
+
+
+def test_divergence_in_depth_is_an_error():
+    with pytest.raises(UnstableTraining, match=r"learning_rate = 50.0 or initial is too large"):
+        DEPTH(**DEPTH.diverging)
+
+
+@pytest.mark.parametrize("name", [*TRAINERS, "depth"])
+def test_progress_and_seeds(name, capsys):
+    trainer = TRAINERS.get(name, DEPTH)
+    run = trainer()
+    assert capsys.readouterr() == ("", "")
+    seed = np.random.SeedSequence(trainer.settings["rng"])
+    assert_same(trainer(rng=seed, progress=True), run)
+    assert "step" in capsys.readouterr().err
+    other = parts(trainer(rng=99))
+    assert any(np.any(one != two) for one, two in zip(parts(run), other, strict=False))
+
+
+@pytest.mark.parametrize("name", ["attention, adam", "attention, lbfgs", "network, lbfgs"])
+def test_snapshots_are_the_weights_of_shorter_runs(name):
+    trainer = TRAINERS[name]
+    run = trainer(steps=6, snapshots=(3, 1, 2, 6, 99))
+    assert set(run.snapshots) == {1, 2, 3, 6}
+    for steps in (1, 2, 3):  # Adam's rate has not begun to fall in either run
+        shorter = trainer(steps=steps)
+        assert shorter.snapshots == {}
+        assert_same(run.snapshots[steps], shorter.weights)
+    assert_same(run.snapshots[6], run.weights)
+    assert_same(trainer(steps=6).weights, run.weights)
+
+
+def test_snapshots_survive_an_interruption(tmp_path, monkeypatch):
+    trainer, path = TRAINERS["network, lbfgs"], tmp_path / "run"
+    cut = Cut(monkeypatch, trainer)
+    cut.at(8)
+    run = trainer(snapshots=range(1, 99), checkpoint=path)
+    assert run.interrupted
+    assert list(run.snapshots) == list(range(1, run.steps + 1))
+    # The weights after the last whole step, not those of a trial of the line search.
+    assert_same(run.snapshots[run.steps], run.weights)
+    cut.at(0)
+    assert_same(trainer(steps=run.steps).weights, run.weights)
+    again = trainer(snapshots=range(1, 99), checkpoint=path)
+    assert list(again.snapshots) == list(range(1, again.steps + 1))
+
+
+def test_losses_are_those_before_the_steps_and_after_the_last():
+    """At a rate that moves nothing each is the loss of the start, on the prompts of its step."""
+    trainer = TRAINERS["network, adam"]
+    run = trainer(learning_rate=1e-30, steps=5)
+    assert run.losses.shape == (6,)
+    assert len(set(run.losses)) == 6
+    few, more = trainer(steps=20).losses, trainer(steps=30).losses
+    np.testing.assert_array_equal(few[:14], more[:14])  # the last third has smaller rates
+
+
+def test_checkpoints_are_rarer_where_they_are_slow(tmp_path, monkeypatch):
+    """A step takes 10 s here and a checkpoint 15: one in 300 s, and one at the end."""
+    clock, saved, advance = 0.0, [], loop.TrainingLoop.advance
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock)
+
+    def slow(self, state):
+        nonlocal clock
+        clock += 10.0
+        advance(self, state)
+
+    def save(*_):
+        nonlocal clock
+        saved.append(clock)
+        clock += 15.0
+
+    monkeypatch.setattr(loop.TrainingLoop, "advance", slow)
+    monkeypatch.setattr(loop, "save_checkpoint", save)
+    TRAINERS["network, adam"](checkpoint=tmp_path / "run", steps=59, patience=100)
+    assert saved == [10.0, 325.0, 620.0]
+
+
+STRICT = {name: trainer for name, trainer in TRAINERS.items() if "trials" not in name}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_training_runs_on_any_arrays(name, strict_backend, tmp_path, monkeypatch):
+    trainer, path = STRICT[name], tmp_path / "run"
+    cut = Cut(monkeypatch, trainer)
+    cut.at(0)
+    expected, count = trainer(), cut.calls
+    numpy = get_backend("numpy")
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("iclimit.simulate"):
+            if hasattr(module, "get_backend"):
+                monkeypatch.setattr(
+                    module, "get_backend", lambda name: strict_backend if name == "cupy" else numpy
+                )
+            if hasattr(module, "to_host"):
+                monkeypatch.setattr(module, "to_host", np.asarray)
+    monkeypatch.setitem(BLOCK, "strict", 16)
+    monkeypatch.setitem(BLOCK, "cupy", 10)
+    cut.at(count // 2)
+    assert trainer(checkpoint=path, backend="cupy").interrupted
+    cut.at(0)
+    found = trainer(checkpoint=path, backend="cupy")
+    for one, other in zip(parts(found), parts(expected), strict=True):
+        if hasattr(other, "dtype"):
+            assert isinstance(one, np.ndarray)
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
