@@ -74,14 +74,14 @@ def _answers(path: Path, prompts: PromptFile) -> np.ndarray:
     """Answers of a trained network to all prompts."""
     import numpy as np
 
-    from iclimit.simulate.networks import load_network
+    from iclimit.simulate.networks import load_model
     from iclimit.validation.yours.models.model import Model
 
-    network = load_network(path)
-    if network.network.dim != prompts.problem.dim:
+    network = load_model(path)
+    if network.dim != prompts.problem.dim:
         raise ValueError(
             f"--model must have the dimension of the prompts, {prompts.problem.dim}, got "
-            f"{network.network.dim} in {path}"
+            f"{network.dim} in {path}"
         )
     model = Model(network)
     blocks = (model.answer(block, section=section.name) for section, block in prompts.blocks())

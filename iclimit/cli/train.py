@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     """Train and measure, unless that is on record, and print."""
     from iclimit.checks import check_integers
     from iclimit.simulate.gdpp import NoisyRegression
-    from iclimit.simulate.gdpp.linear_transformer import load_transformer, save_transformer
+    from iclimit.simulate.networks import load_model, save_model
 
     paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
     if len(paths) > len(set(paths)):
@@ -81,7 +81,10 @@ def run(options: argparse.Namespace) -> int:
     names = ("kind", *SIZES, "contexts", "steps", "held_out")
     settings = {name: getattr(options, name) for name in names}
     settings["noise_law"] = str(problem.noise_law)
-    initial = [load_transformer(path) for path in options.initial]
+    try:
+        initial = [load_model(path) for path in options.initial]
+    except OSError as error:
+        raise ValueError(f"cannot read a file: {error}") from error
     weights = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in options.initial)
     found = run_training(
         options,
@@ -91,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         initial=initial,
     )
     if options.output:
-        save_transformer(found["model"], options.output)
+        save_model(found["model"], options.output)
     result = {name: settings[name] for name in ("kind", "layers", "noise_law")} | found["summary"]
     omegas: list[dict[str, float]] = []
     if options.kind in ("diag", "gd++"):

@@ -145,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
 def train_and_print(options: argparse.Namespace, kind: str) -> int:
     """Train what is not on record, write the best network and print the losses."""
     from iclimit.checks import check_arguments
-    from iclimit.simulate.networks import save_network
+    from iclimit.simulate.networks import save_model
 
     check_execution(options)
     check_arguments(repeats=options.repeats)
@@ -157,7 +157,7 @@ def train_and_print(options: argparse.Namespace, kind: str) -> int:
     if found.best is None:
         raise ArithmeticError("every training diverged: try a smaller learning_rate or init_scale")
     if options.output:
-        save_network(found.best, options.output)
+        save_model(found.best, options.output)
     rows = _rows(found)
     if options.format == "json":
         print_json({"runs": rows, **_summary(found)})

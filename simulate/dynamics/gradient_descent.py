@@ -177,7 +177,7 @@ def simulate_gradient_descent(
         )
     device = get_backend(backend)
     seeds = [seed_sequences(seed, 3) for seed in seed_sequences(rng, repeats)]
-    settings |= identify(problem)
+    settings["problem"] = identify(problem)
     settings["seed"] = [str(seeds[0][0].entropy), list(seeds[0][0].spawn_key[:-2])]
     drawn = [
         layer.random_weights(np.random.default_rng(seed), init_scale, initialization)

@@ -21,10 +21,8 @@ what is free:
 """
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,8 +31,8 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_choice, check_shape, parse_array
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array, Backend, to_host
-from iclimit.simulate.models.transformer import Layer
-from iclimit.simulate.npz import load_npz, save_npz
+from iclimit.simulate.models.tokens import make_tokens, parse_question
+from iclimit.simulate.models.transformer import Layer, prediction
 
 KINDS = ("full", "axial", "diag", "gd++")
 
@@ -95,6 +93,11 @@ class LinearTransformer(Result):
             Layer(eye, self.lookup[depth, ...], eye, self.projection[depth, ...])
             for depth in range(self.depth)
         ]
+
+    def __call__(self, inputs: Any, labels: Any, query: Any) -> np.ndarray:
+        """Predictions (n,), in the form that ``iclimit.probe`` asks models in."""
+        prompts = parse_question(inputs, labels, query, self.dim)
+        return np.asarray(prediction(make_tokens("pairs", prompts), self.layers))
 
     @property
     def omegas(self) -> np.ndarray:
@@ -200,26 +203,6 @@ def to_backend(model: LinearTransformer, backend: Backend) -> LinearTransformer:
     return LinearTransformer(
         model.kind, backend.asarray(model.projection), backend.asarray(model.lookup)
     )
-
-
-def save_transformer(model: LinearTransformer, path: str | os.PathLike) -> None:
-    """Write host weights to an .npz file with the arrays kind, projection and lookup."""
-    save_npz(Path(path), kind=model.kind, projection=model.projection, lookup=model.lookup)
-
-
-def load_transformer(path: str | os.PathLike) -> LinearTransformer:
-    """Read weights that `save_transformer` has written.
-
-    Raises
-    ------
-    ValueError
-        If the file is not of that form.
-    """
-    try:
-        file = load_npz(Path(path))
-        return LinearTransformer(str(file["kind"]), file["projection"], file["lookup"])
-    except Exception as error:  # a file can be broken in any number of ways
-        raise ValueError(f"path must be a file of save_transformer, got {path}") from error
 
 
 def two_level_ridge_transformer(

@@ -175,11 +175,11 @@ def train_linear_transformer(
     shallower = [_known_parameters(model, kind, layers, heads, problem.dim) for model in initial]
     seeds = seed_sequences(rng, 1 + len(ROUNDS))
     settings = {
-        **identify(problem),
         **{"kind": kind, "backend": backend, "rare": rare},
         **numbers,
         "initial": [identify(known) for known in shallower],
         "seed": [str(seeds[0].entropy), list(seeds[0].spawn_key[:-1])],
+        "problem": identify(problem),
     }
     device = get_backend(backend)
     title = f"{kind}, {layers} layers"
@@ -206,7 +206,7 @@ def train_linear_transformer(
         steps=loop.state.steps,
         converged=best.converged,
         interrupted=loop.interrupted,
-        parameters={**settings, "problem": problem},
+        parameters=settings | {"problem": problem},
     )
 
 

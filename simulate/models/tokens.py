@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 from array_api_compat import array_namespace
 
+from iclimit.checks import parse_array
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.network import Examples
 
@@ -15,6 +19,31 @@ TOKENS = ("pairs", "separate")
 
 LONGEST = 10_000.0
 """Ratio of the longest to the shortest period of positions, approximately."""
+
+
+def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Examples:
+    """Prompts that a model is asked with, on the host.
+
+    Parameters
+    ----------
+    inputs : array (n, context, dim)
+        Inputs of the context.
+    labels : array (n, context)
+        Their labels.
+    query : array (n, dim)
+        Inputs whose labels are predicted.
+    dim : int
+        Dimension of the inputs of the model.
+
+    Raises
+    ------
+    ValueError
+        If an array has another shape, or entries that are no finite numbers.
+    """
+    x = parse_array("inputs", inputs, (None, None, dim))
+    y = parse_array("labels", labels, x.shape[:2])
+    asked = parse_array("query", query, x.shape[::2])
+    return cast("Examples", SimpleNamespace(inputs=x, labels=y, query=asked))
 
 
 def make_tokens(kind: str, examples: Examples) -> Array:

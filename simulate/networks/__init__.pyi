@@ -3,8 +3,8 @@ from ..models.linear_attention import LinearAttention as LinearAttention
 from ..models.lstm import LstmNetwork as LstmNetwork
 from ..models.network import Network as Network
 from ..models.stack import AttentionNetwork as AttentionNetwork
-from ..training.files import load_network as load_network
-from ..training.files import save_network as save_network
+from ..training.files import load_model as load_model
+from ..training.files import save_model as save_model
 from ..training.networks import TrainedNetwork as TrainedNetwork
 from ..training.networks import train_network as train_network
 from ..training.repeats import TrainedRepeats as TrainedRepeats

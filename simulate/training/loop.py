@@ -204,7 +204,7 @@ class TrainingLoop:
                 which = f" of repeat {worst}" if losses.size > 1 else ""
                 raise UnstableTraining(
                     f"training diverged: the loss{which} is {losses[worst]:.3g} after {steps} "
-                    "steps: try a smaller learning_rate or init_scale"
+                    f"steps: try a smaller {'learning_rate or ' if steps else ''}init_scale"
                 )
             if due and steps > self._last_recorded:
                 self.records.append({"steps": np.asarray(steps), **record})

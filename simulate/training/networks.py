@@ -15,13 +15,13 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from iclimit.checks import check_arguments, check_choice, check_flags, check_integers, parse_array
+from iclimit.checks import check_arguments, check_choice, check_flags, check_integers
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.network import Examples, Network, Task, Weights
+from iclimit.simulate.models.tokens import parse_question
 from iclimit.simulate.models.transformer import Layer
-from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import State, TrainingLoop
 from iclimit.simulate.training.results import Training
@@ -73,6 +73,11 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
     snapshots: dict[int, dict[str, np.ndarray]] = field(repr=False, default_factory=dict)
 
     @property
+    def dim(self) -> int:
+        """Dimension of the inputs."""
+        return self.network.dim
+
+    @property
     def layers(self) -> list[Layer]:
         """Layers of linear attention in the order of application, of `LinearAttention` only."""
         if not isinstance(self.network, LinearAttention):
@@ -96,21 +101,13 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
         ValueError
             If an array has another shape, or entries that are no finite numbers.
         """
-        x = parse_array("inputs", inputs, (None, None, self.network.dim))
-        y = parse_array("labels", labels, x.shape[:2])
-        asked = SimpleNamespace(
-            inputs=x, labels=y, query=parse_array("query", query, x.shape[::2])
-        )
-        step = _block(self.network, asked.inputs.shape[1])
-        parts = [
-            SimpleNamespace(
-                **{name: each[start : start + step] for name, each in vars(asked).items()}
-            )
-            for start in range(0, len(asked.query), step)
-        ]
-        return np.concatenate(
-            [to_host(self.network.forward(self.weights, part)[0]) for part in parts]
-        )
+        prompts = parse_question(inputs, labels, query, self.dim)
+        step = _block(self.network, prompts.inputs.shape[1])
+        answers = []
+        for start in range(0, len(prompts.query), step):
+            rows = {name: each[start : start + step] for name, each in vars(prompts).items()}
+            answers.append(self.network.forward(self.weights, SimpleNamespace(**rows))[0])
+        return np.concatenate([to_host(each) for each in answers])
 
 
 def train_network(
@@ -336,6 +333,6 @@ def _block(network: Network, context: int) -> int:
 
 def _draw(problem: Task) -> Callable[..., Examples]:
     """Draw prompts of a problem, with its pretraining tasks if it has any."""
-    if isinstance(problem, Problem) and problem.tasks is not None:
+    if getattr(problem, "tasks", None) is not None:
         return partial(problem.draw, tasks="pretraining")
     return problem.draw

@@ -69,7 +69,7 @@ def test_checkpoints_touch_nothing_else(path: Path) -> None:
     for other in others:
         other.symlink_to(path)
     check_checkpoint(state)
-    save_checkpoint(state, {}, {}, weights=np.zeros(3))
+    save_checkpoint(state, {}, {"weights": np.zeros(3)})
     assert path.read_text() == "old"
     assert set(path.parent.iterdir()) == {path, state, *others}
 

@@ -19,9 +19,9 @@ ICLIMIT = (sys.executable, "-m", "iclimit")
 FREQUENT_CHECKPOINTS = """
 import sys
 from iclimit.cli import main
-from iclimit.simulate.dynamics import gradient_descent
+from iclimit.simulate.training import loop
 
-gradient_descent.CHECKPOINT_SECONDS = 0.05
+loop.SAVE_SECONDS = 0.05
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -14,8 +14,8 @@ import numpy as np
 import iclimit
 from iclimit.networks import (
     AttentionNetwork,
-    load_network,
-    save_network,
+    load_model,
+    save_model,
     token_sensitivities,
     train_network,
     train_repeats,
@@ -43,8 +43,8 @@ ax.legend()
 # Saved and read again, it is the same network:
 
 with tempfile.TemporaryDirectory() as folder:
-    save_network(found.runs[0], f"{folder}/head.npz")
-    again = load_network(f"{folder}/head.npz")
+    save_model(found.runs[0], f"{folder}/head.npz")
+    again = load_model(f"{folder}/head.npz")
 print(again.network, again.held_out == found.runs[0].held_out)
 
 # %%

@@ -245,7 +245,7 @@ def test_too_large_a_rate_leaves_what_was_recorded(
     large = ["--init-scale", "0.5", "--learning-rate", "2", "--record", "1", "-o", "x.csv", *flags]
     assert main([*SMALL, *large]) == 1
     captured = capsys.readouterr()
-    assert captured.err.startswith("iclimit train: learning_rate = 2.0 is too large: the loss")
+    assert captured.err.startswith("iclimit train: training diverged: the loss is ")
     assert captured.err.count("\n") == 1
     assert captured.out.split()[: len(COLUMNS)] == COLUMNS
     table = list(csv.DictReader(Path("x.csv").read_text().splitlines()))
@@ -259,7 +259,7 @@ def test_too_large_a_start_records_nothing(
     path = tmp_path / "x.csv"
     assert main([*SMALL, "--init-scale", "1e4", "-o", str(path)]) == 1
     captured = capsys.readouterr()
-    assert captured.err.startswith("iclimit train: init_scale = 10000.0 is too large: the loss")
+    assert captured.err.endswith(" after 0 steps: try a smaller init_scale\n")
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert not path.exists()
@@ -332,8 +332,7 @@ def test_initial_weights_are_those_of_the_prediction(
     options = build_parser().parse_args(["dynamics", model, *law])
     predicted = dynamics.weights_of(options, 3)
     with np.load(state) as file:
-        trained = [file[f"weights{i}"] for i in range(len(predicted))]
-        assert f"weights{len(predicted)}" not in file.files
+        trained = [file[f"array{i}"] for i in range(len(predicted))]
     for found, expected in zip(trained, predicted, strict=True):
         np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-39)
         assert np.std(expected) > 0
@@ -404,7 +403,6 @@ def test_examples_of_the_help_are_valid(capsys: pytest.CaptureFixture[str]) -> N
         ("--steps 0", "steps must be an integer >= 1, got 0"),
         ("--steps x", "argument --steps: invalid int value: 'x'"),
         ("--record 0", "record must be an integer >= 1, got 0"),
-        ("--record 61", "record must be at most steps = 60, got 61"),
         ("--repeats 0", "repeats must be an integer >= 1, got 0"),
         ("--seed=-1", "--seed must be an integer >= 0, got -1"),
         ("--training-set 0", "training_set must be an integer >= 1, or inf, got 0"),

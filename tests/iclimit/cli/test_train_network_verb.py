@@ -12,15 +12,9 @@ import pytest
 
 import iclimit
 from iclimit.cli import main, train_network
-from iclimit.simulate import optimizers
-from iclimit.simulate.networks import (
-    AttentionNetwork,
-    LstmNetwork,
-    load_network,
-    repeats,
-    train_repeats,
-)
+from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, load_model, train_repeats
 from iclimit.simulate.softmax import MergedHeads
+from iclimit.simulate.training import loop, repeats
 from iclimit.softmax import optimal_softmax
 from iclimit.validation.yours.models import baselines
 
@@ -100,7 +94,7 @@ def test_the_verb_is_the_training_of_all_seeds(
     good = [row["held_out_loss"] for row in found["runs"] if not row["failed"]]
     assert (len(good), found["failures"]) == (2, 1)
     assert found["mean_loss"] == pytest.approx(np.mean(good))
-    assert load_network(path).held_out.mean == min(good)
+    assert load_model(path).held_out.mean == min(good)
 
     # What is on record is not computed again, also in another number and in other formats.
     monkeypatch.setattr(repeats, "train_network", pytest.fail)
@@ -124,7 +118,7 @@ def test_flags_describe_the_network_and_the_problem(tmp_path: Path, capsys: Capt
     many = ["--layers", "2", "--attention", "linear,softmax", "--width", "4", "--mlp", "3"]
     many += ["--embedding-mlp", "5", "--positions", "2", "--init-scale", "0.5", "--layer-norm"]
     assert train("network", *out, *many, "--include-query", *law, str(tasks)) == 0
-    model = load_network(path)
+    model = load_model(path)
     assert model.network == AttentionNetwork(
         dim=2,
         layers=2,
@@ -142,7 +136,7 @@ def test_flags_describe_the_network_and_the_problem(tmp_path: Path, capsys: Capt
     assert "best_loss" not in capsys.readouterr().out
     small = ["--kind", "lstm", "--hidden", "4", "--bidirectional", "--optimizer", "lbfgs"]
     assert train("network", *out, *small, "--query-noise") == 1
-    model = load_network(path)
+    model = load_model(path)
     assert model.network == LstmNetwork(dim=2, hidden=4, bidirectional=True)
     assert (model.parameters["optimizer"], model.parameters["query_noise"]) == ("lbfgs", True)
 
@@ -192,9 +186,9 @@ def test_ctrl_c_leaves_what_is_there_and_goes_on(
     flags = [*SHORT, "--repeats", "3"]
     state, out = ["--checkpoint", str(tmp_path / "state.npz")], ["-o", str(tmp_path / "best.npz")]
     assert train("softmax", *flags, "--no-store") == 1  # three steps teach nothing
-    expected, moves, move = capsys.readouterr().out, 0, optimizers.Run.move
+    expected, moves, move = capsys.readouterr().out, 0, loop.TrainingLoop.advance
 
-    def interrupted(run: optimizers.Run, weights: Any) -> None:
+    def interrupted(run: Any, weights: Any) -> None:
         nonlocal moves
         moves += 1
         if moves == 5:
@@ -204,7 +198,7 @@ def test_ctrl_c_leaves_what_is_there_and_goes_on(
     for more in ([], state):
         moves = 0
         with monkeypatch.context() as patch:
-            patch.setattr(optimizers.Run, "move", interrupted)
+            patch.setattr(loop.TrainingLoop, "advance", interrupted)
             assert train("softmax", *flags, *more, *out) == 130
         printed = capsys.readouterr()
         assert len(printed.out.split("\n\n")[0].splitlines()) == 3  # two runs
@@ -263,7 +257,7 @@ def test_models_that_cannot_be_probed_are_one_line(
     for flags, message in (
         (["--model", str(path)], "--model must have the dimension of the prompts, 2, got 3 in"),
         (["--model", "absent.npz"], "No such file or directory: 'absent.npz'"),
-        (["--model", str(prompts)], "path must be a file of save_network"),
+        (["--model", str(prompts)], "path must be a file of save_model"),
         ([], "PREDICTIONS or --model must be given, and not both"),
         ([str(prompts), "--model", str(path)], "PREDICTIONS or --model must be given"),
     ):

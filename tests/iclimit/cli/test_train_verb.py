@@ -22,8 +22,9 @@ from iclimit.simulate.gdpp import (
     train_linear_transformer,
 )
 from iclimit.simulate.gdpp.adjusted_loss import Descent
-from iclimit.simulate.gdpp.linear_transformer import KINDS, load_transformer
+from iclimit.simulate.gdpp.linear_transformer import KINDS
 from iclimit.simulate.models.transformer import prediction
+from iclimit.simulate.networks import load_model
 
 MODEL = ["train", "linear-transformer"]
 SMALL = [
@@ -137,7 +138,7 @@ def test_training_starts_from_weights_files(tmp_path: Path, printed: Callable[..
     printed(*flags, "-o", second)
     found = printed(*flags, "--initial", first, second)
     assert printed(*flags, "--initial", first, "--initial", second) == found
-    models = [load_transformer(first), load_transformer(second)]
+    models = [load_model(first), load_model(second)]
     run = trained("axial", 2, initial=models, steps=3)
     assert run.start_losses.size == 1 + 2 + 1
     assert json.loads(found)["training_loss"] == run.loss
@@ -152,7 +153,7 @@ def test_weights_files_that_are_no_start(
     for flags, message in (
         (["--layers", "2"], "weights must be of kind 'diag', got other entries"),
         (["--kind", "axial"], "initial must have at most 1 layers, 1 heads and dimension 2"),
-        (["--initial", "absent.npz"], "path must be a file of save_transformer, got absent.npz"),
+        (["--initial", "absent.npz"], "cannot read a file: [Errno 2] No such file"),
     ):
         assert main([*SMALL, "--initial", str(path), *flags]) == 2
         captured = capsys.readouterr()
@@ -180,7 +181,7 @@ def test_weights_are_written_and_predict_the_same(
     flags = ["--kind", kind, "--heads", "2"]
     assert printed(*flags, "-o", str(path)) == printed(*flags)
     assert list(tmp_path.iterdir()) == [path]
-    model = load_transformer(path)
+    model = load_model(path)
     assert (model.kind, model.depth, model.dim) == (kind, 1, 2)
     place = get_backend("numpy")
     tokens = regression_tokens(PROBLEM.sample(place, np.random.default_rng(3), 20).prompts)
@@ -240,7 +241,7 @@ def test_weights_and_checkpoint_in_two_files(tmp_path: Path, printed: Callable[.
     weights, checkpoint = tmp_path / "weights.npz", tmp_path / "run.npz"
     flags = ["-o", str(weights), "--checkpoint", str(checkpoint)]
     assert printed(*flags) == printed()
-    assert load_transformer(weights).depth == 1
+    assert load_model(weights).depth == 1
     # Both are as they should be: the checkpoint is gone on with, the weights are written again.
     weights.unlink()
     assert printed(*flags) == printed()

@@ -1,7 +1,6 @@
 """Kinds of linear transformers: what is free in them, their scalars, files, and sizes."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import array_api_strict
@@ -16,10 +15,8 @@ from iclimit.simulate.gdpp.linear_transformer import (
     LinearTransformer,
     build,
     free_parameters,
-    load_transformer,
     parameter_count,
     random_parameters,
-    save_transformer,
     ties,
     to_backend,
 )
@@ -393,44 +390,3 @@ def picked_parameters(model: LinearTransformer, kind: str) -> np.ndarray:
         return np.concatenate([P[..., *at], Q[..., *at]], axis=2)
     picked = [P[..., 0, 0], P[..., -1, -1], Q[..., 0, 0], Q[..., -1, -1]]
     return np.stack(picked[: 3 if kind == "gd++" else 4], axis=2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["model.npz", "model"])
-def test_files(kind: str, name: str, tmp_path: Path) -> None:
-    model, path = random_model(kind), tmp_path / name
-    for where in (path, str(path)):
-        save_transformer(model, where)
-        found = load_transformer(where)
-        assert found.kind == kind
-        np.testing.assert_array_equal(found.projection, model.projection)
-        np.testing.assert_array_equal(found.lookup, model.lookup)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_broken_files(tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    save_transformer(random_model("full"), path)
-    whole = path.read_bytes()
-    message = "path must be a file of save_transformer, got .*model.npz"
-    contents = [b"", b"text", whole[:100], whole[: len(whole) - 7], whole[:300] + whole[400:]]
-    for content in contents:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=message):
-            load_transformer(path)
-    wrong: dict[str, Any] = {
-        "projection": np.zeros((1, 1, 3, 3)),
-        "lookup": np.zeros((1, 1, 3, 3)),
-    }
-    for arrays in (wrong, {**wrong, "kind": "gd"}, {**wrong, "kind": "diag", "lookup": 1.0}):
-        np.savez(path, **arrays)
-        with pytest.raises(ValueError, match=message):
-            load_transformer(path)
-    with path.open("wb") as file:
-        np.save(file, np.zeros(3))
-    with pytest.raises(ValueError, match=message):
-        load_transformer(path)
-    with pytest.raises(ValueError, match="path must be a file of save_transformer"):
-        load_transformer(tmp_path)
-    with pytest.raises(ValueError, match="path must be a file of save_transformer"):
-        load_transformer(tmp_path / "absent.npz")

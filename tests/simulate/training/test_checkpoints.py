@@ -25,29 +25,30 @@ SETTINGS: dict[str, Any] = {
 }
 RECORD: dict[str, Any] = {"step": 3, "losses": [math.inf, 1 / 3], "nested": [{"name": "a"}]}
 ARRAY = np.random.default_rng(0).standard_normal((2, 3))
+STATE: dict[str, Any] = RECORD | {"first": ARRAY, "deep": [{"second": np.empty(0)}]}
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     found = tmp_path / "run"
-    save_checkpoint(found, SETTINGS, RECORD, first=ARRAY, second=np.empty(0))
+    save_checkpoint(found, SETTINGS, STATE)
     return found
 
 
 def test_what_is_kept(path: Path) -> None:
-    record, arrays = load_checkpoint(path, SETTINGS)
-    assert record == RECORD
-    assert list(arrays) == ["first", "second"]
-    np.testing.assert_array_equal(arrays["first"], ARRAY)
-    assert arrays["second"].shape == (0,)
+    state = load_checkpoint(path, SETTINGS)
+    assert list(state) == list(STATE)
+    assert {name: state[name] for name in RECORD} == RECORD
+    np.testing.assert_array_equal(state["first"], ARRAY)
+    assert state["deep"][0]["second"].shape == (0,)
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_numbers_of_numpy_are_those_of_python(path: Path) -> None:
     same = SETTINGS | {"rate": np.float64(0.1), "steps": np.int64(5), "sizes": (1, np.uint8(2))}
-    assert load_checkpoint(path, same)[0] == RECORD
+    assert load_checkpoint(path, same)["losses"] == RECORD["losses"]
     save_checkpoint(path, SETTINGS | {"rate": np.float32(0.5)}, {"step": np.int64(4)})
-    assert load_checkpoint(path, SETTINGS | {"rate": 0.5})[0] == {"step": 4}
+    assert load_checkpoint(path, SETTINGS | {"rate": 0.5}) == {"step": 4}
     with pytest.raises(ValueError, match=r"another rate$"):
         load_checkpoint(path, SETTINGS | {"rate": np.float32(0.25)})
 
@@ -70,7 +71,7 @@ def test_broken_files(path: Path) -> None:
             ValueError, match=r"checkpoint must be a training's own file, got .*run"
         ):
             load_checkpoint(path, SETTINGS)
-    others: list[Any] = [{}, [], 3, {"settings": 3, "record": {}}, {"settings": {}, "record": 3}]
+    others: list[Any] = [{}, [], 3, {"settings": 3, "state": {}}, {"settings": {}, "state": 3}]
     for described in others:
         with path.open("wb") as file:
             np.savez(file, described=np.array(json.dumps(described)))
@@ -95,7 +96,7 @@ def test_an_interruption_leaves_the_old_one(
             save_checkpoint(path, SETTINGS, {"step": 4})
     assert path.read_bytes() == before
     save_checkpoint(path, SETTINGS, {"step": 4})
-    assert load_checkpoint(path, SETTINGS) == ({"step": 4}, {})
+    assert load_checkpoint(path, SETTINGS) == {"step": 4}
     assert list(path.parent.iterdir()) == [path]
 
 

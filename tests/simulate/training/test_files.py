@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
+from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.networks import (
     AttentionNetwork,
+    LinearAttention,
     LstmNetwork,
     Network,
     TrainedNetwork,
-    load_network,
-    save_network,
+    load_model,
+    save_model,
     train_network,
 )
 from iclimit.simulate.probing.problem import Problem
@@ -26,6 +29,7 @@ NETWORKS: list[Network] = [
     MergedHeads(dim=3, heads=2, init_scale=0.2),
     LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
     AttentionNetwork(dim=3, layers=2, attention=("softmax", "linear"), width=4, positions=2),
+    LinearAttention(dim=3, layers=2, shared=True),
 ]
 
 
@@ -36,8 +40,8 @@ def trained(network: Network) -> TrainedNetwork:
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda each: type(each).__name__)
 def test_what_is_written_comes_back(network: Network, tmp_path: Path) -> None:
     run, path = trained(network), tmp_path / "network"
-    save_network(run, path)
-    again = load_network(path)
+    save_model(run, path)
+    again = load_model(path)
     assert [each.name for each in tmp_path.iterdir()] == ["network"]
     assert again.network == network
     for field in dataclasses.fields(run):
@@ -52,8 +56,8 @@ def test_what_is_written_comes_back(network: Network, tmp_path: Path) -> None:
     drawn = PROBLEM.sample(4, rng=1)
     asked = drawn.inputs, drawn.labels, drawn.query
     np.testing.assert_array_equal(again(*asked), run(*asked))
-    save_network(again, path)
-    assert load_network(path).parameters == again.parameters
+    save_model(again, path)
+    assert load_model(path).parameters == again.parameters
 
 
 def test_every_class_of_the_list_is_tried() -> None:
@@ -64,7 +68,7 @@ def test_every_class_of_the_list_is_tried() -> None:
 def parts(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     """File of a network, and the arrays in it."""
     path = tmp_path / "network.npz"
-    save_network(trained(NETWORKS[0]), path)
+    save_model(trained(NETWORKS[0]), path)
     with np.load(path) as file:
         return path, dict(file)
 
@@ -77,10 +81,10 @@ def parts(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
         ({"value": np.full((2, 4), "a")}, "value in .* must be an array of real numbers"),
         ({"value": None}, "must have the weights lookup, value, got lookup$"),
         ({"more": np.zeros(3)}, "must have the weights lookup, value, got lookup, more, value"),
-        ({"losses": None}, "must be a file of save_network"),
-        ({"description": None}, "must be a file of save_network"),
-        ({"description": np.array("{}")}, "must be a file of save_network"),
-        ({"value": np.array([{}], dtype=object)}, "must be a file of save_network"),
+        ({"losses": None}, "must be a file of save_model"),
+        ({"description": None}, "must be a file of save_model"),
+        ({"description": np.array("{}")}, "must be a file of save_model"),
+        ({"value": np.array([{}], dtype=object)}, "must be a file of save_model"),
     ],
 )
 def test_other_arrays_are_refused(
@@ -90,14 +94,14 @@ def test_other_arrays_are_refused(
     kept = {name: each for name, each in (arrays | changes).items() if each is not None}
     np.savez(path, **kept)
     with pytest.raises(ValueError, match=message):
-        load_network(path)
+        load_model(path)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("network", "Problem"),
-        ("network", "os:system"),
+        ("model", "Problem"),
+        ("model", "os:system"),
         ("sizes", {"dim": 0}),
         ("sizes", {"dim": 3, "more": 1}),
         ("held_out", 3),
@@ -109,17 +113,17 @@ def test_other_descriptions_are_refused(
     path, arrays = parts
     described = json.loads(str(arrays["description"])) | {name: value}
     np.savez(path, **arrays | {"description": np.array(json.dumps(described))})
-    with pytest.raises(ValueError, match=f"path must be a file of save_network, got {path}"):
-        load_network(path)
+    with pytest.raises(ValueError, match=f"path must be a file of save_model, got {path}"):
+        load_model(path)
 
 
 def test_what_is_no_file_of_a_network(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("weights")
-    with pytest.raises(ValueError, match="path must be a file of save_network"):
-        load_network(tmp_path / "text")
+    with pytest.raises(ValueError, match="path must be a file of save_model"):
+        load_model(tmp_path / "text")
     for name in ("absent", "."):
         with pytest.raises(OSError, match=name):
-            load_network(tmp_path / name)
+            load_model(tmp_path / name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,8 +132,27 @@ class Own(MergedHeads):
 
 
 def test_what_is_no_trained_network_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="model must be a TrainedNetwork, got 3"):
-        save_network(3, tmp_path / "a.npz")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="model must be a TrainedNetwork or a Li"):
+        save_model(3, tmp_path / "a.npz")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="network must be one of AttentionNetwork, "):
-        save_network(trained(Own(3)), tmp_path / "a.npz")
+        save_model(trained(Own(3)), tmp_path / "a.npz")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_transformers_come_back_and_answer(kind, tmp_path):
+    law = {"layers": 2, "heads": 2, "dim": 3, "context": 5, "variance": 1.0}
+    parameters = random_parameters(np.random.default_rng(0), kind=kind, **law)
+    model = build(kind, parameters, 3)
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.kind == kind
+    np.testing.assert_array_equal(again.projection, model.projection)
+    np.testing.assert_array_equal(again.lookup, model.lookup)
+    drawn = PROBLEM.sample(4, rng=1)
+    tokens = np.zeros((4, 6, 4))
+    tokens[:, :5, :3], tokens[:, :5, 3], tokens[:, 5, :3] = drawn.inputs, drawn.labels, drawn.query
+    asked = drawn.inputs, drawn.labels, drawn.query
+    np.testing.assert_allclose(again(*asked), prediction(tokens, model.layers), rtol=1e-12)
+    with pytest.raises(ValueError, match="query must have shape"):
+        again(drawn.inputs, drawn.labels, drawn.query[:2])

@@ -271,7 +271,9 @@ def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
     for changes in (*({"rng": seed} for seed in seeds), trainer.other):
         problem = changes.get("problem", trainer.problem)
         changed = {key: value for key, value in changes.items() if key != "problem"}
-        with pytest.raises(ValueError, match="checkpoint must be of the same training, got .*run"):
+        with pytest.raises(
+            ValueError, match=r"checkpoint must be of the same training, got .*run"
+        ):
             replace(trainer, problem=problem)(checkpoint=path, **changed)
     path.write_bytes(before[:-9])
     with pytest.raises(ValueError, match="checkpoint must be a training's own file"):
@@ -283,7 +285,9 @@ def test_checkpoints_of_other_trainings_are_refused(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in TRAINERS if TRAINERS[name].diverging])
 def test_divergence_is_an_error_without_warnings(name):
     trainer = TRAINERS[name]
-    with pytest.raises(UnstableTraining, match="diverged: the loss .* after [01] steps: try a sm"):
+    with pytest.raises(
+        UnstableTraining, match=r"diverged: the loss .* after [01] steps: try a sm"
+    ):
         trainer(**trainer.diverging)
 
 

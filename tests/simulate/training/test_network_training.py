@@ -6,18 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate import optimizers
 from iclimit.simulate.arrays import Backend
-from iclimit.simulate.networks import (
-    AttentionNetwork,
-    LstmNetwork,
-    Network,
-    saved_state,
-    train_network,
-    training,
-)
+from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, Network, train_network
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
+from iclimit.simulate.training import loop, networks, rules
 
 PROBLEM = Problem(context=5, dim=3, noise_variance=0.1)
 HEADS = MergedHeads(dim=3, heads=2)
@@ -27,61 +20,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("optimizer", SETTINGS)
-def test_interrupted_training_ends_in_the_same_bits(
-    optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = SETTINGS[optimizer] | {"rng": 3, "held_out": 100}
-    whole = train_network(HEADS, PROBLEM, **settings)
-    monkeypatch.setattr(saved_state, "SAVE_SECONDS", 0.0)
-    calls, draw = 0, optimizers.Run.move
-
-    def interrupted(run: optimizers.Run, weights: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 17:
-            raise KeyboardInterrupt
-        draw(run, weights)
-
-    monkeypatch.setattr(optimizers.Run, "move", interrupted)
-    path = tmp_path / "state.npz"
-    assert train_network(HEADS, PROBLEM, checkpoint=path, **settings).interrupted
-    assert path.exists()
-    resumed = train_network(HEADS, PROBLEM, checkpoint=path, **settings)
-    assert not resumed.interrupted
-    assert resumed.steps == whole.steps
-    np.testing.assert_array_equal(resumed.losses, whole.losses)
-    for name, weights in whole.weights.items():
-        np.testing.assert_array_equal(resumed.weights[name], weights)
-    assert resumed.held_out == whole.held_out
-
-
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train_network(HEADS, PROBLEM, steps=1, batch=30, rng=0, held_out=64)
-    monkeypatch.setattr(training, "BLOCK_NUMBERS", 6 * 4 * 30)
-    assert train_network(HEADS, PROBLEM, steps=1, batch=30, rng=0, held_out=64).losses == (
-        whole.losses
-    )
+    monkeypatch.setattr(networks, "BLOCK_NUMBERS", 6 * 4 * 30)
+    blocks = train_network(HEADS, PROBLEM, steps=1, batch=30, rng=0, held_out=64)
+    np.testing.assert_array_equal(blocks.losses, whole.losses)
 
 
 def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
     """At most 8 million numbers between the layers; a perceptron of 4096 units has 6 tokens."""
     wide = AttentionNetwork(dim=3, width=8, mlp=4096)
-    assert training._block(wide, 5) == 2**23 // (6 * 4096)
-    assert training._block(HEADS, 5) == 2**21 // (6 * 4)
-    assert training._block(HEADS, 3000) == 1
+    assert networks._block(wide, 5) == 2**23 // (6 * 4096)
+    assert networks._block(HEADS, 5) == 2**21 // (6 * 4)
+    assert networks._block(HEADS, 3000) == 1
     many = PROBLEM.sample(1000, rng=0)
     run = train_network(wide, PROBLEM, steps=1, batch=2, held_out=2, rng=0)
     asked = many.inputs, many.labels, many.query
     whole, _ = wide.forward(run.weights, many)
     np.testing.assert_allclose(run(*asked), whole, rtol=1e-9, atol=1e-12)
-
-
-def test_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
-    settings = SETTINGS["adam"] | {"rng": 3, "held_out": 100, "checkpoint": tmp_path / "a.npz"}
-    train_network(HEADS, PROBLEM, **settings)
-    with pytest.raises(ValueError, match="another network"):
-        train_network(MergedHeads(dim=3), PROBLEM, **settings)
 
 
 def test_trained_network_answers_like_a_function() -> None:
@@ -118,47 +74,6 @@ def test_what_is_no_problem_is_refused() -> None:
         train_network(HEADS, 3, rng=0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("optimizer", SETTINGS)
-def test_a_finished_training_is_taken_from_its_checkpoint(
-    optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = SETTINGS[optimizer] | {"rng": 3, "held_out": 100, "checkpoint": tmp_path / "a.npz"}
-    first = train_network(HEADS, PROBLEM, **settings)
-
-    def refuse(*_: Any) -> Any:
-        raise AssertionError("a gradient is computed again")
-
-    monkeypatch.setattr(MergedHeads, "loss_and_gradient", refuse)
-    again = train_network(HEADS, PROBLEM, **settings)
-    assert (again.steps, again.held_out) == (first.steps, first.held_out)
-    np.testing.assert_array_equal(again.losses, first.losses)
-
-
-def test_checkpoints_are_rarer_where_they_are_slow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A step takes 10 s here and a checkpoint 15: one in 300 s, and one at the end."""
-    clock, saved = 0.0, []
-    monkeypatch.setattr(saved_state.time, "monotonic", lambda: clock)
-    move = optimizers.Run.move
-
-    def slow(run: optimizers.Run, weights: Any) -> None:
-        nonlocal clock
-        clock += 10.0
-        move(run, weights)
-
-    def save(*_: Any, **__: Any) -> None:
-        nonlocal clock
-        saved.append(clock)
-        clock += 15.0
-
-    monkeypatch.setattr(optimizers.Run, "move", slow)
-    monkeypatch.setattr(saved_state, "save_checkpoint", save)
-    settings = SETTINGS["adam"] | {"rng": 3, "held_out": 100, "steps": 59}
-    train_network(HEADS, PROBLEM, checkpoint=tmp_path / "a.npz", **settings)
-    assert saved == [10.0, 325.0, 620.0]
-
-
 def test_problems_are_told_apart_by_all_their_numbers(tmp_path: Path) -> None:
     """Long arrays are shortened where they are shown."""
     tasks = np.ones((400, 3))
@@ -185,31 +100,6 @@ def test_noise_levels_that_vary_are_trained_on() -> None:
     # Signal 3 and noise of variance 0 or 4; the held-out loss is without noise.
     assert abs(run.losses[0] - 5) < 0.3
     assert abs(run.held_out.mean - 3) < 0.2
-
-
-@pytest.mark.parametrize("optimizer", SETTINGS)
-def test_divergence_is_an_error_without_warnings(optimizer: str) -> None:
-    diverging = {"adam": {"learning_rate": 1e200}, "lbfgs": {}}
-    network = MergedHeads(3, init_scale=0.1 if optimizer == "adam" else 1e200)
-    with pytest.raises(ArithmeticError, match="training diverged"):
-        train_network(network, PROBLEM, rng=0, **SETTINGS[optimizer] | diverging[optimizer])
-
-
-def test_interruption_of_the_first_step_leaves_the_initial_weights(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def interrupt(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MergedHeads, "loss_and_gradient", interrupt)
-        settings = {"rng": 3, "held_out": 100, "checkpoint": tmp_path / "a.npz"}
-        for optimizer, some in SETTINGS.items():
-            run = train_network(HEADS, PROBLEM, **some | settings)
-            assert run.interrupted, optimizer
-            assert not run.converged
-            assert (run.steps, len(run.losses)) == (0, 0)
-            assert not (tmp_path / "a.npz").exists()
 
 
 @pytest.mark.parametrize(
@@ -258,9 +148,10 @@ def test_training_runs_on_any_arrays(
     settings: dict[str, Any] = {"steps": 4, "batch": 20, "held_out": 50, "rng": 1}
     settings["optimizer"] = optimizer
     expected = train_network(network, problem, **settings)
-    monkeypatch.setattr(training, "get_backend", lambda _: strict_backend)
-    monkeypatch.setattr(training, "to_host", np.from_dlpack)
-    monkeypatch.setattr(optimizers, "to_host", np.from_dlpack)
+    monkeypatch.setattr(networks, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(networks, "to_host", np.from_dlpack)
+    monkeypatch.setattr(loop, "to_host", np.from_dlpack)
+    monkeypatch.setattr(rules, "to_host", np.from_dlpack)
     found = train_network(network, problem, **settings)
     np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-9)
     for name, weights in expected.weights.items():

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from iclimit.results import Estimate
-from iclimit.simulate import optimizers
-from iclimit.simulate.networks import TrainedNetwork, TrainedRepeats, repeats, train_repeats
+from iclimit.simulate.networks import TrainedNetwork, TrainedRepeats, train_repeats
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
+from iclimit.simulate.training import loop, repeats
 
 PROBLEM = Problem(context=8, dim=2)
 HEAD = MergedHeads(dim=2)
@@ -110,17 +110,17 @@ def test_an_interruption_leaves_the_runs_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = SETTINGS | {"steps": 5, "held_out": 1000, "checkpoint": tmp_path / "a.npz"}
-    moves, move = 0, optimizers.Run.move
+    moves, advance = 0, loop.TrainingLoop.advance
 
-    def interrupted(run: optimizers.Run, weights: Any) -> None:
+    def interrupted(self, state):
         nonlocal moves
         moves += 1
         if moves == 8:
             raise KeyboardInterrupt
-        move(run, weights)
+        advance(self, state)
 
     with monkeypatch.context() as patch:
-        patch.setattr(optimizers.Run, "move", interrupted)
+        patch.setattr(loop.TrainingLoop, "advance", interrupted)
         made = train_repeats(HEAD, PROBLEM, repeats=4, **few)
     assert made.interrupted
     assert len(made.runs) == 2
