@@ -90,7 +90,7 @@ def test_missing_arguments_are_named() -> None:
     with pytest.raises(TypeError, match=r"^icl_error needs kappa, rho, got tau, alpha$"):
         iclimit.icl_error(tau=1, alpha=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^Problem needs dim, got context$"):
-        iclimit.train_softmax(context=3, rng=0)
+        iclimit.Problem(context=3)
 
 
 def test_other_errors_of_a_call_are_as_they_are() -> None:

@@ -36,7 +36,7 @@ from iclimit.simulate.depth.contexts import parse_spectrum
 from iclimit.simulate.depth.draws import ContextLaw, HeldOut
 from iclimit.simulate.depth.stacks import loss_and_gradient, mean_losses
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
-from iclimit.simulate.training.results import TrainingCurves
+from iclimit.simulate.training.results import TrainingCurves, curves_of
 from iclimit.simulate.training.rules import Adam, GradientDescent
 from iclimit.simulate.training.stability import UNSTABLE
 
@@ -234,7 +234,7 @@ def train_depth(
             measure,
         )
     spectra = {"eigenvalues": lam.tolist(), "task_spectrum": omega.tolist()}
-    return TrainingCurves.of(
+    return curves_of(
         loop, time_step=learning_rate, measures=MEASURES, parameters=settings | spectra
     )
 

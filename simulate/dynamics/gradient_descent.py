@@ -31,7 +31,7 @@ from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import Objective, State, TrainingLoop, UnstableTraining
-from iclimit.simulate.training.results import TrainingCurves
+from iclimit.simulate.training.results import TrainingCurves, curves_of
 from iclimit.simulate.training.rules import GradientDescent
 from iclimit.simulate.training.stability import UNSTABLE, unsettled_since
 
@@ -199,7 +199,7 @@ def simulate_gradient_descent(
         return {"square": _squared_norm(halves), **{k: law(weights)[0] for k, law in laws.items()}}
 
     def curves() -> TrainingCurves:
-        return TrainingCurves.of(
+        return curves_of(
             loop,
             time_step=2 * learning_rate,
             measures=tuple(laws),

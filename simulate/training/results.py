@@ -61,25 +61,20 @@ class TrainingCurves(Training):
     measures: dict[str, np.ndarray]
     weights: list[np.ndarray] = field(repr=False)
 
-    @classmethod
-    def of(
-        cls,
-        loop: TrainingLoop,
-        *,
-        measures: Sequence[str],
-        time_step: float,
-        parameters: dict[str, Any],
-    ) -> TrainingCurves:
-        """What a loop has recorded; a step takes so much time."""
-        recorded_at = np.array([int(each["steps"]) for each in loop.records])
-        return cls(
-            recorded_at=recorded_at,
-            times=time_step * recorded_at,
-            losses=loop.column("loss"),
-            measures={name: loop.column(name) for name in measures},
-            weights=[to_host(each) for each in loop.state.weights],
-            steps=loop.state.steps,
-            converged=loop.state.converged,
-            interrupted=loop.interrupted,
-            parameters=parameters,
-        )
+
+def curves_of(
+    loop: TrainingLoop, *, measures: Sequence[str], time_step: float, parameters: dict[str, Any]
+) -> TrainingCurves:
+    """What a loop has recorded; a step takes so much time."""
+    recorded_at = np.array([int(each["steps"]) for each in loop.records], dtype=int)
+    return TrainingCurves(
+        recorded_at=recorded_at,
+        times=time_step * recorded_at,
+        losses=loop.column("loss"),
+        measures={name: loop.column(name) for name in measures},
+        weights=[to_host(each) for each in loop.state.weights],
+        steps=loop.state.steps,
+        converged=loop.state.converged,
+        interrupted=loop.interrupted,
+        parameters=parameters,
+    )
