@@ -118,13 +118,13 @@ class LinearAttention(Network):
         return loss, self._collect(gradients)
 
     def fixed_loss(
-        self, blocks: Iterable[tuple[Examples, Array]], count: int
+        self, examples: Iterable[tuple[Examples, Array]], count: int
     ) -> Callable[[Mapping[str, Array]], tuple[Any, Weights]]:
         """Loss and gradient on prompts that stay the same, by their moments where that pays."""
         size = self.dim + 1
         if self.layers > 1 or size**2 * (size + 1) // 2 > MOMENT_FEATURES:
-            return super().fixed_loss(blocks, count)
-        tokens = ((make_tokens("pairs", examples), labels) for examples, labels in blocks)
+            return super().fixed_loss(examples, count)
+        tokens = ((make_tokens("pairs", prompts), labels) for prompts, labels in examples)
         moments = readout_moments(tokens, include_query=self.include_query)
 
         def on_moments(weights: Mapping[str, Array]) -> tuple[Any, Weights]:

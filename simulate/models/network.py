@@ -101,11 +101,11 @@ class Network(ABC):
         return xp.mean(residual**2), pullback(2 * residual / residual.shape[0]).weights
 
     def mean_loss(
-        self, weights: Mapping[str, Array], blocks: Iterable[tuple[Examples, Array]], count: int
+        self, weights: Mapping[str, Array], examples: Iterable[tuple[Examples, Array]], count: int
     ) -> tuple[Any, Weights]:
         """Loss and gradient on so many prompts in blocks, with the labels of their queries."""
         loss, gradient = 0.0, dict.fromkeys(self.shapes, 0.0)
-        for prompts, target in blocks:
+        for prompts, target in examples:
             part, parts = self.loss_and_gradient(weights, prompts, target)
             share = target.shape[0] / count
             loss = loss + share * part
@@ -113,10 +113,10 @@ class Network(ABC):
         return loss, gradient
 
     def fixed_loss(
-        self, blocks: Iterable[tuple[Examples, Array]], count: int
+        self, examples: Iterable[tuple[Examples, Array]], count: int
     ) -> Callable[[Mapping[str, Array]], tuple[Any, Weights]]:
         """Loss and gradient as a function of the weights, on prompts that stay the same."""
-        kept = list(blocks)
+        kept = list(examples)
         return lambda weights: self.mean_loss(weights, kept, count)
 
     def query_gradients(self, weights: Mapping[str, Array], examples: Examples) -> Array:
