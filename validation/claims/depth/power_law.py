@@ -8,11 +8,13 @@ one by one; sums over the others are integrals over :math:`\ln k` by Gauss's rul
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import roots_legendre
 
 from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.simulate.depth import simulate_depth_loss
 
 
 @dataclass(frozen=True)
@@ -75,3 +77,8 @@ class PowerLaw:
             inputs=self.eigenvalues,
             weight=self.counts / self.number,
         )
+
+
+def context_losses(**setting: Any) -> np.ndarray:
+    """Losses of drawn contexts."""
+    return simulate_depth_loss(**setting).losses
