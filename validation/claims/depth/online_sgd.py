@@ -10,6 +10,7 @@ Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Result 10 an
 another start and another loss; derived in the documentation.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,16 +27,8 @@ from iclimit.drawing import (
 )
 from iclimit.results import Estimate
 from iclimit.simulate.depth import train_depth
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare_limits,
-    compare_p_value,
-)
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Limit, Row, call, drawing, limit, run
 
 NOISE = 0.25
 SETTING: dict[str, Any] = {
@@ -49,20 +42,16 @@ SETTING: dict[str, Any] = {
 STEPS, RECORD = 28, 4
 EARLY = (4, 8)
 LATE = 16
+RECORDS = np.arange(0, STEPS + 1, RECORD)
 """Steps that are compared one by one, and step from which on the mean is.  There the loss is
 within 0.3 % of its floor."""
 
-DIMS: dict[Preset, tuple[int, ...]] = {
-    "quick": (12, 16, 24),
-    "medium": (12, 16, 24, 32),
-    "full": (12, 16, 24, 32, 48),
-}
+DIMS = {"quick": (12, 16, 24), "medium": (12, 16, 24, 32), "full": (12, 16, 24, 32, 48)}
 """At smaller dimensions single runs nearly diverge, and the errors are no short series in 1/d."""
 
-TRAININGS = 1600
-"""Trainings of the quick preset times dimension."""
+TRAININGS = {"tiny": 200, "quick": 1600, "medium": 8000, "full": 64000}
+"""Trainings times dimension."""
 
-MORE: dict[Preset, int] = {"quick": 1, "medium": 5, "full": 40}
 HELD_OUT = 64
 LOSSES = {"loss": "context of training", "long_context_loss": "infinite context"}
 
@@ -94,69 +83,61 @@ def train(*, dim: int, repeats: int, rng: Any) -> np.ndarray:
     return np.array([run.measures["held_out"], long])
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trainings by dimension."""
-    return {
-        dim: Cell.of(train, dim=dim, repeats=MORE[preset] * TRAININGS // dim)
-        for dim in DIMS[preset]
-    }
-
-
 def theory(steps: Any) -> OnlineErrors:
     """Errors of the recursion."""
     return online_sgd_errors(steps=steps, **SETTING)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare extrapolated losses at early steps, and their mean over late ones."""
-    records, dims = np.arange(0, STEPS + 1, RECORD), DIMS[preset]
-    late, early = records >= LATE, np.isin(records, EARLY)
-    runs = [
-        np.vstack(
-            [row for each in results[dim] for row in (*each[:, early].T, each[:, late].mean(1))]
-        )
-        for dim in dims
-    ]
-    limits: dict[str, float] = {}
-    of: list[str] = []
+def compared(losses: np.ndarray) -> np.ndarray:
+    """Losses at early records and their mean over late ones, (quantities, repeats)."""
+    late, early = RECORDS >= LATE, np.isin(RECORDS, EARLY)
+    return np.vstack(
+        [row for each in losses for row in (*each[:, early].T, each[:, late].mean(1))]
+    )
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Extrapolated losses at early steps, and their mean over late ones."""
+    trainings = effort.pick(**TRAININGS)
+    runs = {dim: run(train, dim=dim, repeats=trainings // dim) for dim in effort.pick(**DIMS)}
+    curve, limits, of = call(online_sgd_errors, steps=RECORDS, **SETTING), {}, []
     for field, label in LOSSES.items():
-        curve = getattr(theory(records), field)
-        values = [*curve[early], curve[late].mean()]
-        names = [*(f"{step} steps" for step in EARLY), f"{LATE} to {STEPS} steps"]
-        limits |= {f"{label}, {name}": value for name, value in zip(names, values, strict=True)}
-        of += [f"online_sgd_errors.{field}"] * len(values)
-    fit = extrapolate_runs(dims, runs)
-    comparisons = compare_limits(limits, fit, of=of, draws="training")
-    comparisons.append(compare_p_value("chi-square of the fit", fit.p_value))
-
-    def draw(figure: Figure) -> None:
-        first, second = panels(figure, width=9.0, height=3.6)
-        fine, largest = np.arange(STEPS + 1), dims[-1]
-        at = [*EARLY, records[late].mean()]
-        for which, ((field, label), colour) in enumerate(
-            zip(LOSSES.items(), COLOURS, strict=False)
-        ):
-            first.plot(fine, getattr(theory(fine), field), color=colour, label=label)
-            found = [Estimate.of(column) for column in results[largest][which].T]
-            draw_estimates(first, records, found, colour, markersize=3)
-            part = slice(3 * which, 3 * which + 3)
-            limit_points = fit.value[part], fit.standard_error[part]
-            draw_points(first, at, *limit_points, colour, fmt="D", markerfacecolor="none")
-            first.axhline(float(getattr(theory(np.inf), field)), color=colour, linestyle=":")
-            number = 3 * which + 2
-            late_runs = [Estimate.of(run[number]) for run in runs]
-            limit = list(limits.values())[number]
-            draw_sizes(second, dims, late_runs, colour, limit=limit, fit=fit, quantity=number)
-        finish(
-            first,
-            "steps of SGD",
-            "loss",
-            title=f"points: $d = {largest}$; dotted: floor",
-            legend="",
-        )
-        finish(second, "$1/d$", "loss", title=f"{LATE} to {STEPS} steps")
-
-    return Verdict(comparisons, draw, (f"Limit: {fit.summary}.",))
+        losses = getattr(curve, field)
+        limits |= {f"{label}, {step} steps": losses[step // RECORD] for step in EARLY}
+        limits[f"{label}, {LATE} to {STEPS} steps"] = call(np.mean, losses[LATE // RECORD :])
+        of += [f"online_sgd_errors.{field}"] * (len(EARLY) + 1)
+    row = limit(
+        limits,
+        {dim: call(compared, each) for dim, each in runs.items()},
+        of=of,
+        draws="training",
+        fit_label="chi-square of the fit",
+        name="Limit",
+    )
+    yield row
+    yield drawing(draw, runs, row)
 
 
-claim = Claim.of("online-sgd", __doc__, cells, judge)
+def draw(figure: Figure, runs: dict[int, np.ndarray], row: Limit) -> None:
+    """Draw the curves of training, and the extrapolation of late losses."""
+    first, second = panels(figure, width=9.0, height=3.6)
+    fine, dims = np.arange(STEPS + 1), list(runs)
+    at = [*EARLY, RECORDS[RECORDS >= LATE].mean()]
+    for which, ((field, label), colour) in enumerate(zip(LOSSES.items(), COLOURS, strict=False)):
+        first.plot(fine, getattr(theory(fine), field), color=colour, label=label)
+        points = [Estimate.of(column) for column in runs[dims[-1]][which].T]
+        draw_estimates(first, RECORDS, points, colour, markersize=3)
+        part = slice(3 * which, 3 * which + 3)
+        limits = row.fit.value[part], row.fit.standard_error[part]
+        draw_points(first, at, *limits, colour, fmt="D", markerfacecolor="none")
+        first.axhline(float(getattr(theory(np.inf), field)), color=colour, linestyle=":")
+        number = 3 * which + 2
+        late = [Estimate.of(each[number]) for each in row.runs.values()]
+        goal = float(list(row.theories.values())[number])
+        draw_sizes(second, dims, late, colour, limit=goal, fit=row.fit, quantity=number)
+    title = f"points: $d = {dims[-1]}$; dotted: floor"
+    finish(first, "steps of SGD", "loss", title=title, legend="")
+    finish(second, "$1/d$", "loss", title=f"{LATE} to {STEPS} steps")
+
+
+claim = Claim.of("online-sgd", __doc__, rows)

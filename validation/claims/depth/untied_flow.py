@@ -10,6 +10,7 @@ Source: Balanced flow of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 
 optimum derived in the documentation.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from iclimit.simulate.depth import (
     simulate_matrix_flow,
     simulate_untied_flow,
 )
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Later, Row, call, drawing, exact, run
 
 BETA = 1.5
 _NODES, _SHARES = roots_sh_jacobi(8, BETA, BETA)
@@ -74,15 +76,19 @@ RATE_ACCURACY = 1e-6
 growth deviates by the square of the asymmetry, 1e-8 at the end (measured: at most 2e-7)."""
 
 
+def end_time(law: str, depth: int) -> float:
+    """End of the flow."""
+    return END * float(balanced_saddle(*LAWS[law], depth=depth).escape_time(ASYMMETRY))
+
+
 def flow(*, law: str, depth: int, asymmetry: float, rng: Any) -> UntiedFlow:  # noqa: ARG001
     """Flow from gains that are zero but for given differences."""
     values, shares = LAWS[law]
-    end = END * balanced_saddle(values, shares, depth=depth).escape_time(ASYMMETRY)
     return simulate_untied_flow(
         eigenvalues=values,
         weights=shares,
         initial=asymmetry * np.arange(depth),
-        times=np.linspace(0, end, POINTS),
+        times=np.linspace(0, end_time(law, depth), POINTS),
     )
 
 
@@ -100,126 +106,99 @@ def matrix_flow(*, setting: str, shared: bool, rng: Any) -> MatrixFlow:  # noqa:
     )
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
-    """Flows by law, depth and asymmetry, and those of matrices by setting."""
-    flows = {
-        (*case, asymmetry): Cell.of(flow, law=case[0], depth=case[1], asymmetry=asymmetry)
-        for case in CASES
-        for asymmetry in (0.0, ASYMMETRY)
-    }
-    return flows | {
-        (setting, shared): Cell.of(matrix_flow, setting=setting, shared=shared)
-        for setting, shared in MATRICES
-    }
+def growth_rate(flow: UntiedFlow) -> float:
+    """Rate at which asymmetry grows in the window."""
+    first, last = (round(part / END * (POINTS - 1)) for part in WINDOW)
+    spread = np.ptp(flow.gains, axis=1)
+    return np.log(spread[last] / spread[first]) / (flow.times[last] - flow.times[first])
 
 
-def compare_flows(law: str, depth: int, even: UntiedFlow, uneven: UntiedFlow) -> list[Comparison]:
-    """Compare the two flows with the theory."""
-    values, shares = LAWS[law]
-    saddle = balanced_saddle(values, shares, depth=depth)
-    best = untied_depth(values, shares, depth=depth)
-    curve = tied_flow(
-        times=2 * even.times[EARLY],
+def step(flow: UntiedFlow, which: str) -> float:
+    """Largest or smallest step at the end of a flow."""
+    end = flow.gains[-1]
+    return float((end.max() if which == "largest" else end.min()) / end.size)
+
+
+def flow_rows(law: str, depth: int, even: Later, uneven: Later) -> Iterator[Row]:
+    """Flows from equal gains and from slightly different ones."""
+    (values, shares), where = LAWS[law], f"{law}, {depth} layers"
+    saddle = call(balanced_saddle, values, shares, depth=depth)
+    best = call(untied_depth, values, shares, depth=depth)
+    rate = call(growth_rate, uneven)
+    yield exact(f"growth rate, {where}", saddle.growth_rate, rate, relative=RATE_ACCURACY)
+    gain = call(np.mean, even.gains[-1])
+    largest = call(step, uneven, "largest")
+    compared: list[tuple[str, Later, Later]] = [
+        ("tied loss", saddle.loss, even.losses[-1]),
+        ("tied gain", saddle.gamma, gain),
+        ("untied loss", best.losses[-1], uneven.losses[-1]),
+        ("largest step", best.steps[-1], largest),
+    ]
+    curve = call(
+        tied_flow,
+        times=call(np.multiply, 2, even.times[EARLY]),
         depth=depth,
         spectrum=values,
         task_spectrum=shares / values * values.size,
     )
-    first, last = (round(part / END * (POINTS - 1)) for part in WINDOW)
-    spread = np.ptp(uneven.gains, axis=1)
-    rate = np.log(spread[last] / spread[first]) / (uneven.times[last] - uneven.times[first])
-    found = [
-        ("tied loss", "balanced_saddle.loss", saddle.loss, even.losses[-1]),
-        ("tied gain", "balanced_saddle.gamma", saddle.gamma, even.gains[-1].mean()),
-        ("untied loss", "untied_depth.losses", best.loss, uneven.losses[-1]),
-        ("largest step", "untied_depth.steps", best.steps[-1], uneven.gains[-1].max() / depth),
-    ]
-    found += [
-        (f"tied loss at time {time:.0f}", "tied_flow.loss", theory, loss)
-        for time, theory, loss in zip(
-            even.times[EARLY], curve.loss, even.losses[EARLY], strict=True
-        )
-    ]
+    end = end_time(law, depth)
+    for number, place in enumerate(EARLY):
+        time = end * place / (POINTS - 1)
+        label = f"tied loss at time {time:.0f}"
+        compared.append((label, curve.loss[number], even.losses[place]))
     if law == "power law":
-        loss = float(untied_power_law_loss(BETA, depth=depth))
-        steps = untied_power_law_steps(BETA, depth=depth)
-        found += [
-            ("untied loss, closed", "untied_power_law_loss", loss, uneven.losses[-1]),
-            ("smallest step", "untied_power_law_steps", steps[0], uneven.gains[-1].min() / depth),
+        loss = call(untied_power_law_loss, BETA, depth=depth)
+        smallest = call(untied_power_law_steps, BETA, depth=depth)[0]
+        compared += [
+            ("untied loss, closed", loss, uneven.losses[-1]),
+            ("smallest step", smallest, call(step, uneven, "smallest")),
         ]
-    end = f"{law}, {depth} layers"
-    growth = compare(
-        f"growth rate, {end}",
-        saddle.growth_rate,
-        rate,
-        relative=RATE_ACCURACY,
-        of="balanced_saddle.growth_rate",
-    )
-    return [
-        growth,
-        *(
-            compare(f"{label}, {end}", theory, value, relative=ACCURACY, of=of)
-            for label, of, theory, value in found
-        ),
-    ]
+    for label, theory, value in compared:
+        yield exact(f"{label}, {where}", theory, value, relative=ACCURACY)
 
 
-def compare_matrices(setting: str, shared: bool, run: MatrixFlow) -> list[Comparison]:
-    """Compare the losses of whole matrices with those of the reduced flow."""
-    values, shares = LAWS["power law"]
-    curve = tied_flow(
-        times=MATRIX_TIMES,
-        depth=MATRIX_DEPTH,
-        spectrum=values,
-        task_spectrum=shares / values,
-        setting=setting,
-    )
-    layers = "one shared matrix" if shared else f"{MATRIX_DEPTH} matrices"
-    return [
-        compare(
-            f"loss of {layers} at time {time:g}, {setting}",
-            theory,
-            loss,
-            relative=ACCURACY,
-            of="tied_flow.loss",
-        )
-        for time, theory, loss in zip(MATRIX_TIMES, curve.loss, run.losses, strict=True)
-    ]
-
-
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare flows from equal and from slightly unequal gains."""
-    comparisons = [
-        row
+def rows(effort: Effort) -> Iterator[Row]:  # noqa: ARG001
+    """Flows of gains, and the flow of all entries of the matrices."""
+    flows = {
+        case: [run(flow, law=case[0], depth=case[1], asymmetry=each) for each in (0.0, ASYMMETRY)]
         for case in CASES
-        for row in compare_flows(*case, results[*case, 0.0], results[*case, ASYMMETRY])
-    ]
-    for each in MATRICES:
-        comparisons += compare_matrices(*each, results[each])
-
-    def draw(figure: Figure) -> None:
-        first, second = panels(figure, width=9.0, height=3.6)
-        for (law, depth), colour in zip(CASES, COLOURS, strict=False):
-            even, uneven = results[law, depth, 0.0], results[law, depth, ASYMMETRY]
-            saddle = balanced_saddle(*LAWS[law], depth=depth)
-            best = untied_depth(*LAWS[law], depth=depth)
-            escape = saddle.escape_time(ASYMMETRY)
-            shown = even.times <= 3 * escape
-            time = even.times[shown] / escape
-            first.plot(time, uneven.losses[shown], color=colour, label=f"{law}, $L = {depth}$")
-            first.plot(time, even.losses[shown], "--", color=colour)
-            first.plot(2.9, saddle.loss, "s", color=colour, markersize=5)
-            first.plot(2.9, best.loss, "*", color=colour, markersize=11)
-            spread = np.ptp(uneven.gains, axis=1)[shown]
-            at = round(WINDOW[0] / END * (POINTS - 1))
-            line = spread[at] * np.exp(saddle.growth_rate * (uneven.times - uneven.times[at]))
-            second.plot(time[8::8], spread[8::8], "o", color=colour, markersize=3)
-            kept = line < spread.max()
-            second.plot(uneven.times[kept] / escape, line[kept], color=colour)
-        x = "time / escape time"
-        finish(first, x, "loss", title="dashed: equal start; symbols: theory", log="y", legend="")
-        finish(second, x, "range of the gains", title="lines: rate at the saddle", log="y")
-
-    return Verdict(comparisons, draw)
+    }
+    for case, pair in flows.items():
+        yield from flow_rows(*case, *pair)
+    values, shares = LAWS["power law"]
+    for setting, shared in MATRICES:
+        losses = run(matrix_flow, setting=setting, shared=shared).losses
+        given: dict[str, Any] = {"spectrum": values, "task_spectrum": shares / values}
+        curve = call(tied_flow, times=MATRIX_TIMES, depth=MATRIX_DEPTH, setting=setting, **given)
+        layers = "one shared matrix" if shared else f"{MATRIX_DEPTH} matrices"
+        for number, time in enumerate(MATRIX_TIMES):
+            label = f"loss of {layers} at time {time:g}, {setting}"
+            yield exact(label, curve.loss[number], losses[number], relative=ACCURACY)
+    yield drawing(draw, flows)
 
 
-claim = Claim.of("untied-flow", __doc__, cells, judge)
+def draw(figure: Figure, flows: dict[tuple[str, int], list[UntiedFlow]]) -> None:
+    """Draw losses and the growth of asymmetry."""
+    first, second = panels(figure, width=9.0, height=3.6)
+    for ((law, depth), (even, uneven)), colour in zip(flows.items(), COLOURS, strict=False):
+        saddle = balanced_saddle(*LAWS[law], depth=depth)
+        best = untied_depth(*LAWS[law], depth=depth)
+        escape = saddle.escape_time(ASYMMETRY)
+        shown = even.times <= 3 * escape
+        time = even.times[shown] / escape
+        first.plot(time, uneven.losses[shown], color=colour, label=f"{law}, $L = {depth}$")
+        first.plot(time, even.losses[shown], "--", color=colour)
+        first.plot(2.9, saddle.loss, "s", color=colour, markersize=5)
+        first.plot(2.9, best.loss, "*", color=colour, markersize=11)
+        spread = np.ptp(uneven.gains, axis=1)[shown]
+        at = round(WINDOW[0] / END * (POINTS - 1))
+        line = spread[at] * np.exp(saddle.growth_rate * (uneven.times - uneven.times[at]))
+        second.plot(time[8::8], spread[8::8], "o", color=colour, markersize=3)
+        kept = line < spread.max()
+        second.plot(uneven.times[kept] / escape, line[kept], color=colour)
+    x = "time / escape time"
+    finish(first, x, "loss", title="dashed: equal start; symbols: theory", log="y", legend="")
+    finish(second, x, "range of the gains", title="lines: rate at the saddle", log="y")
+
+
+claim = Claim.of("untied-flow", __doc__, rows)
