@@ -4,43 +4,27 @@ Simulations have the losses of the theory at the same sizes: drawn isotropic con
 depths, extrapolated in 1/d, of which one layer leaves 1/(1 + alpha); gradient flow of full
 matrices with fixed covariances, and mode by mode with many modes, for fixed and for rotated
 covariances; the best common step of simulated stacks; and random projections and interpolation of
-drawn contexts, extrapolated to infinitely many copies of each eigenvalue.  Slopes and constants of
-the theory, refined in size, are then compared with the exponents and with the constants of the
-joint law: this is theory against theory.
+drawn contexts, extrapolated to infinitely many copies of each eigenvalue.  The figure has the
+exponents beside the slopes of the losses.
 
 Source: Bordelon, Letey and Pehlevan, arXiv:2510.01098 (version 1), Results 2 to 8, Figures 1, 3
 and 4; corrections, constants and finite sizes derived in the documentation.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
-from iclimit.asymptotics.depth import (
-    DepthLoss,
-    depth_loss,
-    scaling_exponents,
-    scaling_terms,
-    tied_flow,
-    untied_depth,
-)
+from iclimit.asymptotics.depth import depth_loss, scaling_exponents, tied_flow
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, panels
 from iclimit.simulate.depth import simulate_depth_loss, simulate_matrix_flow
-from iclimit.statistics import Extrapolation, extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    compare_p_value,
-)
+from iclimit.statistics import Extrapolation
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.depth.power_law import PowerLaw
+from iclimit.validation.rows import Later, Limit, Row, call, drawing, exact, limit, run
 
 ALPHAS = (0.5, 2.0)
 ISO_DEPTHS = (1, 2, 4)
@@ -83,14 +67,8 @@ DRAWS = 800
 """Draws of the quick preset times copies."""
 
 RESOURCES = ("width", "context")
-MORE: dict[Preset, int] = {"quick": 1, "medium": 10, "full": 100}
-
 INTEGRATED = 1e-8
 """Relative error of the losses of integrated flows (measured: at most 2e-10)."""
-
-SUMMED = 1e-6
-"""Relative error of refined slopes because eigenvalues are discrete: it does not shrink smoothly
-(measured: at most 5e-7)."""
 
 MINIMISED = {"loss": 1e-10, "gamma": 1e-6}
 """Relative errors of a minimum and of its place that is found by losses (measured: 4e-15 and
@@ -187,29 +165,6 @@ def infinite_law() -> PowerLaw:
     return PowerLaw.of(NU, BETA, single=300, last=1e9, nodes=400)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Isotropic contexts, flows, stacks and draws."""
-    more = MORE[preset]
-    isotropic = {
-        ("iso", alpha, dim): Cell.of(
-            isotropic_losses,
-            dim=dim,
-            context=round(alpha * dim),
-            step=alpha / (1 + alpha),
-            repeats=more * CONTEXTS * ISO_DIMS[0] // dim,
-        )
-        for alpha in ALPHAS
-        for dim in ISO_DIMS
-    }
-    drawn = {
-        ("drawn", copies): Cell.of(drawn_losses, copies=copies, repeats=more * DRAWS // copies)
-        for copies in COPIES
-    }
-    flows = {("flow", setting): Cell.of(flow, setting=setting) for setting in ("fs", "rrs")}
-    stacks = {("stack", depth): Cell.of(best_stack, depth=depth) for depth in STACK_DEPTHS}
-    return isotropic | flows | stacks | drawn | {("matrices",): Cell.of(matrix_flow)}
-
-
 def followed(setting: str, times: np.ndarray) -> np.ndarray:
     """Theory of the flows, summed over modes."""
     law = infinite_law()
@@ -235,106 +190,6 @@ def slopes(loss: np.ndarray, sizes: Any) -> np.ndarray:
     return -np.diff(np.log(loss)) / np.diff(np.log(sizes))
 
 
-def refine(label: str, exact: Any, values: np.ndarray, of: str) -> Comparison:
-    """Compare with the limit of a sequence, as Aitken extrapolates it from its last three values.
-
-    The allowance is the error of the limit: what the extrapolation and the last value change.
-    """
-    first, second = np.diff(values[-3:])
-    change = second**2 / (first - second)
-    error = float(abs(change) + abs(second) + SUMMED * abs(exact))
-    return compare(label, float(exact), float(values[-1] + change), allowance=error, of=of)
-
-
-def compare_refined() -> list[Comparison]:
-    """Exponents and constants against slopes and losses of the theory at large sizes."""
-    law, terms = infinite_law(), scaling_terms(nu=NU, beta=BETA)
-    power, fixed, untied = (
-        scaling_exponents(nu=NU, beta=BETA, setting=name) for name in ("rrs", "fs", "untied")
-    )
-    times, depths, sizes = TIMES[-4:], 2 ** np.arange(11, 15), 4.0 ** np.arange(5, 9)
-    few = 2 ** np.arange(5, 9)
-    best = untied_depth(law.eigenvalues, law.counts * law.labels, depth=int(few[-1])).losses
-    found: dict[str, tuple[np.ndarray, np.ndarray]] = {
-        "time": (followed("rrs", times), times),
-        "depth": (depth_loss(depth=depths, spectrum=law.joint).loss * law.number, depths),
-        **{each: (left_over(law, each, sizes), sizes) for each in RESOURCES},
-    }
-    exponents = [
-        ("time, fixed covariances", fixed.time, slopes(followed("fs", times), times), "time"),
-        ("depth, untied", untied.depth, slopes(best[few - 1], few), "depth"),
-    ]
-    for name, (loss, size) in found.items():
-        exponents.append((name, getattr(power, name), slopes(loss, size), name))
-    for beta in (1.5, 2.5):
-        steep = PowerLaw.of(NU, beta, single=300, last=1e9, nodes=200)
-        for name in RESOURCES:
-            exponent = getattr(scaling_exponents(nu=NU, beta=beta), name)
-            local = slopes(left_over(steep, name, sizes), sizes)
-            exponents.append((f"{name}, beta = {beta}", exponent, local, name))
-    rows = [
-        refine(f"exponent of {label}, refined theory", exact, local, f"scaling_exponents.{name}")
-        for label, exact, local, name in exponents
-    ]
-    for name, (loss, size) in found.items():
-        constants = loss * size ** float(getattr(power, name))
-        label, of = f"constant of {name}, refined theory", f"scaling_terms.{name}"
-        rows.append(refine(label, getattr(terms, name), constants, of))
-    return rows
-
-
-def compare_exact(results: Results) -> list[Comparison]:
-    """Flows, the best stacks, and the isotropic integral, which have no scatter."""
-    rows = []
-    for setting, label in (("fs", "fixed"), ("rrs", "rotated")):
-        theory, found = followed(setting, TIMES), results["flow", setting]
-        rows += [
-            compare(
-                f"loss at time {TIMES[at]:.0f}, {label} covariances",
-                theory[at],
-                found[at],
-                relative=INTEGRATED,
-                of="tied_flow.loss",
-            )
-            for at in COMPARED
-        ]
-    trained = tied_flow(times=TIMES, depth=FIXED_DEPTH, spectrum=TRAINED.joint, setting="fs").loss
-    rows += [
-        compare(
-            f"loss at time {TIMES[at]:.0f}, full matrices",
-            trained[at],
-            results["matrices",][at],
-            relative=INTEGRATED,
-            of="tied_flow.loss",
-        )
-        for at in COMPARED
-    ]
-    best = depth_loss(depth=STACK_DEPTHS, spectrum=STACKED.joint)
-    for which, depth in enumerate(STACK_DEPTHS):
-        rows += compare_minimum(f"stack of {depth}", best, which, results["stack", depth])
-    deep = depth_loss(depth=DEEP, alpha=1.0, setting="iso")
-    for which, depth in enumerate(DEEP):
-        label = f"isotropic integral, {depth} layers"
-        rows += compare_minimum(label, deep, which, isotropic_minimum(depth))
-    return rows
-
-
-def compare_minimum(
-    label: str, theory: DepthLoss, which: int, found: tuple[float, float]
-) -> list[Comparison]:
-    """Compare a least loss, and the gain that has it.
-
-    They count for no function: what a report states of `depth_loss` should be about finite
-    contexts.
-    """
-    return [
-        compare(
-            f"best {name}, {label}", getattr(theory, name)[which], value, relative=MINIMISED[name]
-        )
-        for name, value in zip(MINIMISED, found, strict=True)
-    ]
-
-
 def isotropic_minimum(depth: int) -> tuple[float, float]:
     """Least integral over the law of Marchenko and Pastur at alpha = 1, and its gain."""
     # On x = 2 + 2 cos(angle) the law is 1 - cos(angle); the trapezoidal rule is exact.
@@ -350,42 +205,105 @@ def isotropic_minimum(depth: int) -> tuple[float, float]:
     return float(found.fun), float(found.x) * depth
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare simulations at finite sizes, and the refined theory with its exponents."""
-    comparisons, isotropic = [*compare_exact(results), *compare_refined()], {}
+def best_rows(label: str, theory: Later, which: int, best: Later) -> Iterator[Row]:
+    """A least loss, and the gain that has it.
+
+    They count for no function: what a report states of `depth_loss` should be about finite
+    contexts.
+    """
+    for number, (name, error) in enumerate(MINIMISED.items()):
+        value = getattr(theory, name)[which]
+        yield exact(f"best {name}, {label}", value, best[number], relative=error, of="")
+
+
+def exact_rows(flows: dict[str, Later], stacks: dict[int, Later]) -> Iterator[Row]:
+    """Flows, the best stacks, and the isotropic integral, which have no scatter."""
+    trained = call(
+        tied_flow, times=TIMES, depth=FIXED_DEPTH, spectrum=TRAINED.joint, setting="fs"
+    ).loss
+    for label, theory, losses in (
+        ("fixed covariances", call(followed, "fs", TIMES), flows["fs"]),
+        ("rotated covariances", call(followed, "rrs", TIMES), flows["rrs"]),
+        ("full matrices", trained, run(matrix_flow)),
+    ):
+        for at in COMPARED:
+            where, of = f"loss at time {TIMES[at]:.0f}, {label}", "tied_flow.loss"
+            yield exact(where, theory[at], losses[at], relative=INTEGRATED, of=of)
+    best = call(depth_loss, depth=STACK_DEPTHS, spectrum=STACKED.joint)
+    for which, (depth, stack) in enumerate(stacks.items()):
+        yield from best_rows(f"stack of {depth}", best, which, stack)
+    deep = call(depth_loss, depth=DEEP, alpha=1.0, setting="iso")
+    for which, depth in enumerate(DEEP):
+        label = f"isotropic integral, {depth} layers"
+        yield from best_rows(label, deep, which, call(isotropic_minimum, depth))
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Simulations at finite sizes."""
+    flows = {setting: run(flow, setting=setting) for setting in ("fs", "rrs")}
+    stacks = {depth: run(best_stack, depth=depth) for depth in STACK_DEPTHS}
+    yield from exact_rows(flows, stacks)
+    isotropic = {}
     for alpha in ALPHAS:
-        runs = [results["iso", alpha, dim] for dim in ISO_DIMS]
-        fit = isotropic[alpha] = extrapolate_runs(ISO_DIMS, runs)
-        theory = depth_loss(depth=ISO_DEPTHS, alpha=alpha, setting="iso").loss
-        labels = [f"isotropic, alpha = {alpha}, {depth} layers" for depth in ISO_DEPTHS]
-        of = ["depth_loss.loss"] * len(labels)
-        limits = dict(zip(labels, theory, strict=True))
-        comparisons += compare_limits(limits, fit, of=of, draws=alpha)
-        comparisons.append(compare_p_value(f"chi-square, alpha = {alpha}", fit.p_value))
-    drawn = extrapolate_runs(COPIES, [results["drawn", copies] for copies in COPIES])
+        runs = {
+            dim: run(
+                isotropic_losses,
+                dim=dim,
+                context=round(alpha * dim),
+                step=alpha / (1 + alpha),
+                repeats=effort(CONTEXTS * ISO_DIMS[0] // dim),
+            )
+            for dim in ISO_DIMS
+        }
+        losses = call(depth_loss, depth=ISO_DEPTHS, alpha=alpha, setting="iso").loss
+        isotropic[alpha] = limit(
+            {
+                f"isotropic, alpha = {alpha}, {depth} layers": losses[which]
+                for which, depth in enumerate(ISO_DEPTHS)
+            },
+            runs,
+            draws=alpha,
+            fit_label=f"chi-square, alpha = {alpha}",
+        )
+        yield isotropic[alpha]
     modes = len(DRAWN.ranks)
-    limits = {
-        f"loss at {resource} {size} of {modes}": loss / modes
-        for resource in RESOURCES
-        for size, loss in zip(SIZES, left_over(DRAWN, resource, SIZES), strict=True)
-    }
-    of = ["depth_loss.loss"] * len(limits)
-    comparisons += compare_limits(limits, drawn, of=of, draws="drawn")
-    comparisons.append(compare_p_value("chi-square, width and context", drawn.p_value))
-
-    def draw(figure: Figure) -> None:
-        first, second, third, fourth = panels(figure, 2, 2, width=9.0, height=6.6)
-        draw_isotropic(first, isotropic)
-        draw_time(second, results)
-        draw_depth(third, results)
-        draw_sizes_left(fourth, drawn)
-
-    notes = (
-        "Comparisons called refined are theory against theory: slopes of the losses against the "
-        "exponents, with the error of the refinement as allowance.",
-        f"Width and context: {drawn.summary}.",
+    drawn = limit(
+        {
+            f"loss at {resource} {size} of {modes}": call(mean_left_over, resource, which)
+            for resource in RESOURCES
+            for which, size in enumerate(SIZES)
+        },
+        {
+            copies: run(drawn_losses, copies=copies, repeats=effort(DRAWS // copies))
+            for copies in COPIES
+        },
+        of=["depth_loss.loss"] * len(RESOURCES) * len(SIZES),
+        draws="drawn",
+        fit_label="chi-square, width and context",
+        name="Width and context",
     )
-    return Verdict(comparisons, draw, notes)
+    yield drawn
+    yield drawing(draw, isotropic, flows, stacks, drawn)
+
+
+def mean_left_over(resource: str, which: int) -> float:
+    """Mean over the drawn eigenvalues of the loss at a size."""
+    return float(left_over(DRAWN, resource, SIZES)[which]) / len(DRAWN.ranks)
+
+
+def draw(
+    figure: Figure,
+    isotropic: dict[float, Limit],
+    flows: dict[str, np.ndarray],
+    stacks: dict[int, tuple[float, float]],
+    drawn: Limit,
+) -> None:
+    """Draw isotropic losses, and the local exponents of the four resources."""
+    first, second, third, fourth = panels(figure, 2, 2, width=9.0, height=6.6)
+    draw_isotropic(first, {alpha: row.fit for alpha, row in isotropic.items()})
+    draw_time(second, flows)
+    draw_depth(third, stacks)
+    draw_sizes_left(fourth, drawn.fit)
 
 
 def draw_isotropic(ax: Axes, fits: dict[float, Extrapolation]) -> None:
@@ -401,7 +319,7 @@ def draw_isotropic(ax: Axes, fits: dict[float, Extrapolation]) -> None:
     finish(ax, "depth", "loss", title=title, log="xy", legend=r"$\alpha$")
 
 
-def draw_time(ax: Axes, results: Results) -> None:
+def draw_time(ax: Axes, flows: dict[str, np.ndarray]) -> None:
     """Local exponents of time."""
     fine = 2.0 ** np.arange(2, 23)
     for (setting, label), colour in zip(
@@ -410,15 +328,15 @@ def draw_time(ax: Axes, results: Results) -> None:
         strict=False,
     ):
         ax.plot(middle(fine), slopes(followed(setting, fine), fine), color=colour, label=label)
-        found = slopes(results["flow", setting], TIMES)
-        ax.plot(middle(TIMES), found, "o", color=colour, markersize=4)
+        local = slopes(flows[setting], TIMES)
+        ax.plot(middle(TIMES), local, "o", color=colour, markersize=4)
         exponent = scaling_exponents(nu=NU, beta=BETA, setting=setting).time
         ax.axhline(float(exponent), color=colour, linestyle="--", linewidth=0.9)
     ax.axhline(PRINTED, color="0.5", linestyle=":", label="printed, fixed")
     finish(ax, "time", "local exponent", title="dashed: exponents", log="x", legend="")
 
 
-def draw_depth(ax: Axes, results: Results) -> None:
+def draw_depth(ax: Axes, stacks: dict[int, tuple[float, float]]) -> None:
     """Local exponents of depth, for modes without end and for those of the stacks."""
     depths = 2 ** np.arange(0, 13)
     exponent = float(scaling_exponents(nu=NU, beta=BETA).depth)
@@ -429,8 +347,8 @@ def draw_depth(ax: Axes, results: Results) -> None:
         kept = depths if law is not STACKED else np.array(STACK_DEPTHS)
         loss = depth_loss(depth=kept, spectrum=law.joint).loss
         ax.plot(middle(kept), slopes(loss, kept), color=colour, label=label)
-    losses = np.array([results["stack", depth][0] for depth in STACK_DEPTHS])
-    at = np.array(STACK_DEPTHS)
+    losses = np.array([loss for loss, _ in stacks.values()])
+    at = np.array(list(stacks))
     ax.plot(middle(at), slopes(losses, at), "o", color=COLOURS[1], markersize=4)
     ax.axhline(exponent, color=COLOURS[0], linestyle="--", linewidth=0.9)
     finish(ax, "depth", "local exponent", title="tied layers, rotated", log="x", legend="")
@@ -463,4 +381,4 @@ def middle(sizes: np.ndarray) -> np.ndarray:
     return np.sqrt(sizes[1:] * sizes[:-1])
 
 
-claim = Claim.of("depth-scaling", __doc__, cells, judge)
+claim = Claim.of("depth-scaling", __doc__, rows)

@@ -12,7 +12,7 @@ Source: Model of Bordelon, Letey and Pehlevan, arXiv:2510.01098, Figure 8; saddl
 derived in the documentation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,22 +26,12 @@ from iclimit.asymptotics.depth import (
     scaling_exponents,
     untied_depth,
 )
-from iclimit.drawing import COLOURS, Figure, draw_estimates, draw_sizes, finish, panels
+from iclimit.drawing import COLOURS, Axes, Figure, draw_estimates, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.training.results import TrainingCurves
-from iclimit.statistics import Extrapolation, extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    compare_p_value,
-)
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Limit, Row, call, drawing, exact, limit, mean, note, run
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class Sizes:
 
 _DOUBLING = (1.6, 0.8, 0.4, 0.2, 0.1)
 _HARMONIC = tuple(1 / k for k in range(1, 17))
-SIZES: dict[Preset, Sizes] = {
+SIZES = {
     "quick": Sizes(_DOUBLING, 16, 0.7, 250.0, 100.0, 50.0, 8, 16, 500),
     "medium": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 1500.0, 8, 24, 8000),
     "full": Sizes(_HARMONIC, 64, 10.0, 12000.0, 4000.0, 6000.0, 24, 96, 80000),
@@ -153,7 +143,7 @@ def settled(
     *, start: TrainingCurves, settle: float, average: float, rate: float, rng: Any, **setting: Any
 ) -> np.ndarray:
     """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
-    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.weights[0], []
+    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.gammas, []
     for part, seed in zip(PARTS, np.random.default_rng(rng).spawn(len(PARTS)), strict=True):
         before, steps = round(settle * part / rate), round((settle + average) * part / rate)
         run = train(
@@ -164,9 +154,8 @@ def settled(
             record=max(1, (steps - before) // 30),
             rng=seed,
         )
-        late = run.measures["held_out"][:, run.recorded_at >= before]
-        losses.append(np.mean(late, axis=1) / null)
-        gammas = run.weights[0]
+        losses.append(np.mean(run.losses[:, run.steps >= before], axis=1) / null)
+        gammas = run.gammas
     return np.array(losses)
 
 
@@ -192,7 +181,7 @@ def growth(*, eigenvalues: Sequence[float], rate: float, rng: Any, **setting: An
             held_out=2,
             rng=seed,
             **setting,
-        ).measures["traces"][:, -1]
+        ).traces[:, -1]
         for side in (1, -1)
     ]
     difference = (ends[0] - ends[1]) @ [0.5, -0.5]
@@ -233,109 +222,100 @@ def exact_loss(*, depth: int, rng: Any) -> float:
     return float(run.losses[0] / np.mean(shares))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trainings, drawn contexts and exact losses."""
-    size = SIZES[preset]
-    found: dict[Any, Cell] = {}
-    common: dict[str, Any] = {"eigenvalues": size.eigenvalues, "batch": size.batch}
-    for shared in (True, False):
-        training = common | {"shared": shared, "rate": size.largest, "repeats": size.repeats}
-        start = found["start", shared] = Cell.of(from_zero, **training, time=size.start)
-        found["settled", shared] = Cell.of(
-            settled, **training, start=start, settle=size.settle, average=size.average
-        )
-    for part in PARTS:
-        rate = size.largest / part
-        found["growth", part] = Cell.of(growth, **common, rate=rate, repeats=size.pairs)
-    for depth in DEPTHS:
-        for dim in DIMS:
-            repeats = size.contexts * DIMS[0] // dim
-            found["contexts", depth, dim] = Cell.of(
-                on_contexts, depth=depth, dim=dim, repeats=repeats
-            )
-    return found | {("exact", depth): Cell.of(exact_loss, depth=depth) for depth in EXACT_DEPTHS}
+def gain(losses: np.ndarray) -> np.ndarray:
+    """What untied layers gain over tied ones on the same contexts."""
+    return losses[0] - losses[1]
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare extrapolated losses, the growth rate, and losses at finite and infinite context."""
-    saddle, best, _ = theory(SIZES[preset].eigenvalues)
-    fits: dict[Any, Extrapolation] = {}
-    comparisons: list[Comparison] = [
-        compare(
-            f"loss, trained {label} layers", value, at_zero_rate(results["settled", shared]), of=of
-        )
-        for shared, label, value, of in (
-            (True, "shared", saddle.loss, "balanced_saddle.loss"),
-            (False, "untied", best.loss, "untied_depth.losses"),
-        )
-    ]
+def finite_losses(depth: int) -> tuple[float, float]:
+    """Gain of untied over tied layers, and loss of untied ones, at finite context."""
+    tied, untied = finite_theory(depth)
+    loss = float(untied.loss * EIGENVALUES.mean())
+    return float(tied.loss) - loss, loss
 
-    def extrapolated(key: Any, label: str, value: float, of: str, sizes: Any, runs: Any) -> None:
-        fit = fits[key] = extrapolate_runs(sizes, runs)
-        comparisons.extend(compare_limits({label: value}, fit, of=[of], draws=key))
-        comparisons.append(compare_p_value(f"chi-square of the fit, {label}", fit.p_value))
 
-    runs = [results["growth", part][None] for part in PARTS]
-    of = "balanced_saddle.growth_rate"
-    extrapolated("growth", "growth of asymmetry", saddle.growth_rate, of, PARTS, runs)
-    for depth in DEPTHS:
-        tied, untied = finite_theory(depth)
-        losses = [results["contexts", depth, dim] for dim in DIMS]
-        loss = untied.loss * EIGENVALUES.mean()
-        end = f"{depth} layers, $P = {ALPHA:g} d$"
-        gain = float(tied.loss) - loss
-        extrapolated(
-            (depth, "gain"),
-            f"gain of untied over tied, {end}",
-            gain,
-            "untied_depth.losses",
-            DIMS,
-            [each[:1] - each[1:] for each in losses],
-        )
-        extrapolated(
-            (depth, "loss"),
-            f"untied loss, {end}",
-            loss,
-            "untied_depth.losses",
-            DIMS,
-            [each[1:] for each in losses],
-        )
-    exact = untied_depth(*harmonic_law(SINGLE), depth=max(EXACT_DEPTHS)).losses
-    comparisons += [
-        compare(
-            f"loss of {depth} layers at infinite context",
-            exact[depth - 1],
-            results["exact", depth],
-            relative=EXACT,
-            of="untied_depth.losses",
-        )
-        for depth in EXACT_DEPTHS
-    ]
+def exponent_note() -> str:
+    """Local exponent of the deepest layers."""
     deep = untied_depth(*harmonic_law(MANY), depth=DEEPEST).losses
     slope = float(np.log2(deep[DEEPEST // 2 - 1] / deep[-1]))
-    notes = (
+    power = scaling_exponents(nu=1.0, beta=1.0, setting="untied").depth
+    return (
         f"Local exponent of untied depth from {DEEPEST // 2} to {DEEPEST} layers: {slope:.3f}; "
-        f"the limit is {scaling_exponents(nu=1.0, beta=1.0, setting='untied').depth:g}.",
+        f"the limit is {power:g}."
     )
-    return Verdict(comparisons, lambda figure: draw(figure, preset, results, fits), notes)
 
 
-def draw(figure: Figure, preset: Preset, results: Results, fits: dict[Any, Extrapolation]) -> None:
+def rows(effort: Effort) -> Iterator[Row]:
+    """Extrapolated losses, the growth rate, and losses at finite and infinite context."""
+    size = effort.pick(**SIZES)
+    common: dict[str, Any] = {"eigenvalues": size.eigenvalues, "batch": size.batch}
+    saddle, best = (call(theory, size.eigenvalues)[number] for number in (0, 1))
+    trained = {}
+    for shared, label, loss, of in (
+        (True, "shared", saddle.loss, "balanced_saddle.loss"),
+        (False, "untied", best.loss, "untied_depth.losses"),
+    ):
+        training = common | {"shared": shared, "rate": size.largest, "repeats": size.repeats}
+        start = run(from_zero, **training, time=size.start)
+        losses = run(settled, **training, start=start, settle=size.settle, average=size.average)
+        yield mean(f"loss, trained {label} layers", loss, call(at_zero_rate, losses), of=of)
+        trained[shared] = start, losses
+
+    def extrapolated(label: str, value: Any, of: str, runs: dict[int, Any], **draws: Any) -> Limit:
+        test = f"chi-square of the fit, {label}"
+        return limit({label: value}, runs, of=[of], fit_label=test, **draws)
+
+    rates = {
+        part: run(growth, **common, rate=size.largest / part, repeats=size.pairs) for part in PARTS
+    }
+    of = "balanced_saddle.growth_rate"
+    growing = extrapolated("growth of asymmetry", saddle.growth_rate, of, rates, draws="growth")
+    yield growing
+    gains = {}
+    for depth in DEPTHS:
+        losses = {
+            dim: run(on_contexts, depth=depth, dim=dim, repeats=size.contexts * DIMS[0] // dim)
+            for dim in DIMS
+        }
+        won, loss = (call(finite_losses, depth)[number] for number in (0, 1))
+        end, of = f"{depth} layers, $P = {ALPHA:g} d$", "untied_depth.losses"
+        runs = {dim: call(gain, each) for dim, each in losses.items()}
+        label = f"gain of untied over tied, {end}"
+        gains[depth] = extrapolated(label, won, of, runs, draws=(depth, "gain"))
+        yield gains[depth]
+        runs = {dim: each[1] for dim, each in losses.items()}
+        yield extrapolated(f"untied loss, {end}", loss, of, runs, draws=(depth, "loss"))
+    exact_losses = call(untied_depth, *harmonic_law(SINGLE), depth=max(EXACT_DEPTHS)).losses
+    stacks = {depth: run(exact_loss, depth=depth) for depth in EXACT_DEPTHS}
+    for depth, loss in stacks.items():
+        label = f"loss of {depth} layers at infinite context"
+        yield exact(label, exact_losses[depth - 1], loss, relative=EXACT)
+    yield note(call(exponent_note))
+    yield drawing(draw, size.eigenvalues, trained, growing, gains, stacks)
+
+
+def draw(
+    figure: Figure,
+    eigenvalues: Sequence[float],
+    trained: dict[bool, tuple[TrainingCurves, np.ndarray]],
+    growing_limit: Limit,
+    gain_limits: dict[int, Limit],
+    stacks: dict[int, float],
+) -> None:
     """Draw the way to the optimum, what is extrapolated, and what depth is worth."""
     loss, gains, rates, growing, finite, worth = panels(figure, 3, 2, width=11.5, height=6.4)
-    saddle, best, null = theory(SIZES[preset].eigenvalues)
-    for shared, colour in ((True, COLOURS[0]), (False, COLOURS[1])):
-        run, settled_losses = results["start", shared], results["settled", shared]
-        seen = run.recorded_at > 0
-        time, label = run.times[seen], "shared" if shared else "untied"
-        loss.plot(time, run.measures["held_out"][:, seen].T / null, color=colour, linewidth=0.8)
-        gains.plot(time, run.measures["traces"][0, seen], color=colour, linewidth=1.2)
+    saddle, best, null = theory(eigenvalues)
+    for (shared, (start, settled_losses)), colour in zip(trained.items(), COLOURS, strict=False):
+        seen = start.steps > 0
+        time, label = start.times[seen], "shared" if shared else "untied"
+        loss.plot(time, start.losses[:, seen].T / null, color=colour, linewidth=0.8)
+        gains.plot(time, start.traces[0, seen], color=colour, linewidth=1.2)
         goal = saddle.loss if shared else best.loss
         loss.axhline(goal, color=colour, linestyle="--", label=f"best {label}")
-        for gain in [saddle.gamma] if shared else DEPTH * best.steps:
-            gains.axhline(gain, color=colour, linestyle="--")
-        found = [Estimate.of(each / goal) for each in settled_losses]
-        draw_sizes(rates, PARTS, found, colour, limit=1.0, label=label)
+        for each in [saddle.gamma] if shared else DEPTH * best.steps:
+            gains.axhline(each, color=colour, linestyle="--")
+        points = [Estimate.of(each / goal) for each in settled_losses]
+        draw_sizes(rates, PARTS, points, colour, limit=1.0, label=label)
         draw_estimates(rates, [0], [at_zero_rate(settled_losses / goal)], colour, fmt="none")
     finish(loss, "steps times learning rate", "loss", title="SGD from zero", log="xy", legend="")
     finish(
@@ -346,16 +326,10 @@ def draw(figure: Figure, preset: Preset, results: Results, fits: dict[Any, Extra
         log="x",
     )
     finish(rates, SLOWER, "loss over theory", title="settled", legend="")
-    slopes = [Estimate.of(results["growth", part]) for part in PARTS]
-    limit = saddle.growth_rate
-    draw_sizes(growing, PARTS, slopes, COLOURS[2], limit=limit, fit=fits["growth"])
+    draw_limit(growing, growing_limit, COLOURS[2])
     finish(growing, SLOWER, "growth rate of asymmetry", title="at the saddle")
-    for depth, colour in zip(DEPTHS, COLOURS[3:], strict=False):
-        tied, untied = finite_theory(depth)
-        won = float(tied.loss) - untied.loss * EIGENVALUES.mean()
-        pairs = [Estimate.of(np.subtract(*results["contexts", depth, dim])) for dim in DIMS]
-        label, fit = f"$L = {depth}$", fits[depth, "gain"]
-        draw_sizes(finite, DIMS, pairs, colour, limit=won, fit=fit, label=label)
+    for (depth, row), colour in zip(gain_limits.items(), COLOURS[3:], strict=False):
+        draw_limit(finite, row, colour, label=f"$L = {depth}$")
     finish(finite, "$1/d$", "tied - untied loss", title=f"context $P = {ALPHA:g} d$", legend="")
     law = harmonic_law(MANY)
     depths = np.unique(np.geomspace(1, DEEPEST, 25).astype(int))
@@ -367,9 +341,15 @@ def draw(figure: Figure, preset: Preset, results: Results, fits: dict[Any, Extra
         exponent = float(scaling_exponents(nu=1.0, beta=1.0, setting=setting).depth)
         far = np.array([16.0, DEEPEST])
         worth.plot(far, 2 * last * (far / DEEPEST) ** -exponent, ":", color="0.4")
-    points = [results["exact", depth] for depth in EXACT_DEPTHS]
-    worth.plot(EXACT_DEPTHS, points, "o", color=COLOURS[1], markersize=4)
+    worth.plot(list(stacks), list(stacks.values()), "o", color=COLOURS[1], markersize=4)
     finish(worth, "depth", "loss", title="dotted: exponents", log="xy", legend="")
 
 
-claim = Claim.of("untied-depth", __doc__, cells, judge)
+def draw_limit(ax: Axes, row: Limit, colour: str, label: str | None = None) -> None:
+    """Draw what is extrapolated with its fit and its limit."""
+    [goal] = row.theories.values()
+    sizes, runs = list(row.runs), list(row.runs.values())
+    draw_sizes(ax, sizes, runs, colour, limit=float(goal), fit=row.fit, label=label)
+
+
+claim = Claim.of("untied-depth", __doc__, rows)
