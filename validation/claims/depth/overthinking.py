@@ -121,7 +121,7 @@ def steps_rows(effort: Effort) -> Iterator[Row]:
                 tasks=few * dim if np.isinf(few) else round(few * dim),
                 ridge=RIDGE if name == TASKS else 0.0,
                 steps=max(steps),
-                repeats=effort.pick(quick=count, medium=6 * count, full=40 * count),
+                repeats=effort(count),
                 contexts=CONTEXTS,
             )
             for dim, count in REPEATS[name].items()
@@ -180,7 +180,7 @@ def rows(effort: Effort) -> Iterator[Row]:
                     pushes=pushes,
                     **sizes(dim, setting, "weights"),
                     ridge=0.0,
-                    repeats=effort.pick(quick=count, medium=6 * count, full=40 * count),
+                    repeats=effort(count),
                     contexts=FEEDBACK_CONTEXTS,
                 ),
                 setting["tau"],
@@ -197,7 +197,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             pushes="constant",
             **sizes(dim, WINDOW | shared, "labels"),
             ridge=0.0,
-            repeats=effort.pick(quick=count, medium=6 * count, full=40 * count),
+            repeats=effort(count),
             contexts=FEEDBACK_CONTEXTS,
         )[:1]
         for dim, count in WINDOW_REPEATS.items()
