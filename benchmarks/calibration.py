@@ -48,7 +48,7 @@ def main() -> None:
         run = validate(list(CLAIMS.values()), rng=seed, store=store, progress=True)
         failures += [f"seed {seed}: {each.claim.name}" for each in run.results if not each.holds]
         for result in run.results:
-            for row in result.verdict.rows if result.verdict else ():
+            for row in result.verdict.evidence if result.verdict else ():
                 if row.standard_error > 0 and not row.allowance and not row.upper_bound:
                     name = "pooled" if row.pooled else "single"
                     z[name].append(row.z)

@@ -1,10 +1,9 @@
-"""Parts of pages that need no other file: tables, pictures, the style of all reports."""
+"""Parts of pages that need no other file: the style of all reports, and pictures."""
 
 from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
 from importlib import resources
 
 
@@ -21,21 +20,6 @@ def document(title: str, body: str) -> str:
         f"<!doctype html>\n<html lang='en'><head>{head}</head><body>\n"
         f"<h1>{name}</h1>\n{body}\n</body></html>\n"
     )
-
-
-def table_row(*entries: object, tag: str = "td", style: str = "") -> str:
-    """Row of a table; entries are HTML."""
-    cells = "".join(f"<{tag}>{entry}</{tag}>" for entry in entries)
-    return f"<tr class='{style}'>{cells}</tr>"
-
-
-def text_table(lines: Sequence[Sequence[str]]) -> str:
-    """Table of text, which is escaped; the first line is the heading."""
-    rows = [
-        table_row(*map(html.escape, line), tag="td" if number else "th")
-        for number, line in enumerate(lines)
-    ]
-    return f"<table>{''.join(rows)}</table>"
 
 
 def embedded(picture: bytes, title: str) -> str:

@@ -1,14 +1,38 @@
-"""Results that every room shares: a simulated mean or median with its standard error."""
+"""What every result can do, and what every room shares: means with standard errors, verdicts."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from iclimit.tables import (
+    entry,
+    escaped_table,
+    json_text,
+    plain,
+    shortened,
+    write_netcdf,
+    write_rows,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TABLES = (".csv", ".json")
+"""Endings of tables."""
+
+PICTURES = (".png", ".pdf", ".svg")
+"""Endings of pictures."""
 
 NEVER = 1e-12
 """Probability below which a sample counts as never being the median of samples that are drawn with
@@ -20,32 +44,51 @@ in a notebook."""
 
 
 class Result:
-    """Base of data classes that hold results: they print in short, in notebooks as a table.
+    """Base of data classes that hold results.
+
+    A result declares its columns once, and everything else follows from them: rows, data frames,
+    labelled arrays, files, and how it prints.  By default the columns are its fields.  A subclass
+    has other ones in `columns`, names what its arrays run over in `dims`, and draws its figure in
+    `draw`.
 
     Examples
     --------
     >>> import iclimit
-    >>> iclimit.optimal_schedule(steps=3, ratio=0.5)
+    >>> schedule = iclimit.optimal_schedule(steps=3, ratio=0.5)
+    >>> schedule
     Schedule(rates=[0.4, 0.666667, 2], loss=0.0666667, lower_bound=0.0666667)
+    >>> [row["rates"] for row in schedule.rows()] == schedule.to_dict()["rates"]
+    True
     """
 
-    def __repr__(self) -> str:
-        shown = (f"{name}={_short(value)}" for name, value in _parts(self))
-        return f"{type(self).__name__}({', '.join(shown)})"
+    dims: ClassVar[tuple[str, ...]] = ()
+    """What the arrays of the table run over; a column of such a name has the positions."""
 
-    def _repr_html_(self) -> str:
-        if type(self).__str__ is not object.__str__:
-            return f"<pre>{html.escape(str(self))}</pre>"
-        cells = [[name, _short(value)] for name, value in _parts(self)]
-        return _table((type(self).__name__, ""), cells)
+    def columns(self) -> dict[str, Any]:
+        """Columns of the table by name: text, numbers, estimates, arrays or sequences of these.
 
-
-class Rows(Result):
-    """Base of results that are a table in long form."""
+        The table has a row for each entry of the first array, or of the grid over `dims` where
+        these are columns.  What is the same along it is repeated, and arrays of other shapes are
+        left out.
+        """
+        return dict(_parts(self))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows, each by column; None where a column has no value."""
-        raise NotImplementedError
+        """Return the rows of the table, each by column; None where a column has no value."""
+        arrays, _ = _broadcast(self)
+        names = list(arrays)
+        return [
+            dict(zip(names, line, strict=True))
+            for line in zip(*(each.ravel().tolist() for each in arrays.values()), strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain dicts, lists, numbers and text, which JSON can hold."""
+        return {
+            each.name: plain(getattr(self, each.name))
+            for each in fields(self)  # type: ignore[arg-type]
+            if not each.name.startswith("_")
+        }
 
     def to_pandas(self) -> Any:
         """Rows as a `pandas.DataFrame`; gaps in columns of numbers are NaN."""
@@ -55,11 +98,129 @@ class Rows(Result):
             raise ImportError("to_pandas needs pandas: pip install pandas") from error
         return pd.DataFrame(self.rows())
 
+    def to_xarray(self) -> Any:
+        """Columns as an `xarray.Dataset` over `dims`, labelled as in the notation."""
+        try:
+            import xarray
+        except ImportError as error:
+            raise ImportError("to_xarray needs xarray: pip install 'iclimit[labelled]'") from error
+        arrays, shape = _broadcast(self)
+        names = self.dims or tuple(f"dim_{number}" for number in range(len(shape)))
+        axes = {name: axis for axis, name in enumerate(names) if name in arrays}
+        coordinates = {
+            name: (name, np.moveaxis(arrays.pop(name), axis, 0).reshape(shape[axis], -1)[:, 0])
+            for name, axis in axes.items()
+        }
+        variables = {name: (names, each, attributes(name)) for name, each in arrays.items()}
+        return xarray.Dataset(variables, coords=coordinates)
+
+    def draw(self, ax: Axes, **line: Any) -> Any:  # noqa: ARG002
+        """Draw into axes, with further keywords for the lines."""
+        raise TypeError(f"{type(self).__name__} has no figure")
+
+    def draw_figure(self, figure: Figure, **line: Any) -> Any:
+        """Draw into an empty figure, by default into one pair of axes; return the axes."""
+        ax = figure.subplots()
+        self.draw(ax, **line)
+        return ax
+
+    def plot(self, ax: Axes | None = None, **line: Any) -> Any:
+        """Draw into axes, by default into those of a new figure of pyplot, and return them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+        **line
+            Keywords of the figure, see ``draw``.
+        """
+        if ax is not None:
+            self.draw(ax, **line)
+            return ax
+        import matplotlib.pyplot as plt
+
+        return self.draw_figure(plt.figure(layout="constrained"), **line)
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Endings of the files that `write` can write."""
+        return (*TABLES, ".nc", ".html", *(PICTURES * (type(self).draw is not Result.draw)))
+
+    def write(
+        self,
+        path: str | os.PathLike,
+        *,
+        style: str = "screen",
+        parameters: Mapping[str, Any] | None = None,
+        **line: Any,
+    ) -> None:
+        """Write a file, whole or not at all: what it holds depends on its ending.
+
+        Parameters
+        ----------
+        path : path
+            The rows in .csv, everything in .json, labelled arrays in .nc, a page in .html, or the
+            figure in .png, .pdf or .svg if there is one.
+        style : {"screen", "paper", "paper-wide", "talk"}
+            Style of the figure.
+        parameters : mapping, optional
+            What the figure's file says of itself (`iclimit.figure_files.figure_parameters`).
+        **line
+            Keywords of ``draw``.
+
+        Raises
+        ------
+        ValueError
+            If the path has another ending.
+        """
+        ending = Path(path).suffix
+        if ending not in self.endings:
+            known = ", ".join(self.endings)
+            raise ValueError(f"path must end in {known}, got {os.fspath(path)!r}")
+        if ending == ".csv":
+            write_rows(path, self.rows())
+        elif ending == ".json":
+            write_text(path, json_text(self.to_dict()))
+        elif ending == ".nc":
+            write_netcdf(path, self.to_xarray())
+        elif ending == ".html":
+            from iclimit.html_parts import document
+
+            write_text(path, document(type(self).__name__, self._repr_html_()))
+        else:
+            from iclimit.drawing import house_style, new_figure, save_picture
+
+            with house_style(style):
+                figure = new_figure()
+                self.draw_figure(figure, **line)
+                save_picture(figure, Path(path), parameters)
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={_short(value)}" for name, value in _parts(self))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def _repr_html_(self) -> str:
+        own = type(self)
+        if own.__str__ is not object.__str__:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        if own.rows is Result.rows and own.columns is Result.columns:
+            cells = [[name, _short(value)] for name, value in _parts(self)]
+            return escaped_table([(own.__name__, ""), *cells])
         rows = self.rows()
-        known = [[_short(value) for value in row.values()] for row in rows[:_ROWS]]
-        left = [[f"... {len(rows)} rows"]] if len(rows) > _ROWS else []
-        return _table(list(rows[0]), known + left)
+        shown = [[_short(value) for value in row.values()] for row in rows[:_ROWS]]
+        rest = [[f"... {len(rows)} rows"]] if len(rows) > _ROWS else []
+        return escaped_table([list(rows[0]), *shown, *rest])
+
+
+def attributes(name: str) -> dict[str, str]:
+    """Meaning, symbol and definition of a parameter, as labelled arrays have them."""
+    from iclimit.notation import PARAMETERS
+
+    if (known := PARAMETERS.get(name)) is None:
+        return {}
+    texts = {"long_name": known.meaning, "symbol": known.symbol, "definition": known.definition}
+    texts["units"] = "1" if known.range else ""
+    return {key: text for key, text in texts.items() if text}
 
 
 def _parts(result: Any) -> list[tuple[str, Any]]:
@@ -67,13 +228,58 @@ def _parts(result: Any) -> list[tuple[str, Any]]:
     return [(each.name, getattr(result, each.name)) for each in fields(result) if each.repr]
 
 
+def _broadcast(result: Result) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+    """Columns as arrays of one shape, and that shape; see `Result.columns`."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in result.columns().items():
+        arrays |= _column(name, value)
+    grid = [arrays[name].shape for name in result.dims if name in arrays]
+    shape = next((each.shape for each in arrays.values() if each.ndim), ())
+    if grid and len(grid) == len(result.dims):
+        shape = tuple(size for (size,) in grid)
+    whole = {}
+    for name, array in arrays.items():
+        if name in result.dims and grid:
+            axis = result.dims.index(name)
+            size = [-1 if each == axis else 1 for each in range(len(shape))]
+            whole[name] = np.broadcast_to(array.reshape(size), shape)
+        elif array.shape == shape[: array.ndim]:
+            missing = (1,) * (len(shape) - array.ndim)
+            whole[name] = np.broadcast_to(array.reshape(array.shape + missing), shape)
+    return whole, shape
+
+
+def _column(name: str, value: Any) -> dict[str, np.ndarray]:
+    """Columns of a value: two for estimates, one for numbers and text, none for anything else."""
+    if isinstance(value, Estimate):
+        return {
+            name: np.asarray(value.mean),
+            f"{name}_standard_error": np.asarray(value.standard_error),
+        }
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (Estimate, tuple)):
+        parts = [_column(name, each) for each in value]
+        return {key: np.array([part[key] for part in parts]) for key in parts[0]}
+    if isinstance(value, Mapping):
+        columns: dict[str, np.ndarray] = {}
+        for key, each in value.items():
+            columns |= _column(f"{name}_{key}", each)
+        return columns
+    if value is None:
+        return {name: np.array(None, dtype=object)}
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # sequences of different lengths
+        return {}
+    return {name: array} if array.dtype.kind in "biufcU" else {}
+
+
 def _short(value: Any) -> str:
     """One value on less than a line: few numbers one by one, the shape of more."""
     if isinstance(value, (bool, np.bool_, int, str)) or value is None:
         text = str(value) if isinstance(value, str) else repr(value)
     elif isinstance(value, (float, np.floating)):
-        text = f"{value:.6g}"
-    elif isinstance(value, Estimate):
+        text = entry(value, 6)
+    elif isinstance(value, (Estimate, Ending)):
         text = str(value)
     elif hasattr(value, "shape") and hasattr(value, "dtype"):
         if value.shape == ():
@@ -92,17 +298,80 @@ def _short(value: Any) -> str:
         text = f"{type(value).__name__}(...)"
     else:
         text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return shortened(text, _LONGEST)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Table in HTML."""
-    lines = [_row("th", head), *(_row("td", row) for row in rows)]
-    return f"<table>{''.join(lines)}</table>"
+class Judgement(Result, ABC):
+    """Contract of verdicts: each is of a kind, holds or does not, and prints as its sentence."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """The verdict in a word."""
+
+    @property
+    @abstractmethod
+    def holds(self) -> bool:
+        """Whether it is favourable."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """The verdict in a sentence."""
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
-def _row(kind: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{kind}>{html.escape(cell)}</{kind}>' for cell in cells)}</tr>"
+ADVICE = {
+    "converged": "",
+    "step limit": "The loss was still falling: allow more steps.",
+    "interrupted": "Run it again to finish it; with a checkpoint it goes on where it was.",
+    "diverged": "Try a smaller learning rate, initial scale or clipping norm.",
+}
+"""How an iteration can end, and what to do then."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an iterative solver or a training ended.
+
+    Attributes
+    ----------
+    kind : {"converged", "step limit", "interrupted", "diverged"}
+        "converged" says that the loss stopped falling, which it also does on a plateau.
+
+    Examples
+    --------
+    >>> from iclimit.results import Ending
+    >>> ending = Ending("step limit")
+    >>> ending.converged, ending.advice
+    (False, 'The loss was still falling: allow more steps.')
+    """
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in ADVICE:
+            raise ValueError(f"kind must be one of {', '.join(ADVICE)}, got {self.kind!r}")
+
+    @property
+    def converged(self) -> bool:
+        """Whether it converged."""
+        return self.kind == "converged"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.kind == "interrupted"
+
+    @property
+    def advice(self) -> str:
+        """What to do if it did not converge; empty if it did."""
+        return ADVICE[self.kind]
+
+    def __str__(self) -> str:
+        return self.kind
 
 
 @dataclass(frozen=True)
@@ -180,6 +449,10 @@ class Estimate:
         if count < 2:
             return np.empty(0)
         return (self.samples - self.mean) / math.sqrt(count * (count - 1))
+
+    def to_dict(self) -> dict[str, float]:
+        """Mean and standard error by name."""
+        return {"mean": self.mean, "standard_error": self.standard_error}
 
     def __float__(self) -> float:
         return float(self.mean)

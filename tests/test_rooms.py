@@ -18,6 +18,7 @@ GROUND = {
     "registry",
     "results",
     "statistics",
+    "tables",
 }
 MAY_IMPORT = {
     "asymptotics": {"asymptotics", *GROUND},

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.arguments import add_choice, add_parameter, add_verb, expects
 from iclimit.cli.diagram import SPECTRA, add_spectra
 from iclimit.cli.output import FORMATS, add_output, print_json, write_file, write_rows
+from iclimit.tables import json_text, write_text
 
 if TYPE_CHECKING:
     from iclimit.validation.yours.runs.check import RunCheck
@@ -165,10 +166,7 @@ def write(options: argparse.Namespace, check: RunCheck) -> None:
         write_rows(check.rows, options.format)
     else:
         if path.suffix == ".json":
-            from iclimit.files import replacing
-
-            with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-                print_json(check.to_dict(), file)
+            write_text(path, json_text(check.to_dict()))
         else:
             write_file(options, path, lambda: check.rows, check.plot)
         print("\n".join(check.conclusions))

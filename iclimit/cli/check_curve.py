@@ -41,6 +41,7 @@ from iclimit.cli.arguments import add_choice, add_parameter, add_verb
 from iclimit.cli.check import add_table, table_options
 from iclimit.cli.dynamics import INIT_SCALE, add_problem, parse_problem
 from iclimit.cli.output import FORMATS, add_output, print_json, write_file, write_rows
+from iclimit.tables import json_text, write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,10 +140,7 @@ def write(options: argparse.Namespace, check: CurveCheck) -> None:
     """Print the check, or write it to the file of -o and print its first line."""
     path, rows = options.output, check.to_rows()
     if path is not None and path.suffix == ".json":
-        from iclimit.files import replacing
-
-        with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-            print_json(check.to_dict(), file)
+        write_text(path, json_text(check.to_dict()))
     elif path is not None:
         write_file(options, path, lambda: rows, lambda figure: check.plot(figure.subplots()))
     if path is not None:

@@ -63,6 +63,6 @@ def run(options: argparse.Namespace) -> int:
     if result.verdict is None:
         raise RuntimeError(result.error)
     with picture(options, path) as figure:
-        result.verdict.draw(figure)
+        result.verdict.draw_figure(figure)
     print(path)
     return 0

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import math
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from iclimit.files import no_formula, printable, replacing
+from iclimit import tables
+from iclimit.results import PICTURES, TABLES
+from iclimit.tables import FORMATS, Rows, aligned, json_text, rows_text, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Rows = Sequence[Mapping[str, Any]]
-
-TABLES = (".csv", ".json")
-PICTURES = (".png", ".pdf", ".svg")
-FORMATS = ("text", "csv", "json")
 _NOT_STATED = (
     *("run", "verb", "command_line", "output", "out", "plot", "format", "list"),
     *("jobs", "scheduler", "store", "no_store", "time"),
@@ -108,8 +102,7 @@ def write_file(
         with picture(options, path) as figure:
             draw(figure)
     else:
-        with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-            write_rows(rows(), path.suffix[1:], file)
+        tables.write_rows(path, rows())
 
 
 @contextmanager
@@ -145,68 +138,35 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, dict)) else str(value)
 
 
-def write_rows(rows: Rows, kind: str, file: IO[str] | None = None) -> None:
-    """Write rows as CSV, JSON or text in columns; infinite values are the string inf."""
-    file = file or sys.stdout
-    if kind == "text":
-        cells = [[_short(value) for value in row.values()] for row in rows]
-        print_columns(list(rows[0]), cells, file)
-    elif kind == "csv":
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: no_formula(value) for name, value in row.items()} for row in rows)
-    else:
-        print_json([dict(row) for row in rows], file)
+def write_rows(rows: Rows, kind: str) -> None:
+    """Print rows as CSV, JSON or text in columns; infinite values are the string inf."""
+    print(rows_text(rows, kind), end="")
 
 
 def write_columns(columns: Mapping[str, Iterable[Any]], kind: str) -> None:
-    """Write columns of equal length in the same formats."""
+    """Print columns of equal length in the same formats."""
     rows = zip(*columns.values(), strict=True)
     write_rows([dict(zip(columns, row, strict=True)) for row in rows], kind)
 
 
-def print_json(value: Any, file: IO[str] | None = None) -> None:
-    """Write strict JSON, which has no infinite numbers: they become strings."""
-    print(json.dumps(_strict(value), indent=1), file=file)
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _strict(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_strict(each) for each in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
+def print_json(value: Any) -> None:
+    """Print strict JSON, which has no infinite numbers: they become strings."""
+    print(json_text(value), end="")
 
 
 def print_columns(
-    header: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    file: IO[str] | None = None,
-    *,
-    cut: bool = False,
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False
 ) -> None:
     """Print right-aligned columns.
 
     With ``cut`` the last column is left-aligned, and cut to the width of a terminal.
     """
-    lines = [[*map(printable, line)] for line in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if cut:
-        widths[-1] = 0
-    for line in lines:
-        shown = [f"{text:>{width}}" for text, width in zip(line, widths, strict=True)]
-        if cut:
-            shown[-1] = cut_to_terminal(shown[-1], sum(widths) + 2 * (len(widths) - 1))
-        print("  ".join(shown), file=file)
+    width = (shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6) if cut else None
+    print("\n".join(aligned([header, *rows], width=width)))
 
 
 def cut_to_terminal(text: str, used: int) -> str:
     """Text that fits into the rest of a line of the terminal, of which some is used."""
     if not sys.stdout.isatty():
         return text
-    room = max(shutil.get_terminal_size().columns - used, 20)
-    return text if len(text) <= room else f"{text[: room - 3]}..."
-
-
-def _short(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else "" if value is None else str(value)
+    return shortened(text, max(shutil.get_terminal_size().columns - used, 20))

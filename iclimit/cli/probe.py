@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         progress=sys.stderr.isatty(),
     )
     if options.format == "json":
-        print_json(report.as_json())
+        print_json(report.to_dict())
     elif options.format == "csv":
         write_rows(report.rows(), "csv")
     else:

@@ -25,7 +25,7 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
-from iclimit.results import Rows
+from iclimit.results import Result
 from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ record are found."""
 
 
 @dataclass(frozen=True, repr=False)
-class Curves(Rows):
+class Curves(Result):
     """A quantity along one parameter, for a family of values of the others.
 
     Attributes

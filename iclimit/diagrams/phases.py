@@ -23,7 +23,7 @@ from iclimit.diagrams.simulation import (
     points_at_sizes,
     simulate_values,
 )
-from iclimit.results import Rows
+from iclimit.results import Result
 from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class PhaseDiagram(Rows):
+class PhaseDiagram(Result):
     """A quantity over a grid of two parameters.
 
     Attributes

@@ -1,6 +1,5 @@
 """Numbers of runs as tables: CSV for any program, NetCDF for xarray."""
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.files import no_formula, replacing
-from iclimit.notation import PARAMETERS
+from iclimit.results import attributes
 from iclimit.runs.store import StoredBatch
 from iclimit.runs.summary_numbers import Number
+from iclimit.tables import column_names, write_rows
+from iclimit.tables import write_netcdf as write_dataset
 
 NUMBER = ("number", "value", "standard_error")
 """Columns of a table with a row per number."""
@@ -19,15 +19,13 @@ NUMBER = ("number", "value", "standard_error")
 
 def write_csv(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -> None:
     """Write a row per run and number; missing entries are empty, infinity is ``inf``."""
-    rows = list(map(_columns, runs))
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        names = dict.fromkeys(name for row in rows for name in row)
-        writer = csv.DictWriter(file, [*names, *NUMBER], lineterminator="\n")
-        writer.writerow({name: no_formula(name) for name in writer.fieldnames})
-        for row, numbers in zip(rows, runs.values(), strict=True):
-            for name, (value, error) in numbers.items():
-                entries = row | dict(zip(NUMBER, (name, value, error), strict=True))
-                writer.writerow({column: no_formula(entry) for column, entry in entries.items()})
+    heads = list(map(_columns, runs))
+    rows = [
+        head | dict(zip(NUMBER, (name, value, error), strict=True))
+        for head, numbers in zip(heads, runs.values(), strict=True)
+        for name, (value, error) in numbers.items()
+    ]
+    write_rows(path, rows, columns=[*column_names(heads), *NUMBER])
 
 
 def write_netcdf(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -> None:
@@ -42,7 +40,7 @@ def write_netcdf(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -
     rows = list(map(_columns, runs))
     coordinates = {
         name: ("run", _array([row.get(name) for row in rows]), _attributes(name))
-        for name in dict.fromkeys(name for row in rows for name in row)
+        for name in column_names(rows)
     }
     variables = {}
     for name in dict.fromkeys(name for numbers in runs.values() for name in numbers):
@@ -53,8 +51,7 @@ def write_netcdf(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -
         variables[key] = ("run", values, _attributes(name))
         if not np.all(np.isnan(errors)):
             variables[f"{key}_standard_error"] = ("run", errors, {"units": "1"})
-    with replacing(path) as partial:
-        xarray.Dataset(variables, coords=coordinates).to_netcdf(partial, engine="h5netcdf")
+    write_dataset(path, xarray.Dataset(variables, coords=coordinates))
 
 
 def _columns(run: StoredBatch) -> dict[str, Any]:
@@ -81,11 +78,7 @@ def _columns(run: StoredBatch) -> dict[str, Any]:
 def _attributes(name: str) -> dict[str, str]:
     if name == "seconds":
         return {"long_name": "time of the computation", "units": "s"}
-    if (known := PARAMETERS.get(name)) is None:
-        return {}
-    found = {"long_name": known.meaning, "symbol": known.symbol, "definition": known.definition}
-    found["units"] = "1" if known.range else ""
-    return {key: text for key, text in found.items() if text}
+    return attributes(name)
 
 
 def _array(entries: Sequence[Any]) -> np.ndarray:

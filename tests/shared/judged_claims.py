@@ -65,7 +65,7 @@ def draw(verdict: Verdict) -> None:
     with house_style(), warnings.catch_warnings():
         warnings.simplefilter("error")
         figure = new_figure()
-        verdict.draw(figure)
+        verdict.draw_figure(figure)
         figure.draw_without_rendering()
     assert all(ax.has_data() for ax in figure.axes)
     assert any(ax.get_xlabel() for ax in figure.axes)

@@ -24,7 +24,7 @@ from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.claims.pretraining.published import error_runs, gap_runs
 from iclimit.validation.claims.softmax import pair, published_layer
 from iclimit.validation.judge import run_claims as runs_module
-from iclimit.validation.judge.report import as_json, write_report
+from iclimit.validation.judge.report import write_report
 from iclimit.validation.judge.summary import table
 
 
@@ -164,7 +164,7 @@ def test_report_is_complete_and_self_contained(tmp_path: Path) -> None:
     assert [claim["holds"] for claim in data["claims"]] == [True, False, False]
     (comparison,) = data["claims"][1]["comparisons"]
     assert abs(comparison["z"]) > comparison["threshold"]
-    assert as_json(run)["versions"]["numpy"] == np.__version__
+    assert run.to_dict()["versions"]["numpy"] == np.__version__
 
 
 def test_a_verdict_never_holds_on_nan() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from importlib import resources
 from string import Template
 
-from iclimit.html_parts import embedded, style, table_row
+from iclimit.html_parts import embedded, style
 from iclimit.runs.code_version import versions
+from iclimit.tables import html_row, html_table
 from iclimit.validation.judge.coverage import (
     SHELVES,
     TOGETHER,
@@ -18,7 +19,6 @@ from iclimit.validation.judge.coverage import (
     uncovered_reason,
 )
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
-from iclimit.validation.judge.summary import sharpness
 
 NUMBERS = ("theory", "estimate", "standard_error", "allowance")
 """Numbers of a comparison that are shown."""
@@ -64,7 +64,7 @@ def _link(result: ClaimResult) -> str:
 def _resolutions(run: ValidationRun) -> str:
     """Functions of each subject with what would have been noticed, and those not covered."""
     found = coverage(run)
-    rows = [table_row("Subject", "a relative change that would have been noticed", tag="th")]
+    rows = [html_row("Subject", "a relative change that would have been noticed", tag="th")]
     for subject in SHELVES:
         mine = sorted((c for c in found if c.subject == subject), key=lambda c: c.resolution)
         words = [
@@ -77,8 +77,8 @@ def _resolutions(run: ValidationRun) -> str:
         notes = [f"{', '.join(names)}: {html.escape(text)}" for text, names in reasons.items()]
         if words or OTHER_CLAIMS not in reasons:
             small = "".join(f"<br><span class='small'>{note}</span>" for note in notes)
-            rows.append(table_row(subject, ", ".join(words) + small))
-    return f"<table class='words'>{''.join(rows)}</table>{_together(run)}"
+            rows.append(html_row(subject, ", ".join(words) + small))
+    return html_table(rows, "words") + _together(run)
 
 
 def _together(run: ValidationRun) -> str:
@@ -87,13 +87,13 @@ def _together(run: ValidationRun) -> str:
     if not verdict.comparisons:
         return ""
     rows = [
-        table_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")
+        html_row("Common factor over all claims", *NUMBERS[1:3], "z", "would notice", tag="th")
     ]
     for each in verdict.comparisons:
         numbers = (f"{each.estimate:.5f}", f"{each.standard_error:.2g}", f"{each.z:.2f}")
         far = "far" if any(each is row for row in verdict.failures) else ""
-        rows.append(table_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
-    return f"<table>{''.join(rows)}</table>"
+        rows.append(html_row(each.of, *numbers, percent(verdict.resolution(each)), style=far))
+    return html_table(rows)
 
 
 def _function(each: Coverage) -> str:
@@ -105,26 +105,25 @@ def _function(each: Coverage) -> str:
 
 def _contents(run: ValidationRun) -> str:
     heads = ("Claim", "holds", "compared", "|z|", "allowed", "would notice", "median", "CPU s")
-    rows = [table_row(*heads, tag="th")]
+    rows = [html_row(*heads, tag="th")]
     for subject in _subjects(run):
         rows.append(f"<tr><th colspan='{len(heads)}'>{html.escape(subject)}</th></tr>")
         rows += [_content(each) for each in run.results if each.claim.subject == subject]
     rows += [
-        table_row(html.escape(name), "<span class='no'>not finished</span>")
-        for name in run.missing
+        html_row(html.escape(name), "<span class='no'>not finished</span>") for name in run.missing
     ]
-    return f"<table>{''.join(rows)}</table>"
+    return html_table(rows)
 
 
 def _content(result: ClaimResult) -> str:
     numbers: tuple[object, ...] = ("", "", "")
     if (verdict := result.verdict) is not None:
         worst = verdict.worst
-        numbers = len(verdict.rows), f"{abs(worst.z):.2f}", f"{verdict.threshold(worst):.2f}"
+        numbers = len(verdict.evidence), f"{abs(worst.z):.2f}", f"{verdict.threshold(worst):.2f}"
     answer = "yes" if result.holds else "no"
     holds = f"<span class='{answer}'>{answer}</span>"
-    sharp = (percent(each) for each in sharpness(result))
-    return table_row(_link(result), holds, *numbers, *sharp, f"{result.seconds:.1f}")
+    sharp = (percent(each) for each in result.sharpness)
+    return html_row(_link(result), holds, *numbers, *sharp, f"{result.seconds:.1f}")
 
 
 def _subject(subject: str, run: ValidationRun, pictures: Mapping[str, bytes]) -> str:
@@ -148,14 +147,14 @@ def _section(result: ClaimResult, picture: bytes | None) -> str:
     image = embedded(picture, claim.title)
     notes = "".join(f"<li>{text(note)}</li>" for note in verdict.notes)
     names = (*(name.replace("_", " ") for name in NUMBERS), "z", "would notice")
-    rows = [table_row("Quantity", *names, tag="th")]
-    for each in verdict.rows:
+    rows = [html_row("Quantity", *names, tag="th")]
+    for each in verdict.evidence:
         numbers = (f"{getattr(each, name):.5g}" for name in NUMBERS)
         far = (
             "far" if any(each is row for row in verdict.failures) else "pooled" * bool(each.pooled)
         )
         seen = percent(verdict.resolution(each))
-        rows.append(table_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
-    summary = f"<summary>{len(verdict.rows)} comparisons</summary>"
-    table = f"<table>{''.join(rows)}</table>"
+        rows.append(html_row(text(each.label), *numbers, f"{each.z:.2f}", seen, style=far))
+    summary = f"<summary>{len(verdict.evidence)} comparisons</summary>"
+    table = html_table(rows)
     return f"{head}{image}<ul class='small'>{notes}</ul><details>{summary}{table}</details>"

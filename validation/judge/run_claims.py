@@ -1,16 +1,19 @@
 """Validation: the cells of claims are run, and each claim judged when its cells are done."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 from tqdm.auto import tqdm
 
 from iclimit.results import Result
 from iclimit.runs.cell import Cell
+from iclimit.runs.code_version import versions
 from iclimit.runs.execution import Outcome, check_run, run_cells
 from iclimit.runs.store import RunStore
 from iclimit.simulate.arrays import get_backend
@@ -32,6 +35,22 @@ class ClaimResult(Result):
     def holds(self) -> bool:
         """Whether the claim was judged and holds."""
         return self.verdict is not None and self.verdict.holds
+
+    @property
+    def sharpness(self) -> tuple[float, float]:
+        """Best and median resolution, over the functions that the claim tests."""
+        found = list(self.verdict.resolutions.values()) if self.verdict else []
+        return (min(found), median(found)) if found else (math.inf, math.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is claimed, whether it holds, and all comparisons."""
+        names = ("name", "subject", "title", "source", "statement")
+        entry = {name: getattr(self.claim, name) for name in names}
+        entry |= {"holds": self.holds, "cpu_seconds": round(self.seconds, 2)}
+        if self.verdict is None:
+            return entry | {"error": self.error}
+        sharp = dict(zip(("best", "median"), self.sharpness, strict=True))
+        return entry | {"would_notice": sharp} | self.verdict.to_dict()
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +90,22 @@ class ValidationRun(Result):
         claims = Counter(of for verdict in judged for of in verdict.resolutions)
         rows = [row for verdict in judged for row in verdict.comparisons if claims[row.of] > 1]
         return Verdict(pool(rows), lambda _: None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All results by name, with versions of what computed them."""
+        from iclimit.validation.judge.coverage import coverage
+
+        names = ("holds", "interrupted", "missing", "preset", "backend", "cells")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "seed": self.rng,
+            "seconds": round(self.seconds, 2),
+            "cells_on_record": self.recalled,
+            "versions": versions(),
+            "would_notice": list(map(vars, coverage(self))),
+            "together": self.together.rows(),
+            "claims": [each.to_dict() for each in self.results],
+        }
 
     @property
     def holds(self) -> bool:

@@ -1,8 +1,5 @@
 """Results of a validation for the terminal: a line per claim, and what would have been noticed."""
 
-import math
-from statistics import median
-
 from iclimit.validation.claims import CLAIMS
 from iclimit.validation.judge.coverage import SHELVES, Coverage, coverage, percent
 from iclimit.validation.judge.run_claims import ClaimResult, ValidationRun
@@ -16,21 +13,15 @@ HEADING = (
 )
 
 
-def sharpness(result: ClaimResult) -> tuple[float, float]:
-    """Best and median resolution of a claim, over the functions that it tests."""
-    found = list(result.verdict.resolutions.values()) if result.verdict else []
-    return (min(found), median(found)) if found else (math.inf, math.inf)
-
-
 def line(result: ClaimResult) -> str:
     """A claim in one line, and what fails below it."""
     name, verdict = f"{result.claim.name:{WIDTH}}", result.verdict
     if verdict is None:
         return f"{name}  ERROR  {result.error}"
     worst = verdict.worst
-    best, middle = (percent(each) for each in sharpness(result))
+    best, middle = (percent(each) for each in result.sharpness)
     lines = [
-        f"{name}  {'yes' if verdict.holds else 'NO':5}  {len(verdict.rows):8}  "
+        f"{name}  {'yes' if verdict.holds else 'NO':5}  {len(verdict.evidence):8}  "
         f"{abs(worst.z):5.2f}/{verdict.threshold(worst):.2f}  {best:>18}  {middle:>6}  "
         f"{worst.label}"
     ]

@@ -6,30 +6,37 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from iclimit.drawing import Figure
-from iclimit.results import Result
+from iclimit.drawing import Axes, Figure, draw_ratios
+from iclimit.results import Judgement
 from iclimit.statistics import FALSE_ALARM, z_threshold
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.pooling import pool
 
+COLUMNS = (
+    *("label", "of", "pooled", "theory", "estimate", "standard_error", "allowance"),
+    *("degrees", "z", "upper_bound"),
+)
+"""What a row has of a comparison."""
+
 
 @dataclass(frozen=True, repr=False)
-class Verdict(Result):
+class Verdict(Judgement):
     """Outcome of a claim.
 
     Attributes
     ----------
     comparisons : sequence of Comparison
         All of them must hold, and so must a common factor of all comparisons with one function.
-    draw : callable
-        Draws the claim's figure into a matplotlib Figure.
+    figure : callable
+        Draws the figure of the claim into a matplotlib Figure.
     notes : sequence of str
         What a reader should know: fit orders, goodness of fit, limits of the comparison.
     """
 
     comparisons: Sequence[Comparison]
-    draw: Callable[[Figure], None]
+    figure: Callable[[Figure], None]
     notes: Sequence[str] = ()
 
     @cached_property
@@ -38,14 +45,22 @@ class Verdict(Result):
         return pool(self.comparisons)
 
     @property
-    def rows(self) -> list[Comparison]:
+    def evidence(self) -> list[Comparison]:
         """All that is compared: the pooled comparisons first."""
         return [*self.pooled, *self.comparisons]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The evidence, with what is accepted and what would have been noticed."""
+        return [self._row(each) for each in self.evidence]
+
+    def _row(self, each: Comparison) -> dict[str, Any]:
+        row = {name: getattr(each, name) for name in COLUMNS}
+        return row | {"threshold": self.threshold(each), "would_notice": self.resolution(each)}
 
     @cached_property
     def _thresholds(self) -> tuple[float, float]:
         share = FALSE_ALARM / 2 if self.pooled else FALSE_ALARM
-        random = [bool(row.pooled) for row in self.rows if row.standard_error > 0]
+        random = [bool(row.pooled) for row in self.evidence if row.standard_error > 0]
         single, pooled = (z_threshold(random.count(kind), share) for kind in (False, True))
         return single, pooled
 
@@ -65,7 +80,7 @@ class Verdict(Result):
     def resolutions(self) -> dict[str, float]:
         """For each function of the theory, the resolution of the sharpest comparison with it."""
         found: dict[str, float] = {}
-        for row in self.rows:
+        for row in self.evidence:
             if row.of:
                 found[row.of] = min(self.resolution(row), found.get(row.of, math.inf))
         return found
@@ -73,17 +88,51 @@ class Verdict(Result):
     @property
     def worst(self) -> Comparison:
         """The comparison with the largest absolute z, relative to what is accepted."""
-        return max(self.rows, key=lambda row: abs(row.z) / self.threshold(row))
+        return max(self.evidence, key=lambda row: abs(row.z) / self.threshold(row))
 
     @cached_property
     def failures(self) -> list[Comparison]:
         """The comparisons that are not within their thresholds (NaN never is)."""
-        return [row for row in self.rows if not abs(row.z) <= self.threshold(row)]
+        return [row for row in self.evidence if not abs(row.z) <= self.threshold(row)]
 
     @property
     def holds(self) -> bool:
         """Whether nothing that is compared contradicts the theory."""
         return not self.failures
+
+    @property
+    def kind(self) -> str:
+        """One of "agrees" and "contradicts"."""
+        return "agrees" if self.holds else "contradicts"
+
+    @property
+    def sentence(self) -> str:
+        """How many comparisons there are, and how many of them fail."""
+        count = len(self.evidence)
+        if self.holds:
+            return f"Agrees with the theory in {count} comparisons."
+        return (
+            f"Contradicts the theory in {len(self.failures)} of {count} comparisons; worst "
+            f"{self.worst.label}, z = {self.worst.z:.1f}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict, all that is compared, and what would have been noticed."""
+        return {
+            "holds": self.holds,
+            "functions": self.resolutions,
+            "comparisons": self.rows(),
+            "notes": list(self.notes),
+        }
+
+    def draw(self, ax: Axes, **line: Any) -> None:
+        """Draw the comparisons with numbers that are not 0 over the theory."""
+        draw_ratios(ax, [each for each in self.comparisons if each.theory], **line)
+
+    def draw_figure(self, figure: Figure, **line: Any) -> list[Axes]:
+        """Draw the figure of the claim."""
+        self.figure(figure, **line)
+        return figure.axes
 
     def scaled(self, of: str, factor: float) -> Verdict:
         """The verdict if this function of the theory were larger by a factor.
@@ -94,4 +143,4 @@ class Verdict(Result):
             replace(row, theory=factor * row.theory) if row.of == of else row
             for row in self.comparisons
         ]
-        return Verdict(rows, self.draw, self.notes)
+        return Verdict(rows, self.figure, self.notes)

@@ -67,7 +67,7 @@ def test_published_errors_are_compared_with_the_prediction_and_in_full_with_ours
 def test_the_prediction_is_a_dashed_line_along_the_whole_curve() -> None:
     for name in ("context-length", "double-descent"):
         figure = new_figure()
-        CLAIMS[name].judge("quick", made_up(name)).draw(figure)
+        CLAIMS[name].judge("quick", made_up(name)).draw_figure(figure)
         dashed = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
         points = len(figure.axes[0].containers[0][0].get_xdata())
         assert dashed

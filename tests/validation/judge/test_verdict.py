@@ -111,7 +111,7 @@ def test_the_sharpest_comparison_gives_the_resolution_of_a_function() -> None:
     rows = [compare("x", 1.0, Estimate(1.0, s, 10**6), of="f.loss") for s in (0.1, 0.01, 0.02)]
     judged = verdict(rows)
     assert judged.resolutions["f.loss"] < min(judged.resolution(row) for row in rows)
-    assert [row.pooled for row in judged.rows] == [3, 0, 0, 0]
+    assert [row.pooled for row in judged.evidence] == [3, 0, 0, 0]
 
 
 def test_pooled_comparisons_can_fail_alone() -> None:

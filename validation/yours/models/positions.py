@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
 from iclimit.notation import did_you_mean
-from iclimit.results import Estimate, Rows
+from iclimit.results import Estimate, Result
 from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.probing.predictors import (
     Predictor,
@@ -217,7 +217,7 @@ TOP = 1.3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PositionErrors(Rows):
+class PositionErrors(Result):
     """Errors on fresh tasks by the number of examples; ``print`` shows a table.
 
     Attributes

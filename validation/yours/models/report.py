@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ import numpy as np
 import xarray
 
 from iclimit.drawing import Axes
-from iclimit.results import Estimate, Rows
+from iclimit.results import Estimate, Result
 from iclimit.runs.code_version import versions
 from iclimit.simulate.probing.problem import Problem
+from iclimit.tables import aligned, plain
 from iclimit.validation.yours.models.identification import Identification
 from iclimit.validation.yours.models.ladder import Diagnosis, Ladder, Rung
 from iclimit.validation.yours.models.linear_attention import LinearPart
@@ -47,11 +48,11 @@ def report_text(report: AlgorithmReport) -> str:
     parts = [
         report.verdict,
         setting_line(report),
-        text_table([*cells[:1], ["model", str(report.fresh.error)], *cells[1:]]),
+        "\n".join(aligned([*cells[:1], ["model", str(report.fresh.error)], *cells[1:]], "<>")),
         *sentences(report),
     ]
     if report.shifts:
-        parts.append(text_table(shift_cells(report)))
+        parts.append("\n".join(aligned(shift_cells(report), "<>")))
     return "\n\n".join(parts)
 
 
@@ -149,20 +150,6 @@ def shown_z(z: float) -> str:
     return f"{z:.1f}" if math.isfinite(z) else "exact"
 
 
-def text_table(lines: Sequence[Sequence[str]]) -> str:
-    """Columns of text, the first left-aligned."""
-    width = max(map(len, lines))
-    filled = [[*line, *[""] * (width - len(line))] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
-    return "\n".join(
-        "  ".join(
-            f"{text:<{size}}" if number == 0 else f"{text:>{size}}"
-            for number, (text, size) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in filled
-    )
-
-
 ROW_TEXT = ("algorithm", "description")
 """Columns of the table of algorithms that are no numbers."""
 
@@ -228,7 +215,7 @@ def _with_errors(name: str, dims: tuple[str, ...], estimates: list[Any]) -> dict
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AlgorithmReport(Rows):
+class AlgorithmReport(Result):
     """What a model does in context; ``print`` shows the verdict and a table.
 
     Attributes
@@ -307,8 +294,8 @@ class AlgorithmReport(Rows):
             "theory_z": math.nan if rung.theory_z is None else rung.theory_z,
         }
 
-    def as_json(self) -> dict[str, Any]:
-        """All numbers, as a dictionary that JSON can hold; infinite ones are text."""
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers, as plain dicts and lists."""
         found = self.identification
         linear, checks, positions = self.linear, self.diagnosis, self.positions
         entry: dict[str, Any] = {
@@ -333,8 +320,8 @@ class AlgorithmReport(Rows):
             entry["diagnosis"] = vars(checks)
         if positions is not None:
             entry["positions"] = positions.rows()
-        plain: dict[str, Any] = _plain(entry | {"versions": versions()})
-        return plain
+        entries: dict[str, Any] = plain(entry | {"versions": versions()})
+        return entries
 
     def to_xarray(self) -> Dataset:
         """Errors by section and algorithm, likenesses by algorithm, Gamma; see the variables."""
@@ -397,18 +384,3 @@ def _ladder_entry(ladder: Ladder) -> dict[str, Any]:
             for rung in ladder.rungs
         },
     }
-
-
-def _plain(value: Any) -> Any:
-    """Value as JSON holds it: estimates with their standard errors, arrays as lists."""
-    if isinstance(value, Estimate):
-        return _plain({"mean": value.mean, "standard_error": value.standard_error})
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(value)
-    return value if isinstance(value, (int, str, bool, type(None))) else str(value)

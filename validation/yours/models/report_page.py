@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,10 +22,10 @@ from iclimit.drawing import (
     panels,
     save_picture,
 )
-from iclimit.files import replacing
-from iclimit.html_parts import document, embedded, table_row, text_table
+from iclimit.html_parts import document, embedded
 from iclimit.results import Estimate
 from iclimit.runs.code_version import versions
+from iclimit.tables import escaped_table, html_row, html_table, json_text, write_text
 from iclimit.validation.yours.models.report import (
     ladder_cells,
     sentences,
@@ -212,12 +211,11 @@ def write_probe_report(
     pictures = {name: _save(report, name, place, style, stated) for name in _figures(report)}
     path = place / "report.html"
     texts = {
-        place / "report.json": json.dumps(report.as_json(), indent=1) + "\n",
+        place / "report.json": json_text(report.to_dict()),
         path: probe_page(report, pictures),
     }
     for file, text in texts.items():
-        with replacing(file) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(file, text)
     return path
 
 
@@ -232,7 +230,7 @@ def probe_page(report: AlgorithmReport, pictures: dict[str, bytes]) -> str:
         *(f"<p>{text(line)}</p>" for line in sentences(report)),
         f"<h2>{TITLES['ladder']}</h2>",
         shown["ladder"],
-        text_table(table_cells(report)),
+        escaped_table(table_cells(report)),
         "<p class='small'>The theory is the exact error of an algorithm; its z checks the "
         "measurement. Model - it: error of the model minus that of the algorithm on the same "
         "prompts. Unexplained: mean squared distance of their answers over the mean square of "
@@ -247,10 +245,11 @@ def probe_page(report: AlgorithmReport, pictures: dict[str, bytes]) -> str:
     if report.linear is not None:
         parts += [f"<h2>{TITLES['spectrum']}</h2>", shown["spectrum"]]
     if report.shifts:
-        parts += [f"<h2>{TITLES['shifts']}</h2>", shown["shifts"], text_table(shift_cells(report))]
+        parts += [f"<h2>{TITLES['shifts']}</h2>", shown["shifts"]]
+        parts.append(escaped_table(shift_cells(report)))
     for ladder in report.ladders[1:]:
         summary = f"<summary>{text(ladder.description)}</summary>"
-        parts.append(f"<details>{summary}{text_table(ladder_cells(ladder))}</details>")
+        parts.append(f"<details>{summary}{escaped_table(ladder_cells(ladder))}</details>")
     return document("Which algorithm is it?", "\n".join(parts))
 
 
@@ -282,10 +281,10 @@ def _save(
 
 def _descriptions(report: AlgorithmReport) -> str:
     rows = [
-        table_row(html.escape(rung.name), html.escape(rung.description))
+        html_row(html.escape(rung.name), html.escape(rung.description))
         for rung in report.fresh.rungs
     ]
-    table = f"<table class='words'>{''.join(rows)}</table>"
+    table = html_table(rows, "words")
     return f"<details><summary>The algorithms</summary>{table}</details>"
 
 

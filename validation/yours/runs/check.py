@@ -144,7 +144,7 @@ def outcome_lines(verdict: Verdict, fits: Sequence[Fit], tried: int) -> list[str
     if worst.pooled:
         label = f"common factor of {worst.pooled} {worst.of.rpartition('.')[2].upper()} errors"
     lines = [
-        f"The table contradicts the theory: {count} of {len(verdict.rows)} comparisons; worst "
+        f"The table contradicts the theory: {count} of {len(verdict.evidence)} comparisons; worst "
         f"{label}, z = {worst.z:.1f}."
     ]
     if not fits:

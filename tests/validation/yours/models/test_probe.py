@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import iclimit
+from iclimit.tables import json_text
 from iclimit.validation import AlgorithmReport
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.ladder import diagnose
@@ -107,7 +108,7 @@ def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> N
     arrays = found.to_xarray()
     assert arrays["position_error"].dims == ("position_algorithm", "examples")
     assert float(arrays["position_model_error"][8]) == positions.model[8].mean
-    assert len(found.as_json()["positions"]) == 9 * len(positions.baselines)
+    assert len(found.to_dict()["positions"]) == 9 * len(positions.baselines)
     with pytest.raises(ValueError, match="form='positions', got form='query'"):
         report.plot_positions()
 
@@ -138,7 +139,7 @@ def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) 
     text = str(report)
     assert text.startswith(report.verdict)
     assert all(rung.name in text for rung in report.fresh.rungs)
-    entry = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    entry = json.loads(json_text(report.to_dict()))
     assert entry["verdict"]["algorithms"] == ["ridge"]
     assert entry["ladders"]["inputs:half"]["algorithms"]["ridge"]["z"] == 0
     page = probe_page(report, dict.fromkeys(TITLES, b"PNG"))

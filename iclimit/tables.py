@@ -1,0 +1,221 @@
+"""Tables: the one place where rows become text, CSV, JSON or HTML, and files of these.
+
+Numbers have ten digits in columns of text and are exact in CSV and JSON.  JSON is strict: numbers
+that it has no words for are the strings ``inf``, ``-inf`` and ``nan``.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from iclimit.files import no_formula, printable, replacing
+
+Rows = Sequence[Mapping[str, Any]]
+"""Rows of a table, each by column."""
+
+FORMATS = ("text", "csv", "json")
+"""Formats of tables."""
+
+
+def entry(value: Any, digits: int = 10) -> str:
+    """Return an entry of a table as text; None is empty.
+
+    Examples
+    --------
+    >>> from iclimit.tables import entry
+    >>> entry(1 / 3), entry(None), entry(True)
+    ('0.3333333333', '', 'True')
+    """
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.{digits}g}"
+    return "" if value is None else str(value)
+
+
+def aligned(
+    lines: Iterable[Sequence[str]], align: str = ">", *, width: int | None = None
+) -> list[str]:
+    """Lines of text in columns, two spaces apart.
+
+    Parameters
+    ----------
+    lines : iterable of sequences of str
+        Entries, line by line; short lines are filled up.
+    align : str
+        ">" or "<" for each column, the last one for all further columns.
+    width : int, optional
+        Width of the terminal: the last column is then left-aligned, and cut to fit into it.
+
+    Examples
+    --------
+    >>> from iclimit.tables import aligned
+    >>> aligned([["name", "loss"], ["ridge", "0.25"], ["zero", "1"]], "<>")
+    ['name   loss', 'ridge  0.25', 'zero      1']
+    """
+    texts = [[*map(printable, line)] for line in lines]
+    count = max(map(len, texts), default=0)
+    filled = [[*line, *[""] * (count - len(line))] for line in texts]
+    widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
+    sides = align.ljust(count, align[-1])
+    if width is not None:
+        sides, room = f"{sides[: count - 1]}<", max(width - sum(widths[:-1]) - 2 * (count - 1), 20)
+        for line in filled:
+            line[-1] = shortened(line[-1], room)
+        widths[-1] = 0
+    return [
+        "  ".join(
+            f"{text:{side}{size}}" for text, side, size in zip(line, sides, widths, strict=True)
+        ).rstrip()
+        for line in filled
+    ]
+
+
+def shortened(text: str, length: int) -> str:
+    """Text of at most this length, with dots where something is cut off."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def column_names(rows: Rows) -> list[str]:
+    """All columns of rows, in the order in which they occur first."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def rows_text(rows: Rows, kind: str = "text", *, columns: Sequence[str] | None = None) -> str:
+    """Rows as text in columns, CSV or JSON, with a line break at the end.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        What a row lacks is empty.
+    kind : {"text", "csv", "json"}
+        In CSV, text that a spreadsheet would compute gets an apostrophe before it.
+    columns : sequence of str, optional
+        Columns and their order, except in JSON; by default all of them.
+
+    Examples
+    --------
+    >>> from iclimit.tables import rows_text
+    >>> print(rows_text([{"loss": 0.5, "z": float("inf")}], "csv"), end="")
+    loss,z
+    0.5,inf
+    """
+    if kind == "json":
+        return json_text([dict(row) for row in rows])
+    names = column_names(rows) if columns is None else list(columns)
+    lines = [[row.get(name) for name in names] for row in rows]
+    if kind == "text":
+        return "\n".join([*aligned([names, *(map(entry, line) for line in lines)]), ""])
+    file = io.StringIO()
+    write_csv(file, map(no_formula, names), (map(no_formula, line) for line in lines))
+    return file.getvalue()
+
+
+def write_csv(file: IO[str], names: Iterable[str], lines: Iterable[Iterable[Any]]) -> None:
+    """Write a heading and lines of a table, one by one, to a file opened with ``newline=""``."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(lines)
+
+
+def plain(value: Any) -> Any:
+    """Value made of dicts, lists, numbers and text only.
+
+    Data classes become dicts of their public fields, `Estimate` one of mean and standard error;
+    arrays become lists; what has no such form becomes text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from iclimit.tables import plain
+    >>> plain({"rates": np.array([1.0, 0.5]), "size": (2, None)})
+    {'rates': [1.0, 0.5], 'size': [2, None]}
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        names = (each.name for each in fields(value) if not each.name.startswith("_"))
+        return {name: plain(getattr(value, name)) for name in names}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return plain(np.asarray(value)) if hasattr(value, "__array__") else str(value)
+
+
+def json_text(value: Any) -> str:
+    """Strict JSON of a value, as `plain` has it, with a line break at the end.
+
+    Examples
+    --------
+    >>> from iclimit.tables import json_text
+    >>> print(json_text({"z": float("inf")}), end="")
+    {
+     "z": "inf"
+    }
+    """
+    return json.dumps(_strict(plain(value)), indent=1, allow_nan=False) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    """Plain value with text in place of numbers that are not finite."""
+    if isinstance(value, dict):
+        return {name: _strict(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_strict(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def html_row(*entries: object, tag: str = "td", style: str = "") -> str:
+    """Row of a table in HTML; entries are HTML."""
+    cells = "".join(f"<{tag}>{each}</{tag}>" for each in entries)
+    return f"<tr class='{style}'>{cells}</tr>" if style else f"<tr>{cells}</tr>"
+
+
+def html_table(rows: Iterable[str], style: str = "") -> str:
+    """Table in HTML of rows such as `html_row` makes."""
+    named = f" class='{style}'" if style else ""
+    return f"<table{named}>{''.join(rows)}</table>"
+
+
+def escaped_table(lines: Iterable[Sequence[str]], *, heading: bool = True) -> str:
+    """Table in HTML of text, which is escaped; the first line is the heading."""
+    return html_table(
+        html_row(*map(html.escape, line), tag="th" if heading and not number else "td")
+        for number, line in enumerate(lines)
+    )
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a file of text, whole or not at all."""
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
+def write_rows(
+    path: str | os.PathLike, rows: Rows, *, columns: Sequence[str] | None = None
+) -> None:
+    """Write rows to a file that ends in .csv or .json, whole or not at all."""
+    kind = Path(path).suffix[1:]
+    if kind not in FORMATS[1:]:
+        raise ValueError(f"path must end in .csv or .json, got {os.fspath(path)!r}")
+    write_text(path, rows_text(rows, kind, columns=columns))
+
+
+def write_netcdf(path: str | os.PathLike, dataset: Any) -> None:
+    """Write an `xarray.Dataset` as NetCDF, whole or not at all."""
+    with replacing(path) as partial:
+        dataset.to_netcdf(partial, engine="h5netcdf")
