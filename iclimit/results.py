@@ -114,8 +114,8 @@ class Result:
         variables = {name: (names, each, attributes(name)) for name, each in arrays.items()}
         return xarray.Dataset(variables, coords=coordinates)
 
-    def draw(self, ax: Axes, **line: Any) -> Any:  # noqa: ARG002
-        """Draw into axes, with further keywords for the lines."""
+    def draw(self, *_: Any, **__: Any) -> Any:
+        """Draw into axes, with keywords of the result's own."""
         raise TypeError(f"{type(self).__name__} has no figure")
 
     def draw_figure(self, figure: Figure, **line: Any) -> Any:
