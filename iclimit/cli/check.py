@@ -163,10 +163,10 @@ def write(options: argparse.Namespace, check: RunCheck) -> None:
     elif path is None and options.format == "json":
         print_json(check.to_dict())
     elif path is None:
-        write_rows(check.rows, options.format)
+        write_rows(check.rows(), options.format)
     else:
         if path.suffix == ".json":
             write_text(path, json_text(check.to_dict()))
         else:
-            write_file(options, path, lambda: check.rows, check.plot)
+            write_file(options, path, check.rows, check.draw_figure)
         print("\n".join(check.conclusions))

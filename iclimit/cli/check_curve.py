@@ -138,7 +138,7 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
 
 def write(options: argparse.Namespace, check: CurveCheck) -> None:
     """Print the check, or write it to the file of -o and print its first line."""
-    path, rows = options.output, check.to_rows()
+    path, rows = options.output, check.rows()
     if path is not None and path.suffix == ".json":
         write_text(path, json_text(check.to_dict()))
     elif path is not None:

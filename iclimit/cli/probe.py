@@ -125,5 +125,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(report)
     if options.out is not None:
-        print(f"report: {report.save(options.out, **stated(options))}", file=sys.stderr)
+        report.write(options.out, style=options.style, parameters=stated(options))
+        print(f"report: {options.out / 'report.html'}", file=sys.stderr)
     return 0

@@ -92,13 +92,3 @@ class Scale:
 def at_least(least: int, value: object) -> bool:
     """Whether a value is an integer of this size or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def given_axes(ax: Axes | None) -> Axes:
-    """Return the axes to draw into, new ones for None."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    new: Axes = plt.subplots(layout="constrained")[1]
-    return new

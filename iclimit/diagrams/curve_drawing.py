@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.diagrams.axes import given_axes, log_axis
+from iclimit.diagrams.axes import log_axis
 from iclimit.diagrams.dense_lines import Line, dense_line
 from iclimit.diagrams.legends import place_legend, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
@@ -34,16 +34,15 @@ _LONGEST = 60
 """Characters of an axis label that names several quantities."""
 
 
-def plot(
+def draw(
     curves: Curves,
-    ax: Axes | None,
+    ax: Axes,
     label: str | None,
     color: Any,
     legend: bool | str,
     title: str | None,
-) -> Axes:
+) -> None:
     """Draw theory, finite-size predictions and simulated points, label the axes, and so on."""
-    ax = given_axes(ax)
     known, others = curves.quantity.all_parameters, bool(ax.lines)
     colours = _colours(color, len(curves.family))
     for index, (parameters, values) in enumerate(zip(curves.family, curves.values, strict=True)):
@@ -65,7 +64,6 @@ def plot(
     write_title(ax, title, _default_title(curves))
     all_finite = np.all(np.any(np.isfinite(curves.values), axis=1))
     place_legend(ax, legend, least=2 if all_finite and not label else 1)
-    return ax
 
 
 def _colours(color: Any, count: int) -> Iterator[Any]:

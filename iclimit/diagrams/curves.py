@@ -100,24 +100,24 @@ class Curves(Result):
             rows.append(row("finite_size", at, each.estimate.mean, None, at["dim"]))
         return rows
 
-    def plot(
+    def draw(
         self,
-        ax: Axes | None = None,
+        ax: Axes,
         *,
         label: str | None = None,
         color: Any = None,
         legend: bool | str = True,
         title: str | None = None,
-    ) -> Axes:
-        """Draw theory as lines, simulation as points with error bars; return the axes.
+    ) -> None:
+        """Draw theory as lines, simulation as points with error bars.
 
         Lines are drawn on a dense grid and leave the picture where they diverge.  The prediction
         for the size of a simulation is dashed.  Several calls may draw into the same axes.
 
         Parameters
         ----------
-        ax : Axes, optional
-            Where to draw; default: new axes.
+        ax : Axes
+            Where to draw.
         label : str, optional
             Name of the curves in the legend; default: the quantity, where there are others.
         color : color or list of them, optional
@@ -128,7 +128,7 @@ class Curves(Result):
         title : str, optional
             Default: the parameters that all curves share, unless the axes have a title.
         """
-        return curve_drawing.plot(self, ax, label, color, legend, title)
+        curve_drawing.draw(self, ax, label, color, legend, title)
 
 
 def curve(

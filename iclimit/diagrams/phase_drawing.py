@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iclimit.diagrams.axes import cell_edges, given_axes, log_axis
+from iclimit.diagrams.axes import cell_edges, log_axis
 from iclimit.diagrams.legends import boundary_legend, broken, stated, write_title
 from iclimit.diagrams.simulated_points import LEAST_SIZES
 from iclimit.statistics import z_threshold
@@ -35,16 +35,15 @@ _INFINITE = "#b0b0b0"
 """Colour of infinite values."""
 
 
-def plot(
-    diagram: PhaseDiagram, ax: Axes | None, legend: bool = True, title: str | None = None
-) -> Axes:
+def draw(
+    diagram: PhaseDiagram, ax: Axes, legend: bool = True, title: str | None = None
+) -> None:
     """Draw the values with contours, boundaries and simulated points."""
     from matplotlib.patches import Patch
 
     for name, grid in ((diagram.x, diagram.x_grid), (diagram.y, diagram.y_grid)):
         if not np.all(np.isfinite(grid)):
             raise ValueError(f"{name} must be finite on an axis to be drawn, got {grid}")
-    ax = given_axes(ax)
     mesh = _draw_values(diagram, ax)
     handles = _draw_boundaries(diagram, ax)
     if np.any(np.isinf(diagram.values)):
@@ -57,15 +56,13 @@ def plot(
         dots.set_linewidth(0.8)
         handles.append(dots)
     _label(diagram, ax, handles, legend, title)
-    return ax
 
 
-def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
+def draw_errors(diagram: PhaseDiagram, ax: Axes) -> None:
     """Draw the z of the simulated points over the boundaries."""
     compared = [v for v in diagram.simulated if v.z is not None]
     if not compared:
         raise ValueError("simulation must be given to draw its errors")
-    ax = given_axes(ax)
     z = np.array([v.z for v in compared], dtype=float)
     allowed = z_threshold(len(compared))
     edges = np.where(np.abs(z) > allowed, "black", "0.6").tolist()
@@ -80,7 +77,6 @@ def plot_errors(diagram: PhaseDiagram, ax: Axes | None) -> Axes:
         f"(allowed: {allowed:.1f})\n{_sizes(diagram)}",
         pad=12,
     )
-    return ax
 
 
 def _draw_dots(

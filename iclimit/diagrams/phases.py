@@ -159,10 +159,10 @@ class PhaseDiagram(Result):
             "repeats": (("point", "size"), repeats),
         }
 
-    def plot(
-        self, ax: Axes | None = None, *, legend: bool = True, title: str | None = None
-    ) -> Axes:
-        """Draw the diagram with contours and boundaries; return the axes.
+    def draw(
+        self, ax: Axes, *, legend: bool = True, title: str | None = None, errors: bool = False
+    ) -> None:
+        """Draw the diagram with contours and boundaries.
 
         Colours cover the values up to the 98th percentile; infinite ones are grey.  The levels of
         the white contours are marked on the colour bar.  In small axes the legend has the formulas
@@ -170,27 +170,26 @@ class PhaseDiagram(Result):
 
         Parameters
         ----------
-        ax : Axes, optional
-            Where to draw; default: new axes.
+        ax : Axes
+            Where to draw.
         legend : bool
             Whether there is a legend of the boundaries, above the axes.
         title : str, optional
             Default: the parameters that are fixed.
-        """
-        return phase_drawing.plot(self, ax, legend, title)
-
-    def plot_errors(self, ax: Axes | None = None) -> Axes:
-        """Draw the z of the simulated points over the boundaries; return the axes.
-
-        The colours end at the largest z that so many points reach by chance one time in a
-        thousand.  Points beyond it have a black edge.
+        errors : bool
+            Draw the z of the simulated points over the boundaries instead.  The colours end at the
+            largest z that so many points reach by chance one time in a thousand.  Points beyond it
+            have a black edge.
 
         Raises
         ------
         ValueError
-            If nothing was simulated.
+            If errors are to be drawn, and nothing was simulated.
         """
-        return phase_drawing.plot_errors(self, ax)
+        if errors:
+            phase_drawing.draw_errors(self, ax)
+        else:
+            phase_drawing.draw(self, ax, legend, title)
 
 
 def phase_diagram(
@@ -254,7 +253,7 @@ def phase_diagram(
     -------
     PhaseDiagram
         With ``.values``, ``.boundaries``, ``.simulated``, ``.rows()``, ``.to_pandas()``,
-        ``.to_xarray()``, ``.plot(ax=None)`` and ``.plot_errors(ax=None)``.
+        ``.to_xarray()``, ``.plot(ax=None)`` and ``.plot(errors=True)``.
 
     Raises
     ------

@@ -68,7 +68,7 @@ print(check)
 # Left: the deviation of each error in standard errors; dashes mark what is accepted.  Middle and
 # right: relative deviations.
 
-check.plot(plt.figure(layout="constrained"))
+check.plot()
 
 # %%
 # The limit of large dimension, dotted, is far off at d = 10: it is no reason to doubt a
@@ -76,7 +76,7 @@ check.plot(plt.figure(layout="constrained"))
 
 figure, ax = plt.subplots()
 for tasks, colour in ((5, "#0072b2"), (20, "#d55e00")):
-    rows = [row for row in check.rows if row["tasks"] == tasks]
+    rows = [row for row in check.rows() if row["tasks"] == tasks]
     prompts_of = [row["prompts"] for row in rows]
     means, bars = [row["icl"] for row in rows], [row["icl_se"] for row in rows]
     ax.errorbar(prompts_of, means, bars, fmt="o", color=colour, capsize=2, label=f"k = {tasks}")

@@ -136,4 +136,4 @@ names = ["null", "one_step", "nearest_neighbours", "least_squares", "ridge"]
 form = {"form": "positions", "baselines": names}
 positions = iclimit.probe(at_every_position, problem, test_prompts=2000, rng=3, **form)
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-positions.plot_positions(ax)
+positions.plot(ax, figure="positions")

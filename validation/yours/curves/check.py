@@ -16,6 +16,7 @@ from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.results import Result
 from iclimit.statistics import POWER, z_threshold
+from iclimit.tables import aligned
 from iclimit.validation.yours.curves.features import inner_plateau
 from iclimit.validation.yours.curves.rows import CurveRow, compare_curves
 from iclimit.validation.yours.curves.setting import CHOICES, CurveSetting
@@ -114,7 +115,7 @@ class CurveCheck(Result):
 
     Attributes
     ----------
-    rows : tuple of CurveRow
+    comparisons : tuple of CurveRow
         Losses, drops and durations that were found, each beside the theory.
     remarks : tuple of str
         What could not be compared, and why; what does not belong to the theory.
@@ -134,7 +135,7 @@ class CurveCheck(Result):
         "step" or "time".
     """
 
-    rows: tuple[CurveRow, ...]
+    comparisons: tuple[CurveRow, ...]
     remarks: tuple[str, ...]
     errors: tuple[str, ...]
     fits: tuple[str, ...]
@@ -152,7 +153,7 @@ class CurveCheck(Result):
         """
         if self.outliers or self.unexpected:
             return "contradicts"
-        return "agrees" if len(self.rows) > 1 else "unusable"
+        return "agrees" if len(self.comparisons) > 1 else "unusable"
 
     @property
     def holds(self) -> bool:
@@ -162,7 +163,7 @@ class CurveCheck(Result):
     @property
     def threshold(self) -> float:
         """Largest z that counts as agreement."""
-        return z_threshold(len(self.rows))
+        return z_threshold(len(self.comparisons))
 
     def to_dict(self) -> dict[str, Any]:
         """All results by name, of numbers, text and lists, as JSON has them."""
@@ -171,7 +172,7 @@ class CurveCheck(Result):
             "threshold": self.threshold,
             "axis": self.axis,
             "curves": [each.label for each in self.curves],
-            "rows": self.to_rows(),
+            "rows": self.rows(),
             "outliers": [self.label(row) for row in self.outliers],
             "unexpected": list(self.unexpected),
             "fits": list(self.fits),
@@ -184,7 +185,7 @@ class CurveCheck(Result):
     def resolutions(self) -> dict[str, float]:
         """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
         found: dict[str, float] = {}
-        for row in self.rows:
+        for row in self.comparisons:
             name = "time" if row.quantity in ("half-drop", "duration") else "loss"
             reach = row.allowance + row.standard_error * (self.threshold + POWER)
             if not row.at_least:
@@ -196,9 +197,9 @@ class CurveCheck(Result):
         shown = [f"{units[name]}, by {_percent(each)}" for name, each in self.resolutions.items()]
         return ["; ".join(shown)] if shown else []
 
-    def to_rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Numbers of the rows by name, as tables have them."""
-        return [{"label": self.label(row)} | row.to_dict() for row in self.rows]
+        return [{"label": self.label(row)} | row.to_dict() for row in self.comparisons]
 
     @property
     def conclusions(self) -> list[str]:
@@ -220,15 +221,7 @@ class CurveCheck(Result):
         """Verdict, a table of what was found beside the theory, and the other conclusions."""
         verdict, *others = self.conclusions
         header = ("", "found", "theory", "deviation", "standard error", "allowance", "z")
-        table = [header, *(self._cells(row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(
-                [f"{first:<{widths[0]}}"]
-                + [f"{text:>{w}}" for text, w in zip(cells, widths[1:], strict=True)]
-            )
-            for first, *cells in table
-        ]
+        lines = aligned([header, *(self._cells(row) for row in self.comparisons)], "<>")
         return "\n".join([verdict, *lines, *others])
 
     def _outlier(self, row: CurveRow) -> str:
@@ -257,27 +250,8 @@ class CurveCheck(Result):
         several = self.theory.setting.model == "separate"
         return f"{kind} to {row.learned}" if several else kind
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the curves over the theory.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default new ones in the house style.
-
-        Returns
-        -------
-        Axes
-            With the curves as lines, plateaus and the mean predicted curve as dashes.
-        """
-        from iclimit.drawing import house_style, new_figure
-
-        with house_style():
-            ax = new_figure().subplots() if ax is None else ax
-            self._draw(ax)
-        return ax
-
-    def _draw(self, ax: Axes) -> None:
+    def draw(self, ax: Axes) -> None:
+        """Draw the curves as lines, plateaus and the mean predicted curve as dashes."""
         last = max(float(each.steps[-1]) for each in self.curves)
         for number, curve in enumerate(self.curves):
             label = "found" if number == 0 else None
@@ -405,7 +379,7 @@ def check_curve(
     Returns
     -------
     CurveCheck
-        With ``rows``, ``verdict``, ``fits``, ``plot()``; its text is a table.
+        With ``comparisons``, ``rows()``, ``verdict``, ``fits``, ``plot()``; its text is a table.
 
     Raises
     ------

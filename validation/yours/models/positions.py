@@ -42,6 +42,7 @@ from iclimit.simulate.probing.prefixes import (
     prefix_regression,
 )
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.tables import aligned
 from iclimit.validation.yours.models.baselines import (
     CACHED,
     Baseline,
@@ -246,53 +247,25 @@ class PositionErrors(Result):
     theory: Mapping[str, np.ndarray]
     label_square: float
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each algorithm and number of examples."""
-        found = []
-        for name, errors in self.baselines.items():
-            for i, count in enumerate(self.examples.tolist()):
-                row: dict[str, Any] = {"algorithm": name, "examples": count}
-                estimates = {
-                    "model_error": self.model[i],
-                    "error": errors[i],
-                    "difference": self.differences[name][i],
-                }
-                for column, each in estimates.items():
-                    row |= {column: each.mean, f"{column}_standard_error": each.standard_error}
-                z = _z(self.differences[name][i])
-                found.append(row | {"difference_z": z, "theory": float(self.theory[name][i])})
-        return found
+    dims = ("algorithm", "examples")
 
-    def to_xarray(self) -> Dataset:
-        """Data set over algorithms and examples, with standard errors beside the means."""
-        import xarray
+    def columns(self) -> dict[str, Any]:
+        """Errors of the model and of each algorithm, with their differences."""
+        return {
+            "algorithm": list(self.baselines),
+            "examples": self.examples,
+            "model_error": (self.model,) * len(self.baselines),
+            "error": tuple(self.baselines.values()),
+            "difference": tuple(self.differences.values()),
+            "difference_z": [[_z(each) for each in line] for line in self.differences.values()],
+            "theory": np.array(list(self.theory.values())),
+        }
 
-        variables: dict[str, Any] = {}
-        for name, nested in {
-            "model_error": [self.model],
-            "error": list(self.baselines.values()),
-            "difference": list(self.differences.values()),
-        }.items():
-            for suffix, attribute in {"": "mean", "_standard_error": "standard_error"}.items():
-                values = np.array([[getattr(each, attribute) for each in row] for row in nested])
-                own = name == "model_error"
-                dims = ("examples",) if own else ("algorithm", "examples")
-                variables[f"{name}{suffix}"] = (dims, values[0] if own else values)
-        variables["theory"] = (("algorithm", "examples"), np.array(list(self.theory.values())))
-        coordinates = {"algorithm": list(self.baselines), "examples": self.examples}
-        return xarray.Dataset(
-            variables, coords=coordinates, attrs={"label_square": self.label_square}
-        )
-
-    def plot(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: Axes) -> None:
         """Draw errors over the mean square of a label, the model's as points.
 
         Lines are the exact errors of the algorithms where they are known, otherwise measured.
         """
-        if ax is None:
-            from matplotlib import pyplot as plt
-
-            ax = plt.gca()
         styles = [
             (colour, line) for line in ("-", "--", ":") for colour in COLOURS if colour != _MODEL
         ]
@@ -309,7 +282,6 @@ class PositionErrors(Result):
         ax.set_ylim(0, TOP)
         ylabel = "squared error / mean square of a label"
         finish(ax, "examples in the context", ylabel, legend="", beside=True)
-        return ax
 
     def __str__(self) -> str:
         last = len(self.examples) - 1
@@ -320,11 +292,7 @@ class PositionErrors(Result):
             z = [_z(self.differences[name][i]) for i in shown]
             lines.append([name, *(self._cell(errors[i]) for i in shown)])
             lines.append(["  z of model", *(f"{each:.1f}" for each in z)])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        aligned = [
-            [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines
-        ]
-        return "\n".join("  ".join(line).rstrip() for line in aligned)
+        return "\n".join(aligned(lines, "<>"))
 
     def _cell(self, error: Estimate) -> str:
         """An error as text; what is rounding is 0."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
 
+from iclimit.checks import check_choice
 from iclimit.drawing import Axes
 from iclimit.results import Estimate, Result
 from iclimit.runs.code_version import versions
@@ -329,45 +331,46 @@ class AlgorithmReport(Result):
 
         return labelled_report(self)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the ladder: errors of the algorithms, and that of the model across them."""
-        from iclimit.validation.yours.models.report_page import draw_ladder
+    def draw(self, ax: Axes, *, figure: str = "ladder") -> None:
+        """Draw one of the figures.
 
-        return draw_ladder(self, ax)
+        Parameters
+        ----------
+        ax : Axes
+            Where to draw.
+        figure : {"ladder", "likeness", "shifts", "spectrum", "positions"}
+            Errors of the algorithms and of the model; shares of its answers that the algorithms
+            leave unexplained; errors on prompts of other laws; eigenvalues of the linear attention
+            in the model; errors against the number of examples.
 
-    def plot_likeness(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of the model's answers that each algorithm leaves unexplained."""
-        from iclimit.validation.yours.models.report_page import draw_likeness
+        Raises
+        ------
+        ValueError
+            If there is no such figure, or the probe did not measure what it shows.
+        """
+        from iclimit.validation.yours.models.report_page import FIGURES
 
-        return draw_likeness(self, ax)
+        check_choice("figure", figure, list(FIGURES))
+        FIGURES[figure](self, ax)
 
-    def plot_shifts(self, ax: Axes | None = None) -> Axes:
-        """Draw errors on prompts of other laws, over that of the best algorithm there."""
-        from iclimit.validation.yours.models.report_page import draw_shifts
+    def write(self, path: Any, **options: Any) -> None:
+        """Write a file, as its ending says, or a folder with a page and all figures.
 
-        return draw_shifts(self, ax)
-
-    def plot_spectrum(self, ax: Axes | None = None) -> Axes:
-        """Draw the eigenvalues of the linear attention in the model beside those of the best."""
-        from iclimit.validation.yours.models.report_page import draw_spectrum
-
-        return draw_spectrum(self, ax)
-
-    def plot_positions(self, ax: Axes | None = None) -> Axes:
-        """Draw errors against the number of examples in the context."""
-        if self.positions is None:
-            raise ValueError("positions must be asked for with form='positions', got form='query'")
-        return self.positions.plot(ax)
-
-    def save(self, folder: Any, style: str = "screen", **parameters: Any) -> Any:
-        """Write report.html, report.json and the figures into a folder; return the page's path.
-
-        Figures have a style ("screen", "paper", "paper-wide" or "talk") and, for
-        `iclimit.figure_files.figure_parameters`, the problem and further ``parameters``.
+        Parameters
+        ----------
+        path : path
+            A folder, which is created if needed and gets report.html, report.json and the figures;
+            or a file as of other results.
+        **options
+            ``style`` of the figures ("screen", "paper", "paper-wide" or "talk"), and ``parameters``
+            for `iclimit.figure_files.figure_parameters` besides the problem.
         """
         from iclimit.validation.yours.models.report_page import write_probe_report
 
-        return write_probe_report(self, folder, style, parameters)
+        if Path(path).suffix:
+            super().write(path, **options)
+        else:
+            write_probe_report(self, path, **options)
 
     def __str__(self) -> str:
         from iclimit.validation.yours.models.report import report_text

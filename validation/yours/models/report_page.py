@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -48,18 +48,8 @@ LEAST_SHARE = 1e-6
 """Shares below this are drawn there: equal answers have none that a logarithm could show."""
 
 
-def axes_of(ax: Axes | None) -> Axes:
-    """The axes, by default the current ones of pyplot."""
-    if ax is None:
-        from matplotlib import pyplot as plt
-
-        ax = plt.gca()
-    return ax
-
-
-def draw_ladder(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+def draw_ladder(report: AlgorithmReport, ax: Axes) -> None:
     """Draw errors of the algorithms, largest on top, and that of the model across them."""
-    ax = axes_of(ax)
     rungs, error = report.fresh.rungs, report.fresh.error
     heights = np.arange(len(rungs))[::-1]
     for height, rung in zip(heights, rungs, strict=True):
@@ -80,12 +70,10 @@ def draw_ladder(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     largest, least = rungs[0].error.mean, min(rungs[-1].error.mean, error.mean)
     if least > 0 and largest > 5 * least:
         log_scale(ax, "x")
-    return ax
 
 
-def draw_likeness(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+def draw_likeness(report: AlgorithmReport, ax: Axes) -> None:
     """Draw the share that each algorithm leaves unexplained, the nearest at the bottom."""
-    ax = axes_of(ax)
     found = report.identification
     shown = found.likenesses[::-1]
     heights = np.arange(len(shown))[::-1]
@@ -100,15 +88,13 @@ def draw_likeness(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     ax.set_yticks(heights, [each.label.replace("_", " ") for each in shown])
     finish(ax, "share of the answers left unexplained", "", legend="")
     ax.set_xscale("log")
-    return ax
 
 
-def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+def draw_shifts(report: AlgorithmReport, ax: Axes) -> None:
     """Draw errors of the model and of the nearest algorithms on prompts of other laws.
 
     Errors beyond `RANGE` times those of the model are drawn as triangles at the edge.
     """
-    ax = axes_of(ax)
     ladders = (report.fresh, *report.shifts)
     heights = np.arange(len(ladders))[::-1]
     of_model = [each.error.mean for each in ladders]
@@ -127,17 +113,15 @@ def draw_shifts(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     _points(ax, [each.error for each in ladders], heights, MODEL, "model")
     ax.set_yticks(heights, [fill(each.description, 20) for each in ladders])
     finish(ax, "mean squared error", "", legend="", log="x", beside=True)
-    return ax
 
 
-def draw_spectrum(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
+def draw_spectrum(report: AlgorithmReport, ax: Axes) -> None:
     """Draw eigenvalues of the nearest linear attention beside those of the best one."""
     found = report.linear
     if found is None:
         raise ValueError(
             f"test_prompts must be >= 10 d (d + 1) for a spectrum, got {report.test_prompts}"
         )
-    ax = axes_of(ax)
     numbers = np.arange(1, len(found.eigenvalues) + 1)
     if found.theory is not None:
         ax.plot(numbers, found.theory, color=THEORY, label="best linear attention")
@@ -149,7 +133,23 @@ def draw_spectrum(report: AlgorithmReport, ax: Axes | None = None) -> Axes:
     ax.locator_params(axis="x", integer=True)
     ax.set_ylim(bottom=min(0.0, found.eigenvalues[0].mean))
     finish(ax, "number", r"eigenvalue of $\Gamma$", legend="")
-    return ax
+
+
+def draw_positions(report: AlgorithmReport, ax: Axes) -> None:
+    """Draw errors against the number of examples in the context."""
+    if report.positions is None:
+        raise ValueError("positions must be asked for with form='positions', got form='query'")
+    report.positions.draw(ax)
+
+
+FIGURES: dict[str, Callable[[AlgorithmReport, Axes], None]] = {
+    "ladder": draw_ladder,
+    "likeness": draw_likeness,
+    "shifts": draw_shifts,
+    "spectrum": draw_spectrum,
+    "positions": draw_positions,
+}
+"""Figures by name."""
 
 
 def _point(ax: Axes, estimate: Estimate, height: float, colour: str) -> None:
@@ -266,16 +266,10 @@ def _figures(report: AlgorithmReport) -> Iterator[str]:
 def _save(
     report: AlgorithmReport, name: str, folder: Path, style: str, stated: Mapping[str, Any]
 ) -> bytes:
-    draw = {
-        "ladder": report.plot,
-        "likeness": report.plot_likeness,
-        "positions": report.plot_positions,
-        "spectrum": report.plot_spectrum,
-        "shifts": report.plot_shifts,
-    }[name]
     with house_style(style):
         figure = new_figure()
-        draw(panels(figure, 1, width=7.2 if name == "positions" else 6.4, height=4.2)[0])
+        (ax,) = panels(figure, 1, width=7.2 if name == "positions" else 6.4, height=4.2)
+        report.draw(ax, figure=name)
         return save_picture(figure, folder / f"{name}.png", {"figure": name, **stated})
 
 

@@ -195,33 +195,45 @@ def draw_check(figure: Figure, rows: Sequence[RowDeviation], verdict: Verdict) -
     from matplotlib.ticker import MaxNLocator
 
     scores, by_row, by_parameter = panels(figure, 3, width=11.4, height=3.5)
-    names = [name for name in MEASURED if any(name in row.comparisons for row in rows)]
+    names = _names(rows)
     grouped = any(len(row.run.rows) > 1 for row in rows)
     numbers = [number if grouped else row.run.rows[0] for number, row in enumerate(rows, 1)]
     counted = "setting" if grouped else "row"
-    parameter = most_varied(rows)
     for name, colour in zip(names, COLOURS, strict=False):
         shift = 0.12 * (names.index(name) - (len(names) - 1) / 2)
         z = [_z(row, name) for row in rows]
         places = np.array(numbers) + shift
         scores.plot(places, z, MARKERS[name], color=colour, markersize=4, label=name.upper())
         _draw_deviations(by_row, places, rows, name, colour)
-        _draw_deviations(by_parameter, _values(rows, parameter), rows, name, colour)
     judged = [row for row in verdict.comparisons if row.of]
     if judged:
         for side in (-1, 1):
             level = side * verdict.threshold(judged[0])
             scores.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
-    for ax in (scores, by_row, by_parameter):
+    for ax in (scores, by_row):
         ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
     finish(scores, counted, "z", legend="" if len(names) > 1 else None)
     finish(by_row, counted, "measured / predicted - 1, in %")
     for ax in (scores, by_row):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish(by_parameter, parameter, "measured / predicted - 1, in %")
+    draw_deviations(by_parameter, rows)
+
+
+def draw_deviations(ax: Axes, rows: Sequence[RowDeviation]) -> None:
+    """Draw relative deviations by the most varied parameter."""
+    parameter = most_varied(rows)
+    for name, colour in zip(_names(rows), COLOURS, strict=False):
+        _draw_deviations(ax, _values(rows, parameter), rows, name, colour)
+    ax.axhline(0, color="0.4", linewidth=0.8, zorder=0)
+    finish(ax, parameter, "measured / predicted - 1, in %")
     values = [value for value in _values(rows, parameter) if 0 < value < math.inf]
     if len(values) == len(rows) and max(values) > 20 * min(values):
-        log_scale(by_parameter, "x")
+        log_scale(ax, "x")
+
+
+def _names(rows: Sequence[RowDeviation]) -> list[str]:
+    """Errors that were measured."""
+    return [name for name in MEASURED if any(name in row.comparisons for row in rows)]
 
 
 def _draw_deviations(
@@ -285,7 +297,7 @@ class RunCheck(Result):
     @cached_property
     def verdict(self) -> Verdict:
         """Verdict on all z, their sum of squares, and a common factor of each error."""
-        return verdict(self.deviations, self._draw, self.notes)
+        return verdict(self.deviations, self.draw_figure, self.notes)
 
     @property
     def judged(self) -> int:
@@ -316,7 +328,6 @@ class RunCheck(Result):
         """For each error, the least common relative deviation that would have been noticed."""
         return {of.rpartition(".")[2]: value for of, value in self.verdict.resolutions.items()}
 
-    @property
     def rows(self) -> list[dict[str, Any]]:
         """What was measured, with limits, predictions, deviations and z, row by row."""
         return list(map(row_numbers, self.deviations, self.limits))
@@ -345,30 +356,17 @@ class RunCheck(Result):
             ],
             "mistakes_tried": self.tried,
             "notes": self.notes,
-            "rows": self.rows,
+            "rows": self.rows(),
         }
 
-    def plot(self, figure: Any = None) -> Any:
-        """Draw z and relative deviations by row, and deviations by the most varied parameter.
+    def draw(self, ax: Axes) -> None:
+        """Draw relative deviations by the most varied parameter."""
+        draw_deviations(ax, self.deviations)
 
-        Parameters
-        ----------
-        figure : matplotlib.figure.Figure, optional
-            Empty figure to draw into; by default one of pyplot.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        if figure is None:
-            import matplotlib.pyplot as plt
-
-            figure = plt.figure(layout="constrained")
-        self._draw(figure)
-        return figure
-
-    def _draw(self, figure: Figure) -> None:
+    def draw_figure(self, figure: Figure) -> list[Axes]:
+        """Draw z and relative deviations by row, and deviations by the most varied parameter."""
         draw_check(figure, self.deviations, self.verdict)
+        return figure.axes
 
     def __str__(self) -> str:
         """Table of the rows, and what they say together."""

@@ -34,7 +34,7 @@ from iclimit.asymptotics.pretraining import (
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
-from iclimit.drawing import COLOURS, Axes, finish, house_style, new_figure
+from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.results import Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -94,19 +94,9 @@ class PretrainingComparison(Result):
         mean = getattr(self.predicted, error).mean
         return float((getattr(self.errors, error) - mean) / spread)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the eigenvalues of the layer's matrix beside those of the mean matrix.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Axes to draw into; new ones otherwise.
-
-        Returns
-        -------
-        Axes
-        """
-        return draw_spectra(
+    def draw(self, ax: Axes) -> None:
+        """Draw the eigenvalues of the layer's matrix beside those of the mean matrix."""
+        draw_spectra(
             ax, self.eigenvalues, "this layer", {"mean of such a pretraining": self.expected}
         )
 
@@ -166,22 +156,19 @@ def _task_sets(run: dict[str, Any], generator: np.random.Generator) -> np.ndarra
 
 
 def draw_spectra(
-    ax: Axes | None, values: np.ndarray, label: str, theory: dict[str, np.ndarray], title: str = ""
-) -> Axes:
+    ax: Axes, values: np.ndarray, label: str, theory: dict[str, np.ndarray], title: str = ""
+) -> None:
     """Draw eigenvalues as points and those of the theory, by their labels, as lines."""
     from matplotlib.ticker import MaxNLocator
 
-    with house_style():
-        axes = new_figure().subplots() if ax is None else ax
-        index = np.arange(1, len(values) + 1)
-        for colour, (name, line) in zip(COLOURS[:1] + COLOURS[2:], theory.items(), strict=False):
-            axes.plot(index, line, color=colour, label=name)
-        axes.plot(index, values, "o", color=COLOURS[1], markersize=4, label=label)
-        every = np.concatenate([values, *theory.values()])
-        axes.set_ylim(1.1 * min(0.0, every.min()), 1.25 * max(0.1, every.max()))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        finish(axes, "index, ascending", r"eigenvalue of $\Gamma$", title=title, legend="")
-    return axes
+    index = np.arange(1, len(values) + 1)
+    for colour, (name, line) in zip(COLOURS[:1] + COLOURS[2:], theory.items(), strict=False):
+        ax.plot(index, line, color=colour, label=name)
+    ax.plot(index, values, "o", color=COLOURS[1], markersize=4, label=label)
+    every = np.concatenate([values, *theory.values()])
+    ax.set_ylim(1.1 * min(0.0, every.min()), 1.25 * max(0.1, every.max()))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish(ax, "index, ascending", r"eigenvalue of $\Gamma$", title=title, legend="")
 
 
 LARGE_SHARE = 0.1
@@ -332,19 +319,9 @@ class ReducedGamma(Result):
         run |= {"rho": self.rho, "ridge": ridge} | self.law
         return compare_with_pretraining(found, self.gamma, run, repeats, rng)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the eigenvalues of the block (d, d) beside those of the best matrix.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Axes to draw into; new ones otherwise.
-
-        Returns
-        -------
-        Axes
-        """
-        return draw_spectra(
+    def draw(self, ax: Axes) -> None:
+        """Draw the eigenvalues of the block (d, d) beside those of the best matrix."""
+        draw_spectra(
             ax,
             self.eigenvalues,
             f"this layer, error {self.errors().icl:.4g}",

@@ -35,7 +35,7 @@ import numpy as np
 from iclimit.asymptotics.checks import check_integers, real_number
 from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
-from iclimit.drawing import COLOURS, Axes, finish, house_style, new_figure
+from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
@@ -95,30 +95,17 @@ class ReducedStack(Result):
         rest = size - self.preconditioners.shape[1] * (size > 0)
         return np.divide(rest, size, out=np.zeros_like(size), where=size > 0)
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw rates and strengths layer by layer.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Axes to draw into; new ones otherwise.
-
-        Returns
-        -------
-        Axes
-        """
+    def draw(self, ax: Axes) -> None:
+        """Draw rates and strengths layer by layer."""
         from matplotlib.ticker import MaxNLocator
 
-        with house_style():
-            axes = new_figure().subplots() if ax is None else ax
-            layers = np.arange(1, len(self.rates) + 1)
-            axes.plot(layers, self.rates, "o-", color=COLOURS[0], label=r"rate $\eta_l$")
-            axes.plot(layers[:-1], self.gammas, "s-", color=COLOURS[1], label=r"$\gamma_l$")
-            axes.axhline(0, color="0.6", linewidth=0.8)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            title = f"GD++ misses {100 * self.ignored['gd++'].mean:.3g} % of the prediction"
-            finish(axes, "layer", "", title=title, legend="")
-        return axes
+        layers = np.arange(1, len(self.rates) + 1)
+        ax.plot(layers, self.rates, "o-", color=COLOURS[0], label=r"rate $\eta_l$")
+        ax.plot(layers[:-1], self.gammas, "s-", color=COLOURS[1], label=r"$\gamma_l$")
+        ax.axhline(0, color="0.6", linewidth=0.8)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        title = f"GD++ misses {100 * self.ignored['gd++'].mean:.3g} % of the prediction"
+        finish(ax, "layer", "", title=title, legend="")
 
     def __str__(self) -> str:
         """Short table."""

@@ -61,7 +61,7 @@ def separate() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def rows_of(check: CurveCheck) -> dict[tuple[str, int], CurveRow]:
-    return {(row.quantity, row.learned): row for row in check.rows}
+    return {(row.quantity, row.learned): row for row in check.comparisons}
 
 
 def table_of(run: TrainingCurves) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_flow_of_separate_attention_agrees_with_and_without_its_weights(
     law = iclimit.check_curve(table, **SEPARATE, draws=6)
     assert law.holds, str(law)
     assert rows_of(law)["half-drop", 1].standard_error > 0.1
-    assert [row.found for row in law.rows] == [row.found for row in sharp.rows]
+    assert [row.found for row in law.comparisons] == [row.found for row in sharp.comparisons]
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -133,7 +133,7 @@ def assert_published_agrees(index: int, least: int, mistakes: bool = True) -> No
     more["draws"] = 6
     check = iclimit.check_curve(table, **more)
     assert check.holds, str(check)
-    assert len(check.rows) >= least
+    assert len(check.comparisons) >= least
     if not mistakes:
         return
     rate = setting["learning_rate"]
@@ -295,7 +295,7 @@ def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
     table = {"step": 5 * np.arange(200), "loss": SHAPES[shape]}
     check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 2})
     assert check.verdict in ("contradicts", "unusable")
-    assert not any(math.isnan(row.z) for row in check.rows)
+    assert not any(math.isnan(row.z) for row in check.comparisons)
     assert json.dumps(check.to_dict())
     assert str(check)
 
@@ -395,7 +395,7 @@ def test_finite_training_sets_agree_within_their_fluctuations() -> None:
 
 
 def test_tables_of_all_forms_give_the_same(merged: TrainingCurves, tmp_path: Path) -> None:
-    expected = [row.found for row in iclimit.check_curve(merged, **MERGED, **LAW).rows]
+    expected = [row.found for row in iclimit.check_curve(merged, **MERGED, **LAW).comparisons]
     wide = table_of(merged)
     rows = [
         {"iter": int(step), "mse": float(loss), "seed": k}
@@ -414,7 +414,7 @@ def test_tables_of_all_forms_give_the_same(merged: TrainingCurves, tmp_path: Pat
         iclimit.check_curve(wide | {"host": ["a"] * 401}, ignore="host", **MERGED, **LAW),
     ]
     for check in checks:
-        assert [row.found for row in check.rows] == pytest.approx(expected)
+        assert [row.found for row in check.comparisons] == pytest.approx(expected)
 
 
 CURVE = {"step": list(range(10)), "loss": [1.0] * 9 + [0.9]}
@@ -491,8 +491,8 @@ def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
         assert words in text
     found = json.loads(json.dumps(check.to_dict(), allow_nan=False))
     assert found["verdict"] == "agrees"
-    assert [row["quantity"] for row in found["rows"]] == [row.quantity for row in check.rows]
-    assert found["rows"][1]["z"] == check.rows[1].z
+    assert [row["quantity"] for row in found["rows"]] == [row.quantity for row in check.comparisons]
+    assert found["rows"][1]["z"] == check.comparisons[1].z
     ax = check.plot()
     lines = {line.get_label(): np.array(line.get_data()) for line in ax.lines}
     np.testing.assert_array_equal(lines["found"], [merged.steps, merged.losses[0]])

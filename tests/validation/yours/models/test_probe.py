@@ -107,10 +107,10 @@ def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> N
     assert positions.model[0].mean == positions.baselines["null"][0].mean
     arrays = found.to_xarray()
     assert arrays["position_error"].dims == ("position_algorithm", "examples")
-    assert float(arrays["position_model_error"][8]) == positions.model[8].mean
+    assert float(arrays["position_model_error"][0, 8]) == positions.model[8].mean
     assert len(found.to_dict()["positions"]) == 9 * len(positions.baselines)
     with pytest.raises(ValueError, match="form='positions', got form='query'"):
-        report.plot_positions()
+        report.plot(figure="positions")
 
 
 def test_gradients_take_the_place_of_differences() -> None:
@@ -149,8 +149,10 @@ def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) 
     assert float(data.unexplained.sel(algorithm="ridge")) == 0
     assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
     figure, axes = plt.subplots(4)
-    draws = report.plot, report.plot_likeness, report.plot_spectrum, report.plot_shifts
-    assert [draw(ax) for draw, ax in zip(draws, axes, strict=True)] == list(axes)
+    names = ("ladder", "likeness", "spectrum", "shifts")
+    assert [
+        report.plot(ax, figure=name) for name, ax in zip(names, axes, strict=True)
+    ] == list(axes)
     plt.close(figure)
 
 

@@ -188,8 +188,8 @@ def test_tables_in_other_units_give_the_same_z(table: list[Row], name: str) -> N
             changed[f"{key}_se"] = units.from_library("difference", row[f"{key}_se"])
         there.append(changed)
     options: dict[str, Any] = {"task_law": "sphere", "draws": 2}
-    expected = check_runs(table[2:3], **options).rows[0]
-    found = check_runs(there, convention=name, **options).rows[0]
+    expected = check_runs(table[2:3], **options).rows()[0]
+    found = check_runs(there, convention=name, **options).rows()[0]
     for key in ("icl_z", "idg_z", "icl_prediction", "icl_limit"):
         assert found[key] == pytest.approx(expected[key], rel=1e-6)
 
@@ -236,8 +236,8 @@ def test_structured_tables_are_predicted_from_spectra() -> None:
     assert check.holds
     del row["icl_se"]
     isotropic = check_runs([row], draws=2)
-    assert abs(check.rows[0]["icl_deviation"]) < 0.1 < abs(isotropic.rows[0]["icl_deviation"])
-    limit = check.rows[0]["icl_limit"]
+    assert abs(check.rows()[0]["icl_deviation"]) < 0.1 < abs(isotropic.rows()[0]["icl_deviation"])
+    limit = check.rows()[0]["icl_limit"]
     parameters: Row = {"tau": [2.0], "alpha": 2, "kappa": 1, "rho": 0.1, "ridge": 0.1}
     expected = iclimit.curve("icl_error", **parameters, **spectra)
     assert limit == pytest.approx(expected.values.item())
@@ -303,8 +303,8 @@ def test_rows_without_error_bars_have_deviations_but_no_z(table: list[Row]) -> N
     rows = [{key: row[key] for key in (*NAMES, "icl")} for row in table[2:3]]
     check = check_runs(rows, draws=2)
     assert (check.judged, check.holds) == (0, False)
-    assert check.rows[0]["icl_z"] is None
-    assert abs(check.rows[0]["icl_deviation"]) < 0.2
+    assert check.rows()[0]["icl_z"] is None
+    assert abs(check.rows()[0]["icl_deviation"]) < 0.2
     assert "No row has a standard error" in str(check)
     # At the threshold there is no finite prediction.
     setting = {"dim": 4, "context": 6, "tasks": 3, "prompts": 20, "rho": 0.1}
@@ -318,7 +318,7 @@ def test_a_row_that_cannot_be_predicted_leaves_the_others(table: list[Row]) -> N
     setting = {"dim": 4, "context": 6, "tasks": 1, "prompts": 20, "rho": 0.0}
     rows = [*table[:2], dict.fromkeys(table[0], 1.0) | setting | {"icl": 1.0}]
     check = check_runs(rows, ignore="others", draws=2)
-    assert check.rows[2]["icl_z"] is None
+    assert check.rows()[2]["icl_z"] is None
     assert check.judged == check_runs(table[:2], ignore="others", draws=2).judged > 0
     [note] = [note for note in check.notes if "not judged" in note]
     assert note.startswith("row 3")
