@@ -43,7 +43,7 @@ def entry(value: Any, digits: int = 10) -> str:
 
 
 def aligned(
-    lines: Iterable[Sequence[str]], align: str = ">", *, width: int | None = None
+    lines: Iterable[Iterable[str]], align: str = ">", *, width: int | None = None
 ) -> list[str]:
     """Lines of text in columns, two spaces apart.
 
@@ -114,7 +114,7 @@ def rows_text(rows: Rows, kind: str = "text", *, columns: Sequence[str] | None =
     names = column_names(rows) if columns is None else list(columns)
     lines = [[row.get(name) for name in names] for row in rows]
     if kind == "text":
-        return "\n".join([*aligned([names, *(map(entry, line) for line in lines)]), ""])
+        return "\n".join([*aligned([names, *([*map(entry, line)] for line in lines)]), ""])
     file = io.StringIO()
     write_csv(file, map(no_formula, names), (map(no_formula, line) for line in lines))
     return file.getvalue()

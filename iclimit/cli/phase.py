@@ -26,13 +26,9 @@ from typing import TYPE_CHECKING, Any
 from iclimit.cli.arguments import PrintAndExit, add_verb, open_store, parse_setting
 from iclimit.cli.diagram import add_diagram, diagram_options
 from iclimit.cli.output import PICTURES, TABLES, add_output, output_file, write_output
-from iclimit.files import replacing
 
 if TYPE_CHECKING:
-    from iclimit.diagrams.phases import PhaseDiagram
-
-_LEGEND_ROW = 0.18
-"""Height in inches that a boundary adds to the legend above a picture."""
+    pass
 
 
 def print_quantities() -> None:
@@ -94,21 +90,7 @@ def run(options: argparse.Namespace) -> int:
             **diagram_options(options, (options.x, options.y)),
         )
     if data is not None:
-        with replacing(data) as partial:
-            diagram.to_xarray().to_netcdf(partial, engine="h5netcdf")
+        diagram.write(data)
     if path is None or path != data:
-        write_output(options, diagram.rows, lambda figure: _draw(diagram, figure))
+        write_output(options, diagram.rows, diagram.draw_figure)
     return 0
-
-
-def _draw(diagram: PhaseDiagram, figure: Any) -> None:
-    from iclimit.drawing import panels
-
-    rows = len(diagram.boundaries) + bool(diagram.simulated) + bool(diagram.quantity.structure)
-    errors = any(value.z is not None for value in diagram.simulated)
-    columns = 2 if errors else 1
-    height = 4.0 + _LEGEND_ROW * rows
-    left, *right = panels(figure, columns, width=6.4 * columns, height=height)
-    if errors:
-        diagram.plot_errors(right[0])
-    diagram.plot(left)

@@ -35,12 +35,7 @@ _LONGEST = 60
 
 
 def draw(
-    curves: Curves,
-    ax: Axes,
-    label: str | None,
-    color: Any,
-    legend: bool | str,
-    title: str | None,
+    curves: Curves, ax: Axes, label: str | None, color: Any, legend: bool | str, title: str | None
 ) -> None:
     """Draw theory, finite-size predictions and simulated points, label the axes, and so on."""
     known, others = curves.quantity.all_parameters, bool(ax.lines)

@@ -35,9 +35,7 @@ _INFINITE = "#b0b0b0"
 """Colour of infinite values."""
 
 
-def draw(
-    diagram: PhaseDiagram, ax: Axes, legend: bool = True, title: str | None = None
-) -> None:
+def draw(diagram: PhaseDiagram, ax: Axes, legend: bool = True, title: str | None = None) -> None:
     """Draw the values with contours, boundaries and simulated points."""
     from matplotlib.patches import Patch
 

@@ -28,6 +28,10 @@ from iclimit.runs.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LEGEND_ROW = 0.18
+"""Height in inches that a boundary adds to the legend above a picture."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,6 +194,20 @@ class PhaseDiagram(Result):
             phase_drawing.draw_errors(self, ax)
         else:
             phase_drawing.draw(self, ax, legend, title)
+
+    def draw_figure(self, figure: Figure, **line: Any) -> Axes:
+        """Draw the diagram, with the errors of simulated points beside it; return its axes."""
+        from iclimit.drawing import panels
+
+        rows = len(self.boundaries) + bool(self.simulated) + bool(self.quantity.structure)
+        errors = any(value.z is not None for value in self.simulated) and not line.get("errors")
+        columns = 2 if errors else 1
+        height = 4.0 + _LEGEND_ROW * rows
+        left, *right = panels(figure, columns, width=6.4 * columns, height=height)
+        if errors:
+            self.draw(right[0], errors=True)
+        self.draw(left, **line)
+        return left
 
 
 def phase_diagram(

@@ -36,7 +36,7 @@ class Verdict(Judgement):
     """
 
     comparisons: Sequence[Comparison]
-    figure: Callable[[Figure], None]
+    figure: Callable[[Figure], object]
     notes: Sequence[str] = ()
 
     @cached_property

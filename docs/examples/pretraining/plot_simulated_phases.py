@@ -32,7 +32,7 @@ diagram = iclimit.phase_diagram(
 )
 (_, left), (_, right) = plt.subplots(), plt.subplots()
 diagram.plot(left)
-diagram.plot_errors(right)
+diagram.plot(right, errors=True)
 
 # %%
 # Left: the colours of the points are those of the simulation.  Right: its deviations from the

@@ -117,12 +117,12 @@ def test_pictures(diagram: PhaseDiagram) -> None:
     legend = left.get_legend()
     assert legend is not None
     assert any("8, 10, 12" in text.get_text() for text in legend.get_texts())
-    assert diagram.plot_errors(right) is right
+    assert diagram.plot(right, errors=True) is right
     largest = max(abs(v.z) for v in diagram.simulated if v.z is not None)
     assert f"largest $|z|$ of 4: {largest:.1f}" in right.get_title()
     bare = iclimit.phase_diagram("bayes_error", x="alpha", y="rho", alpha=[1, 2], rho=[0, 0.5])
     with pytest.raises(ValueError, match="simulation must be given to draw its errors"):
-        bare.plot_errors()
+        bare.plot(errors=True)
 
 
 def test_the_command_line(

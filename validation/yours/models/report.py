@@ -362,8 +362,8 @@ class AlgorithmReport(Result):
             A folder, which is created if needed and gets report.html, report.json and the figures;
             or a file as of other results.
         **options
-            ``style`` of the figures ("screen", "paper", "paper-wide" or "talk"), and ``parameters``
-            for `iclimit.figure_files.figure_parameters` besides the problem.
+            ``style`` of the figures, and ``parameters`` for
+            `iclimit.figure_files.figure_parameters` besides the problem.
         """
         from iclimit.validation.yours.models.report_page import write_probe_report
 

@@ -491,7 +491,9 @@ def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
         assert words in text
     found = json.loads(json.dumps(check.to_dict(), allow_nan=False))
     assert found["verdict"] == "agrees"
-    assert [row["quantity"] for row in found["rows"]] == [row.quantity for row in check.comparisons]
+    assert [row["quantity"] for row in found["rows"]] == [
+        row.quantity for row in check.comparisons
+    ]
     assert found["rows"][1]["z"] == check.comparisons[1].z
     ax = check.plot()
     lines = {line.get_label(): np.array(line.get_data()) for line in ax.lines}

@@ -150,9 +150,9 @@ def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) 
     assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
     figure, axes = plt.subplots(4)
     names = ("ladder", "likeness", "spectrum", "shifts")
-    assert [
-        report.plot(ax, figure=name) for name, ax in zip(names, axes, strict=True)
-    ] == list(axes)
+    assert [report.plot(ax, figure=name) for name, ax in zip(names, axes, strict=True)] == list(
+        axes
+    )
     plt.close(figure)
 
 
