@@ -159,7 +159,7 @@ def chi_square(rows: Sequence[RowDeviation]) -> ChiSquare:
 
 def verdict(
     rows: Sequence[RowDeviation],
-    draw: Callable[[Figure], None] = lambda _: None,
+    draw: Callable[[Figure], object] = lambda _: None,
     notes: Sequence[str] = (),
 ) -> Verdict:
     """Verdict on all z, on their sum of squares, and on common factors of each error."""
