@@ -99,7 +99,10 @@ class Result:
         return pd.DataFrame(self.rows())
 
     def to_xarray(self) -> Any:
-        """Columns as an `xarray.Dataset` over `dims`, labelled as in the notation."""
+        """Columns as an `xarray.Dataset` over `dims`, labelled as in the notation.
+
+        Other numbers and texts of the result are attributes.
+        """
         try:
             import xarray
         except ImportError as error:
@@ -112,13 +115,18 @@ class Result:
             for name, axis in axes.items()
         }
         variables = {name: (names, each, attributes(name)) for name, each in arrays.items()}
-        return xarray.Dataset(variables, coords=coordinates)
+        others = {
+            name: value
+            for name, value in self.to_dict().items()
+            if name not in arrays and isinstance(value, (int, float, str))
+        }
+        return xarray.Dataset(variables, coords=coordinates, attrs=others)
 
     def draw(self, *_: Any, **__: Any) -> Any:
         """Draw into axes, with keywords of the result's own."""
         raise TypeError(f"{type(self).__name__} has no figure")
 
-    def draw_figure(self, figure: Figure, **line: Any) -> Any:
+    def draw_figure(self, figure: Figure, /, **line: Any) -> Any:
         """Draw into an empty figure, by default into one pair of axes; return the axes."""
         ax = figure.subplots()
         self.draw(ax, **line)

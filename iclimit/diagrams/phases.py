@@ -195,7 +195,7 @@ class PhaseDiagram(Result):
         else:
             phase_drawing.draw(self, ax, legend, title)
 
-    def draw_figure(self, figure: Figure, **line: Any) -> Axes:
+    def draw_figure(self, figure: Figure, /, **line: Any) -> Axes:
         """Draw the diagram, with the errors of simulated points beside it; return its axes."""
         from iclimit.drawing import panels
 

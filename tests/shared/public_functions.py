@@ -8,6 +8,7 @@ from typing import Any
 
 import iclimit
 from iclimit import asymptotics, simulate
+from iclimit.results import Result
 from iclimit.runs.execution import run_cells
 from iclimit.validation import reduced_gamma, reduced_stack
 
@@ -76,6 +77,7 @@ def functions_of(name: str, item: Any) -> Iterator[tuple[str, Callable[..., Any]
         method = getattr(item, attribute)
         function = getattr(method, "__func__", method)
         ours = inspect.isfunction(function) and function.__module__.startswith("iclimit.")
+        ours = ours and function is not getattr(Result, attribute, None)
         if ours and attribute[0] != "_":
             yield f"{name}.{attribute}", function, inspect.getdoc(method) or ""
 

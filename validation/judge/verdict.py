@@ -129,7 +129,7 @@ class Verdict(Judgement):
         """Draw the comparisons with numbers that are not 0 over the theory."""
         draw_ratios(ax, [each for each in self.comparisons if each.theory], **line)
 
-    def draw_figure(self, figure: Figure, **_: Any) -> list[Axes]:
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw the figure of the claim."""
         self.figure(figure)
         return figure.axes

@@ -363,7 +363,7 @@ class RunCheck(Result):
         """Draw relative deviations by the most varied parameter."""
         draw_deviations(ax, self.deviations)
 
-    def draw_figure(self, figure: Figure, **_: Any) -> list[Axes]:
+    def draw_figure(self, figure: Figure, /, **_: Any) -> list[Axes]:
         """Draw z and relative deviations by row, and deviations by the most varied parameter."""
         draw_check(figure, self.deviations, self.verdict)
         return figure.axes
