@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from iclimit.tables import (
+    PICTURES,
+    TABLES,
     entry,
     escaped_table,
     json_text,
@@ -27,12 +29,6 @@ from iclimit.tables import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-TABLES = (".csv", ".json")
-"""Endings of tables."""
-
-PICTURES = (".png", ".pdf", ".svg")
-"""Endings of pictures."""
 
 NEVER = 1e-12
 """Probability below which a sample counts as never being the median of samples that are drawn with

@@ -17,8 +17,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from iclimit.files import no_formula, printable, replacing
 
 Rows = Sequence[Mapping[str, Any]]
@@ -26,6 +24,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 FORMATS = ("text", "csv", "json")
 """Formats of tables."""
+
+TABLES = (".csv", ".json")
+"""Endings of tables."""
+
+PICTURES = (".png", ".pdf", ".svg")
+"""Endings of pictures."""
 
 
 def entry(value: Any, digits: int = 10) -> str:
@@ -37,7 +41,7 @@ def entry(value: Any, digits: int = 10) -> str:
     >>> entry(1 / 3), entry(None), entry(True)
     ('0.3333333333', '', 'True')
     """
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, float) or str(getattr(value, "dtype", "")).startswith("float"):
         return f"{value:.{digits}g}"
     return "" if value is None else str(value)
 
@@ -140,7 +144,7 @@ def plain(value: Any) -> Any:
     >>> plain({"rates": np.array([1.0, 0.5]), "size": (2, None)})
     {'rates': [1.0, 0.5], 'size': [2, None]}
     """
-    if isinstance(value, (np.ndarray, np.generic)):
+    if hasattr(value, "tolist"):  # of NumPy, which the command line does without
         return plain(value.tolist())
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
@@ -153,7 +157,7 @@ def plain(value: Any) -> Any:
         return {name: plain(getattr(value, name)) for name in names}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return plain(np.asarray(value)) if hasattr(value, "__array__") else str(value)
+    return str(value)
 
 
 def json_text(value: Any) -> str:

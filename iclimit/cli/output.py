@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iclimit import tables
-from iclimit.results import PICTURES, TABLES
-from iclimit.tables import FORMATS, Rows, aligned, json_text, rows_text, shortened
+from iclimit.tables import (
+    FORMATS,
+    PICTURES,
+    TABLES,
+    Rows,
+    aligned,
+    json_text,
+    rows_text,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
