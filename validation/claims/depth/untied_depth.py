@@ -144,7 +144,7 @@ def settled(
     *, start: TrainingCurves, settle: float, average: float, rate: float, rng: Any, **setting: Any
 ) -> np.ndarray:
     """Relative losses (parts, repeats) at one learning rate after the other, the largest first."""
-    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.gammas, []
+    null, gammas, losses = theory(setting["eigenvalues"])[-1], start.weights[0], []
     for part, seed in zip(PARTS, np.random.default_rng(rng).spawn(len(PARTS)), strict=True):
         before, steps = round(settle * part / rate), round((settle + average) * part / rate)
         run = train(
@@ -155,8 +155,9 @@ def settled(
             record=max(1, (steps - before) // 30),
             rng=seed,
         )
-        losses.append(np.mean(run.losses[:, run.steps >= before], axis=1) / null)
-        gammas = run.gammas
+        late = run.measures["held_out"][:, run.recorded_at >= before]
+        losses.append(np.mean(late, axis=1) / null)
+        gammas = run.weights[0]
     return np.array(losses)
 
 
@@ -182,7 +183,7 @@ def growth(*, eigenvalues: Sequence[float], rate: float, rng: Any, **setting: An
             held_out=2,
             rng=seed,
             **setting,
-        ).traces[:, -1]
+        ).measures["traces"][:, -1]
         for side in (1, -1)
     ]
     difference = (ends[0] - ends[1]) @ [0.5, -0.5]
@@ -307,10 +308,10 @@ def draw(
     loss, gains, rates, growing, finite, worth = panels(figure, 3, 2, width=11.5, height=6.4)
     saddle, best, null = theory(eigenvalues)
     for (shared, (start, settled_losses)), colour in zip(trained.items(), COLOURS, strict=False):
-        seen = start.steps > 0
+        seen = start.recorded_at > 0
         time, label = start.times[seen], "shared" if shared else "untied"
-        loss.plot(time, start.losses[:, seen].T / null, color=colour, linewidth=0.8)
-        gains.plot(time, start.traces[0, seen], color=colour, linewidth=1.2)
+        loss.plot(time, start.measures["held_out"][:, seen].T / null, color=colour, linewidth=0.8)
+        gains.plot(time, start.measures["traces"][0, seen], color=colour, linewidth=1.2)
         goal = saddle.loss if shared else best.loss
         loss.axhline(goal, color=colour, linestyle="--", label=f"best {label}")
         for each in [saddle.gamma] if shared else DEPTH * best.steps:
