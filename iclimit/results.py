@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -305,23 +304,23 @@ def _short(value: Any) -> str:
     return shortened(text, _LONGEST)
 
 
-class Judgement(Result, ABC):
-    """Contract of verdicts: each is of a kind, holds or does not, and prints as its sentence."""
+@dataclass(frozen=True, repr=False)
+class Judgement(Result):
+    """A verdict: what every verdict has, whatever else is in it; it prints as its sentence.
 
-    @property
-    @abstractmethod
-    def kind(self) -> str:
-        """The verdict in a word."""
+    Attributes
+    ----------
+    kind : str
+        The verdict in a word.
+    holds : bool
+        Whether it confirms what was compared.
+    sentence : str
+        The verdict in a sentence.
+    """
 
-    @property
-    @abstractmethod
-    def holds(self) -> bool:
-        """Whether it is favourable."""
-
-    @property
-    @abstractmethod
-    def sentence(self) -> str:
-        """The verdict in a sentence."""
+    kind: str
+    holds: bool
+    sentence: str
 
     def __str__(self) -> str:
         return self.sentence

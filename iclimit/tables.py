@@ -134,8 +134,9 @@ def write_csv(file: IO[str], names: Iterable[str], lines: Iterable[Iterable[Any]
 def plain(value: Any) -> Any:
     """Value made of dicts, lists, numbers and text only.
 
-    Data classes become dicts of their public fields, `Estimate` one of mean and standard error;
-    arrays become lists; what has no such form becomes text.
+    What has a ``to_dict`` becomes what that returns, as `Estimate` its mean and standard error;
+    other data classes become dicts of their public fields unless they print as text; arrays become
+    lists; anything else becomes text.
 
     Examples
     --------
@@ -152,7 +153,7 @@ def plain(value: Any) -> Any:
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and type(value).__str__ is object.__str__:
         names = (each.name for each in fields(value) if not each.name.startswith("_"))
         return {name: plain(getattr(value, name)) for name in names}
     if value is None or isinstance(value, (bool, int, float, str)):

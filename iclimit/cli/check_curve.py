@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, ArithmeticError) as error:  # the exit status 1 means a contradiction
         raise ValueError(str(error)) from None
     write(options, check)
-    if check.verdict == "unusable":
+    if check.verdict.kind == "unusable":
         raise ValueError("nothing but the initial loss can be compared")
     return 0 if check.holds else 1
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from iclimit.drawing import Axes, Figure, draw_ratios
-from iclimit.results import Judgement
+from iclimit.results import Result
 from iclimit.statistics import FALSE_ALARM, z_threshold
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.pooling import pool
@@ -22,8 +22,8 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Verdict(Judgement):
-    """Outcome of a claim.
+class Verdict(Result):
+    """Outcome of a claim: a `Judgement` with the comparisons that it rests on.
 
     Attributes
     ----------
@@ -115,6 +115,9 @@ class Verdict(Judgement):
             f"Contradicts the theory in {len(self.failures)} of {count} comparisons; worst "
             f"{self.worst.label}, z = {self.worst.z:.1f}."
         )
+
+    def __str__(self) -> str:
+        return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict, all that is compared, and what would have been noticed."""

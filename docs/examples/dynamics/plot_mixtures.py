@@ -66,4 +66,4 @@ check = iclimit.check_curve(
     eigenvalues=[0.5, 0.5],
     context=20,
 )
-print(check.verdict, check.fits)
+print(check.verdict.sentence, check.fits)

@@ -68,7 +68,7 @@ def test_contradiction_is_status_1_and_explained(
 ) -> None:
     assert checked(file, "--learning-rate", "0.1", "--format", "json") == 1
     found = json.loads(capsys.readouterr().out)
-    assert found["verdict"] == "contradicts"
+    assert found["verdict"]["kind"] == "contradicts"
     assert found["fits"] == ["the learning rate is half of what is stated"]
     assert "steps of the drop" in found["outliers"]
 

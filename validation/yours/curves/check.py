@@ -14,7 +14,7 @@ import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_array
 from iclimit.drawing import COLOURS, Axes, finish
-from iclimit.results import Result
+from iclimit.results import Judgement, Result
 from iclimit.statistics import POWER, z_threshold
 from iclimit.tables import aligned
 from iclimit.validation.yours.curves.features import inner_plateau
@@ -146,19 +146,22 @@ class CurveCheck(Result):
     axis: str = "step"
 
     @property
-    def verdict(self) -> str:
-        """One of "agrees", "contradicts" and "unusable".
+    def verdict(self) -> Judgement:
+        """Verdict of the kind "agrees", "contradicts" or "unusable".
 
         Curves are unusable if nothing but their initial loss could be compared.
         """
+        kind = "agrees" if len(self.comparisons) > 1 else "unusable"
         if self.outliers or self.unexpected:
-            return "contradicts"
-        return "agrees" if len(self.comparisons) > 1 else "unusable"
+            kind = "contradicts"
+        count = len(self.curves)
+        sentence = f"{VERDICTS[kind]} ({count} curve{'s' * (count > 1)})"
+        return Judgement(kind, kind == "agrees", sentence)
 
     @property
     def holds(self) -> bool:
         """Whether the curves agree with the theory."""
-        return self.verdict == "agrees"
+        return self.verdict.holds
 
     @property
     def threshold(self) -> float:
@@ -168,7 +171,7 @@ class CurveCheck(Result):
     def to_dict(self) -> dict[str, Any]:
         """All results by name, of numbers, text and lists, as JSON has them."""
         return {
-            "verdict": self.verdict,
+            "verdict": self.verdict.to_dict(),
             "threshold": self.threshold,
             "axis": self.axis,
             "curves": [each.label for each in self.curves],
@@ -204,8 +207,7 @@ class CurveCheck(Result):
     @property
     def conclusions(self) -> list[str]:
         """Verdict, contradictions, what would explain them, remarks and errors of the theory."""
-        count = len(self.curves)
-        lines = [f"{VERDICTS[self.verdict]} ({count} curve{'s' * (count > 1)})"]
+        lines = [self.verdict.sentence]
         for title, texts in (
             ("contradicts", [self._outlier(row) for row in self.outliers]),
             ("contradicts", self.unexpected),
@@ -408,10 +410,10 @@ def check_curve(
     >>> curve = iclimit.dynamics.merged_attention_curve(times, init_scale=1.5e-3, **law)
     >>> more = {"model": "merged", "heads": 8, "init_scale": 1e-3, **law}
     >>> check = iclimit.check_curve({"time": times, "loss": curve}, **more)
-    >>> check.verdict
+    >>> check.verdict.kind
     'agrees'
     >>> check = iclimit.check_curve({"time": times, "loss": curve / 2}, **more)
-    >>> check.verdict, check.fits
+    >>> check.verdict.kind, check.fits
     ('contradicts', ('losses are recorded with half the stated factor',))
     """
     check_integers(draws=draws, **({} if record is None else {"record": record}))

@@ -27,7 +27,6 @@ file has bytes.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import warnings
@@ -48,6 +47,7 @@ from iclimit.files import replacing
 from iclimit.notation import did_you_mean
 from iclimit.runs.code_version import versions
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.tables import json_text, write_csv
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
 FREE_BYTES = 2**26
@@ -257,12 +257,15 @@ def _numbers(prompts: PromptFile) -> Iterator[tuple[str, int, np.ndarray]]:
 
 def _write_csv(path: Path, names: list[str], blocks: Any, float32: bool) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["index", "section", *names])
-        for section, first, numbers in blocks:
+        lines = (
+            [first + k, section, *line]
+            for section, first, numbers in blocks
             # The shortest text that is read as the same number.
-            rows = numbers.astype("f4").astype(str) if float32 else numbers
-            writer.writerows([first + k, section, *row] for k, row in enumerate(rows.tolist()))
+            for k, line in enumerate(
+                (numbers.astype("f4").astype(str) if float32 else numbers).tolist()
+            )
+        )
+        write_csv(file, ["index", "section", *names], lines)
 
 
 def _write_parquet(path: Path, names: list[str], blocks: Any, float32: bool) -> None:
@@ -377,7 +380,7 @@ class PromptFile:
             "float32": self.float32,
             "sections": {section.name: len(section) for section in self.sections},
         }
-        return json.dumps(content, default=_plain, indent=1)
+        return json_text(content)
 
     @classmethod
     def from_description(cls, text: str, path: Path, **arrays: np.ndarray) -> PromptFile:
@@ -437,7 +440,7 @@ def write_prompts(path: Path, prompts: PromptFile) -> None:
 
     with replacing(path) as partial, replacing(path.with_suffix(".json")) as beside:
         write_rows(partial, prompts)
-        beside.write_text(prompts.description(arrays=True) + "\n", encoding="utf-8")
+        beside.write_text(prompts.description(arrays=True), encoding="utf-8")
 
 
 def read_prompts(path: Path) -> PromptFile:
@@ -544,8 +547,3 @@ def _compare(path: Path, prompts: PromptFile, file: NpzFile) -> None:
                     "version of NumPy"
                 )
         first += len(block)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, and laws, as JSON holds them."""
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)

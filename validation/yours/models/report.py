@@ -13,7 +13,7 @@ import xarray
 
 from iclimit.checks import check_choice
 from iclimit.drawing import Axes
-from iclimit.results import Estimate, Result
+from iclimit.results import Estimate, Judgement, Result
 from iclimit.runs.code_version import versions
 from iclimit.simulate.probing.problem import Problem
 from iclimit.tables import aligned, plain
@@ -48,7 +48,7 @@ def report_text(report: AlgorithmReport) -> str:
     """Verdict first, then tables."""
     cells = table_cells(report)
     parts = [
-        report.verdict,
+        report.verdict.sentence,
         setting_line(report),
         "\n".join(aligned([*cells[:1], ["model", str(report.fresh.error)], *cells[1:]], "<>")),
         *sentences(report),
@@ -189,7 +189,7 @@ def labelled_report(report: AlgorithmReport) -> xarray.Dataset:
         variables |= _with_errors("eigenvalue", ("row",), eigenvalues)
     coordinates: dict[str, Any] = {"section": sections, "algorithm": names}
     attributes = {
-        "verdict": report.verdict,
+        "verdict": report.verdict.sentence,
         "kind": report.identification.kind,
         "test_prompts": report.test_prompts,
         "seed": report.seed,
@@ -259,9 +259,11 @@ class AlgorithmReport(Result):
     seed: str = ""
 
     @property
-    def verdict(self) -> str:
-        """Which algorithm it is, in one sentence."""
-        return f"{self.identification.sentence}."
+    def verdict(self) -> Judgement:
+        """Which algorithm it is; it holds if the probe names an algorithm or a mixture."""
+        kind = self.identification.kind
+        sentence = f"{self.identification.sentence}."
+        return Judgement(kind, kind in ("algorithm", "mixture"), sentence)
 
     @property
     def ladders(self) -> tuple[Ladder, ...]:
@@ -301,7 +303,7 @@ class AlgorithmReport(Result):
         found = self.identification
         linear, checks, positions = self.linear, self.diagnosis, self.positions
         entry: dict[str, Any] = {
-            "verdict": {"kind": found.kind, "algorithms": found.names, "sentence": self.verdict},
+            "verdict": self.verdict.to_dict() | {"algorithms": found.names},
             "tolerance": found.tolerance,
             "test_prompts": self.test_prompts,
             "seed": self.seed,

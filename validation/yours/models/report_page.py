@@ -225,7 +225,7 @@ def probe_page(report: AlgorithmReport, pictures: dict[str, bytes]) -> str:
     setting = f"{setting_line(report)} Seed {report.seed}. {_versions()}"
     shown = {name: embedded(each, TITLES[name]) for name, each in pictures.items()}
     parts = [
-        f"<p><strong>{text(report.verdict)}</strong></p>",
+        f"<p><strong>{text(report.verdict.sentence)}</strong></p>",
         f"<p class='small'>{text(setting)}</p>",
         *(f"<p>{text(line)}</p>" for line in sentences(report)),
         f"<h2>{TITLES['ladder']}</h2>",

@@ -17,6 +17,7 @@ from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
 from iclimit.results import Estimate, Result
+from iclimit.tables import aligned
 from iclimit.validation.conventions import Convention, get_convention
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.verdict import Verdict
@@ -100,12 +101,7 @@ def table_lines(rows: Sequence[RowDeviation], limits: Sequence[Mapping[str, floa
     if left:
         least = sorted(size for size, _ in lines)[-PRINTED]
         lines = [line for line in lines if line[0] >= least][:PRINTED]
-    cells = [HEAD, *(line for _, line in lines)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    shown = [
-        "  ".join(f"{text:>{width}}" for text, width in zip(line, widths, strict=True))
-        for line in cells
-    ]
+    shown = aligned([HEAD, *(line for _, line in lines)])
     return [*shown, *([f"({left} more with smaller z)"] if left else [])]
 
 

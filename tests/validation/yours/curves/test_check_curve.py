@@ -74,7 +74,7 @@ def table_of(run: TrainingCurves) -> dict[str, Any]:
 def test_descent_of_merged_attention_agrees(merged: TrainingCurves) -> None:
     check = iclimit.check_curve(merged, **MERGED, **LAW)
     assert check.holds, str(check)
-    assert check.verdict == "agrees"
+    assert check.verdict.kind == "agrees"
     rows = rows_of(check)
     assert list(rows) == [
         ("initial loss", 0),
@@ -166,7 +166,7 @@ def test_a_mistake_is_named(merged: TrainingCurves, fits: str) -> None:
     check = iclimit.check_curve(
         {"step": merged.steps, "loss_0": merged.losses[0], "loss_1": merged.losses[1]}, **stated
     )
-    assert check.verdict == "contradicts"
+    assert check.verdict.kind == "contradicts"
     assert check.fits == (fits,)
     assert fits in str(check)
 
@@ -176,11 +176,11 @@ def test_what_would_have_been_noticed_is_noticed(merged: TrainingCurves) -> None
     for sign in (1, -1):
         rate = MERGED["learning_rate"] * (1 + 1.1 * check.resolutions["time"]) ** sign
         wrong = iclimit.check_curve(merged, **MERGED | {"learning_rate": rate}, **LAW)
-        assert wrong.verdict == "contradicts"
+        assert wrong.verdict.kind == "contradicts"
         # One curve has errors that are larger by the root of six.
         losses = merged.losses[0] * (1 + 5 * check.resolutions["loss"]) ** sign
         table = {"step": merged.steps, "loss": losses}
-        assert iclimit.check_curve(table, **MERGED, **LAW).verdict == "contradicts"
+        assert iclimit.check_curve(table, **MERGED, **LAW).verdict.kind == "contradicts"
     assert "would have been noticed: a wrong factor of losses" in str(check)
 
 
@@ -217,7 +217,7 @@ def test_mistakes_about_the_model_are_named(
 def test_a_curve_that_has_not_dropped_yet(merged: TrainingCurves) -> None:
     early = {"step": merged.steps[:40], "loss": merged.losses[0, :40]}
     check = iclimit.check_curve(early, **MERGED, **LAW)
-    assert check.verdict == "unusable"
+    assert check.verdict.kind == "unusable"
     assert not check.holds
     assert "made by no curve before the end at 156" in str(check)
     # If theory expects the drop long before the end, its absence contradicts.
@@ -225,11 +225,11 @@ def test_a_curve_that_has_not_dropped_yet(merged: TrainingCurves) -> None:
     row = rows_of(check)["half-drop", 3]
     assert row.at_least
     assert row.found == 156
-    assert check.verdict == "contradicts"
+    assert check.verdict.kind == "contradicts"
     assert ">= 156" in str(check)
     # A drop that comes after the end has nothing against it.
     check = iclimit.check_curve(early, **MERGED | {"learning_rate": 0.01}, **LAW)
-    assert check.verdict == "unusable"
+    assert check.verdict.kind == "unusable"
 
 
 def test_coarse_records_are_named(separate: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -294,7 +294,7 @@ SHAPES = {
 def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
     table = {"step": 5 * np.arange(200), "loss": SHAPES[shape]}
     check = iclimit.check_curve(table, **MERGED | LAW | {"model": model, "draws": 2})
-    assert check.verdict in ("contradicts", "unusable")
+    assert check.verdict.kind in ("contradicts", "unusable")
     assert not any(math.isnan(row.z) for row in check.comparisons)
     assert json.dumps(check.to_dict())
     assert str(check)
@@ -388,7 +388,7 @@ def test_finite_training_sets_agree_within_their_fluctuations() -> None:
     assert check.holds, str(check)
     assert "500 training sequences: losses vary" in str(check)
     # Without them the curves are not those of the law of the data.
-    assert iclimit.check_curve(run, model="cubic", **MERGED, **LAW).verdict == "contradicts"
+    assert iclimit.check_curve(run, model="cubic", **MERGED, **LAW).verdict.kind == "contradicts"
 
 
 # Tables
@@ -490,14 +490,14 @@ def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
     for words in ("initial loss", "step of half the drop", "steps of the drop", "final loss", "z"):
         assert words in text
     found = json.loads(json.dumps(check.to_dict(), allow_nan=False))
-    assert found["verdict"] == "agrees"
+    assert found["verdict"]["kind"] == "agrees"
     assert [row["quantity"] for row in found["rows"]] == [
         row.quantity for row in check.comparisons
     ]
     assert found["rows"][1]["z"] == check.comparisons[1].z
     ax = check.plot()
     lines = {line.get_label(): np.array(line.get_data()) for line in ax.lines}
-    np.testing.assert_array_equal(lines["found"], [merged.steps, merged.losses[0]])
+    np.testing.assert_array_equal(lines["found"], [merged.recorded_at, merged.losses[0]])
     half = rows_of(check)["half-drop", 3].theory
     middle = float(np.mean(check.theory.levels))
     steps, losses = lines["theory"]

@@ -45,7 +45,7 @@ def report() -> AlgorithmReport:
 
 def test_ridge_is_found_with_its_sensitivities(report: AlgorithmReport) -> None:
     assert report.identification.names == ("ridge",)
-    assert report.verdict.startswith("It is ridge: ")
+    assert report.verdict.sentence.startswith("It is ridge: ")
     assert set(report.sensitivities) == {"query", "labels"}
     for cosines in report.sensitivities.values():
         assert cosines["ridge"].mean == pytest.approx(1)
@@ -137,13 +137,13 @@ def test_gradients_take_the_place_of_differences() -> None:
 
 def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) -> None:
     text = str(report)
-    assert text.startswith(report.verdict)
+    assert text.startswith(str(report.verdict))
     assert all(rung.name in text for rung in report.fresh.rungs)
     entry = json.loads(json_text(report.to_dict()))
     assert entry["verdict"]["algorithms"] == ["ridge"]
     assert entry["ladders"]["inputs:half"]["algorithms"]["ridge"]["z"] == 0
     page = probe_page(report, dict.fromkeys(TITLES, b"PNG"))
-    assert report.verdict in page
+    assert report.verdict.sentence in page
     assert page.count("<img") == 4
     data = report.to_xarray()
     assert float(data.unexplained.sel(algorithm="ridge")) == 0
