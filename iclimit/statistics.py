@@ -1,7 +1,7 @@
 """Statistics of comparisons: extrapolation in size, z-scores, thresholds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,9 @@ FALSE_ALARM = 1e-3
 
 POWER = float(ndtri(0.95))
 """How far beyond a threshold the mean must lie to exceed it with the probability of 95 %."""
+
+ROUNDING = 1e-12
+"""Relative, stands for the spread of predictions that have none."""
 
 
 def z_score(
@@ -253,6 +256,75 @@ def extrapolate_runs(
     return replace(
         fit, deviations=np.hstack([a * part for a, part in zip(fit.shares, parts, strict=True)])
     )
+
+
+def extrapolate_ratios(
+    sizes: Sequence[int],
+    runs: Sequence[Sequence[Estimate] | np.ndarray],
+    *,
+    predictions: Mapping[int, Sequence[Estimate] | np.ndarray],
+    anchors: Sequence[int],
+    order: int = 1,
+    anchored_order: int = 2,
+) -> Extrapolation:
+    """Extrapolate simulations by their ratios to predictions, and these from larger sizes.
+
+    Parameters
+    ----------
+    sizes : sequence of int, length s
+        Sizes d of the runs.
+    runs : sequence of sequences of Estimate, or of array (m, repeats)
+        Several quantities at each size, from the same repeats.
+    predictions : dict
+        Predictions of the quantities by size: Estimates with their samples where they are random,
+        an array (m,) where they are not.
+    anchors : sequence of int
+        Sizes from which the limits of the predictions are extrapolated.
+    order, anchored_order : int
+        Degrees of the polynomials in 1/d, of the ratios and of the predictions.
+
+    Returns
+    -------
+    Extrapolation
+        Limit of the ratios times that of the predictions.  The goodness of fit is that of the
+        ratios.
+    """
+    several = {size: list(map(_known, each)) for size, each in predictions.items()}
+    means = {size: np.array([each.mean for each in own]) for size, own in several.items()}
+    errors = [np.array([each.standard_error for each in several[size]]) for size in sizes]
+    ratios = [
+        np.array([getattr(each, "samples", each) for each in run]) / means[size][:, None]
+        for size, run in zip(sizes, runs, strict=True)
+    ]
+    extra = [np.diag((e / means[size]) ** 2) for size, e in zip(sizes, errors, strict=True)]
+    ratio = extrapolate_runs(sizes, ratios, order=order, extra=extra)
+    covariances = np.array([_covariance(several[size]) for size in anchors])
+    anchored = np.array([means[size] for size in anchors])
+    limits = extrapolate(anchors, anchored, covariances, order=anchored_order)
+    scale = limits.value
+    return replace(
+        ratio,
+        value=ratio.value * scale,
+        covariance=ratio.covariance * np.outer(scale, scale)
+        + limits.covariance * np.outer(ratio.value, ratio.value),
+        coefficients=ratio.coefficients * scale,
+        deviations=ratio.deviations * scale[:, None],
+    )
+
+
+def _known(prediction: Estimate | float) -> Estimate:
+    if isinstance(prediction, Estimate):
+        return prediction
+    return Estimate(float(prediction), 0.0, 1, np.array([prediction]))
+
+
+def _covariance(predictions: Sequence[Estimate]) -> np.ndarray:
+    """Covariance of predictions over the same draws, with that of rounding for those without."""
+    means = np.array([each.mean for each in predictions])
+    samples = np.array([each.samples for each in predictions])
+    count = samples.shape[1]
+    own = np.cov(samples) / count if count > 1 else np.zeros((len(means), len(means)))
+    return own + np.diag((ROUNDING * means) ** 2)
 
 
 def _moments(

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("asymptotics", "simulate", "validation")
 SMOKE = """
 import sys, iclimit, iclimit.cli, iclimit.validation
-from iclimit.validation.claims.pretraining.published import error_runs
+from iclimit.validation.reference.runs import error_runs
 assert sys.argv[1] in iclimit.__file__, iclimit.__file__
 assert len(error_runs()) == 23
 assert abs(iclimit.icl_error(tau=2, alpha=1, kappa=0.5, rho=0.01) - 1.2340) < 1e-4

@@ -164,7 +164,12 @@ def needed_cells(rows: MakeRows, preset: Preset) -> list[Cell]:
 
 def judge_rows(rows: MakeRows, preset: Preset, results: Results) -> Verdict:
     """Verdict on the rows of a claim, given the results of its cells."""
-    value, every = Values(results), list(rows(Effort(preset)))
+    return verdict_on(rows(Effort(preset)), Values(results))
+
+
+def verdict_on(rows: Iterable[Row], value: Values) -> Verdict:
+    """Verdict on rows, given the function that gives the values of what comes later."""
+    every = list(rows)
     drawings = [row for row in every if isinstance(row, Drawing)]
     judged = [value(row) for row in every if not isinstance(row, Drawing)]
 

@@ -63,12 +63,10 @@ Number: TypeAlias = Later | Estimate | np.ndarray | float
 """A number, an Estimate, samples whose mean is meant, or one of these that comes later."""
 
 
-def run(function: Callable[..., Any] | Cell, **arguments: Any) -> Later:
-    """Result of a cell, or of that of a function and its arguments, which may be results, too."""
-    if not isinstance(function, Cell):
-        given = {key: _cell_itself(value) for key, value in arguments.items()}
-        function = Cell.of(function, **given)
-    return Later(lambda result: result, (function,), {})
+def run(function: Callable[..., Any], **arguments: Any) -> Later:
+    """Result of the cell of a function and its arguments, which may be results of cells, too."""
+    given = {key: _cell_itself(value) for key, value in arguments.items()}
+    return Later(lambda result: result, (Cell.of(function, **given),), {})
 
 
 def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Later:
@@ -77,7 +75,7 @@ def call(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Late
     A row whose theory is the value of a function of ``asymptotics``, or a field of this value,
     tests this function.
     """
-    theory = getattr(function, "__module__", "").startswith("iclimit.asymptotics")
+    theory = str(getattr(function, "__module__", "")).startswith("iclimit.asymptotics")
     return Later(function, arguments, keywords, function.__name__ if theory else "")
 
 
@@ -238,6 +236,7 @@ class Limit(Row):
     draws: Hashable
     fit_label: str
     name: str
+    options: Mapping[str, Any]
 
     def comparisons(self) -> list[Comparison]:
         """The limits, and the goodness of the fit."""
@@ -282,7 +281,7 @@ def limit(
     functions = [_function_of(each) for each in theories.values()] if of is None else of
     runs = {size: call(_estimates, each) for size, each in runs.items()}
     later = call(fit, list(runs), list(runs.values()), **options)
-    return Limit(theories, runs, later, functions, draws, fit_label, name)
+    return Limit(theories, runs, later, functions, draws, fit_label, name, options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,12 +292,12 @@ class Judged(Row):
 
     def comparisons(self) -> list[Comparison]:
         """The comparisons that were made."""
-        return list(self.made)
+        return self.made
 
 
 def judged(comparisons: Later) -> Row:
     """Comparisons that a function returns or yields: for what no other kind fits."""
-    return Judged(comparisons)
+    return Judged(call(list, comparisons))
 
 
 @dataclass(frozen=True, eq=False)

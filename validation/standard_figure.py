@@ -1,6 +1,7 @@
 """The figure of claims that have none of their own, made from their rows."""
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, draw_sizes, finish, panels
@@ -12,6 +13,8 @@ MOST = 4
 """Panels in a row of the figure, and limits that have panels."""
 LEGEND = 8
 """Most entries of a legend."""
+WIDTH = 36
+"""Characters in a line of a legend."""
 SMALLEST = 1e-4
 """Deviations are drawn as at least this, in units of what is allowed: some are 0."""
 
@@ -46,14 +49,26 @@ def draw_rows(figure: Figure, rows: Sequence[Row]) -> None:
 
 
 def draw_limit(ax: Axes, row: Limit) -> None:
-    """Draw what is extrapolated by size, its limits as stars, and the extrapolated values."""
-    fit, sizes, runs = row.fit, list(row.runs), [_estimates(run) for run in row.runs.values()]
+    """Draw all quantities of a limit."""
     for number, (label, colour) in enumerate(zip(row.theories, COLOURS, strict=False)):
-        several, limit = [run[number] for run in runs], float(row.theories[label])
-        draw_sizes(ax, sizes, several, colour, limit=limit, label=label)
-        error = fit.standard_error[number]
-        draw_points(ax, [0], [fit.value[number]], [error], colour, fmt="none")
+        draw_quantity(ax, row, number, colour, label)
     finish(ax, "$1/d$", "simulation; stars: limit", legend="")
+
+
+def draw_quantity(ax: Axes, row: Limit, number: int, colour: str, label: str) -> None:
+    """Draw what is extrapolated by size, its limit as a star, and the extrapolated value.
+
+    A line shows the predictions, where the fit is one of ratios to these.
+    """
+    runs, limits = [_estimates(run) for run in row.runs.values()], [*row.theories.values()]
+    estimates, limit = [run[number] for run in runs], float(limits[number])
+    text = "\n".join(wrap(label, WIDTH))
+    draw_sizes(ax, list(row.runs), estimates, colour, limit=limit, label=text)
+    value, error = row.fit.value[number], row.fit.standard_error[number]
+    draw_points(ax, [0], [value], [error], colour, fmt="none")
+    predictions = sorted(row.options.get("predictions", {}).items())
+    line = [float(each[number]) for _, each in predictions]
+    ax.plot([1 / size for size, _ in predictions], line, color=colour, linewidth=1.2)
 
 
 def _estimates(run: Any) -> list[Estimate]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import descent
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 
 def figures() -> dict[str, Any]:

@@ -22,7 +22,7 @@ _OTHER_TESTS = ("test_context", "test_rho")
 
 def published_errors() -> list[dict[str, Any]]:
     """Published ICL and IDG errors of linear attention at d = 100."""
-    from iclimit.validation.claims.pretraining.published import error_runs
+    from iclimit.validation.reference.runs import error_runs
 
     rows = []
     for run in error_runs():

@@ -20,7 +20,7 @@ FILES = (
     ("depth", "overthinking depth_loss untied_flow untied_depth depth_scaling compute_optimal"),
     ("depth", "online_sgd"),
     ("pretraining", "structured_tests structured_context structured_rank structured_inputs"),
-    ("pretraining", "structured_directions structured_limits alignment derivations"),
+    ("pretraining", "structured_directions alignment"),
     ("softmax", "double_descent"),
     ("networks", "lstm"),
     ("spectra", "sample_covariance free_convolution"),

@@ -1,10 +1,8 @@
 """Comparisons of theory and simulation, made from numbers and estimates."""
 
-import csv
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
@@ -227,12 +225,6 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
         counts = [len(each.samples) for each in (first, second)]
         raise ValueError(f"first and second must have equally many samples, got {counts}")
     return Estimate.of(first.samples - second.samples)
-
-
-def read_reference(name: str) -> list[dict[str, str]]:
-    """Rows of a published table in ``validation/reference``, without its comments."""
-    text = (resources.files("iclimit.validation") / "reference" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
 
 def _error(value: Value) -> float:

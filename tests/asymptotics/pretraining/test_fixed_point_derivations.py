@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sympy
 
-from iclimit.asymptotics.pretraining import icl_error
+from iclimit.asymptotics.pretraining import JointSpectrum, icl_error, structured_errors
 from iclimit.asymptotics.pretraining.fixed_point_derivations import (
     derive_effective_ridge,
     derive_many_tasks,
@@ -172,3 +172,28 @@ def test_threshold():
                 found = series(q, rho, *known.values(), tau if side > 0 else delta)
                 left.append(abs(exact - found) / delta)
             assert left[1] < 1e-20 if side > 0 else 0.9 < left[1] / left[0] < 1.1
+
+
+def test_threshold_of_two_levels():
+    """With the resolvents of two levels, the errors for structured data on both sides."""
+    rho, alpha, kappa, near = 0.1, 2.0, 1.5, 1e-5
+    q = (1 + rho) / alpha
+    levels = {HALF: HALF, 3 * HALF: HALF}
+    known = {"q": q, "rho": rho, "delta": near}
+    with mpmath.workdps(30):
+
+        def T(x):
+            return (1 - x * M(x)) / (1 - (1 - x * M(x)) / kappa)
+
+        def M(x):
+            return resolvent(x, mpmath.mpf(kappa), levels)
+
+        for name, function in (("M", M), ("T", T)):
+            known |= {name: function(q), f"{name}'": mpmath.diff(function, mpmath.mpf(q))}
+    steps = derive_threshold().steps
+    spectrum = JointSpectrum.of_matrices([0.5, 1.5])
+    for tau, equation, rel in ((1.6, steps[0][1], 1e-11), (1 - near, steps[2][1], 1e-8)):
+        values = known | {"tau": tau}
+        found = equation.rhs.subs({s: values[s.name] for s in equation.rhs.free_symbols})
+        errors = structured_errors(tau=tau, alpha=alpha, kappa=kappa, rho=rho, spectrum=spectrum)
+        assert float(found) == pytest.approx(float(errors.icl), rel=rel)

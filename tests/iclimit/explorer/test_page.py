@@ -16,7 +16,7 @@ from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.pretraining import simulate_errors
 from iclimit.validation.claims.dynamics.published import CURVES
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 PAGE = Path(__file__).parents[3] / "docs" / "explorer.rst"
 

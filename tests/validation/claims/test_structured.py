@@ -1,81 +1,17 @@
-"""The claims on structured data can fail: results or theory that are off must turn the verdict."""
+"""Points of structured data: covariances, cells, and the best context of training."""
 
-import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from judged_claims import Results, draw, failed, judge, off, run_cells
-from made_up_errors import larger, made_up
 
-from iclimit.validation.claims.pretraining import (
-    structured_context,
-    structured_directions,
-    structured_limits,
-    structured_tests,
-)
+from iclimit.validation.claims.pretraining import alignment, structured_context, structured_tests
 from iclimit.validation.claims.pretraining.structured_points import (
     SIZES,
     StructuredPoint,
     covariances,
 )
-
-ERROR_CLAIMS = ("structured-tests", "structured-context", "structured-rank", "structured-inputs")
-
-
-# Errors.
-
-
-@pytest.fixture(scope="module")
-def errors() -> dict[str, Results]:
-    return {name: made_up(name) for name in ERROR_CLAIMS}
-
-
-@pytest.mark.parametrize("name", ERROR_CLAIMS)
-def test_errors_hold_and_draw(name: str, errors: dict[str, Results]) -> None:
-    verdict = judge(name, errors[name])
-    assert verdict.holds, failed(verdict)
-    labels = [c.label for c in verdict.comparisons]
-    assert len(set(labels)) == len(labels)
-    draw(verdict)
-
-
-@pytest.mark.parametrize("name", ERROR_CLAIMS)
-@pytest.mark.parametrize("error", ["icl", "idg"])
-def test_every_simulated_error_can_fail(name: str, error: str, errors: dict[str, Results]) -> None:
-    verdict = judge(name, larger(errors[name], error, "simulated"))
-    finite = {
-        c.label
-        for c in verdict.comparisons
-        if c.label.startswith(f"{error.upper()} d=") and "d=inf" not in c.label
-    }
-    assert finite
-    assert finite <= set(failed(verdict))
-
-
-@pytest.mark.parametrize("name", ERROR_CLAIMS)
-@pytest.mark.parametrize("error", ["icl", "idg"])
-def test_every_limit_can_fail(name: str, error: str, errors: dict[str, Results]) -> None:
-    """Simulations and predictions that agree with each other, but not with the limit."""
-    verdict = judge(name, larger(errors[name], error, "simulated", "predicted"))
-    start = f"{error.upper()} d=inf"
-    limits = {c.label for c in verdict.comparisons if c.label.startswith(start)}
-    assert limits
-    assert limits <= set(failed(verdict))
-
-
-def test_exchanged_tests_fail(errors: dict[str, Results]) -> None:
-    """Runs of aligned tests in place of reversed ones, and inside of outside the span."""
-    for name in ("structured-tests", "structured-rank"):
-        results = errors[name]
-        other = {
-            (kind, point, dim): results.get((kind, replace(point, test="aligned"), dim), result)
-            if kind == "simulated"
-            else result
-            for (kind, point, dim), result in results.items()
-        }
-        assert any("above" in label for label in failed(judge(name, other)))
+from iclimit.validation.rows import cells_of
 
 
 def test_a_small_run_agrees_with_its_prediction() -> None:
@@ -93,7 +29,8 @@ def test_a_small_run_agrees_with_its_prediction() -> None:
         test_alpha=4,
         test_rho=0.4,
     )
-    run, prediction = point.simulation(16, 24).run(0), point.prediction(16, 60).run(0)
+    cells = cells_of([point.simulated(16, 24), point.predicted(16, 60)])
+    run, prediction = (cell.run(0) for cell in cells)
     assert run.repeats == 24
     for found, expected in ((run.icl, prediction.icl), (run.idg, prediction.idg)):
         allowed = 4 * found.standard_error + 0.075 * expected.mean
@@ -129,62 +66,13 @@ def test_best_training_context_is_a_minimum() -> None:
     assert min(errors) == errors[1]
 
 
-# Directions.
-
-
-@pytest.mark.slow
-def test_wrong_directions_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = run_cells("structured-directions")
-    verdict = judge("structured-directions", results)
-    assert verdict.holds, failed(verdict)
-    draw(verdict)
-    slopes = off(structured_directions.direction_slopes, 1.03)
-    monkeypatch.setattr(structured_directions, "direction_slopes", slopes)
-    assert "direction_slopes" in "".join(failed(judge("structured-directions", results)))
-
-
-# Limits.
-
-
-def test_limits_hold_and_draw() -> None:
-    verdict = judge("structured-limits", {})
-    assert verdict.holds, failed(verdict)
-    draw(verdict)
-
-
-def test_wrong_limits_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = structured_limits.structured_errors
-    with monkeypatch.context() as patch:
-        wrong = off(structured_limits.lost_variance, 1.01)
-        patch.setattr(structured_limits, "lost_variance", wrong)
-        found = failed(judge("structured-limits", {}))
-        assert len(found) == 8
-        assert all("kappa=0.5" in label for label in found)
-
-    def wrong_errors(**setting: Any) -> Any:
-        found = errors(**setting)
-        return replace(found, icl=found.icl * (1 + 1e-5), idg=found.idg * (1 + 1e-11))
-
-    monkeypatch.setattr(structured_limits, "structured_errors", wrong_errors)
-    found = failed(judge("structured-limits", {}))
-    assert sum("isotropic" in label for label in found) == 4
-    assert any("alpha = 1 tau" in label for label in found)
-
-
-def test_lost_variance_of_simulated_projections() -> None:
-    """Against the mean over sets of tasks at d = 200."""
-    rng, d = np.random.default_rng(3), 200
-    given = covariances(d, structured_limits.TASKS, "reversed", "isotropic", "same")
-    C, test = given["task_covariance"], given["test_covariance"]
-    lost = []
-    for _ in range(20):
-        tasks = rng.standard_normal((d // 2, d)) * np.sqrt(C)
-        basis = np.linalg.qr(tasks.T)[0]
-        lost.append(np.mean(test * (1 - np.sum(basis**2, axis=1))))
-    expected = structured_limits.lost_variance(0.5, "reversed")
-    # Deviations of O(1/d) from the deterministic equivalent.
-    error = np.std(lost, ddof=1) / math.sqrt(20)
-    assert abs(np.mean(lost) - expected) < 4 * error + expected / d
+def test_roots_of_the_resolvent() -> None:
+    """One eigenvalue: the resolvent of the Marchenko-Pastur law."""
+    x, kappa = 0.7, 1.5
+    equation = alignment.derive_resolvent().steps[2][1]
+    roots = alignment.real_roots(equation, "M", x=x, kappa=kappa)
+    a, b = x / kappa, x + 1 - 1 / kappa
+    assert max(roots) == pytest.approx((-b + np.sqrt(b**2 + 4 * a)) / (2 * a), rel=1e-12)
 
 
 def test_sizes_are_multiples_of_the_levels() -> None:

@@ -20,7 +20,7 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import simulate_gdpp
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 DIM = 5
 NULL = DIM / 6

@@ -6,7 +6,7 @@ from typing import Any
 
 from iclimit.asymptotics.gdpp import RidgeBaselines, ridge_baselines
 from iclimit.published import settings
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 SIZE: dict[str, Any] = dict(settings["vladymyrov2024-table-1"])
 

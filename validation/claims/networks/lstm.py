@@ -29,7 +29,7 @@ from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.networks.alignment import network_predictor
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 SIZE: dict[str, Any] = {"context": 10, "dim": 10, "input_law": "uniform"}
 STEP = optimal_learning_rate(**SIZE)

@@ -22,7 +22,7 @@ from iclimit.simulate.probing.problem import Problem
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.claims.gdpp.published_layers import published as published_linear
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 SHORTEST = 10
 """Fewest pairs that are compared: at two, all depths have nearly the same loss."""

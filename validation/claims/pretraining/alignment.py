@@ -9,6 +9,7 @@ sample.
 Source: {letey2025}: alignment of tasks and tests; polynomials derived in the documentation.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,8 @@ from iclimit.asymptotics.pretraining import (
     resolvent_alignment,
     trace_ratio,
 )
-from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
-from iclimit.results import Estimate
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    compare_p_value,
-)
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, call, exact, limit, run
 
 TASK, TEST = (0.4, 1.6), (1.4, 0.6)
 """Eigenvalues of training tasks, equally frequent, and variances of tests along them."""
@@ -46,14 +35,12 @@ POINTS = (
     {"tau": 1.5, "alpha": 4.0, "kappa": 0.5, "ridge": 0.3},
 )
 SPECTRUM = JointSpectrum.of_matrices(TASK, TEST)
-SAMPLES: dict[Preset, dict[int, int]] = {
+SAMPLES = {
     "quick": {24: 120, 48: 80, 96: 40},
     "medium": {24: 500, 48: 300, 96: 150},
     "full": {24: 4000, 48: 3000, 96: 1500, 192: 400},
 }
 """Number of sample covariances by dimension."""
-ORDER = 1
-"""Of the fit in 1/d."""
 WORDS = {
     "derive_resolvent": "resolvent at q",
     "resolvent_alignment": "resolvent alignment",
@@ -88,15 +75,6 @@ def effective(tau: float, ridge: float) -> bool:
     return ridge > 0 or tau < 1
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Samples by point and dimension."""
-    return {
-        (number, dim): Cell.of(sampled_resolvents, dim=dim, count=count, **point)
-        for number, point in enumerate(POINTS)
-        for dim, count in SAMPLES[preset].items()
-    }
-
-
 def real_roots(equation: Any, unknown: str, **values: float) -> np.ndarray:
     """Real roots of a polynomial equation, given its other symbols by their names."""
     import sympy
@@ -125,63 +103,47 @@ def expected(point: dict[str, float], steps: tuple[Any, Any]) -> dict[str, float
     return {name: float(np.squeeze(value)) for name, value in found.items()}
 
 
-def compare_traces() -> list[Comparison]:
-    """Kernel alignment and trace ratio of covariances that share a random basis."""
+def traces() -> tuple[JointSpectrum, dict[str, float]]:
+    """Joint spectrum of covariances that share a random basis, and their alignment by traces."""
     rng = np.random.default_rng(0)
     C, D = (np.repeat(values, 20) for values in (TASK, TEST))
     basis = np.linalg.qr(rng.standard_normal((40, 40)))[0]
     task, test = (basis * C @ basis.T, basis * D @ basis.T)
-    law = JointSpectrum.of_matrices(task, test)
     norms = np.linalg.norm(task) * np.linalg.norm(test)
-    traces = {
-        "cka": (cka(law), np.trace(task @ test) / norms),
-        "trace_ratio": (trace_ratio(law), np.trace(np.linalg.solve(task, test)) / 40),
-    }
-    return [
-        compare(f"{name} of matrices", *pair, relative=ROUNDING, of=name)
-        for name, pair in traces.items()
-    ]
+    cka = float(np.trace(task @ test) / norms)
+    ratio = float(np.trace(np.linalg.solve(task, test)) / 40)
+    return JointSpectrum.of_matrices(task, test), {"cka": cka, "trace_ratio": ratio}
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare traces, and the limits of samples."""
-    rows, fits = compare_traces(), []
+def polynomials() -> tuple[Any, Any]:
+    """Derived equations of the resolvent and of the effective ridge."""
     levels = dict.fromkeys(TASK, 0.5)
-    steps = derive_resolvent(levels).steps[2][1], derive_effective_ridge(levels).steps[-1][1]
-    sizes = [*SAMPLES[preset]]
+    return derive_resolvent(levels).steps[2][1], derive_effective_ridge(levels).steps[-1][1]
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Traces, and the limits of samples."""
+    matrices, steps = call(traces), call(polynomials)
+    for function in (cka, trace_ratio):
+        name = function.__name__
+        theory, value = call(function, matrices[0]), matrices[1][name]
+        yield exact(f"{name} of matrices", theory, value, relative=ROUNDING)
     for number, point in enumerate(POINTS):
-        theory = expected(point, steps)
-        runs = [results[number, dim][: len(theory)] for dim in sizes]
-        fit = extrapolate_runs(sizes, runs, order=ORDER)
         text = " ".join(f"{name}={value:g}" for name, value in point.items())
-        labels = {f"{WORDS[of]}, {text}": value for of, value in theory.items()}
-        rows += compare_limits(labels, fit, of=[*theory], draws=number)
-        rows.append(compare_p_value(f"chi-square, {text}", fit.p_value))
-        fits.append((theory, fit, runs))
-
-    def draw(figure: Figure) -> None:
-        axes = panels(figure, len(POINTS), width=9.6, height=3.4)
-        for ax, point, (theory, fit, runs) in zip(axes, POINTS, fits, strict=True):
-            for quantity, ((of, limit), colour) in enumerate(
-                zip(theory.items(), COLOURS, strict=False)
-            ):
-                estimates = [Estimate.of(run[quantity]) for run in runs]
-                draw_sizes(
-                    ax,
-                    sizes,
-                    estimates,
-                    colour,
-                    limit=limit,
-                    fit=fit,
-                    quantity=quantity,
-                    label=WORDS[of],
-                )
-            tau, kappa, ridge = (point[name] for name in ("tau", "kappa", "ridge"))
-            title = rf"$\tau = {tau:g},\ \kappa = {kappa:g},\ \lambda = {ridge:g}$"
-            finish(ax, "$1/d$", "mean over samples", title=title)
-        axes[-1].legend()
-
-    return Verdict(rows, draw)
+        names = list(WORDS) if effective(point["tau"], point["ridge"]) else list(WORDS)[:2]
+        theory = call(expected, point, steps)
+        runs = {
+            dim: run(sampled_resolvents, dim=dim, count=count, **point)[: len(names)]
+            for dim, count in effort.by_size(**SAMPLES).items()
+        }
+        yield limit(
+            {f"{WORDS[name]}, {text}": theory[name] for name in names},
+            runs,
+            order=1,
+            of=names,
+            draws=number,
+            fit_label=f"chi-square, {text}",
+        )
 
 
-claim = Claim.of("task-alignment", __doc__, cells, judge, figure=False)
+claim = Claim.of("task-alignment", __doc__, rows, figure=False)

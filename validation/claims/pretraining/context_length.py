@@ -6,10 +6,14 @@ length and grows beyond it.  Simulation follows the finite-size prediction along
 Source: {lu2025}, Figure 2.
 """
 
+from collections.abc import Iterator, Sequence
+
 from iclimit.drawing import Figure
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.double_descent import draw_both_errors
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.study import Curve, Found, Study
+from iclimit.validation.rows import Row, drawing
 
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 CURVES = tuple(
@@ -19,10 +23,16 @@ CURVES = tuple(
 RISES = {"rise of ICL with context, kappa=0.5": (CURVES[0].at(2.0), CURVES[0].at(32.0))}
 
 
-def draw(figure: Figure, found: Found) -> None:
+def rows(effort: Effort) -> Iterator[Row]:
+    """Errors along the curves, and the rise with the context."""
+    yield from curve_rows(effort, CURVES, RISES)
+    yield drawing(draw, [curve.results(effort) for curve in CURVES])
+
+
+def draw(figure: Figure, results: Sequence[CurveResults]) -> None:
     """Draw both errors against alpha."""
     title = r"$\tau = 4,\ \rho = 0.25$, ridgeless"
-    draw_both_errors(figure, found, CURVES, "kappa", title, "x")
+    draw_both_errors(figure, results, "kappa", title, "x")
 
 
-claim = Study(CURVES, rises=RISES).claim("context-length", __doc__, draw)
+claim = Claim.of("context-length", __doc__, rows)

@@ -6,12 +6,15 @@ prediction says at every simulated tau.  The asymptotic errors diverge there.
 Source: {lu2025}, Figure 1.
 """
 
+from collections.abc import Iterator, Sequence
+
 from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
 from iclimit.notation import PARAMETERS
 from iclimit.published import settings
-from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
+from iclimit.validation.rows import Row, call, drawing, exact
 
 SETTING = settings["lu2025-figure-1"]
 TAUS = (0.25, 0.5, 0.75, 0.875, 1.125, 1.25, 1.5, 2.0, 3.0, 4.0)
@@ -26,41 +29,43 @@ RISES = {
 }
 
 
-def compare_peaks(_: Found) -> list[Comparison]:
-    """Inverse asymptotic errors at tau = 1."""
-    return [
-        compare(
-            f"1/{name.upper()} at tau=1 alpha={curve.base.alpha:g}, asymptotic",
-            0.0,
-            1 / getattr(curve.at(1.0).limit, name),
-        )
-        for curve in CURVES
-        for name in ("icl", "idg")
-    ]
+def rows(effort: Effort) -> Iterator[Row]:
+    """Errors along both curves, rises and descents, and the peaks of the limit."""
+    yield from curve_rows(effort, CURVES, RISES)
+    for curve in CURVES:
+        for name in ("icl", "idg"):
+            label = f"1/{name.upper()} at tau=1 alpha={curve.base.alpha:g}, asymptotic"
+            yield exact(label, 0.0, call(inverse_peak, curve, name))
+    yield drawing(draw, [curve.results(effort) for curve in CURVES])
+
+
+def inverse_peak(curve: Curve, name: str) -> float:
+    """Inverse of an asymptotic error at tau = 1."""
+    return 1 / float(getattr(curve.at(1.0).limit, name))
 
 
 def draw_both_errors(
-    figure: Figure, found: Found, curves: tuple[Curve, ...], parameter: str, title: str, log: str
+    figure: Figure, results: Sequence[CurveResults], parameter: str, title: str, log: str
 ) -> list[Axes]:
     """Draw ICL errors on the left and IDG errors on the right; curves differ in a parameter."""
     axes = panels(figure, width=8.4, height=3.6)
     for ax, name in zip(axes, ("icl", "idg"), strict=True):
-        for curve, colour in zip(curves, COLOURS, strict=False):
-            label = f"${PARAMETERS[parameter].symbol} = {getattr(curve.base, parameter):g}$"
-            found.draw_curve(ax, curve, name, colour, label)
-        finish(ax, curves[0].axis, f"{name}_error", log=log)
+        for each, colour in zip(results, COLOURS, strict=False):
+            value = getattr(each.curve.base, parameter)
+            each.draw(ax, name, colour, f"${PARAMETERS[parameter].symbol} = {value:g}$")
+        finish(ax, results[0].curve.axis, f"{name}_error", log=log)
     axes[1].legend(title=title)
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
+    figure.suptitle(LEGEND.format(results[0].dim), fontsize=8, wrap=True)
     return axes
 
 
-def draw(figure: Figure, found: Found) -> None:
+def draw(figure: Figure, results: Sequence[CurveResults]) -> None:
     """Draw both errors against tau."""
     title = r"$\kappa = 0.5,\ \rho = 0.01$, ridgeless"
-    axes = draw_both_errors(figure, found, CURVES, "alpha", title, "xy")
+    axes = draw_both_errors(figure, results, "alpha", title, "xy")
     for ax, lower in zip(axes, (0.5, 0.03), strict=True):
         ax.set_ylim(lower, 40)
         ax.axvline(1, color="0.6", linewidth=0.8, zorder=0)
 
 
-claim = Study(CURVES, rises=RISES).claim("double-descent", __doc__, draw, compare_peaks)
+claim = Claim.of("double-descent", __doc__, rows)

@@ -7,12 +7,16 @@ as the finite-size prediction says.
 Source: {lu2025}, Figure 3; boundary: documentation.
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from iclimit.asymptotics.pretraining import icl_error
 from iclimit.drawing import COLOURS, Axes, Figure, finish, panels
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.study import Curve, Found, Study
+from iclimit.validation.rows import Row, drawing
 
 RHO = 0.5
 ALPHAS = (2.0, 8.0, 64.0)
@@ -24,6 +28,12 @@ RISES = {
     f"ICL from alpha=8 to 64, {name} the region": (curve.at(8.0), curve.at(64.0))
     for name, curve in CURVES.items()
 }
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Errors at both places, and their changes with the context."""
+    yield from curve_rows(effort, CURVES.values(), RISES)
+    yield drawing(draw, [curve.results(effort) for curve in CURVES.values()])
 
 
 def nonmonotonicity_boundary(kappa: np.ndarray, rho: float) -> np.ndarray:
@@ -45,13 +55,13 @@ def optimal_context(tau: np.ndarray, kappa: np.ndarray, rho: float) -> np.ndarra
     return alpha[np.argmin(errors, axis=-1)]
 
 
-def draw(figure: Figure, found: Found) -> None:
+def draw(figure: Figure, results: Sequence[CurveResults]) -> None:
     """Draw the region, and the errors at a point inside and at one outside."""
     region, ax = panels(figure)
     _draw_region(figure, region)
-    for curve, colour in zip(CURVES.values(), COLOURS, strict=False):
-        found.draw_curve(ax, curve, "icl", colour, rf"$\kappa = {curve.base.kappa:g}$")
-    legend = rf"$\rho = {RHO},\ d = {found.dim}$; left: circle, square"
+    for each, colour in zip(results, COLOURS, strict=False):
+        each.draw(ax, "icl", colour, rf"$\kappa = {each.curve.base.kappa:g}$")
+    legend = rf"$\rho = {RHO},\ d = {results[0].dim}$; left: circle, square"
     finish(ax, "alpha", "icl_error", log="x", legend=legend)
 
 
@@ -71,4 +81,4 @@ def _draw_region(figure: Figure, ax: Axes) -> None:
     ax.grid(visible=False)
 
 
-claim = Study(tuple(CURVES.values()), rises=RISES).claim("nonmonotonicity", __doc__, draw)
+claim = Claim.of("nonmonotonicity", __doc__, rows)

@@ -1,10 +1,7 @@
-"""Points of the parameter space, at which limit, finite-size prediction and simulation meet.
-
-Claims name their cells ("simulated", point, dim) and ("predicted", point, dim).
-"""
+"""Points of the parameter space, at which limit, finite-size prediction and simulation meet."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +14,9 @@ from iclimit.asymptotics.pretraining import (
 )
 from iclimit.results import Estimate
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.validation import Cell, Comparison, Results, compare_errors
+from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.judge.comparisons import ERRORS
+from iclimit.validation.rows import Later, Limit, Row, both_errors, call, limit, mean, run
 
 MOST_TASKS = 100
 """Above this number a prediction task by task would cost more than the simulation."""
@@ -27,6 +25,8 @@ CHEAP = 3
 scatter more."""
 TASK_SETS = 8
 """Task sets of other predictions."""
+ANCHORS = (40, 56, 80, 104, 136)
+"""Dimensions from which the limit of the predictions is extrapolated."""
 ANCHORED = 4000
 """Dimension times task sets, where the limit of the predictions is extrapolated."""
 
@@ -41,12 +41,6 @@ class Point:
     rho: float
     ridge: float = 0.0
 
-    anchors = (40, 56, 80, 104, 136)
-    """Dimensions from which the limit of the predictions is extrapolated."""
-
-    functions = ("icl_error", "idg_error")
-    """Theory of the limits of both errors."""
-
     def __str__(self) -> str:
         text = f"tau={self.tau:g} alpha={self.alpha:g} kappa={self.kappa:g} rho={self.rho:g}"
         return text + (f" ridge={self.ridge:g}" if self.ridge else "")
@@ -55,6 +49,10 @@ class Point:
     def limit(self) -> Any:
         """Asymptotic errors, as ``icl`` and ``idg``."""
         return SimpleNamespace(icl=icl_error(**vars(self)), idg=idg_error(**vars(self)))
+
+    def theories(self) -> tuple[Later, Later]:
+        """Asymptotic ICL and IDG error, as rows have them."""
+        return call(icl_error, **vars(self)), call(idg_error, **vars(self))
 
     def integers(self, dim: int) -> dict[str, Any]:
         """Arguments of a run at this dimension."""
@@ -67,63 +65,80 @@ class Point:
             "ridge": self.ridge,
         }
 
-    def simulation(self, dim: int, repeats: int, **options: Any) -> Cell:
-        """Simulation of this point."""
-        return Cell.of(simulate_errors, **self.integers(dim), repeats=repeats, **options)
+    def simulated(self, dim: int, repeats: int, **options: Any) -> Later:
+        """Errors of simulated runs."""
+        return run(simulate_errors, **self.integers(dim), repeats=repeats, **options)
 
-    def prediction(self, dim: int, draws: int, approach: str = "tasks") -> Cell:
-        """Finite-size prediction; its spread over task sets shrinks as 1/d."""
-        given = self.integers(dim)
-        draws = 1 if given["tasks"] == math.inf else draws
-        return Cell.of(finite_size_errors, **given, draws=draws, approach=approach)
+    def predicted(self, dim: int, draws: int = TASK_SETS, approach: str = "") -> Later:
+        """Finite-size prediction; its spread over task sets shrinks as 1/d.
 
-    def cells(self, dim: int, repeats: int) -> dict[Any, Cell]:
-        """Simulation and prediction at one dimension."""
-        predicted = self.line_prediction(dim, TASK_SETS)
-        simulated = self.simulation(dim, repeats)
-        return {("simulated", self, dim): simulated, ("predicted", self, dim): predicted}
-
-    def line_prediction(self, dim: int, draws: int) -> Cell:
-        """Prediction task by task, unless there are too many tasks for that."""
-        many = MOST_TASKS < self.integers(dim)["tasks"] < math.inf
-        return self.prediction(dim, draws, "moments" if many else "tasks")
-
-    def limit_cells(self, repeats: Mapping[int, int]) -> dict[Any, Cell]:
-        """Simulations and predictions whose limit is extrapolated, given the repeats by dimension.
-
-        Predictions at larger sizes come from the simpler approach, which has the same limit.  Runs
-        with few prompts cost little and scatter most: there are more of them, and fewer task sets.
-        With more prompts the predictions of random task sets scatter half as much as the runs, at
-        a quarter of their cost: as many task sets as repeats make the error bar smallest.
+        By default it is made task by task, unless there are too many tasks for that.
         """
-        more, found = CHEAP if self.tau < 1 else 1, {}
-        factor = 1 + sum(repeats.values()) // 1000
-        for dim, count in sorted(repeats.items(), reverse=True):
-            found["simulated", self, dim] = self.simulation(dim, more * count)
-            found["predicted", self, dim] = self.prediction(dim, count // more)
-        for dim in self.anchors:
-            key = "predicted", self, dim
-            found[key] = self.prediction(dim, factor * ANCHORED // (more * dim), "moments")
-        return found
+        given = self.integers(dim)
+        many = MOST_TASKS < given["tasks"] < math.inf
+        draws = 1 if given["tasks"] == math.inf else draws
+        approach = approach or ("moments" if many else "tasks")
+        return run(finite_size_errors, **given, draws=draws, approach=approach)
+
+    def rows(self, dim: int, repeats: int) -> Iterator[Row]:
+        """Both errors at one dimension against the finite-size prediction."""
+        theory, errors = call(with_uncertainty, self.predicted(dim)), self.simulated(dim, repeats)
+        yield from both_errors(f"d={dim} {self}", theory, errors, of="finite_size_errors")
+
+    def extrapolated(self, repeats: Mapping[int, int]) -> Limit:
+        """Both errors in infinite dimension, given the repeats by dimension.
+
+        The errors over their predictions tend to 1 as c0 + c1/d, much closer to a straight line
+        than the errors themselves.  So c0 times the limit of the predictions estimates the limit
+        of the errors.  The formula of the limit takes no part in it: the predictions are
+        extrapolated from larger sizes, by the simpler approach, which has the same limit.
+
+        Runs with few prompts cost little and scatter most: there are more of them, and fewer task
+        sets.  With more prompts the predictions of random task sets scatter half as much as the
+        runs, at a quarter of their cost: as many task sets as repeats make the error bar smallest.
+        """
+        more, total = CHEAP if self.tau < 1 else 1, sum(repeats.values())
+        factor = 1 + total // 1000
+        runs = {dim: self.simulated(dim, more * repeats[dim]) for dim in sorted(repeats)}
+        predictions = {dim: self.predicted(dim, repeats[dim] // more, "tasks") for dim in runs} | {
+            dim: self.predicted(dim, min(factor * ANCHORED // (more * dim), total), "moments")
+            for dim in ANCHORS
+        }
+        icl, idg = self.theories()
+        return limit(
+            {f"ICL d=inf {self}": icl, f"IDG d=inf {self}": idg},
+            {dim: (each.icl, each.idg) for dim, each in runs.items()},
+            fit=extrapolate_ratios,
+            predictions={dim: (each.icl, each.idg) for dim, each in predictions.items()},
+            anchors=ANCHORS,
+            draws=str(self),
+            fit_label=f"chi-square of the ratios {self}",
+            name=f"{self}: ratio to the prediction",
+        )
 
 
-def compare_predictions(results: Results, points: Iterable[Point]) -> list[Comparison]:
-    """Simulations at these points against the finite-size prediction, both errors."""
-    chosen, rows = set(points), list[Comparison]()
-    for kind, point, dim in results:
-        if kind == "simulated" and point in chosen:
-            predicted = results["predicted", point, dim]
-            theory = SimpleNamespace(**{name: unsure(predicted, name) for name in ERRORS})
-            run, where = results["simulated", point, dim], f"d={dim} {point}"
-            rows += compare_errors(where, theory, run, of="finite_size_errors")
-    return rows
-
-
-def unsure(predicted: FiniteSizeErrors, name: str) -> Estimate:
-    """A predicted error, with the uncertainty of the theory in its standard error.
+def with_uncertainty(predicted: FiniteSizeErrors) -> SimpleNamespace:
+    """Predicted errors, with the uncertainty of the theory in their standard errors.
 
     Nearly all runs are within the uncertainty, which so counts as two standard errors.
     """
-    error = getattr(predicted, name)
-    doubt = predicted.uncertainty / 2 * error.mean
-    return Estimate(error.mean, math.hypot(error.standard_error, doubt), error.repeats)
+    estimates = {}
+    for name in ERRORS:
+        error = getattr(predicted, name)
+        doubt = predicted.uncertainty / 2 * error.mean
+        total = math.hypot(error.standard_error, doubt)
+        estimates[name] = Estimate(error.mean, total, error.repeats)
+    return SimpleNamespace(**estimates)
+
+
+def difference_of_means(first: Estimate, second: Estimate) -> Estimate:
+    """First minus second, which are independent."""
+    error = math.hypot(first.standard_error, second.standard_error)
+    return Estimate(first.mean - second.mean, error, min(first.repeats, second.repeats))
+
+
+def rise(label: str, low: Point, high: Point, dim: int, repeats: int) -> Row:
+    """Difference of the ICL errors at two points, simulated against predicted."""
+    theory = (call(with_uncertainty, each.predicted(dim)).icl for each in (high, low))
+    estimates = (each.simulated(dim, repeats).icl for each in (high, low))
+    return mean(label, call(difference_of_means, *theory), call(difference_of_means, *estimates))

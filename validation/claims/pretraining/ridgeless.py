@@ -10,14 +10,16 @@ Source: {lu2025}: ICL and IDG error in the ridgeless limit.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from iclimit.asymptotics.pretraining import task_gap
-from iclimit.drawing import COLOURS, Figure, panels
-from iclimit.validation import Comparison, Preset
+from iclimit.statistics import Extrapolation
+from iclimit.validation import Comparison
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import Point
-from iclimit.validation.claims.pretraining.study import Found, Study
+from iclimit.validation.rows import Row, call, judged
 
 POINTS = (
     Point(tau=0.5, alpha=1, kappa=0.5, rho=0.1),
@@ -25,7 +27,7 @@ POINTS = (
     Point(tau=4, alpha=1, kappa=1, rho=0.1),
     Point(tau=4, alpha=2, kappa=0.5, rho=0.25),
 )
-REPEATS: dict[Preset, dict[int, int]] = {
+REPEATS = {
     "quick": {12: 290, 20: 40, 32: 92},
     "medium": {16: 2000, 24: 600, 32: 800, 48: 200},
     "full": {16: 8000, 24: 4000, 32: 4000, 48: 2000, 64: 500},
@@ -37,38 +39,32 @@ the limits take less than half the time that they take from d = 16.  There the e
 0.3 %, less than its error bar in ``quick`` only."""
 
 
-def compare_gaps(found: Found) -> list[Comparison]:
-    """Differences of the extrapolated ICL and IDG errors."""
-    rows, contrast = [], np.array([1, -1])
-    for fit in found.fits:
-        limits = fit.limits
-        gap = Comparison(
-            f"ICL-IDG d=inf {fit.point}",
-            float(task_gap(**vars(fit.point))),
-            float(contrast @ limits.value),
-            math.sqrt(contrast @ limits.covariance @ contrast),
-            degrees=limits.error_degrees,
-            of="task_gap",
-            draws=str(fit.point),
-            deviations=contrast @ limits.deviations,
-        )
-        rows.append(gap)
-    return rows
+def compare_gap(point: Point, fit: Extrapolation) -> Iterator[Comparison]:
+    """Difference of the extrapolated ICL and IDG errors."""
+    contrast = np.array([1, -1])
+    yield Comparison(
+        f"ICL-IDG d=inf {point}",
+        float(task_gap(**vars(point))),
+        float(contrast @ fit.value),
+        math.sqrt(contrast @ fit.covariance @ contrast),
+        degrees=fit.error_degrees,
+        of="task_gap",
+        draws=str(point),
+        deviations=contrast @ fit.deviations,
+    )
 
 
-def draw(figure: Figure, found: Found) -> None:
-    """Draw a panel for each point, both errors against 1/d."""
-    axes = panels(figure, len(found.fits), width=3.1 * len(found.fits), height=3.5)
-    for ax, fit in zip(axes, found.fits, strict=True):
-        found.draw_sizes(ax, fit, "icl", COLOURS[0], "ICL simulated")
-        found.draw_sizes(ax, fit, "idg", COLOURS[1], "IDG simulated")
-        ax.set_title(str(fit.point).replace(" ridge", "\nridge"), fontsize=7.5)
-    axes[0].set_ylabel("test error")
-    axes[0].plot([], [], color="0.4", linewidth=1.2, label="finite-size prediction")
-    axes[0].plot([], [], "*", color="0.4", markersize=11, label="asymptotic")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+def limit_rows(points: tuple[Point, ...], repeats: Mapping[int, int]) -> Iterator[Row]:
+    """Both errors at points, and their difference."""
+    for point in points:
+        row = point.extrapolated(repeats)
+        yield row
+        yield judged(call(compare_gap, point, row.fit))
 
 
-claim = Study(limits=POINTS, sizes=REPEATS).claim(
-    "ridgeless", __doc__, draw, compare_gaps, figure=False
-)
+def rows(effort: Effort) -> Iterator[Row]:
+    """Both errors at all points, and their difference."""
+    yield from limit_rows(POINTS, effort.by_size(**REPEATS))
+
+
+claim = Claim.of("ridgeless", __doc__, rows, figure=False)

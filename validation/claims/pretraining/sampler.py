@@ -61,7 +61,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         of = f"sample_summaries.{name}"
         yield mean(f"mean of {name}", tokens[name], fast[name], of=of)
     fast, tokens = (
-        run(POINT.simulation(POINT_DIM, effort(60), sampler=sampler))
+        POINT.simulated(POINT_DIM, effort(60), sampler=sampler)
         for sampler in ("summaries", "tokens")
     )
     yield from both_errors(f"d={POINT_DIM} {POINT}", tokens, fast, of="simulate_errors")

@@ -9,14 +9,16 @@ Source: {letey2025}: test-time context; general form derived in the documentatio
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from iclimit.drawing import COLOURS, Figure, finish, panels
-from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
+from iclimit.validation.rows import Row, call, drawing, note
 
 FEW = StructuredPoint(tau=2, alpha=2, kappa=0.5, rho=0.1, task="powerlaw:0.9", test_alpha=8.0)
 MANY = replace(FEW, kappa=4.0)
@@ -44,7 +46,19 @@ RISES = {
 }
 
 
-def best_training_context(point: Point) -> float:
+def rows(effort: Effort) -> Iterator[Row]:
+    """Errors along the curves, their differences, limits, and the best contexts of training."""
+    for point in LIMITS:
+        yield point.extrapolated(effort.by_size(**SIZES))
+    yield from curve_rows(effort, (*TESTED.values(), *TRAINED.values()), RISES)
+    yield note(call(describe_best))
+    results = (
+        {label: each.results(effort) for label, each in c.items()} for c in (TESTED, TRAINED)
+    )
+    yield drawing(draw, *results)
+
+
+def best_training_context(point: StructuredPoint) -> float:
     """Training context of the least ICL error, the rest of a point given."""
     alpha = np.geomspace(0.1, 1000, 801)
     return float(alpha[np.argmin(Curve(point, "alpha", ()).at(alpha).limit.icl)])
@@ -59,13 +73,16 @@ def describe_best() -> list[str]:
     ]
 
 
-def draw(figure: Figure, found: Found) -> None:
+def draw(
+    figure: Figure, tested: Mapping[str, CurveResults], trained: Mapping[str, CurveResults]
+) -> None:
     """Draw the ICL error against the context of the tests and of training."""
     left, right = panels(figure, height=3.8)
-    for (label, curve), colour in zip(TESTED.items(), COLOURS, strict=False):
-        found.draw_curve(left, curve, "icl", colour, label)
-    for (label, curve), colour in zip(TRAINED.items(), COLOURS[3:], strict=False):
-        found.draw_curve(right, curve, "icl", colour, label)
+    for (label, each), colour in zip(tested.items(), COLOURS, strict=False):
+        each.draw(left, "icl", colour, label)
+    for (label, each), colour in zip(trained.items(), COLOURS[3:], strict=False):
+        each.draw(right, "icl", colour, label)
+        curve = each.curve
         best = best_training_context(curve.base)
         if best <= max(curve.values):
             right.plot(best, curve.at(best).limit.icl, "v", color="black")
@@ -75,9 +92,7 @@ def draw(figure: Figure, found: Found) -> None:
     title = r"tests at $\alpha' = 8$ (vertical line); triangle: least"
     x = r"context in training, $\alpha$"
     finish(right, x, "icl_error", title=title, log="x", legend="")
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
+    figure.suptitle(LEGEND.format(each.dim), fontsize=8, wrap=True)
 
 
-claim = Study((*TESTED.values(), *TRAINED.values()), LIMITS, SIZES, RISES).claim(
-    "structured-context", __doc__, draw, notes=describe_best
-)
+claim = Claim.of("structured-context", __doc__, rows)

@@ -10,7 +10,7 @@ Source: {letey2025}: the error is affine in the test covariance; derived in the 
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,23 +24,12 @@ from iclimit.asymptotics.pretraining import (
     finite_size_errors,
     structured_errors,
 )
-from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
-from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.pretraining.summaries import PromptLaw, exact_error, fresh_task_moments
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    compare_p_value,
-)
+from iclimit.statistics import extrapolate_ratios
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, call, exact, limit, run
 
 TAU, ALPHA, RHO, RIDGE = 0.5, 2.0, 0.1, 0.4
 POINT = {"tau": TAU, "alpha": ALPHA, "kappa": math.inf, "rho": RHO, "ridge": RIDGE}
@@ -54,7 +43,7 @@ TESTS = {
     "strong direction more": (0.5, 1.5),
 }
 """Variances of the test tasks along the weak and the strong directions."""
-SIZES: dict[Preset, dict[int, int]] = {
+SIZES = {
     "quick": {16: 500, 24: 200, 32: 280},
     "medium": {16: 4000, 24: 2000, 32: 2000, 48: 400},
     "full": {24: 15000, 32: 15000, 48: 4000, 64: 1000},
@@ -63,11 +52,19 @@ SIZES: dict[Preset, dict[int, int]] = {
 ANCHORS = (40, 56, 80, 104, 136)
 """Dimensions from which the limit of the finite-size predictions is extrapolated."""
 TRAINED_ON = JointSpectrum.of_matrices(TASK)
+SCANNED = POINT | {"tau": 2.0, "kappa": 2.0}
+"""Setting of the scan."""
 SHARES = np.linspace(0.005, 0.995, 100)
 """Shares of the trace along the weak direction that are tried for the best training covariance."""
 SCAN_ACCURACY = 1e-9
 """Relative, of the least error."""
-OF = ("direction_slopes",) * 2 + ("best_test_covariance.icl",) * 2
+FUNCTIONS = {
+    "slope of ICL along the weak direction": "direction_slopes",
+    "slope of ICL along the strong direction": "direction_slopes",
+    "least ICL over directions of tests": "best_test_covariance.icl",
+    "least ICL over orders of test eigenvalues": "best_test_covariance.icl",
+}
+"""Functions that give the limits of what is measured."""
 
 
 def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
@@ -114,17 +111,6 @@ def predicted_errors(*, dim: int, rng: Any) -> np.ndarray:
     )
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Simulations and predictions by dimension."""
-    counts = SIZES[preset]
-    found = {
-        ("simulated", dim): Cell.of(direction_errors, dim=dim, count=count)
-        for dim, count in counts.items()
-    }
-    dims = [*counts, *ANCHORS]
-    return found | {("predicted", dim): Cell.of(predicted_errors, dim=dim) for dim in dims}
-
-
 def measured(errors: np.ndarray) -> np.ndarray:
     """Slopes in both directions, least error over directions, and over orders of eigenvalues.
 
@@ -147,58 +133,42 @@ def theory() -> list[float]:
     return [weak, strong, *best]
 
 
-def compare_scan() -> Comparison:
-    """The best training covariance, for tests that vary more along the strong direction."""
-    tests, setting = TESTS["strong direction more"], POINT | {"tau": 2.0, "kappa": 2.0}
+def scan() -> float:
+    """Least error over training covariances, for tests that vary along the strong direction."""
+    tests = TESTS["strong direction more"]
 
     def error(weak: float) -> float:
         tried = JointSpectrum.of_matrices((2 * weak, 2 - 2 * weak), tests)
-        return float(structured_errors(**setting, spectrum=tried).icl)
+        return float(structured_errors(**SCANNED, spectrum=tried).icl)
 
     place = int(np.argmin([error(share) for share in SHARES]))
     ends = SHARES[[max(place - 1, 0), min(place + 1, len(SHARES) - 1)]]
-    found = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-7})
-    spectrum = JointSpectrum.of_matrices(TASK, tests)
-    best = best_training_covariance(**setting, spectrum=spectrum).icl
-    label, of = "least ICL error over training covariances", "best_training_covariance.icl"
-    return compare(label, best, found.fun, relative=SCAN_ACCURACY, of=of)
+    options = {"xatol": 1e-7}
+    return float(minimize_scalar(error, bounds=ends, method="bounded", options=options).fun)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare slopes and least errors, extrapolated as ratios to their predictions."""
-    sizes = [*SIZES[preset]]
-    predictions = {dim: measured(results["predicted", dim]) for dim in (*sizes, *ANCHORS)}
-    runs = [measured(results["simulated", dim]) / predictions[dim][:, None] for dim in sizes]
-    ratio = extrapolate_runs(sizes, runs, order=1)
-    powers = np.vander(1 / np.array(ANCHORS), 4, increasing=True)
-    scale = np.linalg.lstsq(powers, np.array([predictions[dim] for dim in ANCHORS]))[0][0]
-    limits = replace(
-        ratio,
-        value=ratio.value * scale,
-        covariance=ratio.covariance * np.outer(scale, scale),
-        deviations=ratio.deviations * scale[:, None],
+def rows(effort: Effort) -> Iterator[Row]:
+    """Slopes and least errors, extrapolated as ratios to their predictions, and the scan."""
+    sizes = effort.by_size(**SIZES)
+    expected = call(theory)
+    yield limit(
+        {label: expected[number] for number, label in enumerate(FUNCTIONS)},
+        {d: call(measured, run(direction_errors, dim=d, count=n)) for d, n in sizes.items()},
+        fit=extrapolate_ratios,
+        predictions={
+            dim: call(measured, run(predicted_errors, dim=dim)) for dim in (*sizes, *ANCHORS)
+        },
+        anchors=ANCHORS,
+        anchored_order=3,
+        of=[*FUNCTIONS.values()],
+        draws="models",
+        fit_label="chi-square of the ratios",
+        name="ratio to the prediction",
     )
-    labels = (
-        "slope of ICL along the weak direction",
-        "slope of ICL along the strong direction",
-        "least ICL over directions of tests",
-        "least ICL over orders of test eigenvalues",
-    )
-    expected = theory()
-    rows = compare_limits(dict(zip(labels, expected, strict=True)), limits, of=OF, draws="models")
-    rows.append(compare_p_value("chi-square of the ratios", ratio.p_value))
-    rows.append(compare_scan())
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=5.6, height=3.6)
-        for number, (label, colour) in enumerate(zip(labels, COLOURS, strict=False)):
-            found = [Estimate.of(measured(results["simulated", dim])[number]) for dim in sizes]
-            draw_sizes(ax, sizes, found, colour, limit=expected[number], label=label)
-            ax.plot(1 / np.array(sizes), [predictions[dim][number] for dim in sizes], color=colour)
-        title = "lines: finite-size prediction; points: simulation; stars: limit"
-        finish(ax, "$1/d$", "slope or error", title=title, legend="")
-
-    return Verdict(rows, draw, [f"ratio to the prediction: {ratio.summary}"])
+    spectrum = JointSpectrum.of_matrices(TASK, TESTS["strong direction more"])
+    best = call(best_training_covariance, **SCANNED, spectrum=spectrum)
+    label = "least ICL error over training covariances"
+    yield exact(label, best.icl, call(scan), relative=SCAN_ACCURACY)
 
 
-claim = Claim.of("structured-directions", __doc__, cells, judge, figure=False)
+claim = Claim.of("structured-directions", __doc__, rows, figure=False)

@@ -8,12 +8,14 @@ Source: Heuristic deterministic equivalent, derived in the documentation.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import Curve, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.claims.pretraining.study import Curve, Found, Study
+from iclimit.validation.rows import Row
 
 SPECTRA: dict[str, Any] = {"task": "atoms:0.4,1.6", "inputs": "uniform:0.2,1.8"}
 ENDLESS = StructuredPoint(
@@ -28,21 +30,11 @@ ROTATED = tuple(
 """Points at one size: there is no limit to extrapolate to."""
 
 
-def draw(figure: Figure, found: Found) -> None:
-    """Draw both errors against 1/d for both orders of the eigenvalues."""
-    axes = panels(figure, len(found.fits), width=9.6, height=3.8)
-    for ax, fit in zip(axes, found.fits, strict=True):
-        found.draw_sizes(ax, fit, "icl", COLOURS[0], "ICL")
-        found.draw_sizes(ax, fit, "idg", COLOURS[1], "IDG")
-        tau, kappa, order = (getattr(fit.point, name) for name in ("tau", "kappa", "alignment"))
-        title = rf"$\tau = {tau:g},\ \kappa = {kappa:g}$, {order} order"
-        finish(ax, "$1/d$", "test error", title=title)
-    axes[0].legend()
-    figure.suptitle(
-        r"input eigenvalues 0.2 to 1.8 against task eigenvalues 0.4 and 1.6; "
-        "lines: finite-size prediction; points: simulation; stars: asymptotic",
-        fontsize=8,
-    )
+def rows(effort: Effort) -> Iterator[Row]:
+    """Limits for both orders of the eigenvalues, and errors for random position."""
+    for point in COMMUTING:
+        yield point.extrapolated(effort.by_size(**SIZES))
+    yield from curve_rows(effort, ROTATED)
 
 
-claim = Study(ROTATED, COMMUTING, SIZES).claim("structured-inputs", __doc__, draw)
+claim = Claim.of("structured-inputs", __doc__, rows, figure=False)

@@ -13,14 +13,14 @@ from iclimit.asymptotics.pretraining import (
 )
 from iclimit.asymptotics.spectra import spectrum
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
-from iclimit.validation import Cell, Preset
-from iclimit.validation.claims.pretraining.points import Point
+from iclimit.validation.claims.pretraining.points import TASK_SETS, Point
+from iclimit.validation.rows import Later, call, run
 
 LEVELS = 8
 """Different eigenvalues, equally frequent.  At sizes that are multiples of it the joint spectrum
 is the same, so that extrapolations in 1/d tend to its limit."""
 
-SIZES: dict[Preset, dict[int, int]] = {
+SIZES = {
     "quick": {16: 60, 24: 24, 32: 28},
     "medium": {16: 800, 24: 400, 32: 400, 48: 60},
     "full": {24: 3000, 32: 2000, 48: 800, 64: 300},
@@ -133,20 +133,27 @@ class StructuredPoint(Point):
 
     @property
     def limit(self) -> Any:
+        return structured_errors(**self.setting, spectrum=self.spectrum)
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """Arguments of the theory but for the spectrum."""
         names = ("tau", "alpha", "kappa", "rho", "ridge", "test_alpha", "test_rho")
-        given = {name: getattr(self, name) for name in names}
-        return structured_errors(**given, spectrum=self.spectrum)
+        return {name: getattr(self, name) for name in names}
+
+    def theories(self) -> tuple[Later, Later]:
+        spectrum = call(getattr, self, "spectrum")
+        errors = call(structured_errors, **self.setting, spectrum=spectrum)
+        return errors.icl, errors.idg
 
     def integers(self, dim: int) -> dict[str, Any]:
         test_context = None if self.test_alpha is None else max(1, round(self.test_alpha * dim))
         own = {"law": self.law, "test_context": test_context, "test_rho": self.test_rho}
         return super().integers(dim) | own
 
-    def simulation(self, dim: int, repeats: int, **options: Any) -> Cell:
-        return Cell.of(structured_run, **self.integers(dim), repeats=repeats, **options)
+    def simulated(self, dim: int, repeats: int, **options: Any) -> Later:
+        return run(structured_run, **self.integers(dim), repeats=repeats, **options)
 
-    functions = ("structured_errors.icl", "structured_errors.idg")
-
-    def prediction(self, dim: int, draws: int, approach: str = "moments") -> Cell:  # noqa: ARG002
+    def predicted(self, dim: int, draws: int = TASK_SETS, _approach: str = "") -> Later:
         given = self.integers(dim) | {"draws": draws, "approach": "moments"}
-        return Cell.of(structured_prediction, **given)
+        return run(structured_prediction, **given)

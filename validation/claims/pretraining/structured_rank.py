@@ -10,12 +10,15 @@ Source: {letey2025}; rank-deficient case derived in the documentation.
 """
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from iclimit.drawing import COLOURS, Figure, finish, panels
-from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
+from iclimit.validation.rows import Limit, Row, call, drawing, exact
+from iclimit.validation.standard_figure import draw_quantity
 
 INSIDE = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.1, task="atoms:0,2")
 OUTSIDE = replace(INSIDE, test="reversed")
@@ -35,27 +38,30 @@ ROUNDING = 1e-9
 RISES = {"ICL outside above inside, kappa=1": (INSIDE, OUTSIDE)}
 
 
-def compare_endless(_: Found) -> list[Comparison]:
-    """Errors with data and context without end: the noise, and outside the task variance."""
-    rows = []
+def rows(effort: Effort) -> Iterator[Row]:
+    """Errors along the curves, limits, and what endless data and context leave."""
+    limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]
+    yield from limits
+    yield from curve_rows(effort, CURVES.values(), RISES)
     for kappa in ENDLESS_KAPPAS:
         for where, point, lost in (("outside", OUTSIDE, 1.0), ("inside", INSIDE, 0.0)):
-            error = replace(point, tau=math.inf, alpha=math.inf, kappa=kappa).limit.icl
+            endless = replace(point, tau=math.inf, alpha=math.inf, kappa=kappa)
             label = f"ICL {where} with data and context without end, kappa={kappa:g}"
-            rows.append(compare(label, point.rho + lost, error, allowance=ROUNDING))
-    return rows
+            error = call(getattr, endless, "limit").icl
+            yield exact(label, point.rho + lost, error, allowance=ROUNDING)
+    yield drawing(draw, {label: each.results(effort) for label, each in CURVES.items()}, limits)
 
 
-def draw(figure: Figure, found: Found) -> None:
+def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Limit]) -> None:
     """Draw the errors against kappa, and the extrapolations."""
     errors, sizes = panels(figure, height=3.8)
-    for (label, curve), colour in zip(CURVES.items(), COLOURS, strict=False):
-        found.draw_curve(errors, curve, "icl", colour, label)
-    for fit, colour in zip(found.fits, COLOURS[4:], strict=False):
-        label = rf"$\tau = {fit.point.tau:g},\ \lambda = {fit.point.ridge:g}$"
-        found.draw_sizes(sizes, fit, "icl", colour, label)
-    training = CURVES["tests in the span of training"]
-    found.draw_curve(errors, training, "idg", COLOURS[3], "training tasks (IDG)")
+    for (label, curve), colour in zip(curves.items(), COLOURS, strict=False):
+        curve.draw(errors, "icl", colour, label)
+    for point, limit, colour in zip(LIMITS, limits, COLOURS[4:], strict=False):
+        label = rf"$\tau = {point.tau:g},\ \lambda = {point.ridge:g}$"
+        draw_quantity(sizes, limit, 0, colour, label)
+    training = curves["tests in the span of training"]
+    training.draw(errors, "idg", COLOURS[3], "training tasks (IDG)")
     label = r"prediction of 0, $1 + \rho$"
     errors.axhline(1 + INSIDE.rho, color="0.4", linestyle=":", label=label)
     errors.axvline(0.5, color="0.6", linewidth=0.8, zorder=0)
@@ -65,9 +71,7 @@ def draw(figure: Figure, found: Found) -> None:
         sizes, "$1/d$", "icl_error", title=r"outside, $\kappa = \infty$; stars: limit", legend=""
     )
     figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
+    figure.suptitle(LEGEND.format(training.dim), fontsize=8, wrap=True)
 
 
-claim = Study(tuple(CURVES.values()), LIMITS, SIZES, RISES).claim(
-    "structured-rank", __doc__, draw, compare_endless
-)
+claim = Claim.of("structured-rank", __doc__, rows)

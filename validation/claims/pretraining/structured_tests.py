@@ -10,11 +10,15 @@ Source: {letey2025}, Figure 1, and errors against kappa for spiked tests.
 """
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.pretraining.curves import LEGEND, Curve, CurveResults, curve_rows
 from iclimit.validation.claims.pretraining.structured_points import SIZES, StructuredPoint
-from iclimit.validation.claims.pretraining.study import LEGEND, Curve, Found, Study
+from iclimit.validation.rows import Limit, Row, drawing
+from iclimit.validation.standard_figure import draw_quantity
 
 POWER_LAW = StructuredPoint(tau=2, alpha=2, kappa=1, rho=0.01, task="powerlaw:0.9")
 KAPPAS = (0.25, 1.0, 3.0)
@@ -33,14 +37,22 @@ RISES = {
 }
 
 
-def draw(figure: Figure, found: Found) -> None:
+def rows(effort: Effort) -> Iterator[Row]:
+    """Errors along the curves, their differences, and the limits with a ridge."""
+    limits = [point.extrapolated(effort.by_size(**SIZES)) for point in LIMITS]
+    yield from limits
+    yield from curve_rows(effort, CURVES.values(), RISES)
+    yield drawing(draw, {test: each.results(effort) for test, each in CURVES.items()}, limits)
+
+
+def draw(figure: Figure, curves: Mapping[str, CurveResults], limits: Sequence[Limit]) -> None:
     """Draw both errors against kappa, and the extrapolations."""
     icl, idg, sizes = panels(figure, 3, width=9.6, height=3.8)
-    for (test, curve), colour in zip(CURVES.items(), COLOURS, strict=False):
-        found.draw_curve(icl, curve, "icl", colour, TESTS[test])
-    found.draw_curve(idg, CURVES["aligned"], "idg", COLOURS[3])
-    for fit, colour in zip(found.fits, COLOURS[2:], strict=False):
-        found.draw_sizes(sizes, fit, "icl", colour, rf"$\kappa = {fit.point.kappa:g}$")
+    for (test, curve), colour in zip(curves.items(), COLOURS, strict=False):
+        curve.draw(icl, "icl", colour, TESTS[test])
+    curves["aligned"].draw(idg, "idg", COLOURS[3])
+    for point, limit, colour in zip(LIMITS, limits, COLOURS[2:], strict=False):
+        draw_quantity(sizes, limit, 0, colour, rf"$\kappa = {point.kappa:g}$")
     title = r"power law 0.9, $\tau = 2,\ \alpha = 2,\ \rho = 0.01$"
     finish(icl, "kappa", "icl_error", title=title, log="x")
     finish(idg, "kappa", "idg_error", title="training tasks", log="x")
@@ -48,9 +60,7 @@ def draw(figure: Figure, found: Found) -> None:
         sizes, "$1/d$", "icl_error", title=r"misaligned, $\lambda = 0.4$; stars: limit", legend=""
     )
     figure.legend(*icl.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.suptitle(LEGEND.format(found.dim), fontsize=8, wrap=True)
+    figure.suptitle(LEGEND.format(curves["aligned"].dim), fontsize=8, wrap=True)
 
 
-claim = Study(tuple(CURVES.values()), LIMITS, SIZES, RISES).claim(
-    "structured-tests", __doc__, draw
-)
+claim = Claim.of("structured-tests", __doc__, rows)

@@ -26,7 +26,7 @@ from iclimit.simulate.networks import train_network
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 DIM, RHO, INIT_SCALE = 8, 0.01, 0.1
 """Dimension and context length of our heads, noise variance at inputs of covariance I/d, and

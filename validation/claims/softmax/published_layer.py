@@ -22,7 +22,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.softmax.runs import head_loss
-from iclimit.validation.judge.comparisons import read_reference
+from iclimit.validation.reference import read_reference
 
 DIM = 5
 NULL = DIM / 6

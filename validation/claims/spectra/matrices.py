@@ -1,7 +1,7 @@
 """Statistics of the eigenvalues of simulated matrices, beside those of their limiting law."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import TypeAlias
@@ -9,12 +9,12 @@ from typing import TypeAlias
 import numpy as np
 
 from iclimit.asymptotics.spectra import SpectralMeasure
-from iclimit.drawing import COLOURS, Axes, finish
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import Comparison, Preset, Results, compare_limits, compare_p_value
+from iclimit.statistics import Extrapolation, extrapolate_runs
+from iclimit.validation import Comparison, compare_limits, compare_p_value
+from iclimit.validation.rows import Later, Row, call, judged, note
 
 SIZES = (40, 60, 80, 120, 160)
-EIGENVALUES: dict[Preset, int] = {"quick": 16_000, "medium": 160_000, "full": 800_000}
+EIGENVALUES = {"tiny": 3_000, "quick": 16_000, "medium": 160_000, "full": 800_000}
 """Eigenvalues drawn at every size."""
 
 ORDER = 2
@@ -92,45 +92,44 @@ def all_statistics(law: SpectralMeasure, points: Sequence[float]) -> dict[int, S
     return found
 
 
-def compare_statistics(
-    families: Mapping[str, Mapping[int, Statistics]], results: Results
-) -> tuple[list[Comparison], list[str]]:
-    """Compare simulated statistics with their limits, extrapolated by a fit of the deviations.
+def statistics_rows(
+    family: str, statistics: Later | Mapping[int, Statistics], eigenvalues: Mapping[int, Later]
+) -> Iterator[Row]:
+    """Statistics of the eigenvalues of a family, extrapolated to infinite size.
 
-    Statistics are given by family and size; the eigenvalues of a family are the results (family,
-    size).  The limits may depend on the size; theory and estimate are combined by the same
-    weights of the sizes.  The second result describes the fits.
+    The fit is one of the deviations from the limits, which may depend on the size; theory and
+    estimate are combined by the same weights of the sizes.
     """
-    comparisons, notes = [], []
-    for family, statistics in families.items():
-        runs = [
-            np.array([f(results[family, dim]) - limit for f, limit, _ in each.values()])
-            for dim, each in statistics.items()
-        ]
-        fit = extrapolate_runs(list(statistics), runs, order=ORDER)
-        limits = np.array(
-            [[limit for _, limit, _ in each.values()] for each in statistics.values()]
-        )
-        theory = fit.shares @ limits
-        labels = [f"{name}, {family}, d to infinity" for name in statistics[max(SIZES)]]
-        comparisons += compare_limits(
+    fit = call(fit_deviations, statistics, eigenvalues)
+    yield judged(call(compare_statistics, family, statistics, fit))
+    yield note(call(lambda fit: f"{family}: {fit.summary}", fit))
+
+
+def fit_deviations(
+    statistics: Mapping[int, Statistics], eigenvalues: Mapping[int, np.ndarray]
+) -> Extrapolation:
+    """Fit what the statistics at each size are above their limits."""
+    runs = [
+        np.array([f(eigenvalues[dim]) - limit for f, limit, _ in each.values()])
+        for dim, each in statistics.items()
+    ]
+    return extrapolate_runs(list(statistics), runs, order=ORDER)
+
+
+def compare_statistics(
+    family: str, statistics: Mapping[int, Statistics], fit: Extrapolation
+) -> list[Comparison]:
+    """Compare limits with what the fit gives, and the goodness of the fit."""
+    last = statistics[max(SIZES)]
+    limits = np.array([[limit for _, limit, _ in s.values()] for s in statistics.values()])
+    theory = fit.shares @ limits
+    labels = [f"{name}, {family}, d to infinity" for name in last]
+    return [
+        *compare_limits(
             dict(zip(labels, theory.tolist(), strict=True)),
             replace(fit, value=theory + fit.value),
-            of=[of for _, _, of in statistics[max(SIZES)].values()],
+            of=[of for _, _, of in last.values()],
             draws=family,
-        )
-        comparisons.append(compare_p_value(f"chi-square of the fits, {family}", fit.p_value))
-        notes.append(f"{family}: {fit.summary}")
-    return comparisons, notes
-
-
-def draw_density(ax: Axes, drawn: np.ndarray, law: SpectralMeasure, *, log: bool = False) -> None:
-    """Draw a histogram of eigenvalues, or of their logarithms, and the density of the limit."""
-    values = np.log10(drawn.ravel()) if log else drawn.ravel()
-    ax.hist(values, bins=80, density=True, color=COLOURS[5], alpha=0.6, label="simulated")
-    x = np.linspace(values.min() - 0.1, values.max() + 0.1, 500)
-    density = law.density(10**x) * 10**x * math.log(10) if log else law.density(x)
-    ax.plot(x, density, color=COLOURS[0], linewidth=1.2, label="limit")
-    for edge in np.ravel(law.support):
-        ax.axvline(math.log10(edge) if log else edge, color="0.6", linewidth=0.6, zorder=0)
-    finish(ax, r"$\log_{10}$ eigenvalue" if log else "eigenvalue", "density")
+        ),
+        compare_p_value(f"chi-square of the fits, {family}", fit.p_value),
+    ]

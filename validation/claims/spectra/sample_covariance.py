@@ -12,6 +12,7 @@ Wishart matrices: documentation.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -28,10 +29,9 @@ from iclimit.asymptotics.spectra import (
     wishart_moment,
     wishart_resolvent,
 )
-from iclimit.drawing import Figure, panels
-from iclimit.results import Estimate
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.spectra import matrices
+from iclimit.validation.rows import Row, call, mean, run
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,6 @@ ISOTROPIC, SHIFT = 0.5, 0.6
 """Ratio of dimension to samples, and argument of the resolvent."""
 FEW: dict[str, Any] = {"dim": 10, "ratio": 0.5}
 """Size at which the exact laws are compared."""
-FEW_MATRICES: dict[Preset, int] = {"quick": 30_000, "medium": 300_000, "full": 1_000_000}
 SHARES = (0.0, 0.4, 1.0, 2.5)
 """Between neighbours of these the share of eigenvalues is compared."""
 POWERS = ((2,), (3,), (2, 1))
@@ -111,76 +110,67 @@ def sample_eigenvalues(
     return found
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Eigenvalues by population and size, and of many small matrices."""
-    isotropic = Population("isotropic", "isotropic", ISOTROPIC)
-    found = {
-        (population.name, dim): Cell.of(
-            sample_eigenvalues,
-            covariance=population.covariance,
-            ratio=population.ratio,
-            dim=dim,
-            count=matrices.EIGENVALUES[preset] // dim,
-        )
-        for population in (*POPULATIONS, isotropic)
-        for dim in matrices.SIZES
-    }
-    few = Cell.of(sample_eigenvalues, covariance="isotropic", count=FEW_MATRICES[preset], **FEW)
-    return found | {("few", FEW["dim"]): few}
+def unit_trace(eigenvalues: np.ndarray) -> np.ndarray:
+    """Isotropic eigenvalues over their mean, 1 in the limit, which does not depend on ratios."""
+    return eigenvalues / np.mean(eigenvalues, axis=1, keepdims=True)
 
 
-def compare_exact(eigenvalues: np.ndarray) -> list[Comparison]:
-    """Compare shares of the eigenvalues of small matrices, and means of products of traces."""
-    context, dim = round(FEW["dim"] / FEW["ratio"]), FEW["dim"]
-    size: dict[str, int] = {"context": context, "dim": dim}
-    nodes, weights = np.polynomial.legendre.leggauss(60)
-    comparisons = []
-    for lower, upper in pairwise(SHARES):
-        x, half = (lower + upper + (upper - lower) * nodes) / 2, (upper - lower) / 2
-        share = half * float(weights @ wishart_density(x, **size))
-        found = Estimate.of(np.mean((eigenvalues > lower) & (eigenvalues < upper), axis=1))
-        label, of = f"share between {lower:g} and {upper:g}, d={dim}", "wishart_density"
-        comparisons.append(compare(label, share, found, of=of, draws="few"))
-    # The squared norm of a Gaussian matrix, the trace, does not depend on its direction: its power
-    # is replaced by the mean, a moment of the chi-square law.
-    trace = np.sum(eigenvalues, axis=1)
-    for powers in POWERS:
-        products = [np.sum((eigenvalues.T / trace) ** k, axis=0) for k in powers]
-        mean = math.prod(context * dim + 2 * k for k in range(sum(powers)))
-        comparisons.append(
-            compare(
-                f"mean product of traces of powers {', '.join(map(str, powers))}, d={dim}",
-                wishart_moment(powers, **size),
-                Estimate.of(mean * math.prod(products)),
-                of="wishart_moment",
-                draws="few",
+def rows(effort: Effort) -> Iterator[Row]:
+    """Statistics of all populations, and of many small matrices."""
+    for population in (*POPULATIONS, Population("isotropic", "isotropic", ISOTROPIC)):
+        law = {"covariance": population.covariance, "ratio": population.ratio}
+        eigenvalues = {
+            dim: run(
+                sample_eigenvalues,
+                **law,
+                dim=dim,
+                count=effort.pick(**matrices.EIGENVALUES) // dim,
             )
-        )
-    return comparisons
+            for dim in matrices.SIZES
+        }
+        if population in POPULATIONS:
+            statistics = call(getattr, population, "statistics")
+        else:
+            statistics = call(dict.fromkeys, matrices.SIZES, call(isotropic_statistics))
+            eigenvalues = {dim: call(unit_trace, each) for dim, each in eigenvalues.items()}
+        yield from matrices.statistics_rows(population.name, statistics, eigenvalues)
+    few = run(sample_eigenvalues, covariance="isotropic", count=effort(30_000), **FEW)
+    context, dim = round(FEW["dim"] / FEW["ratio"]), FEW["dim"]
+    options: dict[str, Any] = {"context": context, "dim": dim}
+    for ends in pairwise(SHARES):
+        label = "share between {:g} and {:g}".format(*ends)
+        share = call(integrated_density, *ends, **options)
+        found = call(share_between, few, *ends)
+        yield mean(f"{label}, d={dim}", share, found, of="wishart_density", draws="few")
+    for powers in POWERS:
+        label = f"mean product of traces of powers {', '.join(map(str, powers))}, d={dim}"
+        found = call(trace_products, few, powers, **options)
+        yield mean(label, call(wishart_moment, powers, **options), found, draws="few")
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare the extrapolated statistics of all populations, and those of small matrices."""
-    families = {population.name: population.statistics for population in POPULATIONS}
-    families["isotropic"] = dict.fromkeys(matrices.SIZES, isotropic_statistics())
-    # The trace, 1 in the limit, does not depend on the ratios of isotropic eigenvalues.
-    unit_trace = {
-        key: x / np.mean(x, axis=1, keepdims=True)
-        for key, x in results.items()
-        if key[0] == "isotropic"
-    }
-    comparisons, notes = matrices.compare_statistics(families, {**results, **unit_trace})
-    comparisons += compare_exact(results["few", FEW["dim"]])
-
-    def draw(figure: Figure) -> None:
-        dim = max(matrices.SIZES)
-        for ax, population in zip(panels(figure, height=3.6), POPULATIONS, strict=True):
-            drawn, law = results[population.name, dim], population.law(dim)
-            matrices.draw_density(ax, drawn, law, log=not population.points)
-            ax.set_title(f"{population.name}, d/N = {population.ratio:g}, d = {dim}")
-        ax.legend()
-
-    return Verdict(comparisons, draw, notes)
+def integrated_density(lower: float, upper: float, *, context: int, dim: int) -> float:
+    """Share of eigenvalues between two points by the mean density."""
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    x, half = (lower + upper + (upper - lower) * nodes) / 2, (upper - lower) / 2
+    return half * float(weights @ wishart_density(x, context=context, dim=dim))
 
 
-claim = Claim.of("spectra-samples", __doc__, cells, judge)
+def share_between(eigenvalues: np.ndarray, lower: float, upper: float) -> np.ndarray:
+    """Shares of the eigenvalues of each matrix between two points."""
+    return np.mean((eigenvalues > lower) & (eigenvalues < upper), axis=1)
+
+
+def trace_products(
+    eigenvalues: np.ndarray, powers: Sequence[int], *, context: int, dim: int
+) -> np.ndarray:
+    """Products of traces of powers of each matrix, with the mean of the power of its trace.
+
+    The squared norm of a Gaussian matrix, the trace, does not depend on its direction: its power
+    is replaced by the mean, a moment of the chi-square law.
+    """
+    trace = np.sum(eigenvalues, axis=1)
+    products = [np.sum((eigenvalues.T / trace) ** k, axis=0) for k in powers]
+    return math.prod(context * dim + 2 * k for k in range(sum(powers))) * math.prod(products)
+
+
+claim = Claim.of("spectra-samples", __doc__, rows, figure=False)
