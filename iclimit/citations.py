@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module, resources
 from typing import Any
@@ -74,10 +73,10 @@ def papers_of(name: str) -> tuple[str, ...]:
     if name in references():
         return (name,)
     functions = _functions()
-    bare = name.rpartition(".")[2]
-    if bare in functions and name in _spellings(functions[bare]):
-        return _of_function(functions[bare])
-    known = [*quantities, *CLAIMS, *functions, *references()]
+    if name in functions:
+        return _of_function(functions[name])
+    bare = (each for each in functions if "." not in each)
+    known = [*quantities, *CLAIMS, *bare, *references()]
     raise ValueError(
         "name must be a quantity (iclimit phase --list), a claim (iclimit claims), a public "
         f"function or a key of references.bib, got {name!r}{did_you_mean(name, known)}"
@@ -93,31 +92,24 @@ def references() -> dict[str, str]:
 
 @cache
 def _functions() -> dict[str, Any]:
-    """Public functions and classes of all shelves by name."""
-    shelves = [import_module(f"iclimit.{shelf}") for shelf in SHELVES if shelf != "runs"]
-    return {name: getattr(shelf, name) for shelf in shelves for name in shelf.__all__}
-
-
-def _spellings(function: Any) -> Iterator[str]:
-    """Names of a function: bare, in its namespace, and in full."""
-    name, module = function.__name__, function.__module__
-    for shelf in ("", *(f"{each}." for each in SHELVES)):
-        if not shelf or f".{shelf}" in f"{module}.":
-            yield from (f"{shelf}{name}", f"iclimit.{shelf}{name}")
-    yield f"{module}.{name}"
+    """Public functions and classes of all shelves by name, in their namespace and without it."""
+    functions: dict[str, Any] = {}
+    for shelf in (each for each in SHELVES if each != "runs"):
+        for name, item in vars(import_module(f"iclimit.{shelf}")).items():
+            if name[0] != "_":
+                short = {name, f"{shelf}.{name}"}
+                spellings = {*short, *(f"iclimit.{each}" for each in short)}
+                functions |= dict.fromkeys({*spellings, f"{item.__module__}.{name}"}, item)
+    return functions
 
 
 def _of_function(function: Any) -> tuple[str, ...]:
     """Papers that the docstring names, else those of its module, else of modules named there."""
     module = sys.modules[function.__module__].__doc__ or ""
     others = re.findall(r"`(iclimit\.asymptotics[\w.]+)`", module)
-    for text in (inspect.getdoc(function) or "", module):
-        if keys := _mentioned(text):
-            return (*keys, DERIVED)
-    for other in others:
-        if keys := _mentioned(getattr(sys.modules.get(other), "__doc__", "") or ""):
-            return (*keys, DERIVED)
-    return (DERIVED,)
+    texts = [getattr(sys.modules.get(other), "__doc__", None) for other in others]
+    papers = (_mentioned(text or "") for text in (inspect.getdoc(function), module, *texts))
+    return (*next(filter(None, papers), ()), DERIVED)
 
 
 def _mentioned(text: str) -> tuple[str, ...]:

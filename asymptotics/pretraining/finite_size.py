@@ -69,6 +69,13 @@ class FiniteSizeErrors(Result):
     idg: Estimate
     uncertainty: float = 0.0
 
+    @property
+    def gap(self) -> Estimate:
+        """Difference of the two errors, for independent ones; infinite where they are."""
+        difference = self.icl.mean - self.idg.mean if math.isfinite(self.icl.mean) else math.inf
+        error = math.hypot(self.icl.standard_error, self.idg.standard_error)
+        return Estimate(difference, error, self.icl.repeats)
+
 
 def finite_size_errors(
     *,

@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from iclimit.diagrams.axes import Scale
 from iclimit.diagrams.quantities import Quantity
-from iclimit.diagrams.simulated_points import moved_to_integers, predicted_part, prediction_cell
+from iclimit.diagrams.simulated_points import moved_to_integers, prediction_cell
 from iclimit.diagrams.simulation import Simulation
 from iclimit.results import Estimate, Result
 from iclimit.runs.execution import run_cells
@@ -68,7 +68,7 @@ def predict_lines(
     progress = {"disable": not simulation.progress, "unit": "cell", "desc": "predicting"}
     for outcome in tqdm(run_cells(wanted, **where), total=len(wanted), **progress):
         if not isinstance(outcome.result, Exception):
-            found[outcome.cell] = predicted_part(outcome.result, quantity.part)
+            found[outcome.cell] = getattr(outcome.result, quantity.part)
     return [
         [
             SizedPrediction({"dim": dim, **moved_to_integers(at, dim)}, found[cell])

@@ -85,19 +85,26 @@ class PhaseDiagram(Result):
             return theory
         blank = dict.fromkeys(("standard_error", "compared_with", "z", "dim", "repeats"))
         rows = [{"source": "theory"} | row | blank for row in theory]
-        for value in self.simulated:
-            found = {
-                self.x: value.parameters[self.x],
-                self.y: value.parameters[self.y],
-                self.quantity.column: value.estimate.mean,
-                "standard_error": value.estimate.standard_error,
-                "compared_with": value.theory,
-                "z": value.z,
-                "dim": " ".join(map(str, value.sizes)),
-                "repeats": " ".join(str(run.estimate.repeats) for run in value.runs),
-            }
-            rows.append({"source": "simulation"} | head | found)
+        for x, y, value, *numbers, dims, repeats in zip(*self._points().values(), strict=True):
+            point = {self.x: x, self.y: y, self.quantity.column: value}
+            several = [" ".join(map(str, each)) for each in (dims, repeats)]
+            found = dict(zip(blank, [*numbers, *several], strict=True))
+            rows.append({"source": "simulation"} | head | point | found)
         return rows
+
+    def _points(self) -> dict[str, list[Any]]:
+        """Columns of the simulated points; several sizes and their repeats are sequences."""
+        points = self.simulated
+        return {
+            f"simulated_{self.x}": [v.parameters[self.x] for v in points],
+            f"simulated_{self.y}": [v.parameters[self.y] for v in points],
+            "simulated_value": [v.estimate.mean for v in points],
+            "standard_error": [v.estimate.standard_error for v in points],
+            "compared_with": [v.theory for v in points],
+            "z": [v.z for v in points],
+            "dim": [v.sizes for v in points],
+            "repeats": [[run.estimate.repeats for run in v.runs] for v in points],
+        }
 
     def to_xarray(self) -> Any:
         """Values and boundaries as an `xarray.Dataset` with labelled coordinates.
@@ -147,20 +154,14 @@ class PhaseDiagram(Result):
         columns |= {"input_eigenvalue": joint.inputs, "weight": joint.weight}
         return {name: ("atom", column) for name, column in columns.items()}
 
-    def _simulated_variables(self) -> dict[str, tuple[Any, Any]]:
-        points = self.simulated
-        if not points:
-            return {}
-        repeats = [[run.estimate.repeats for run in v.runs] for v in points]
+    def _simulated_variables(self) -> dict[str, tuple[Any, np.ndarray]]:
+        """Simulated points for an `xarray.Dataset`."""
+        columns = {name: np.array(each, dtype=float) for name, each in self._points().items()}
+        integers = {name: columns[name].astype(int) for name in ("dim", "repeats")}
         return {
-            f"simulated_{self.x}": ("point", [v.parameters[self.x] for v in points]),
-            f"simulated_{self.y}": ("point", [v.parameters[self.y] for v in points]),
-            "simulated_value": ("point", [v.estimate.mean for v in points]),
-            "standard_error": ("point", [v.estimate.standard_error for v in points]),
-            "compared_with": ("point", [v.theory for v in points]),
-            "z": ("point", [np.nan if v.z is None else v.z for v in points]),
-            "dim": (("point", "size"), [v.sizes for v in points]),
-            "repeats": (("point", "size"), repeats),
+            name: (("point", "size")[: each.ndim], each)
+            for name, each in (columns | integers).items()
+            if self.simulated
         }
 
     def draw(

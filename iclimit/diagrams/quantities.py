@@ -45,7 +45,7 @@ class Quantity:
     name, meaning, label : str
         Name, what it is in words, and its axis label.
     function : callable
-        Takes the parameters as keyword arguments and broadcasts.
+        Takes the parameters as keyword arguments and broadcasts, except over single ones.
     parameters, optional : dict of str to Parameter
         Parameters that are required, and those that may be left out.
     part : str
@@ -101,8 +101,9 @@ class Quantity:
         arrays = {name: np.asarray(value, dtype=float) for name, value in parameters.items()}
         shape = np.broadcast_shapes(*(a.shape for a in arrays.values()))
         block = _BLOCK if self.structure is None else _STRUCTURED_BLOCK
+        function = one_at_a_time(self.function, self.single) if self.single else self.function
         if math.prod(shape) <= block:
-            return np.broadcast_to(self.function(**arrays), shape)
+            return np.broadcast_to(function(**arrays), shape)
         full = {n: a.reshape((1,) * (len(shape) - a.ndim) + a.shape) for n, a in arrays.items()}
         rows = max(1, block // math.prod(shape[1:]))
         parts = [slice(first, first + rows) for first in range(0, shape[0], rows)]
@@ -110,7 +111,7 @@ class Quantity:
 
         def fill(part: slice) -> None:
             chosen = {n: a[part] if a.shape[0] > 1 else a for n, a in full.items()}
-            values[part] = self.function(**chosen)
+            values[part] = function(**chosen)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(fill, parts))
@@ -120,27 +121,23 @@ class Quantity:
 def one_at_a_time(function: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
     """Broadcast a function over parameters that it takes as single numbers only."""
 
-    def broadcast(structure: Structure | None = None, **parameters: Any) -> np.ndarray:
-        more = {} if structure is None else {"structure": structure}
-        if not any(name in parameters for name in names):
-            return function(**more, **parameters)
+    def broadcast(**parameters: Any) -> np.ndarray:
+        single = [name for name in names if name in parameters]
+        if not single:
+            return function(**parameters)
         arrays = dict(zip(parameters, np.broadcast_arrays(*parameters.values()), strict=True))
-        shape = next(iter(arrays.values())).shape
         flat = {name: array.ravel() for name, array in arrays.items()}
-        single = [name for name in names if name in flat]
-        given = np.stack([flat[name] for name in single])
         combinations, which, counts = np.unique(
-            given, axis=1, return_inverse=True, return_counts=True
+            [flat.pop(name) for name in single], axis=1, return_inverse=True, return_counts=True
         )
         places = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1])
-        values = np.empty(math.prod(shape))
-        for combination, here in zip(combinations.T.tolist(), places, strict=True):
+        values = np.empty(arrays[single[0]].shape)
+        for combination, place in zip(combinations.T.tolist(), places, strict=True):
             # Only an int is taken for an integer.
             numbers = [int(v) if v.is_integer() else v for v in combination]
-            others = {name: array[here] for name, array in flat.items() if name not in single}
-            chosen = dict(zip(single, numbers, strict=True))
-            values[here] = function(**more, **chosen, **others)
-        return values.reshape(shape)
+            others = {name: array[place] for name, array in flat.items()}
+            values.flat[place] = function(**dict(zip(single, numbers, strict=True)), **others)
+        return values
 
     return broadcast
 
@@ -226,12 +223,12 @@ def _quantity(row: Row) -> Quantity:
         {name: own.get(name, _PARAMETERS[name]) for name in names}
         for names in (row.parameters, row.optional)
     )
-    function, spectral = find_function(row.function), row.structured == "spectrum"
+    spectral = row.structured == "spectrum"
     return Quantity(
         row.name,
         row.meaning,
         row.label,
-        one_at_a_time(function, row.single) if row.single else function,
+        find_function(row.function),
         required,
         optional,
         part="" if spectral else row.structured,
@@ -303,8 +300,8 @@ def find_quantity(
                 f"test_spectrum must not be given for {chosen.name}, "
                 f"got {structure.test_spectrum!r}"
             )
-        given_structure = partial(chosen.function, structure=structure)
-        return replace(chosen, function=given_structure, structure=structure)
+        function = partial(chosen.function, structure=structure)
+        return replace(chosen, function=function, structure=structure)
     if not chosen.part:
         able = ", ".join(n for n, q in QUANTITIES.items() if q.part or q.spectral)
         raise ValueError(f"quantity must be one of {able} to take a spectrum, got {chosen.name!r}")

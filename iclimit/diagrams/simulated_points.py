@@ -200,14 +200,4 @@ def _sized(run: SimulatedErrors, predicted: FiniteSizeErrors, part: str) -> Size
     parameters = dict(run.parameters)
     if "test_context" in parameters:
         parameters["test_alpha"] = parameters["test_context"] / parameters["dim"]
-    return SizedRun(parameters, getattr(run, part), predicted_part(predicted, part))
-
-
-def predicted_part(predicted: FiniteSizeErrors, part: str) -> Estimate:
-    """One of the predicted errors, or their gap."""
-    icl, idg = predicted.icl, predicted.idg
-    if part != "gap":
-        return icl if part == "icl" else idg
-    difference = icl.mean - idg.mean if math.isfinite(icl.mean) else math.inf
-    error = math.hypot(icl.standard_error, idg.standard_error)
-    return Estimate(difference, error, icl.repeats)
+    return SizedRun(parameters, getattr(run, part), getattr(predicted, part))
