@@ -328,7 +328,7 @@ class Judgement(Result):
 
 ADVICE = {
     "converged": "",
-    "step limit": "The loss was still falling: allow more steps.",
+    "step limit": "All steps were taken: if the loss was still falling, allow more.",
     "interrupted": "Run it again to finish it; with a checkpoint it goes on where it was.",
     "diverged": "Try a smaller learning rate, initial scale or clipping norm.",
 }
@@ -349,7 +349,7 @@ class Ending:
     >>> from iclimit.results import Ending
     >>> ending = Ending("step limit")
     >>> ending.converged, ending.advice
-    (False, 'The loss was still falling: allow more steps.')
+    (False, 'All steps were taken: if the loss was still falling, allow more.')
     """
 
     kind: str
@@ -357,6 +357,12 @@ class Ending:
     def __post_init__(self) -> None:
         if self.kind not in ADVICE:
             raise ValueError(f"kind must be one of {', '.join(ADVICE)}, got {self.kind!r}")
+
+    @classmethod
+    def of(cls, *, converged: bool, interrupted: bool = False) -> Ending:
+        """Ending of what was interrupted, converged, or took all its steps."""
+        kind = "converged" if converged else "step limit"
+        return cls("interrupted" if interrupted else kind)
 
     @property
     def converged(self) -> bool:

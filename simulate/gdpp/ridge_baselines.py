@@ -28,7 +28,7 @@ from scipy.optimize import minimize, minimize_scalar
 from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice, given
-from iclimit.results import Estimate, Result
+from iclimit.results import Ending, Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
 from iclimit.simulate.gdpp.noisy_regression import (
     NoisyPrompts,
@@ -257,7 +257,7 @@ class RidgeTuning(Result):
         Of TunedRR.
     constant_loss, tuned_loss : float
         Adjusted losses on the sample.
-    converged : bool
+    ending : Ending
         Whether both searches ended by their tolerance.
     """
 
@@ -266,7 +266,7 @@ class RidgeTuning(Result):
     threshold: float
     constant_loss: float
     tuned_loss: float
-    converged: bool
+    ending: Ending
 
 
 def tune_ridge(
@@ -307,14 +307,14 @@ def tune_ridge(
     --------
     >>> from iclimit.simulate.gdpp import NoisyRegression, tune_ridge
     >>> best = tune_ridge(NoisyRegression("uniform:3"), contexts=8192, rng=0)
-    >>> best.converged, abs(best.penalty - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
+    >>> best.ending.converged, abs(best.penalty - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
     (True, True, True)
     """
     denominator = noise_denominator(problem, noise_estimate)
     check_arguments(contexts=contexts)
     largest = max(problem.noise_law.levels) ** 2
     if largest == 0:
-        return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, True)
+        return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, Ending("converged"))
     drawn = draw_in_blocks(problem.sample, get_backend("numpy"), rng, contexts, _BLOCK)
     sample = concatenate_fields(map(SpectralContexts.of, drawn))
     estimated = sample.rss / denominator
@@ -332,5 +332,6 @@ def tune_ridge(
     start, accuracy = min(starts, key=tuned_loss), {"xatol": _TOLERANCE, "fatol": 1e-9}
     tuned = minimize(tuned_loss, start, method="Nelder-Mead", options=accuracy)
     multiplier, threshold = np.exp(tuned.x).tolist()
-    losses, converged = (float(fixed.fun), float(tuned.fun)), bool(fixed.success and tuned.success)
-    return RidgeTuning(float(fixed.x), multiplier, threshold, *losses, converged)
+    ending = Ending.of(converged=bool(fixed.success and tuned.success))
+    losses = float(fixed.fun), float(tuned.fun)
+    return RidgeTuning(float(fixed.x), multiplier, threshold, *losses, ending)

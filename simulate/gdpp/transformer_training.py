@@ -22,6 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from iclimit.checks import check_arguments, check_choice
+from iclimit.results import Ending
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
 from iclimit.simulate.gdpp.linear_transformer import (
@@ -71,9 +72,9 @@ class TrainedTransformer(Training):
         shows how many minima there are.  Infinite for a start that overflowed or was not reached.
     steps : int
         Levenberg-Marquardt steps of all descents.
-    converged : bool
+    ending : Ending
         Whether the winner's loss stopped falling before its steps ran out.
-    interrupted, parameters
+    parameters
         See `iclimit.simulate.training.results.Training`.
     """
 
@@ -204,8 +205,7 @@ def train_linear_transformer(
         loss=best.loss,
         start_losses=np.array(tournament.start_losses or [each.loss for each in descents]),
         steps=loop.state.steps,
-        converged=best.converged,
-        interrupted=loop.interrupted,
+        ending=Ending.of(converged=best.converged, interrupted=loop.interrupted),
         parameters=settings | {"problem": problem},
     )
 

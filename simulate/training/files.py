@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import parse_array
-from iclimit.results import Estimate
+from iclimit.results import Ending, Estimate
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
 from iclimit.simulate.npz import load_npz, save_npz
 from iclimit.simulate.training.networks import TrainedNetwork
@@ -26,7 +26,7 @@ CLASSES = {
 }
 """Networks that files may hold, and their modules: nothing else is imported for a file."""
 
-NUMBERS = ("null_loss", "steps", "converged", "interrupted")
+NUMBERS = ("null_loss", "steps")
 """What a file has of a training besides weights, losses, settings and the held-out loss."""
 
 
@@ -78,6 +78,7 @@ def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLik
             "held_out": [loss.mean, loss.standard_error, loss.repeats],
             "parameters": model.parameters | {"problem": str(model.parameters["problem"])},
             **{name: getattr(model, name) for name in NUMBERS},
+            "ending": model.ending.kind,
         }
         arrays = {"losses": model.losses, **model.weights}
     else:
@@ -132,6 +133,7 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         losses = arrays.pop("losses")
         held_out = Estimate(*described["held_out"])
         rest: dict[str, Any] = {name: described[name] for name in (*NUMBERS, "parameters")}
+        rest["ending"] = Ending(described["ending"])
     except OSError:
         raise
     except Exception as error:  # a file can be broken in any way

@@ -20,6 +20,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from tqdm.auto import tqdm
 
+from iclimit.results import Ending
 from iclimit.simulate.arrays import Array, Backend, looks_every, to_host
 from iclimit.simulate.training.checkpoints import (
     check_checkpoint,
@@ -226,6 +227,11 @@ class TrainingLoop:
         """Go back to the start, with what a step rule remembers elsewhere."""
         self.state, self.records, self.kept = self.start, [], {}
         self.bar.n = 0
+
+    @property
+    def ending(self) -> Ending:
+        """How the training ended."""
+        return Ending.of(converged=self.state.converged, interrupted=self.interrupted)
 
     def column(self, name: str) -> np.ndarray:
         """What was recorded under a name, (n,) or (repeats, n, ...)."""

@@ -61,7 +61,7 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
         That of predicting zero, on the same prompts.
     snapshots : dict
         Weights after the numbers of steps asked for.
-    steps, converged, interrupted, parameters
+    steps, ending, parameters
         See `iclimit.simulate.training.results.Training`.
     """
 
@@ -273,8 +273,7 @@ def train_network(
         held_out=loss,
         null_loss=null_loss,
         steps=loop.state.steps,
-        converged=loop.state.converged,
-        interrupted=loop.interrupted,
+        ending=loop.ending,
         parameters=settings | {"problem": problem},
         snapshots={step: _named(network, vector) for step, [vector] in loop.kept.items()},
     )

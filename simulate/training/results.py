@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Result
+from iclimit.results import Ending, Result
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.training.loop import TrainingLoop
 
@@ -21,18 +21,25 @@ class Training(Result):
     ----------
     steps : int
         Steps taken.
-    converged : bool
-        Whether the loss stopped falling before the steps ran out.
-    interrupted : bool
-        Whether Ctrl-C ended the training.
+    ending : Ending
+        How the training ended, with advice.
     parameters : dict
         The settings.
     """
 
     steps: int
-    converged: bool = False
-    interrupted: bool = False
+    ending: Ending
     parameters: dict[str, Any] = field(repr=False)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the loss stopped falling before the steps ran out."""
+        return self.ending.converged
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the training."""
+        return self.ending.interrupted
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -51,7 +58,7 @@ class TrainingCurves(Training):
         What else was recorded, on fresh prompts or of the weights.
     weights : list of ndarray (repeats, ...)
         Weights after the last step.
-    steps, converged, interrupted, parameters
+    steps, ending, parameters
         See `Training`.
     """
 
@@ -74,7 +81,6 @@ def curves_of(
         measures={name: loop.column(name) for name in measures},
         weights=[to_host(each) for each in loop.state.weights],
         steps=loop.state.steps,
-        converged=loop.state.converged,
-        interrupted=loop.interrupted,
+        ending=loop.ending,
         parameters=parameters,
     )

@@ -138,7 +138,7 @@ def test_published_table(noise: str, published: tuple[float, float, float]) -> N
     """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
     problem = NoisyRegression(noise)
     best = tune_ridge(problem, contexts=2**13, rng=4)
-    assert best.converged
+    assert best.ending.converged
     found = simulate_ridge_baselines(
         problem, contexts=20_000, rng=5, multiplier=best.multiplier, threshold=best.threshold
     )
@@ -201,7 +201,7 @@ def test_tuning_at_one_level() -> None:
     assert best.penalty == pytest.approx(2.25, rel=1e-3)
     assert best.constant_loss < 1e-6
     silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), contexts=10, rng=0)
-    assert (silent.penalty, silent.tuned_loss, silent.converged) == (0, 0, True)
+    assert (silent.penalty, silent.tuned_loss, silent.ending.converged) == (0, 0, True)
 
 
 PROBLEM = NoisyRegression("uniform:1", 6, 2)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.results import Estimate
+from iclimit.results import Ending, Estimate
 from iclimit.simulate.networks import TrainedNetwork, TrainedRepeats, train_repeats
 from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
@@ -23,12 +23,17 @@ def found() -> TrainedRepeats:
     return train_repeats(HEAD, PROBLEM, repeats=3, **SETTINGS)
 
 
+ENDED = Ending("step limit")
+
+
 def with_losses(run: TrainedNetwork, *losses: float | None) -> TrainedRepeats:
     """Repeats with these held-out losses, where predicting zero has the loss 2."""
     runs = (
         None
         if each is None
-        else replace(run, held_out=Estimate(each, 0.01, 1000), null_loss=2.0, interrupted=False)
+        else replace(
+            run, held_out=Estimate(each, 0.01, 1000), null_loss=2.0, ending=Ending("step limit")
+        )
         for each in losses
     )
     return TrainedRepeats(tuple(runs))
