@@ -237,7 +237,7 @@ class SampleCovariance(SpectralMeasure):
         -1.280776406
         """
         z = self._points(z, bool(np.any(self._excess < 0) or self._at_zero))
-        return self._at(z)[0]
+        return self._at(z)[0][()]
 
     def stieltjes(self, z: Any, *, derivative: int = 0) -> Any:
         r"""Stieltjes transform :math:`m(z) = \int d\mu(x) / (x - z)` or its derivative in z.

@@ -123,10 +123,3 @@ def test_monotone_in_tasks_and_probability():
         assert np.all(np.diff(factors) > 0)
         assert np.all(factors < previous)
         previous = factors
-
-
-def test_shapes():
-    setting = {"context": 5, "dim": 2, "test_tasks": 9}
-    assert isinstance(critical_dampening(0.5, **setting), float)
-    assert critical_dampening([[0.1], [0.2]], **setting).shape == (2, 1)
-    assert critical_dampening([], **setting).shape == (0,)

@@ -2,9 +2,7 @@
 
 import itertools
 
-import array_api_strict
 import mpmath
-import numpy as np
 import pytest
 import sympy
 from hypothesis import given
@@ -195,27 +193,6 @@ def test_monotone_in_context_noise_and_dimension(setting, factor):
     for name, sign in (("context", -1), ("noise_variance", 1), ("dim", 1)):
         other = optimal_learning_rate(**{**setting, name: setting[name] * factor})
         assert sign * (other.loss - best.loss) >= -FLOAT64 * best.loss
-
-
-def test_shapes_and_number_systems():
-    context, noise = np.array([[1], [5], [20]]), np.array([0.0, 0.3])
-    best = optimal_learning_rate(context=context, dim=4, noise_variance=noise)
-    assert best.rate.shape == best.loss.shape == (3, 2)
-    loss = learning_rate_loss(best.rate, context=context, dim=4, noise_variance=noise)
-    assert loss.shape == (3, 2)
-    for i, j in np.ndindex(3, 2):
-        one = optimal_learning_rate(context=context[i, 0], dim=4, noise_variance=noise[j])
-        assert isinstance(one.rate, float)
-        assert isinstance(one.loss, float)
-        assert (one.rate, one.loss) == (best.rate[i, j], best.loss[i, j])
-    strict = optimal_learning_rate(
-        context=array_api_strict.asarray(context),
-        dim=4,
-        noise_variance=array_api_strict.asarray(noise),
-    )
-    assert np.array_equal(np.asarray(strict.rate), best.rate)
-    exact = optimal_learning_rate(context=mpmath.mpf(5), dim=4)
-    assert isinstance(exact.rate, mpmath.mpf)
 
 
 def test_latex_of_the_symbolic_rate():

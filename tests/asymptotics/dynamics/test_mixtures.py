@@ -177,17 +177,3 @@ def test_white_growth_is_that_of_two_directions():
     rate = mixture_growth_rate(c, input_covariance=lam * np.eye(D), shared_task=task, context=N)
     top = np.linalg.eigvalsh([[rows, cross], [cross, label]])[1]
     assert rate == pytest.approx(np.sqrt(top), rel=ROUNDING)
-
-
-def test_broadcasting():
-    fresh_fraction, N = np.array([0.0, 0.5, 1.0])[:, None], np.array([5.0, 50.0])
-    more = {"input_covariance": COVARIANCE, "shared_task": TASK}
-    best = mixture_predictor(fresh_fraction, context=N, **more)
-    rate = mixture_growth_rate(fresh_fraction, context=N, noise_variance=0.1, **more)
-    assert best.gamma.shape == (3, 2, 3, 3)
-    assert best.train_loss.shape == best.iwl_noise_loss.shape == rate.shape == (3, 2)
-    one = mixture_predictor(0.5, context=50.0, **more)
-    assert one.gamma == pytest.approx(best.gamma[1, 1], rel=ROUNDING)
-    assert isinstance(one.train_loss, float)
-    assert one.icl_loss == pytest.approx(best.icl_loss[1, 1], rel=ROUNDING)
-    assert isinstance(mixture_growth_rate(0.5, context=5, **more), float)

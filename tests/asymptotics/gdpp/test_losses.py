@@ -173,14 +173,6 @@ def test_exact_moments():
     assert float(value.subs({N: 7, v: 0.1})) == pytest.approx(numbers, rel=FLOAT64)
 
 
-def test_symbolic_rates():
-    eta, gamma, c = sympy.symbols("eta gamma c", positive=True)
-    value = gdpp_loss([eta, 2 * eta], [gamma], ratio=c)
-    numbers = {eta: 0.4, gamma: 0.3, c: 0.7}
-    expected = gdpp_loss([0.4, 0.8], [0.3], ratio=0.7)
-    assert float(value.subs(numbers)) == pytest.approx(expected, rel=FLOAT64)
-
-
 @pytest.mark.parametrize("where", [{"ratio": 0.4}, {"ratio": 3.0}, {"context": 6, "dim": 4}])
 @pytest.mark.parametrize("v", [0.0, 0.3])
 def test_without_preconditioning_it_is_gradient_descent(where, v):

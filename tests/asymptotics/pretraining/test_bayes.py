@@ -2,7 +2,6 @@
 
 import math
 
-import array_api_strict
 import mpmath
 import numpy as np
 import pytest
@@ -50,10 +49,7 @@ def test_infinite_context_leaves_the_noise():
     assert bayes_error(alpha=math.inf, rho=0.25) == 0.25
 
 
-def test_bayes_error_in_every_number_system():
-    alpha = np.array([0.5, 2.0])
-    strict = bayes_error(alpha=array_api_strict.asarray(alpha), rho=0.25)
-    assert np.array_equal(np.asarray(strict), bayes_error(alpha=alpha, rho=0.25))
+def test_bayes_error_is_exact():
     # alpha = 1: e - rho solves m^2 + rho m = rho.
     exact = bayes_error(alpha=sympy.Integer(1), rho=sympy.Rational(1, 4))
     assert sympy.simplify(exact - (1 + sympy.sqrt(17)) / 8) == 0
@@ -133,13 +129,3 @@ def test_few_tasks_are_worse_than_predicting_zero():
     theta = np.array([1e-4, 1e-6, 1e-8])
     missing = 2.3 - dmmse_errors(theta=theta, alpha=1.0, rho=0.3).icl
     assert missing[:-1] / missing[1:] == pytest.approx(10, rel=0.05)
-
-
-def test_dmmse_broadcasts():
-    theta, alpha = np.array([[0.0], [0.05], [3.0]]), np.array([0.5, 2.0])
-    errors = dmmse_errors(theta=theta, alpha=alpha, rho=0.2)
-    assert errors.icl.shape == errors.idg.shape == (3, 2)
-    for i, j in np.ndindex(3, 2):
-        single = dmmse_errors(theta=theta[i, 0], alpha=alpha[j], rho=0.2)
-        assert errors.icl[i, j] == pytest.approx(single.icl, rel=1e-12)
-        assert errors.idg[i, j] == single.idg

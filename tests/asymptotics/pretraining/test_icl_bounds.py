@@ -2,7 +2,6 @@
 
 import tracemalloc
 
-import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -114,23 +113,6 @@ VALID = {
 }
 
 
-@given(st.data())
-def test_broadcasting_like_a_ufunc(data):
-    """Every element equals the call with scalars, and the shape is NumPy's."""
-    shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=5, max_dims=3, max_side=3))
-    arguments = {
-        name: data.draw(hnp.arrays(float, shape, elements=VALID[name]))
-        for name, shape in zip(VALID, shapes.input_shapes, strict=True)
-    }
-    grid = np.broadcast_arrays(*arguments.values())
-    for function in (icl_error, idg_error):
-        values = np.asarray(function(**arguments))
-        assert values.shape == shapes.result_shape
-        for index in np.ndindex(shapes.result_shape):
-            point = dict(zip(VALID, (float(g[index]) for g in grid), strict=True))
-            assert values[index] == pytest.approx(function(**point), rel=ROUNDING)
-
-
 @pytest.mark.parametrize("ridge", [0.0, 0.05, np.geomspace(1e-8, 10, 50)])
 def test_blocks_change_no_bit(ridge, monkeypatch):
     rng = np.random.default_rng(0)
@@ -150,8 +132,3 @@ def test_memory_beyond_results_does_not_grow_with_the_points():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak - 2 * ridge.nbytes < 60e6
-
-
-def test_empty_arrays_give_empty_arrays():
-    value = icl_error(tau=np.empty((0, 2)), alpha=1.0, kappa=1.0, rho=0.1, ridge=[0.0, 0.1])
-    assert value.shape == (0, 2)

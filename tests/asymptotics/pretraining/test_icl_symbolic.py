@@ -6,7 +6,6 @@ the resolvent instead of kappa makes every formula rational, so that equality is
 
 import itertools
 
-import mpmath
 import pytest
 import sympy
 
@@ -153,11 +152,3 @@ def test_exact_divergence_at_infinite_context():
     half = sympy.Rational(1, 2)
     point = {"tau": half, "alpha": sympy.oo, "kappa": half, "rho": half}
     assert icl_error(**point) == idg_error(**point) == task_gap(**point) == sympy.oo
-
-
-def test_mpmath_and_sympy_agree():
-    half = sympy.Rational(1, 2)
-    with mpmath.workdps(40):
-        exact = icl_error(tau=sympy.Integer(2), alpha=half, kappa=half, rho=half).evalf(40)
-        value = icl_error(tau=mpmath.mpf(2), alpha=0.5, kappa=0.5, rho=0.5)
-        assert abs(value - mpmath.mpf(str(exact))) < mpmath.mpf("1e-37")

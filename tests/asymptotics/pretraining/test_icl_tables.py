@@ -3,7 +3,6 @@
 import csv
 from pathlib import Path
 
-import array_api_strict
 import mpmath
 import numpy as np
 import pytest
@@ -53,15 +52,6 @@ def test_mpmath_uses_its_current_precision():
     with mpmath.workdps(80):
         difference = abs(values[0] / values[1] - 1)
     assert mpmath.mpf("1e-60") < difference < mpmath.mpf("1e-37")
-
-
-@pytest.mark.parametrize("function", [icl_error, idg_error, task_gap])
-def test_array_api_strict_equals_numpy(function):
-    strict = {name: array_api_strict.asarray(values) for name, values in POINTS.items()}
-    assert np.array_equal(np.asarray(function(**strict)), function(**POINTS))
-    strict.pop("ridge")
-    ridgeless = function(**{**POINTS, "ridge": 0.0})
-    assert np.array_equal(np.asarray(function(**strict)), ridgeless)
 
 
 def test_gap_is_the_difference():

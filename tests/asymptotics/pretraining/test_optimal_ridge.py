@@ -63,15 +63,6 @@ def test_no_ridge_where_every_ridge_hurts(objective, point):
     assert np.all(np.diff(ERRORS[objective](**point, ridge=np.geomspace(1e-3, 1e3, 50))) > 0)
 
 
-def test_broadcasts_over_the_parameters():
-    tau, kappa = np.array([[0.5], [1.0], [4.0]]), np.array([0.3, 3.0])
-    best = optimal_ridge(tau=tau, alpha=1.0, kappa=kappa, rho=0.1)
-    assert best.ridge.shape == best.error.shape == (3, 2)
-    for i, j in np.ndindex(3, 2):
-        single = optimal_ridge(tau=tau[i, 0], alpha=1.0, kappa=kappa[j], rho=0.1)
-        assert best.error[i, j] == pytest.approx(single.error, rel=ROUNDING)
-
-
 @pytest.mark.parametrize("objective", ["icl", "idg"])
 def test_zero_exactly_where_a_small_ridge_hurts(objective):
     rng = np.random.default_rng(3)

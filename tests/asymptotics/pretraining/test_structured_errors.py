@@ -361,21 +361,6 @@ def test_rank_deficient_tasks_lose_what_was_never_trained():
     assert errors(half, **setting) == pytest.approx([0.2 + 0.5 * 0.7, 0.2], rel=ACCURACY)
 
 
-def test_broadcasts_like_a_ufunc():
-    tau, kappa = np.array([[0.5], [2.0]]), np.array([0.4, 1.0, 3.0])
-    setting = SETTING | {"tau": tau, "kappa": kappa}
-    grid = structured_errors(spectrum=SKEW, **setting, test_alpha=2.0)
-    assert grid.icl.shape == grid.misalignment.shape == (2, 3)
-    single = structured_errors(
-        spectrum=SKEW, **(SETTING | {"tau": 2.0, "kappa": 0.4}), test_alpha=2.0
-    )
-    assert grid.icl[1, 0] == pytest.approx(single.icl, rel=ACCURACY)
-    assert np.ndim(single.icl) == 0
-    with_tests = structured_errors(spectrum=SKEW, **SETTING, test_alpha=kappa, test_rho=[[0.1]])
-    assert with_tests.icl.shape == (1, 3)
-    assert structured_errors(spectrum=SKEW, **(SETTING | {"tau": []})).icl.shape == (0,)
-
-
 def test_random_spectra_stay_within_the_bound_on_iterations():
     from benchmarks.stress_structured import stress
 

@@ -2,7 +2,6 @@
 
 import math
 
-import array_api_strict
 import mpmath
 import numpy as np
 import pytest
@@ -98,16 +97,6 @@ def test_zero_argument(kappa, derivative, expected, number):
 
 def test_infinite_argument_vanishes():
     assert np.all(wishart_resolvent(math.inf, np.array(KAPPAS)) == 0)
-
-
-@pytest.mark.parametrize("derivative", [0, 1, 2])
-def test_array_api_strict_equals_numpy(derivative):
-    q, kappa = np.array(QS)[:, None], np.array(KAPPAS)
-    strict = wishart_resolvent(
-        array_api_strict.asarray(q), array_api_strict.asarray(kappa), derivative=derivative
-    )
-    assert strict.shape == (len(QS), len(KAPPAS))
-    assert np.array_equal(np.asarray(strict), wishart_resolvent(q, kappa, derivative=derivative))
 
 
 # Relative fluctuations of a normalised trace are O(1/d); measured worst 4.9/d (M'', kappa = 3).

@@ -1,0 +1,135 @@
+"""Valid calls of all public functions of the theory, from which tests depart."""
+
+import importlib
+import inspect
+
+import numpy as np
+from public_functions import FUNCTIONS, parameters_of
+
+from iclimit.asymptotics.depth import balanced_saddle, depth_loss
+from iclimit.asymptotics.descent import derive_learning_rate
+from iclimit.asymptotics.dynamics import merged_attention_drop, separate_attention_staircase
+from iclimit.asymptotics.gdpp import parse_noise_law
+from iclimit.asymptotics.pretraining import JointSpectrum
+from iclimit.asymptotics.spectra import (
+    Atoms,
+    DensityMeasure,
+    Exponential,
+    FreeSum,
+    IndependentEntries,
+    MarchenkoPastur,
+    Mixture,
+    PowerLaw,
+    Pushforward,
+    SampleCovariance,
+    TwoPoint,
+    Uniform,
+    Wishart,
+)
+
+LAW = MarchenkoPastur(0.5)
+ATOMS = Atoms([1.0, 2.0])
+IDENTITY = np.eye(3)
+BASE = {
+    **{"tau": 1.6, "alpha": 1.5, "kappa": 0.5, "rho": 0.1, "theta": 0.05, "q": 1.0, "ratio": 0.5},
+    **{"dim": 3, "context": 6, "tasks": 3, "prompts": 60, "test_tasks": 100, "depth": 2},
+    **{"steps": 2, "layers": 2, "order": 2, "derivative": 0, "bins": 10, "heads": 2},
+    **{"probability": 0.5, "drop_fraction": 0.5, "x": 0.5, "z": -1.0},
+    **{"snr": 1.0, "factor": 2.0, "shift": 1.0},
+    **{"rate": 0.3, "rates": [0.3, 0.2], "gammas": [0.1], "penalty": 1.0, "noise_variance": 0.1},
+    **{"noise_level": 1.0, "mean_noise_variance": 1.0, "noise_law": "uniform:5"},
+    **{"t": 1.0, "value": 0.5, "initial_value": 0.1, "eigenvalue": 1.0, "trace": 3.0},
+    **{"eigenvalues": [2.0, 1.0], "weights": [0.5, 0.5], "init_scale": 0.1, "fresh_fraction": 0.5},
+    **{"nu": 1.5, "beta": 0.5, "compute": 1e6, "learning_rate": 0.1, "times": [0.0, 1.0]},
+    **{"batch_ratio": 1.0, "query_ratio": 1.0, "efficiency": 0.5, "inverse_temperature": 0.5},
+    **{"inverse_temperatures": [0.5, 1.0], "powers": [1, 2], "lower": 1.0, "upper": 2.0},
+    **{"exponent": 0.5, "decay": 1.0, "asymmetry": 0.1, "condition_number": 3.0},
+    **{"input_covariance": IDENTITY, "task_covariance": IDENTITY, "matrix": IDENTITY},
+    **{"gamma": IDENTITY, "shared_task": np.ones(3), "values": [1.0, 2.0], "spec": "powerlaw:0.5"},
+    **{"key_query": IDENTITY, "key": np.ones((2, 1, 2)), "query": np.ones((2, 1, 2))},
+    **{"spectrum": JointSpectrum.of_measures(ATOMS, order=4), "task_spectrum": ATOMS},
+    **{"measure": ATOMS, "measures": [ATOMS, LAW], "population": ATOMS, "first": LAW},
+    **{"second": LAW, "input_law": "gaussian", "score_function": np.exp, "polynomial": [0.0, 1.0]},
+    **{"function": np.exp, "functions": np.ones((2, 2)), "support": [(0.0, 1.0)]},
+    **{"feature_moments": np.array([[2.0, 0.5], [0.5, 1.0]]), "arguments": (1.0,)},
+    **{"scaled_moments": np.array([[3.0, 0.5], [0.5, 2.0]]), "coefficients": np.ones((4, 2))},
+    **{"features": lambda x: np.stack([np.ones_like(x), x])},
+    **{"density": np.ones_like, "covariance": lambda x, y: np.minimum(x, y), "inputs": (0.0, 1.0)},
+}
+SIZES, RATIO = {"context": 6, "dim": 3}, {"ratio": 0.5}
+HEADS = {"value": np.full(2, 0.1), "key": np.full((2, 1, 2), 0.1), "query": np.ones((2, 1, 2))}
+CALLS = {
+    "separate_attention_staircase": (HEADS,),
+    "effective_init_scale": ({"value": np.ones(2), "key_query": np.ones((2, 2, 2))},),
+    "derive_schedule": (SIZES,),
+    "structured_errors": ({"test_alpha": 2.0, "test_rho": 0.2},),
+    "diversity_slope": ({"test_alpha": 2.0, "test_rho": 0.2},),
+    "final_test_time_error": ({"alpha": 5.0, "tau": 9.0, "dampening": 0.5},),
+    "expected_gamma": ({"dim": 3},),
+    "optimal_gamma": ({"dim": 3},),
+    "dmmse_errors": ({"theta": 0.1}, {"kappa": 0.5, "dim": 8}),
+    "optimal_gdpp": (RATIO, SIZES, {"condition_number": 3.0}),
+    "condition_number_schedule": (
+        {"condition_number": 3.0, "steps": 2},
+        {"excess": 2.0, "tol": 0.1},
+    ),
+    "steps_needed": ({"condition_number": 3.0, "tol": 0.1}, {"excess": 2.0, "tol": 0.1}),
+    "optimal_softmax": ({**RATIO, "noise_ratio": 0.1}, {**SIZES, "noise_variance": 0.1}),
+    "softmax_loss": ({**RATIO, "noise_ratio": 0.1}, {**SIZES, "noise_variance": 0.1}),
+    "depth_loss": ({"spectrum": ATOMS},),
+    "depth_schedule_loss": ({"spectrum": ATOMS},),
+    "tied_flow": ({"spectrum": ATOMS},),
+}
+"""Base calls of functions that need more, or other, arguments than those without defaults."""
+INSTANCES = {
+    "Atoms": ATOMS,
+    "DensityMeasure": DensityMeasure(np.ones_like, [(0.0, 1.0)]),
+    "Exponential": Exponential(1.0),
+    "FreeSum": FreeSum(LAW, LAW),
+    "IndependentEntries": IndependentEntries(context=6, dim=3, input_law="uniform"),
+    "MarchenkoPastur": LAW,
+    "Mixture": Mixture([ATOMS, LAW], [0.5, 0.5]),
+    "PowerLaw": PowerLaw(0.5),
+    "Pushforward": Pushforward(ATOMS, [0.0, 1.0]),
+    "SampleCovariance": SampleCovariance(ATOMS, 0.5),
+    "SpectralMeasure": LAW,
+    "TwoPoint": TwoPoint(ATOMS, alpha=1.0),
+    "Uniform": Uniform(1.0, 2.0),
+    "Wishart": Wishart(context=6, dim=3),
+    "Derivation": derive_learning_rate(),
+    "Staircase": separate_attention_staircase(**HEADS, eigenvalues=[1.0, 2.0], context=6),
+    "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
+    "NoiseLaw": parse_noise_law("uniform:5"),
+    "BalancedSaddle": balanced_saddle([1.0, 2.0], [0.5, 0.5], depth=2),
+    "DepthLoss": depth_loss(depth=2, spectrum=ATOMS),
+}
+FIRST = {id(function): name for name, (function, _) in reversed(FUNCTIONS.items())}
+CALLABLES = [
+    name
+    for name in reversed(FIRST.values())
+    if name.startswith("asymptotics.") and parameters_of(FUNCTIONS[name][0])
+]
+
+
+def bound(name):
+    """Function of a qualified name, bound to a class or to an instance."""
+    room, shelf, owner, *method = name.split(".")
+    item = getattr(importlib.import_module(f"iclimit.{room}.{shelf}"), owner)
+    if not method:
+        return item
+    on_class = inspect.ismethod(getattr(item, *method))
+    return getattr(item if on_class else INSTANCES[owner], *method)
+
+
+def base_call(function, label, argument):
+    """Arguments of a call: those without a default, and the alternative with this argument."""
+    parameters = inspect.signature(function).parameters
+    sizes = parameters.keys() >= {"ratio", "context", "dim"}
+    alternatives = CALLS.get(label, (RATIO, SIZES) if sizes else ({},))
+    chosen = next((each for each in alternatives if argument in each), alternatives[0])
+    needed = {
+        name for name, parameter in parameters.items() if parameter.default is parameter.empty
+    }
+    needed -= chosen.keys() | {"path", "pole", "kernel"}
+    assert needed <= BASE.keys(), f"a base value is missing for {needed - BASE.keys()}"
+    return {name: BASE[name] for name in needed} | chosen
