@@ -83,11 +83,17 @@ def save_picture(figure: Figure, path: Path, parameters: Mapping[str, Any] | Non
 
     The parameters are written into the file, where `figure_parameters` finds them.
     """
-    content = io.BytesIO()  # matplotlib hides what goes wrong while it writes a PDF file
-    written = metadata(path.suffix, parameters) if parameters else None
-    figure.savefig(content, format=path.suffix[1:], metadata=written)
+    content = picture(figure, path.suffix, parameters)
     with replacing(path) as partial:
-        partial.write_bytes(content.getvalue())
+        partial.write_bytes(content)
+    return content
+
+
+def picture(figure: Figure, ending: str, parameters: Mapping[str, Any] | None = None) -> bytes:
+    """Content of a file of a figure, such as ".png"."""
+    content = io.BytesIO()  # matplotlib hides what goes wrong while it writes a PDF file
+    written = metadata(ending, parameters) if parameters else None
+    figure.savefig(content, format=ending[1:], metadata=written)
     return content.getvalue()
 
 

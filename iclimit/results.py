@@ -448,6 +448,11 @@ class Estimate:
         error = math.sqrt(variance) if math.isfinite(variance) else math.inf
         return cls(center, error, count, mean.samples)
 
+    def scaled(self, factor: float) -> Estimate:
+        """Estimate of a multiple."""
+        error = abs(factor) * self.standard_error
+        return Estimate(factor * self.mean, error, self.repeats, factor * self.samples)
+
     @property
     def deviations(self) -> np.ndarray:
         """What each sample contributes to the error of the mean; empty without samples.

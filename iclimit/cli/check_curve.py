@@ -142,7 +142,7 @@ def write(options: argparse.Namespace, check: CurveCheck) -> None:
     if path is not None and path.suffix == ".json":
         write_text(path, json_text(check.to_dict()))
     elif path is not None:
-        write_file(options, path, lambda: rows, lambda figure: check.plot(figure.subplots()))
+        write_file(options, path, lambda: rows, check.draw_figure)
     if path is not None:
         print("\n".join(check.conclusions))
     elif options.format == "text":

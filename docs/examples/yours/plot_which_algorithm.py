@@ -94,7 +94,7 @@ def smoothing(inputs, labels, query):
 
 smoother = iclimit.probe(smoothing, problem, test_prompts=5000, rng=2)
 print(smoother.verdict)
-print(f"nonlinear in the labels: {smoother.diagnosis.nonlinearity.mean:.1g}")
+print(f"nonlinear in the labels: {smoother.diagnosis['nonlinearity'].mean:.1g}")
 print(f"linear attention explains {smoother.linear.explained}")
 
 # %%

@@ -39,7 +39,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer = csv.writer(opened)
         writer.writerow(["repeat", "step", "loss"])
         for repeat, losses in enumerate(run.losses):
-            writer.writerows((repeat, *row) for row in zip(run.steps, losses, strict=True))
+            writer.writerows((repeat, *row) for row in zip(run.recorded_at, losses, strict=True))
     model = AttentionModel("merged", 2, 3)
     starts = [initial_weights(model, 1e-4, rng=1, first_repeat=k) for k in range(2)]
     np.savez(

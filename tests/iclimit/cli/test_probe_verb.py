@@ -34,7 +34,7 @@ def test_ridge_is_found_from_its_answers(folder: Path, capsys: pytest.CaptureFix
     assert printed.out.startswith("It is ridge: it leaves 0 % ")
     assert str(folder / "report" / "report.html") in printed.err
     entry = json.loads((folder / "report" / "report.json").read_text(encoding="utf-8"))
-    assert entry["verdict"]["algorithms"] == ["ridge"]
+    assert entry["verdict"]["names"] == ["ridge"]
     assert main(["probe", *files, *FEW, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == entry
 

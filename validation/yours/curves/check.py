@@ -177,42 +177,39 @@ class CurveCheck(Result):
             "curves": [each.label for each in self.curves],
             "rows": self.rows(),
             "outliers": [self.label(row) for row in self.outliers],
-            "unexpected": list(self.unexpected),
-            "fits": list(self.fits),
+            "unexpected": self.unexpected,
+            "fits": self.fits,
             "resolutions": self.resolutions,
-            "remarks": list(self.remarks),
-            "errors": list(self.errors),
+            "remarks": self.remarks,
+            "errors": self.errors,
         }
 
     @property
     def resolutions(self) -> dict[str, float]:
         """Smallest relative errors of "time" and "loss" that are noticed with a chance of 95 %."""
-        found: dict[str, float] = {}
+        smallest: dict[str, float] = {}
         for row in self.comparisons:
             name = "time" if row.quantity in ("half-drop", "duration") else "loss"
             reach = row.allowance + row.standard_error * (self.threshold + POWER)
             if not row.at_least:
-                found[name] = min(found.get(name, math.inf), math.expm1(min(reach, 700.0)))
-        return found
-
-    def _noticed(self) -> list[str]:
-        units = {"time": f"a wrong unit of {self.axis}s", "loss": "a wrong factor of losses"}
-        shown = [f"{units[name]}, by {_percent(each)}" for name, each in self.resolutions.items()]
-        return ["; ".join(shown)] if shown else []
+                smallest[name] = min(smallest.get(name, math.inf), math.expm1(min(reach, 700.0)))
+        return smallest
 
     def rows(self) -> list[dict[str, Any]]:
         """Numbers of the rows by name, as tables have them."""
-        return [{"label": self.label(row)} | row.to_dict() for row in self.comparisons]
+        return [{"label": self.label(row)} | row.numbers() for row in self.comparisons]
 
     @property
     def conclusions(self) -> list[str]:
         """Verdict, contradictions, what would explain them, remarks and errors of the theory."""
+        units = {"time": f"a wrong unit of {self.axis}s", "loss": "a wrong factor of losses"}
+        noticed = "; ".join(f"{units[k]}, by {_percent(v)}" for k, v in self.resolutions.items())
         lines = [self.verdict.sentence]
         for title, texts in (
             ("contradicts", [self._outlier(row) for row in self.outliers]),
             ("contradicts", self.unexpected),
             ("fits if", self.fits),
-            ("would have been noticed", self._noticed()),
+            ("would have been noticed", [noticed] * bool(noticed)),
             ("remark", self.remarks),
             ("error of the theory", self.errors),
         ):

@@ -79,14 +79,10 @@ class CurveRow:
         z = z_score(log, 0.0, self.standard_error, self.allowance)
         return skewed_deviate(max(z, 0.0) if self.at_least else z, self.skewness)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Numbers by name, as they are written to files."""
-        names = ("quantity", "learned", "found", "theory")
-        more = ("spread", "standard_error", "allowance", "at_least", "curves")
-        row = {name: getattr(self, name) for name in names}
-        row |= {"deviation": self.deviation, "z": self.z}
-        row |= {name: getattr(self, name) for name in more}
-        return row | {"spread": self.spread if self.curves > 1 else None}
+    def numbers(self) -> dict[str, Any]:
+        """Numbers by name, as tables have them."""
+        spread = self.spread if self.curves > 1 else None
+        return vars(self) | {"spread": spread, "deviation": self.deviation, "z": self.z}
 
 
 def skewed_deviate(x: float, skewness: float) -> float:

@@ -13,6 +13,7 @@ from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
 from iclimit.asymptotics.gdpp import optimal_gdpp
 from iclimit.asymptotics.gdpp.ridge_losses import level_step
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
+from iclimit.notation import did_you_mean
 from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.probing.predictors import (
     Predictor,
@@ -73,13 +74,14 @@ class Baseline:
     predict : callable
         Predictions (n,) for prompts; it looks at inputs, labels, query and noise variance only.
     loss : float, optional
-        Its exact mean squared error on noisy labels of fresh tasks, where the theory knows it.
+        Its exact mean squared error on noisy labels of fresh tasks, where the theory knows it; of
+        algorithms that answer at every position an array, see `position_baselines`.
     """
 
     name: str
     description: str
     predict: Callable[[DrawnPrompts], np.ndarray]
-    loss: float | None = None
+    loss: Any = None
 
 
 def baselines(
@@ -168,6 +170,37 @@ def baselines(
     if prompts is not None and asked("linear_attention"):
         found.append(_linear_attention(units, prompts, ridge, rng))
     return found
+
+
+def choose_baselines(
+    known: Callable[[frozenset[str] | None], Iterable[Baseline]],
+    wanted: Sequence[str | Baseline] | None,
+) -> list[Baseline]:
+    """Baselines that are named or given, by default all.
+
+    Parameters
+    ----------
+    known : callable
+        Returns the baselines of some names, or all for None.
+    wanted : sequence of str or Baseline, optional
+        Names, or baselines.
+    """
+    if isinstance(wanted, str):
+        raise TypeError(f"baselines must be a list of names, got {wanted!r}")
+    if wanted is None:
+        return list(known(None))
+    names = frozenset(each for each in wanted if isinstance(each, str))
+    by_name = {each.name: each for each in known(names)}
+    chosen = []
+    for each in wanted:
+        if isinstance(each, str) and each not in by_name:
+            every = [one.name for one in known(None)]
+            hint = did_you_mean(each, every)
+            raise ValueError(f"baselines must be of {', '.join(every)}, got {each!r}{hint}")
+        chosen.append(by_name[each] if isinstance(each, str) else each)
+    if not chosen:
+        raise ValueError("baselines must be at least one, got none")
+    return chosen
 
 
 def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Judgement
 from iclimit.statistics import z_threshold
 from iclimit.validation.yours.models.model import Answers
 from iclimit.validation.yours.ratios import (
@@ -287,18 +287,20 @@ TOLERANCE = 0.01
 """Share of the mean square that an algorithm may leave unexplained by default."""
 
 
-@dataclass(frozen=True)
-class Identification:
+@dataclass(frozen=True, repr=False)
+class Identification(Judgement):
     """Which algorithm a model performs.
 
     Attributes
     ----------
     kind : {"algorithm", "ambiguous", "mixture", "none", "undecided", "null"}
         The verdict, see the module.
-    names : tuple of str
-        The algorithms that it names.
+    holds : bool
+        Whether it names an algorithm or a mixture.
     sentence : str
         The verdict in words.
+    names : tuple of str
+        The algorithms that it names.
     likenesses : tuple of Likeness
         All algorithms, the nearest first.
     mixture : Mixture
@@ -307,9 +309,7 @@ class Identification:
         Share that may be left unexplained.
     """
 
-    kind: str
     names: tuple[str, ...]
-    sentence: str
     likenesses: tuple[Likeness, ...]
     mixture: Mixture
     tolerance: float
@@ -332,7 +332,8 @@ def identify(answers: Answers, *, tolerance: float = TOLERANCE) -> Identificatio
     baselines = {each.name: answers.baselines[each.name] for each in found}
     mixture = best_mixture(answers.model, baselines)
     kind, names, sentence = _verdict(answers, found, mixture, tolerance)
-    return Identification(kind, names, sentence, tuple(found), mixture, tolerance)
+    holds = kind in ("algorithm", "mixture")
+    return Identification(kind, holds, f"{sentence}.", names, tuple(found), mixture, tolerance)
 
 
 Words = tuple[str, tuple[str, ...], str]

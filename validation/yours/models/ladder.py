@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.results import Estimate
+from iclimit.results import Estimate, Result
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.model import Answers
 from iclimit.validation.yours.models.sections import Section, central_differences
@@ -35,9 +35,9 @@ class Rung:
         Error of the model minus that of the algorithm, prompt by prompt.
     z : float
         Of the difference.
-    theory : float or None
-        Exact error of the algorithm, where it is known.
-    theory_z : float or None
+    theory : float
+        Exact error of the algorithm; NaN where it is not known.
+    theory_z : float
         Deviation of the measured error from it: a check of the comparison itself.
     """
 
@@ -46,12 +46,24 @@ class Rung:
     error: Estimate
     difference: Estimate
     z: float
-    theory: float | None = None
-    theory_z: float | None = None
+    theory: float = math.nan
+    theory_z: float = math.nan
+
+    def columns(self) -> dict[str, Any]:
+        """What a table has of it."""
+        return {
+            "algorithm": self.name,
+            "description": self.description,
+            "error": self.error,
+            "difference": self.difference,
+            "difference_z": self.z,
+            "theory": self.theory,
+            "theory_z": self.theory_z,
+        }
 
 
-@dataclass(frozen=True)
-class Ladder:
+@dataclass(frozen=True, repr=False)
+class Ladder(Result):
     """Errors of a model and of algorithms on one section of prompts.
 
     Attributes
@@ -68,6 +80,7 @@ class Ladder:
     description: str
     error: Estimate
     rungs: tuple[Rung, ...]
+    dims = ("algorithm",)
 
     def __getitem__(self, name: str) -> Rung:
         return next(rung for rung in self.rungs if rung.name == name)
@@ -76,6 +89,11 @@ class Ladder:
     def nearest(self) -> Rung:
         """The algorithm whose error is nearest to that of the model."""
         return min(self.rungs, key=lambda rung: abs(rung.difference.mean))
+
+    def columns(self) -> dict[str, Any]:
+        """The rungs, a row for each."""
+        rows = [rung.columns() for rung in self.rungs]
+        return {name: tuple(row[name] for row in rows) for name in rows[0]}
 
 
 def ladder(answers: Answers, baselines: Iterable[Baseline], description: str = "") -> Ladder:
@@ -105,16 +123,10 @@ def _rung(baseline: Baseline, of_model: np.ndarray, answers: Answers, exact: boo
     errors = answers.errors(answers.baselines[baseline.name])
     error = Estimate.of(errors, keep=False)
     difference = Estimate.of(of_model - errors, keep=False)
-    theory = baseline.loss if exact and baseline.loss is not None else None
-    return Rung(
-        baseline.name,
-        baseline.description,
-        error,
-        difference,
-        z_of(difference, 0.0, error.mean),
-        theory,
-        None if theory is None or not math.isfinite(theory) else z_of(error, theory, theory),
-    )
+    theory = float(baseline.loss) if exact and baseline.loss is not None else math.nan
+    theory_z = z_of(error, theory, theory) if math.isfinite(theory) else math.nan
+    z = z_of(difference, 0.0, error.mean)
+    return Rung(baseline.name, baseline.description, error, difference, z, theory, theory_z)
 
 
 MOVED = ("query", "labels")
@@ -191,34 +203,14 @@ def given_gradients(
     return dict(zip(MOVED, columns, strict=True))
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    r"""Properties of a predictor f; all are 0, up to rounding, for linear attention.
-
-    Attributes
-    ----------
-    order : Estimate
-        Mean square of the change of the answers when the context is permuted, over twice their
-        mean square: 0 if the order does not matter, 1 if answers to two orders are unrelated.
-    nonlinearity : Estimate
-        Mean square of :math:`f(y + y') - f(y) - f(y') + f(0)`, over that of :math:`f(y + y')`.
-    constant : Estimate
-        Mean square of f(0), over that of f(y).
-    """
-
-    order: Estimate
-    nonlinearity: Estimate
-    constant: Estimate
-
-
 def diagnose(
     fresh: np.ndarray,
     permuted: np.ndarray,
     other: np.ndarray,
     summed: np.ndarray,
     zero: np.ndarray,
-) -> Diagnosis:
-    """Compare answers to the same inputs with other labels, or in another order.
+) -> dict[str, Estimate]:
+    r"""Compare answers f to the same inputs with other labels, or in another order.
 
     Parameters
     ----------
@@ -228,9 +220,22 @@ def diagnose(
         To the first of them, with the pairs of the context permuted.
     other, summed, zero : array (m,)
         To the first of them with labels y' of other tasks, with y + y', and with labels 0.
+
+    Returns
+    -------
+    dict of str to Estimate
+        All are 0, up to rounding, for linear attention.  "order": mean square of the change of
+        the answers when the context is permuted, over twice their mean square: 0 if the order does
+        not matter, 1 if answers to two orders are unrelated.  "nonlinearity": mean square of
+        :math:`f(y + y') - f(y) - f(y') + f(0)`, over that of :math:`f(y + y')`.  "constant": mean
+        square of f(0), over that of f(y).
     """
     first = fresh[: len(permuted)]
     order = ratio((permuted - first) ** 2, 2 * first**2)
     first = fresh[: len(other)]
     defect = summed - first - other + zero
-    return Diagnosis(order, ratio(defect**2, summed**2), ratio(zero**2, first**2))
+    return {
+        "order": order,
+        "nonlinearity": ratio(defect**2, summed**2),
+        "constant": ratio(zero**2, first**2),
+    }

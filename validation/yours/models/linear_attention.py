@@ -38,7 +38,7 @@ from iclimit.simulate.pretraining.attention import context_summary
 from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.pretraining.ridge import solve_ridge
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
-from iclimit.validation.yours.ratios import FLOAT64, ratio, without_rounding, z_of
+from iclimit.validation.yours.ratios import FLOAT64, percent, ratio, shown, without_rounding, z_of
 
 FOLDS = 8
 """Parts of the prompts that are predicted by the others."""
@@ -85,6 +85,23 @@ class LinearPart:
     theory: np.ndarray | None
     z: float | None
     error: float | None
+
+    @property
+    def sentence(self) -> str:
+        """How much it explains, and its eigenvalues beside the optimum."""
+        optimum = radius = ""
+        if self.theory is not None and self.z is not None:
+            z = f" (z = {self.z:.1f})" if math.isfinite(self.z) else ""
+            optimum = f"; the optimum has {np.mean(self.theory):.4g}{z}"
+        if self.error is not None:
+            optimum += f"; its exact error is {self.error:.4g}"
+        if self.sampling_radius:
+            radius = f" (the fit alone spreads them by {self.sampling_radius:.2g} to either side)"
+        low, high = self.eigenvalues[0].mean, self.eigenvalues[-1].mean
+        return (
+            f"Linear attention explains {percent(self.explained)}: eigenvalues of Gamma from "
+            f"{low:.4g} to {high:.4g}{radius}, mean {shown(self.mean_eigenvalue)}{optimum}."
+        )
 
 
 def attention_features(drawn: DrawnPrompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ import numpy as np
 from iclimit.checks import check_arguments, refuse_masked
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
+from iclimit.simulate.probing.prefixes import all_inputs
 from iclimit.simulate.probing.problem import DrawnPrompts
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.sections import Section
@@ -29,12 +30,12 @@ class Answers:
     ----------
     section : str
         Which prompts: "fresh", "pretraining", "permuted" and so on.
-    model : array (n,)
-        Answers of the model.
-    baselines : mapping of str to array (n,)
+    model : array (n,) or (n, N + 1)
+        Answers of the model; at every position, if it gives them, the query last.
+    baselines : mapping of str to array of that shape
         Answers of the baselines, by their names.
-    target : array (n,)
-        Labels of the queries without noise.
+    target : array of that shape
+        What is asked for: labels without noise.
     noise_variance : array (n,)
         Variance of the label noise.
     """
@@ -48,6 +49,12 @@ class Answers:
     def errors(self, answers: np.ndarray) -> np.ndarray:
         """Squared errors (n,) on noisy query labels, averaged over the noise of the query."""
         return (answers - self.target) ** 2 + self.noise_variance
+
+    def at(self, position: int) -> Answers:
+        """Those at one position, of answers (n, N + 1) at every position."""
+        others = {name: each[:, position] for name, each in self.baselines.items()}
+        own, target = self.model[:, position], self.target[:, position]
+        return Answers(self.section, own, others, target, self.noise_variance)
 
     def error(self, name: str = "") -> Estimate:
         """Mean squared error of a baseline, by default of the model."""
@@ -80,7 +87,8 @@ class Model:
     predict : callable
         ``predict(inputs, labels, query)`` with arrays (batch, context, dim), (batch, context) and
         (batch, dim) returns predictions (batch,).  With ``per_position``,
-        ``predict(inputs, labels)`` returns predictions (batch, context).
+        ``predict(inputs, labels)`` of arrays (batch, context + 1, dim) and (batch, context + 1),
+        in which the query with label 0 is last, returns predictions (batch, context + 1).
     batch : int >= 1, optional
         Most prompts at once; by default a block of about 4 MiB of inputs.
     deterministic : bool
@@ -112,7 +120,7 @@ class Model:
             check_arguments(batch=self.batch)
 
     def answer(self, drawn: DrawnPrompts, *, section: str = "fresh", first: int = 0) -> np.ndarray:
-        """Answers (n,), or (n, context) per position, to prompts.
+        """Answers (n,), or (n, context + 1) per position, to prompts.
 
         Parameters
         ----------
@@ -197,8 +205,12 @@ class Model:
             )
 
     def _arguments(self, drawn: DrawnPrompts) -> dict[str, np.ndarray]:
-        names = ("inputs", "labels") if self.per_position else ("inputs", "labels", "query")
-        return {name: to_host(getattr(drawn, name)) for name in names}
+        names = ("inputs", "labels", "query")
+        inputs, labels, query = (to_host(getattr(drawn, name)) for name in names)
+        if self.per_position:
+            inputs = np.concatenate([inputs, query[:, None, :]], axis=1)
+            return {"inputs": inputs, "labels": np.pad(labels, ((0, 0), (0, 1)))}
+        return {"inputs": inputs, "labels": labels, "query": query}
 
     def _ask(self, asked: Mapping[str, np.ndarray], where: _Where) -> np.ndarray:
         """Answers to one batch."""
@@ -286,11 +298,32 @@ def _shown(answers: np.ndarray, index: tuple[int, ...]) -> str:
     return f"{answers[index]:.6g}"
 
 
+@dataclass(frozen=True)
+class LastPosition:
+    """A model that answers at every position, asked for the query after a full context.
+
+    Attributes
+    ----------
+    model : Model
+        Of the form per position.
+    """
+
+    model: Model
+
+    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+        """Answers (n,) to the queries."""
+        return self.model.answer(drawn, section=section, first=first)[:, -1]
+
+    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+        """Ask some first prompts again, also with other pairs behind a position."""
+        self.model.check(drawn, section=section)
+
+
 class Answering(Protocol):
     """What answers prompts: a model, or a file of its predictions."""
 
     def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
-        """Answers (n,) to prompts of a section, the first of which has this number."""
+        """Answers to prompts of a section, the first of which has this number."""
 
     def check(self, drawn: DrawnPrompts, *, section: str) -> None:
         """Raise a ValueError if its answers to some first prompts depend on more than those."""
@@ -319,7 +352,7 @@ def ask(
     Returns
     -------
     Answers
-        Arrays (len(section),).  Prompts are dropped after each block.
+        Arrays of len(section) rows.  Prompts are dropped after each block.
     """
     baselines = list(baselines)
     names = [each.name for each in baselines]
@@ -328,7 +361,10 @@ def ask(
     for block in section.blocks():
         own = model.answer(block, section=section.name, first=first)
         others = [np.asarray(each.predict(block)) for each in baselines]
-        columns.append([own, block.target, block.noise_variance, *others])
+        target = block.target
+        if own.ndim > 1:  # at every position
+            target = (all_inputs(block) @ block.tasks[:, :, None])[:, :, 0]
+        columns.append([own, target, block.noise_variance, *others])
         first += len(block)
         if advance is not None:
             advance(len(block))

@@ -16,17 +16,15 @@ left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
-from iclimit.notation import did_you_mean
 from iclimit.results import Estimate, Result
 from iclimit.simulate.pretraining.covariances import covariance_root
 from iclimit.simulate.probing.predictors import (
@@ -35,31 +33,23 @@ from iclimit.simulate.probing.predictors import (
     in_blocks,
     linear_predictor,
 )
-from iclimit.simulate.probing.prefixes import (
-    all_inputs,
-    by_prefix,
-    prefix_dmmse,
-    prefix_regression,
-)
+from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.tables import aligned
 from iclimit.validation.yours.models.baselines import (
     CACHED,
     Baseline,
+    choose_baselines,
     one_step_baselines,
     regression_baselines,
     simple_baselines,
     step_baselines,
 )
 from iclimit.validation.yours.models.fitted_layers import context_moments
-from iclimit.validation.yours.models.model import Answering, Model
+from iclimit.validation.yours.models.ladder import Ladder, ladder
+from iclimit.validation.yours.models.model import Answering, Model, ask_all
 from iclimit.validation.yours.models.problem_units import ProblemUnits
-
-if TYPE_CHECKING:
-    from xarray import Dataset
-else:  # xarray is loaded when it is asked for
-    Dataset = Any
-
+from iclimit.validation.yours.models.sections import Section
 
 STEPS = (2, 5)
 """Numbers of steps of gradient descent beside one."""
@@ -71,29 +61,7 @@ FITTED_CONTEXTS = 500
 """Contexts of each length to which rates are fitted where no theory gives them."""
 
 
-@dataclass(frozen=True, eq=False)
-class PositionBaseline:
-    """An algorithm that answers at every position of a prompt.
-
-    Attributes
-    ----------
-    name, description : str
-        As of a `Baseline`; the description has the parameters of the last position.
-    predict : callable
-        Predictions (n, N + 1) for prompts of N pairs and a query, which is the last position.
-    losses : array (N + 1,)
-        Exact mean squared errors on noisy labels of fresh tasks; NaN where they are not known.
-    """
-
-    name: str
-    description: str
-    predict: Predictor
-    losses: np.ndarray
-
-
-def position_baselines(
-    problem: Problem, names: Collection[str] | None = None
-) -> list[PositionBaseline]:
+def position_baselines(problem: Problem, names: Collection[str] | None = None) -> list[Baseline]:
     """Algorithms at every position, with the parameters that are best for each number of pairs.
 
     Parameters
@@ -105,18 +73,20 @@ def position_baselines(
 
     Returns
     -------
-    list of PositionBaseline
-        "null", "averaging", "nearest_neighbours", "one_step", "fixed_step", "preconditioner"
-        (where there is a covariance), "steps_2", "steps_5", "least_squares", "ridge" (where it is
-        not least squares), "oracle_ridge" (where the noise level varies), "dmmse" (where tasks
-        are given).
+    list of Baseline
+        Their predictions (n, N + 1) are for all positions, the query last, and so are their exact
+        losses (N + 1,), NaN where they are not known; descriptions have the parameters of the last
+        position.  "null", "averaging", "nearest_neighbours", "one_step", "fixed_step",
+        "preconditioner" (where there is a covariance), "steps_2", "steps_5", "least_squares",
+        "ridge" (where it is not least squares), "oracle_ridge" (where the noise level varies),
+        "dmmse" (where tasks are given).
 
     Examples
     --------
     >>> from iclimit.simulate.probing.problem import Problem
     >>> from iclimit.validation.yours.models.positions import position_baselines
     >>> for each in position_baselines(Problem(context=40, dim=20))[3:5]:
-    ...     print(each.name, each.losses[[0, 10, 20, 40]].round(2))
+    ...     print(each.name, each.loss[[0, 10, 20, 40]].round(2))
     one_step [20.   13.55 10.24  6.89]
     fixed_step [20.   14.36 10.45  7.85]
     """
@@ -125,10 +95,10 @@ def position_baselines(
     ]
     at = [{each.name: each for each in _at_one_length(units, names)} for units in lengths]
     passes, found = _one_pass(problem), []
-    for name in dict.fromkeys(name for there in at for name in there):
-        chosen = [there[name] for there in at if name in there]
-        predict = passes[name] if name in passes else _at_each_length(chosen)
-        losses = [there[name].loss if name in there else None for there in at]
+    for name in dict.fromkeys(name for each in at for name in each):
+        chosen = [each[name] for each in at if name in each]
+        predict = passes.get(name) or by_prefix(partial(_of_length, chosen))
+        losses = [each[name].loss if name in each else None for each in at]
         found.append(_position_baseline(lengths, chosen[-1], predict, losses))
         if name == "one_step":
             found.append(_fixed_step(lengths))
@@ -146,9 +116,8 @@ def _at_one_length(units: ProblemUnits, names: Collection[str] | None) -> Iterat
     yield from (each for each in regression_baselines(units) if each.name not in SLOW)
 
 
-def _at_each_length(chosen: Sequence[Baseline]) -> Predictor:
-    """Predictor at all positions from those for each number of pairs, from 1 on."""
-    return by_prefix(lambda count: chosen[count - 1].predict)
+def _of_length(chosen: Sequence[Baseline], count: int) -> Predictor:
+    return chosen[count - 1].predict
 
 
 def _one_pass(problem: Problem) -> dict[str, Predictor]:
@@ -173,7 +142,7 @@ def _one_pass(problem: Problem) -> dict[str, Predictor]:
     return passes
 
 
-def _fixed_step(lengths: Sequence[ProblemUnits]) -> PositionBaseline:
+def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
     """A step of one rate of the sum over the pairs, best for the mean error over positions."""
     last = lengths[-1]
     eye, unit = np.eye(last.problem.dim), 1 / (last.problem.context * last.input_variance)
@@ -198,13 +167,13 @@ def _position_baseline(
     last: Baseline,
     predict: Predictor,
     losses: Sequence[float | None],
-) -> PositionBaseline:
+) -> Baseline:
     """Baseline from that for the last position; without pairs the error is that of zero."""
     zero = lengths[0].step_loss(0 * np.eye(lengths[0].problem.dim))
     known = [math.nan if loss is None else loss for loss in losses]
     # Without pairs dMMSE predicts with the mean of its tasks.
     first = math.nan if last.name == "dmmse" else zero
-    return PositionBaseline(last.name, last.description, predict, np.array([first, *known]))
+    return replace(last, predict=predict, loss=np.array([first, *known]))
 
 
 SHOWN = 8
@@ -212,6 +181,9 @@ SHOWN = 8
 
 ROUNDING = 1e-20
 """Errors below this share of the mean square of a label are rounding."""
+
+MODEL = COLOURS[1]
+"""Colour of the model."""
 
 TOP = 1.3
 """Top of the figure in units of the mean square of a label; least squares has a peak beyond."""
@@ -225,40 +197,32 @@ class PositionErrors(Result):
     ----------
     problem : Problem
         Law of the prompts.
-    examples : array (N + 1,)
-        Numbers of examples, from 0 to N.
-    model : tuple of Estimate
-        Mean squared errors of the model on noisy labels.
-    baselines : mapping of str to tuple of Estimate
-        The same of the algorithms on the same prompts.
-    differences : mapping of str to tuple of Estimate
-        Error of the model minus that of the algorithm, with standard errors of the differences.
-    theory : mapping of str to array (N + 1,)
-        Exact mean squared errors of the algorithms; NaN where they are not known.
+    ladders : tuple of Ladder
+        Errors of the model and of the algorithms with 0 to N examples, on the same prompts.
+    algorithms : tuple of str
+        Names of the algorithms.
     label_square : float
         Mean square of a label: the error of zero.
     """
 
     problem: Problem
-    examples: np.ndarray
-    model: tuple[Estimate, ...]
-    baselines: Mapping[str, tuple[Estimate, ...]]
-    differences: Mapping[str, tuple[Estimate, ...]]
-    theory: Mapping[str, np.ndarray]
+    ladders: tuple[Ladder, ...]
+    algorithms: tuple[str, ...]
     label_square: float
-
     dims = ("algorithm", "examples")
 
     def columns(self) -> dict[str, Any]:
-        """Errors of the model and of each algorithm, with their differences."""
+        """Errors of the model and of the algorithms, by algorithm and number of examples."""
+        rows = [[ladder[name].columns() for ladder in self.ladders] for name in self.algorithms]
+        model = tuple(ladder.error for ladder in self.ladders)
         return {
-            "algorithm": list(self.baselines),
-            "examples": self.examples,
-            "model_error": (self.model,) * len(self.baselines),
-            "error": tuple(self.baselines.values()),
-            "difference": tuple(self.differences.values()),
-            "difference_z": [[_z(each) for each in line] for line in self.differences.values()],
-            "theory": np.array(list(self.theory.values())),
+            "algorithm": self.algorithms,
+            "examples": np.arange(len(self.ladders)),
+            "model_error": (model,) * len(self.algorithms),
+            **{
+                name: tuple(tuple(each[name] for each in row) for row in rows)
+                for name in ("error", "difference", "difference_z", "theory")
+            },
         }
 
     def draw(self, ax: Axes) -> None:
@@ -266,45 +230,33 @@ class PositionErrors(Result):
 
         Lines are the exact errors of the algorithms where they are known, otherwise measured.
         """
-        styles = [
-            (colour, line) for line in ("-", "--", ":") for colour in COLOURS if colour != _MODEL
-        ]
-        for (name, errors), (colour, line) in zip(self.baselines.items(), styles, strict=False):
-            means = np.array([each.mean for each in errors])
-            known = np.where(np.isnan(self.theory[name]), means, self.theory[name])
-            label = name.replace("_", " ")
-            ax.plot(self.examples, known / self.label_square, line, color=colour, label=label)
-        scaled = [
-            Estimate(each.mean / self.label_square, each.standard_error / self.label_square, 1)
-            for each in self.model
-        ]
-        draw_estimates(ax, self.examples, scaled, _MODEL, label="model", zorder=3)
+        examples, colours = range(len(self.ladders)), [each for each in COLOURS if each != MODEL]
+        styles = [(colour, line) for line in ("-", "--", ":") for colour in colours]
+        for name, (colour, line) in zip(self.algorithms, styles, strict=False):
+            rungs = [ladder[name] for ladder in self.ladders]
+            known = [each.theory if each.theory >= 0 else each.error.mean for each in rungs]
+            scaled = np.array(known) / self.label_square
+            ax.plot(examples, scaled, line, color=colour, label=name.replace("_", " "))
+        errors = [each.error.scaled(1 / self.label_square) for each in self.ladders]
+        draw_estimates(ax, examples, errors, MODEL, label="model", zorder=3)
         ax.set_ylim(0, TOP)
         ylabel = "squared error / mean square of a label"
         finish(ax, "examples in the context", ylabel, legend="", beside=True)
 
     def __str__(self) -> str:
-        last = len(self.examples) - 1
+        last = len(self.ladders) - 1
         shown = sorted({round(each) for each in np.linspace(0, last, min(SHOWN, last + 1))})
-        lines = [["examples", *(str(self.examples[i]) for i in shown)]]
-        lines.append(["model", *(self._cell(self.model[i]) for i in shown)])
-        for name, errors in self.baselines.items():
-            z = [_z(self.differences[name][i]) for i in shown]
-            lines.append([name, *(self._cell(errors[i]) for i in shown)])
-            lines.append(["  z of model", *(f"{each:.1f}" for each in z)])
+        ladders = [self.ladders[i] for i in shown]
+        lines = [["examples", *map(str, shown)]]
+        lines.append(["model", *(self._cell(each.error) for each in ladders)])
+        for name in self.algorithms:
+            lines.append([name, *(self._cell(each[name].error) for each in ladders)])
+            lines.append(["  z of model", *(f"{each[name].z:.1f}" for each in ladders)])
         return "\n".join(aligned(lines, "<>"))
 
     def _cell(self, error: Estimate) -> str:
         """An error as text; what is rounding is 0."""
         return str(error) if error.mean > ROUNDING * self.label_square else "0"
-
-
-def _z(difference: Estimate) -> float:
-    """Difference in standard errors; 0 between equal answers."""
-    return difference.z(0.0) if difference.mean else 0.0
-
-
-_MODEL = COLOURS[1]
 
 
 def probe_positions(
@@ -369,26 +321,21 @@ def probe_positions(
     ...     weights = before / np.arange(1, inputs.shape[1])[:, None]
     ...     return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
     >>> found = probe_positions(averaging, Problem(context=20, dim=5), test_prompts=500)
-    >>> max(abs(each.mean) for each in found.differences["averaging"]) < 1e-12
+    >>> max(abs(ladder["averaging"].difference.mean) for ladder in found.ladders) < 1e-12
     True
     """
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a Problem, got {problem!r}")
+        raise TypeError(f"problem must be an iclimit.Problem, got {problem!r}")
     check_arguments(test_prompts=test_prompts)
-    chosen = _chosen(position_baselines(problem), baselines)
+    chosen = choose_baselines(partial(position_baselines, problem), baselines)
     model = Model(predict, batch, deterministic, per_position=True)
-    blocks = problem.blocks(test_prompts, rng=rng)
-    with tqdm(total=test_prompts, disable=not progress, unit="prompt", desc="positions") as bar:
-        return ask_positions(model, chosen, problem, blocks, advance=bar.update)
+    seed = int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng
+    section = Section("fresh", "error", "fresh tasks", problem, test_prompts, seed)
+    return ask_positions(model, chosen, section, progress=progress)
 
 
 def ask_positions(
-    model: Answering,
-    baselines: Sequence[PositionBaseline],
-    problem: Problem,
-    blocks: Iterable[DrawnPrompts],
-    *,
-    advance: Callable[[int], object] | None = None,
+    model: Answering, baselines: Sequence[Baseline], section: Section, *, progress: bool = False
 ) -> PositionErrors:
     """Errors of a model and of algorithms at all positions of prompts, see `probe_positions`.
 
@@ -396,89 +343,21 @@ def ask_positions(
     ----------
     model : Model or Recorded
         Of the form per position.
-    baselines : sequence of PositionBaseline
-        Algorithms.
-    problem : Problem
-        Law of the prompts.
-    blocks : iterable of DrawnPrompts
+    baselines : sequence of Baseline
+        Algorithms at every position.
+    section : Section
         The prompts.
-    advance : callable, optional
-        Called with the number of prompts after each block.
+    progress : bool
+        Whether to show a progress bar.
     """
-    names = [each.name for each in baselines]
-    columns: list[list[np.ndarray]] = []
-    first = 0
-    for block in blocks:
-        sequences = as_sequences(block)
-        if not first:
-            model.check(sequences, section="fresh")
-        target = (sequences.inputs @ block.tasks[:, :, None])[:, :, 0]
-        answers = [
-            model.answer(sequences, section="fresh", first=first),
-            *(each.predict(block) for each in baselines),
-        ]
-        columns.append([(each - target) ** 2 + block.noise_variance[:, None] for each in answers])
-        first += len(block)
-        if advance is not None:
-            advance(len(block))
-    own, *others = map(np.concatenate, zip(*columns, strict=True))
-    units = ProblemUnits(problem)
+    answers = ask_all(model, baselines, [section], progress=progress)[section.name]
+    units = ProblemUnits(section.problem)
     return PositionErrors(
-        problem=problem,
-        examples=np.arange(problem.context + 1),
-        model=_estimates(own),
-        baselines=dict(zip(names, map(_estimates, others), strict=True)),
-        differences={
-            name: _estimates(own - each) for name, each in zip(names, others, strict=True)
-        },
-        theory={each.name: each.losses for each in baselines},
+        problem=section.problem,
+        ladders=tuple(
+            ladder(answers.at(i), [replace(each, loss=each.loss[i]) for each in baselines])
+            for i in range(section.problem.context + 1)
+        ),
+        algorithms=tuple(each.name for each in baselines),
         label_square=units.signal + units.noise_variance,
     )
-
-
-@dataclass(frozen=True)
-class LastPosition:
-    """A model that answers at every position, asked for the query after a full context.
-
-    Attributes
-    ----------
-    model : Model
-        Of the form per position.
-    """
-
-    model: Model
-
-    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
-        """Answers (n,) to the queries."""
-        return self.model.answer(as_sequences(drawn), section=section, first=first)[:, -1]
-
-    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
-        """Ask some first prompts again, also with other pairs behind a position."""
-        self.model.check(as_sequences(drawn), section=section)
-
-
-def as_sequences(prompts: DrawnPrompts) -> DrawnPrompts:
-    """The same prompts with the query, labelled 0, behind the pairs."""
-    labels = np.concatenate([prompts.labels, 0 * prompts.labels[:, :1]], axis=1)
-    return replace(prompts, inputs=all_inputs(prompts), labels=labels)
-
-
-def _estimates(samples: np.ndarray) -> tuple[Estimate, ...]:
-    """Estimates of the columns of samples (n, N + 1)."""
-    return tuple(Estimate.of(column, keep=False) for column in samples.T)
-
-
-def _chosen(
-    known: Sequence[PositionBaseline], names: Sequence[str] | None
-) -> Sequence[PositionBaseline]:
-    """Algorithms of these names, all by default."""
-    if names is None:
-        return known
-    if isinstance(names, str):
-        raise TypeError(f"baselines must be a list of names, got {names!r}")
-    by_name = {each.name: each for each in known}
-    for name in names:
-        if name not in by_name:
-            hint = did_you_mean(name, by_name)
-            raise ValueError(f"baselines must be of {', '.join(by_name)}, got {name!r}{hint}")
-    return [by_name[name] for name in names]

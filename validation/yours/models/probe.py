@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from iclimit.checks import check_arguments, check_choice
-from iclimit.notation import did_you_mean
 from iclimit.simulate.probing.problem import Problem
-from iclimit.validation.yours.models.baselines import Baseline
+from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
 from iclimit.validation.yours.models.files import PromptFile
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
@@ -29,9 +28,8 @@ from iclimit.validation.yours.models.linear_attention import (
     attention_features,
     linear_part,
 )
-from iclimit.validation.yours.models.model import Answering, Answers, Model, ask_all
+from iclimit.validation.yours.models.model import Answering, Answers, LastPosition, Model, ask_all
 from iclimit.validation.yours.models.positions import (
-    LastPosition,
     PositionErrors,
     ask_positions,
     position_baselines,
@@ -90,7 +88,7 @@ def judge(
     def rungs(name: str) -> Any:
         return ladder(answers[name], baselines, plan[name].description)
 
-    checks = None
+    checks = {}
     if all(name in answers for name in CHECKS):
         checks = diagnose(answers["fresh"].model, *(answers[name].model for name in CHECKS))
     sensitivities = {}
@@ -104,7 +102,7 @@ def judge(
     return AlgorithmReport(
         problem=problem,
         test_prompts=len(answers["fresh"].target),
-        identification=identify(answers["fresh"], tolerance=tolerance),
+        verdict=identify(answers["fresh"], tolerance=tolerance),
         fresh=rungs("fresh"),
         pretraining=rungs("pretraining") if "pretraining" in answers else None,
         sensitivities=sensitivities,
@@ -214,7 +212,7 @@ def probe(
     if gradients is not None and not callable(gradients):
         raise TypeError(f"gradients must be a function, got {gradients!r}")
     check_prompts(test_prompts)
-    chosen = choose_baselines(problem, baselines, prompts, ridge)
+    chosen = choose_baselines(partial(known_baselines, problem, prompts, ridge), baselines)
     sections = plan_sections(
         problem, test_prompts=test_prompts, rng=rng, context_lengths=context_lengths
     )
@@ -262,7 +260,8 @@ def judge_predictions(
     """
     check_arguments(tolerance=tolerance)
     check_prompts(prompts.test_prompts)
-    chosen = choose_baselines(prompts.problem, baselines, trained_on, ridge)
+    known = partial(known_baselines, prompts.problem, trained_on, ridge)
+    chosen = choose_baselines(known, baselines)
     recorded = Recorded(predictions, prompts.sections)
     answers = ask_all(recorded, chosen, prompts.sections, progress=progress)
     options: dict[str, Any] = {"tolerance": tolerance, "seed": str(prompts.seed)}
@@ -270,31 +269,6 @@ def judge_predictions(
         recorded = Recorded(positions, prompts.sections)
         options["positions"] = _positions(recorded, chosen, prompts.sections[0], len(positions))
     return judge(prompts.problem, chosen, prompts.sections, answers, **options)
-
-
-def choose_baselines(
-    problem: Problem,
-    wanted: Sequence[str | Baseline] | None,
-    prompts: int | None = None,
-    ridge: float = 0.0,
-) -> list[Baseline]:
-    """Baselines that are named or given, by default all that fit the problem."""
-    if isinstance(wanted, str):
-        raise TypeError(f"baselines must be a list of names, got {wanted!r}")
-    if wanted is None:
-        return list(known_baselines(problem, prompts, ridge))
-    names = frozenset(each for each in wanted if isinstance(each, str))
-    known = {each.name: each for each in known_baselines(problem, prompts, ridge, names)}
-    chosen = []
-    for each in wanted:
-        if isinstance(each, str) and each not in known:
-            every = [one.name for one in known_baselines(problem, prompts, ridge)]
-            hint = did_you_mean(each, every)
-            raise ValueError(f"baselines must be of {', '.join(every)}, got {each!r}{hint}")
-        chosen.append(known[each] if isinstance(each, str) else each)
-    if not chosen:
-        raise ValueError("baselines must be at least one, got none")
-    return chosen
 
 
 def check_prompts(test_prompts: int) -> None:
@@ -318,8 +292,7 @@ def _positions(
     """Errors at all positions of the first fresh prompts, with those algorithms that have them."""
     names = {each.name for each in chosen} | {"fixed_step"}
     known = position_baselines(fresh.problem, names)
-    few = replace(fresh, drawn=min(fresh.drawn, most))
-    return ask_positions(model, known, few.problem, few.blocks())
+    return ask_positions(model, known, replace(fresh, drawn=min(fresh.drawn, most)))
 
 
 def _by_name(sections: Sequence[Section]) -> dict[str, Section]:

@@ -238,7 +238,7 @@ class Section:
         Law that the prompts follow; for sections that change single prompts, that of fresh.
     drawn : int
         Number of prompts that are drawn, of each of which there are ``variants``.
-    seed : SeedSequence
+    seed : int or SeedSequence
         Of the prompts.
     variants : int
         Variants of each prompt, which follow each other.
@@ -257,7 +257,7 @@ class Section:
     description: str
     problem: Problem
     drawn: int
-    seed: np.random.SeedSequence
+    seed: int | np.random.SeedSequence
     variants: int = 1
     step: float = 0.0
     paired: bool = True

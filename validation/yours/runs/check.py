@@ -17,7 +17,7 @@ from iclimit.asymptotics.pretraining.structure import Spectrum, parse_structure
 from iclimit.checks import check_choice
 from iclimit.drawing import COLOURS, Axes, Figure, draw_points, finish, log_scale, panels
 from iclimit.results import Estimate, Result
-from iclimit.tables import aligned
+from iclimit.tables import aligned, plain
 from iclimit.validation.conventions import Convention, get_convention
 from iclimit.validation.judge.comparisons import Comparison
 from iclimit.validation.judge.verdict import Verdict
@@ -330,30 +330,28 @@ class RunCheck(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and numbers, for JSON."""
-        total = self.chi_square
-        return {
-            "holds": self.holds,
-            "judged": self.judged,
-            "chi_square": {
-                "value": total.value,
-                "count": total.count,
-                "degrees": total.degrees,
-                "p_value": total.p_value,
-            },
-            "z": {name: vars(each) for name, each in self.z.items()},
-            "resolutions": self.resolutions,
-            "failures": [
-                {"label": row.label, "z": row.z, "accepted": self.verdict.threshold(row)}
-                for row in self.verdict.failures
-            ],
-            "fits": [
-                {"if": fit.text, "fits": fit.fits, "chi_square": fit.chi_square.value}
-                for fit in self.fits
-            ],
-            "mistakes_tried": self.tried,
-            "notes": self.notes,
-            "rows": self.rows(),
-        }
+        total, judged = self.chi_square, self.verdict
+        entries: dict[str, Any] = plain(
+            {
+                "holds": self.holds,
+                "judged": self.judged,
+                "chi_square": vars(total) | {"p_value": total.p_value},
+                "z": self.z,
+                "resolutions": self.resolutions,
+                "failures": [
+                    {"label": row.label, "z": row.z, "accepted": judged.threshold(row)}
+                    for row in judged.failures
+                ],
+                "fits": [
+                    {"if": fit.text, "fits": fit.fits, "chi_square": fit.chi_square.value}
+                    for fit in self.fits
+                ],
+                "mistakes_tried": self.tried,
+                "notes": self.notes,
+                "rows": self.rows(),
+            }
+        )
+        return entries
 
     def draw(self, ax: Axes) -> None:
         """Draw relative deviations by the most varied parameter."""

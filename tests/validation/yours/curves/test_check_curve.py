@@ -65,7 +65,7 @@ def rows_of(check: CurveCheck) -> dict[tuple[str, int], CurveRow]:
 
 
 def table_of(run: TrainingCurves) -> dict[str, Any]:
-    return {"step": run.steps, **{f"loss_{k}": row for k, row in enumerate(run.losses)}}
+    return {"step": run.recorded_at, **{f"loss_{k}": row for k, row in enumerate(run.losses)}}
 
 
 # Agreement
@@ -86,7 +86,8 @@ def test_descent_of_merged_attention_agrees(merged: TrainingCurves) -> None:
     assert rows["duration", 3].spread < 1e-3
     assert abs(rows["duration", 3].deviation) < rows["duration", 3].allowance
     # The law of the start: six runs have one sixth of the variance of one.
-    single = iclimit.check_curve({"step": merged.steps, "loss": merged.losses[0]}, **MERGED, **LAW)
+    first = {"step": merged.recorded_at, "loss": merged.losses[0]}
+    single = iclimit.check_curve(first, **MERGED, **LAW)
     ratio = rows_of(single)["half-drop", 3].standard_error / rows["half-drop", 3].standard_error
     assert ratio == pytest.approx(math.sqrt(6))
 
@@ -163,9 +164,8 @@ MISTAKES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("fits", MISTAKES)
 def test_a_mistake_is_named(merged: TrainingCurves, fits: str) -> None:
     stated = MERGED | LAW | MISTAKES[fits]
-    check = iclimit.check_curve(
-        {"step": merged.steps, "loss_0": merged.losses[0], "loss_1": merged.losses[1]}, **stated
-    )
+    two = {"step": merged.recorded_at, "loss_0": merged.losses[0], "loss_1": merged.losses[1]}
+    check = iclimit.check_curve(two, **stated)
     assert check.verdict.kind == "contradicts"
     assert check.fits == (fits,)
     assert fits in str(check)
@@ -179,7 +179,7 @@ def test_what_would_have_been_noticed_is_noticed(merged: TrainingCurves) -> None
         assert wrong.verdict.kind == "contradicts"
         # One curve has errors that are larger by the root of six.
         losses = merged.losses[0] * (1 + 5 * check.resolutions["loss"]) ** sign
-        table = {"step": merged.steps, "loss": losses}
+        table = {"step": merged.recorded_at, "loss": losses}
         assert iclimit.check_curve(table, **MERGED, **LAW).verdict.kind == "contradicts"
     assert "would have been noticed: a wrong factor of losses" in str(check)
 
@@ -215,7 +215,7 @@ def test_mistakes_about_the_model_are_named(
 
 
 def test_a_curve_that_has_not_dropped_yet(merged: TrainingCurves) -> None:
-    early = {"step": merged.steps[:40], "loss": merged.losses[0, :40]}
+    early = {"step": merged.recorded_at[:40], "loss": merged.losses[0, :40]}
     check = iclimit.check_curve(early, **MERGED, **LAW)
     assert check.verdict.kind == "unusable"
     assert not check.holds
@@ -263,8 +263,8 @@ def test_plateaus_that_merge_are_named() -> None:
 
 def test_a_diverged_run_is_left_out_and_named(merged: TrainingCurves) -> None:
     table = table_of(merged)
-    table["loss_1"] = np.where(np.arange(len(merged.steps)) < 50, table["loss_1"], np.nan)
-    table["loss_2"] = table["loss_2"] * np.linspace(1, 1e5, len(merged.steps))
+    table["loss_1"] = np.where(np.arange(len(merged.recorded_at)) < 50, table["loss_1"], np.nan)
+    table["loss_2"] = table["loss_2"] * np.linspace(1, 1e5, len(merged.recorded_at))
     check = iclimit.check_curve(table, **MERGED, **LAW)
     assert check.holds
     assert [each.label for each in check.curves] == ["loss_0", "loss_3", "loss_4", "loss_5"]
@@ -302,7 +302,7 @@ def test_curves_of_any_shape_have_a_verdict(model: str, shape: str) -> None:
 
 def test_noisy_records_are_smoothed(merged: TrainingCurves) -> None:
     noise = np.random.default_rng(0).normal(1, 0.05, merged.losses[:, ::1].shape)
-    table = {"step": merged.steps} | {
+    table = {"step": merged.recorded_at} | {
         f"loss_{k}": row for k, row in enumerate(merged.losses * noise)
     }
     check = iclimit.check_curve(table, **MERGED, **LAW)
@@ -311,7 +311,7 @@ def test_noisy_records_are_smoothed(merged: TrainingCurves) -> None:
 
 
 def test_rounded_losses_are_no_contradiction(merged: TrainingCurves) -> None:
-    table = {"step": merged.steps, "loss": merged.losses[0].round(3)}
+    table = {"step": merged.recorded_at, "loss": merged.losses[0].round(3)}
     check = iclimit.check_curve(table, **MERGED, **LAW)
     assert check.holds, str(check)
     assert rows_of(check)["final loss", 3].allowance > 5e-4
@@ -400,7 +400,7 @@ def test_tables_of_all_forms_give_the_same(merged: TrainingCurves, tmp_path: Pat
     rows = [
         {"iter": int(step), "mse": float(loss), "seed": k}
         for k, losses in enumerate(merged.losses)
-        for step, loss in zip(merged.steps, losses, strict=True)
+        for step, loss in zip(merged.recorded_at, losses, strict=True)
     ]
     names = {"step": "iter", "loss": "mse", "run": "seed"}
     file = tmp_path / "curves.json"
@@ -502,7 +502,8 @@ def test_check_as_text_json_and_figure(merged: TrainingCurves) -> None:
     middle = float(np.mean(check.theory.levels))
     steps, losses = lines["theory"]
     assert np.interp(-middle, -losses, steps) == pytest.approx(half, 1e-2)
-    single = iclimit.check_curve({"step": merged.steps, "loss": merged.losses[0]}, **MERGED, **LAW)
+    first = {"step": merged.recorded_at, "loss": merged.losses[0]}
+    single = iclimit.check_curve(first, **MERGED, **LAW)
     assert json.loads(json.dumps(single.to_dict(), allow_nan=False))["rows"][0]["spread"] is None
 
 

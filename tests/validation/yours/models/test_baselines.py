@@ -12,14 +12,13 @@ from iclimit.asymptotics.descent import optimal_learning_rate, optimal_schedule
 from iclimit.simulate.probing.problem import DrawnPrompts, Problem
 from iclimit.validation.yours.models import baselines as module
 from iclimit.validation.yours.models import positions as position_module
-from iclimit.validation.yours.models.baselines import Baseline, baselines
+from iclimit.validation.yours.models.baselines import Baseline, baselines, choose_baselines
 from iclimit.validation.yours.models.fitted_layers import (
     context_moments,
     fit_layers,
     residual_polynomial,
 )
 from iclimit.validation.yours.models.positions import position_baselines
-from iclimit.validation.yours.models.probe import choose_baselines
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 COUNT = 4000
@@ -68,7 +67,7 @@ def test_parameters_of_others_are_not_searched_for(
 
     for name in ("_best_gdpp", "_best_heads", "optimal_schedule", "context_moments"):
         monkeypatch.setattr(module, name, refuse)
-    few = choose_baselines(problem, ["ridge", "one_step"])
+    few = choose_baselines(lambda names: baselines(problem, names=names), ["ridge", "one_step"])
     assert [each.description for each in few] == [
         every[name].description for name in ("ridge", "one_step")
     ]

@@ -5,13 +5,13 @@ import pytest
 
 from iclimit.asymptotics.descent import optimal_preconditioner
 from iclimit.simulate.probing.problem import Problem
+from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.linear_attention import (
     LinearPart,
     attention_features,
     best_eigenvalues,
     linear_part,
 )
-from iclimit.validation.yours.models.probe import choose_baselines
 
 SCALED = Problem(
     context=12, dim=4, input_law="uniform", scale=3, task_variance=2, noise_variance=0.5
@@ -27,7 +27,7 @@ TILTED = Problem(
 
 def part_of(name: str, problem: Problem, count: int = 2000) -> LinearPart:
     drawn = problem.sample(count, rng=0)
-    (baseline,) = choose_baselines(problem, [name])
+    (baseline,) = baselines(problem, names=[name])
     found = linear_part(*attention_features(drawn, problem), baseline.predict(drawn), problem)
     assert found is not None
     return found
@@ -59,7 +59,7 @@ def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
     assert found.z is not None
     assert abs(found.z) < 4
     assert 0 < found.explained.mean < 0.99
-    (step,) = choose_baselines(problem, ["one_step"])
+    (step,) = baselines(problem, names=["one_step"])
     assert step.loss == pytest.approx(found.error, rel=5e-3)
 
 
@@ -67,7 +67,7 @@ def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
     """Answers of one step with noise: its eigenvalues are equal, those of the fit are not."""
     problem = Problem(context=40, dim=12)
     drawn = problem.sample(4000, rng=0)
-    (step,) = choose_baselines(problem, ["one_step"])
+    (step,) = baselines(problem, names=["one_step"])
     noise = np.random.default_rng(0).standard_normal(4000)
     features = attention_features(drawn, problem)
     found = linear_part(*features, step.predict(drawn) + noise, problem)

@@ -8,8 +8,7 @@ import pytest
 
 from iclimit.simulate.probing.problem import Problem
 from iclimit.validation.yours.models.baselines import Baseline
-from iclimit.validation.yours.models.model import Model, ask, ask_all
-from iclimit.validation.yours.models.positions import LastPosition
+from iclimit.validation.yours.models.model import LastPosition, Model, ask, ask_all
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
 PROBLEM = Problem(6, 3, noise_variance=0.2)
@@ -200,10 +199,10 @@ def test_answers_per_position() -> None:
     model = Model(running_mean, batch=20, per_position=True)
     model.check(DRAWN)
     answers = model.answer(DRAWN)
-    assert answers.shape == (50, 6)
+    assert answers.shape == (50, 7)
     assert np.allclose(answers[:, 3], DRAWN.labels[:, :3].mean(axis=1))
     late = Model(lambda *arrays: running_mean(*arrays)[:, 1:], per_position=True)
-    with pytest.raises(ValueError, match=r"shape \(50, 6\), got \(50, 5\)"):
+    with pytest.raises(ValueError, match=r"shape \(50, 7\), got \(50, 6\)"):
         late.answer(DRAWN)
 
     def broken(inputs: Array, labels: Array) -> Array:

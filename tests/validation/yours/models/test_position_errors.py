@@ -39,12 +39,12 @@ def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
     target = np.einsum("nld,nd->nl", all_inputs(drawn), drawn.tasks)
     for baseline in position_baselines(problem):
         errors = (baseline.predict(drawn) - target) ** 2 + drawn.noise_variance[:, None]
-        checked = np.isfinite(baseline.losses)
+        checked = np.isfinite(baseline.loss)
         checked[heavy(baseline.name, problem)] = False
         solved = problem.input_law == "gaussian"
         assert np.any(checked[1:]) or baseline.name == "nearest_neighbours" or not solved
         allowed = ALLOWANCE * np.std(errors, axis=0) / math.sqrt(COUNT) + 1e-12
-        deviation = np.abs(np.mean(errors, axis=0) - baseline.losses)
+        deviation = np.abs(np.mean(errors, axis=0) - baseline.loss)
         assert np.all(deviation[checked] < allowed[checked]), baseline.name
 
 
@@ -60,7 +60,7 @@ def test_last_position_is_the_query_after_a_full_context(monkeypatch: pytest.Mon
         expected = single[baseline.name]
         assert np.allclose(baseline.predict(drawn)[:, -1], expected.predict(drawn))
         if expected.loss is not None:
-            assert baseline.losses[-1] == pytest.approx(expected.loss)
+            assert baseline.loss[-1] == pytest.approx(expected.loss)
 
 
 def test_fixed_step_is_the_best_for_the_mean_over_positions() -> None:
@@ -103,16 +103,17 @@ def found() -> PositionErrors:
 def test_an_algorithm_differs_from_itself_by_nothing() -> None:
     problem = Problem(8, 3, noise_variance=0.3)
     same = probe_positions(ridge(0.3), problem, test_prompts=50, baselines=["ridge", "null"])
-    assert list(same.baselines) == ["ridge", "null"]
-    assert max(abs(each.mean) for each in same.differences["ridge"]) < 1e-12
-    assert same.model[0].mean == pytest.approx(same.baselines["null"][0].mean)
+    assert same.algorithms == ("ridge", "null")
+    assert max(abs(ladder["ridge"].difference.mean) for ladder in same.ladders) < 1e-12
+    assert same.ladders[0].error.mean == pytest.approx(same.ladders[0]["null"].error.mean)
 
 
 def test_pairs_show_what_the_errors_alone_do_not(found: PositionErrors) -> None:
-    difference = found.differences["ridge"][8]
+    ladder = found.ladders[8]
+    own, other, difference = ladder.error, ladder["ridge"].error, ladder["ridge"].difference
     assert difference.z(0.0) > 3
-    alone = math.hypot(found.model[8].standard_error, found.baselines["ridge"][8].standard_error)
-    assert difference.mean == pytest.approx(found.model[8].mean - found.baselines["ridge"][8].mean)
+    alone = math.hypot(own.standard_error, other.standard_error)
+    assert difference.mean == pytest.approx(own.mean - other.mean)
     assert difference.standard_error < alone / 2
 
 
@@ -123,14 +124,14 @@ def test_rows_and_labelled_arrays_hold_the_same_numbers(found: PositionErrors) -
         here = arrays.sel(algorithm=row["algorithm"], examples=row["examples"])
         for name in set(row) & set(arrays):
             assert np.isclose(float(here[name]), row[name], equal_nan=True), name
-    assert arrays.attrs["label_square"] == pytest.approx(3.3)
+    assert found.label_square == pytest.approx(3.3)
 
 
 def test_table_shows_the_first_and_the_last_position(found: PositionErrors) -> None:
     lines = str(found).splitlines()
     assert lines[0].split()[:2] == ["examples", "0"]
     assert lines[1].split()[0] == "model"
-    assert lines[1].split()[-1] == str(found.model[8])
+    assert lines[1].split()[-1] == str(found.ladders[8].error)
 
 
 def test_figure_has_the_model_and_every_algorithm(found: PositionErrors) -> None:
@@ -146,7 +147,7 @@ def test_models_and_names_are_checked() -> None:
         probe_positions(ridge(1.0), problem, baselines=["nul"])
     with pytest.raises(TypeError, match="baselines must be a list of names"):
         probe_positions(ridge(1.0), problem, baselines="null")
-    with pytest.raises(TypeError, match="problem must be a Problem"):
+    with pytest.raises(TypeError, match="problem must be an iclimit"):
         probe_positions(ridge(1.0), {"dim": 3})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="pairs before it"):
         probe_positions(lambda _, labels: np.flip(labels, axis=1), problem, test_prompts=10)

@@ -219,12 +219,11 @@ def test_positions_of_a_model_elsewhere(tmp_path: Path) -> None:
     fresh = small.sections[0].seed
     called = probe_positions(averaging, small.problem, test_prompts=40, rng=fresh, baselines=names)
     assert report.positions is not None
-    for name in names:
-        for first, second in zip(
-            report.positions.differences[name], called.differences[name], strict=True
-        ):
-            assert first.mean == pytest.approx(second.mean, abs=1e-12)
-            assert first.repeats == 40
+    for first, second in zip(report.positions.ladders, called.ladders, strict=True):
+        for name in names:
+            mean = second[name].difference.mean
+            assert first[name].difference.mean == pytest.approx(mean, abs=1e-12)
+            assert first[name].difference.repeats == 40
 
 
 @pytest.mark.parametrize(

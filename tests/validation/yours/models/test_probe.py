@@ -12,7 +12,7 @@ from iclimit.tables import json_text
 from iclimit.validation import AlgorithmReport
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.ladder import diagnose
-from iclimit.validation.yours.models.report_page import TITLES, probe_page
+from iclimit.validation.yours.models.report import TITLES
 
 TASKS = np.random.default_rng(7).standard_normal((5, 3))
 PROBLEM = iclimit.Problem(context=8, dim=3, noise_variance=0.3, tasks=TASKS)
@@ -44,8 +44,9 @@ def report() -> AlgorithmReport:
 
 
 def test_ridge_is_found_with_its_sensitivities(report: AlgorithmReport) -> None:
-    assert report.identification.names == ("ridge",)
+    assert report.verdict.names == ("ridge",)
     assert report.verdict.sentence.startswith("It is ridge: ")
+    assert report.verdict.holds
     assert set(report.sensitivities) == {"query", "labels"}
     for cosines in report.sensitivities.values():
         assert cosines["ridge"].mean == pytest.approx(1)
@@ -58,8 +59,8 @@ def test_ridge_is_found_with_its_sensitivities(report: AlgorithmReport) -> None:
 
 
 def test_ridge_is_linear_in_the_labels_and_ignores_their_order(report: AlgorithmReport) -> None:
-    assert report.diagnosis is not None
-    for found in vars(report.diagnosis).values():
+    assert set(report.diagnosis) == {"order", "nonlinearity", "constant"}
+    for found in report.diagnosis.values():
         assert found.mean == pytest.approx(0, abs=1e-12)
 
 
@@ -73,9 +74,8 @@ def test_linear_attention_is_trained_where_prompts_are_given() -> None:
 
 def test_order_and_squares_of_labels_are_noticed() -> None:
     found = iclimit.probe(in_order, PROBLEM, test_prompts=PROMPTS, baselines=["null", "ridge"])
-    assert found.identification.kind == "none"
-    assert found.diagnosis is not None
-    for each in vars(found.diagnosis).values():
+    assert found.verdict.kind == "none"
+    for each in found.diagnosis.values():
         assert 0 < 2 * each.standard_error < each.mean
 
 
@@ -85,31 +85,30 @@ def test_diagnosis_has_its_values_by_hand() -> None:
     first, second = rng.standard_normal((2, 4000))
     ones = np.ones(4000)
     found = diagnose(first, second, ones, ones, ones)
-    assert abs(found.order.z(1)) < 4
+    assert abs(found["order"].z(1)) < 4
     squares = diagnose(first**2, first**2, second**2, (first + second) ** 2, 0 * first)
     expected = np.mean((2 * first * second) ** 2) / np.mean((first + second) ** 4)
-    assert squares.nonlinearity.mean == pytest.approx(expected)
-    assert diagnose(ones, ones, ones, ones, ones).nonlinearity.mean == 0
+    assert squares["nonlinearity"].mean == pytest.approx(expected)
+    assert diagnose(ones, ones, ones, ones, ones)["nonlinearity"].mean == 0
 
 
 def test_positions_are_asked_with_the_same_prompts(report: AlgorithmReport) -> None:
     options: dict[str, Any] = {"test_prompts": PROMPTS, "rng": 1, "form": "positions"}
     found = iclimit.probe(ridge_at_positions, PROBLEM, context_lengths=True, **options)
     assert found.fresh.error == report.fresh.error
-    assert found.verdict == report.verdict
+    assert str(found.verdict) == str(report.verdict)
     positions = found.positions
     assert positions is not None
-    assert positions.examples.tolist() == list(range(9))
-    assert positions.model[-1].mean == pytest.approx(report.fresh.error.mean)
-    assert [each.mean for each in positions.baselines["ridge"]] == pytest.approx(
-        [each.mean for each in positions.model]
-    )
-    assert positions.model[0].mean == positions.baselines["null"][0].mean
+    assert len(positions.ladders) == 9
+    assert positions.ladders[-1].error.mean == pytest.approx(report.fresh.error.mean)
+    for ladder in positions.ladders:
+        assert ladder["ridge"].error.mean == pytest.approx(ladder.error.mean)
+    assert positions.ladders[0].error.mean == positions.ladders[0]["null"].error.mean
     arrays = found.to_xarray()
     assert arrays["position_error"].dims == ("position_algorithm", "examples")
-    assert float(arrays["position_model_error"][0, 8]) == positions.model[8].mean
-    assert len(found.to_dict()["positions"]) == 9 * len(positions.baselines)
-    with pytest.raises(ValueError, match="form='positions', got form='query'"):
+    assert float(arrays["position_model_error"][0, 8]) == positions.ladders[8].error.mean
+    assert len(found.to_dict()["positions"]["ladders"]) == 9
+    with pytest.raises(ValueError, match="positions are there with form='positions'"):
         report.plot(figure="positions")
 
 
@@ -140,19 +139,19 @@ def test_report_is_text_json_arrays_figures_and_a_page(report: AlgorithmReport) 
     assert text.startswith(str(report.verdict))
     assert all(rung.name in text for rung in report.fresh.rungs)
     entry = json.loads(json_text(report.to_dict()))
-    assert entry["verdict"]["algorithms"] == ["ridge"]
-    assert entry["ladders"]["inputs:half"]["algorithms"]["ridge"]["z"] == 0
-    page = probe_page(report, dict.fromkeys(TITLES, b"PNG"))
+    assert entry["verdict"]["names"] == ["ridge"]
+    assert [each["section"] for each in entry["shifts"]] == [s.section for s in report.shifts]
+    page = report.page()
     assert report.verdict.sentence in page
     assert page.count("<img") == 4
+    assert list(TITLES) == [*report.figures[:2], "positions", *report.figures[2:]]
     data = report.to_xarray()
     assert float(data.unexplained.sel(algorithm="ridge")) == 0
     assert data.error.sel(section="fresh", algorithm="ridge") == report.fresh.error.mean
+    assert float(data.model_error.sel(section="inputs:half")) == report.shifts[0].error.mean
     figure, axes = plt.subplots(4)
-    names = ("ladder", "likeness", "spectrum", "shifts")
-    assert [report.plot(ax, figure=name) for name, ax in zip(names, axes, strict=True)] == list(
-        axes
-    )
+    for name, ax in zip(report.figures, axes, strict=True):
+        assert report.plot(ax, figure=name) is ax
     plt.close(figure)
 
 
