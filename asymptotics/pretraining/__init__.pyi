@@ -20,7 +20,10 @@ from .icl import idg_error as idg_error
 from .icl import task_gap as task_gap
 from .joint_spectrum import JointSpectrum as JointSpectrum
 from .phase_margins import OptimalRidge as OptimalRidge
+from .phase_margins import context_information as context_information
+from .phase_margins import context_slope as context_slope
 from .phase_margins import optimal_ridge as optimal_ridge
+from .phase_margins import ridge_slope as ridge_slope
 from .structured import StructuredErrors as StructuredErrors
 from .structured import cka as cka
 from .structured import resolvent_alignment as resolvent_alignment

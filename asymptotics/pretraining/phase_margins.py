@@ -76,7 +76,7 @@ def context_slope(
 
     Examples
     --------
-    >>> from iclimit.asymptotics.pretraining.phase_margins import context_slope
+    >>> from iclimit.pretraining import context_slope
     >>> slopes = context_slope(tau=4.0, alpha=[1.0, 1e4], kappa=1.2, rho=0.3)
     >>> [bool(slope < 0) for slope in slopes]
     [True, False]
@@ -117,7 +117,7 @@ def ridge_slope(
 
     Examples
     --------
-    >>> from iclimit.asymptotics.pretraining.phase_margins import ridge_slope
+    >>> from iclimit.pretraining import ridge_slope
     >>> slopes = ridge_slope(tau=10.0, alpha=10.0, kappa=5.0, rho=[0.0, 0.5])
     >>> [bool(slope > 0) for slope in slopes]
     [True, False]
@@ -155,7 +155,7 @@ def context_information(*, alpha: Number, rho: Number) -> Any:
 
     Examples
     --------
-    >>> from iclimit.asymptotics.pretraining.phase_margins import context_information
+    >>> from iclimit.pretraining import context_information
     >>> round(float(context_information(alpha=1.0, rho=0.3)), 4)
     0.5815
     """

@@ -1,9 +1,18 @@
 """Boundary curves of phase diagrams.
 
-A boundary is where its margin (`iclimit.diagrams.margins`) vanishes.  The table ``boundaries.csv``
-says in the notation what is true on it, and which quantities it belongs to.
+A boundary is where its margin vanishes.  The table ``boundaries.csv`` has a row for each, with
+these columns:
+
+* ``quantities``: those whose diagrams show it.
+* ``first``, ``second``: what is equal on it.  Each is a number, a parameter, a function as in the
+  registry (`iclimit.registry`), or a sum of these.
+* ``compared``: their difference is the margin, or that of their ``reciprocals`` where they may be
+  infinite.
+* ``where``: the value of a parameter that a boundary is for.
+* ``label``: what is true on it, in the notation.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,10 +22,9 @@ import numpy as np
 
 from iclimit.asymptotics.pretraining import diversity_slope
 from iclimit.asymptotics.pretraining.structure import Structure
-from iclimit.diagrams import margins
-from iclimit.diagrams.quantities import QUANTITIES, find_quantity
+from iclimit.diagrams.quantities import QUANTITIES, find_function, find_quantity
 from iclimit.diagrams.zero_lines import POINTS, zero_lines
-from iclimit.notation import read_table
+from iclimit.notation import PARAMETERS, read_table
 
 _STRUCTURED_POINTS = 31, 101
 _NUMBERS = 2**20
@@ -46,12 +54,44 @@ class Boundary:
     quantities: tuple[str, ...]
 
 
-BOUNDARIES = {
-    row["name"]: Boundary(
-        row["label"], getattr(margins, row["name"]), tuple(row["quantities"].split())
+def _term(text: str) -> Callable[..., Any]:
+    """Function of the parameters that a text of the table stands for."""
+    if "+" in text:
+        terms = [_term(each) for each in text.split("+")]
+        return lambda **p: sum(term(**p) for term in terms)
+    if text in PARAMETERS:
+        return lambda **p: p[text]
+    if text.isdigit():
+        return lambda **_: float(text)
+    function = find_function(text)
+    known = inspect.signature(function).parameters
+    if inspect.Parameter.VAR_KEYWORD in {each.kind for each in known.values()}:
+        return function
+    return lambda **p: function(**{name: each for name, each in p.items() if name in known})
+
+
+def _boundary(row: Mapping[str, str]) -> Boundary:
+    """Boundary of a row of the table."""
+    sides, (parameter, _, value) = (
+        (_term(row["first"]), _term(row["second"])),
+        row["where"].partition("="),
     )
-    for row in read_table("diagrams/boundaries.csv")
-}
+
+    def margin(**p: Any) -> Any:
+        first, second = (side(**p) for side in sides)
+        if row["compared"] == "reciprocals":
+            both = np.isinf(first) & np.isinf(second)
+            found = np.where(both, np.nan, np.divide(1, second) - np.divide(1, first))
+        else:
+            found = np.subtract(first, second)
+        if not parameter:
+            return found
+        return np.where(np.equal(p.get(parameter, float(value)), float(value)), found, np.nan)
+
+    return Boundary(row["label"], margin, tuple(row["quantities"].split()))
+
+
+BOUNDARIES = {row["name"]: _boundary(row) for row in read_table("diagrams/boundaries.csv")}
 """Boundaries by name."""
 
 

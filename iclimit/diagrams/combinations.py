@@ -36,6 +36,19 @@ def spectral_errors(eigenvalues: Any, mean_square: Any, **setting: Any) -> Any:
     return np.stack(errors, axis=-1)
 
 
+def useless_rate(
+    context: Any, dim: Any, noise_variance: Any = 0.0, task_variance: Any = 1.0
+) -> Any:
+    """Rate of one step at which it is no better than predicting 0."""
+    variances = {"noise_variance": noise_variance, "task_variance": task_variance}
+    return 2 * descent.optimal_learning_rate(context=context, dim=dim, **variances).rate
+
+
+def diverging_dampening(ratio: Any, noise_ratio: Any = 0.0) -> Any:
+    """Rate beyond which many steps diverge, over the best rate for one step."""
+    return descent.divergence_rate(ratio) * (1 + ratio + noise_ratio)
+
+
 def constant_rate_loss(rate: Any, steps: int, **setting: Any) -> Any:
     """Loss of steps at one rate."""
     return descent.schedule_loss(np.stack([rate] * steps, axis=-1), **setting)
@@ -102,6 +115,17 @@ def staircase_loss(t: Any, context: Any, noise_variance: Any, **heads: Any) -> A
     trace = np.sum(eigenvalues, axis=-1, keepdims=True)
     grown = dynamics.head_growth(since, eigenvalue=eigenvalues, trace=trace, **size)
     return loss_at_shares(losses, (grown / final) ** 3)
+
+
+def half_drop_loss(
+    dim: Any, context: Any, init_scale: Any, input_variance: Any = 1.0, noise_variance: Any = 0.0
+) -> Any:
+    """Mean of the losses of merged attention at zero weights and at the end."""
+    variances = {"input_variance": input_variance, "noise_variance": noise_variance}
+    end = dynamics.merged_attention_loss(
+        np.inf, dim=dim, context=context, init_scale=init_scale, **variances
+    )
+    return (end + dim * input_variance + noise_variance) / 2
 
 
 def tied_depth_loss(depth: int, alpha: Any, noise_variance: Any = 0.0) -> Any:

@@ -91,9 +91,9 @@ def _margins(quantities: Mapping[str, Function]) -> Iterator[Function]:
                     quantities[each],
                     name=f"margin_{name}_of_{each}",
                     function=boundary.margin,
-                    python=f"iclimit.diagrams.margins.{name}({{}})",
+                    python=f'iclimit.diagrams.boundaries.BOUNDARIES["{name}"].margin({{}})',
                     latex=boundary.label.replace("$", ""),
-                    source="iclimit.diagrams.margins",
+                    source="iclimit.diagrams.boundaries",
                 )
 
 

@@ -60,7 +60,7 @@ predicted = [
     for k in tasks
 ]
 
-dmmse = iclimit.dmmse_errors(theta=np.log(kappa * d) / d, alpha=alpha, rho=rho, dim=d)
+dmmse = iclimit.dmmse_errors(kappa=kappa, alpha=alpha, rho=rho, dim=d)
 
 figure, ax = plt.subplots(figsize=(6.4, 4.2))
 ax.plot(kappa, dmmse.icl - dmmse.idg, color="#d55e00", label="dMMSE, theory at d = 24")
@@ -99,3 +99,9 @@ ax.legend(loc="lower left")
 
 print(f"Bayes error {iclimit.bayes_error(alpha=alpha, rho=rho):.4f}")
 print(f"linear attention, many tasks {attention[-1].icl.mean:.4f}")
+
+# %%
+# dMMSE memorises as long as a context tells the pretraining tasks apart:
+
+information = iclimit.pretraining.context_information(alpha=alpha, rho=rho)
+print(f"a context identifies its task among up to exp({information:.2f} d) tasks")

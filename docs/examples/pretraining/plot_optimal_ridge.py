@@ -32,3 +32,14 @@ right.text(0.11, iclimit.bayes_error(alpha=2.0, rho=0.1) + 0.02, "Bayes", color=
 for objective in ("icl", "idg"):
     best = iclimit.optimal_ridge(tau=1.5, alpha=2.0, kappa=0.5, rho=0.1, objective=objective)
     print(f"{objective}: ridge {best.ridge:.4f}, error {best.error:.4f}")
+
+# %%
+# A small ridge helps where the slope of the error at ridge 0 is negative.  With little noise, many
+# tasks and many prompts it can hurt:
+
+for rho, slope in zip(
+    (0.0, 0.5),
+    iclimit.pretraining.ridge_slope(tau=10, alpha=10, kappa=5, rho=[0, 0.5]),
+    strict=True,
+):
+    print(f"rho = {rho}: a small ridge {'raises' if slope > 0 else 'lowers'} the error")

@@ -37,3 +37,9 @@ for label, lines in diagram.boundaries.items():
 
 row = diagram.values[np.searchsorted(diagram.y_grid, 0.5)]
 print(f"kappa = 0.5: least error at alpha = {diagram.x_grid[np.argmin(row)]:.2f}")
+
+# %%
+# There the slope of the error in the context length changes its sign:
+
+slope = iclimit.pretraining.context_slope(tau=4, alpha=diagram.x_grid, kappa=0.5, rho=0.1)
+print(f"longer contexts hurt beyond alpha = {diagram.x_grid[np.argmax(slope > 0)]:.2f}")

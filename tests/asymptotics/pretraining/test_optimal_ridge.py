@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from iclimit.asymptotics.pretraining import icl_error, idg_error, optimal_ridge
-from iclimit.asymptotics.pretraining.phase_margins import ridge_slope
+from iclimit.asymptotics.pretraining import icl_error, idg_error, optimal_ridge, ridge_slope
 
 ERRORS = {"icl": icl_error, "idg": idg_error}
 GRID = np.concatenate([[0.0], np.geomspace(1e-10, 1e12, 22_001)])  # 1000 per decade

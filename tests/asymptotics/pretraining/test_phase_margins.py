@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from iclimit import asymptotics
-from iclimit.asymptotics.pretraining.phase_margins import context_slope, ridge_slope
+from iclimit.asymptotics.pretraining import context_slope, ridge_slope
 
 SETTINGS = [
     (tau, alpha, kappa, rho)

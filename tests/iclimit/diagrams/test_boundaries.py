@@ -385,7 +385,7 @@ def test_the_information_is_that_of_random_contexts() -> None:
     for _ in range(20):
         context = rng.standard_normal((int(alpha * d), d)) / np.sqrt(d)
         samples.append(np.linalg.slogdet(np.eye(d) + context.T @ context / rho)[1] / (2 * d))
-    theta = asymptotics.pretraining.phase_margins.context_information(alpha=alpha, rho=rho)
+    theta = asymptotics.pretraining.context_information(alpha=alpha, rho=rho)
     assert np.mean(samples) == pytest.approx(theta, rel=5e-3)
 
 
