@@ -64,9 +64,9 @@ class Result:
 
         The table has a row for each entry of the first array, or of the grid over `dims` where
         these are columns.  What is the same along it is repeated, and arrays of other shapes are
-        left out.
+        left out.  By default the columns are the fields that are printed, or all if none is.
         """
-        return dict(_parts(self))
+        return dict(_parts(self)) or _public(self)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of the table, each by column; None where a column has no value."""
@@ -79,11 +79,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain dicts, lists, numbers and text, which JSON can hold."""
-        return {
-            each.name: plain(getattr(self, each.name))
-            for each in fields(self)  # type: ignore[arg-type]
-            if not each.name.startswith("_")
-        }
+        return {name: plain(value) for name, value in _public(self).items()}
 
     def to_pandas(self) -> Any:
         """Rows as a `pandas.DataFrame`; gaps in columns of numbers are NaN."""
@@ -96,13 +92,14 @@ class Result:
     def to_xarray(self) -> Any:
         """Columns as an `xarray.Dataset` over `dims`, labelled as in the notation.
 
-        Other numbers and texts of the result are attributes.
+        Other numbers and texts of the result and its parameters are attributes.
         """
         try:
             import xarray
         except ImportError as error:
             raise ImportError("to_xarray needs xarray: pip install 'iclimit[labelled]'") from error
         arrays, shape = _broadcast(self)
+        arrays = {name: _or_nan(each) for name, each in arrays.items()}
         names = self.dims or tuple(f"dim_{number}" for number in range(len(shape)))
         axes = {name: axis for axis, name in enumerate(names) if name in arrays}
         coordinates = {
@@ -110,9 +107,10 @@ class Result:
             for name, axis in axes.items()
         }
         variables = {name: (names, each, attributes(name)) for name, each in arrays.items()}
+        everything = self.to_dict()
         others = {
-            name: value
-            for name, value in self.to_dict().items()
+            name: int(value) if isinstance(value, bool) else value  # NetCDF has no booleans
+            for name, value in (everything | everything.get("parameters", {})).items()
             if name not in arrays and isinstance(value, (int, float, str))
         }
         return xarray.Dataset(variables, coords=coordinates, attrs=others)
@@ -231,6 +229,12 @@ def _parts(result: Any) -> list[tuple[str, Any]]:
     return [(each.name, getattr(result, each.name)) for each in fields(result) if each.repr]
 
 
+def _public(result: Any) -> dict[str, Any]:
+    """Fields of a data class by name, but for those that are its own."""
+    names = (each.name for each in fields(result))
+    return {name: getattr(result, name) for name in names if not name.startswith("_")}
+
+
 def _broadcast(result: Result) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     """Columns as arrays of one shape, and that shape; see `Result.columns`."""
     arrays: dict[str, np.ndarray] = {}
@@ -274,6 +278,11 @@ def _column(name: str, value: Any) -> dict[str, np.ndarray]:
     except (TypeError, ValueError):  # sequences of different lengths
         return {}
     return {name: array} if array.dtype.kind in "biufcU" else {}
+
+
+def _or_nan(array: np.ndarray) -> np.ndarray:
+    """NaN for None, which labelled arrays cannot hold."""
+    return np.full(array.shape, np.nan) if array.dtype == object else array
 
 
 def _short(value: Any) -> str:

@@ -70,7 +70,7 @@ def aligned(
     count = max(map(len, texts), default=0)
     filled = [[*line, *[""] * (count - len(line))] for line in texts]
     widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
-    sides = align.ljust(count, align[-1])
+    sides = align[:count].ljust(count, align[-1])
     if width is not None:
         sides, room = f"{sides[: count - 1]}<", max(width - sum(widths[:-1]) - 2 * (count - 1), 20)
         for line in filled:

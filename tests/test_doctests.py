@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from result_contract import check_contract
 
 import iclimit
+from iclimit.results import Result
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -36,7 +38,8 @@ class Finder(doctest.DocTestFinder):
 
 
 @pytest.mark.parametrize("name", ["iclimit", *MODULES])
-def test_docstring_examples(name: str) -> None:
+def test_docstring_examples(name: str, tmp_path: Path) -> None:
+    """Examples print what they say, and what they make keeps the contract of results."""
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -44,8 +47,13 @@ def test_docstring_examples(name: str) -> None:
             raise
         pytest.skip(f"needs the optional package {error.name}")
     runner = doctest.DocTestRunner()
+    results: dict[type, Result] = {}
     for test in Finder().find(module):
-        runner.run(test)
+        runner.run(test, clear_globs=False)
+        results |= {type(each): each for each in test.globs.values() if isinstance(each, Result)}
+        test.globs.clear()
+    for result in results.values():
+        check_contract(result, tmp_path)
     assert runner.summarize(verbose=False).failed == 0
 
 
