@@ -229,7 +229,7 @@ def both_errors(label: str, theory: Later, errors: Later, **options: Any) -> Ite
 class Limit(Row):
     """Limits of several quantities, against what runs at several sizes extrapolate to."""
 
-    theories: Mapping[str, Number]
+    theories: Mapping[str, Any]
     runs: Mapping[int, Any]
     fit: Any
     of: Sequence[str]

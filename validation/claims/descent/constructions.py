@@ -8,11 +8,12 @@ sharpness.
 Source: {vonoswald2023}, Propositions 1 and 3.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import (
     copying_layer,
@@ -24,12 +25,19 @@ from iclimit.simulate.descent.constructions import (
 )
 from iclimit.simulate.descent.regression import Regression, descend, regression_tokens
 from iclimit.simulate.models.transformer import apply_layer, forward
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Row, call, exact, run
 
 CONTEXT, DIM, PROMPTS, STEPS = 10, 6, 200, 4
 RATES = (0.9, 0.5, 0.7, 0.3)
 NOISES = (0.0, 0.3)
 INITIAL = {False: "zero initial weights", True: "any initial weights"}
+CONSTRUCTIONS = (
+    "every token after 1 steps",
+    f"every token after {STEPS} steps",
+    "a preconditioned step",
+    "copying, then gradient descent",
+)
 ROUNDING = 1e-12
 """Largest deviation allowed for, relative to the largest number compared."""
 PAIRS = 5
@@ -94,42 +102,24 @@ def deviation(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:  # noqa: ARG001
-    """Constructed layers by noise and initial weights, and softmax copying."""
-    found: dict[Any, Cell] = {
-        (noise, initial): Cell.of(construction_errors, noise_variance=noise, initial=initial)
-        for noise in NOISES
-        for initial in INITIAL
-    }
-    return found | {"softmax": Cell.of(softmax_copying)}
-
-
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare deviations with 0, and the decay of softmax copying with the gap of positions."""
-    comparisons = [
-        compare(f"{name}, noise {noise:g}, {INITIAL[initial]}", 0.0, error, allowance=ROUNDING)
-        for noise in NOISES
-        for initial in INITIAL
-        for name, error in results[noise, initial].items()
-    ]
-    errors, sharpness = np.array(results["softmax"]), np.array(SHARPNESS)
+def decay(errors: Sequence[float]) -> float:
+    """Decay of softmax copying per sharpness, over the gap between positions."""
+    found, sharpness = np.array(errors), np.array(SHARPNESS)
     positions = sinusoidal_positions(CONTEXT, PAIRS)
     gap = 1 - float(np.sort(positions @ positions[0])[-2])
-    straight = (errors > DECAY[0]) & (errors < DECAY[1])
-    slope = np.polyfit(sharpness[straight], np.log(errors[straight]), 1)[0]
-    label = "softmax copying: decay per sharpness over the gap"
-    comparisons.append(compare(label, -1.0, slope / gap, allowance=0.01))
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=5.2, height=3.4)
-        ax.plot(sharpness, errors, "o", color=COLOURS[0], label="softmax copying")
-        first = np.flatnonzero(straight)[0]
-        line = errors[first] * np.exp(-gap * (sharpness - sharpness[first]))
-        ax.plot(sharpness, line, color=COLOURS[1], label=r"$\propto e^{-\beta g}$")
-        ax.set(ylim=(1e-16, 10))
-        finish(ax, r"sharpness $\beta$", "relative error", log="y", legend="")
-
-    return Verdict(comparisons, draw)
+    straight = (found > DECAY[0]) & (found < DECAY[1])
+    return np.polyfit(sharpness[straight], np.log(found[straight]), 1)[0] / gap
 
 
-claim = Claim.of("gd-constructions", __doc__, cells, judge)
+def rows(_: Effort) -> Iterator[Row]:
+    """Deviations against 0, and the decay of softmax copying against the gap of positions."""
+    for noise, initial in product(NOISES, INITIAL):
+        errors = run(construction_errors, noise_variance=noise, initial=initial)
+        for name in CONSTRUCTIONS:
+            label = f"{name}, noise {noise:g}, {INITIAL[initial]}"
+            yield exact(label, 0.0, errors[name], allowance=ROUNDING)
+    label, slope = "softmax copying: decay per sharpness over the gap", run(softmax_copying)
+    yield exact(label, -1.0, call(decay, slope), allowance=0.01)
+
+
+claim = Claim.of("gd-constructions", __doc__, rows, figure=False)

@@ -11,7 +11,8 @@ documentation.
 """
 
 import math
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,21 @@ from iclimit.asymptotics.descent import (
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent import Regression, estimate_learning_rate, simulate_learning_rate
+from iclimit.simulate.descent import (
+    LearningRateEstimate,
+    Regression,
+    estimate_learning_rate,
+    simulate_learning_rate,
+)
 from iclimit.simulate.descent.learning_rate import search_learning_rate
 from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
+from iclimit.validation.rows import Row, call, drawing, exact, mean, note, run
 
 LAWS = ("gaussian", "uniform", "rademacher", "laplace")
 NOISES = (0.0, 0.4)
 SIZES: dict[str, Any] = {"context": 10, "dim": 6, "task_variance": 1.7}
-CONTEXTS: dict[Preset, int] = {"quick": 80_000, "medium": 1_000_000, "full": 10_000_000}
-TASKS: dict[Preset, int] = {"quick": 40_000, "medium": 1_000_000, "full": 10_000_000}
 FACTOR = 1.5
 """Multiple of the optimal rate at which the loss is compared too."""
 SEARCHED = 2_000
@@ -57,22 +62,48 @@ def setting(law: str, noise: float) -> dict[str, Any]:
     return {"input_law": law, "noise_variance": noise, "normalization": "sum", **SIZES}
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Traces of contexts by law; rates from data and from line searches by law and noise."""
-    size = {name: SIZES[name] for name in ("context", "dim")}
-    found: dict[Any, Cell] = {}
+def rows(effort: Effort) -> Iterator[Row]:
+    """Rates and losses against the closed forms, and the line search against the formula."""
+    data, searches = {}, []
     for law in LAWS:
-        found["contexts", law] = Cell.of(
-            mean_traces, input_law=law, most=2, contexts=CONTEXTS[preset], **size
-        )
+        size = {name: SIZES[name] for name in ("context", "dim")}
+        traces = run(mean_traces, input_law=law, most=2, contexts=effort(80_000), **size)
+        derivation = call(derive_learning_rate, law, normalization="sum")
         for noise in NOISES:
-            found["data", law, noise] = Cell.of(
-                simulate_learning_rate, contexts=TASKS[preset], **setting(law, noise)
-            )
-            found["search", law, noise] = Cell.of(
-                search, input_law=law, noise_variance=noise, tasks=SEARCHED
-            )
-    return found
+            name, where = f"{law}, noise {noise:g}", setting(law, noise)
+            best = call(optimal_learning_rate, **where)
+            off = call(mul, FACTOR, best.rate)
+            theories = {
+                "rate": (best.rate, None),
+                "loss at the optimal rate": (best.loss, best.rate),
+                f"loss at {FACTOR:g} times the rate": (
+                    call(learning_rate_loss, off, **where),
+                    off,
+                ),
+            }
+            for label, (theory, rate) in theories.items():
+                estimate = call(from_contexts, traces, law, noise, rate)
+                yield mean(f"{label}, {name}", theory, estimate, draws=law)
+            if noise:
+                for field, rate in (("rate", None), ("loss", best.rate)):
+                    theory = call(derived_number, derivation, field, noise)
+                    estimate, of = (
+                        call(from_contexts, traces, law, noise, rate),
+                        "derive_learning_rate",
+                    )
+                    label = f"derived {field}, {name}"
+                    yield mean(label, theory, estimate, of=f"{of}.{field}", draws=law)
+            data[law, noise] = run(simulate_learning_rate, contexts=effort(40_000), **where)
+            yield mean(f"rate from data, {name}", best.rate, data[law, noise].rate)
+            loss = call(loss_at, data[law, noise], best.rate)
+            yield mean(f"loss on data, {name}", best.loss, loss)
+            pair = run(search, input_law=law, noise_variance=noise, tasks=SEARCHED)
+            label = f"line search against data, {name}"
+            yield exact(label, pair[1], pair[0], relative=SEARCH_TOLERANCE, of="")
+            searches.append(pair)
+    yield note(f"{effort(80_000):,} contexts and {effort(40_000):,} tasks per law.")
+    yield note(call(describe_searches, searches))
+    yield drawing(draw, {law: data[law, NOISES[1]] for law in LAWS})
 
 
 def from_contexts(traces: np.ndarray, law: str, noise: float, rate: float | None) -> Estimate:
@@ -86,89 +117,46 @@ def from_contexts(traces: np.ndarray, law: str, noise: float, rate: float | None
     return Estimate.of(noise + query * mean_loss(traces, [N * rate], ratio))
 
 
-@cache
-def derivation(law: str) -> Derivation:
-    """Derivation of the rate, which takes half a second."""
-    return derive_learning_rate(law, normalization="sum")
-
-
-def compare_contexts(traces: np.ndarray, law: str, noise: float) -> list[Comparison]:
-    """Compare the closed forms, and what their derivation gives, with contexts."""
-    best, name = optimal_learning_rate(**setting(law, noise)), f"{law}, noise {noise:g}"
-    off = FACTOR * float(best.rate)
-    rate = from_contexts(traces, law, noise, None)
-    loss, loss_off = (from_contexts(traces, law, noise, at) for at in (float(best.rate), off))
-    theories = {
-        "rate": (best.rate, rate, "optimal_learning_rate.rate"),
-        "loss at the optimal rate": (best.loss, loss, "optimal_learning_rate.loss"),
-        f"loss at {FACTOR:g} times the rate": (
-            learning_rate_loss(off, **setting(law, noise)),
-            loss_off,
-            "learning_rate_loss",
-        ),
+def derived_number(derivation: Derivation, field: str, noise: float) -> float:
+    """Rate or loss of a derivation."""
+    numbers = {
+        "N": SIZES["context"],
+        "d": SIZES["dim"],
+        "a": math.sqrt(SIZES["task_variance"]),
+        "sigma": math.sqrt(noise),
     }
-    if noise:
-        derived = derivation(law)
-        numbers = {
-            "N": SIZES["context"],
-            "d": SIZES["dim"],
-            "a": math.sqrt(SIZES["task_variance"]),
-            "sigma": math.sqrt(noise),
-        }
-        for label, value, found in (
-            ("rate", derived.steps[2][1].rhs, rate),
-            ("loss", derived.result, loss),
-        ):
-            theory = float(value.subs({each: numbers[each.name] for each in value.free_symbols}))
-            theories[f"derived {label}"] = (theory, found, f"derive_learning_rate.{label}")
-    return [
-        compare(f"{label}, {name}", theory, found, of=of, draws=law)
-        for label, (theory, found, of) in theories.items()
-    ]
+    value = derivation.steps[2][1].rhs if field == "rate" else derivation.result
+    return float(value.subs({each: numbers[each.name] for each in value.free_symbols}))
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare rates and losses with the closed forms, and the line search with the formula."""
-    comparisons, misses = [], []
-    for law in LAWS:
-        for noise in NOISES:
-            best = optimal_learning_rate(**setting(law, noise))
-            data, name = results["data", law, noise], f"{law}, noise {noise:g}"
-            searched, estimated = results["search", law, noise]
-            misses.append(math.fabs(searched / estimated - 1))
-            loss, line_search = data.loss(float(best.rate)), f"line search against data, {name}"
-            of = "optimal_learning_rate"
-            comparisons += [
-                *compare_contexts(results["contexts", law], law, noise),
-                compare(f"rate from data, {name}", best.rate, data.rate, of=f"{of}.rate"),
-                compare(f"loss on data, {name}", best.loss, loss, of=f"{of}.loss"),
-                compare(line_search, estimated, searched, relative=SEARCH_TOLERANCE),
-            ]
-
-    def draw(figure: Figure) -> None:
-        (ax,) = panels(figure, 1, width=6.0, height=3.8)
-        noise = NOISES[1]
-        for law, colour in zip(LAWS, COLOURS, strict=False):
-            where = setting(law, noise)
-            best, null = optimal_learning_rate(**where), learning_rate_loss(0.0, **where)
-            x, grid = np.linspace(0, 2.2, 200), np.linspace(0.1, 2.1, 11)
-            ax.plot(x, learning_rate_loss(x * best.rate, **where) / null, color=colour, label=law)
-            points = [results["data", law, noise].loss(float(k * best.rate)) for k in grid]
-            means, errors = np.array([(p.mean, p.standard_error) for p in points]).T / null
-            draw_points(ax, grid, means, errors, colour)
-            ax.plot(1, best.loss / null, "*", color=colour, markersize=11, zorder=4)
-        title = (
-            rf"$N = {SIZES['context']},\ d = {SIZES['dim']},\ \sigma^2 = {noise:g},\ a^2 = 1.7$"
-        )
-        x_label, y_label = r"learning rate $\eta/\eta^*$", "loss / null predictor"
-        finish(ax, x_label, y_label, title=title, legend="inputs")
-
-    notes = (
-        f"{CONTEXTS[preset]:,} contexts and {TASKS[preset]:,} tasks per law.",
-        f"Line searches on {SEARCHED:,} tasks find the data-based rate within "
-        f"{max(misses):.0e} relative.",
-    )
-    return Verdict(comparisons, draw, notes)
+def loss_at(data: LearningRateEstimate, rate: float) -> Estimate:
+    """Loss on simulated tasks."""
+    return data.loss(float(rate))
 
 
-claim = Claim.of("gd-learning-rate", __doc__, cells, judge)
+def describe_searches(searches: Sequence[tuple[float, float]]) -> str:
+    """How close line searches come to the formula."""
+    worst = max(math.fabs(searched / estimated - 1) for searched, estimated in searches)
+    words = f"Line searches on {SEARCHED:,} tasks find the data-based rate within"
+    return f"{words} {worst:.0e} relative."
+
+
+def draw(figure: Figure, data: Mapping[str, LearningRateEstimate]) -> None:
+    """Draw the loss against the rate for all laws."""
+    (ax,) = panels(figure, 1, width=6.0, height=3.8)
+    noise = NOISES[1]
+    for law, colour in zip(LAWS, COLOURS, strict=False):
+        where = setting(law, noise)
+        best, null = optimal_learning_rate(**where), learning_rate_loss(0.0, **where)
+        x, grid = np.linspace(0, 2.2, 200), np.linspace(0.1, 2.1, 11)
+        ax.plot(x, learning_rate_loss(x * best.rate, **where) / null, color=colour, label=law)
+        points = [data[law].loss(float(k * best.rate)) for k in grid]
+        means, errors = np.array([(p.mean, p.standard_error) for p in points]).T / null
+        draw_points(ax, grid, means, errors, colour)
+        ax.plot(1, best.loss / null, "*", color=colour, markersize=11, zorder=4)
+    title = rf"$N = {SIZES['context']},\ d = {SIZES['dim']},\ \sigma^2 = {noise:g},\ a^2 = 1.7$"
+    x_label, y_label = r"learning rate $\eta/\eta^*$", "loss / null predictor"
+    finish(ax, x_label, y_label, title=title, legend="inputs")
+
+
+claim = Claim.of("gd-learning-rate", __doc__, rows)

@@ -13,7 +13,8 @@ from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.models.transformer import Layer, prediction
 from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION, Prompts
-from iclimit.validation import Comparison, Preset, compare
+from iclimit.validation.claim import Effort
+from iclimit.validation.rows import Later, Row, bound, call
 
 DIM = 10
 UNIFORM: dict[str, Any] = {"input_covariance": np.full(DIM, 1 / 3), "excess_kurtosis": -1.2}
@@ -21,10 +22,13 @@ UNIFORM: dict[str, Any] = {"input_covariance": np.full(DIM, 1 / 3), "excess_kurt
 SNAPSHOTS = (1, 20, 40, 60, 80, 100, 150, 200, 300, 400)
 BLOCK, GROUP = 2_000, 50
 """Prompts that are drawn at a time, and whose mean is one sample."""
-HELD_OUT: dict[Preset, int] = {"quick": 10_000, "medium": 100_000, "full": 1_000_000}
-"""Prompts that layers are tested on."""
 EXCESS = 0.01
 """Most that training may leave of the loss; 0.1 to 0.5 % of ours (measured)."""
+
+
+def held_out(effort: Effort) -> int:
+    """Prompts that layers are tested on."""
+    return effort.pick(tiny=2 * BLOCK, quick=5 * BLOCK, medium=50 * BLOCK, full=500 * BLOCK)
 
 
 @dataclass(frozen=True)
@@ -115,13 +119,16 @@ def mean_given_inputs(problem: Regression, matrix: np.ndarray, prompts: Prompts)
     return problem.noise_variance + np.sum(missed**2, axis=(1, 2)) + noise
 
 
-def compare_excess(where: str, found: Paired) -> Comparison:
-    """Compare the loss of a layer in units of the step's loss with what training may leave."""
-    ratio = Estimate.of(found.loss.samples - found.step.samples)
-    size = found.step.mean
-    ratio = Estimate(1 + ratio.mean / size, ratio.standard_error / size, ratio.repeats)
+def excess_row(where: str, losses: Later) -> Row:
+    """The loss of a layer in units of the step's loss, and what training may leave."""
     label = f"loss of the trained layer over that of the step, {where}"
-    return compare(label, 1 + EXCESS, ratio, upper_bound=True)
+    return bound(label, 1 + EXCESS, call(excess, losses))
+
+
+def excess(losses: Paired) -> Estimate:
+    """Loss of a layer in units of the step's loss."""
+    ratio, size = Estimate.of(losses.loss.samples - losses.step.samples), losses.step.mean
+    return Estimate(1 + ratio.mean / size, ratio.standard_error / size, ratio.repeats)
 
 
 def own_preconditioner(layer: Layer, context: int) -> np.ndarray:

@@ -10,25 +10,21 @@ arXiv:2306.09927; non-commuting covariances and kurtosis: documentation.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
-from iclimit.drawing import COLOURS, Figure, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.descent.training import train_attention
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
-from iclimit.validation.claims.descent.paired import (
-    HELD_OUT,
-    Paired,
-    compare_excess,
-    paired_losses,
-)
+from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
+from iclimit.validation.rows import Row, call, mean, note, run
 
 SETTING: dict[str, Any] = {"context": 12, "noise_variance": 0.2}
 SPECTRUM = (3.0, 1.5, 0.8, 0.4, 0.2)
@@ -122,68 +118,39 @@ def best_diagonal(problem: Regression, contexts: int, rng: Any) -> tuple[Estimat
     )
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trained layers by law of the inputs."""
-    found: dict[Any, Cell] = {}
+def rows(effort: Effort) -> Iterator[Row]:
+    """Preconditioners and losses by law of the inputs."""
     for law in KURTOSIS:
-        rows = optimal_preconditioner(**statistics(law)).matrix.tolist()
-        found[law] = Cell.of(
+        name = f"{law} inputs"
+        optimum = optimal_preconditioner(**statistics(law)).matrix
+        trained = run(
             trained_preconditioner,
             input_law=law,
-            optimum=tuple(map(tuple, rows)),
-            held_out=10 * HELD_OUT[preset],
+            optimum=tuple(map(tuple, optimum.tolist())),
+            held_out=10 * held_out(effort),
         )
-    return found
+        best, found = call(optimal_preconditioner, **statistics(law)), trained.held_out
+        yield mean(f"loss of the optimal step, {name}", best.loss, found.step)
+        own = call(preconditioner_loss, found.matrix, **statistics(law))
+        yield mean(f"loss of descent in the layer, {name}", own, found.descent)
+        yield excess_row(name, found)
+        for k in range(len(SPECTRUM)):
+            label = f"entry {k + 1}, {k + 1} of the preconditioner, {name}"
+            yield mean(label, best.matrix[k][k], trained.best[k], draws=law)
+        yield note(call(describe, law, best.loss, trained.losses))
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare preconditioners and losses."""
-    comparisons, notes = [], []
-    for law, run in results.items():
-        best, found = optimal_preconditioner(**statistics(law)), run.held_out
-        own = preconditioner_loss(found.matrix, **statistics(law))
-        label = f"loss of descent in the layer, {law} inputs"
-        comparisons += [
-            compare(
-                f"loss of the optimal step, {law} inputs",
-                best.loss,
-                found.step,
-                of="optimal_preconditioner.loss",
-            ),
-            compare(label, own, found.descent, of="preconditioner_loss"),
-            compare_excess(f"{law} inputs", found),
-            *(
-                compare(
-                    f"entry {k + 1}, {k + 1} of the preconditioner, {law} inputs",
-                    theory,
-                    estimate,
-                    of="optimal_preconditioner.matrix",
-                    draws=law,
-                )
-                for k, (theory, estimate) in enumerate(
-                    zip(np.diag(best.matrix), run.best, strict=True)
-                )
-            ),
-        ]
-        plain = min(
-            preconditioner_loss(rate * np.eye(len(SPECTRUM)), **statistics(law))
-            for rate in np.linspace(0.05, 1.5, 146)
-        )
-        notes.append(
-            f"{law}: optimum {best.loss:.4f}; the best step without preconditioner {plain:.4f}; "
-            f"{np.sum(run.losses > 1.2 * best.loss)} of {len(run.losses)} random initialisations "
-            "end at another stationary point, with twice the loss."
-        )
-
-    def draw(figure: Figure) -> None:
-        axes = panels(figure, width=6.4, height=3.4)
-        for ax, (law, run) in zip(axes, results.items(), strict=True):
-            best = optimal_preconditioner(**statistics(law)).matrix
-            ax.plot([best.min(), best.max()], [best.min(), best.max()], color=COLOURS[0])
-            ax.plot(best.ravel(), run.held_out.matrix.ravel(), "o", color=COLOURS[1], markersize=4)
-            finish(ax, "entry of $A^*$", "entry of the trained layer", title=law)
-
-    return Verdict(comparisons, draw, tuple(notes))
+def describe(law: str, least: float, losses: np.ndarray) -> str:
+    """The step without preconditioner, and where training ends."""
+    plain = min(
+        preconditioner_loss(rate * np.eye(len(SPECTRUM)), **statistics(law))
+        for rate in np.linspace(0.05, 1.5, 146)
+    )
+    return (
+        f"{law}: optimum {least:.4f}; the best step without preconditioner {plain:.4f}; "
+        f"{np.sum(losses > 1.2 * least)} of {len(losses)} random initialisations "
+        "end at another stationary point, with twice the loss."
+    )
 
 
-claim = Claim.of("gd-preconditioner", __doc__, cells, judge)
+claim = Claim.of("gd-preconditioner", __doc__, rows, figure=False)

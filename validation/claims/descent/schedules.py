@@ -9,7 +9,9 @@ Source: Exact Wishart moments and Marchenko-Pastur limit, derived in the documen
 without noise: polynomials of Pedregosa and Scieur, ICML 2020, arXiv:2002.04756.
 """
 
+from collections.abc import Iterator
 from functools import cache, partial
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -22,31 +24,18 @@ from iclimit.asymptotics.descent import (
     optimal_schedule,
     schedule_loss,
 )
-from iclimit.drawing import COLOURS, Figure, draw_family, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, to_host
 from iclimit.simulate.descent import Regression, simulate_schedule
 from iclimit.simulate.descent.regression import descend
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    compare_p_value,
-    difference,
-)
+from iclimit.validation import difference
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
+from iclimit.validation.rows import Later, Row, call, limit, mean, note, run
 
 RATIO = 0.5
 SIZE = {"context": 20, "dim": 10}
 STEPS, NOISES = (1, 2, 3), (0.0, 0.05)
-CONTEXTS: dict[Preset, int] = {"quick": 60_000, "medium": 600_000, "full": 4_000_000}
-"""For losses, and twice as many for rates."""
 METHODS = {
     "optimal": optimal_schedule,
     "constant": constant_schedule,
@@ -61,10 +50,6 @@ LABELS = {
 LIMIT_STEPS, LIMIT_NOISE = 3, 0.05
 LIMIT_CONTEXTS = {24: 10_000, 48: 2_500, 96: 600, 192: 150}
 """Contexts at each dimension in the quick preset: the spread of the loss falls as 1/d."""
-MORE: dict[Preset, int] = {"quick": 1, "medium": 10, "full": 40}
-"""Factor of these contexts."""
-TOKEN_TASKS: dict[Preset, int] = {"quick": 20_000, "medium": 200_000, "full": 400_000}
-
 Rates = dict[str, tuple[float, ...]]
 
 
@@ -112,168 +97,129 @@ def token_loss(
     return Estimate.of(to_host(errors), keep=False)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses by noise, traces of contexts, losses by dimension, and the loss on tokens."""
-    most = max(STEPS)
-    found: dict[Any, Cell] = {}
+def rows(effort: Effort) -> Iterator[Row]:
+    """Losses, rates, derivations, and the extrapolated losses."""
+    contexts = effort.pick(tiny=8_000, quick=60_000, medium=600_000, full=4_000_000)
+    traces = run(mean_traces, **SIZE, most=2 * max(STEPS), contexts=2 * contexts)
     for noise in NOISES:
         # Fewer steps are as many with rates of 0.
-        rows = [
-            (*rates, *(0.0,) * (most - steps))
+        schedules = tuple(
+            (*rates, *(0.0,) * (max(STEPS) - steps))
             for steps in STEPS
             for rates in finite_rates(steps, noise).values()
-        ]
-        found["losses", noise] = Cell.of(
-            simulate_schedule,
-            rates=tuple(rows),
-            **SIZE,
-            noise_ratio=noise,
-            contexts=CONTEXTS[preset],
         )
-    found["traces"] = Cell.of(mean_traces, **SIZE, most=2 * most, contexts=2 * CONTEXTS[preset])
-    for dim, contexts in LIMIT_CONTEXTS.items():
-        found[dim] = Cell.of(
-            simulate_schedule,
-            rates=tuple(limit_rates().values()),
-            context=round(dim / RATIO),
-            dim=dim,
-            noise_ratio=LIMIT_NOISE,
-            contexts=MORE[preset] * contexts,
+        simulated = run(
+            simulate_schedule, rates=schedules, **SIZE, noise_ratio=noise, contexts=contexts
         )
-    found["tokens"] = Cell.of(
-        token_loss,
-        rates=finite_rates(3, NOISES[1])["optimal"],
-        **SIZE,
-        noise_ratio=NOISES[1],
-        tasks=TOKEN_TASKS[preset],
-    )
-    return found
-
-
-def losses(results: Results, steps: int, noise: float) -> dict[str, Estimate]:
-    """Simulated losses of all rates by name."""
-    found = results["losses", noise].losses
-    first = STEPS.index(steps) * len(LABELS)
-    return dict(zip(LABELS, found[first : first + len(LABELS)], strict=True))
-
-
-def compare_losses(results: Results) -> list[Comparison]:
-    """Compare losses, and how much less the optimal rates leave than others."""
-    comparisons = []
-    for noise in NOISES:
-        for steps in STEPS:
-            found, where = losses(results, steps, noise), f"L={steps} v={noise:g}"
-            exact = {
-                name: schedule_loss(rates, **SIZE, noise_ratio=noise)
-                for name, rates in finite_rates(steps, noise).items()
-            }
-            for name, method in METHODS.items():
-                theory, of = method(**setting(steps, noise)).loss, f"{method.__name__}.loss"
-                label = f"{name} rates, {where}"
-                comparisons.append(compare(label, theory, found[name], of=of, draws=noise))
-            label = f"limit rates, {where}"
-            options: dict[str, Any] = {"of": "schedule_loss", "draws": noise}
-            comparisons.append(compare(label, exact["limit"], found["limit"], **options))
+        for number, steps in enumerate(STEPS):
+            numbers = enumerate(LABELS, start=number * len(LABELS))
+            losses = {name: simulated.losses[k] for k, name in numbers}
+            yield from loss_rows(losses, steps, noise)
             if steps > 1:
-                comparisons += [
-                    compare(
-                        f"advantage over {name} rates, {where}",
-                        exact[name] - exact["optimal"],
-                        difference(found[name], found["optimal"]),
-                        **options,
-                    )
-                    for name in LABELS
-                    if name != "optimal"
-                ]
-    return comparisons
-
-
-def compare_rates(traces: np.ndarray) -> list[Comparison]:
-    """Compare the rates that are best on contexts, and the mean traces that derivations give."""
-    comparisons = []
-    for noise in NOISES:
-        for steps in STEPS[1:]:
-            where = f"L={steps} v={noise:g}"
-            for name, constant in (("optimal", False), ("constant", True)):
-                method = METHODS[name]
-                theory = method(**setting(steps, noise)).rates
-                best = partial(best_rates, steps=steps, noise_ratio=noise, constant=constant)
-                best = partial(best, near=best(np.mean(traces, axis=0)))
-                comparisons += [
-                    compare(
-                        f"{name} rate {k + 1}, {where}",
-                        theory[k],
-                        each,
-                        of=f"{method.__name__}.rates",
-                        draws="traces",
-                    )
-                    for k, each in enumerate(jackknife(best, traces))
-                ]
+                yield from rate_rows(traces, steps, noise)
+            if noise == 0 and steps < 3:
+                theory = call(derive_schedule, steps, **SIZE).result
+                label, of = f"derived loss, L={steps}", "derive_schedule"
+                yield mean(label, theory, losses["optimal"], of=of, draws=noise)
     for order in (2, 3):
-        derived = derive_wishart_moment(order).result
-        numbers = {"N": SIZE["context"], "d": SIZE["dim"]}
-        trace = derived.subs({each: numbers[each.name] for each in derived.free_symbols})
-        comparisons.append(
-            compare(
-                f"derived moment of order {order}",
-                float(trace) / (SIZE["dim"] * SIZE["context"] ** order),
-                Estimate.of(traces[:, order]),
-                of="derive_wishart_moment",
-                draws="traces",
-            )
-        )
-    return comparisons
-
-
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare losses, rates, derivations, and the extrapolated losses."""
-    comparisons = compare_losses(results) + compare_rates(results["traces"])
-    for steps in (1, 2):
-        theory = float(derive_schedule(steps, **SIZE).result)
-        found = losses(results, steps, 0.0)["optimal"]
-        label = f"derived loss, L={steps}"
-        comparisons.append(compare(label, theory, found, of="derive_schedule", draws=0.0))
-    best = optimal_schedule(steps=3, **SIZE, noise_ratio=NOISES[1])
-    label, of = f"optimal rates on tokens, L=3 v={NOISES[1]:g}", "optimal_schedule.loss"
-    comparisons.append(compare(label, best.loss, results["tokens"], of=of))
-    sizes = list(LIMIT_CONTEXTS)
-    fit = extrapolate_runs(sizes, [results[dim].losses for dim in sizes])
-    comparisons.append(compare_p_value("chi-square of the fit in 1/d", fit.p_value))
-    where = f"L={LIMIT_STEPS} v={LIMIT_NOISE:g}, d to infinity"
-    limits = {
-        name: method(steps=LIMIT_STEPS, ratio=RATIO, noise_ratio=LIMIT_NOISE).loss
-        for name, method in METHODS.items()
-    }
-    comparisons += compare_limits(
-        {f"{name} rates, {where}": value for name, value in limits.items()},
-        fit,
-        of=[f"{method.__name__}.loss" for method in METHODS.values()],
+        theory, found = call(derived_moment, order), call(column, traces, order)
+        label, of = f"derived moment of order {order}", "derive_wishart_moment"
+        yield mean(label, theory, found, of=of, draws="traces")
+    noise = NOISES[1]
+    tokens = run(
+        token_loss,
+        rates=finite_rates(3, noise)["optimal"],
+        **SIZE,
+        noise_ratio=noise,
+        tasks=effort(20_000),
+    )
+    best = call(optimal_schedule, steps=3, **SIZE, noise_ratio=noise)
+    yield mean(f"optimal rates on tokens, L=3 v={noise:g}", best.loss, tokens)
+    where = {"steps": LIMIT_STEPS, "noise_ratio": LIMIT_NOISE}
+    label = f"L={LIMIT_STEPS} v={LIMIT_NOISE:g}, d to infinity"
+    yield limit(
+        {
+            f"{name} rates, {label}": call(method, ratio=RATIO, **where).loss
+            for name, method in METHODS.items()
+        },
+        {
+            dim: run(
+                simulate_schedule,
+                rates=tuple(limit_rates().values()),
+                context=round(dim / RATIO),
+                dim=dim,
+                noise_ratio=LIMIT_NOISE,
+                contexts=effort(count),
+            ).losses
+            for dim, count in LIMIT_CONTEXTS.items()
+        },
         draws="limit",
+        fit_label="chi-square of the fit in 1/d",
+        name="Limit",
     )
-
-    def draw(figure: Figure) -> None:
-        finite, large = panels(figure, height=3.8)
-        steps = range(1, 9)
-        for k, (name, label) in enumerate(LABELS.items()):
-            curve = [schedule_loss(finite_rates(L, 0.0)[name], **SIZE) for L in steps]
-            points = [losses(results, L, 0.0)[name] for L in STEPS]
-            draw_family(finite, (steps, curve), (STEPS, points), COLOURS[k], label)
-        finite.set(ylim=(3e-3, 3))
-        title = "$N = 20,\\ d = 10$, no noise"
-        finish(finite, "steps $L$", "loss / null predictor", title=title, log="y", legend="")
-        for k, (name, limit) in enumerate(limits.items()):
-            points = [results[dim].losses[k] for dim in sizes]
-            lines: dict[str, Any] = {"limit": float(limit), "fit": fit, "quantity": k}
-            draw_sizes(large, sizes, points, COLOURS[k], **lines, label=LABELS[name])
-        title = f"$d/N = {RATIO:g},\\ L = {LIMIT_STEPS},\\ v = {LIMIT_NOISE:g}$"
-        finish(large, "$1/d$", "loss / null predictor", title=title, legend="")
-
-    notes = (
-        f"Limit: {fit.summary}.",
+    yield note(
         "More than 3 steps are not compared at d = 10: contexts too rare to be drawn carry part "
-        "of the mean there, and z would be biased and too wide.",
+        "of the mean there, and z would be biased and too wide."
     )
-    return Verdict(comparisons, draw, notes)
 
 
-claim = Claim.of("gd-schedules", __doc__, cells, judge)
+def loss_rows(losses: dict[str, Later], steps: int, noise: float) -> Iterator[Row]:
+    """Losses, and how much less the optimal rates leave than others."""
+    where = f"L={steps} v={noise:g}"
+    exact = {
+        name: call(schedule_loss, rates, **SIZE, noise_ratio=noise)
+        for name, rates in finite_rates(steps, noise).items()
+    }
+    for name in LABELS:
+        theory = (
+            call(METHODS[name], **setting(steps, noise)).loss if name in METHODS else exact[name]
+        )
+        yield mean(
+            f"{name} rates, {where}",
+            theory,
+            losses[name],
+            draws=noise,
+            x=("steps", steps),
+            family=f"{LABELS[name]}, v = {noise:g}",
+        )
+        if steps > 1 and name != "optimal":
+            theory = call(sub, exact[name], exact["optimal"])
+            lead = call(difference, losses[name], losses["optimal"])
+            label = f"advantage over {name} rates, {where}"
+            yield mean(label, theory, lead, of="schedule_loss", draws=noise)
+
+
+def rate_rows(traces: Later, steps: int, noise: float) -> Iterator[Row]:
+    """The rates that are best on contexts."""
+    for name, constant in (("optimal", False), ("constant", True)):
+        rates = call(METHODS[name], **setting(steps, noise)).rates
+        found = call(rates_of_contexts, traces, steps, noise, constant)
+        for k in range(1 if constant else steps):
+            label = f"{name} rate {k + 1}, L={steps} v={noise:g}"
+            yield mean(label, rates[k], found[k], draws="traces")
+
+
+def rates_of_contexts(
+    traces: np.ndarray, steps: int, noise: float, constant: bool
+) -> list[Estimate]:
+    """Rates that are best on contexts."""
+    best = partial(best_rates, steps=steps, noise_ratio=noise, constant=constant)
+    return jackknife(partial(best, near=best(np.mean(traces, axis=0))), traces)
+
+
+def derived_moment(order: int) -> float:
+    """Mean of tr H^k/d by its derivation."""
+    derived, numbers = (
+        derive_wishart_moment(order).result,
+        {"N": SIZE["context"], "d": SIZE["dim"]},
+    )
+    trace = derived.subs({each: numbers[each.name] for each in derived.free_symbols})
+    return float(trace) / (SIZE["dim"] * SIZE["context"] ** order)
+
+
+def column(traces: np.ndarray, order: int) -> np.ndarray:
+    """Traces of one order."""
+    return traces[:, order]
+
+
+claim = Claim.of("gd-schedules", __doc__, rows, figure=False)

@@ -9,6 +9,7 @@ Its predictions and query gradients become those of the step.
 Source: {vonoswald2023}, Figure 2; {rossi2024}, Figures 9, 10 and 12.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,29 +25,30 @@ from iclimit.simulate.descent.alignment import (
     descent_predictor,
 )
 from iclimit.simulate.descent.regression import Regression
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.paired import (
     DIM,
-    HELD_OUT,
     UNIFORM,
     Paired,
     Training,
-    compare_excess,
+    excess_row,
+    held_out,
     paired_losses,
     train_layer,
 )
+from iclimit.validation.rows import Row, bound, call, drawing, mean, note, run
 
-CONTEXTS: dict[Preset, tuple[int, ...]] = {
-    "quick": (5, 10),
-    "medium": (5, 10, 20, 50),
-    "full": (5, 10, 20, 50),
-}
 ALIGNED = 4_000
 """Prompts on which predictions are compared."""
 DISTANCE, ANGLE = 0.1, 0.01
 """Bounds on what is left of training: distances relative to the size of the prediction and of the
 gradient, and one minus the cosine of gradients.  The distances are about the root of the excess
 loss over the variance of the prediction: 7 % at N = 5, 3 % at N = 50 (measured)."""
+BOUNDED = (
+    "distance of predictions",
+    "distance of query gradients",
+    "one minus cosine of query gradients",
+)
 WINDOW = 10
 """Steps that the drawn training loss is averaged over."""
 
@@ -102,73 +104,65 @@ def best_step(context: int) -> LearningRate:
     return optimal_learning_rate(context=context, dim=DIM, input_law="uniform")
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trained layers by context, the longest first."""
-    return {
-        context: Cell.of(
+def rows(effort: Effort) -> Iterator[Row]:
+    """Losses, predictions and query gradients by context, the longest first."""
+    contexts = effort.pick(tiny=(5,), quick=(5, 10), medium=(5, 10, 20, 50))
+    layers = {}
+    for context in reversed(contexts):
+        layers[context] = layer = run(
             trained_layer,
-            trained=Cell.of(train_layer, context=context),
+            trained=run(train_layer, context=context),
             context=context,
             rate=float(best_step(context).rate),
-            held_out=HELD_OUT[preset],
+            held_out=held_out(effort),
         )
-        for context in reversed(CONTEXTS[preset])
-    }
+        best, where = call(best_step, context), f"N={context}"
+        label, of = f"loss of the step, {where}", "optimal_learning_rate.loss"
+        yield mean(label, best.loss, layer.held_out.step, of=of)
+        own = call(preconditioner_loss, layer.held_out.matrix, **UNIFORM, context=context)
+        yield mean(f"loss of descent in the layer, {where}", own, layer.held_out.descent)
+        yield excess_row(where, layer.held_out)
+        distances = call(final_distances, layer)
+        for name in BOUNDED:
+            yield bound(f"{name} over its bound, {where}", 1.0, distances[name])
+    yield note(call(describe, [layers[context].steps for context in contexts]))
+    yield drawing(draw, {context: layers[context] for context in contexts})
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare losses, predictions and query gradients."""
-    comparisons = []
-    for context in CONTEXTS[preset]:
-        run, best, where = results[context], best_step(context), f"N={context}"
-        own = preconditioner_loss(run.held_out.matrix, **UNIFORM, context=context)
-        final = run.alignments[run.steps]
-        left = {
-            "distance of predictions": final.prediction_distance.mean / run.scales[0] / DISTANCE,
-            "distance of query gradients": final.gradient_distance.mean / run.scales[1] / DISTANCE,
-            "one minus cosine of query gradients": (1 - final.cosine.mean) / ANGLE,
-        }
-        comparisons += [
-            compare(
-                f"loss of the step, {where}",
-                best.loss,
-                run.held_out.step,
-                of="optimal_learning_rate.loss",
-            ),
-            compare(
-                f"loss of descent in the layer, {where}",
-                own,
-                run.held_out.descent,
-                of="preconditioner_loss",
-            ),
-            compare_excess(where, run.held_out),
-            *(
-                compare(f"{name} over its bound, {where}", 1.0, found, upper_bound=True)
-                for name, found in left.items()
-            ),
-        ]
-
-    def draw(figure: Figure) -> None:
-        loss, metrics = panels(figure, height=3.6)
-        for context, colour in zip(CONTEXTS[preset], COLOURS, strict=False):
-            run = results[context]
-            smooth = np.convolve(run.losses, np.ones(WINDOW) / WINDOW, "valid")
-            loss.plot(np.arange(len(smooth)), smooth, color=colour, label=f"N = {context}")
-            loss.axhline(best_step(context).loss, color=colour, linestyle="--", linewidth=1)
-            found = run.alignments.values()
-            distances = [each.gradient_distance.mean / run.scales[1] for each in found]
-            metrics.plot(list(run.alignments), distances, color=colour)
-            cosines = [each.cosine.mean for each in found]
-            metrics.plot(list(run.alignments), cosines, color=colour, linestyle=":")
-        metrics.plot([], [], color="0.3", label="relative distance")
-        metrics.plot([], [], color="0.3", linestyle=":", label="cosine")
-        finish(loss, "training step", "training loss", legend="dashed: one step at $\\eta^*$")
-        finish(metrics, "training step", "query gradients, layer against step")
-        metrics.legend(loc="center right")
-
-    steps = ", ".join(str(results[context].steps) for context in CONTEXTS[preset])
-    notes = (f"Adam on batches of 2048 fresh prompts: {steps} steps for the contexts in order.",)
-    return Verdict(comparisons, draw, notes)
+def final_distances(layer: TrainedLayer) -> dict[str, float]:
+    """What is left of training over its bounds."""
+    final, (prediction, gradient) = layer.alignments[layer.steps], layer.scales
+    distances = (
+        final.prediction_distance.mean / prediction / DISTANCE,
+        final.gradient_distance.mean / gradient / DISTANCE,
+        (1 - final.cosine.mean) / ANGLE,
+    )
+    return dict(zip(BOUNDED, distances, strict=True))
 
 
-claim = Claim.of("gd-training", __doc__, cells, judge)
+def describe(steps: Sequence[int]) -> str:
+    """How long the trainings took."""
+    words = ", ".join(map(str, steps))
+    return f"Adam on batches of 2048 fresh prompts: {words} steps for the contexts in order."
+
+
+def draw(figure: Figure, layers: Mapping[int, TrainedLayer]) -> None:
+    """Draw training losses, and query gradients beside those of the step."""
+    loss, metrics = panels(figure, height=3.6)
+    for (context, layer), colour in zip(layers.items(), COLOURS, strict=False):
+        smooth = np.convolve(layer.losses, np.ones(WINDOW) / WINDOW, "valid")
+        loss.plot(np.arange(len(smooth)), smooth, color=colour, label=f"N = {context}")
+        loss.axhline(best_step(context).loss, color=colour, linestyle="--", linewidth=1)
+        found = layer.alignments.values()
+        distances = [each.gradient_distance.mean / layer.scales[1] for each in found]
+        metrics.plot(list(layer.alignments), distances, color=colour)
+        cosines = [each.cosine.mean for each in found]
+        metrics.plot(list(layer.alignments), cosines, color=colour, linestyle=":")
+    metrics.plot([], [], color="0.3", label="relative distance")
+    metrics.plot([], [], color="0.3", linestyle=":", label="cosine")
+    finish(loss, "training step", "training loss", legend="dashed: one step at $\\eta^*$")
+    finish(metrics, "training step", "query gradients, layer against step")
+    metrics.legend(loc="center right")
+
+
+claim = Claim.of("gd-training", __doc__, rows)

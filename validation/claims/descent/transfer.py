@@ -9,7 +9,9 @@ with dampening, follows gradient descent.
 Source: {vonoswald2023}, Figures 1, 2 and 6.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import truediv
 from typing import Any
 
 import numpy as np
@@ -24,16 +26,17 @@ from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import interpolate, labels_only, roll_out
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.descent.regression import Regression, regression_tokens
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.paired import (
     DIM,
-    HELD_OUT,
     UNIFORM,
     Paired,
     Training,
+    held_out,
     paired_losses,
     train_layer,
 )
+from iclimit.validation.rows import Row, call, drawing, exact, mean, run
 
 SIZE: dict[str, Any] = {"context": 10, "dim": DIM}
 SCALES = {"inputs": (0.5, 0.75, 1.0, 1.5, 2.0), "tasks": (0.5, 1.0, 2.0, 5.0)}
@@ -113,59 +116,48 @@ def own_loss(case: Case, matrix: np.ndarray) -> float:
     return float(preconditioner_loss(matrix, context=SIZE["context"], **law))
 
 
-def label(case: Case) -> str:
+def describe(case: Case) -> str:
     """Words for a case."""
     kind, value = case
     return f"{kind} times {value:g}" if kind in SCALES else f"{kind}, weight {value:g}"
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """The one trained layer."""
+def rows(effort: Effort) -> Iterator[Row]:
+    """Losses of layer and step in all cases, and the repeated layer beside descent."""
     rate = float(optimal_learning_rate(input_law="uniform", **SIZE).rate)
-    trained = Cell.of(train_layer, context=SIZE["context"])
-    tested = Cell.of(transferred_layer, trained=trained, rate=rate, held_out=HELD_OUT[preset])
-    return {"layer": tested}
+    trained = run(train_layer, context=SIZE["context"])
+    transfer = run(transferred_layer, trained=trained, rate=rate, held_out=held_out(effort))
+    cases: list[Case] = [(kind, scale) for kind, scales in SCALES.items() for scale in scales]
+    for case in (*cases, *(("interpolated", weight) for weight in WEIGHTS)):
+        losses = transfer.cases[case]
+        own, of = call(own_loss, case, losses.matrix), "preconditioner_loss"
+        yield mean(f"descent in the layer, {describe(case)}", own, losses.descent, of=of)
+        if case in cases:
+            theory, of = call(step_loss, case), "learning_rate_loss"
+            yield mean(f"the step, {describe(case)}", theory, losses.step, of=of)
+    label = f"median error after {REPETITIONS} repetitions, relative"
+    ratio = call(truediv, transfer.rolled[-1], transfer.descended[-1])
+    yield exact(label, 1.0, ratio, allowance=ROLL_OUT_ALLOWANCE)
+    yield drawing(draw, transfer)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare losses of layer and step in all cases, and the repeated layer with descent."""
-    run = results["layer"]
-    comparisons = [
-        compare(
-            f"descent in the layer, {label(case)}",
-            own_loss(case, found.matrix),
-            found.descent,
-            of="preconditioner_loss",
-        )
-        for case, found in run.cases.items()
-    ]
-    comparisons += [
-        compare(f"the step, {label(case)}", step_loss(case), found.step, of="learning_rate_loss")
-        for case, found in run.cases.items()
-        if case[0] in SCALES
-    ]
-    name = f"median error after {REPETITIONS} repetitions, relative"
-    ratio = float(run.rolled[-1] / run.descended[-1])
-    comparisons.append(compare(name, 1.0, ratio, allowance=ROLL_OUT_ALLOWANCE))
-
-    def draw(figure: Figure) -> None:
-        *axes, rolled = panels(figure, 3, height=3.2)
-        for ax, (kind, factors) in zip(axes, SCALES.items(), strict=True):
-            grid = np.geomspace(min(factors), max(factors), 50)
-            exact = [step_loss((kind, factor)) for factor in grid]
-            ax.plot(grid, exact, color=COLOURS[0], label="gradient descent")
-            losses = [run.cases[kind, factor].loss for factor in factors]
-            draw_estimates(ax, factors, losses, COLOURS[1], label="trained layer")
-            finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
-        axes[0].legend()
-        steps = np.arange(REPETITIONS + 1)
-        rolled.plot(steps, run.descended, color=COLOURS[0])
-        rolled.plot(steps, run.rolled, "o", color=COLOURS[1], markersize=4)
-        rolled.set_xticks(steps[::2])
-        title = rf"dampening {DAMPENING:g}"
-        finish(rolled, "repetitions", "median squared error", title=title, log="y")
-
-    return Verdict(comparisons, draw)
+def draw(figure: Figure, transfer: Transfer) -> None:
+    """Draw losses on other inputs and tasks, and errors of the repeated layer."""
+    *axes, rolled = panels(figure, 3, height=3.2)
+    for ax, (kind, factors) in zip(axes, SCALES.items(), strict=True):
+        grid = np.geomspace(min(factors), max(factors), 50)
+        exact = [step_loss((kind, factor)) for factor in grid]
+        ax.plot(grid, exact, color=COLOURS[0], label="gradient descent")
+        losses = [transfer.cases[kind, factor].loss for factor in factors]
+        draw_estimates(ax, factors, losses, COLOURS[1], label="trained layer")
+        finish(ax, f"{kind[:-1]} scale", "loss", log="xy")
+    axes[0].legend()
+    steps = np.arange(REPETITIONS + 1)
+    rolled.plot(steps, transfer.descended, color=COLOURS[0])
+    rolled.plot(steps, transfer.rolled, "o", color=COLOURS[1], markersize=4)
+    rolled.set_xticks(steps[::2])
+    title = rf"dampening {DAMPENING:g}"
+    finish(rolled, "repetitions", "median squared error", title=title, log="y")
 
 
-claim = Claim.of("gd-transfer", __doc__, cells, judge)
+claim = Claim.of("gd-transfer", __doc__, rows)

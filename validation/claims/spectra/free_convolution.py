@@ -55,11 +55,11 @@ def product_eta(first: SpectralMeasure, second: SpectralMeasure, gamma: float) -
 
 def etas() -> dict[int, matrices.Statistics]:
     """Transforms of the product, at all sizes the same."""
-    measures = [spectrum(each) for each in MATRICES["product"]]
+    first, second = map(spectrum, MATRICES["product"])
     statistics = {
         f"mean of 1/(1 + {gamma:g} x)": (
             matrices.mean_eta(gamma),
-            product_eta(*measures, gamma),
+            product_eta(first, second, gamma),
             "s_transform",
         )
         for gamma in PRODUCT_POINTS
