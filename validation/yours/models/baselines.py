@@ -34,7 +34,7 @@ from iclimit.validation.yours.models.linear_attention import (
     answer_with,
     exact_error,
     expected_errors,
-    train_attention,
+    pretrain_attention,
 )
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 
@@ -369,7 +369,7 @@ def _told_ridge(prompts: DrawnPrompts, task_variance: float, task_root: Any) -> 
 def _linear_attention(units: ProblemUnits, prompts: int, ridge: float, rng: Any) -> Baseline:
     """Linear attention that is trained on so many prompts, with the error that theory expects."""
     problem = units.problem
-    gamma = train_attention(problem, prompts=prompts, ridge=ridge, rng=rng)
+    gamma = pretrain_attention(problem, prompts=prompts, ridge=ridge, rng=rng)
     expected = expected_errors(problem, prompts=prompts, ridge=ridge)
     text = f"linear attention trained on {prompts} prompts with ridge {ridge:.4g}"
     if expected:

@@ -234,7 +234,7 @@ def _jackknife(values: np.ndarray, left_out: list[np.ndarray]) -> tuple[Estimate
     )
 
 
-def train_attention(
+def pretrain_attention(
     problem: Problem, *, prompts: int, ridge: float = 0.0, rng: Any = 0
 ) -> np.ndarray:
     """Reduced matrix (d, d + 1) of linear attention that is trained on prompts of a problem.
@@ -280,7 +280,7 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     Parameters
     ----------
     problem, prompts, ridge
-        As in `train_attention`.
+        As in `pretrain_attention`.
     """
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return {}

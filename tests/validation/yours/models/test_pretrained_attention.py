@@ -15,7 +15,7 @@ from iclimit.validation.yours.models.linear_attention import (
     answer_with,
     exact_error,
     expected_errors,
-    train_attention,
+    pretrain_attention,
 )
 
 TASKS = np.random.default_rng(0).standard_normal((30, 10))
@@ -37,7 +37,7 @@ def test_training_is_ridge_regression_on_features() -> None:
     rows = np.concatenate([features, np.sqrt(count / 2 * ridge) * np.eye(6)])
     labels = np.append((drawn.target + noise) / y_unit, np.zeros(6))
     expected = np.linalg.lstsq(rows, labels)[0]
-    gamma = train_attention(problem, prompts=count, ridge=ridge, rng=7)
+    gamma = pretrain_attention(problem, prompts=count, ridge=ridge, rng=7)
     assert np.allclose(gamma.ravel(), expected)
     assert np.allclose(answer_with(gamma, problem, drawn), y_unit * features @ expected)
 
@@ -54,7 +54,8 @@ def test_theory_expects_the_mean_error_of_trainings(laws: dict[str, Any]) -> Non
     problem = Problem(20, 10, noise_variance=0.25, **laws)
     training: dict[str, Any] = {"prompts": 800, "ridge": 0.05}
     errors = [
-        exact_error(train_attention(problem, rng=seed, **training), problem) for seed in range(20)
+        exact_error(pretrain_attention(problem, rng=seed, **training), problem)
+        for seed in range(20)
     ]
     expected = expected_errors(problem, **training)
     found = Estimate.of(errors)
@@ -83,4 +84,4 @@ def test_baseline_states_its_own_error_and_the_expected_one(
 def test_other_laws_have_no_theory() -> None:
     assert expected_errors(Problem(12, 5, input_law="uniform"), prompts=9, ridge=0.1) == {}
     with pytest.raises(ValueError, match="prompts must be an integer >= 1, got 0"):
-        train_attention(Problem(12, 5), prompts=0)
+        pretrain_attention(Problem(12, 5), prompts=0)
