@@ -19,6 +19,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, given
+from iclimit.results import Ending
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
@@ -228,13 +229,12 @@ def simulate_gradient_descent(
             since = unsettled_since(run.recorded_at, losses, fall, steps, problem.label_square)
             if since is not None:
                 late = losses[run.recorded_at >= since]
-                error = UnstableTraining(
+                raise UnstableTraining(
                     f"learning_rate = {learning_rate!r} is too large: the loss of repeat {repeat} "
                     f"stays between {late.min():.3g} and {late.max():.3g} from {since} to {steps} "
-                    "steps, though its gradient does not vanish"
+                    "steps, though its gradient does not vanish",
+                    replace(run, ending=Ending("diverged")),
                 )
-                error.curves = run
-                raise error
     return run
 
 

@@ -123,7 +123,8 @@ def load_model(path: str | os.PathLike) -> TrainedNetwork | LinearTransformer:
         arrays = load_npz(Path(path))
         described = json.loads(str(arrays.pop("description")))
         if described["model"] == "LinearTransformer":
-            return LinearTransformer(**described["sizes"], **arrays)
+            kind: str = described["sizes"]["kind"]
+            return LinearTransformer(kind, arrays["projection"], arrays["lookup"])
         sizes = {
             key: tuple(each) if isinstance(each, list) else each
             for key, each in described["sizes"].items()

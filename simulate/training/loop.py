@@ -21,7 +21,7 @@ from array_api_compat import array_namespace
 from tqdm.auto import tqdm
 
 from iclimit.results import Ending
-from iclimit.simulate.arrays import Array, Backend, looks_every, to_host
+from iclimit.simulate.arrays import Array, Backend, get_backend, looks_every, to_host
 from iclimit.simulate.training.checkpoints import (
     check_checkpoint,
     load_checkpoint,
@@ -47,7 +47,9 @@ Objective: TypeAlias = Callable[[int, list[Array]], tuple[Array, list[Array]]]
 class UnstableTraining(ArithmeticError):
     """The loss grew without bound or never settled; ``curves`` holds what was recorded."""
 
-    curves: Any = None
+    def __init__(self, message: str, curves: Any = None) -> None:
+        super().__init__(message)
+        self.curves = curves
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class State:
 class StepRule(Protocol):
     """How weights move along gradients."""
 
-    def last_step(self, loop: TrainingLoop) -> int:
+    def last_step(self, loop: TrainingLoop) -> float:
         """Number of steps after which the training ends."""
 
     def step(self, loop: TrainingLoop, gradients: list[Array]) -> State:
@@ -99,7 +101,7 @@ class TrainingLoop:
     settings : mapping
         What identifies the training in the checkpoint.
     backend : Backend, optional
-        Where the weights are.
+        Where the weights are; NumPy by default.
     snapshots : collection of int
         Numbers of steps after which weights are kept.
     progress : bool
@@ -132,9 +134,11 @@ class TrainingLoop:
         progress: bool = False,
         title: str = "training",
     ) -> None:
-        self.state, self.records, self.kept, self.interrupted = start, [], {}, False
+        self.state, self.interrupted, self.diverged = start, False, False
+        self.records: list[Record] = []
+        self.kept: dict[int, list[Array]] = {}
         self.start, self.steps, self.record, self.bound = start, steps, record, bound
-        self.backend = backend
+        self.backend = backend or get_backend("numpy")
         self.path = None if checkpoint is None else Path(checkpoint)
         self.settings, self.snapshots = settings or {}, snapshots
         self._unread: list[tuple[int, bool, Record]] = []
@@ -203,6 +207,7 @@ class TrainingLoop:
             if not np.all(losses <= self.bound):
                 worst = int(np.argmax(~(losses <= self.bound)))
                 which = f" of repeat {worst}" if losses.size > 1 else ""
+                self.diverged = True
                 raise UnstableTraining(
                     f"training diverged: the loss{which} is {losses[worst]:.3g} after {steps} "
                     f"steps: try a smaller {'learning_rate or ' if steps else ''}init_scale"
@@ -231,6 +236,8 @@ class TrainingLoop:
     @property
     def ending(self) -> Ending:
         """How the training ended."""
+        if self.diverged:
+            return Ending("diverged")
         return Ending.of(converged=self.state.converged, interrupted=self.interrupted)
 
     def column(self, name: str) -> np.ndarray:
@@ -260,7 +267,7 @@ class TrainingLoop:
         self.records = records
 
         def move(value: Any) -> Any:
-            if isinstance(value, np.ndarray) and self.backend is not None:
+            if isinstance(value, np.ndarray):
                 return self.backend.asarray(value)
             if isinstance(value, dict):
                 return {name: move(each) for name, each in value.items()}

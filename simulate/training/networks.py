@@ -333,5 +333,5 @@ def _block(network: Network, context: int) -> int:
 def _draw(problem: Task) -> Callable[..., Examples]:
     """Draw prompts of a problem, with its pretraining tasks if it has any."""
     if getattr(problem, "tasks", None) is not None:
-        return partial(problem.draw, tasks="pretraining")
+        return partial(problem.draw, tasks="pretraining")  # type: ignore[call-arg]
     return problem.draw

@@ -34,7 +34,7 @@ class GradientDescent:
 
     rate: float
 
-    def last_step(self, loop: TrainingLoop) -> int:
+    def last_step(self, loop: TrainingLoop) -> float:
         """All steps are taken."""
         return loop.steps
 
@@ -66,7 +66,7 @@ class Adam:
     clip: float = math.inf
     patience: int | None = None
 
-    def last_step(self, loop: TrainingLoop) -> int:
+    def last_step(self, loop: TrainingLoop) -> float:
         """The last step, which a plateau brings forward."""
         plateau = loop.state.memory.get("plateau")
         return loop.steps if plateau is None else 3 * plateau // 2
