@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.problem import Problem
+from iclimit.simulate.prompts import Prompts, prompt_blocks, sample_prompts
 from iclimit.statistics import z_threshold
 from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.identification import TOLERANCE, identify
@@ -35,7 +36,11 @@ from iclimit.validation.yours.ratios import quantile, z_of
 OUTPUT = Path(__file__).with_suffix(".txt")
 
 PROBLEM = Problem(
-    context=20, dim=8, noise_variance=0.25, tasks=np.random.default_rng(11).standard_normal((6, 8))
+    dim=8,
+    context=20,
+    noise_variance=0.25,
+    tasks=np.random.default_rng(11).standard_normal((6, 8)),
+    scale=1,
 )
 
 PROMPTS = 4000
@@ -54,7 +59,7 @@ MIXTURES = {
 }
 
 
-def smoother(drawn: DrawnPrompts) -> np.ndarray:
+def smoother(drawn: Prompts) -> np.ndarray:
     """Nadaraya-Watson: a softmax head without training."""
     scores = np.vecdot(drawn.inputs, drawn.query[:, None, :]) / np.sqrt(PROBLEM.dim)
     weights = np.exp(scores - np.max(scores, axis=1, keepdims=True))
@@ -112,7 +117,7 @@ BASELINES = baselines(PROBLEM)
 def mean_squares() -> dict[str, float]:
     """Mean squares of the algorithms' answers, from many prompts of another seed."""
     totals = dict.fromkeys((each.name for each in BASELINES), 0.0)
-    for block in PROBLEM.blocks(REFERENCE, rng=10**6):
+    for block in prompt_blocks(PROBLEM, REFERENCE, rng=10**6):
         for each in BASELINES:
             totals[each.name] += float(np.sum(each.predict(block) ** 2)) / REFERENCE
     return totals
@@ -120,7 +125,7 @@ def mean_squares() -> dict[str, float]:
 
 def one_seed(seed: int, tally: Tally, sizes: Mapping[str, float]) -> None:
     """Judge all predictors on the prompts of one seed; sizes are their mean squares."""
-    drawn = PROBLEM.sample(PROMPTS, rng=seed)
+    drawn = sample_prompts(PROBLEM, PROMPTS, rng=seed)
     known = {each.name: each.predict(drawn) for each in BASELINES}
     rng = np.random.default_rng([seed, 1])
 

@@ -154,32 +154,34 @@ def line_search(context: int, seed: int) -> dict[str, float]:
 
 
 def _prompts(context: int, seed: int) -> Any:
+    from iclimit.problem import Problem
     from iclimit.simulate.arrays import get_backend
-    from iclimit.simulate.descent import Regression
+    from iclimit.simulate.prompts import draw_prompts
 
-    problem = Regression(context, DIM, input_law="uniform")
-    return problem.sample(get_backend("numpy"), np.random.default_rng(seed), TASKS)
+    problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
+    return draw_prompts(problem, get_backend("numpy"), np.random.default_rng(seed), TASKS)
 
 
 def training(context: int, seed: int) -> dict[str, float]:
     """One layer trained to its stop; its held-out loss over that of gradient descent."""
     from iclimit.asymptotics.descent import optimal_learning_rate
+    from iclimit.problem import Problem
     from iclimit.simulate.arrays import get_backend
-    from iclimit.simulate.descent import Regression, train_attention
+    from iclimit.simulate.descent import train_attention
     from iclimit.simulate.descent.constructions import descent_layer
-    from iclimit.simulate.descent.regression import regression_tokens
     from iclimit.simulate.models.transformer import prediction
+    from iclimit.simulate.prompts import draw_prompts, regression_tokens
 
-    problem = Regression(context, DIM, input_law="uniform")
+    problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
     best = optimal_learning_rate(context=context, dim=DIM, input_law="uniform")
     start = time.process_time()
     run = train_attention(problem, rng=seed)
     seconds = time.process_time() - start
     step = descent_layer(float(best.rate), context=context, dim=DIM)
-    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(seed), 20_000)
+    prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(seed), 20_000)
     tokens = regression_tokens(prompts)
     errors = [
-        np.mean((prediction(tokens, layers) - prompts.y_query) ** 2)
+        np.mean((prediction(tokens, layers) - prompts.query_label) ** 2)
         for layers in (run.layers, [step])
     ]
     above = float((errors[0] - errors[1]) / best.loss)
@@ -198,9 +200,9 @@ def plain_training(context: int, seed: int) -> dict[str, float]:
 
 def transformer(layers: int, seed: int) -> dict[str, float]:
     """A diagonal transformer of each depth up to this one, and the last one's held-out loss."""
-    from iclimit.simulate.gdpp import NoisyRegression, held_out_losses, train_linear_transformer
+    from iclimit.simulate.gdpp import Problem, held_out_losses, train_linear_transformer
 
-    problem = NoisyRegression("uniform:5")
+    problem = Problem(dim=10, context=20, noise_law="uniform:5", scale=1)
     start, before = time.process_time(), []
     for depth in range(1, layers + 1):
         run = train_linear_transformer(problem, layers=depth, starts=8, initial=before, rng=seed)
@@ -248,15 +250,16 @@ def plain_lstm(layers: int, bidirectional: bool, seed: int) -> dict[str, float]:
 
 
 def _lstm(layers: int, bidirectional: bool, seed: int) -> tuple[Any, Any, Any]:
+    from iclimit.problem import Problem
     from iclimit.simulate.networks import LstmNetwork
-    from iclimit.simulate.probing.problem import Problem
+    from iclimit.simulate.prompts import sample_prompts
 
     # A training does the same before its first step, see `iclimit.simulate.training.loop`.
     np.empty(2**22 - 2**10)
     network = LstmNetwork(DIM, LSTM["hidden"], layers, bidirectional)
     weights = network.initial(np.random.default_rng(seed))
-    problem = Problem(context=DIM, dim=DIM, input_law="uniform")
-    return network, weights, problem.sample(LSTM["batch"], rng=seed)
+    problem = Problem(dim=DIM, context=DIM, input_law="uniform", scale=1)
+    return network, weights, sample_prompts(problem, LSTM["batch"], rng=seed)
 
 
 def attention_network(layers: int, seed: int) -> dict[str, float]:
@@ -285,19 +288,23 @@ def plain_attention(layers: int, seed: int) -> dict[str, float]:
 
 
 def _attention_network(layers: int, seed: int) -> tuple[Any, Any, Any]:
+    from iclimit.problem import Problem
     from iclimit.simulate.networks import AttentionNetwork
-    from iclimit.simulate.probing.problem import Problem
+    from iclimit.simulate.prompts import sample_prompts
 
     # A training does the same before its first step, see `iclimit.simulate.training.loop`.
     np.empty(2**22 - 2**10)
     network = AttentionNetwork(ATTENTION["dim"], layers=layers, width=ATTENTION["width"])
     weights = network.initial(np.random.default_rng(seed))
-    problem = Problem(ATTENTION["context"], ATTENTION["dim"], input_law="uniform")
-    return network, weights, problem.sample(ATTENTION["batch"], rng=seed)
+    problem = Problem(
+        dim=ATTENTION["dim"], context=ATTENTION["context"], input_law="uniform", scale=1
+    )
+    return network, weights, sample_prompts(problem, ATTENTION["batch"], rng=seed)
 
 
 def probing(positions: bool, seed: int) -> dict[str, float]:
     """Answers of all baselines to prompts, of which a quarter is taken at every position."""
+    from iclimit.simulate.prompts import prompt_blocks
     from iclimit.validation.yours.models.baselines import baselines
     from iclimit.validation.yours.models.positions import position_baselines
 
@@ -307,7 +314,7 @@ def probing(positions: bool, seed: int) -> dict[str, float]:
     start = time.process_time()
     known = position_baselines(problem) if positions else baselines(problem)
     least_squares = [each.name for each in known].index("least_squares")
-    for block in problem.blocks(count, rng=seed):
+    for block in prompt_blocks(problem, count, rng=seed):
         answers = [each.predict(block) for each in known]
         errors.append((answers[least_squares].reshape(len(block), -1)[:, -1] - block.target) ** 2)
     seconds = time.process_time() - start
@@ -319,6 +326,7 @@ def plain_probing(positions: bool, seed: int) -> dict[str, float]:
     from benchmarks.plain_probing import plain_algorithms
     from iclimit.asymptotics.descent import optimal_schedule
     from iclimit.asymptotics.gdpp import optimal_gdpp
+    from iclimit.simulate.prompts import sample_prompts
 
     problem = _probed()
     size: dict[str, Any] = {**PROBED, "noise_ratio": 0.25 / PROBED["context"]}
@@ -328,7 +336,7 @@ def plain_probing(positions: bool, seed: int) -> dict[str, float]:
     layers = [(each.rates.tolist(), each.gammas.tolist()) for each in best]
     algorithms = plain_algorithms(rates, layers, problem.tasks)
     count = PLAIN_PROMPTS // 10 if positions else PLAIN_PROMPTS
-    drawn = problem.sample(count, rng=seed)
+    drawn = sample_prompts(problem, count, rng=seed)
     start, errors = time.process_time(), []
     for x, y, q, target in zip(drawn.inputs, drawn.labels, drawn.query, drawn.target, strict=True):
         sequence = np.concatenate([x, q[None]])
@@ -343,10 +351,10 @@ def plain_probing(positions: bool, seed: int) -> dict[str, float]:
 
 
 def _probed() -> Any:
-    from iclimit.simulate.probing.problem import Problem
+    from iclimit.problem import Problem
 
     tasks = np.random.default_rng(0).standard_normal((PROBED_TASKS, PROBED["dim"]))
-    return Problem(**PROBED, noise_variance=0.25, tasks=tasks)
+    return Problem(**PROBED, noise_variance=0.25, tasks=tasks, scale=1)
 
 
 def dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, float]:
@@ -368,22 +376,23 @@ def plain_dynamics(model: str, rank: int, timed: int, seed: int) -> dict[str, fl
     """The plain way from the same data and weights, its steps scaled to all."""
     from benchmarks.plain_dynamics import descend
     from iclimit.simulate.arrays import get_backend, seed_sequences
-    from iclimit.simulate.descent.regression import regression_tokens
     from iclimit.simulate.dynamics.attention_models import AttentionModel, initial_weights
+    from iclimit.simulate.prompts import regression_tokens
+    from iclimit.simulate.prompts.training_sets import draw_training_set
 
     settings = DYNAMICS[model]
     start = time.process_time()
     place = get_backend("numpy")
     data = seed_sequences(seed_sequences(seed, 1)[0], 1)[0]
-    prompts = _problem(settings["dim"]).training_set(
-        place, place.generator(data), settings["training_set"]
+    prompts = draw_training_set(
+        _problem(settings["dim"]), place, place.generator(data), settings["training_set"]
     )
     layer = AttentionModel(model, settings["dim"], settings["heads"], rank)
     weights = initial_weights(layer, settings["init_scale"], rng=seed)
     tokens = regression_tokens(prompts)
     drawn = time.process_time()
     # Both evaluate the loss once more than they take steps.
-    losses = descend(tokens, prompts.y_query, weights, settings["learning_rate"], timed + 1)
+    losses = descend(tokens, prompts.query_label, weights, settings["learning_rate"], timed + 1)
     seconds = (time.process_time() - drawn) * (settings["steps"] + 1) / len(losses)
     return {"seconds": drawn - start + seconds, f"after {timed} steps": losses[-1]}
 
@@ -411,9 +420,10 @@ def dynamics_flow(seed: int) -> dict[str, float]:
 
 def _problem(dim: int) -> Any:
     """Law of the published simulations: eigenvalues proportional to D, ..., 1 with the sum 1."""
-    from iclimit.simulate.dynamics import TaskMixture
+    from iclimit.simulate.dynamics import Problem
 
-    return TaskMixture(np.arange(dim, 0, -1) / (dim * (dim + 1) / 2), CONTEXT)
+    eigenvalues = np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
+    return Problem(dim=dim, context=CONTEXT, input_covariance=eigenvalues, scale=1)
 
 
 def moments(seed: int) -> dict[str, float]:

@@ -31,11 +31,12 @@ from .asymptotics.spectra import MarchenkoPastur as MarchenkoPastur
 from .citations import cite as cite
 from .diagrams import curve as curve
 from .diagrams import phase_diagram as phase_diagram
+from .problem import Problem as Problem
 from .published import settings as settings
 from .results import Estimate as Estimate
 from .simulate.descent import train_attention as train_attention
 from .simulate.pretraining import simulate_errors as simulate_errors
-from .simulate.probing.problem import Problem as Problem
+from .simulate.prompts import sample_prompts as sample_prompts
 from .simulate.softmax import train_softmax as train_softmax
 from .validation import check_curve as check_curve
 from .validation import check_runs as check_runs

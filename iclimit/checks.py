@@ -13,6 +13,10 @@ import numpy as np
 
 from iclimit.notation import PARAMETERS, did_you_mean
 
+ROUNDING = 1e-12
+"""Asymmetry and negative eigenvalues of a covariance relative to its largest entry, times d, that
+are rounding."""
+
 
 def check_arguments(**values: Any) -> None:
     """Raise a ValueError unless every number is in the range that the notation gives its name."""
@@ -110,3 +114,23 @@ def parse_tasks(tasks: Any, dim: int) -> tuple[float, np.ndarray | None]:
         return tasks, None
     fixed = parse_array("tasks", tasks, (None, dim))
     return len(fixed), fixed
+
+
+def parse_covariance(name: str, value: Any, dim: int) -> np.ndarray:
+    """Return a covariance as an array: a matrix (d, d), or eigenvalues (d,) if it is diagonal."""
+    covariance = parse_array(name, value, (dim,), (dim, dim))
+    if covariance.ndim == 1:
+        eigenvalues, rounding = covariance, 0.0
+    else:
+        rounding = ROUNDING * dim * float(np.max(np.abs(covariance)))
+        asymmetry = float(np.max(np.abs(covariance - covariance.T)))
+        if asymmetry > rounding:
+            raise ValueError(
+                f"{name} must be symmetric, got entries that differ by {asymmetry:.3g} from those "
+                "of its transpose"
+            )
+        eigenvalues = np.linalg.eigvalsh(covariance)
+    least = float(np.min(eigenvalues))
+    if least < -rounding:
+        raise ValueError(f"{name} must have eigenvalues >= 0, got {least:.3g}")
+    return covariance

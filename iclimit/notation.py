@@ -93,6 +93,8 @@ class Parameter:
         LaTeX of what it is a ratio of, if it is one.
     synonyms : tuple of str
         What it is called elsewhere, the likeliest first, for hints in error messages.
+    size : str
+        Integer of a run that it is a ratio of, such as ``prompts/dim^2``.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Parameter:
     integer: bool = False
     definition: str = ""
     synonyms: tuple[str, ...] = ()
+    size: str = ""
 
     @property
     def label(self) -> str:
@@ -207,6 +210,7 @@ def _parameters() -> dict[str, Parameter]:
             row["number"] == "integer",
             row["definition"],
             tuple(row["synonyms"].split()),
+            row["size"] or "",
         )
         for row in read_table("notation.csv")
     }
@@ -214,6 +218,59 @@ def _parameters() -> dict[str, Parameter]:
 
 PARAMETERS = _parameters()
 """The table ``notation.csv``, by name."""
+
+RATIOS = {
+    parameter.name: (parameter.size.partition("/")[0], 2 if parameter.size.endswith("^2") else 1)
+    for parameter in PARAMETERS.values()
+    if parameter.size
+}
+"""Parameters of a limit, each with the integer of a run and the power of the dimension that it is
+over."""
+
+
+def size_of(ratio: str, value: float, dim: int) -> float:
+    """Integer that a parameter of a limit stands for at a dimension, not rounded.
+
+    Parameters
+    ----------
+    ratio : {"tau", "alpha", "kappa", "test_alpha"}
+    value : float
+        Its value.
+    dim : int
+        Dimension of the inputs.
+    """
+    return value * dim ** RATIOS[ratio][1]
+
+
+def sizes_of(dim: int, **ratios: float) -> dict[str, int | float]:
+    """Integers of a run at a dimension: the nearest ones, at least 1; inf stays inf.
+
+    Examples
+    --------
+    >>> from iclimit.notation import sizes_of
+    >>> sizes_of(20, tau=2, alpha=0.51, kappa=float("inf"))
+    {'prompts': 800, 'context': 10, 'tasks': inf}
+    """
+    sizes = {}
+    for ratio, value in ratios.items():
+        size = size_of(ratio, value, dim)
+        sizes[RATIOS[ratio][0]] = size if math.isinf(size) else max(1, round(size))
+    return sizes
+
+
+def ratios_of(dim: int, **sizes: float) -> dict[str, float]:
+    """Parameters of the limit that the integers of a run stand for.
+
+    Examples
+    --------
+    >>> from iclimit.notation import ratios_of
+    >>> ratios_of(20, prompts=800, context=10)
+    {'tau': 2.0, 'alpha': 0.5}
+    """
+    return {
+        ratio: sizes[size] / dim**power for ratio, (size, power) in RATIOS.items() if size in sizes
+    }
+
 
 ERRORS = {
     "icl_error": r"e_{\mathrm{ICL}}",

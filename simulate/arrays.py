@@ -91,6 +91,23 @@ def seed_sequences(rng: Any, count: int) -> list[np.random.SeedSequence]:
     ValueError
         If it is a negative number.
     """
+    root = seed_sequence(rng)
+    return [
+        np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, repeat))
+        for repeat in range(count)
+    ]
+
+
+def seed_sequence(rng: Any) -> np.random.SeedSequence:
+    """Root seed of an int, SeedSequence or Generator, which is advanced by one draw.
+
+    Raises
+    ------
+    TypeError
+        If rng is none of these.
+    ValueError
+        If it is a negative number.
+    """
     if isinstance(rng, np.random.Generator):
         rng = int(rng.integers(2**63))
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
@@ -99,10 +116,7 @@ def seed_sequences(rng: Any, count: int) -> list[np.random.SeedSequence]:
         rng = np.random.SeedSequence(int(rng))
     if not isinstance(rng, np.random.SeedSequence):
         raise TypeError(f"rng must be an int, SeedSequence or Generator, got {rng!r}")
-    return [
-        np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, repeat))
-        for repeat in range(count)
-    ]
+    return rng
 
 
 HOST_BLOCK = 3 * 2**17

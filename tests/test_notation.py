@@ -76,7 +76,7 @@ def test_synonyms_are_other_names() -> None:
         (iclimit.simulate_errors, "k", "'k'; did you mean tasks (pretraining tasks)?"),
         (iclimit.simulate_errors, "d", "'d'; did you mean dim (dimension of the inputs)?"),
         (iclimit.optimal_schedule, "N", "'N'; did you mean context (context length)?"),
-        (iclimit.descent.Regression, "N", "Regression takes context, dim, input_law, "),
+        (iclimit.Problem, "N", "Problem takes dim, context, "),
     ],
 )
 def test_unknown_arguments_are_answered_with_what_was_meant(

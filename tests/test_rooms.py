@@ -16,6 +16,7 @@ GROUND = {
     "html_parts",
     "notation",
     "registry",
+    "problem",
     "results",
     "statistics",
     "tables",

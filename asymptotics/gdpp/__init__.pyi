@@ -6,8 +6,6 @@ from .layer_images import eigenvalues_after as eigenvalues_after
 from .layer_images import interval_after as interval_after
 from .losses import gdpp_loss as gdpp_loss
 from .losses import worst_case_residual as worst_case_residual
-from .noise_laws import NoiseLaw as NoiseLaw
-from .noise_laws import parse_noise_law as parse_noise_law
 from .one_layer import OneLayer as OneLayer
 from .one_layer import one_layer as one_layer
 from .optimum import GDPlusPlus as GDPlusPlus

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from iclimit.asymptotics.gdpp.noise_laws import NoiseLaw, parse_noise_law
+from iclimit.asymptotics.gdpp.noise_laws import level_rule, parse_noise_law
 from iclimit.asymptotics.gdpp.one_layer import one_layer
 from iclimit.asymptotics.gdpp.ridge_excess import (
     adaptive_excess,
@@ -30,6 +30,7 @@ from iclimit.asymptotics.gdpp.ridge_losses import (
     oracle_risk,
 )
 from iclimit.asymptotics.numbers import Number
+from iclimit.problem import NoiseLaw
 from iclimit.results import Result
 
 # Multipliers of the grid from which tuning starts.
@@ -82,7 +83,7 @@ def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> Rid
     Parameters
     ----------
     noise_law : str or NoiseLaw
-        Law of the noise level, as read by `parse_noise_law`.
+        Law of the noise level, or its text, such as "uniform:5".
     context, dim : int, context > dim >= 1
         Number N of pairs and dimension d; 20 and 10 in the paper.
 
@@ -117,7 +118,7 @@ def ridge_baselines(noise_law: str | NoiseLaw, *, context: int, dim: int) -> Rid
     constant = constant_ridge_loss(law, context=context, dim=dim)
     tuned, multiplier, threshold = _tune(law, constant, context, dim)
     rate = float(one_layer(law.mean_variance, context=context, dim=dim).rate)
-    levels, chances = law.quadrature(level_step(context - dim))
+    levels, chances = level_rule(law, level_step(context - dim))
     return RidgeBaselines(
         oracle=oracle,
         one_layer=float(chances @ step_excess(rate, levels**2, context, dim)),
@@ -159,7 +160,7 @@ def baseline_profiles(
     noise_level : number or array
         Noise levels at which prompts are drawn, 0 or in [1e-15, 1e15].
     noise_law : str or NoiseLaw
-        Law of the noise level for which the baselines are tuned, as read by `parse_noise_law`.
+        Law of the noise level for which the baselines are tuned, or its text, such as "uniform:5".
     context, dim : int, context > dim >= 1
         Number N of pairs and dimension d.
 
@@ -207,13 +208,13 @@ def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float
         return labels_do_not_help
 
     def losses(step: float) -> Callable[[np.ndarray, float], np.ndarray]:
-        levels, weights = law.quadrature(step)
+        levels, weights = level_rule(law, step)
         # Losses are at most of the order of the variance, so the smallest levels do not matter.
         counts = weights * levels**2 > 1e-20 * law.mean_variance
         variance, weights = levels[counts] ** 2, weights[counts]
         return lambda m, t: clipped_excess(m, t, variance, context, dim) @ weights
 
-    multipliers, thresholds = _MULTIPLIERS, _THRESHOLDS * max(law.values) ** 2
+    multipliers, thresholds = _MULTIPLIERS, _THRESHOLDS * max(law.levels) ** 2
     step = level_step(context - dim)
     rough, fine = losses(_ROUGH * step), losses(step)
     scan = np.stack([rough(multipliers, threshold) for threshold in thresholds])
@@ -234,7 +235,7 @@ def _tune(law: NoiseLaw, constant: float, context: int, dim: int) -> tuple[float
     )
     multiplier = math.exp(min(found.x[0], _LARGEST))
     # The search is not bounded by the largest variance: the simplex would collapse there.
-    threshold = min(math.exp(found.x[1]), max(law.values) ** 2)
+    threshold = min(math.exp(found.x[1]), max(law.levels) ** 2)
     tuned = adaptive_ridge_loss(
         law, context=context, dim=dim, multiplier=multiplier, threshold=threshold
     )

@@ -37,9 +37,10 @@ import math
 from typing import Any
 
 from iclimit.asymptotics.checks import check_integers, checked, real_number
-from iclimit.asymptotics.gdpp.noise_laws import LEVELS, STEP, NoiseLaw, parse_noise_law
+from iclimit.asymptotics.gdpp.noise_laws import LEVELS, STEP, level_rule, parse_noise_law
 from iclimit.asymptotics.gdpp.ridge_excess import adaptive_excess, constant_excess, risk
 from iclimit.asymptotics.numbers import Number, require
+from iclimit.problem import NoiseLaw
 
 # Step of the rule over a uniform noise level, times the root of the degrees of freedom.  TunedRR
 # switches to the threshold within a relative width 1/sqrt(2 freedom) of noise levels, which the
@@ -96,7 +97,7 @@ def oracle_risk(noise_law: str | NoiseLaw, *, context: int, dim: int) -> float:
     Parameters
     ----------
     noise_law : str or NoiseLaw
-        Law of the noise level, as read by `parse_noise_law`.
+        Law of the noise level, or its text, such as "uniform:5".
     context, dim : int >= 1
         Number N of pairs and dimension d.
 
@@ -117,7 +118,7 @@ def oracle_risk(noise_law: str | NoiseLaw, *, context: int, dim: int) -> float:
     0.1623
     """
     check_size(context, dim)
-    levels, weights = parse_noise_law(noise_law).quadrature()
+    levels, weights = level_rule(parse_noise_law(noise_law))
     return float(weights @ risk(levels**2, levels**2, context, dim))
 
 
@@ -129,7 +130,7 @@ def constant_ridge_loss(
     Parameters
     ----------
     noise_law : str or NoiseLaw
-        Law of the noise level, as read by `parse_noise_law`.
+        Law of the noise level, or its text, such as "uniform:5".
     context, dim : int >= 1
         Number N of pairs and dimension d.
     penalty : float, optional
@@ -159,7 +160,7 @@ def constant_ridge_loss(
     if penalty is None:
         penalty = law.mean_variance
     (penalty,) = check_scales(2, penalty=penalty)
-    levels, weights = law.quadrature()
+    levels, weights = level_rule(law)
     return float(weights @ constant_excess(float(penalty), levels**2, context, dim))
 
 
@@ -179,7 +180,7 @@ def adaptive_ridge_loss(
     Parameters
     ----------
     noise_law : str or NoiseLaw
-        Law of the noise level, as read by `parse_noise_law`.
+        Law of the noise level, or its text, such as "uniform:5".
     context, dim : int, context > dim >= 1
         Number N of pairs and dimension d.
     multiplier : float in [1e-3, 1e7], or inf
@@ -213,7 +214,7 @@ def adaptive_ridge_loss(
         raise ValueError(f"threshold must be in [1e-30, 1e30] or inf, got {threshold}")
     if multiplier == threshold == math.inf:
         raise ValueError("threshold must be finite if multiplier is inf, got inf")
-    levels, weights = law.quadrature(level_step(context - dim))
+    levels, weights = level_rule(law, level_step(context - dim))
     return float(weights @ adaptive_excess(multiplier, threshold, levels**2, context, dim))
 
 

@@ -36,7 +36,7 @@ from iclimit.cli.output import add_output, print_columns
 if TYPE_CHECKING:
     import numpy as np
 
-    from iclimit.simulate.probing.problem import Problem
+    from iclimit.problem import Problem
 
 LAWS = {"input_law": "gaussian, uniform, rademacher or laplace", "task_law": "gaussian or sphere"}
 SPECTRA = {
@@ -101,7 +101,7 @@ def parse_problem(options: argparse.Namespace) -> Problem:
     """Problem that the options describe."""
     from iclimit.asymptotics.pretraining.structure import parse_structure
     from iclimit.checks import given
-    from iclimit.simulate.probing.problem import Problem
+    from iclimit.problem import Problem
     from iclimit.validation.yours.models.convention_problem import convention_problem
 
     names = ("noise_variance", "noise_law", *LAWS, "scale", "task_variance")
@@ -119,7 +119,7 @@ def parse_problem(options: argparse.Namespace) -> Problem:
         settings["tasks"] = read_tasks(options.tasks)
     if options.units is not None:
         return convention_problem(options.units, **size, **settings)
-    return Problem(**size, **settings)
+    return Problem(**size, **{"scale": 1.0} | settings)
 
 
 def read_tasks(path: Path) -> np.ndarray:

@@ -70,14 +70,16 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train and measure, unless that is on record, and print."""
     from iclimit.checks import check_integers
-    from iclimit.simulate.gdpp import NoisyRegression
+    from iclimit.problem import Problem
     from iclimit.simulate.networks import load_model, save_model
 
     paths = [each.resolve() for each in (options.output, options.checkpoint) if each]
     if len(paths) > len(set(paths)):
         raise ValueError(f"--output must not be the checkpoint, got {str(options.output)!r}")
     check_integers(**{"--held-out": options.held_out})
-    problem = NoisyRegression(options.noise_law, context=options.context, dim=options.dim)
+    problem = Problem(
+        dim=options.dim, context=options.context, noise_law=options.noise_law, scale=1
+    )
     names = ("kind", *SIZES, "contexts", "steps", "held_out")
     settings = {name: getattr(options, name) for name in names}
     settings["noise_law"] = str(problem.noise_law)
@@ -129,9 +131,10 @@ def train_and_measure(
     """Train a linear transformer and measure it on fresh contexts."""
     import numpy as np
 
-    from iclimit.simulate.gdpp import NoisyRegression, held_out_losses, train_linear_transformer
+    from iclimit.problem import Problem
+    from iclimit.simulate.gdpp import held_out_losses, train_linear_transformer
 
-    problem = NoisyRegression(noise_law, context=context, dim=dim)
+    problem = Problem(dim=dim, context=context, noise_law=noise_law, scale=1)
     run = train_linear_transformer(problem, rng=rng, backend=backend, **settings)
     seed = np.random.SeedSequence([rng, 1])
     fresh = held_out_losses(run.model, problem, contexts=held_out, rng=seed, backend=backend)

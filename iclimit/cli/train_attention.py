@@ -147,14 +147,17 @@ def train_mixture(
     """Training curves on random tasks and, for fresh_fraction < 1, a shared task of ones."""
     import numpy as np
 
-    from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_descent
+    from iclimit.problem import Problem
+    from iclimit.simulate.dynamics import simulate_gradient_descent
 
-    problem = TaskMixture(
-        np.asarray(eigenvalues),
-        context,
+    problem = Problem(
+        dim=len(eigenvalues),
+        context=context,
+        input_covariance=np.asarray(eigenvalues),
         noise_variance=noise_variance,
         fresh_fraction=fresh_fraction,
         shared_task=np.ones(len(eigenvalues)) if fresh_fraction < 1 else None,
+        scale=1,
     )
     return simulate_gradient_descent(problem, rng=rng, backend=backend, **settings)
 

@@ -26,6 +26,7 @@ Examples
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -43,8 +44,8 @@ from iclimit.cli.prompts import add_problem, parse_problem
 from iclimit.notation import PARAMETERS
 
 if TYPE_CHECKING:
+    from iclimit.problem import Problem
     from iclimit.simulate.networks import Network, TrainedRepeats
-    from iclimit.simulate.probing.problem import Problem
 
 NETWORKS: dict[str, dict[str, str | None]] = {
     "softmax": {"heads": "1", "init_scale": "0.2"},
@@ -186,7 +187,7 @@ def best_loss(network: Network, problem: Problem) -> float | None:
     from iclimit.validation.yours.models.problem_units import ProblemUnits
 
     units, kind = ProblemUnits(problem), "softmax"
-    if problem.tasks is not None or units.signal == 0:
+    if problem.task_count != math.inf or units.signal == 0:
         return None
     if isinstance(network, AttentionNetwork):
         kind = network.kinds[0]
@@ -233,8 +234,7 @@ def _train(
     """Trainings of all seeds; each is a cell of its own on record."""
     from iclimit.simulate.networks import TrainedRepeats
 
-    law = {each.name: getattr(problem, each.name) for each in fields(problem)}
-    law["noise_law"] = None if problem.noise_law is None else str(problem.noise_law)
+    law = problem.describe()
     names = ("optimizer", *TRAINING, "query_noise")
     settings = {name: getattr(options, name) for name in names if name != "repeats"}
     if options.optimizer == "adam" and options.batch is None:
@@ -257,8 +257,8 @@ def _train(
 
 def train_once(*, kind: str, first_repeat: int, rng: int, **settings: Any) -> TrainedRepeats:
     """One training with a network and a problem of these numbers."""
+    from iclimit.problem import Problem
     from iclimit.simulate.networks import train_repeats
-    from iclimit.simulate.probing.problem import Problem
 
     network, law = _classes()[kind], {each.name for each in fields(Problem)}
     sizes = {each.name for each in fields(network)}

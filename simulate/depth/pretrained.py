@@ -12,9 +12,10 @@ import math
 from typing import Any
 
 from iclimit.checks import check_choice, parse_tasks
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.pretraining.summaries import PromptLaw, sample_summaries
+from iclimit.simulate.prompts.summaries import SummaryLaw, sample_summaries
 
 TARGETS = ("labels", "weights")
 
@@ -38,15 +39,14 @@ def parse_pretraining(target: str, dim: int, prompts: int, tasks: Any, ridge: fl
     return count
 
 
-def prompt_law(device: Backend, dim: int, context: int, noise_variance: float) -> PromptLaw:
+def prompt_law(device: Backend, dim: int, context: int, noise_variance: float) -> SummaryLaw:
     """Isotropic Gaussian prompts with tasks on the sphere."""
-    return PromptLaw(
-        device, dim, context, noise_variance, "sphere", None, "gaussian", None, "summaries"
-    )
+    problem = Problem(dim, context, noise_variance=noise_variance, task_law="sphere")
+    return SummaryLaw(device, problem)
 
 
 def learned_matrix(
-    law: PromptLaw,
+    law: SummaryLaw,
     generator: Any,
     prompts: int,
     *,
@@ -56,15 +56,17 @@ def learned_matrix(
     whole: bool = False,
 ) -> Array:
     """Matrix (d, d) of one pretraining; (d, d + 1) with the mean square label if it is whole."""
-    columns = law.dim + 1 if whole else law.dim
+    problem, dim = law.problem, law.problem.dim
+    columns = dim + 1 if whole else dim
     if target == "labels":
         task_set = None if tasks == math.inf else law.fresh_tasks(generator, int(tasks))
         x, h, y = law.draw(generator, prompts, task_set)
         return solve_ridge(x, h[:, :columns], y, ridge).gamma
     xp, truth = law.backend.xp, law.fresh_tasks(generator, prompts)
-    h = sample_summaries(law.backend, generator, truth, law.context, law.rho)[:, : law.dim]
-    gamma = xp.zeros((law.dim, columns))
-    gamma[:, : law.dim] = xp.linalg.solve(h.T @ h, h.T @ truth).T
+    sizes = problem.context, problem.noise_variance
+    h = sample_summaries(law.backend, generator, truth, *sizes)[:, :dim]
+    gamma = xp.zeros((dim, columns))
+    gamma[:, :dim] = xp.linalg.solve(h.T @ h, h.T @ truth).T
     return gamma
 
 

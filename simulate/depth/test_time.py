@@ -36,8 +36,8 @@ from iclimit.simulate.depth.pretrained import (
     prompt_law,
     sample_factors,
 )
-from iclimit.simulate.pretraining.prompts import sample_prompts
-from iclimit.simulate.pretraining.summaries import PromptLaw
+from iclimit.simulate.prompts import draw_prompts
+from iclimit.simulate.prompts.summaries import SummaryLaw
 
 SAMPLERS = ("covariances", "tokens")
 
@@ -182,40 +182,42 @@ def simulate_test_time(
     return SimulatedSteps(errors, parameters)
 
 
-def _mean_errors(law: PromptLaw, generator: Any, gamma: Array, count: int, steps: int) -> Array:
+def _mean_errors(law: SummaryLaw, generator: Any, gamma: Array, count: int, steps: int) -> Array:
     """Errors (count, steps + 1) on fresh contexts, averaged over tasks and noise."""
-    xp, d = law.backend.xp, law.dim
-    T = sample_factors(law.backend, generator, d, law.context, count)
+    xp, d, rho = law.backend.xp, law.problem.dim, law.problem.noise_variance
+    T = sample_factors(law.backend, generator, d, law.problem.context, count)
     left, noise = xp.broadcast_to(xp.eye(d), (count, d, d)), xp.zeros_like(T)
     through, errors = gamma @ T, []
     step = through @ xp.matrix_transpose(T)
     with np.errstate(over="ignore", invalid="ignore"):
         for number in range(steps + 1):
             error = xp.sum(left**2, axis=(1, 2)) / d
-            if law.rho:
-                error = error + law.rho / law.context * xp.sum(noise**2, axis=(1, 2))
+            if rho:
+                error = error + rho / law.problem.context * xp.sum(noise**2, axis=(1, 2))
             errors.append(error)
             if number == steps:
                 break
             left = left - step @ left
-            if law.rho:
+            if rho:
                 noise = noise - step @ noise + through
         return xp.stack(errors, axis=1)
 
 
-def _sampled_errors(law: PromptLaw, generator: Any, gamma: Array, count: int, steps: int) -> Array:
+def _sampled_errors(
+    law: SummaryLaw, generator: Any, gamma: Array, count: int, steps: int
+) -> Array:
     """Errors (count, steps + 1) on the tokens of fresh contexts with fresh tasks."""
-    xp, d = law.backend.xp, law.dim
+    xp, d = law.backend.xp, law.problem.dim
     truth = law.fresh_tasks(generator, count)
-    prompts = sample_prompts(law.backend, generator, truth, law.context, law.rho)
+    prompts = draw_prompts(law.problem, law.backend, generator, tasks=truth)
     estimate, errors = xp.zeros_like(truth), []
     with np.errstate(over="ignore", invalid="ignore"):
         for step in range(steps + 1):
             errors.append(xp.mean((truth - estimate) ** 2, axis=1))
             if step == steps:
                 break
-            left = prompts.y - (prompts.x @ estimate[:, :, None])[:, :, 0]
-            mean = d / law.context * (left[:, None, :] @ prompts.x)[:, 0, :]
+            left = prompts.labels - (prompts.inputs @ estimate[:, :, None])[:, :, 0]
+            mean = d / law.problem.context * (left[:, None, :] @ prompts.inputs)[:, 0, :]
             square = xp.mean(left**2, axis=1)[:, None]
             estimate = estimate + mean @ gamma[:, :d].T + square * gamma[:, d][None, :]
         return xp.stack(errors, axis=1)

@@ -1,4 +1,4 @@
-"""Gradient descent in context: regression prompts, constructed and trained layers."""
+"""Gradient descent in context: constructed and trained layers."""
 
 from iclimit.notation import attach_shelf
 

@@ -16,11 +16,11 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, check_finite, parse_array
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.descent.regression import descend, query_predictions, regression_tokens
+from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.models.gradients import query_gradients
 from iclimit.simulate.models.transformer import Layer, apply_layer, prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 Predictor = Callable[[Prompts], tuple[Array, Array]]
 """From n prompts to predictions (n,) and their gradients in the query (n, dim)."""
@@ -64,8 +64,7 @@ def descent_predictor(
     """Gradient descent as in `descend`, at rates for inputs of unscaled coordinates.
 
     The factor of the coordinates has no default, since prompts of different papers differ in it:
-    1 for `Regression` (unless it has another scale), 1/sqrt(dim) for the Gaussian or random-sign
-    inputs of `iclimit.simulate.pretraining.prompts.sample_prompts`.
+    ``input_scale`` of their `iclimit.Problem`.
     """
     check_arguments(scale=scale)
     scaled = parse_array("rates", rates, (None,)) / scale**2
@@ -86,7 +85,7 @@ def ridge_predictor(penalty: float) -> Predictor:
     check_arguments(penalty=penalty)
 
     def predictor(prompts: Prompts) -> tuple[Array, Array]:
-        weights = ridge_weights(prompts.x, prompts.y, penalty)
+        weights = ridge_weights(prompts.inputs, prompts.labels, penalty)
         return query_predictions(prompts, weights), weights
 
     return predictor
@@ -97,15 +96,13 @@ def alignment(first: Predictor, second: Predictor, prompts: Prompts) -> Alignmen
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import iclimit
     >>> from iclimit.simulate.descent.alignment import (
     ...     alignment, attention_predictor, descent_predictor
     ... )
-    >>> from iclimit.simulate.arrays import get_backend
     >>> from iclimit.simulate.descent.constructions import descent_layer
-    >>> from iclimit.simulate.descent.regression import Regression
-    >>> law = Regression(context=10, dim=5, input_law="uniform")
-    >>> prompts = law.sample(get_backend("numpy"), np.random.default_rng(0), 100)
+    >>> problem = iclimit.Problem(dim=5, context=10, input_law="uniform", scale=1)
+    >>> prompts = iclimit.sample_prompts(problem, 100, rng=0)
     >>> constructed = attention_predictor([descent_layer(0.8, context=10, dim=5)])
     >>> same = alignment(constructed, descent_predictor([0.8], scale=1), prompts)
     >>> round(same.cosine.mean, 12), same.prediction_distance.mean < 1e-14

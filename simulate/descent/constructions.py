@@ -30,9 +30,8 @@ from iclimit.checks import (
     parse_array,
 )
 from iclimit.simulate.arrays import Array, get_backend
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.models.transformer import Layer
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 NORMALIZATIONS = ("mean", "sum")
 SHIFT_TOLERANCE = 1e-10
@@ -78,11 +77,11 @@ def descent_layer(
     >>> import numpy as np
     >>> from iclimit.simulate.descent.constructions import descent_layer
     >>> from iclimit.simulate.pretraining.prompts import Prompts
-    >>> from iclimit.simulate.descent.regression import regression_tokens
+    >>> from iclimit.simulate.prompts import regression_tokens
     >>> from iclimit.simulate.models.transformer import prediction
     >>> pair = Prompts(
     ...     x=np.array([[[1.0, 0.0]]]), y=np.array([[2.0]]),
-    ...     x_query=np.array([[1.0, 1.0]]), y_query=np.array([2.0]),
+    ...     query=np.array([[1.0, 1.0]]), query_label=np.array([2.0]),
     ... )
     >>> layers = [descent_layer(0.5, context=1, dim=2)] * 3
     >>> [float(prediction(regression_tokens(pair), layers[:k])[0]) for k in range(4)]
@@ -158,8 +157,8 @@ def separate_tokens(prompts: Prompts, positions: Array, initial: Array | None = 
     ValueError
         If there is not one encoding for every token.
     """
-    xp = array_namespace(prompts.x)
-    n, length, dim = prompts.x.shape
+    xp = array_namespace(prompts.inputs)
+    n, length, dim = prompts.inputs.shape
     check_shape("positions", positions, (2 * length + 1, None))
     merged = regression_tokens(prompts, initial)
     pairs = merged[:, :-1, None, :]

@@ -14,7 +14,7 @@ of products :math:`g^i y^j` are kept, so that any number of tasks streams throug
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,11 @@ from array_api_compat import array_namespace
 from scipy.optimize import minimize_scalar
 
 from iclimit.checks import check_arguments, check_choice, check_positive
+from iclimit.problem import Problem, parse_problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS, descent_layer
-from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.models.transformer import prediction
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, prompt_blocks, regression_tokens
 
 BLOCK_NUMBERS = 2**20
 """Input numbers drawn from one seed (8 MiB)."""
@@ -86,28 +85,25 @@ def estimate_learning_rate(
 
     Examples
     --------
-    >>> import numpy as np
+    >>> import iclimit
     >>> from iclimit.simulate.descent import estimate_learning_rate
-    >>> from iclimit.simulate.arrays import get_backend
-    >>> from iclimit.simulate.descent.regression import Regression
-    >>> law, rng = Regression(context=10, dim=10, input_law="uniform"), np.random.default_rng(0)
-    >>> batches = (law.sample(get_backend("numpy"), rng, 1000) for _ in range(10))
-    >>> found = estimate_learning_rate(batches)
+    >>> problem = iclimit.Problem(dim=10, context=10, input_law="uniform", scale=1)
+    >>> found = estimate_learning_rate(iclimit.sample_prompts(problem, 10_000, rng=0))
     >>> found.rate.repeats, abs(found.rate.z(1.51515)) < 4
     (10000, True)
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
     sums, count = dict.fromkeys(_POWERS, 0.0), 0
     for batch in [samples] if isinstance(samples, Prompts) else samples:
-        xp = array_namespace(batch.x)
-        direction = (xp.matrix_transpose(batch.x) @ batch.y[:, :, None])[:, :, 0]
+        xp = array_namespace(batch.inputs)
+        direction = (xp.matrix_transpose(batch.inputs) @ batch.labels[:, :, None])[:, :, 0]
         if normalization == "mean":
-            direction = direction / batch.x.shape[1]
-        g, y = xp.vecdot(batch.x_query, direction), batch.y_query
+            direction = direction / batch.inputs.shape[1]
+        g, y = xp.vecdot(batch.query, direction), batch.query_label
         with np.errstate(over="ignore", invalid="ignore"):
             for i, j in _POWERS:
                 sums[i, j] += float(xp.sum(g**i * y**j))
-        count += batch.x.shape[0]
+        count += batch.inputs.shape[0]
     if count < 2:
         raise ValueError(f"samples must hold at least 2 tasks for a standard error, got {count}")
     if not all(map(math.isfinite, sums.values())):
@@ -121,12 +117,20 @@ def estimate_learning_rate(
 
 
 def simulate_learning_rate(
-    *, contexts: int, rng: Any, normalization: str = "mean", backend: str = "numpy", **problem: Any
+    problem: Problem | None = None,
+    *,
+    contexts: int,
+    rng: Any,
+    normalization: str = "mean",
+    backend: str = "numpy",
+    **settings: Any,
 ) -> LearningRateEstimate:
     """Estimate the optimal learning rate from simulated tasks, in bounded memory.
 
     Parameters
     ----------
+    problem : Problem, optional
+        Law of the prompts.
     contexts : int >= 2
         Number of tasks.
     rng : int, SeedSequence or Generator
@@ -135,9 +139,8 @@ def simulate_learning_rate(
         Whether the step is the mean or the sum over the context.
     backend : {"numpy", "cupy"}
         Where to compute.
-    **problem
-        Arguments of `iclimit.simulate.descent.regression.Regression`: context, dim, input_law,
-        scale, noise_variance, task_variance.
+    **settings
+        Arguments of `iclimit.Problem` instead of a problem, with a ``scale`` of 1 by default.
 
     Returns
     -------
@@ -158,18 +161,9 @@ def simulate_learning_rate(
     check_arguments(contexts=contexts)
     if contexts < 2:
         raise ValueError(f"contexts must be an integer >= 2, got {contexts!r}")
-    return estimate_learning_rate(
-        _batches(Regression(**problem), contexts, rng, backend), normalization=normalization
-    )
-
-
-def _batches(problem: Regression, contexts: int, rng: Any, backend: str) -> Iterator[Prompts]:
-    device = get_backend(backend)
-    block = max(1, BLOCK_NUMBERS // (problem.dim * (problem.context + 1)))
-    for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
-        batch = problem.sample(device, device.generator(seed), block)
-        kept = slice(0, contexts - index * block)
-        yield Prompts(**{name: array[kept, ...] for name, array in vars(batch).items()})
+    law = parse_problem(problem, settings)
+    blocks = prompt_blocks(law, contexts, rng=rng, backend=backend, block_numbers=BLOCK_NUMBERS)
+    return estimate_learning_rate(blocks, normalization=normalization)
 
 
 def search_learning_rate(
@@ -201,11 +195,11 @@ def search_learning_rate(
     """
     check_positive(tolerance=tolerance)
     tokens = regression_tokens(prompts)
-    context, dim = prompts.x.shape[1:]
+    context, dim = prompts.inputs.shape[1:]
 
     def loss(rate: float) -> float:
         layer = descent_layer(rate, context=context, dim=dim, normalization=normalization)
-        return float(np.mean((prediction(tokens, [layer]) - prompts.y_query) ** 2))
+        return float(np.mean((prediction(tokens, [layer]) - prompts.query_label) ** 2))
 
     found = minimize_scalar(loss, method="golden", tol=tolerance)
     return float(found.x), int(found.nfev)

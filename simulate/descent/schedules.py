@@ -30,9 +30,10 @@ from array_api_compat import array_namespace
 from scipy.special import logit
 
 from iclimit.checks import check_arguments, check_choice, check_positive, parse_array
+from iclimit.problem import COORDINATE_VARIANCE
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, seed_sequences, to_host
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS, sample_coordinates
+from iclimit.simulate.prompts.sampling import draw_coordinates
 
 BLOCK_NUMBERS = 2**18
 """Input numbers drawn from one seed (2 MiB).  Runs of any length agree where they overlap, because
@@ -104,7 +105,7 @@ def simulate_schedule(
     context, dim : int >= 1
         Number N of pairs and dimension d of the inputs.
     input_law : {"gaussian", "uniform", "rademacher", "laplace"}
-        Law of the input coordinates, as in `Regression`.
+        Law of the input coordinates, as in `iclimit.Problem`.
     scale : float > 0
         Factor of the inputs.
     noise_ratio : float >= 0
@@ -206,7 +207,7 @@ def _eigenvalue_blocks(
 ) -> Iterator[Array]:
     """Ascending eigenvalues (block, min(context, dim)) of H, those that can be non-zero."""
     check_arguments(context=context, dim=dim, scale=scale)
-    check_choice("input_law", input_law, INPUT_LAWS)
+    check_choice("input_law", input_law, tuple(COORDINATE_VARIANCE))
     for z in context_blocks(context, dim, input_law, contexts, rng, backend):
         xp = array_namespace(z)
         transposed = xp.matrix_transpose(z)
@@ -221,7 +222,7 @@ def context_blocks(
     device = get_backend(backend)
     block = max(1, BLOCK_NUMBERS // (context * dim))
     for index, seed in enumerate(seed_sequences(rng, math.ceil(contexts / block))):
-        z = sample_coordinates(device, device.generator(seed), (block, context, dim), input_law)
+        z = draw_coordinates(device, device.generator(seed), (block, context, dim), input_law)
         yield z[: contexts - index * block, :, :]
 
 

@@ -14,7 +14,7 @@ Settings of von Oswald et al., arXiv:2212.07677, for comparison: 5000 steps of A
 
 from typing import Any
 
-from iclimit.simulate.descent.regression import Regression
+from iclimit.problem import Problem
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
@@ -23,7 +23,7 @@ BATCH = {"adam": 2048, "lbfgs": 2**16}
 
 
 def train_attention(
-    problem: Regression,
+    problem: Problem,
     *,
     layers: int = 1,
     heads: int = 1,
@@ -42,7 +42,7 @@ def train_attention(
 
     Parameters
     ----------
-    problem : Regression
+    problem : Problem
         Law of the prompts.
     layers, heads, shared, include_query, init_scale
         The stack, see `iclimit.networks.LinearAttention`.
@@ -80,10 +80,10 @@ def train_attention(
 
     Examples
     --------
-    >>> from iclimit.simulate.descent.regression import Regression
-    >>> from iclimit.simulate.descent.training import train_attention
-    >>> problem = Regression(context=8, dim=2, input_law="uniform")
-    >>> run = train_attention(problem, optimizer="lbfgs", batch=4096, rng=0)
+    >>> from iclimit.problem import Problem
+    >>> import iclimit
+    >>> problem = iclimit.Problem(dim=2, context=8, input_law="uniform", scale=1)
+    >>> run = iclimit.train_attention(problem, optimizer="lbfgs", batch=4096, rng=0)
     >>> run.converged, bool(run.losses[-1] < 0.5 * run.losses[0])
     (True, True)
     """
@@ -93,6 +93,7 @@ def train_attention(
         optimizer=optimizer,
         batch=BATCH.get(optimizer) if batch is None else batch,
         learning_rate=learning_rate,
+        query_noise=True,
         rng=rng,
         **settings,
     )

@@ -6,4 +6,3 @@ from .gradient_descent import simulate_gradient_descent as simulate_gradient_des
 from .gradient_flow import FlowCurve as FlowCurve
 from .gradient_flow import Plateaus as Plateaus
 from .gradient_flow import simulate_gradient_flow as simulate_gradient_flow
-from .task_mixture import TaskMixture as TaskMixture

@@ -25,10 +25,9 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_array
 from iclimit.simulate.arrays import Array, seed_sequences
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.dynamics.feature_moments import feature_count
 from iclimit.simulate.models.gradients import FeatureMoments
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 MODELS = ("merged", "separate", "cubic")
 INITIALIZATIONS = ("per-head", "per-layer")
@@ -252,15 +251,15 @@ class SequenceLoss:
     def __init__(
         self, model: AttentionModel, prompts: Sequence[Prompts], normalization: str = "mean"
     ) -> None:
-        xp = array_namespace(prompts[0].x)
-        scale = prompts[0].x.shape[1] if normalization == "mean" else 1
+        xp = array_namespace(prompts[0].inputs)
+        scale = prompts[0].inputs.shape[1] if normalization == "mean" else 1
         tokens = xp.stack([regression_tokens(each) for each in prompts])
         gram = xp.matrix_transpose(tokens) @ tokens / scale
         if model.narrow:
             gram = gram[..., -1:, :-1]
         self.model, self.gram = model, gram
-        self.query = xp.stack([each.x_query for each in prompts])
-        self.label = xp.stack([each.y_query for each in prompts])
+        self.query = xp.stack([each.query for each in prompts])
+        self.label = xp.stack([each.query_label for each in prompts])
 
     def __call__(
         self, weights: Sequence[Array], chosen: Array | None = None

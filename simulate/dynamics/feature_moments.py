@@ -12,21 +12,34 @@ set, or in closed form for the law of the sequences.
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import fields
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_choice
+from iclimit.problem import Problem, check_problem
 from iclimit.simulate.arrays import Backend
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
-from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.models.gradients import FeatureMoments, readout_moments
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 BLOCK = 2**22
 """Largest number of features in memory at a time (32 MiB)."""
+
+
+LAW = (
+    *("input_covariance", "scale", "noise_variance", "fresh_fraction", "shared_task"),
+    *("mixing", "prompts"),
+)
+"""What the law of the sequences may be, beside their sizes: Gaussian inputs, tasks N(0, I), one of
+which all other sequences may share."""
+
+
+def check_sequences(problem: Problem) -> None:
+    """Check that a problem is a law of sequences whose moments are known."""
+    check_problem(problem, *LAW)
+    if not problem.covariance_of_inputs.any():
+        raise ValueError("input_covariance must not be zero, got zeros only")
 
 
 def feature_count(dim: int) -> int:
@@ -45,16 +58,13 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
         Whether S is divided by N.
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
-    xp = array_namespace(prompts.x)
-    count, context, dim = prompts.x.shape
+    xp = array_namespace(prompts.inputs)
+    count, context, dim = prompts.inputs.shape
     size = max(1, BLOCK // feature_count(dim))
     blocks = (slice(start, min(start + size, count)) for start in range(0, count, size))
-    parts = (
-        Prompts(*(getattr(prompts, each.name)[block, ...] for each in fields(prompts)))
-        for block in blocks
-    )
+    parts = (prompts[block] for block in blocks)
     found = readout_moments(
-        ((regression_tokens(part), part.y_query) for part in parts), include_query=True
+        ((regression_tokens(part), part.query_label) for part in parts), include_query=True
     )
     # The last entry of the query's token is zero, so that it makes no features.
     pairs = (dim + 1) * (dim + 2) // 2
@@ -66,7 +76,7 @@ def sequence_moments(prompts: Prompts, *, normalization: str = "mean") -> Featur
 
 
 def population_moments(
-    problem: TaskMixture, *, normalization: str = "mean", noise_labels: bool = False
+    problem: Problem, *, normalization: str = "mean", noise_labels: bool = False
 ) -> FeatureMoments:
     r"""Moments of the law of the sequences, in closed form.
 
@@ -77,7 +87,7 @@ def population_moments(
 
     Parameters
     ----------
-    problem : TaskMixture
+    problem : Problem
         Law of the sequences.
     normalization : {"mean", "sum"}
         Whether S is divided by N.
@@ -86,9 +96,10 @@ def population_moments(
         in the weights.
     """
     check_choice("normalization", normalization, NORMALIZATIONS)
-    dim, context = problem.dim, problem.context
+    check_sequences(problem)
+    dim, context, Lambda = problem.dim, problem.context, problem.covariance_of_inputs
     inputs = np.zeros((dim + 1, dim + 1))
-    inputs[:dim, :dim] = problem.input_covariance
+    inputs[:dim, :dim] = Lambda
     weights, tasks = _task_rule(problem)
     covariances = np.stack([_token_covariance(problem, task, noise_labels) for task in tasks])
 
@@ -99,19 +110,19 @@ def population_moments(
     squares = squares + (squares.transpose(0, 2, 1, 3) + squares.transpose(0, 2, 3, 1)) / context
     query = np.einsum("ij,mnkl->ijmnkl", mean, fourth)
     second = (
-        np.einsum("ijmn,kl->ijmnkl", squares, problem.input_covariance)
+        np.einsum("ijmn,kl->ijmnkl", squares, Lambda)
         + (query + query.transpose(2, 3, 0, 1, 4, 5)) / context
         + sixth / context**2
     )
     cross = (
-        np.einsum("p,pij,pk->ijk", weights, covariances, tasks @ problem.input_covariance)
+        np.einsum("p,pij,pk->ijk", weights, covariances, tasks @ Lambda)
         + np.einsum("m,ijmk->ijk", weights @ tasks, fourth) / context
     )
 
     upper = np.triu_indices(dim + 1)
     size = feature_count(dim)
     second = second[upper][:, upper[0], upper[1]].transpose(0, 2, 1, 3).reshape(size, size)
-    variance = np.einsum("p,pi,ij,pj->", weights, tasks, problem.input_covariance, tasks)
+    variance = np.einsum("p,pi,ij,pj->", weights, tasks, Lambda, tasks)
     scale = 1 if normalization == "mean" else context
     return FeatureMoments(
         variance + problem.noise_variance, scale * cross[upper].reshape(size), scale**2 * second
@@ -127,7 +138,7 @@ def gaussian_moments(covariance: np.ndarray, order: int) -> np.ndarray:
     return sum((np.moveaxis(pairs, 1, partner) for partner in range(2, order)), start=pairs)
 
 
-def _task_rule(problem: TaskMixture) -> tuple[np.ndarray, np.ndarray]:
+def _task_rule(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Weights and tasks whose averages of polynomials of degree five are those of the law."""
     dim, fresh = problem.dim, problem.fresh_fraction
     shared = [] if problem.shared_task is None else [problem.shared_task]
@@ -148,11 +159,11 @@ def _task_rule(problem: TaskMixture) -> tuple[np.ndarray, np.ndarray]:
     return weights, tasks
 
 
-def _token_covariance(problem: TaskMixture, task: np.ndarray, noise_labels: bool) -> np.ndarray:
+def _token_covariance(problem: Problem, task: np.ndarray, noise_labels: bool) -> np.ndarray:
     """Covariance of a context token given the task."""
     dim = problem.dim
     root = np.vstack([np.eye(dim), np.zeros(dim) if noise_labels else task])
-    covariance = root @ problem.input_covariance @ root.T
+    covariance = root @ problem.covariance_of_inputs @ root.T
     covariance[dim, dim] += 1.0 if noise_labels else problem.noise_variance
     return covariance
 

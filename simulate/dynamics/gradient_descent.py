@@ -19,17 +19,19 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, given
+from iclimit.problem import Problem
 from iclimit.results import Ending
 from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences
 from iclimit.simulate.descent.constructions import NORMALIZATIONS
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
+    check_sequences,
     population_moments,
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import Objective, State, TrainingLoop, UnstableTraining
 from iclimit.simulate.training.results import TrainingCurves, curves_of
@@ -44,7 +46,7 @@ NOT_SETTINGS = ("problem", "steps", "rng", "checkpoint", "progress")
 
 
 def simulate_gradient_descent(
-    problem: TaskMixture,
+    problem: Problem,
     *,
     model: str = "merged",
     heads: int = 8,
@@ -69,7 +71,7 @@ def simulate_gradient_descent(
 
     Parameters
     ----------
-    problem : TaskMixture
+    problem : Problem
         Law of the sequences.
     model : {"merged", "separate", "cubic"}
         Merged key and query weights, separate ones, or a two-layer linear network on cubic
@@ -156,8 +158,9 @@ def simulate_gradient_descent(
 
     Examples
     --------
-    >>> from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_descent
-    >>> problem = TaskMixture([0.5, 0.5], context=15)
+    >>> import iclimit
+    >>> from iclimit.simulate.dynamics import simulate_gradient_descent
+    >>> problem = iclimit.Problem(dim=2, context=15)
     >>> run = simulate_gradient_descent(
     ...     problem, training_set=1000, learning_rate=0.05, steps=1000, repeats=3, rng=0
     ... )
@@ -165,8 +168,7 @@ def simulate_gradient_descent(
     ((3, 101), True)
     """
     settings = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
-    if not isinstance(problem, TaskMixture):
-        raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
+    check_sequences(problem)
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_arguments(
         steps=steps, **{name: settings[name] for name in NUMBERS}, **given(batch=batch)
@@ -210,8 +212,12 @@ def simulate_gradient_descent(
     try:
         with loop:
             sequences = (
-                problem.training_set(
-                    device, device.generator(seed), int(training_set), standardize
+                draw_training_set(
+                    problem,
+                    device,
+                    device.generator(seed),
+                    int(training_set),
+                    standardize=standardize,
                 )
                 for seed, _, _ in (seeds if training_set < math.inf else [])
             )
@@ -247,7 +253,7 @@ def _squared_norm(arrays: list[Array]) -> Array:
 def _training_loss(
     device: Backend,
     layer: AttentionModel,
-    problem: TaskMixture,
+    problem: Problem,
     sets: Iterable[Prompts],
     seeds: list[list[np.random.SeedSequence]],
     batch: int | None,
@@ -273,10 +279,10 @@ def _training_loss(
 
 
 def _test_losses(
-    device: Backend, layer: AttentionModel, problem: TaskMixture, normalization: str
+    device: Backend, layer: AttentionModel, problem: Problem, normalization: str
 ) -> dict[str, MomentLoss]:
     """Losses on random tasks, and on the shared one with noise for the labels in the context."""
-    fresh = replace(problem, fresh_fraction=1.0, shared_task=None)
+    fresh = problem.with_fresh_tasks()
     moments = {"icl": population_moments(fresh, normalization=normalization)}
     if problem.shared_task is not None:
         shared = replace(problem, fresh_fraction=0.0)

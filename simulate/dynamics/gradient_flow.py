@@ -17,10 +17,10 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicHermiteSpline
 
 from iclimit.checks import check_arguments, refuse_masked
+from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, initial_weights
-from iclimit.simulate.dynamics.feature_moments import population_moments
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
+from iclimit.simulate.dynamics.feature_moments import check_sequences, population_moments
 
 TOLERANCES = 1e-12, 1e-3
 """Smallest relative tolerance that float64 allows, and largest."""
@@ -132,7 +132,7 @@ class FlowCurve(Result):
 
 
 def simulate_gradient_flow(
-    problem: TaskMixture,
+    problem: Problem,
     *,
     model: str = "merged",
     heads: int = 8,
@@ -149,8 +149,8 @@ def simulate_gradient_flow(
 
     Parameters
     ----------
-    problem : TaskMixture
-        Law of the sequences.
+    problem : Problem
+        Law of the sequences: Gaussian inputs, tasks N(0, I) or one that is shared.
     model, heads, rank, init_scale, initialization, normalization
         As in `simulate_gradient_descent`.
     initial : sequence of arrays, optional
@@ -180,8 +180,9 @@ def simulate_gradient_flow(
 
     Examples
     --------
-    >>> from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_flow
-    >>> problem = TaskMixture([0.6, 0.4], context=31)
+    >>> import iclimit
+    >>> from iclimit.simulate.dynamics import simulate_gradient_flow
+    >>> problem = iclimit.Problem(dim=2, context=31, input_covariance=[0.6, 0.4], scale=1)
     >>> run = simulate_gradient_flow(
     ...     problem, model="separate", heads=2, init_scale=0.05, duration=2000, rng=0
     ... )
@@ -190,8 +191,7 @@ def simulate_gradient_flow(
     """
     settings = dict(locals())
     del settings["initial"], settings["rng"]
-    if not isinstance(problem, TaskMixture):
-        raise TypeError(f"problem must be a TaskMixture, got {problem!r}")
+    check_sequences(problem)
     layer = AttentionModel(model, problem.dim, heads, rank)
     check_arguments(duration=duration, rtol=rtol)
     least, most = TOLERANCES

@@ -4,7 +4,6 @@ from .implicit_weights import ImplicitWeights as ImplicitWeights
 from .implicit_weights import implicit_weights as implicit_weights
 from .linear_transformer import LinearTransformer as LinearTransformer
 from .linear_transformer import two_level_ridge_transformer as two_level_ridge_transformer
-from .noisy_regression import NoisyRegression as NoisyRegression
 from .preconditioned_descent import gdpp_transformer as gdpp_transformer
 from .preconditioned_descent import layer_spectra as layer_spectra
 from .preconditioned_descent import simulate_gdpp as simulate_gdpp

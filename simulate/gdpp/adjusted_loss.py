@@ -22,19 +22,16 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments
+from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
+from iclimit.simulate.gdpp.contexts import ContextSummaries, check_versatile, context_blocks
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
     LinearTransformer,
     build,
     free_parameters,
     to_backend,
-)
-from iclimit.simulate.gdpp.noisy_regression import (
-    ContextSummaries,
-    NoisyRegression,
-    draw_summaries,
 )
 
 # Contexts held at a time; on a CPU the matrices of a block stay in its cache.
@@ -233,7 +230,7 @@ class HeldOutLosses(Result):
 
 def held_out_losses(
     model: LinearTransformer,
-    problem: NoisyRegression,
+    problem: Problem,
     *,
     contexts: int = 100_000,
     rare: bool = False,
@@ -246,13 +243,13 @@ def held_out_losses(
     ----------
     model : LinearTransformer
         On the host.
-    problem : NoisyRegression
-        Law of the prompts.
+    problem : Problem
+        Law of the prompts, with standard normal inputs and tasks.
     contexts : int >= 1
         Number of contexts; only their losses, levels and weights are kept in memory.
     rare : bool
         Draw weighted contexts from a mixture with more rare ones, which shows the effect of one
-        context in a million on the mean; see `iclimit.simulate.gdpp.noisy_regression`.
+        context in a million on the mean; see `iclimit.simulate.gdpp.contexts`.
     rng : int, SeedSequence or Generator
         Seed of the contexts.
     backend : {"numpy", "cupy"}
@@ -273,16 +270,16 @@ def held_out_losses(
 
     Examples
     --------
-    >>> from iclimit.gdpp import NoisyRegression, gdpp_transformer, held_out_losses
-    >>> problem = NoisyRegression("uniform:1", context=20, dim=3)
+    >>> import iclimit
+    >>> from iclimit.gdpp import gdpp_transformer, held_out_losses
+    >>> problem = iclimit.Problem(dim=3, context=20, scale=1, noise_law="uniform:1")
     >>> model = gdpp_transformer([0.9], [], context=20, dim=3)
     >>> held_out_losses(model, problem, contexts=4000, rng=0).loss.mean > 0
     True
     """
     if not isinstance(model, LinearTransformer):
         raise TypeError(f"model must be a LinearTransformer, got {model!r}")
-    if not isinstance(problem, NoisyRegression):
-        raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
+    check_versatile(problem)
     check_arguments(contexts=contexts)
     free_parameters(model, model.kind)  # refuses weights that a pass of this kind would ignore
     if model.dim != problem.dim:
@@ -291,7 +288,7 @@ def held_out_losses(
     moved = to_backend(model, there)
     losses, levels, weights = [], [], []
     size = BLOCK[backend]
-    for summaries in draw_summaries(problem, there, contexts, rng, rare=rare):
+    for summaries in context_blocks(problem, there, contexts, rng, rare=rare):
         for start in range(0, summaries.oracle.shape[0], size):
             part = slice(start, start + size)
             with np.errstate(over="ignore", invalid="ignore"):

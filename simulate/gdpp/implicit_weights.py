@@ -22,9 +22,9 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_choice
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
+from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer
-from iclimit.simulate.gdpp.noisy_regression import gram_matrices
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +50,10 @@ class ImplicitWeights(Result):
 
     def labels(self, samples: Prompts) -> Array:
         """Labels in the context, shape (L + 1, n, context)."""
-        return self.scale[:, :, None] * samples.y - (samples.x @ self.weights[..., None])[..., 0]
+        return (
+            self.scale[:, :, None] * samples.labels
+            - (samples.inputs @ self.weights[..., None])[..., 0]
+        )
 
 
 def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeights:
@@ -80,18 +83,18 @@ def implicit_weights(samples: Prompts, model: LinearTransformer) -> ImplicitWeig
 
     Examples
     --------
+    >>> import iclimit
     >>> import numpy as np
-    >>> from iclimit.simulate.arrays import get_backend
-    >>> from iclimit.simulate.gdpp import NoisyRegression, gdpp_transformer, implicit_weights
-    >>> problem = NoisyRegression("fixed:0", context=20, dim=3)
-    >>> drawn = problem.sample(get_backend("numpy"), np.random.default_rng(0), 1)
+    >>> from iclimit.simulate.gdpp import gdpp_transformer, implicit_weights
+    >>> problem = iclimit.Problem(dim=3, context=20, scale=1)
+    >>> drawn = iclimit.sample_prompts(problem, 1, rng=0)
     >>> model = gdpp_transformer([0.8, 0.9, 1.0], [0.2, 0.2], context=20, dim=3)
-    >>> weights = implicit_weights(drawn.prompts, model).weights
+    >>> weights = implicit_weights(drawn, model).weights
     >>> bool(np.all(np.diff(np.linalg.norm(weights[:, 0] - drawn.tasks[0], axis=1)) < 0))
     True
     """
     xp, dim = _checked(samples, model)
-    gram = gram_matrices(samples.x, samples.y)
+    gram = gram_matrices(samples.inputs, samples.labels)
     states = [_start(samples)]
     for depth in range(model.depth):
         M, u, a, w = states[-1]
@@ -153,10 +156,10 @@ def diagonal_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWe
     Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Lemma 4.4 and Lemma A.1.
     """
     xp, _ = _checked(samples, model)
-    transposed = xp.matrix_transpose(samples.x)
-    sigma = transposed @ samples.x
-    solved = times(xp.linalg.pinv(samples.x), samples.y)
-    rho = xp.sum((samples.y - times(samples.x, solved)) ** 2, axis=1)
+    transposed = xp.matrix_transpose(samples.inputs)
+    sigma = transposed @ samples.inputs
+    solved = times(xp.linalg.pinv(samples.inputs), samples.labels)
+    rho = xp.sum((samples.labels - times(samples.inputs, solved)) ** 2, axis=1)
     states = [_start(samples)]
     for (xx, xy), (yx, yy) in model.omegas.tolist():
         M, u, a, w = states[-1]
@@ -204,10 +207,10 @@ def gdpp_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWeight
     """
     xp, _ = _checked(samples, model)
     check_choice("model.kind", model.kind, ("gd++",))
-    transposed = xp.matrix_transpose(samples.x)
-    e, basis = xp.linalg.eigh(transposed @ samples.x)
+    transposed = xp.matrix_transpose(samples.inputs)
+    e, basis = xp.linalg.eigh(transposed @ samples.inputs)
     back = xp.matrix_transpose(basis)
-    alpha = times(back, times(transposed, samples.y))
+    alpha = times(back, times(transposed, samples.labels))
     m, w = xp.ones_like(e), xp.zeros_like(e)
     states = [_start(samples)]
     for (xx, _), (yx, _) in model.omegas.tolist():
@@ -218,16 +221,16 @@ def gdpp_recursion(samples: Prompts, model: LinearTransformer) -> ImplicitWeight
 
 def _checked(samples: Prompts, model: LinearTransformer) -> tuple[Any, int]:
     """Namespace and dimension."""
-    if model.dim != samples.x.shape[2]:
-        raise ValueError(f"model must be of dimension {samples.x.shape[2]}, got {model.dim}")
-    return array_namespace(samples.x), model.dim
+    if model.dim != samples.inputs.shape[2]:
+        raise ValueError(f"model must be of dimension {samples.inputs.shape[2]}, got {model.dim}")
+    return array_namespace(samples.inputs), model.dim
 
 
 def _start(samples: Prompts) -> tuple[Array, ...]:
     """M, u, a and w before the first layer."""
-    xp = array_namespace(samples.x)
-    zero = xp.zeros_like(samples.x_query)
-    eye = xp.eye(samples.x.shape[2], dtype=samples.x.dtype)
+    xp = array_namespace(samples.inputs)
+    zero = xp.zeros_like(samples.query)
+    eye = xp.eye(samples.inputs.shape[2], dtype=samples.inputs.dtype)
     return zero[:, :, None] + eye, zero, zero[:, 0] + 1, zero
 
 
@@ -275,7 +278,7 @@ def alignment_cosine(samples: Prompts, model: LinearTransformer) -> Array:
     Vladymyrov, von Oswald, Sandler and Ge, arXiv:2402.14180, Theorem 4.2.
     """
     labels = implicit_weights(samples, model).labels(samples)
-    xp, target = array_namespace(labels), samples.x[:, :, 0] ** 2
+    xp, target = array_namespace(labels), samples.inputs[:, :, 0] ** 2
     product = xp.sum(labels * target, axis=-1)
     norms = xp.sqrt(xp.sum(labels**2, axis=-1) * xp.sum(target**2, axis=-1))
     return product / xp.where(norms > 0, norms, xp.ones_like(norms))
@@ -289,7 +292,7 @@ def alignment_bound(samples: Prompts) -> Array:
     :math:`(d + 4)/N` in leading order for :math:`N \gg d`: the 0.1 of Theorem 4.2 takes N well
     above 100 (d + 4).
     """
-    xp, target = array_namespace(samples.x), samples.x[:, :, 0] ** 2
-    tokens = xp.concat([samples.x, samples.y[:, :, None]], axis=2)
+    xp, target = array_namespace(samples.inputs), samples.inputs[:, :, 0] ** 2
+    tokens = xp.concat([samples.inputs, samples.labels[:, :, None]], axis=2)
     projected = times(tokens, times(xp.linalg.pinv(tokens), target))
     return xp.sqrt(xp.sum(projected**2, axis=1) / xp.sum(target**2, axis=1))

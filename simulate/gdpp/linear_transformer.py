@@ -234,7 +234,7 @@ def two_level_ridge_transformer(
     context, dim : int >= 1
         Number N of pairs and dimension d.
     input_variance : float > 0
-        Variance v of an input coordinate: 1 as in `NoisyRegression`, where the limit is one of
+        Variance v of an input coordinate: 1 as with ``scale=1``, where the limit is one of
         levels that grow as :math:`\sqrt N`, or 1/N with fixed levels as in the paper.
 
     Returns

@@ -30,10 +30,10 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_array
+from iclimit.problem import COORDINATE_VARIANCE
 from iclimit.simulate.arrays import Array, to_host
 from iclimit.simulate.descent.schedules import ScheduleLosses, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS
 
 
 def simulate_gdpp(
@@ -61,7 +61,7 @@ def simulate_gdpp(
     noise_ratio : float >= 0
         Noise :math:`v`: label noise variance over N times the task variance.
     input_law : {"gaussian", "uniform", "rademacher", "laplace"}
-        Law of the input coordinates, as in `Regression`.
+        Law of the input coordinates, as in `iclimit.Problem`.
     contexts : int >= 1
         Number of contexts.
     rng : int, SeedSequence or Generator
@@ -94,7 +94,7 @@ def simulate_gdpp(
     etas, strengths = _parse_layers(rates, gammas)
     numbers = {"context": context, "dim": dim, "noise_ratio": noise_ratio}
     check_arguments(**numbers, contexts=contexts)
-    check_choice("input_law", input_law, INPUT_LAWS)
+    check_choice("input_law", input_law, tuple(COORDINATE_VARIANCE))
     losses = [
         to_host(_loss(context_covariance(x), etas.tolist(), strengths.tolist(), noise_ratio))
         for x in context_blocks(context, dim, input_law, contexts, rng, backend)

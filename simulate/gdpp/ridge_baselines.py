@@ -1,6 +1,6 @@
 r"""Ridge regression with an estimated noise variance: the baselines of random noise levels.
 
-The oracle of `NoisyRegression` is ridge regression that is told :math:`\sigma^2`.  The baselines
+The oracle is ridge regression that is told :math:`\sigma^2`.  The baselines
 of Vladymyrov, von Oswald, Sandler and Ge (arXiv:2402.14180, section 6) take another penalty:
 
 * ConstRR, one number for all prompts: :math:`E \sigma^2` or a tuned one;
@@ -18,8 +18,9 @@ This takes one decomposition for all :math:`\lambda`, and no difference of nearb
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,15 +29,12 @@ from scipy.optimize import minimize, minimize_scalar
 from tqdm.auto import tqdm
 
 from iclimit.checks import check_arguments, check_choice, given
+from iclimit.problem import Problem
 from iclimit.results import Ending, Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend, to_host
-from iclimit.simulate.gdpp.noisy_regression import (
-    NoisyPrompts,
-    NoisyRegression,
-    concatenate_fields,
-    draw_in_blocks,
-)
+from iclimit.simulate.gdpp.contexts import check_versatile, concatenate_fields, draw_in_blocks
 from iclimit.simulate.pretraining.estimators import ridge_weights
+from iclimit.simulate.prompts import Prompts, draw_prompts
 
 # Prompts of one seed: part of what a seed means.
 _BLOCK = 2**12
@@ -60,16 +58,16 @@ class SpectralContexts:
     rss: Array
 
     @classmethod
-    def of(cls, drawn: NoisyPrompts) -> SpectralContexts:
+    def of(cls, drawn: Prompts) -> SpectralContexts:
         """Decompose the contexts of prompts."""
-        x, y = drawn.prompts.x, drawn.prompts.y[:, :, None]
+        x, y = drawn.inputs, drawn.labels[:, :, None]
         xp = array_namespace(x)
         transposed = xp.matrix_transpose(x)
         eigenvalues, basis = xp.linalg.eigh(transposed @ x)
         coordinates = xp.matrix_transpose(basis) @ (transposed @ y)
         residuals = y - x @ (basis @ (coordinates / eigenvalues[:, :, None]))
         rss = xp.sum(residuals[:, :, 0] ** 2, axis=1)
-        return cls(eigenvalues, coordinates[:, :, 0], drawn.levels**2, rss)
+        return cls(eigenvalues, coordinates[:, :, 0], drawn.noise_variance, rss)
 
     def adjusted_loss(self, penalty: Array) -> Array:
         """Adjusted losses of ridge regression with one penalty for each context."""
@@ -84,7 +82,7 @@ class SpectralContexts:
         return xp.sum(variance / (self.eigenvalues + variance), axis=1) / 2
 
 
-def noise_denominator(problem: NoisyRegression, noise_estimate: str) -> int:
+def noise_denominator(problem: Problem, noise_estimate: str) -> int:
     """Denominator of an estimate of the noise variance from the residual sum of squares.
 
     "unbiased": N - d; "biased", of maximum likelihood: N; "least-error", of least mean squared
@@ -95,8 +93,7 @@ def noise_denominator(problem: NoisyRegression, noise_estimate: str) -> int:
     TypeError, ValueError
         If the noise of the problem cannot be estimated so.
     """
-    if not isinstance(problem, NoisyRegression):
-        raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
+    check_versatile(problem)
     if problem.context <= problem.dim:
         raise ValueError(
             f"problem must have context > dim, got {problem.context} and {problem.dim}"
@@ -105,6 +102,12 @@ def noise_denominator(problem: NoisyRegression, noise_estimate: str) -> int:
     known = {"unbiased": residual, "biased": context, "least-error": residual + 2}
     check_choice("noise_estimate", noise_estimate, tuple(known))
     return known[noise_estimate]
+
+
+def _drawn(problem: Problem, backend: str, rng: Any, count: int) -> Iterator[Prompts]:
+    """Prompts in blocks, with noise levels drawn also where there is one only."""
+    law = replace(problem, noise_variance=0.0, noise_law=problem.level_law)
+    return draw_in_blocks(partial(draw_prompts, law), get_backend(backend), rng, count, _BLOCK)
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,7 +128,7 @@ class SimulatedBaselines(Result):
 
 
 def simulate_ridge_baselines(
-    problem: NoisyRegression,
+    problem: Problem,
     *,
     contexts: int,
     rng: Any,
@@ -141,8 +144,8 @@ def simulate_ridge_baselines(
 
     Parameters
     ----------
-    problem : NoisyRegression
-        Law of the prompts, with context > dim.
+    problem : Problem
+        Law of the prompts, with standard normal inputs and tasks, and context > dim.
     contexts : int >= 1
         Number of prompts.  Of each prompt only the losses are kept in memory.
     rng : int, SeedSequence or Generator
@@ -172,7 +175,7 @@ def simulate_ridge_baselines(
     ValueError
         If an argument is outside its range.
     TypeError
-        If problem is not a NoisyRegression.
+        If problem is no Problem.
     RuntimeError
         If the backend is not available.
 
@@ -182,18 +185,19 @@ def simulate_ridge_baselines(
 
     Examples
     --------
-    >>> from iclimit.simulate.gdpp import NoisyRegression, simulate_ridge_baselines
-    >>> problem = NoisyRegression("categorical:1,3")
+    >>> import iclimit
+    >>> from iclimit.simulate.gdpp import simulate_ridge_baselines
+    >>> problem = iclimit.Problem(dim=10, context=20, scale=1, noise_law="categorical:1,3")
     >>> run = simulate_ridge_baselines(problem, contexts=20_000, rng=0)
     >>> {name: round(run.losses[name].mean, 2) for name in ("ConstRR", "AdaRR")}
     {'ConstRR': 0.22, 'AdaRR': 0.05}
     """
     denominator = noise_denominator(problem, noise_estimate)
-    constant = problem.noise_law.mean_variance if penalty is None else penalty
+    constant = problem.mean_noise_variance if penalty is None else penalty
     tuned = {"penalty": constant, "multiplier": multiplier, "threshold": threshold}
     check_arguments(contexts=contexts, **given(**tuned))
 
-    def losses(drawn: NoisyPrompts) -> dict[str, Array]:
+    def losses(drawn: Prompts) -> dict[str, Array]:
         rss, oracle, adjusted = (_query_losses if queries else _context_losses)(drawn)
         xp, estimated = array_namespace(rss), rss / denominator
         penalties = {"ConstRR": xp.full_like(rss, constant), "AdaRR": estimated}
@@ -204,11 +208,11 @@ def simulate_ridge_baselines(
 
     parts: dict[str, list[np.ndarray]] = {}
     with tqdm(total=contexts, disable=not progress, unit="prompt", desc="ridge") as bar:
-        for drawn in draw_in_blocks(problem.sample, get_backend(backend), rng, contexts, _BLOCK):
+        for drawn in _drawn(problem, backend, rng, contexts):
             for name, values in losses(drawn).items():
                 parts.setdefault(name, []).append(to_host(values))
-            bar.update(drawn.levels.shape[0])
-    law = {"noise_law": str(problem.noise_law), "context": problem.context, "dim": problem.dim}
+            bar.update(len(drawn))
+    law = {"noise_law": str(problem.level_law), "context": problem.context, "dim": problem.dim}
     options = {"noise_estimate": noise_estimate, "queries": queries, "backend": backend}
     estimates = {name: Estimate.of(np.concat(each), keep=False) for name, each in parts.items()}
     return SimulatedBaselines(estimates, {**law, **tuned, **options})
@@ -218,22 +222,22 @@ Losses: TypeAlias = tuple[Array, Array, Callable[[Array], Array]]
 """Residual sums of squares, losses of the oracle, and adjusted losses at given penalties."""
 
 
-def _context_losses(drawn: NoisyPrompts) -> Losses:
+def _context_losses(drawn: Prompts) -> Losses:
     context = SpectralContexts.of(drawn)
     return context.rss, context.oracle_loss(), context.adjusted_loss
 
 
-def _query_losses(drawn: NoisyPrompts) -> Losses:
-    x, y = drawn.prompts.x, drawn.prompts.y
+def _query_losses(drawn: Prompts) -> Losses:
+    x, y = drawn.inputs, drawn.labels
     xp = array_namespace(x)
 
     def loss(penalty: Array) -> Array:
         error = ridge_weights(x, y, penalty) - drawn.tasks
-        return xp.vecdot(error, drawn.prompts.x_query) ** 2 / 2
+        return xp.vecdot(error, drawn.query) ** 2 / 2
 
-    least_squares = ridge_weights(x, y, xp.zeros_like(drawn.levels))
+    least_squares = ridge_weights(x, y, xp.zeros_like(drawn.noise_variance))
     rss = xp.sum((y - (x @ least_squares[:, :, None])[:, :, 0]) ** 2, axis=1)
-    oracle = loss(drawn.levels**2)
+    oracle = loss(drawn.noise_variance)
     return rss, oracle, lambda penalty: loss(penalty) - oracle
 
 
@@ -270,14 +274,14 @@ class RidgeTuning(Result):
 
 
 def tune_ridge(
-    problem: NoisyRegression, *, contexts: int = 2**16, rng: Any, noise_estimate: str = "unbiased"
+    problem: Problem, *, contexts: int = 2**16, rng: Any, noise_estimate: str = "unbiased"
 ) -> RidgeTuning:
     r"""Tune ConstRR and TunedRR on a sample of contexts.
 
     Parameters
     ----------
-    problem : NoisyRegression
-        Law of the prompts, with context > dim.
+    problem : Problem
+        Law of the prompts, with standard normal inputs and tasks, and context > dim.
     contexts : int >= 1
         Number of contexts, kept in memory.
     rng : int, SeedSequence or Generator
@@ -295,7 +299,7 @@ def tune_ridge(
     ValueError
         If an argument is outside its range.
     TypeError
-        If problem is not a NoisyRegression.
+        If problem is no Problem.
 
     Notes
     -----
@@ -305,17 +309,19 @@ def tune_ridge(
 
     Examples
     --------
-    >>> from iclimit.simulate.gdpp import NoisyRegression, tune_ridge
-    >>> best = tune_ridge(NoisyRegression("uniform:3"), contexts=8192, rng=0)
+    >>> import iclimit
+    >>> from iclimit.simulate.gdpp import tune_ridge
+    >>> problem = iclimit.Problem(dim=10, context=20, scale=1, noise_law="uniform:3")
+    >>> best = tune_ridge(problem, contexts=8192, rng=0)
     >>> best.ending.converged, abs(best.penalty - 3) < 0.3, abs(best.multiplier - 1.3) < 0.1
     (True, True, True)
     """
     denominator = noise_denominator(problem, noise_estimate)
     check_arguments(contexts=contexts)
-    largest = max(problem.noise_law.levels) ** 2
+    largest = max(problem.level_law.levels) ** 2
     if largest == 0:
         return RidgeTuning(0.0, 1.0, 0.0, 0.0, 0.0, Ending("converged"))
-    drawn = draw_in_blocks(problem.sample, get_backend("numpy"), rng, contexts, _BLOCK)
+    drawn = _drawn(problem, "numpy", rng, contexts)
     sample = concatenate_fields(map(SpectralContexts.of, drawn))
     estimated = sample.rss / denominator
 

@@ -22,20 +22,17 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from iclimit.checks import check_arguments, check_choice
+from iclimit.problem import Problem
 from iclimit.results import Ending
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.gdpp.adjusted_loss import AdjustedLoss, Descent
+from iclimit.simulate.gdpp.contexts import check_versatile, concatenate_fields, context_blocks
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,
     build,
     free_parameters,
     random_parameters,
-)
-from iclimit.simulate.gdpp.noisy_regression import (
-    NoisyRegression,
-    concatenate_fields,
-    draw_summaries,
 )
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import State, TrainingLoop, UnstableTraining
@@ -84,7 +81,7 @@ class TrainedTransformer(Training):
 
 
 def train_linear_transformer(
-    problem: NoisyRegression,
+    problem: Problem,
     *,
     kind: str = "diag",
     layers: int = 1,
@@ -103,7 +100,7 @@ def train_linear_transformer(
 
     Parameters
     ----------
-    problem : NoisyRegression
+    problem : Problem
         Law of the prompts.
     kind : {"full", "axial", "diag", "gd++"}
         What is free in the weights; see `iclimit.simulate.gdpp.linear_transformer`.
@@ -159,14 +156,14 @@ def train_linear_transformer(
 
     Examples
     --------
-    >>> from iclimit.simulate.gdpp import NoisyRegression, train_linear_transformer
-    >>> problem = NoisyRegression("fixed:1", context=8, dim=2)
+    >>> import iclimit
+    >>> from iclimit.simulate.gdpp import train_linear_transformer
+    >>> problem = iclimit.Problem(dim=2, context=8, scale=1, noise_law="fixed:1")
     >>> run = train_linear_transformer(problem, layers=1, starts=2, contexts=2000, rng=0)
     >>> run.converged, run.loss < 0.2
     (True, True)
     """
-    if not isinstance(problem, NoisyRegression):
-        raise TypeError(f"problem must be a NoisyRegression, got {problem!r}")
+    check_versatile(problem)
     check_choice("kind", kind, KINDS)
     numbers = {"layers": layers, "heads": heads, "starts": starts}
     numbers |= {"contexts": contexts, "steps": steps}
@@ -225,7 +222,7 @@ class _Tournament:
 
 
 def _starts(
-    problem: NoisyRegression,
+    problem: Problem,
     shallower: list[np.ndarray],
     settings: Mapping[str, Any],
     generator: np.random.Generator,
@@ -240,7 +237,7 @@ def _starts(
             heads=settings["heads"],
             dim=problem.dim,
             context=problem.context,
-            variance=problem.noise_law.mean_variance,
+            variance=problem.mean_noise_variance,
         )
 
     starts = [draw(settings["layers"]) for _ in range(settings["starts"])]
@@ -256,7 +253,7 @@ def _starts(
 
 def _run_round(
     state: _Tournament,
-    problem: NoisyRegression,
+    problem: Problem,
     backend: Backend,
     seed: np.random.SeedSequence,
     loop: TrainingLoop,
@@ -278,7 +275,7 @@ def _run_round(
     sample_seed, probe_seed = seed.spawn(2)
     host = get_backend("numpy")
     summaries = concatenate_fields(
-        draw_summaries(problem, host, count, sample_seed, rare=settings["rare"])
+        context_blocks(problem, host, count, sample_seed, rare=settings["rare"])
     )
     # BLAS leaves the cores to the blocks of contexts.
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -21,7 +21,8 @@ from iclimit.checks import check_arguments
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.blocks import add_perceptron
 from iclimit.simulate.models.dense import dense
-from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled
+from iclimit.simulate.models.network import Network, Pullback, Pulled
+from iclimit.simulate.prompts import Prompts
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class EmbeddedDescent(Network):
             for name, shape in self.shapes.items()
         }
 
-    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         xp, context = array_namespace(examples.inputs), examples.inputs.shape[1]
         x = xp.concat([examples.inputs, examples.query[:, None, :]], axis=1)

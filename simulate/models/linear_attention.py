@@ -24,9 +24,10 @@ from iclimit.simulate.models.gradients import (
     moment_loss_and_gradients,
     readout_moments,
 )
-from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled, Weights
+from iclimit.simulate.models.network import Network, Pullback, Pulled, Weights
 from iclimit.simulate.models.tokens import make_tokens
 from iclimit.simulate.models.transformer import Layer
+from iclimit.simulate.prompts import Prompts
 
 MATRICES = ("key", "query", "value", "projection")
 
@@ -94,7 +95,7 @@ class LinearAttention(Network):
         ]
         return layers * self.layers if self.shared else layers
 
-    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         tokens = make_tokens("pairs", examples)
         run = StackPass(tokens, self.stack(weights), self.include_query)
@@ -106,7 +107,7 @@ class LinearAttention(Network):
         return run.prediction, pullback
 
     def loss_and_gradient(
-        self, weights: Mapping[str, Array], examples: Examples, labels: Array | None = None
+        self, weights: Mapping[str, Array], examples: Prompts, labels: Array | None = None
     ) -> tuple[Any, Weights]:
         """Mean squared error and its gradient, without the derivatives by the tokens."""
         loss, gradients = loss_and_gradients(
@@ -118,7 +119,7 @@ class LinearAttention(Network):
         return loss, self._collect(gradients)
 
     def fixed_loss(
-        self, examples: Iterable[tuple[Examples, Array]], count: int
+        self, examples: Iterable[tuple[Prompts, Array]], count: int
     ) -> Callable[[Mapping[str, Array]], tuple[Any, Weights]]:
         """Loss and gradient on prompts that stay the same, by their moments where that pays."""
         size = self.dim + 1

@@ -27,7 +27,8 @@ from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_flags
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled
+from iclimit.simulate.models.network import Network, Pullback, Pulled
+from iclimit.simulate.prompts import Prompts
 
 PARTS = ("input", "recurrent", "bias")
 """Weights of a layer; their rows are those of i, f, o and g."""
@@ -85,7 +86,7 @@ class LstmNetwork(Network):
         bound = 1 / math.sqrt(self.hidden)
         return {name: generator.uniform(-bound, bound, size) for name, size in self.shapes.items()}
 
-    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         tokens, backs = _tokens(examples), []
         for layer in range(self.layers):
@@ -106,7 +107,7 @@ class LstmNetwork(Network):
         return readout @ state, pullback
 
 
-def _tokens(examples: Examples) -> Array:
+def _tokens(examples: Prompts) -> Array:
     """Tokens (T, dim + 1, n): what is done to one number of all prompts runs over memory."""
     xp = array_namespace(examples.query)
     n, context, dim = examples.inputs.shape

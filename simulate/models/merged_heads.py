@@ -21,7 +21,8 @@ from array_api_compat import array_namespace
 from iclimit.checks import check_arguments, parse_array
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled
+from iclimit.simulate.models.network import Network, Pullback, Pulled
+from iclimit.simulate.prompts import Prompts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +115,7 @@ class MergedHeads(Network):
             value_rest=np.sqrt(np.mean(inputs**2, axis=1)),
         )
 
-    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         lookup, value = weights["lookup"], weights["value"]
         xp = array_namespace(lookup)

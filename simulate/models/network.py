@@ -17,39 +17,21 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.prompts import Prompts
 
 Weights: TypeAlias = dict[str, Array]
 """Arrays of weights by name."""
 
 
-class Examples(Protocol):
-    """Prompts with the labels that a network should predict, such as `DrawnPrompts`.
-
-    ``inputs`` (n, context, dim), ``labels`` (n, context), ``query`` (n, dim), ``target`` (n,)
-    without noise, and ``noise_variance`` (n,).
-    """
-
-    @property
-    def inputs(self) -> Array: ...
-    @property
-    def labels(self) -> Array: ...
-    @property
-    def query(self) -> Array: ...
-    @property
-    def target(self) -> Array: ...
-    @property
-    def noise_variance(self) -> Array: ...
-
-
 @runtime_checkable
 class Task(Protocol):
-    """Law of prompts that a network is trained on, such as `Problem` of probing."""
+    """Law of prompts that a network is trained on and that is no `iclimit.Problem`."""
 
     @property
     def context(self) -> int: ...
     @property
     def dim(self) -> int: ...
-    def draw(self, backend: Backend, generator: Any, count: int) -> Examples: ...
+    def draw(self, backend: Backend, generator: Any, count: int) -> Prompts: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +70,11 @@ class Network(ABC):
         """Draw the weights that a training starts from."""
 
     @abstractmethod
-    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
 
     def loss_and_gradient(
-        self, weights: Mapping[str, Array], examples: Examples, labels: Array | None = None
+        self, weights: Mapping[str, Array], examples: Prompts, labels: Array | None = None
     ) -> tuple[Any, Weights]:
         """Mean squared error and its gradient, on given labels or those of the prompts."""
         predictions, pullback = self.forward(weights, examples)
@@ -101,7 +83,7 @@ class Network(ABC):
         return xp.mean(residual**2), pullback(2 * residual / residual.shape[0]).weights
 
     def mean_loss(
-        self, weights: Mapping[str, Array], examples: Iterable[tuple[Examples, Array]], count: int
+        self, weights: Mapping[str, Array], examples: Iterable[tuple[Prompts, Array]], count: int
     ) -> tuple[Any, Weights]:
         """Loss and gradient on so many prompts in blocks, with the labels of their queries."""
         loss, gradient = 0.0, dict.fromkeys(self.shapes, 0.0)
@@ -113,13 +95,13 @@ class Network(ABC):
         return loss, gradient
 
     def fixed_loss(
-        self, examples: Iterable[tuple[Examples, Array]], count: int
+        self, examples: Iterable[tuple[Prompts, Array]], count: int
     ) -> Callable[[Mapping[str, Array]], tuple[Any, Weights]]:
         """Loss and gradient as a function of the weights, on prompts that stay the same."""
         kept = list(examples)
         return lambda weights: self.mean_loss(weights, kept, count)
 
-    def query_gradients(self, weights: Mapping[str, Array], examples: Examples) -> Array:
+    def query_gradients(self, weights: Mapping[str, Array], examples: Prompts) -> Array:
         """Derivatives (n, dim) of the predictions by the queries."""
         predictions, pullback = self.forward(weights, examples)
         return pullback(array_namespace(predictions).ones_like(predictions)).query

@@ -25,8 +25,9 @@ from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.attention import ATTENTION
 from iclimit.simulate.models.blocks import add_attention, add_perceptron
 from iclimit.simulate.models.dense import Back, dense
-from iclimit.simulate.models.network import Examples, Network, Pullback, Pulled, Weights
+from iclimit.simulate.models.network import Network, Pullback, Pulled, Weights
 from iclimit.simulate.models.tokens import TOKENS, make_tokens, sinusoidal_positions
+from iclimit.simulate.prompts import Prompts
 
 MAPS = ("query", "key", "value", "output")
 
@@ -75,11 +76,11 @@ class AttentionNetwork(Network):
     Examples
     --------
     >>> from iclimit.simulate.networks import AttentionNetwork, train_network
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem
     >>> network = AttentionNetwork(dim=2, layers=2, width=8)
     >>> network.shapes["query"], network.size
     ((2, 8, 8), 617)
-    >>> run = train_network(network, Problem(context=4, dim=2), steps=2, rng=0)
+    >>> run = train_network(network, Problem(dim=2, context=4, scale=1), steps=2, rng=0)
     >>> run.held_out.mean < 1.1 * run.null_loss
     True
     """
@@ -178,7 +179,7 @@ class AttentionNetwork(Network):
                 found[name] = spread * generator.standard_normal(shape)
         return found
 
-    def forward(self, weights: Mapping[str, Array], examples: Examples) -> tuple[Array, Pullback]:
+    def forward(self, weights: Mapping[str, Array], examples: Prompts) -> tuple[Array, Pullback]:
         """Predictions (n,) of the query labels, and how derivatives go back."""
         tokens = make_tokens(self.tokens, examples)
         xp = array_namespace(tokens)
@@ -217,7 +218,7 @@ class AttentionNetwork(Network):
         return predictions, pullback
 
     def first_layer(
-        self, weights: Mapping[str, Array], examples: Examples
+        self, weights: Mapping[str, Array], examples: Prompts
     ) -> tuple[Array, Callable[[Array], Array]]:
         """Tokens (n, tokens, entries) after a layer, and the way from them to those of prompts."""
         tokens = make_tokens(self.tokens, examples)

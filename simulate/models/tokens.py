@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from iclimit.checks import parse_array
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.network import Examples
+from iclimit.simulate.prompts import Prompts
 
 TOKENS = ("pairs", "separate")
 
@@ -21,7 +20,7 @@ LONGEST = 10_000.0
 """Ratio of the longest to the shortest period of positions, approximately."""
 
 
-def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Examples:
+def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Prompts:
     """Prompts that a model is asked with, on the host.
 
     Parameters
@@ -43,10 +42,10 @@ def parse_question(inputs: Any, labels: Any, query: Any, dim: int) -> Examples:
     x = parse_array("inputs", inputs, (None, None, dim))
     y = parse_array("labels", labels, x.shape[:2])
     asked = parse_array("query", query, x.shape[::2])
-    return cast("Examples", SimpleNamespace(inputs=x, labels=y, query=asked))
+    return Prompts(x, y, asked)
 
 
-def make_tokens(kind: str, examples: Examples) -> Array:
+def make_tokens(kind: str, examples: Prompts) -> Array:
     """Tokens (n, tokens, entries) of prompts, that of the query last."""
     inputs, labels, query = examples.inputs, examples.labels, examples.query
     xp = array_namespace(inputs)

@@ -9,8 +9,8 @@ from array_api_compat import array_namespace
 
 from iclimit.results import Result
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.models.network import Examples
 from iclimit.simulate.models.stack import AttentionNetwork
+from iclimit.simulate.prompts import Prompts
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +36,7 @@ class TokenSensitivities(Result):
 
 
 def token_sensitivities(
-    network: AttentionNetwork, weights: Mapping[str, Array], examples: Examples
+    network: AttentionNetwork, weights: Mapping[str, Array], examples: Prompts
 ) -> TokenSensitivities:
     """How much tokens after the first layer depend on those of the prompt.
 
@@ -51,7 +51,7 @@ def token_sensitivities(
         A network of any number of layers.
     weights : dict of array
         Its weights.
-    examples : DrawnPrompts or other prompts
+    examples : Prompts or other prompts
         Prompts of two tokens or more before the query.
 
     Returns
@@ -70,10 +70,11 @@ def token_sensitivities(
 
     >>> import numpy as np
     >>> from iclimit.simulate.networks import AttentionNetwork, token_sensitivities
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> import iclimit
     >>> network = AttentionNetwork(dim=2, tokens="separate")
     >>> zeros = network.unpack(0.0 * network.pack(network.initial(np.random.default_rng(0))))
-    >>> token_sensitivities(network, zeros, Problem(context=3, dim=2).sample(5, rng=0))
+    >>> prompts = iclimit.sample_prompts(iclimit.Problem(dim=2, context=3, scale=1), 5, rng=0)
+    >>> token_sensitivities(network, zeros, prompts)
     TokenSensitivities(own=1.41421, following=0, others=0)
     """
     state, back = network.first_layer(weights, examples)

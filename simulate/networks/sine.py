@@ -13,27 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from iclimit.checks import check_arguments
-from iclimit.simulate.arrays import Array, Backend
+from iclimit.simulate.arrays import Backend
+from iclimit.simulate.prompts import Prompts
 
 AMPLITUDES = (0.1, 0.5)
 LARGEST_INPUT = 5.0
-
-
-@dataclass(frozen=True, eq=False)
-class SinePrompts:
-    """Prompts of sines.
-
-    Attributes
-    ----------
-    inputs, labels, query, target, noise_variance : array
-        Of shapes (n, context, 1), (n, context), (n, 1), (n,) and (n,); there is no noise.
-    """
-
-    inputs: Array
-    labels: Array
-    query: Array
-    target: Array
-    noise_variance: Array
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,7 @@ class SineTask:
         """Dimension of the inputs."""
         return 1
 
-    def draw(self, backend: Backend, generator: Any, count: int) -> SinePrompts:
+    def draw(self, backend: Backend, generator: Any, count: int) -> Prompts:
         """Draw prompts with a generator of a backend."""
         xp, (low, high) = backend.xp, AMPLITUDES
         share = generator.random((count, 2))
@@ -81,5 +65,5 @@ class SineTask:
         amplitude = low + (high - low) * (share[:, :1] if self.tied else share[:, 1:])
         x = LARGEST_INPUT * (2 * generator.random((count, self.context + 1)) - 1)
         y = amplitude * xp.sin(x + phase)
-        inputs, labels = x[:, :-1, None], y[:, :-1]
-        return SinePrompts(inputs, labels, x[:, -1:], y[:, -1], xp.zeros(count))
+        inputs, labels, silent = x[:, :-1, None], y[:, :-1], xp.zeros(count)
+        return Prompts(inputs, labels, x[:, -1:], y[:, -1], noise_variance=silent)

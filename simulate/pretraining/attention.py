@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
 from iclimit.simulate.models.transformer import Layer, apply_layer
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 
 
 def linear_attention(Z: Array, value: Array, key: Array, query: Array) -> Array:
@@ -57,14 +57,14 @@ def weights_from_gamma(gamma: Array) -> tuple[Array, Array, Array]:
     return value, xp.eye(d + 1, dtype=gamma.dtype), product
 
 
-def context_summary(prompts: Prompts) -> Array:
-    """Context summaries h of token-level prompts, shape (n, d + 1)."""
-    xp = array_namespace(prompts.x)
-    length, d = prompts.x.shape[1:]
-    first = d / length * (prompts.y[:, None, :] @ prompts.x)[:, 0, :]
-    return xp.concat([first, xp.mean(prompts.y**2, axis=1)[:, None]], axis=1)
+def token_matrix(prompts: Prompts) -> Array:
+    r"""Embedding matrices of shape (n, d + 1, context + 1).
+
+    Column i holds :math:`(x_i, y_i)`, the last one the query and a zero for its label.
+    """
+    return array_namespace(prompts.inputs).matrix_transpose(regression_tokens(prompts))
 
 
-def features(x_query: Array, summary: Array) -> Array:
-    """Rank-one features H_Z = x_query h^T, shape (n, d, d + 1): only for tests and small sizes."""
-    return x_query[:, :, None] * summary[:, None, :]
+def features(query: Array, summary: Array) -> Array:
+    """Rank-one features H_Z = query h^T, shape (n, d, d + 1): only for tests and small sizes."""
+    return query[:, :, None] * summary[:, None, :]

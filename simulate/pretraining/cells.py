@@ -9,18 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from iclimit.checks import check_arguments, check_choice, check_integers, given, parse_tasks
+from iclimit.checks import check_arguments, check_choice, check_integers, given, parse_covariance
+from iclimit.problem import Problem, check_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, get_backend
-from iclimit.simulate.pretraining.covariances import (
-    covariance_rank,
-    covariance_root,
-    fingerprint,
-    parse_covariances,
-)
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS, TASK_LAWS
 from iclimit.simulate.pretraining.ridge import choose_method, solve_ridge
-from iclimit.simulate.pretraining.summaries import PromptLaw
+from iclimit.simulate.prompts.covariances import covariance_rank, fingerprint
+from iclimit.simulate.prompts.summaries import SummaryLaw
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,19 +115,20 @@ third from run to run.  A tenth of it takes up to a quarter more time."""
 
 
 def simulate_errors(
+    problem: Problem | None = None,
     *,
-    dim: int,
-    context: int,
-    tasks: int | float | Array,
-    prompts: int,
-    rho: float,
+    dim: int | None = None,
+    context: int | None = None,
+    tasks: int | float | Array | None = None,
+    prompts: int | None = None,
+    rho: float | None = None,
     ridge: float = 0.0,
     rng: Any,
     repeats: int = 1,
     first_repeat: int = 0,
     backend: str = "numpy",
-    task_law: str = "sphere",
-    input_law: str = "gaussian",
+    task_law: str | None = None,
+    input_law: str | None = None,
     input_covariance: Any = None,
     sampler: str = "auto",
     test_prompts: int = 10_000,
@@ -150,6 +146,9 @@ def simulate_errors(
 
     Parameters
     ----------
+    problem : Problem, optional
+        Law of the prompts and their number, in the units of this library, instead of the keywords
+        ``dim`` to ``rho`` and those of laws and covariances.
     dim : int >= 1
         Dimension of the inputs.
     context : int >= 1
@@ -173,8 +172,8 @@ def simulate_errors(
     backend : {"numpy", "cupy"}
         Where to compute.
     task_law : {"sphere", "gaussian"}
-        Law of tasks without a given covariance: uniform on the sphere of squared norm d, or
-        N(0, I).
+        Law of tasks without a given covariance: uniform on the sphere of squared norm d, the
+        default of this keyword, or N(0, I).
     input_law : {"gaussian", "uniform", "rademacher", "laplace"}
         Law of the input coordinates, which have mean 0 and variance 1/d.
     input_covariance : array (d,) or (d, d), optional
@@ -222,54 +221,96 @@ def simulate_errors(
     >>> 1.0 < run.icl.mean < 1.4
     True
     """
-    numbers = {"dim": dim, "context": context, "prompts": prompts, "rho": rho, "ridge": ridge}
+    keywords = given(
+        **{"dim": dim, "context": context, "tasks": tasks, "prompts": prompts, "rho": rho},
+        **{"task_law": task_law, "input_law": input_law},
+        **{"input_covariance": input_covariance, "task_covariance": task_covariance},
+    )
+    problem = pretraining_problem(problem, keywords)
+    gaussian = problem.input_law == "gaussian"
+    structured = problem.input_covariance is not None
     shifts = given(test_context=test_context, test_rho=test_rho)
-    check_arguments(**numbers, **shifts)
+    check_arguments(ridge=ridge, **shifts)
     check_arguments(repeats=repeats, first_repeat=first_repeat, test_prompts=test_prompts)
-    check_choice("task_law", task_law, TASK_LAWS)
-    check_choice("input_law", input_law, INPUT_LAWS)
     check_choice("sampler", sampler, SAMPLERS)
-    count, fixed = parse_tasks(tasks, dim)
-    if fixed is not None and task_covariance is not None:
-        raise ValueError("task_covariance must be None where the task vectors are given")
-    gaussian = input_law == "gaussian"
-    if input_covariance is not None and not gaussian:
+    if structured and not gaussian:
         raise ValueError(
-            f"input_law must be gaussian where input_covariance is given, got {input_law!r}"
+            "input_law must be gaussian where input_covariance is given, "
+            f"got {problem.input_law!r}"
         )
     if sampler == "summaries" and not gaussian:
         raise ValueError(f"sampler must be 'tokens' for such inputs, got {sampler!r}")
     if sampler == "auto":
         sampler = "summaries" if gaussian else "tokens"
-    covariances = parse_covariances(
-        dim, task=task_covariance, test=test_covariance, input=input_covariance
-    )
     arrays = get_backend(backend)
-    roots = {name: arrays.asarray(covariance_root(each)) for name, each in covariances.items()}
-    law = "gaussian" if "task" in roots else task_law
-    task_root, input_root = roots.get("task"), roots.get("input")
-    train = PromptLaw(arrays, dim, context, rho, law, task_root, input_law, input_root, sampler)
-    test = replace(train, **given(context=test_context, rho=test_rho))
-    if "test" in roots:
-        test = replace(test, task_law="gaussian", task_root=roots["test"])
+    tested = given(context=test_context, noise_variance=test_rho)
+    if test_covariance is not None:
+        covariance = parse_covariance("test_covariance", test_covariance, problem.dim)
+        tested |= {"task_covariance": covariance, "task_law": "gaussian"}
+    test_problem = replace(problem, tasks=math.inf, **tested)
+    train, test = (SummaryLaw(arrays, each, sampler) for each in (problem, test_problem))
     # Features that differ, r (r + 1) of them, decide whether prompts can be interpolated.
-    method = choose_method(prompts, covariance_rank(covariances.get("input"), dim))
+    method = choose_method(problem.prompts, covariance_rank(problem.input_covariance, problem.dim))
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
-        if fixed is not None:
-            task_set = arrays.asarray(fixed)
-        else:
-            task_set = None if count == math.inf else train.fresh_tasks(generator, int(count))
+        task_set = draw_task_set(train, generator)
         solution = solve_ridge(
-            *train.draw(generator, prompts, task_set), ridge, method=method, tolerance=TOLERANCE
+            *train.draw(generator, problem.prompts, task_set),
+            ridge,
+            method=method,
+            tolerance=TOLERANCE,
         )
         icl = test.test_error(generator, solution.gamma, test_prompts, None)
         idg = train.test_error(generator, solution.gamma, test_prompts, task_set)
         runs.append((icl, idg, solution.residual, solution.iterations))
-    ratios = {"tau": prompts / dim**2, "alpha": context / dim, "kappa": count / dim}
-    laws = {"task_law": law, "sampler": sampler, "backend": backend}
+    sizes = {"dim": problem.dim, "context": problem.context, "prompts": problem.prompts}
+    numbers = {**sizes, "rho": problem.noise_variance, "ridge": ridge}
+    ratios = {name: problem.limit[name] for name in ("tau", "alpha", "kappa")}
+    laws = {"task_law": problem.task_law, "sampler": sampler, "backend": backend}
     if not gaussian:
-        laws["input_law"] = input_law
-    laws |= {f"{name}_covariance": fingerprint(each) for name, each in covariances.items()}
-    parameters = {**numbers, "tasks": count, **ratios, **laws, **shifts}
+        laws["input_law"] = problem.input_law
+    covariances = given(
+        task_covariance=problem.task_covariance,
+        test_covariance=None if test_covariance is None else test_problem.task_covariance,
+        input_covariance=problem.input_covariance,
+    )
+    laws |= {name: fingerprint(each) for name, each in covariances.items()}
+    parameters = {**numbers, "tasks": problem.task_count, **ratios, **laws, **shifts}
     return SimulatedErrors.of(parameters, list(zip(*runs, strict=True)))
+
+
+def pretraining_problem(problem: Problem | None, keywords: dict[str, Any]) -> Problem:
+    """A problem in the units of this library, as it is given or from keywords.
+
+    Raises
+    ------
+    TypeError
+        If it is given twice, or not whole.
+    ValueError
+        If it is in other units, or of another kind.
+    """
+    if problem is None:
+        if missing := [
+            name for name in ("dim", "context", "tasks", "prompts", "rho") if name not in keywords
+        ]:
+            raise TypeError(f"simulate_errors needs a problem, or {', '.join(missing)}")
+        settings = {"task_law": "sphere"} | keywords
+        if "task_covariance" in settings:
+            if np.ndim(settings["tasks"]):
+                raise ValueError("task_covariance must be None where the task vectors are given")
+            settings["task_law"] = "gaussian"
+        check_arguments(rho=settings["rho"])
+        return Problem(noise_variance=settings.pop("rho"), **settings)
+    if keywords:
+        raise TypeError(f"{', '.join(keywords)} must not be given beside a problem")
+    laws = ("tasks", "noise_variance", "input_law", "input_covariance", "task_law")
+    check_problem(problem, *laws, "task_covariance", needed=("prompts",))
+    return problem
+
+
+def draw_task_set(law: SummaryLaw, generator: Any) -> Array | None:
+    """The tasks of a run; None where every prompt has one of its own."""
+    problem = law.problem
+    if problem.task_set is not None:
+        return law.backend.asarray(problem.task_set)
+    return None if problem.tasks == math.inf else law.fresh_tasks(generator, int(problem.tasks))

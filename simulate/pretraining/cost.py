@@ -22,17 +22,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from iclimit.checks import check_arguments, parse_tasks
+from iclimit.checks import check_arguments, given, parse_covariance, parse_tasks
+from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import HOST_BLOCK, get_backend
 from iclimit.simulate.pretraining.cells import TOLERANCE, simulate_errors
-from iclimit.simulate.pretraining.covariances import (
-    covariance_rank,
-    covariance_root,
-    parse_covariances,
-    times_root,
-)
-from iclimit.simulate.pretraining.prompts import sample_tasks
 from iclimit.simulate.pretraining.ridge import (
     choose_method,
     conjugate_gradients,
@@ -40,7 +34,9 @@ from iclimit.simulate.pretraining.ridge import (
     row_pairs,
     solve_ridge,
 )
-from iclimit.simulate.pretraining.summaries import sample_summaries
+from iclimit.simulate.prompts.covariances import covariance_rank, covariance_root, times_root
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import sample_summaries
 
 MANY_TASKS = 100
 """Number of tasks over d from which their second moments are those of their law."""
@@ -192,7 +188,10 @@ def estimate_cost(
         dim=dim, context=context, prompts=prompts, rho=rho, ridge=ridge, repeats=repeats
     )
     count, _ = parse_tasks(tasks, dim)
-    covariances = parse_covariances(dim, input=input_covariance, task=task_covariance)
+    covariances = {
+        name: parse_covariance(f"{name}_covariance", value, dim)
+        for name, value in given(input=input_covariance, task=task_covariance).items()
+    }
     rank = covariance_rank(covariances.get("input"), dim)
     method, iterations = choose_method(prompts, rank), 0
     each = _per_prompt(dim, count == math.inf) * prompts + _per_run(dim, count)
@@ -287,9 +286,10 @@ def _per_prompt(dim: int, fresh_tasks: bool) -> float:
     backend, generator = get_backend("numpy"), np.random.default_rng(0)
     rows = max(64, 2**18 // dim)
     chosen = None if fresh_tasks else generator.integers(0, 1, size=rows)
+    problem = Problem(dim, dim, task_law="sphere")
 
     def draw() -> None:
-        tasks = sample_tasks(backend, generator, rows if fresh_tasks else 1, dim, "sphere")
+        tasks = draw_fresh_tasks(problem, backend, generator, rows if fresh_tasks else 1)
         sample_summaries(backend, generator, tasks, dim, 0.1, chosen=chosen)
         generator.standard_normal((rows, dim))
 

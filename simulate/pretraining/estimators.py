@@ -16,9 +16,11 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from iclimit.checks import check_arguments, check_choice, parse_tasks
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, get_backend
 from iclimit.simulate.pretraining.cells import SimulatedErrors
-from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
+from iclimit.simulate.prompts import draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
 ESTIMATORS = ("dmmse", "ridge")
 BLOCK_NUMBERS = 2**22
@@ -123,12 +125,12 @@ def simulate_estimator(
     check_choice("estimator", estimator, ESTIMATORS)
     numbers = {"dim": dim, "context": context, "rho": rho, "test_prompts": test_prompts}
     check_arguments(**numbers, repeats=repeats, first_repeat=first_repeat)
-    check_choice("task_law", task_law, TASK_LAWS)
     if rho == 0:
         raise ValueError(f"rho must be > 0, got {rho!r}")
     count, fixed = parse_tasks(tasks, dim)
     if count == math.inf:
         raise ValueError("tasks must be an integer >= 1 or an array, got inf")
+    problem = Problem(dim, context, noise_variance=rho, task_law=task_law)
     arrays = get_backend(backend)
 
     def mean_error(generator: Any, truth: Array, task_set: Array) -> float:
@@ -137,22 +139,22 @@ def simulate_estimator(
         total = 0.0
         for start in range(0, test_prompts, block):
             target = truth[start : min(start + block, test_prompts), :]
-            prompts = sample_prompts(arrays, generator, target, context, rho)
+            prompts = draw_prompts(problem, arrays, generator, tasks=target)
             if estimator == "dmmse":
-                estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+                estimate = dmmse_estimate(prompts.inputs, prompts.labels, task_set, rho)
             else:
                 # Inputs have variance 1/d and task coordinates variance 1: the ridge is rho.
-                estimate = ridge_weights(prompts.x, prompts.y, rho)
+                estimate = ridge_weights(prompts.inputs, prompts.labels, rho)
             total += float(arrays.xp.sum((estimate - target) ** 2)) / dim
         return rho + total / test_prompts
 
     runs = []
     for generator in arrays.generators(rng, repeats, first_repeat):
         if fixed is None:
-            task_set = sample_tasks(arrays, generator, int(tasks), dim, task_law)
+            task_set = draw_fresh_tasks(problem, arrays, generator, int(tasks))
         else:
             task_set = arrays.asarray(fixed)
-        fresh = sample_tasks(arrays, generator, test_prompts, dim, task_law)
+        fresh = draw_fresh_tasks(problem, arrays, generator, test_prompts)
         chosen = generator.integers(0, task_set.shape[0], size=test_prompts)
         drawn = arrays.xp.take(task_set, chosen, axis=0)
         runs.append([mean_error(generator, truth, task_set) for truth in (fresh, drawn)])

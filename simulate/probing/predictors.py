@@ -12,14 +12,12 @@ from typing import Any, TypeAlias
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.descent.regression import descend
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance, gdpp_matrices
-from iclimit.simulate.pretraining.covariances import times_root
 from iclimit.simulate.pretraining.estimators import LEAST_NOISE, dmmse_estimate, ridge_weights
-from iclimit.simulate.pretraining.prompts import Prompts
-from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.covariances import times_root
 
-Predictor: TypeAlias = Callable[[DrawnPrompts], Array]
+Predictor: TypeAlias = Callable[[Prompts], Array]
 """Function of prompts that returns predictions (n,)."""
 
 BLOCK_NUMBERS = 2**20
@@ -32,10 +30,10 @@ TIE = 1e-9
 """Squared distances that differ by less than this share are the same, apart from rounding."""
 
 
-def linear_predictor(weights: Callable[[DrawnPrompts], Array]) -> Predictor:
+def linear_predictor(weights: Callable[[Prompts], Array]) -> Predictor:
     """Predictor with the weights (n, dim) that a function finds in the contexts."""
 
-    def predict(prompts: DrawnPrompts) -> Array:
+    def predict(prompts: Prompts) -> Array:
         return array_namespace(prompts.query).vecdot(prompts.query, weights(prompts))
 
     return predict
@@ -53,26 +51,15 @@ def in_blocks(predict: Predictor, numbers: int) -> Predictor:
     """
     rows = max(1, BLOCK_NUMBERS // numbers)
 
-    def blockwise(prompts: DrawnPrompts) -> Array:
+    def blockwise(prompts: Prompts) -> Array:
         ends = [*range(rows, len(prompts), rows), len(prompts)]
-        parts = [predict(prompts.rows(slice(*pair))) for pair in pairwise([0, *ends])]
+        parts = [predict(prompts[slice(*pair)]) for pair in pairwise([0, *ends])]
         return array_namespace(prompts.query).concat(parts)
 
     return blockwise
 
 
-def descent_weights(
-    prompts: DrawnPrompts, rates: Any, *, preconditioner: Array | None = None
-) -> Array:
-    r"""Weights after gradient descent from zero, as of `descend`.
-
-    One step of rate 1/m, where m is the variance of the inputs, is the averaging estimator of Garg
-    et al. (arXiv:2208.01066): :math:`\frac1N\sum_i y_i x_i` at their unit variance.
-    """
-    return descend(_pairs(prompts), rates, preconditioner=preconditioner)
-
-
-def gdpp_weights(prompts: DrawnPrompts, rates: Any, gammas: Any) -> Array:
+def gdpp_weights(prompts: Prompts, rates: Any, gammas: Any) -> Array:
     """Weights after layers of GD++, see `iclimit.simulate.gdpp.preconditioned_descent`."""
     xp = array_namespace(prompts.inputs)
     moments = xp.matrix_transpose(prompts.inputs) @ prompts.labels[:, :, None]
@@ -81,13 +68,13 @@ def gdpp_weights(prompts: DrawnPrompts, rates: Any, gammas: Any) -> Array:
 
 
 def regression_weights(
-    prompts: DrawnPrompts, penalty: Array | float, *, task_root: Array | None = None
+    prompts: Prompts, penalty: Array | float, *, task_root: Array | None = None
 ) -> Array:
     r"""Weights of ridge regression.
 
     Parameters
     ----------
-    prompts : DrawnPrompts
+    prompts : Prompts
         Contexts.
     penalty : float or array (n,), >= 0
         Penalty :math:`\lambda` of :math:`(X^\top X + \lambda)^{-1} X^\top y`.  With the noise
@@ -110,7 +97,7 @@ def regression_weights(
 
 
 def adaptive_ridge_weights(
-    prompts: DrawnPrompts, task_variance: float, *, task_root: Array | None = None
+    prompts: Prompts, task_variance: float, *, task_root: Array | None = None
 ) -> Array:
     """Weights of ridge regression with an estimated noise variance.
 
@@ -126,7 +113,7 @@ def adaptive_ridge_weights(
 
 
 def noise_mixture_weights(
-    prompts: DrawnPrompts,
+    prompts: Prompts,
     noise_variances: Array,
     chances: Array,
     task_variance: float,
@@ -140,7 +127,7 @@ def noise_mixture_weights(
 
     Parameters
     ----------
-    prompts : DrawnPrompts
+    prompts : Prompts
         Contexts.
     noise_variances, chances : array (k,)
         Noise variances and their probabilities.  A variance of 0 is taken to be 1e-12 of the mean
@@ -210,12 +197,12 @@ class _SingularValues:
         return xp.sum(residual**2, axis=1)
 
 
-def dmmse_weights(prompts: DrawnPrompts, tasks: Array) -> Array:
+def dmmse_weights(prompts: Prompts, tasks: Array) -> Array:
     """Posterior mean of the task over the rows of tasks; told the noise variance of the prompt."""
     return dmmse_estimate(prompts.inputs, prompts.labels, tasks, prompts.noise_variance)
 
 
-def nearest_neighbours(prompts: DrawnPrompts, neighbours: int) -> Array:
+def nearest_neighbours(prompts: Prompts, neighbours: int) -> Array:
     """Mean label (n,) of the context inputs nearest to the query.
 
     Of inputs at the same distance, each counts as often as in random choices among them.
@@ -234,7 +221,7 @@ def nearest_neighbours(prompts: DrawnPrompts, neighbours: int) -> Array:
 
 
 def softmax_heads(
-    prompts: DrawnPrompts, inverse_temperature: float, value: float, *, opposite: bool = False
+    prompts: Prompts, inverse_temperature: float, value: float, *, opposite: bool = False
 ) -> Array:
     r"""Predictions (n,) of a softmax head.
 
@@ -249,8 +236,3 @@ def softmax_heads(
         weight = xp.exp(score - xp.max(score, axis=1, keepdims=True))
         total = total + sign * weight / xp.sum(weight, axis=1, keepdims=True)
     return value * xp.vecdot(total, prompts.labels)
-
-
-def _pairs(prompts: DrawnPrompts) -> Prompts:
-    """The same prompts for functions that know no tasks; their query label is not used."""
-    return Prompts(prompts.inputs, prompts.labels, prompts.query, prompts.labels[:, 0])

@@ -20,10 +20,10 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from iclimit.simulate.arrays import Array
-from iclimit.simulate.pretraining.covariances import times_root
 from iclimit.simulate.pretraining.estimators import LEAST_NOISE
 from iclimit.simulate.probing.predictors import Predictor
-from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.covariances import times_root
 
 INSIDE = 1e-10
 """An input counts as inside the span of others if less of its norm than this is outside."""
@@ -39,7 +39,7 @@ def by_prefix(predictor: Callable[[int], Predictor]) -> Predictor:
         pairs the prediction is zero.
     """
 
-    def predict(prompts: DrawnPrompts) -> Array:
+    def predict(prompts: Prompts) -> Array:
         xp, length = array_namespace(prompts.query), prompts.labels.shape[1]
         answers = [0 * prompts.query[:, 0]]
         answers += [
@@ -50,28 +50,29 @@ def by_prefix(predictor: Callable[[int], Predictor]) -> Predictor:
     return predict
 
 
-def first_pairs(prompts: DrawnPrompts, count: int) -> DrawnPrompts:
+def first_pairs(prompts: Prompts, count: int) -> Prompts:
     """The first pairs of each prompt, with the input after them for the query."""
     inputs, labels = prompts.inputs, prompts.labels
     query = inputs[:, count, :] if count < inputs.shape[1] else prompts.query
+    label = labels[:, count] if count < inputs.shape[1] else prompts.query_label
     hidden = prompts.tasks, prompts.noise_variance
-    return DrawnPrompts(inputs[:, :count, :], labels[:, :count], query, *hidden)
+    return Prompts(inputs[:, :count, :], labels[:, :count], query, label, *hidden)
 
 
-def all_inputs(prompts: DrawnPrompts) -> Array:
+def all_inputs(prompts: Prompts) -> Array:
     """Inputs (n, N + 1, dim) of all positions, the query last."""
     xp = array_namespace(prompts.query)
     return xp.concat([prompts.inputs, prompts.query[:, None, :]], axis=1)
 
 
 def prefix_regression(
-    prompts: DrawnPrompts, penalty: Array | float = 0.0, *, task_root: Array | None = None
+    prompts: Prompts, penalty: Array | float = 0.0, *, task_root: Array | None = None
 ) -> Array:
     """Predictions (n, N + 1) of ridge regression, or of least squares of minimum norm.
 
     Parameters
     ----------
-    prompts : DrawnPrompts
+    prompts : Prompts
         Prompts.
     penalty : float or array (n,), >= 0
         As in `regression_weights`.
@@ -164,7 +165,7 @@ class _Span:
         return self.coordinates(row)
 
 
-def prefix_dmmse(prompts: DrawnPrompts, tasks: Array) -> Array:
+def prefix_dmmse(prompts: Prompts, tasks: Array) -> Array:
     """Predictions (n, N + 1) of the posterior mean over tasks; told the noise of the prompt."""
     xp = array_namespace(prompts.query)
     inputs = all_inputs(prompts)

@@ -35,11 +35,18 @@ from array_api_compat import array_namespace
 from scipy.special import gammaincinv
 
 from iclimit.checks import check_arguments, check_choice, parse_array
+from iclimit.problem import Problem, check_problem, parse_problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import Array, Backend, get_backend, to_host
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import draw_prompts
 
 SAMPLERS = ("auto", "scores", "tokens")
+
+LAW = (
+    *("noise_variance", "noise_law", "input_law", "scale", "input_covariance", "mixing"),
+    *("task_law", "task_variance", "task_covariance", "prompts"),
+)
+"""What may be set in a problem, beside its sizes."""
 
 GROUP = 100
 """Prompts whose mean is one sample: part of what a seed means."""
@@ -98,6 +105,7 @@ class SimulatedHeads(Result):
 
 def simulate_softmax(
     inverse_temperatures: Any,
+    problem: Problem | None = None,
     *,
     score_function: Kernel | None = None,
     key_query: Any = None,
@@ -105,7 +113,7 @@ def simulate_softmax(
     sampler: str = "auto",
     rng: Any,
     backend: str = "numpy",
-    **problem: Any,
+    **settings: Any,
 ) -> SimulatedHeads:
     r"""Simulate attention heads on linear regression, on the same prompts for all.
 
@@ -113,6 +121,8 @@ def simulate_softmax(
     ----------
     inverse_temperatures : number, or array (heads,)
         :math:`\beta_h`, the factors of the scores :math:`x_q \cdot x_i`.
+    problem : Problem, optional
+        Law of the prompts, each with a fresh task: the loss is the mean over tasks.
     score_function : callable, optional
         Kernel f, from an array of scores to the weights of their pairs; softmax by default.
     key_query : array (d, d), optional
@@ -127,9 +137,8 @@ def simulate_softmax(
         Root seed.  More prompts extend fewer.
     backend : {"numpy", "cupy"}
         Where to compute.
-    **problem
-        Arguments of `iclimit.Problem`: context, dim, noise_variance, input_law, scale,
-        input_covariance, task_variance, task_covariance.
+    **settings
+        Arguments of `iclimit.Problem` instead of a problem, with a ``scale`` of 1 by default.
 
     Returns
     -------
@@ -160,9 +169,8 @@ def simulate_softmax(
     """
     check_arguments(contexts=contexts)
     check_choice("sampler", sampler, SAMPLERS)
-    law = Problem(**problem)
-    if law.tasks is not None:
-        raise ValueError("tasks must be None: the loss is the mean over tasks of their law")
+    law = parse_problem(problem, settings)
+    check_problem(law, *LAW)
     betas = np.atleast_1d(parse_array("inverse_temperatures", inverse_temperatures, (), (None,)))
     if score_function is not None and not callable(score_function):
         raise TypeError(f"score_function must be a function of a score, got {score_function!r}")
@@ -170,6 +178,7 @@ def simulate_softmax(
     tokens_only = {
         "input_law": law.input_law != "gaussian",
         "input_covariance": law.input_covariance is not None,
+        "mixing": law.mixing is not None,
         "task_covariance": law.task_covariance is not None,
         "key_query": key_query is not None,
     }
@@ -206,7 +215,7 @@ class _Tokens:
     ) -> tuple[Array, Array, Array]:
         """Null loss (n,), signal (n, heads) and power (n, heads, heads)."""
         xp, law = self.device.xp, self.law
-        drawn = law.draw(self.device, generator, count)
+        drawn = draw_prompts(law, self.device, generator, count)
         query = drawn.query
         asked = query if self.key_query is None else query @ self.device.asarray(self.key_query)
         scores = (drawn.inputs @ asked[:, :, None])[:, :, 0]
@@ -240,12 +249,12 @@ class _Scores:
         xp, law = self.device.xp, self.law
         place = np.tile(np.arange(GROUP), count // GROUP) + to_host(generator.random(count))
         chi_square = 2 * gammaincinv(law.dim / 2, place / GROUP)
-        norm = law.scale * xp.sqrt(self.device.asarray(chi_square))
-        along = law.scale * generator.standard_normal((count, law.context))
+        norm = law.input_scale * xp.sqrt(self.device.asarray(chi_square))
+        along = law.input_scale * generator.standard_normal((count, law.context))
         weights = _weights(weigh, betas[:, None] * (norm[:, None] * along)[:, None, :])
         sums = (weights @ along[:, :, None])[:, :, 0]
         a2 = law.task_variance
-        across = a2 * law.scale**2 * (law.dim - 1) + law.mean_noise_variance
+        across = a2 * law.input_scale**2 * (law.dim - 1) + law.mean_noise_variance
         power = a2 * sums[:, :, None] * sums[:, None, :]
         power = power + across * weights @ xp.matrix_transpose(weights)
         return a2 * norm**2, a2 * norm[:, None] * sums, power

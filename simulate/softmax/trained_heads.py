@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from iclimit.problem import Problem
 from iclimit.simulate.models.merged_heads import MergedHeads
-from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.training.networks import TrainedNetwork, train_network
 
 TRAINING = {"batch": 2048, "learning_rate": 0.005, "patience": 200}
@@ -61,7 +61,7 @@ def train_softmax(
     Examples
     --------
     >>> import iclimit
-    >>> problem = iclimit.Problem(context=6, dim=2)
+    >>> problem = iclimit.Problem(dim=2, context=6, scale=1)
     >>> run = iclimit.train_softmax(problem, batch=512, learning_rate=0.01, rng=0)
     >>> bool(run.held_out.mean < 0.6 * run.null_loss), run.converged
     (True, True)

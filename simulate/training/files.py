@@ -57,7 +57,7 @@ def save_model(model: TrainedNetwork | LinearTransformer, path: str | os.PathLik
     >>> import tempfile
     >>> import iclimit
     >>> from iclimit.networks import load_model, save_model, train_network
-    >>> problem = iclimit.Problem(context=4, dim=2)
+    >>> problem = iclimit.Problem(dim=2, context=4, scale=1)
     >>> run = train_network(iclimit.softmax.MergedHeads(dim=2), problem, steps=3, rng=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(run, f"{folder}/head.npz")

@@ -10,18 +10,27 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from iclimit.checks import check_arguments, check_choice, check_flags, check_integers
+from iclimit.problem import Problem
 from iclimit.results import Estimate
-from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequences, to_host
+from iclimit.simulate.arrays import (
+    Array,
+    Backend,
+    get_backend,
+    seed_sequence,
+    seed_sequences,
+    to_host,
+)
 from iclimit.simulate.models.linear_attention import LinearAttention
-from iclimit.simulate.models.network import Examples, Network, Task, Weights
+from iclimit.simulate.models.network import Network, Task, Weights
 from iclimit.simulate.models.tokens import parse_question
 from iclimit.simulate.models.transformer import Layer
+from iclimit.simulate.prompts import Prompts, draw_prompts
+from iclimit.simulate.prompts.sampling import fix_tasks
 from iclimit.simulate.training.checkpoints import identify
 from iclimit.simulate.training.loop import State, TrainingLoop
 from iclimit.simulate.training.results import Training
@@ -105,14 +114,13 @@ class TrainedNetwork(Training, Generic[SomeNetwork]):
         step = _block(self.network, prompts.inputs.shape[1])
         answers = []
         for start in range(0, len(prompts.query), step):
-            rows = {name: each[start : start + step] for name, each in vars(prompts).items()}
-            answers.append(self.network.forward(self.weights, SimpleNamespace(**rows))[0])
+            answers.append(self.network.forward(self.weights, prompts[start : start + step])[0])
         return np.concatenate([to_host(each) for each in answers])
 
 
 def train_network(
     network: SomeNetwork,
-    problem: Task,
+    problem: Problem | Task,
     *,
     optimizer: str = "adam",
     steps: int = 5000,
@@ -137,7 +145,7 @@ def train_network(
     network : Network
         What to train, with the dimension of the problem.
     problem : Problem or another law of prompts
-        What to train on.  The tasks are the problem's pretraining tasks, if it has any.
+        What to train on.  A number of tasks is drawn once.
     optimizer : {"adam", "lbfgs"}
         Adam on fresh prompts in every step, or L-BFGS on one fixed set.
     steps : int >= 1
@@ -198,7 +206,7 @@ def train_network(
     A softmax head of any weights, whose optimum has the loss 2.93:
 
     >>> import iclimit
-    >>> problem = iclimit.Problem(context=10, dim=5)
+    >>> problem = iclimit.Problem(dim=5, context=10, scale=1)
     >>> run = iclimit.networks.train_network(
     ...     iclimit.softmax.MergedHeads(dim=5), problem, batch=256, learning_rate=0.01, rng=0
     ... )
@@ -206,7 +214,7 @@ def train_network(
     2.898(40)
     >>> run.steps, run.converged
     (600, True)
-    >>> drawn = problem.sample(3, rng=1)
+    >>> drawn = iclimit.sample_prompts(problem, 3, rng=1)
     >>> run(drawn.inputs, drawn.labels, drawn.query).shape
     (3,)
     """
@@ -221,14 +229,17 @@ def train_network(
     check_flags(query_noise=query_noise)
     if not isinstance(network, Network):
         raise TypeError(f"network must be a Network, got {network!r}")
-    if not isinstance(problem, Task):
+    if not isinstance(problem, (Problem, Task)):
         raise TypeError(f"problem must be a Problem or another law of prompts, got {problem!r}")
     if network.dim != problem.dim:
         raise ValueError(
             f"network must have the dimension of the problem, {problem.dim}, got {network.dim}"
         )
     device = get_backend(backend)
-    weight_seed, prompt_seed, fresh_seed = seed_sequences(rng, 3)
+    root = seed_sequence(rng)
+    weight_seed, prompt_seed, fresh_seed = seed_sequences(root, 3)
+    if isinstance(problem, Problem):
+        problem = fix_tasks(problem, root)
     identity = settings | {
         "network": identify(network),
         "problem": identify(problem),
@@ -246,7 +257,7 @@ def train_network(
         progress=progress,
     )
 
-    def blocks(seed: np.random.SeedSequence) -> Iterator[tuple[Examples, Array]]:
+    def blocks(seed: np.random.SeedSequence) -> Iterator[tuple[Prompts, Array]]:
         generator = device.generator(seed)
         return _blocks(device, network, problem, generator, batch, query_noise)
 
@@ -287,26 +298,22 @@ def _named(network: Network, vector: Array) -> dict[str, np.ndarray]:
 def _blocks(
     device: Backend,
     network: Network,
-    problem: Task,
+    problem: Problem | Task,
     generator: Any,
     count: int,
     query_noise: bool = False,
-) -> Iterator[tuple[Examples, Array]]:
+) -> Iterator[tuple[Prompts, Array]]:
     """Prompts and the labels of their queries, in blocks."""
     size = _block(network, problem.context)
     for start in range(0, count, size):
         prompts = _draw(problem)(device, generator, min(size, count - start))
-        target = prompts.target
-        if query_noise:
-            noise = generator.standard_normal(target.shape[0])
-            target = target + device.xp.sqrt(prompts.noise_variance) * noise
-        yield prompts, target
+        yield prompts, prompts.query_label if query_noise else prompts.target
 
 
 def _held_out(
     device: Backend,
     network: Network,
-    problem: Task,
+    problem: Problem | Task,
     vector: Array,
     count: int,
     seed: np.random.SeedSequence,
@@ -330,8 +337,6 @@ def _block(network: Network, context: int) -> int:
     return max(1, min(inputs, WIDE_NUMBERS // (tokens * widest)))
 
 
-def _draw(problem: Task) -> Callable[..., Examples]:
-    """Draw prompts of a problem, with its pretraining tasks if it has any."""
-    if getattr(problem, "tasks", None) is not None:
-        return partial(problem.draw, tasks="pretraining")  # type: ignore[call-arg]
-    return problem.draw
+def _draw(problem: Problem | Task) -> Callable[..., Prompts]:
+    """Draw prompts with a backend and a generator, so many."""
+    return partial(draw_prompts, problem) if isinstance(problem, Problem) else problem.draw

@@ -160,7 +160,7 @@ def train_repeats(
     --------
     >>> import iclimit
     >>> from iclimit.softmax import MergedHeads
-    >>> problem = iclimit.Problem(context=8, dim=2)
+    >>> problem = iclimit.Problem(dim=2, context=8, scale=1)
     >>> settings = {"steps": 500, "batch": 128, "learning_rate": 0.01}
     >>> found = iclimit.networks.train_repeats(
     ...     MergedHeads(dim=2), problem, repeats=3, rng=0, **settings

@@ -7,34 +7,23 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.depth import contexts as depth_contexts
 from iclimit.simulate.depth import simulate_depth_loss, train_depth
 from iclimit.simulate.depth import training as depth_training
-from iclimit.simulate.pretraining import (
-    cells,
-    estimators,
-    simulate_errors,
-    simulate_estimator,
-    summaries,
-)
+from iclimit.simulate.pretraining import cells, estimators, simulate_errors, simulate_estimator
 from iclimit.simulate.pretraining.attention import (
-    context_summary,
     features,
     linear_attention,
     predict,
+    token_matrix,
     weights_from_gamma,
 )
-from iclimit.simulate.pretraining.prompts import (
-    INPUT_LAWS,
-    Prompts,
-    sample_prompts,
-    sample_tasks,
-    token_matrix,
-)
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.pretraining.summaries import (
+from iclimit.simulate.prompts import Prompts, context_summary, draw_prompts, summaries
+from iclimit.simulate.prompts.summaries import (
     exact_error,
     fresh_task_moments,
     sample_summaries,
@@ -86,27 +75,28 @@ def assert_equal(found: Any, expected: np.ndarray) -> None:
 
 
 def both_prompts(
-    input_law: str = "gaussian", law: str = "sphere", root: np.ndarray | None = None
+    input_law: str = "gaussian", law: str = "sphere", covariance: np.ndarray | None = None
 ) -> tuple[tuple[Any, Prompts], tuple[Any, Prompts]]:
     """The same tasks and prompts on both backends."""
     drawn = []
+    problem = Problem(
+        *(3, 4), noise_variance=0.2, task_law=law, input_law=input_law, input_covariance=covariance
+    )
     for backend, generator in ((STRICT, StrictGenerator(1)), (NUMPY, np.random.default_rng(1))):
-        tasks = sample_tasks(backend, generator, 6, 3, law)
-        colour = None if root is None else backend.asarray(root)
-        prompts = sample_prompts(backend, generator, tasks, 4, 0.2, input_law, input_root=colour)
-        drawn.append((tasks, prompts))
+        prompts = draw_prompts(problem, backend, generator, 6)
+        drawn.append((prompts.tasks, prompts))
     return drawn[0], drawn[1]
 
 
 @pytest.mark.parametrize("law", ["sphere", "gaussian"])
 @pytest.mark.parametrize(
-    ("input_law", "root"),
-    [*((name, None) for name in INPUT_LAWS), ("gaussian", np.diag([2.0, 1.0, 0.5]))],
+    ("input_law", "covariance"),
+    [*((name, None) for name in COORDINATE_VARIANCE), ("gaussian", np.diag([2.0, 1.0, 0.5]))],
 )
-def test_sampling(input_law: str, root: np.ndarray | None, law: str) -> None:
-    (tasks, prompts), (expected_tasks, expected) = both_prompts(input_law, law, root)
+def test_sampling(input_law: str, covariance: np.ndarray | None, law: str) -> None:
+    (tasks, prompts), (expected_tasks, expected) = both_prompts(input_law, law, covariance)
     assert_equal(tasks, expected_tasks)
-    for name in ("x", "y", "x_query", "y_query"):
+    for name in ("inputs", "labels", "query", "query_label"):
         assert_equal(getattr(prompts, name), getattr(expected, name))
     assert_equal(token_matrix(prompts), token_matrix(expected))
     assert_equal(context_summary(prompts), context_summary(expected))
@@ -144,10 +134,10 @@ def test_attention_and_squared_errors() -> None:
     assert_equal(linear_attention(Z, *weights), linear_attention(expected_Z, *expected_weights))
     assert_equal(predict(Z, *weights), predict(expected_Z, *expected_weights))
     h, expected_h = context_summary(prompts), context_summary(expected)
-    assert_equal(features(prompts.x_query, h), features(expected.x_query, expected_h))
+    assert_equal(features(prompts.query, h), features(expected.query, expected_h))
     assert_equal(
-        squared_errors(strict(gamma), prompts.x_query, h, prompts.y_query),
-        squared_errors(gamma, expected.x_query, expected_h, expected.y_query),
+        squared_errors(strict(gamma), prompts.query, h, prompts.query_label),
+        squared_errors(gamma, expected.query, expected_h, expected.query_label),
     )
 
 

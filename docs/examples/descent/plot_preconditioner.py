@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from iclimit.descent import (
-    Regression,
     derive_schedule,
     derive_wishart_moment,
     divergence_rate,
@@ -19,7 +18,9 @@ from iclimit.descent import (
     optimal_preconditioner,
     preconditioner_loss,
 )
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.prompts import draw_prompts
 
 # %%
 # The loss of one step over the loss of predicting zero, as the spread of the variances grows.
@@ -57,8 +58,8 @@ ax.legend()
 # %%
 # The best rate needs no law: batches of prompts will do.
 
-law, rng = Regression(context=10, dim=10, input_law="uniform"), np.random.default_rng(0)
-batches = (law.sample(get_backend("numpy"), rng, 1000) for _ in range(10))
+law, rng = Problem(dim=10, context=10, input_law="uniform", scale=1), np.random.default_rng(0)
+batches = (draw_prompts(law, get_backend("numpy"), rng, 1000) for _ in range(10))
 print("rate from 10,000 prompts:", estimate_learning_rate(batches).rate)
 
 # %%

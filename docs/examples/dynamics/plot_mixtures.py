@@ -13,12 +13,12 @@ import numpy as np
 import iclimit
 from iclimit.dynamics import (
     AttentionModel,
-    TaskMixture,
     initial_weights,
     mixture_growth_rate,
     mixture_predictor,
     simulate_gradient_descent,
 )
+from iclimit.problem import Problem
 
 law = {"input_covariance": np.eye(2) / 2, "shared_task": [2.0, 0.0], "context": 20}
 fresh = np.linspace(0, 1, 101)
@@ -44,7 +44,7 @@ ax.set(xlabel="share of fresh tasks", ylabel="rate of the first growth", ylim=(0
 # Gradient descent on fresh tasks only, from three seeds, and a check of these curves against the
 # theory of their training: `iclimit.check_curve` reads a table of times and losses.
 
-problem = TaskMixture([0.5, 0.5], context=20)
+problem = Problem(dim=2, context=20, input_covariance=[0.5, 0.5], scale=1)
 run = simulate_gradient_descent(
     problem, training_set=4000, learning_rate=0.02, steps=1500, init_scale=0.01, repeats=3, rng=0
 )

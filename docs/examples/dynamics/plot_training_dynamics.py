@@ -18,7 +18,8 @@ from iclimit.asymptotics.dynamics import (
     plateau_losses,
     separate_attention_staircase,
 )
-from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_flow
+from iclimit.problem import Problem
+from iclimit.simulate.dynamics import simulate_gradient_flow
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "0.75"
 N, D, H = 31, 4, 4
@@ -53,7 +54,7 @@ for scale, colour in ((0.02, ORANGE), (0.002, BLUE)):
     )
     end = 2 * steps.times[-1]
     run = simulate_gradient_flow(
-        TaskMixture(lam, context=N),
+        Problem(dim=len(lam), context=N, input_covariance=lam, scale=1),
         model="separate",
         heads=H,
         rank=1,
@@ -78,7 +79,7 @@ ax.legend(loc="upper right")
 # norm of the sum, a vector over heads, of values and of traces of the merged weights over
 # :math:`\sqrt D`.
 
-white = TaskMixture(np.ones(D), context=N)
+white = Problem(dim=len(np.ones(D)), context=N, input_covariance=np.ones(D), scale=1)
 drops = []
 t = np.linspace(0, 5, 300)
 figure, ax = plt.subplots()

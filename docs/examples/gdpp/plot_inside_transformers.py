@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from iclimit.gdpp import (
-    NoisyRegression,
     gdpp_transformer,
     held_out_losses,
     implicit_weights,
@@ -19,7 +18,9 @@ from iclimit.gdpp import (
     steps_needed,
     two_level_ridge_transformer,
 )
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
+from iclimit.simulate.prompts import draw_prompts
 
 size = {"context": 20, "dim": 5}
 best = optimal_gdpp(4, **size)
@@ -28,8 +29,8 @@ model = gdpp_transformer(best.rates, best.gammas, **size)
 # %%
 # The implicit weights of the layers approach the task.  Thin lines are prompts.
 
-problem = NoisyRegression("fixed:0", **size)
-drawn = problem.sample(get_backend("numpy"), np.random.default_rng(0), 30)
+problem = Problem(**size, noise_law="fixed:0", scale=1)
+drawn = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(0), 30)
 weights = implicit_weights(drawn.prompts, model).weights
 distance = np.linalg.norm(weights - drawn.tasks, axis=-1) / np.linalg.norm(drawn.tasks, axis=-1)
 figure, ax = plt.subplots()
@@ -42,7 +43,7 @@ ax.legend()
 # %%
 # The reason: preconditioning squeezes the spectrum of the inputs of a prompt.
 
-inputs = drawn.prompts.x[:1]
+inputs = drawn.inputs[:1]
 for layer, values in enumerate(layer_spectra(inputs, best.gammas)):
     print(f"before layer {layer + 1}: eigenvalues", np.ravel(values).round(3))
 print("layers to a condition number of 1 + 1e-10 from 1e4:", steps_needed(1e4, 1e-10))
@@ -54,7 +55,7 @@ contexts = (20, 40, 80, 160, 320)
 losses = []
 for context in contexts:
     two = two_level_ridge_transformer([0.5, 2.0], context=context, dim=5)
-    law = NoisyRegression("categorical:0.5,2", context=context, dim=5)
+    law = Problem(dim=5, context=context, noise_law="categorical:0.5,2", scale=1)
     losses.append(held_out_losses(two, law, contexts=2000, rng=1).loss)
 figure, ax = plt.subplots()
 means, bars = [each.mean for each in losses], [each.standard_error for each in losses]

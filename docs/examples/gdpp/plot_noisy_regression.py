@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from iclimit.asymptotics.gdpp import baseline_profiles, gdpp_minima, ridge_baselines
+from iclimit.problem import Problem
 from iclimit.simulate.gdpp import (
-    NoisyRegression,
     held_out_losses,
     simulate_ridge_baselines,
     train_linear_transformer,
@@ -38,7 +38,7 @@ maxima = np.array([1, 3, 5, 7])
 theory = [ridge_baselines(f"uniform:{top}", **size) for top in maxima]
 runs = [
     simulate_ridge_baselines(
-        NoisyRegression(f"uniform:{top}"),
+        Problem(dim=10, context=20, noise_law=f"uniform:{top}", scale=1),
         contexts=5000,
         rng=int(top),
         multiplier=best.multiplier,
@@ -73,7 +73,7 @@ right.legend()
 # the residuals and go below.  Bars: one standard error on 30,000 fresh contexts.  The published
 # GD++ of three layers is below a bound for its mean.
 
-problem, depths = NoisyRegression("uniform:5"), [1, 2, 3]
+problem, depths = Problem(dim=10, context=20, noise_law="uniform:5", scale=1), [1, 2, 3]
 best = theory[2]
 floor = [
     size["dim"] / 2 * gdpp_minima(depth, noise_ratio=best.penalty / 20, **size)[0].loss

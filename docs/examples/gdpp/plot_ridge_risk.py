@@ -10,14 +10,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from iclimit.gdpp import (
-    NoisyRegression,
     adaptive_ridge_loss,
     constant_ridge_loss,
     oracle_risk,
-    parse_noise_law,
     ridge_risk,
     tune_ridge,
 )
+from iclimit.problem import NoiseLaw, Problem
 
 size = {"context": 20, "dim": 10}
 
@@ -57,10 +56,12 @@ ax.plot(
 )
 ax.set(xlabel=r"$\sigma_{\max}$", ylabel="loss above that of the oracle", ylim=(0, None))
 ax.legend()
-print(f"oracle, {parse_noise_law('uniform:5')}: {oracle_risk('uniform:5', **size):.4f}")
+print(f"oracle, {NoiseLaw.parse('uniform:5')}: {oracle_risk('uniform:5', **size):.4f}")
 
 # %%
 # Tuned on a sample of contexts, as one does without theory:
 
-tuned = tune_ridge(NoisyRegression("uniform:3"), contexts=8192, rng=0)
+tuned = tune_ridge(
+    Problem(dim=10, context=20, noise_law="uniform:3", scale=1), contexts=8192, rng=0
+)
 print(f"parameter {tuned.penalty:.2f}, factor on the noise estimate {tuned.multiplier:.2f}")

@@ -20,12 +20,13 @@ from iclimit.networks import (
     train_network,
     train_repeats,
 )
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.softmax import MergedHeads
 
 # %%
 # A softmax head on regression in two dimensions, from four seeds.
 
-problem = iclimit.Problem(context=8, dim=2)
+problem = iclimit.Problem(dim=2, context=8, scale=1)
 settings = {"steps": 1500, "batch": 128, "learning_rate": 0.02}
 found = train_repeats(MergedHeads(dim=2), problem, repeats=4, rng=0, **settings)
 print(found)
@@ -52,4 +53,4 @@ print(again.network, again.held_out == found.runs[0].held_out)
 
 network = AttentionNetwork(dim=2, tokens="separate", layers=2)
 run = train_network(network, problem, steps=300, batch=64, learning_rate=0.01, rng=0)
-print(token_sensitivities(network, run.weights, problem.sample(50, rng=1)))
+print(token_sensitivities(network, run.weights, sample_prompts(problem, 50, rng=1)))

@@ -164,7 +164,7 @@ print(iclimit.reduced_gamma(arrays, orientation="rows", **setting))
 # learning rates and the preconditioning of the inputs between them.  Stars, moved to the right,
 # are the best GD++ there is at this size, which nothing in the training knows about.
 
-problem = iclimit.descent.Regression(context=20, dim=4)
+problem = iclimit.Problem(dim=4, context=20, scale=1)
 run = iclimit.train_attention(problem, layers=2, steps=4000, batch=512, learning_rate=0.01, rng=1)
 stack = iclimit.validation.reduced_stack(
     run.layers, layout="versatile2024", context=20, noise_variance=0.0

@@ -12,10 +12,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import iclimit
-from iclimit.descent import Regression
+from iclimit.problem import Problem
 
 D, N, SIGMA2 = 5, 20, 0.1
-problem = iclimit.Problem(context=N, dim=D, noise_variance=SIGMA2)
+problem = iclimit.Problem(dim=D, context=N, noise_variance=SIGMA2, scale=1)
 
 # %%
 # The first two layers are written and trained here, in plain NumPy.  Both weigh the labels of the
@@ -101,7 +101,11 @@ print(f"linear attention explains {smoother.linear.explained}")
 # Two layers of linear attention, trained by the library on the same problem.
 
 trained = iclimit.train_attention(
-    Regression(context=N, dim=D, noise_variance=SIGMA2), layers=2, steps=1500, batch=1000, rng=0
+    Problem(dim=D, context=N, noise_variance=SIGMA2, scale=1),
+    layers=2,
+    steps=1500,
+    batch=1000,
+    rng=0,
 )
 
 deeper = iclimit.probe(trained, problem, test_prompts=5000, rng=2)

@@ -12,10 +12,11 @@ from sampled_means import assert_mean
 import iclimit
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
 from iclimit.asymptotics.pretraining import errors_of_gamma, expected_gamma, optimal_gamma
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import context_summary
-from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
-from iclimit.simulate.pretraining.summaries import (
+from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import (
     exact_error,
     fresh_task_moments,
     squared_errors,
@@ -83,11 +84,22 @@ def test_tokens_show_these_errors(fresh):
     gamma, task_set, C, sigma = made_up(d, 2)
     generator = np.random.default_rng(3)
     if fresh:
-        tasks = sample_tasks(BACKEND, generator, TEST_PROMPTS, d, "gaussian", root=root(C))
+        tasks = draw_fresh_tasks(
+            Problem(d, 1, task_law="gaussian", task_covariance=root(C)),
+            BACKEND,
+            generator,
+            TEST_PROMPTS,
+        )
     else:
         tasks = task_set[generator.integers(0, len(task_set), TEST_PROMPTS)]
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho, input_root=root(sigma))
-    samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho, input_covariance=root(sigma)),
+        BACKEND,
+        generator,
+        len(tasks),
+        tasks=tasks,
+    )
+    samples = squared_errors(gamma, prompts.query, context_summary(prompts), prompts.query_label)
     exact = errors_of_gamma(
         gamma, context=context, rho=rho, tasks=task_set, task_covariance=C, input_covariance=sigma
     )
@@ -217,11 +229,16 @@ def test_mean_matrix_of_ridge_regressions(d, structured, deviation):
     generator, total, repeats = np.random.default_rng(21), np.zeros((d, d + 1)), 400 // d
     for _ in range(repeats):
         drawn = tasks[generator.integers(0, len(tasks), prompts)]
-        found = sample_prompts(BACKEND, generator, drawn, context, rho, input_root=half)
-        features = found.x_query[:, :, None] * context_summary(found)[:, None, :]
+        found = draw_prompts(
+            Problem(drawn.shape[1], context, noise_variance=rho, input_covariance=half),
+            BACKEND,
+            generator,
+            tasks=drawn,
+        )
+        features = found.query[:, :, None] * context_summary(found)[:, None, :]
         flat = features.reshape(prompts, -1)
         gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])
-        total += np.linalg.solve(gram, flat.T @ found.y_query).reshape(d, d + 1)
+        total += np.linalg.solve(gram, flat.T @ found.query_label).reshape(d, d + 1)
     mean = total / repeats
     length = np.vdot(mean, expected) / np.sum(expected**2)
     best = np.vdot(optimal_gamma(**setting).gamma, expected) / np.sum(expected**2)

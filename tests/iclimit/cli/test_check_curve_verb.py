@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from iclimit.cli import main
-from iclimit.simulate.dynamics import (
-    AttentionModel,
-    TaskMixture,
-    initial_weights,
-    simulate_gradient_descent,
-)
+from iclimit.problem import Problem
+from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
 
 LAM = (0.6, 0.4)
 STATED = ["--eigenvalues", "0.6,0.4", "--context", "10", "--heads", "3", "--init-scale", "1e-4"]
@@ -25,7 +21,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two curves of merged attention in the columns repeat, step and loss, and their weights."""
     folder = tmp_path_factory.mktemp("curves")
     run = simulate_gradient_descent(
-        TaskMixture(LAM, 10),
+        Problem(dim=len(LAM), context=10, input_covariance=LAM, scale=1),
         heads=3,
         init_scale=1e-4,
         learning_rate=0.05,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iclimit.cli import main
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
 from iclimit.validation.conventions import CONVENTIONS
 from iclimit.validation.yours.models.convention_problem import convention_problem
 from iclimit.validation.yours.models.files import read_prompts
@@ -17,7 +17,7 @@ from iclimit.validation.yours.models.files import read_prompts
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is drawn whole."""
-    monkeypatch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 2**9)
+    monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**9)
 
 
 def written(folder: Path, flags: str, ending: str = "npz") -> tuple[Problem, Path]:
@@ -49,12 +49,14 @@ def test_flags_are_those_of_the_problem(
     tmp_path: Path, flags: str, settings: dict[str, Any]
 ) -> None:
     problem, _ = written(tmp_path, f"--dim 4 --context 3 {flags}")
-    for name, expected in vars(Problem(3, 4, **settings)).items():
-        found = getattr(problem, name)
-        if isinstance(expected, np.ndarray):
-            assert np.allclose(found, expected), name
+    expected = Problem(4, 3, **{"scale": 1} | settings).describe()
+    found = problem.describe()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, list):
+            assert np.allclose(found[name], value), name
         else:
-            assert found == expected, name
+            assert found[name] == value, name
 
 
 @pytest.mark.parametrize("name", list(CONVENTIONS))

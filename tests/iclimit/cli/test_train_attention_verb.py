@@ -13,7 +13,8 @@ from reference_pictures import assert_looks_as_before
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.cli import build_parser, dynamics, main
-from iclimit.simulate.dynamics import TaskMixture, simulate_gradient_descent
+from iclimit.problem import Problem
+from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.attention_models import MomentLoss
 
 LAM = np.array([0.4, 0.3, 0.2, 0.1])
@@ -51,7 +52,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_the_summary_is_that_of_the_simulation(printed: Printed) -> None:
     run = simulate_gradient_descent(
-        TaskMixture(LAM, 31),
+        Problem(dim=len(LAM), context=31, input_covariance=LAM, scale=1),
         model="separate",
         heads=3,
         rank=2,

@@ -18,7 +18,7 @@ from iclimit.simulate.training import loop, repeats
 from iclimit.softmax import optimal_softmax
 from iclimit.validation.yours.models import baselines
 
-PROBLEM = iclimit.Problem(context=6, dim=2)
+PROBLEM = iclimit.Problem(dim=2, context=6, scale=1)
 SIZE = ["--dim", "2", "--context", "6"]
 GOOD = ["--batch", "128", "--learning-rate", "0.02", "--patience", "100"]
 """Settings with which every network below is trained in a third of a second."""
@@ -79,7 +79,10 @@ def test_the_verb_is_the_training_of_all_seeds(
     printed = capsys.readouterr()
     assert printed.err == ""  # no progress bar either: this is no terminal
     found = json.loads(printed.out, parse_constant=pytest.fail)
-    problem, best = iclimit.Problem(context=8, dim=2), optimal_softmax(context=8, dim=2).loss
+    problem, best = (
+        iclimit.Problem(dim=2, context=8, scale=1),
+        optimal_softmax(context=8, dim=2).loss,
+    )
     settings: dict[str, Any] = {"batch": 128, "learning_rate": 0.02, "rng": 3}
     settings |= {"repeats": 1, "first_repeat": 1}
     [run] = train_repeats(MergedHeads(dim=2), problem, **settings).runs
@@ -158,7 +161,7 @@ def test_flags_describe_the_network_and_the_problem(tmp_path: Path, capsys: Capt
 def test_the_best_loss_is_told_where_theory_has_it(
     network: Any, problem: dict[str, Any], name: str | None
 ) -> None:
-    law = iclimit.Problem(context=6, dim=2, **problem)
+    law = iclimit.Problem(2, 6, **{"scale": 1} | problem)
     found = train_network.best_loss(network, law)
     if name is None:
         assert found is None

@@ -12,11 +12,10 @@ import pytest
 
 from iclimit import simulate
 from iclimit.cli import main
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import (
     HeldOutLosses,
-    NoisyRegression,
     TrainedTransformer,
     held_out_losses,
     train_linear_transformer,
@@ -25,6 +24,7 @@ from iclimit.simulate.gdpp.adjusted_loss import Descent
 from iclimit.simulate.gdpp.linear_transformer import KINDS
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.networks import load_model
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 
 MODEL = ["train", "linear-transformer"]
 SMALL = [
@@ -42,7 +42,7 @@ SMALL = [
     "--held-out",
     "3000",
 ]
-PROBLEM = NoisyRegression("uniform:1", context=8, dim=2)
+PROBLEM = Problem(dim=2, context=8, noise_law="uniform:1", scale=1)
 COLUMNS = [
     "kind",
     "layers",
@@ -184,7 +184,7 @@ def test_weights_are_written_and_predict_the_same(
     model = load_model(path)
     assert (model.kind, model.depth, model.dim) == (kind, 1, 2)
     place = get_backend("numpy")
-    tokens = regression_tokens(PROBLEM.sample(place, np.random.default_rng(3), 20).prompts)
+    tokens = regression_tokens(draw_prompts(PROBLEM, place, np.random.default_rng(3), 20))
     expected = prediction(tokens, trained(kind, heads=2).model.layers)
     np.testing.assert_array_equal(prediction(tokens, model.layers), expected)
     # The adjusted loss of the file is the one that was printed.
@@ -253,11 +253,11 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
     seen: dict[str, Any] = {}
     measured: dict[str, Any] = {}
 
-    def train(problem: NoisyRegression, **settings: Any) -> TrainedTransformer:
+    def train(problem: Problem, **settings: Any) -> TrainedTransformer:
         seen.update(settings, problem=problem)
         return trained()
 
-    def measure(model: Any, problem: NoisyRegression, **settings: Any) -> HeldOutLosses:
+    def measure(model: Any, problem: Problem, **settings: Any) -> HeldOutLosses:
         measured.update(settings, problem=problem)
         return held_out_losses(model, PROBLEM, contexts=10, rng=settings["rng"])
 
@@ -267,7 +267,7 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     assert main([*MODEL, "--noise-law", "fixed:2"]) == 0
     assert seen == {
-        "problem": NoisyRegression("fixed:2", context=20, dim=10),
+        "problem": Problem(dim=10, context=20, noise_law="fixed:2", scale=1),
         "kind": "diag",
         "layers": 1,
         "heads": 1,
@@ -286,7 +286,7 @@ def test_flags_reach_the_training(terminal: bool, monkeypatch: pytest.MonkeyPatc
     more = "--steps 9 --held-out 44 --seed 6 --backend cupy --checkpoint run.npz"
     assert main([*MODEL, "--noise-law", "categorical:1,3", *flags.split(), *more.split()]) == 0
     assert seen == {
-        "problem": NoisyRegression("categorical:1,3", context=7, dim=4),
+        "problem": Problem(dim=4, context=7, noise_law="categorical:1,3", scale=1),
         "kind": "gd++",
         "layers": 2,
         "heads": 3,

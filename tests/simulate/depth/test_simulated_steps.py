@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate import depth as simulated
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.depth.feedback import _sums
 from iclimit.simulate.depth.pretrained import prompt_law, sample_factors
 from iclimit.simulate.depth.test_time import _mean_errors, _sampled_errors
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.simulate.pretraining.prompts import sample_prompts
+from iclimit.simulate.prompts import draw_prompts
 
 WEIGHTS: dict[str, Any] = {
     "dim": 12,
@@ -30,8 +31,10 @@ def test_sampled_steps_are_those_of_one_context_at_a_time() -> None:
     found = _sampled_errors(law, np.random.default_rng(2), gamma, 4, 3)
     again = np.random.default_rng(2)
     truth = law.fresh_tasks(again, 4)
-    prompts = sample_prompts(law.backend, again, truth, 8, 0.3)
-    for x, y, w, errors in zip(prompts.x, prompts.y, truth, found, strict=True):
+    prompts = draw_prompts(
+        Problem(truth.shape[1], 8, noise_variance=0.3), law.backend, again, tasks=truth
+    )
+    for x, y, w, errors in zip(prompts.inputs, prompts.labels, truth, found, strict=True):
         estimate = np.zeros(5)
         for error in errors:
             assert error == pytest.approx(np.mean((w - estimate) ** 2), rel=1e-12)

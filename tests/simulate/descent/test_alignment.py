@@ -8,6 +8,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
     Alignment,
@@ -22,14 +23,9 @@ from iclimit.simulate.descent.alignment import (
     roll_out,
 )
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.regression import (
-    Regression,
-    descend,
-    query_predictions,
-    regression_tokens,
-)
+from iclimit.simulate.descent.steps import descend, query_predictions
 from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
 ROUNDING = 1e-12  # of numbers of order one
 N, D = 8, 4
@@ -37,8 +33,8 @@ NUMPY = get_backend("numpy")
 
 
 def draw(n: int = 20) -> Prompts:
-    law = Regression(context=N, dim=D, noise_variance=0.2)
-    return law.sample(NUMPY, np.random.default_rng(1), n)
+    law = Problem(dim=D, context=N, noise_variance=0.2, scale=1)
+    return draw_prompts(law, NUMPY, np.random.default_rng(1), n)
 
 
 def random_layer(seed: int = 2, heads: int = 1) -> Layer:
@@ -48,7 +44,7 @@ def random_layer(seed: int = 2, heads: int = 1) -> Layer:
 
 
 def moved(prompts: Prompts, direction: np.ndarray) -> Prompts:
-    return Prompts(prompts.x, prompts.y, prompts.x_query + direction, prompts.y_query)
+    return Prompts(prompts.inputs, prompts.labels, prompts.query + direction, prompts.query_label)
 
 
 PREDICTORS = [
@@ -90,7 +86,9 @@ def test_constructed_layers_are_aligned_with_descent() -> None:
 def test_rates_are_those_of_unscaled_coordinates() -> None:
     """Inputs of variance 1/d, as `sample_prompts` draws them, and tasks times the root of d."""
     prompts, root = draw(), math.sqrt(D)
-    small = Prompts(prompts.x / root, prompts.y, prompts.x_query / root, prompts.y_query)
+    small = Prompts(
+        prompts.inputs / root, prompts.labels, prompts.query / root, prompts.query_label
+    )
     expected, slope = descent_predictor([0.4, 0.2], scale=1)(prompts)
     predicted, small_slope = descent_predictor([0.4, 0.2], scale=1 / root)(small)
     np.testing.assert_allclose(predicted, expected, rtol=ROUNDING)
@@ -103,12 +101,12 @@ def test_alignment_equals_loops() -> None:
     prompts = draw()
     rows = []
     for m in range(20):
-        w = prompts.x[m].T @ prompts.y[m] * 0.4 / N
-        X, y = prompts.x[m], prompts.y[m]
+        w = prompts.inputs[m].T @ prompts.labels[m] * 0.4 / N
+        X, y = prompts.inputs[m], prompts.labels[m]
         v = np.linalg.solve(X.T @ X + 0.3 * np.eye(D), X.T @ y)
         rows.append(
             [
-                abs(float(w @ prompts.x_query[m] - v @ prompts.x_query[m])),
+                abs(float(w @ prompts.query[m] - v @ prompts.query[m])),
                 math.sqrt(sum((w - v) ** 2)),
                 float(w @ v) / math.sqrt(sum(w**2) * sum(v**2)),
             ]
@@ -122,11 +120,14 @@ def test_alignment_equals_loops() -> None:
 
 def test_standard_errors_are_honest() -> None:
     """Spread of the three means over 200 batches against the reported errors."""
-    law = Regression(context=N, dim=D)
+    law = Problem(dim=D, context=N, scale=1)
     generator = np.random.default_rng(5)
     first, second = descent_predictor([0.4], scale=1), descent_predictor([0.5, 0.5], scale=1)
     runs = np.array(
-        [numbers(alignment(first, second, law.sample(NUMPY, generator, 200))) for _ in range(200)]
+        [
+            numbers(alignment(first, second, draw_prompts(law, NUMPY, generator, 200)))
+            for _ in range(200)
+        ]
     )
     ratio = np.std(runs[..., 0], axis=0) / np.mean(runs[..., 1], axis=0)
     np.testing.assert_allclose(ratio, 1, atol=0.2)  # s.d. of a spread over 200 is 5 %

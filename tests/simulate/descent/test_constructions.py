@@ -7,6 +7,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.descent import constructions
 from iclimit.simulate.descent.constructions import (
@@ -17,9 +18,8 @@ from iclimit.simulate.descent.constructions import (
     sinusoidal_positions,
     widen_layer,
 )
-from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.models.transformer import Layer, apply_layer, forward, prediction
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
 ROUNDING = 1e-12  # absolute; labels and predictions are of order one to ten
 N, D = 7, 4
@@ -28,8 +28,8 @@ NUMPY = get_backend("numpy")
 
 
 def draw(context: int = N, dim: int = D, n: int = 5) -> Prompts:
-    law = Regression(context=context, dim=dim, noise_variance=0.3)
-    return law.sample(NUMPY, np.random.default_rng([context, dim]), n)
+    law = Problem(dim=dim, context=context, noise_variance=0.3, scale=1)
+    return draw_prompts(law, NUMPY, np.random.default_rng([context, dim]), n)
 
 
 def start_and_matrix(dim: int = D) -> tuple[np.ndarray, np.ndarray]:
@@ -72,11 +72,11 @@ def test_layers_are_descent_steps_on_every_token(
     out = forward(tokens, layers)
     np.testing.assert_array_equal(out[:, :, :-1], tokens[:, :, :-1])
     for m in range(len(out)):
-        w = descent_loop(prompts.x[m], prompts.y[m], rates, w0, A)
+        w = descent_loop(prompts.inputs[m], prompts.labels[m], rates, w0, A)
         for i in range(N):
-            residual = prompts.y[m, i] - (w - w0) @ prompts.x[m, i]
+            residual = prompts.labels[m, i] - (w - w0) @ prompts.inputs[m, i]
             assert out[m, i, -1] == pytest.approx(residual, abs=ROUNDING)
-        assert prediction(tokens, layers)[m] == pytest.approx(w @ prompts.x_query[m], abs=ROUNDING)
+        assert prediction(tokens, layers)[m] == pytest.approx(w @ prompts.query[m], abs=ROUNDING)
 
 
 def test_sum_normalization_is_the_mean_at_n_times_the_rate() -> None:
@@ -130,14 +130,14 @@ def test_separate_tokens_entry_by_entry() -> None:
     for m in range(5):
         for i in range(3):
             np.testing.assert_array_equal(
-                tokens[m, 2 * i], [*prompts.x[m, i], 0, *positions[2 * i]]
+                tokens[m, 2 * i], [*prompts.inputs[m, i], 0, *positions[2 * i]]
             )
             np.testing.assert_array_equal(
-                tokens[m, 2 * i + 1], [0, 0, prompts.y[m, i], *positions[2 * i + 1]]
+                tokens[m, 2 * i + 1], [0, 0, prompts.labels[m, i], *positions[2 * i + 1]]
             )
-        guess = -(start @ prompts.x_query[m])
+        guess = -(start @ prompts.query[m])
         np.testing.assert_allclose(
-            tokens[m, -1], [*prompts.x_query[m], guess, *positions[-1]], rtol=ROUNDING
+            tokens[m, -1], [*prompts.query[m], guess, *positions[-1]], rtol=ROUNDING
         )
 
 

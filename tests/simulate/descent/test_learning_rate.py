@@ -10,17 +10,17 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.descent import (
     LearningRateEstimate,
-    Regression,
     estimate_learning_rate,
     learning_rate,
     simulate_learning_rate,
 )
 from iclimit.simulate.descent.learning_rate import search_learning_rate
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, sampling
 
 ROUNDING = 1e-12  # relative
 Z_LIMIT = 4.0  # 24 comparisons: one beyond in 600 seeds
@@ -40,11 +40,13 @@ MOMENTS = {"gaussian": (1, 3), "uniform": (1 / 3, 1 / 5), "rademacher": (1, 1), 
 
 
 def draw(tasks: int, law: str = "gaussian", seed: int = 1) -> Prompts:
-    return Regression(input_law=law, **SETTING).sample(NUMPY, np.random.default_rng(seed), tasks)
+    return draw_prompts(
+        Problem(**SETTING, input_law=law), NUMPY, np.random.default_rng(seed), tasks
+    )
 
 
 def part(prompts: Prompts, kept: slice | np.ndarray) -> Prompts:
-    return Prompts(**{name: value[kept] for name, value in vars(prompts).items()})
+    return prompts[kept]
 
 
 def pair(estimate: Estimate) -> tuple[float, float]:
@@ -61,19 +63,19 @@ def assert_same_rate(
 
 def slopes(prompts: Prompts, normalization: str) -> np.ndarray:
     """Predictions with the rate 1, pair by pair."""
-    g = np.zeros(len(prompts.y_query))
+    g = np.zeros(len(prompts.query_label))
     for m in range(len(g)):
-        for x, y in zip(prompts.x[m], prompts.y[m], strict=True):
-            g[m] += y * (x @ prompts.x_query[m])
+        for x, y in zip(prompts.inputs[m], prompts.labels[m], strict=True):
+            g[m] += y * (x @ prompts.query[m])
     return g / N if normalization == "mean" else g
 
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
-@pytest.mark.parametrize("law", INPUT_LAWS)
+@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_estimate_equals_a_fit_on_all_data(law: str, normalization: str) -> None:
     """Least squares through the origin, and the sandwich (A^-1 B A^-1) written as such."""
     prompts = draw(200, law)
-    g, y = slopes(prompts, normalization), prompts.y_query
+    g, y = slopes(prompts, normalization), prompts.query_label
     (rate,), *_ = np.linalg.lstsq(g[:, None], y)
     found = estimate_learning_rate(prompts, normalization=normalization)
     assert found.rate.repeats == 200
@@ -109,7 +111,7 @@ def test_empty_batches_do_not_count() -> None:
     assert estimate_learning_rate([empty, prompts, empty]) == estimate_learning_rate(prompts)
 
 
-@pytest.mark.parametrize("law", INPUT_LAWS)
+@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_standard_errors_are_the_spread_over_replications(law: str) -> None:
     count, tasks = 1500, 200
     prompts = draw(count * tasks, law, seed=2)
@@ -135,7 +137,7 @@ def test_standard_errors_are_the_spread_over_replications(law: str) -> None:
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_standard_error_is_that_of_the_bootstrap(law: str) -> None:
     prompts = draw(20_000, law, seed=3)
-    g, y = slopes(part(prompts, slice(0, 4000)), "mean"), prompts.y_query[:4000]
+    g, y = slopes(part(prompts, slice(0, 4000)), "mean"), prompts.query_label[:4000]
     generator = np.random.default_rng(4)
     rates = []
     for _ in range(1000):
@@ -150,7 +152,7 @@ def test_standard_error_is_that_of_the_bootstrap(law: str) -> None:
 
 
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
-@pytest.mark.parametrize("law", INPUT_LAWS)
+@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_line_search_agrees(law: str, normalization: str) -> None:
     prompts = draw(300, law)
     expected = estimate_learning_rate(prompts, normalization=normalization).rate.mean
@@ -165,7 +167,7 @@ def test_line_search_agrees(law: str, normalization: str) -> None:
 
 def test_few_tasks_can_have_a_negative_rate() -> None:
     prompts = draw(2000)
-    negative = prompts.y_query * slopes(prompts, "mean") < 0
+    negative = prompts.query_label * slopes(prompts, "mean") < 0
     few = part(prompts, np.flatnonzero(negative)[:5])
     found = estimate_learning_rate(few)
     assert found.rate.mean < 0
@@ -176,7 +178,7 @@ def test_few_tasks_can_have_a_negative_rate() -> None:
 
 def test_a_perfect_fit_has_no_error() -> None:
     prompts = draw(50)
-    perfect = replace(prompts, y_query=0.7 * slopes(prompts, "mean"))
+    perfect = replace(prompts, query_label=0.7 * slopes(prompts, "mean"))
     found = estimate_learning_rate(perfect)
     assert found.rate.mean == pytest.approx(0.7, rel=ROUNDING)
     # Differences of sums of order one: the root of their rounding.
@@ -186,7 +188,7 @@ def test_a_perfect_fit_has_no_error() -> None:
 
 def test_rates_do_not_depend_on_the_units_of_the_labels() -> None:
     prompts = draw(100)
-    scaled = replace(prompts, y=-3 * prompts.y, y_query=-3 * prompts.y_query)
+    scaled = replace(prompts, labels=-3 * prompts.labels, query_label=-3 * prompts.query_label)
     one, other = estimate_learning_rate(prompts), estimate_learning_rate(scaled)
     assert_same_rate(other, one)
     nine_times = [9 * value for value in pair(one.loss(0.1))]
@@ -211,9 +213,9 @@ def test_more_tasks_extend_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_rate, "BLOCK_NUMBERS", 7 * D * (N + 1))
     law: dict[str, Any] = {"input_law": "uniform", "rng": 5, **SETTING}
     few, many = (collected(monkeypatch, contexts=tasks, **law) for tasks in (10, 25))
-    assert [len(batch.y) for batch in few] == [7, 3]
-    assert [len(batch.y) for batch in many] == [7, 7, 7, 4]
-    for name in ("x", "y", "x_query", "y_query"):
+    assert [len(batch.labels) for batch in few] == [7, 3]
+    assert [len(batch.labels) for batch in many] == [7, 7, 7, 4]
+    for name in ("inputs", "labels", "query", "query_label"):
         short, long = (np.concat([getattr(b, name) for b in batches]) for batches in (few, many))
         np.testing.assert_array_equal(short, long[:10])
         assert len(np.unique(long)) == long.size  # no batch repeats another
@@ -235,7 +237,7 @@ def test_mean_rate_is_the_sum_rate_times_the_context() -> None:
 def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     cell: dict[str, Any] = {"contexts": 30, "input_law": "laplace", "rng": 8, **SETTING}
     expected = simulate_learning_rate(**cell)
-    monkeypatch.setattr(learning_rate, "get_backend", lambda _: strict_backend)
+    monkeypatch.setattr(sampling, "get_backend", lambda _: strict_backend)
     found = simulate_learning_rate(**cell)
     assert_same_rate(found, expected)
     assert pair(found.loss(0.2)) == pytest.approx(pair(expected.loss(0.2)), rel=1e-9)
@@ -251,15 +253,15 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
         (lambda: estimate_learning_rate([]), "samples must hold at least 2 tasks .*, got 0"),
         (lambda: estimate_learning_rate(draw(1)), "samples must hold at least 2 tasks .*, got 1"),
         (
-            lambda: estimate_learning_rate(replace(draw(3), y=np.zeros((3, N)))),
+            lambda: estimate_learning_rate(replace(draw(3), labels=np.zeros((3, N)))),
             "samples must not all have vanishing labels or inputs",
         ),
         (
-            lambda: estimate_learning_rate(replace(draw(3), y=np.full((3, N), math.nan))),
+            lambda: estimate_learning_rate(replace(draw(3), labels=np.full((3, N), math.nan))),
             "samples must be finite",
         ),
         (
-            lambda: estimate_learning_rate(replace(draw(3), y=np.full((3, N), 1e90))),
+            lambda: estimate_learning_rate(replace(draw(3), labels=np.full((3, N), 1e90))),
             "samples must be finite, and their fourth powers within float64",
         ),
         (

@@ -8,15 +8,16 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
-from iclimit.simulate.descent.regression import Regression, descend, query_predictions
 from iclimit.simulate.descent.schedules import (
     ScheduleLosses,
     largest_eigenvalues,
     simulate_schedule,
 )
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
+from iclimit.simulate.descent.steps import descend, query_predictions
+from iclimit.simulate.prompts import Prompts, draw_prompts
 
 ROUNDING = 1e-12  # relative or of numbers of order one to ten
 Z_LIMIT = 4.0  # 57 comparisons, many on shared contexts: one beyond in 250 seeds or so
@@ -30,8 +31,8 @@ def samples(run: ScheduleLosses) -> np.ndarray:
 
 
 def draw(context: int, dim: int, n: int = 5) -> Prompts:
-    law = Regression(context=context, dim=dim, noise_variance=0.4)
-    return law.sample(NUMPY, np.random.default_rng([context, dim]), n)
+    law = Problem(dim=dim, context=context, noise_variance=0.4, scale=1)
+    return draw_prompts(law, NUMPY, np.random.default_rng([context, dim]), n)
 
 
 def block_inputs(context: int, dim: int, block: int) -> np.ndarray:
@@ -59,11 +60,11 @@ def test_descent_equals_loops(context: int, dim: int, started: bool, preconditio
         for rate in RATES:
             gradient = np.zeros(dim)
             for i in range(context):
-                error = prompts.y[m, i] - w @ prompts.x[m, i]
-                gradient += error * prompts.x[m, i] / context
+                error = prompts.labels[m, i] - w @ prompts.inputs[m, i]
+                gradient += error * prompts.inputs[m, i] / context
             w = w + rate * (matrix @ gradient if preconditioned else gradient)
         np.testing.assert_allclose(weights[m], w, rtol=ROUNDING, atol=ROUNDING)
-        assert predicted[m] == pytest.approx(w @ prompts.x_query[m], rel=1e-10, abs=ROUNDING)
+        assert predicted[m] == pytest.approx(w @ prompts.query[m], rel=1e-10, abs=ROUNDING)
 
 
 def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error() -> None:
@@ -71,7 +72,7 @@ def test_descent_is_the_negative_gradient_of_half_the_mean_squared_error() -> No
     step = descend(prompts, [1.0], initial=w) - w
 
     def loss(w: np.ndarray) -> np.ndarray:
-        return np.mean((prompts.y - prompts.x @ w) ** 2, axis=1) / 2
+        return np.mean((prompts.labels - prompts.inputs @ w) ** 2, axis=1) / 2
 
     for i, e in enumerate(np.eye(3)):  # central differences of a quadratic are exact
         difference = (loss(w + h * e) - loss(w - h * e)) / (2 * h)
@@ -100,20 +101,20 @@ def test_conditional_loss_and_top_eigenvalue_equal_explicit_matrices(
 
 
 @pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
-@pytest.mark.parametrize("law", INPUT_LAWS)
+@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_mean_loss_equals_sampled_descent(context: int, dim: int, law: str) -> None:
     """Tasks, labels and queries sampled too, at a loss with its factors."""
     scale, variance, noise_variance, count = 0.6, 1.7, 0.8, 4000
-    prompt_law = Regression(
-        context=context,
+    prompt_law = Problem(
         dim=dim,
+        context=context,
         input_law=law,
         scale=scale,
         task_variance=variance,
         noise_variance=noise_variance,
     )
-    prompts = prompt_law.sample(NUMPY, np.random.default_rng(11), count)
-    squared = (query_predictions(prompts, descend(prompts, RATES)) - prompts.y_query) ** 2
+    prompts = draw_prompts(prompt_law, NUMPY, np.random.default_rng(11), count)
+    squared = (query_predictions(prompts, descend(prompts, RATES)) - prompts.query_label) ** 2
     run = simulate_schedule(
         RATES,
         context=context,

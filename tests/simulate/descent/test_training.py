@@ -7,43 +7,43 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.models import linear_attention
 from iclimit.simulate.models.transformer import Layer, prediction
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.simulate.training import networks, rules
 from iclimit.simulate.training.networks import TrainedNetwork
 
 BACKEND = get_backend("numpy")
-UNIFORM = Regression(context=6, dim=2, input_law="uniform")
+UNIFORM = Problem(dim=2, context=6, input_law="uniform", scale=1)
 EXCESS = 0.01  # of Adam over the least loss; .002 to .006 measured for N = 5 to 50, D = 10
 HELD_OUT = 20_000
 Z_MAX = 4.0
 
 
-def held_out(problem: Regression, count: int = HELD_OUT) -> Prompts:
+def held_out(problem: Problem, count: int = HELD_OUT) -> Prompts:
     """Prompts that no training has seen."""
-    return problem.sample(BACKEND, np.random.default_rng(12345), count)
+    return draw_prompts(problem, BACKEND, np.random.default_rng(12345), count)
 
 
-def training_prompts(problem: Regression, rng: int, batch: int) -> Prompts:
+def training_prompts(problem: Problem, rng: int, batch: int) -> Prompts:
     """The batch of L-BFGS."""
-    return problem.sample(BACKEND, BACKEND.generator(seed_sequences(rng, 2)[1]), batch)
+    return draw_prompts(problem, BACKEND, BACKEND.generator(seed_sequences(rng, 2)[1]), batch)
 
 
 def squared_errors(run: TrainedNetwork, prompts: Prompts) -> np.ndarray:
     guess = prediction(
         regression_tokens(prompts), run.layers, include_query=run.network.include_query
     )
-    return (prompts.y_query - guess) ** 2
+    return (prompts.query_label - guess) ** 2
 
 
 def descent_features(prompts: Prompts) -> np.ndarray:
     """Products of X^T y and the query, (n, D, D), of which preconditioned descent is linear."""
-    beta = np.einsum("nti,nt->ni", prompts.x, prompts.y)
-    return beta[:, :, None] * prompts.x_query[:, None, :]
+    beta = np.einsum("nti,nt->ni", prompts.inputs, prompts.labels)
+    return beta[:, :, None] * prompts.query[:, None, :]
 
 
 def assert_excess(errors: np.ndarray, reference: np.ndarray, most: float) -> None:
@@ -60,32 +60,34 @@ def weights(run: TrainedNetwork) -> np.ndarray:
 
 @pytest.mark.parametrize("context", [5, pytest.param(50, marks=pytest.mark.slow)])
 def test_one_layer_learns_one_step_of_gradient_descent(context: int) -> None:
-    problem = Regression(context, 10, input_law="uniform")
+    problem = Problem(dim=10, context=context, input_law="uniform", scale=1)
     run = train_attention(problem, rng=context)
     assert run.converged
     assert not run.interrupted
     rate = 15 / (5 * (context + 10) - 1)  # m2 / (m4 + (N + D - 2) m2^2), U(-1, 1)
     prompts = held_out(problem)
     guess = rate * np.einsum("nii->n", descent_features(prompts))
-    assert_excess(squared_errors(run, prompts), (prompts.y_query - guess) ** 2, EXCESS)
+    assert_excess(squared_errors(run, prompts), (prompts.query_label - guess) ** 2, EXCESS)
 
 
 MIXING = np.array([[1.5, 0.4, 0.0], [0.0, 0.8, 0.3], [0.0, 0.0, 0.4]])
-ANISOTROPIC = Regression(20, 3, input_law="uniform", noise_variance=0.1, mixing=MIXING)
+ANISOTROPIC = Problem(
+    dim=3, context=20, input_law="uniform", noise_variance=0.1, mixing=MIXING, scale=1
+)
 
 
 @cache
 def anisotropic_reference() -> tuple[Prompts, np.ndarray]:
     """Fresh prompts and the squared errors of the best preconditioned step, by least squares."""
-    fit = ANISOTROPIC.sample(BACKEND, np.random.default_rng(2), 150_000)
+    fit = draw_prompts(ANISOTROPIC, BACKEND, np.random.default_rng(2), 150_000)
     features = descent_features(fit)
-    matrix = np.linalg.lstsq(features.reshape(-1, 9), fit.y_query)[0]
+    matrix = np.linalg.lstsq(features.reshape(-1, 9), fit.query_label)[0]
     scalar = np.einsum("nii->n", features)
-    rate = np.mean(scalar * fit.y_query) / np.mean(scalar**2)
+    rate = np.mean(scalar * fit.query_label) / np.mean(scalar**2)
     prompts = held_out(ANISOTROPIC, 100_000)
     features = descent_features(prompts)
-    best = (prompts.y_query - features.reshape(-1, 9) @ matrix) ** 2
-    plain = (prompts.y_query - rate * np.einsum("nii->n", features)) ** 2
+    best = (prompts.query_label - features.reshape(-1, 9) @ matrix) ** 2
+    plain = (prompts.query_label - rate * np.einsum("nii->n", features)) ** 2
     assert np.mean(plain) > 1.1 * np.mean(best)
     return prompts, best
 
@@ -102,15 +104,15 @@ def test_anisotropic_noisy_inputs_teach_preconditioned_descent(optimizer, seed):
 
 @pytest.mark.parametrize("include_query", [False, True])
 def test_as_many_heads_as_token_entries_solve_the_normal_equations(include_query: bool) -> None:
-    problem = Regression(4, 1, input_law="uniform", noise_variance=0.1)
+    problem = Problem(dim=1, context=4, input_law="uniform", noise_variance=0.1, scale=1)
     run = train_attention(
         problem, heads=2, include_query=include_query, optimizer="lbfgs", batch=200, rng=3
     )
     tokens = regression_tokens(prompts := training_prompts(problem, 3, 200))
     source = tokens if include_query else tokens[:, :-1]
     features = np.einsum("nti,ntj,nk->nijk", source, source, tokens[:, -1]).reshape(200, 8)
-    best = np.linalg.lstsq(features, prompts.y_query)[0]
-    least = np.mean((prompts.y_query - features @ best) ** 2)
+    best = np.linalg.lstsq(features, prompts.query_label)[0]
+    least = np.mean((prompts.query_label - features @ best) ** 2)
     assert run.converged
     # The iteration stops at a relative fall of 1e-10, on a quartic that is flat along gauges.
     assert run.losses[-1] == pytest.approx(least, rel=1e-6)
@@ -165,13 +167,13 @@ def test_adam_equals_its_formula() -> None:
     for step in (1, 2, 3):
         key = (*fresh.spawn_key, step - 1)
         seed = np.random.SeedSequence(fresh.entropy, spawn_key=key)
-        prompts = UNIFORM.sample(BACKEND, BACKEND.generator(seed), 7)
+        prompts = draw_prompts(UNIFORM, BACKEND, BACKEND.generator(seed), 7)
         gradient = np.empty_like(expected)
         for index in np.ndindex(expected.shape):
             moved = expected.astype(complex)
             moved[index] += 1e-30j
             guess = prediction(regression_tokens(prompts), [Layer(*moved[0])])
-            gradient[index] = np.mean((prompts.y_query - guess) ** 2).imag / 1e-30
+            gradient[index] = np.mean((prompts.query_label - guess) ** 2).imag / 1e-30
         first = 0.9 * first + 0.1 * gradient
         second = 0.98 * second + 0.02 * gradient**2
         expected = expected - 0.1 * (first / (1 - 0.9**step)) / np.sqrt(
@@ -182,7 +184,7 @@ def test_adam_equals_its_formula() -> None:
 
 def test_all_initial_weights_are_random_and_small() -> None:
     run = train_attention(
-        Regression(2, 9),
+        Problem(dim=9, context=2, scale=1),
         layers=2,
         heads=5,
         steps=1,

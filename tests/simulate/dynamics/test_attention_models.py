@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.feature_moments import (
@@ -15,9 +16,8 @@ from iclimit.simulate.dynamics.feature_moments import (
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.models.gradients import FeatureMoments
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts
 
 NUMPY = get_backend("numpy")
 ROUNDING = 1e-11  # relative to the largest entry
@@ -33,8 +33,14 @@ MODELS = [
 
 
 def sequences(dim: int, rng: int = 0, count: int = 12) -> Prompts:
-    problem = TaskMixture(np.arange(1.0, dim + 1), 5, 0.2)
-    return problem.sample(NUMPY, np.random.default_rng(rng), count)
+    problem = Problem(
+        dim=len(np.arange(1.0, dim + 1)),
+        context=5,
+        input_covariance=np.arange(1.0, dim + 1),
+        noise_variance=0.2,
+        scale=1,
+    )
+    return draw_prompts(problem, NUMPY, np.random.default_rng(rng), count)
 
 
 def some_weights(model: AttentionModel, repeats: int, rng: int = 1) -> list[np.ndarray]:
@@ -52,7 +58,7 @@ def attention_predictions(model: AttentionModel, weights: Any, prompts: Prompts)
     generator = np.random.default_rng(99)
     dim = model.dim
     found = []
-    for x, y, query in zip(prompts.x, prompts.y, prompts.x_query, strict=True):
+    for x, y, query in zip(prompts.inputs, prompts.labels, prompts.query, strict=True):
         context = len(y)
         tokens = np.zeros((dim + 1, context + 1))
         tokens[:dim, :context], tokens[:dim, context], tokens[dim, :context] = x.T, query, y
@@ -99,7 +105,7 @@ def test_losses_and_gradients_of_attention(model: AttentionModel) -> None:
     prompts, weights = sequences(model.dim), some_weights(model, 2)
 
     def loss(run: list[np.ndarray]) -> Any:
-        return np.mean((attention_predictions(model, run, prompts) - prompts.y_query) ** 2)
+        return np.mean((attention_predictions(model, run, prompts) - prompts.query_label) ** 2)
 
     by_moments = MomentLoss(model, sequence_moments(prompts))(weights)
     by_sequences = SequenceLoss(model, [prompts, prompts])(weights)
@@ -165,7 +171,9 @@ def test_random_tasks_do_not_leave_the_small_network(kind: str) -> None:
     # For random tasks the weights that start at zero have no gradient: moments odd in the task.
     model = AttentionModel(kind, 3, 2)
     start = model.random_weights(np.random.default_rng(2), 0.5)
-    moments = population_moments(TaskMixture([1.0, 0.5, 0.2], 4, 0.1))
+    moments = population_moments(
+        Problem(dim=3, context=4, input_covariance=[1.0, 0.5, 0.2], noise_variance=0.1, scale=1)
+    )
     _, halves = MomentLoss(model, moments)([each[None] for each in start])
     frozen = halves[1][..., -1, :] if kind == "merged" else halves[1][..., -1]
     assert np.max(np.abs(frozen)) < 1e-16

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend
 from iclimit.simulate.dynamics import feature_moments
 from iclimit.simulate.dynamics.feature_moments import (
@@ -17,9 +18,8 @@ from iclimit.simulate.dynamics.feature_moments import (
     sequence_moments,
     stack_moments,
 )
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.models.gradients import FeatureMoments
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts
 
 NUMPY = get_backend("numpy")
 ROUNDING = 1e-12  # relative to the largest moment; sums of up to 10^5 terms
@@ -30,13 +30,13 @@ SHARED = {1: np.array([-1.3]), 2: np.array([0.8, -1.1])}
 
 def features_of(prompts: Prompts, scale: float) -> np.ndarray:
     """Features of every sequence, in plain loops over their entries."""
-    count, _, dim = prompts.x.shape
-    tokens = np.zeros((count, prompts.x.shape[1] + 1, dim + 1))
-    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
-    tokens[:, -1, :-1] = prompts.x_query
+    count, _, dim = prompts.inputs.shape
+    tokens = np.zeros((count, prompts.inputs.shape[1] + 1, dim + 1))
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.inputs, prompts.labels
+    tokens[:, -1, :-1] = prompts.query
     return np.stack(
         [
-            np.sum(tokens[:, :, i] * tokens[:, :, j], axis=1) / scale * prompts.x_query[:, k]
+            np.sum(tokens[:, :, i] * tokens[:, :, j], axis=1) / scale * prompts.query[:, k]
             for i in range(dim + 1)
             for j in range(i, dim + 1)
             for k in range(dim)
@@ -46,7 +46,7 @@ def features_of(prompts: Prompts, scale: float) -> np.ndarray:
 
 
 def averages(prompts: Prompts, weights: np.ndarray, scale: float) -> tuple[Any, ...]:
-    features, label = features_of(prompts, scale), prompts.y_query
+    features, label = features_of(prompts, scale), prompts.query_label
     return (
         weights @ label**2,
         (weights * label) @ features,
@@ -55,7 +55,7 @@ def averages(prompts: Prompts, weights: np.ndarray, scale: float) -> tuple[Any, 
 
 
 def exact_law(
-    problem: TaskMixture, task: np.ndarray | None, noise_labels: bool
+    problem: Problem, task: np.ndarray | None, noise_labels: bool
 ) -> tuple[Prompts, np.ndarray]:
     """Points and weights of a Gauss-Hermite product rule, exact for all the moments.
 
@@ -94,8 +94,14 @@ def assert_equal(found: FeatureMoments, expected: tuple[Any, ...]) -> None:
 def test_population_moments_are_exact(
     dim: int, context: int, noise_labels: bool, normalization: str
 ) -> None:
-    problem = TaskMixture(
-        COVARIANCES[dim], context, 0.3, fresh_fraction=0.6, shared_task=SHARED[dim]
+    problem = Problem(
+        dim=len(COVARIANCES[dim]),
+        context=context,
+        input_covariance=COVARIANCES[dim],
+        noise_variance=0.3,
+        fresh_fraction=0.6,
+        shared_task=SHARED[dim],
+        scale=1,
     )
     scale = context if normalization == "mean" else 1
     random, shared = (
@@ -114,15 +120,23 @@ def test_population_moments_are_exact(
 def test_population_moments_against_sampling(fresh_fraction: float, noise_labels: bool) -> None:
     mixing = np.random.default_rng(0).standard_normal((3, 3))
     shared = None if fresh_fraction == 1 else np.array([1.0, -0.5, 0.3])
-    problem = TaskMixture(mixing @ mixing.T / 3, 6, 0.2, fresh_fraction, shared)
+    problem = Problem(
+        dim=len(mixing @ mixing.T / 3),
+        context=6,
+        input_covariance=mixing @ mixing.T / 3,
+        noise_variance=0.2,
+        fresh_fraction=fresh_fraction,
+        shared_task=shared,
+        scale=1,
+    )
     count = 60_000
     generator = np.random.default_rng(1)
-    prompts = problem.sample(NUMPY, generator, count)
+    prompts = draw_prompts(problem, NUMPY, generator, count)
     if noise_labels:
-        prompts = replace(prompts, y=generator.standard_normal((count, 6)))
+        prompts = replace(prompts, labels=generator.standard_normal((count, 6)))
     exact = population_moments(problem, noise_labels=noise_labels)
     features = features_of(prompts, 6)
-    labelled = np.concatenate([prompts.y_query[:, None], features], axis=1)
+    labelled = np.concatenate([prompts.query_label[:, None], features], axis=1)
     expected = np.block(
         [
             [np.reshape(exact.label, (1, 1)), exact.cross[None, :]],
@@ -158,7 +172,9 @@ def test_gaussian_moments_of_dependent_variables(order: int) -> None:
 
 @pytest.mark.parametrize("dim", range(1, 9))
 def test_the_rule_of_the_tasks_has_degree_five(dim: int) -> None:
-    weights, tasks = feature_moments._task_rule(TaskMixture(np.ones(dim), 1))
+    weights, tasks = feature_moments._task_rule(
+        Problem(dim=len(np.ones(dim)), context=1, input_covariance=np.ones(dim), scale=1)
+    )
     for degree in range(6):
         for factors in itertools.combinations_with_replacement(range(dim), degree):
             powers = [factors.count(k) for k in set(factors)]
@@ -171,8 +187,14 @@ def test_the_rule_of_the_tasks_has_degree_five(dim: int) -> None:
 @pytest.mark.parametrize("normalization", ["mean", "sum"])
 @pytest.mark.parametrize("dim", [1, 3])
 def test_moments_of_a_set(dim: int, normalization: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = TaskMixture(np.arange(1.0, dim + 1), 4, 0.2)
-    prompts = problem.sample(NUMPY, np.random.default_rng(2), 23)
+    problem = Problem(
+        dim=len(np.arange(1.0, dim + 1)),
+        context=4,
+        input_covariance=np.arange(1.0, dim + 1),
+        noise_variance=0.2,
+        scale=1,
+    )
+    prompts = draw_prompts(problem, NUMPY, np.random.default_rng(2), 23)
     expected = averages(prompts, np.full(23, 1 / 23), 4 if normalization == "mean" else 1)
     assert len(expected[1]) == feature_count(dim)
     assert_equal(sequence_moments(prompts, normalization=normalization), expected)
@@ -183,10 +205,18 @@ def test_moments_of_a_set(dim: int, normalization: str, monkeypatch: pytest.Monk
 
 
 def test_strict_arrays(strict_backend: Backend) -> None:
-    problem = TaskMixture(COVARIANCES[2], 3, 0.1)
+    problem = Problem(
+        dim=len(COVARIANCES[2]),
+        context=3,
+        input_covariance=COVARIANCES[2],
+        noise_variance=0.1,
+        scale=1,
+    )
     seed = np.random.SeedSequence(3)
-    expected = sequence_moments(problem.sample(NUMPY, NUMPY.generator(seed), 9))
-    found = sequence_moments(problem.sample(strict_backend, strict_backend.generator(seed), 9))
+    expected = sequence_moments(draw_prompts(problem, NUMPY, NUMPY.generator(seed), 9))
+    found = sequence_moments(
+        draw_prompts(problem, strict_backend, strict_backend.generator(seed), 9)
+    )
     exact = population_moments(problem)
     stacked = stack_moments(strict_backend, [found, exact])
     for name in ("label", "cross", "second"):
@@ -195,10 +225,10 @@ def test_strict_arrays(strict_backend: Backend) -> None:
 
 
 def test_wrong_arguments() -> None:
-    problem = TaskMixture([1.0], 2)
+    problem = Problem(dim=1, context=2, input_covariance=[1.0], scale=1)
     message = "normalization must be one of mean, sum, got 'none'"
     with pytest.raises(ValueError, match=message):
         population_moments(problem, normalization="none")
-    prompts = problem.sample(NUMPY, np.random.default_rng(0), 2)
+    prompts = draw_prompts(problem, NUMPY, np.random.default_rng(0), 2)
     with pytest.raises(ValueError, match=message):
         sequence_moments(prompts, normalization="none")

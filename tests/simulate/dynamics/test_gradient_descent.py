@@ -9,30 +9,38 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import gradient_descent
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.gradient_descent import simulate_gradient_descent
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts
+from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.simulate.training import stability
 from iclimit.simulate.training.loop import UnstableTraining
 from iclimit.simulate.training.results import TrainingCurves
 
 NUMPY = get_backend("numpy")
-PROBLEM = TaskMixture([0.7, 0.3], context=6, noise_variance=0.05)
+PROBLEM = Problem(dim=2, context=6, input_covariance=[0.7, 0.3], noise_variance=0.05, scale=1)
 SHARED = np.array([1.0, -0.5])
-MIXED = TaskMixture([[0.7, 0.1], [0.1, 0.4]], 6, fresh_fraction=0.5, shared_task=SHARED)
+MIXED = Problem(
+    dim=2,
+    context=6,
+    input_covariance=[[0.7, 0.1], [0.1, 0.4]],
+    fresh_fraction=0.5,
+    shared_task=SHARED,
+    scale=1,
+)
 Z_MAX = 4.5
 PLAIN_LOOP = 1e-7  # rounding, magnified by the growth of small weights (seen: 1.5e-8)
 
 
 def sequence_losses(kind: str, weights: list[np.ndarray], prompts: Prompts, scale: float) -> Any:
     """Squared errors (..., n) of attention over tokens; weights may have axes in front."""
-    count, context, dim = prompts.x.shape
+    count, context, dim = prompts.inputs.shape
     tokens = np.zeros((count, context + 1, dim + 1))
-    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.x, prompts.y
-    tokens[:, -1, :-1] = prompts.x_query
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.inputs, prompts.labels
+    tokens[:, -1, :-1] = prompts.query
     if kind == "cubic":
         value = np.einsum("...hi,nt->...hnt", weights[0], tokens[:, :, -1])
         keys, looked_up = tokens[:, :, :-1], weights[1]
@@ -43,10 +51,10 @@ def sequence_losses(kind: str, weights: list[np.ndarray], prompts: Prompts, scal
         value = np.einsum("...hi,nti->...hnt", weights[0], tokens)
         keys = tokens
         looked_up = np.einsum("...hri,...hrk->...hik", weights[1], weights[2])
-    scores = np.einsum("...hik,nk->...hni", looked_up, prompts.x_query)
+    scores = np.einsum("...hik,nk->...hni", looked_up, prompts.query)
     scores = np.einsum("...hni,nti->...hnt", scores, keys)
     guess = np.einsum("...hnt,...hnt->...n", value, scores) / scale
-    return (guess - prompts.y_query) ** 2
+    return (guess - prompts.query_label) ** 2
 
 
 def plain_descent(
@@ -75,10 +83,10 @@ def plain_descent(
     return np.array(losses), [p.reshape(e.shape) for p, e in zip(parts, start, strict=True)]
 
 
-def drawn(problem: TaskMixture, count: int, model: AttentionModel, scale: float, rng: int) -> Any:
+def drawn(problem: Problem, count: int, model: AttentionModel, scale: float, rng: int) -> Any:
     """Training set and initial weights of the first repeat."""
     data, initial, _ = seed_sequences(seed_sequences(rng, 1)[0], 3)
-    prompts = problem.training_set(NUMPY, NUMPY.generator(data), count)
+    prompts = draw_training_set(problem, NUMPY, NUMPY.generator(data), count)
     return prompts, model.random_weights(np.random.default_rng(initial), scale)
 
 
@@ -105,7 +113,7 @@ def assert_same(found: TrainingCurves, expected: TrainingCurves) -> None:
 )
 @pytest.mark.parametrize("problem", [PROBLEM, MIXED], ids=["icl", "mixed"])
 def test_moments_equal_a_loop_over_tokens(
-    problem: TaskMixture, kind: str, rank: int, rate: float, init_scale: float, normalization: str
+    problem: Problem, kind: str, rank: int, rate: float, init_scale: float, normalization: str
 ) -> None:
     model = AttentionModel(kind, 2, 2, rank)
     scale = 6 if normalization == "mean" else 1
@@ -236,9 +244,11 @@ def test_losses_on_new_sequences(kind: str) -> None:
     )
     weights = [each[0] for each in run.weights]
     generator = np.random.default_rng(8)
-    random = replace(MIXED, fresh_fraction=1.0, shared_task=None).sample(NUMPY, generator, 20_000)
-    shared = replace(MIXED, fresh_fraction=0.0).sample(NUMPY, generator, 20_000)
-    shared = replace(shared, y=generator.standard_normal(shared.y.shape))
+    random = draw_prompts(
+        replace(MIXED, fresh_fraction=1.0, shared_task=None), NUMPY, generator, 20_000
+    )
+    shared = draw_prompts(replace(MIXED, fresh_fraction=0.0), NUMPY, generator, 20_000)
+    shared = replace(shared, labels=generator.standard_normal(shared.labels.shape))
     assert list(run.measures) == ["icl", "iwl"]
     for name, prompts in (("icl", random), ("iwl", shared)):
         errors = sequence_losses(kind, weights, prompts, 6)
@@ -363,7 +373,7 @@ def test_infinite_losses_and_large_initial_weights() -> None:
     assert caught.value.curves.losses.shape == (2, 0)
 
 
-FOUR = TaskMixture([0.4, 0.3, 0.2, 0.1], context=31)
+FOUR = Problem(dim=4, context=31, input_covariance=[0.4, 0.3, 0.2, 0.1], scale=1)
 LAW: dict[str, Any] = {"training_set": math.inf, "steps": 1000, "rng": 0}
 SEPARATE: dict[str, Any] = {"model": "separate", "init_scale": 0.1}
 SWINGING = (
@@ -384,7 +394,7 @@ def reversal(settings: dict[str, Any], steps: int) -> tuple[float, float]:
     return float(first @ second / lengths[0] / lengths[1]), float(lengths[1] / lengths[0])
 
 
-def final_weights(problem: TaskMixture, **settings: Any) -> list[np.ndarray]:
+def final_weights(problem: Problem, **settings: Any) -> list[np.ndarray]:
     try:
         return simulate_gradient_descent(problem, **settings).weights
     except UnstableTraining as error:
@@ -515,7 +525,9 @@ def test_made_curves_that_settle() -> None:
 def test_minibatches_need_no_population_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient_descent, "population_moments", None)
     simulate_gradient_descent(MIXED, training_set=20, batch=5, steps=10, rng=0)
-    wide = TaskMixture(np.ones(60), context=4)  # moments of 10^10 entries
+    wide = Problem(
+        dim=len(np.ones(60)), context=4, input_covariance=np.ones(60), scale=1
+    )  # moments of 10^10 entries
     simulate_gradient_descent(wide, training_set=70, batch=5, heads=2, steps=10, rng=0)
 
 
@@ -551,7 +563,7 @@ def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
 
 
 def test_wrong_kinds() -> None:
-    with pytest.raises(TypeError, match="problem must be a TaskMixture, got 'x'"):
+    with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
         simulate_gradient_descent("x", rng=0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
         simulate_gradient_descent(PROBLEM, **CHECKED | {"rng": None})

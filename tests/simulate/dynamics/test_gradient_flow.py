@@ -8,12 +8,12 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import OptimizeResult
 
+from iclimit.problem import Problem
 from iclimit.simulate.dynamics import AttentionModel, gradient_flow, initial_weights
 from iclimit.simulate.dynamics.gradient_descent import simulate_gradient_descent
 from iclimit.simulate.dynamics.gradient_flow import FlowCurve, simulate_gradient_flow
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
 
-PROBLEM = TaskMixture([0.7, 0.3], context=6, noise_variance=0.05)
+PROBLEM = Problem(dim=2, context=6, input_covariance=[0.7, 0.3], noise_variance=0.05, scale=1)
 INTERPOLATED = 1e-6  # of the initial loss; 2e-7 measured between steps at the tolerance of 1e-9
 MODELS: list[dict[str, Any]] = [
     {"model": "merged", "heads": 3, "init_scale": 0.05, "duration": 60},
@@ -149,7 +149,13 @@ def test_rotated_inputs_and_weights(settings: dict[str, Any]) -> None:
     rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     wide = np.eye(3)
     wide[:2, :2] = rotation
-    turned = TaskMixture(rotation @ PROBLEM.input_covariance @ rotation.T, 6, 0.05)
+    turned = Problem(
+        dim=2,
+        context=6,
+        input_covariance=rotation @ PROBLEM.covariance_of_inputs @ rotation.T,
+        noise_variance=0.05,
+        scale=1,
+    )
     value, *lookup = start_of(settings, 6)
     if settings["model"] == "separate":
         moved = [value @ wide.T, lookup[0] @ wide.T, lookup[1] @ rotation.T]
@@ -166,7 +172,7 @@ def test_rotated_inputs_and_weights(settings: dict[str, Any]) -> None:
 
 def test_one_variable_against_another_integration_with_events() -> None:
     variance, context, start = 0.8, 5, 0.02
-    problem = TaskMixture([variance], context)
+    problem = Problem(dim=len([variance]), context=context, input_covariance=[variance], scale=1)
     run = simulate_gradient_flow(
         problem, model="cubic", heads=1, initial=[[[start]], [[[2 * start]]]], duration=40
     )
@@ -233,7 +239,7 @@ def test_staircase() -> None:
     for head in range(3):
         value[head, -1] = key[head, 0, head] = query[head, 0, head] = small
     run = simulate_gradient_flow(
-        TaskMixture(eigenvalues, context),
+        Problem(dim=len(eigenvalues), context=context, input_covariance=eigenvalues, scale=1),
         model="separate",
         heads=3,
         initial=[value, key, query],
@@ -272,17 +278,30 @@ def test_plateaus_of_made_curves() -> None:
 def test_the_end_may_stand_still() -> None:
     # In one dimension the speed at the end is exactly zero, or rounding.
     run = simulate_gradient_flow(
-        TaskMixture([1.0], 4), model="cubic", heads=1, initial=[[[0.5]], [[[0.5]]]], duration=1000
+        Problem(dim=1, context=4, input_covariance=[1.0], scale=1),
+        model="cubic",
+        heads=1,
+        initial=[[[0.5]], [[[0.5]]]],
+        duration=1000,
     )
     assert len(run.plateaus(1.0).times) == 0
 
 
 def test_mixtures() -> None:
-    shared = TaskMixture([0.7, 0.3], 6, fresh_fraction=0.3, shared_task=[1.0, 1.0])
+    shared = Problem(
+        dim=2,
+        context=6,
+        input_covariance=[0.7, 0.3],
+        fresh_fraction=0.3,
+        shared_task=[1.0, 1.0],
+        scale=1,
+    )
     settings: dict[str, Any] = {"heads": 3, "init_scale": 0.05, "duration": 60, "rng": 8}
     run = simulate_gradient_flow(shared, **settings)
     assert run.losses[0] == pytest.approx(1.0, rel=0.01)  # tr = w^T Lambda w = 1
-    random = simulate_gradient_flow(TaskMixture([0.7, 0.3], 6), **settings)
+    random = simulate_gradient_flow(
+        Problem(dim=2, context=6, input_covariance=[0.7, 0.3], scale=1), **settings
+    )
     assert run.losses[-1] < 0.9 * random.losses[-1]
 
 
@@ -341,7 +360,7 @@ def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
 
 
 def test_wrong_kinds() -> None:
-    with pytest.raises(TypeError, match="problem must be a TaskMixture, got 'x'"):
+    with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
         simulate_gradient_flow("x", duration=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="rng must be an int, SeedSequence or Generator, got None"):
         simulate_gradient_flow(PROBLEM, duration=1.0)

@@ -6,8 +6,9 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
@@ -18,10 +19,9 @@ from iclimit.simulate.gdpp.linear_transformer import (
     ties,
     to_backend,
 )
-from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
 from iclimit.simulate.models.gradients import loss_and_gradients, query_gradients
 from iclimit.simulate.models.transformer import prediction
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
 ROUNDING = 1e-11  # of the largest entry; four layers of sums with cancellation
 STEP = 1e-30  # complex
@@ -30,8 +30,8 @@ CASES = [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2), (4, 3)]
 
 
 def draw(context: int, dim: int = DIM, seed: int = 1) -> Prompts:
-    law = NoisyRegression("uniform:2", context, dim)
-    return law.sample(get_backend("numpy"), np.random.default_rng(seed), N).prompts
+    law = Problem(dim=dim, context=context, noise_law="uniform:2", scale=1)
+    return draw_prompts(law, get_backend("numpy"), np.random.default_rng(seed), N)
 
 
 def parameters_of(kind: str, layers: int, heads: int, context: int, dim: int = DIM) -> np.ndarray:
@@ -57,12 +57,12 @@ def test_predictions_equal_those_on_tokens(
 ) -> None:
     prompts = draw(context, dim)
     model = build(kind, parameters_of(kind, layers, heads, context, dim), dim)
-    weights = GramPass(gram_matrices(prompts.x, prompts.y), model).weights
+    weights = GramPass(gram_matrices(prompts.inputs, prompts.labels), model).weights
     tokens = regression_tokens(prompts)
     assert weights.shape == (N, dim)
     expected = prediction(tokens, model.layers)
     assert np.max(np.abs(expected)) > 1e-6
-    assert_close(np.sum(weights * prompts.x_query, axis=1), expected)
+    assert_close(np.sum(weights * prompts.query, axis=1), expected)
     assert_close(weights, query_gradients(tokens, model.layers))
 
 
@@ -71,17 +71,17 @@ def test_transformer_that_does_nothing_predicts_zero() -> None:
     zero = np.zeros((2, 1, DIM + 1, DIM + 1))
     for kind in KINDS:
         forward = GramPass(
-            gram_matrices(prompts.x, prompts.y), LinearTransformer(kind, zero, zero)
+            gram_matrices(prompts.inputs, prompts.labels), LinearTransformer(kind, zero, zero)
         )
         assert not np.any(forward.weights)
-        assert not np.any(forward.derivatives(prompts.x_query))
+        assert not np.any(forward.derivatives(prompts.query))
 
 
 def test_inputs_are_left_alone() -> None:
     prompts = draw(4)
     for kind in KINDS:
         model = build(kind, parameters_of(kind, 3, 2, 4), DIM)
-        gram, directions = gram_matrices(prompts.x, prompts.y), prompts.x_query.copy()
+        gram, directions = gram_matrices(prompts.inputs, prompts.labels), prompts.query.copy()
         kept = gram.copy(), directions.copy(), model.projection.copy(), model.lookup.copy()
         GramPass(gram, model).derivatives(directions)
         for before, after in zip(
@@ -95,7 +95,7 @@ def test_inputs_are_left_alone() -> None:
 @pytest.mark.parametrize("context", [2, 8])
 def test_derivatives_equal_complex_steps(kind: str, layers: int, heads: int, context: int) -> None:
     prompts = draw(context)
-    gram = gram_matrices(prompts.x, prompts.y)
+    gram = gram_matrices(prompts.inputs, prompts.labels)
     parameters = parameters_of(kind, layers, heads, context)
     directions = np.random.default_rng(3).standard_normal((N, DIM))
     found = GramPass(gram, build(kind, parameters, DIM)).derivatives(directions)
@@ -119,13 +119,13 @@ def test_derivatives_equal_those_on_tokens(kind: str, layers: int, heads: int) -
     prompts = draw(6)
     model = build(kind, parameters_of(kind, layers, heads, 6), DIM)
     tokens = regression_tokens(prompts)
-    _, gradients = loss_and_gradients(tokens, prompts.y_query, model.layers)
+    _, gradients = loss_and_gradients(tokens, prompts.query_label, model.layers)
     # Keys and values are identities: the derivatives by query and projection are those by Q and P.
     by_entry = np.stack([np.stack([g.projection, g.query], axis=1) for g in gradients])
     expected = by_entry.reshape(layers, heads, -1) @ ties(kind, DIM).T
-    forward = GramPass(gram_matrices(prompts.x, prompts.y), model)
-    residual = np.sum(forward.weights * prompts.x_query, axis=1) - prompts.y_query
-    seeds = 2 / N * residual[:, None] * prompts.x_query
+    forward = GramPass(gram_matrices(prompts.inputs, prompts.labels), model)
+    residual = np.sum(forward.weights * prompts.query, axis=1) - prompts.query_label
+    seeds = 2 / N * residual[:, None] * prompts.query
     assert_close(np.sum(forward.derivatives(seeds), axis=0), expected.ravel())
 
 
@@ -133,7 +133,8 @@ def test_derivatives_equal_those_on_tokens(kind: str, layers: int, heads: int) -
 def test_derivatives_are_linear_in_the_direction(kind: str) -> None:
     prompts = draw(6)
     forward = GramPass(
-        gram_matrices(prompts.x, prompts.y), build(kind, parameters_of(kind, 3, 2, 6), DIM)
+        gram_matrices(prompts.inputs, prompts.labels),
+        build(kind, parameters_of(kind, 3, 2, 6), DIM),
     )
     u, v = np.random.default_rng(4).standard_normal((2, N, DIM))
     row = np.linspace(-1, 2, N)[:, None]
@@ -145,7 +146,7 @@ def test_derivatives_are_linear_in_the_direction(kind: str) -> None:
 def test_heads_add(kind: str) -> None:
     """Heads in another order, or one with its P halved twice, are the same transformer."""
     prompts, parameters = draw(6), parameters_of(kind, 3, 2, 6)
-    gram, split = gram_matrices(prompts.x, prompts.y), len(ties(kind, DIM))
+    gram, split = gram_matrices(prompts.inputs, prompts.labels), len(ties(kind, DIM))
     projection = slice(0, split // 2 if kind in ("full", "axial") else 2)
     halves = np.concatenate([parameters, parameters[:, :1]], axis=1)
     for head in (0, 2):
@@ -158,7 +159,7 @@ def test_heads_add(kind: str) -> None:
     assert_close(three.weights, one.weights)
     shape = (N, 3, -1, split)
     by_one, by_two, by_three = (
-        each.derivatives(prompts.x_query).reshape(shape) for each in (one, two, three)
+        each.derivatives(prompts.query).reshape(shape) for each in (one, two, three)
     )
     assert_close(by_two[:, :, ::-1], by_one)
     assert_close(by_three[:, :, 0, projection], by_one[:, :, 0, projection])
@@ -168,8 +169,8 @@ def test_heads_add(kind: str) -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 def test_last_layer_acts_by_its_last_row(layers: int) -> None:
     prompts, parameters = draw(6), parameters_of("full", layers, 2, 6)
-    gram, size = gram_matrices(prompts.x, prompts.y), DIM + 1
-    found = GramPass(gram, build("full", parameters, DIM)).derivatives(prompts.x_query)
+    gram, size = gram_matrices(prompts.inputs, prompts.labels), DIM + 1
+    found = GramPass(gram, build("full", parameters, DIM)).derivatives(prompts.query)
     by_last = found.reshape(N, layers, 2, 2, size, size)[:, -1]
     assert not np.any(by_last[:, :, 0, :-1])
     if layers == 1:  # the query has no label yet
@@ -183,15 +184,15 @@ def test_last_layer_acts_by_its_last_row(layers: int) -> None:
 def test_kinds_agree_where_they_overlap(small: str, large: str) -> None:
     prompts = draw(6)
     gram, model = (
-        gram_matrices(prompts.x, prompts.y),
+        gram_matrices(prompts.inputs, prompts.labels),
         build(small, parameters_of(small, 3, 2, 6), 3),
     )
     within = build(large, free_parameters(model, large), DIM)
     one, other = GramPass(gram, model), GramPass(gram, within)
     assert_close(other.weights, one.weights)
-    by_large = other.derivatives(prompts.x_query).reshape(N, 3, 2, -1)
+    by_large = other.derivatives(prompts.query).reshape(N, 3, 2, -1)
     inside = ties(small, DIM) @ ties(large, DIM).T / np.sum(ties(large, DIM), axis=1)
-    by_small = one.derivatives(prompts.x_query).reshape(N, 3, 2, -1)
+    by_small = one.derivatives(prompts.query).reshape(N, 3, 2, -1)
     # Moving a parameter of the small kind moves those of the large one by `inside`.
     assert_close(by_large @ inside.T, by_small)
 
@@ -199,13 +200,13 @@ def test_kinds_agree_where_they_overlap(small: str, large: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_contexts_do_not_see_each_other(kind: str) -> None:
     prompts, parameters = draw(6), parameters_of(kind, 3, 2, 6)
-    gram, model = gram_matrices(prompts.x, prompts.y), build(kind, parameters, DIM)
+    gram, model = gram_matrices(prompts.inputs, prompts.labels), build(kind, parameters, DIM)
     whole = GramPass(gram, model)
-    by_all = whole.derivatives(prompts.x_query)
+    by_all = whole.derivatives(prompts.query)
     for m in range(N):
         one = GramPass(gram[m : m + 1], model)
         assert_close(one.weights[0], whole.weights[m])
-        assert_close(one.derivatives(prompts.x_query[m : m + 1])[0], by_all[m])
+        assert_close(one.derivatives(prompts.query[m : m + 1])[0], by_all[m])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,11 +214,11 @@ def test_contexts_do_not_see_each_other(kind: str) -> None:
 def test_strict_arrays(kind: str, layers: int, heads: int, strict_backend: Backend) -> None:
     prompts = draw(6)
     gram, model = (
-        gram_matrices(prompts.x, prompts.y),
+        gram_matrices(prompts.inputs, prompts.labels),
         build(kind, parameters_of(kind, layers, heads, 6), DIM),
     )
     there = GramPass(array_api_strict.asarray(gram), to_backend(model, strict_backend))
     here = GramPass(gram, model)
     assert_close(np.from_dlpack(there.weights), here.weights)
-    found = there.derivatives(array_api_strict.asarray(prompts.x_query))
-    assert_close(np.from_dlpack(found), here.derivatives(prompts.x_query))
+    found = there.derivatives(array_api_strict.asarray(prompts.query))
+    assert_close(np.from_dlpack(found), here.derivatives(prompts.query))

@@ -8,8 +8,9 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.implicit_weights import (
     ImplicitWeights,
@@ -25,11 +26,10 @@ from iclimit.simulate.gdpp.linear_transformer import (
     random_parameters,
     two_level_ridge_transformer,
 )
-from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
 from iclimit.simulate.gdpp.preconditioned_descent import gdpp_transformer
 from iclimit.simulate.models.transformer import forward, prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
 ROUNDING = 1e-10  # of the largest number of a comparison; 3e-12 measured, 1e-14 but for Lemma 4.4
 Z_LIMIT = 4.0
@@ -44,8 +44,8 @@ CASES = [(kind, recursion) for kind, several in RECURSIONS.items() for recursion
 
 
 def draw(context: int, dim: int, n: int = 6, noise: str = "uniform:2") -> Prompts:
-    law = NoisyRegression(noise, context, dim)
-    return law.sample(NUMPY, np.random.default_rng([context, dim]), n).prompts
+    law = Problem(dim=dim, context=context, noise_law=noise, scale=1)
+    return draw_prompts(law, NUMPY, np.random.default_rng([context, dim]), n)
 
 
 def random_model(
@@ -85,8 +85,8 @@ def test_tokens_after_every_layer(
     assert found.matrix.shape == (5, 6, dim, dim)
     assert found.scale.shape == (5, 6)
     tokens = regression_tokens(prompts)
-    x = np.concat([prompts.x, prompts.x_query[:, None]], axis=1)
-    y = np.concat([prompts.y, np.zeros((6, 1))], axis=1)
+    x = np.concat([prompts.inputs, prompts.query[:, None]], axis=1)
+    y = np.concat([prompts.labels, np.zeros((6, 1))], axis=1)
     for depth in range(5):
         layer = forward(tokens, model.layers[:depth])
         inputs = np.einsum("nij,nkj->nki", found.matrix[depth], x)
@@ -96,8 +96,10 @@ def test_tokens_after_every_layer(
         assert_close(inputs, layer[:, :, :-1])
         assert_close(labels, layer[:, :, -1])
         assert_close(found.labels(prompts)[depth], layer[:, :-1, -1])
-    assert_close(found.weights[-1], GramPass(gram_matrices(prompts.x, prompts.y), model).weights)
-    predicted = np.sum(found.weights[-1] * prompts.x_query, axis=1)
+    assert_close(
+        found.weights[-1], GramPass(gram_matrices(prompts.inputs, prompts.labels), model).weights
+    )
+    predicted = np.sum(found.weights[-1] * prompts.query, axis=1)
     assert_close(predicted, prediction(tokens, model.layers))
 
 
@@ -121,7 +123,7 @@ def test_the_printed_lemma_fails_from_the_second_layer_on() -> None:
     r"""M + a u w*^T for M + u w*^T, with everything else right."""
     prompts, model = draw(12, 4, n=1), random_model("diag", 12, 4, heads=2)
     right = diagonal_recursion(prompts, model)
-    x, y = prompts.x[0], prompts.y[0]
+    x, y = prompts.inputs[0], prompts.labels[0]
     sigma, solved = x.T @ x, np.linalg.lstsq(x, y)[0]
     rho = np.sum((y - x @ solved) ** 2)
     errors = []
@@ -155,7 +157,7 @@ def test_alignment_is_that_of_the_tokens_and_within_its_bound() -> None:
         for depth in range(5):
             labels = forward(tokens, model.layers[:depth])[:, :-1, -1]
             for n in range(50):
-                target = prompts.x[n, :, 0] ** 2
+                target = prompts.inputs[n, :, 0] ** 2
                 cosine = labels[n] @ target / np.linalg.norm(labels[n]) / np.linalg.norm(target)
                 assert found[depth, n] == pytest.approx(cosine, rel=1e-9, abs=ROUNDING)
         assert np.all(np.abs(found) <= bound * (1 + ROUNDING))
@@ -164,9 +166,11 @@ def test_alignment_is_that_of_the_tokens_and_within_its_bound() -> None:
 def test_the_bound_is_attained_by_a_linear_label() -> None:
     """Labels equal to the least squares fit of the squares, which no search can beat."""
     prompts = draw(30, 3, noise="fixed:0")
-    target = prompts.x[:, :, 0] ** 2
-    best = np.stack([x @ np.linalg.lstsq(x, t)[0] for x, t in zip(prompts.x, target, strict=True)])
-    aligned = Prompts(prompts.x, best, prompts.x_query, prompts.y_query)
+    target = prompts.inputs[:, :, 0] ** 2
+    best = np.stack(
+        [x @ np.linalg.lstsq(x, t)[0] for x, t in zip(prompts.inputs, target, strict=True)]
+    )
+    aligned = Prompts(prompts.inputs, best, prompts.query, prompts.query_label)
     cosine = alignment_cosine(aligned, random_model("gd++", 30, 3, layers=1))[0]
     np.testing.assert_allclose(cosine, alignment_bound(prompts), rtol=1e-9)
     assert np.all(alignment_bound(draw(3, 5)) > 1 - ROUNDING)  # short contexts: all labels
@@ -186,7 +190,7 @@ def test_bound_in_long_contexts(context: int, dim: int) -> None:
 
 def test_vanishing_labels_have_no_direction() -> None:
     prompts = draw(4, 2)
-    silent = Prompts(prompts.x, 0 * prompts.y, prompts.x_query, prompts.y_query)
+    silent = Prompts(prompts.inputs, 0 * prompts.labels, prompts.query, prompts.query_label)
     np.testing.assert_array_equal(alignment_cosine(silent, random_model("diag", 4, 2)), 0)
 
 
@@ -197,11 +201,13 @@ DIM = 3
 def two_level_losses(context: int, count: int, level: float) -> np.ndarray:
     """Adjusted losses, in units where the inputs have variance 1."""
     scaled = [s * math.sqrt(context) for s in LEVELS]
-    law = NoisyRegression(f"fixed:{level * math.sqrt(context)}", context, DIM)
-    drawn = law.sample(NUMPY, np.random.default_rng([context, int(10 * level)]), count)
+    law = Problem(
+        dim=DIM, context=context, noise_law=f"fixed:{level * math.sqrt(context)}", scale=1
+    )
+    drawn = draw_prompts(law, NUMPY, np.random.default_rng([context, int(10 * level)]), count)
     model = two_level_ridge_transformer(scaled, context=context, dim=DIM)
-    found = GramPass(gram_matrices(drawn.prompts.x, drawn.prompts.y), model).weights
-    oracle = ridge_weights(drawn.prompts.x, drawn.prompts.y, drawn.levels**2)
+    found = GramPass(gram_matrices(drawn.inputs, drawn.labels), model).weights
+    oracle = ridge_weights(drawn.inputs, drawn.labels, drawn.noise_variance)
     return np.sum((found - oracle) ** 2, axis=1) / 2
 
 
@@ -242,7 +248,9 @@ def test_units_of_inputs_and_labels() -> None:
     """N(0, I/n) inputs with fixed levels are N(0, I) inputs with levels times the root of n."""
     n, root = 30, math.sqrt(30)
     prompts = draw(n, 3, noise="fixed:5")
-    small = Prompts(prompts.x / root, prompts.y / root, prompts.x_query / root, prompts.y_query)
+    small = Prompts(
+        prompts.inputs / root, prompts.labels / root, prompts.query / root, prompts.query_label
+    )
     levels = np.array([0.5, 1.0])
     one = two_level_ridge_transformer(levels, context=n, dim=3, input_variance=1 / n)
     other = two_level_ridge_transformer(root * levels, context=n, dim=3)
@@ -299,8 +307,13 @@ def test_strict_arrays() -> None:
 
 def test_gdpp_transformer_reaches_the_task_without_noise() -> None:
     """An independent construction: weights approach the task as the losses say."""
-    drawn = NoisyRegression("fixed:0", 200, 4).sample(NUMPY, np.random.default_rng(0), 20)
+    drawn = draw_prompts(
+        Problem(dim=4, context=200, noise_law="fixed:0", scale=1),
+        NUMPY,
+        np.random.default_rng(0),
+        20,
+    )
     model = gdpp_transformer([1.0] * 5, [0.3] * 4, context=200, dim=4)
-    found = gdpp_recursion(drawn.prompts, model).weights
+    found = gdpp_recursion(drawn, model).weights
     error = np.linalg.norm(found - drawn.tasks, axis=2)
     assert np.all(np.diff(error, axis=0) < 0)

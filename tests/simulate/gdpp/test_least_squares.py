@@ -10,27 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import adjusted_loss
 from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
+from iclimit.simulate.gdpp.contexts import ContextSummaries, draw_contexts, gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
-from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression, gram_matrices
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 
 NUMPY = get_backend("numpy")
-PROBLEM = NoisyRegression("uniform:2", context=4, dim=2)
+PROBLEM = Problem(dim=2, context=4, noise_law="uniform:2", scale=1)
 ROUNDING = 1e-12  # relative; sums in another order
 DIFFERENCES = 1e-8  # relative; central differences of sixth order leave 1e-10
 Z_MAX = 4.5  # 36 + 36 + 210 entries, correlated
 
 
-def summaries_of(
-    count: int, problem: NoisyRegression = PROBLEM, seed: int = 1
-) -> ContextSummaries:
-    return problem.summaries(NUMPY, np.random.default_rng(seed), count, rare=True)
+def summaries_of(count: int, problem: Problem = PROBLEM, seed: int = 1) -> ContextSummaries:
+    return draw_contexts(problem, NUMPY, np.random.default_rng(seed), count, rare=True)
 
 
 def start(kind: str, layers: int = 2, heads: int = 1, seed: int = 0, **law: Any) -> np.ndarray:
@@ -56,16 +55,18 @@ def assert_close(found: Sequence[Any], expected: Sequence[Any]) -> None:
 def test_loss_is_the_weighted_mean_over_contexts(kind: str) -> None:
     """Against predictions on tokens for unit queries; contexts of unequal weights and losses."""
     count, dim, heads = 30, 2, 2
-    prompts = PROBLEM.sample(NUMPY, np.random.default_rng(3), count).prompts
+    prompts = draw_prompts(PROBLEM, NUMPY, np.random.default_rng(3), count)
     generator = np.random.default_rng(4)
     weights, ridge = generator.random(count), generator.random(count)
-    oracle = ridge_weights(prompts.x, prompts.y, ridge)
-    summaries = ContextSummaries(gram_matrices(prompts.x, prompts.y), oracle, ridge**0.5, weights)
+    oracle = ridge_weights(prompts.inputs, prompts.labels, ridge)
+    summaries = ContextSummaries(
+        gram_matrices(prompts.inputs, prompts.labels), oracle, ridge**0.5, weights
+    )
     parameters = start(kind, heads=heads)
     layers, losses = build(kind, parameters, dim).layers, np.zeros(count)
     for k in range(dim):
         query = np.tile(np.eye(dim)[k], (count, 1))
-        guess = prediction(regression_tokens(replace(prompts, x_query=query)), layers)
+        guess = prediction(regression_tokens(replace(prompts, query=query)), layers)
         losses += (guess - oracle[:, k]) ** 2 / 2
     assert losses.max() > 3 * losses.mean() > 0
     expected = np.mean(weights * 1e4 * np.log(1 + losses / 1e4))
@@ -158,7 +159,7 @@ def test_loss_never_rises(kind: str, seed: int) -> None:
     assert descent.loss < 0.5 * first
 
 
-def objective_with_target(target: np.ndarray, problem: NoisyRegression) -> AdjustedLoss:
+def objective_with_target(target: np.ndarray, problem: Problem) -> AdjustedLoss:
     """The oracle is a gd++ transformer with these parameters."""
     summaries = summaries_of(2000, problem)
     oracle = GramPass(summaries.gram, build("gd++", target, problem.dim)).weights
@@ -181,7 +182,9 @@ def test_transformers_find_a_gd_transformer(layers: int, heads: int) -> None:
     rule, each with one probe, and the loss falls by a factor of 1.2 to 2 a step only.
     """
     target = start("gd++", layers, heads, seed=5, context=20)
-    objective = objective_with_target(target, NoisyRegression("uniform:2", 20, 2))
+    objective = objective_with_target(
+        target, Problem(dim=2, context=20, noise_law="uniform:2", scale=1)
+    )
     descent, losses = descend(objective, target * 1.02, 60)
     assert losses[0] > 1e-6
     assert losses[-1] < 1e-25
@@ -194,7 +197,9 @@ def test_transformers_find_a_gd_transformer(layers: int, heads: int) -> None:
 def test_descents_by_the_exact_matrix_converge_faster_than_linearly(layers: int) -> None:
     """In one dimension a probe of 1 gives the exact matrix."""
     target = start("gd++", layers, seed=11, dim=1, context=20)
-    objective = objective_with_target(target, NoisyRegression("uniform:2", 20, 1))
+    objective = objective_with_target(
+        target, Problem(dim=1, context=20, noise_law="uniform:2", scale=1)
+    )
     objective.blocks = [(*block[:3], np.ones_like(block[3])) for block in objective.blocks]
     _, losses = descend(objective, target * 1.05, 15)
     assert losses[-1] < 1e-25 * losses[0]

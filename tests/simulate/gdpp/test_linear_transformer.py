@@ -7,8 +7,9 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend
-from iclimit.simulate.descent.regression import regression_tokens
+from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
@@ -20,8 +21,8 @@ from iclimit.simulate.gdpp.linear_transformer import (
     ties,
     to_backend,
 )
-from iclimit.simulate.gdpp.noisy_regression import NoisyRegression, gram_matrices
 from iclimit.simulate.models.transformer import apply_layer, forward, prediction
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 
 ROUNDING = 1e-12  # relative, a few products
 COPYING = 1e-15  # relative; means of equal numbers
@@ -48,8 +49,8 @@ def random_model(
 
 
 def tokens_of(n: int, context: int, dim: int) -> np.ndarray:
-    law = NoisyRegression("fixed:0.7", context, dim)
-    return regression_tokens(law.sample(get_backend("numpy"), np.random.default_rng(5), n).prompts)
+    law = Problem(dim=dim, context=context, noise_law="fixed:0.7", scale=1)
+    return regression_tokens(draw_prompts(law, get_backend("numpy"), np.random.default_rng(5), n))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
@@ -120,17 +121,17 @@ def test_axial_layers_commute_with_the_symmetries(dim: int) -> None:
 @pytest.mark.parametrize(("layers", "heads", "dim"), [(1, 1, 1), (2, 1, 3), (3, 2, 4)])
 def test_axial_passes_are_those_of_full_weights(layers: int, heads: int, dim: int) -> None:
     """The weights to rounding; derivatives of predictions from tokens by central differences."""
-    law = NoisyRegression("fixed:0.7", 6, dim)
-    prompts = law.sample(get_backend("numpy"), np.random.default_rng(6), 5).prompts
-    gram, tokens = gram_matrices(prompts.x, prompts.y), regression_tokens(prompts)
+    law = Problem(dim=dim, context=6, noise_law="fixed:0.7", scale=1)
+    prompts = draw_prompts(law, get_backend("numpy"), np.random.default_rng(6), 5)
+    gram, tokens = gram_matrices(prompts.inputs, prompts.labels), regression_tokens(prompts)
     shape = (layers, heads, parameter_count("axial", dim))
     parameters = 0.1 * np.random.default_rng(7).standard_normal(shape)
     model = build("axial", parameters, dim)
     full = build("full", free_parameters(model, "full"), dim)
     one, other = GramPass(gram, model), GramPass(gram, full)
     np.testing.assert_allclose(one.weights, other.weights, rtol=0, atol=ROUNDING)
-    found = one.derivatives(prompts.x_query)
-    tied = other.derivatives(prompts.x_query).reshape(5, layers, heads, -1) @ ties("axial", dim).T
+    found = one.derivatives(prompts.query)
+    tied = other.derivatives(prompts.query).reshape(5, layers, heads, -1) @ ties("axial", dim).T
     scale = np.max(np.abs(found))
     np.testing.assert_allclose(found, tied.reshape(5, -1), rtol=0, atol=ROUNDING * scale)
     for entry, index in enumerate(np.ndindex(shape)):
@@ -303,9 +304,9 @@ def test_random_parameters_are_normal_in_their_units(kind: str, heads: int) -> N
 def test_random_layers_change_tokens_by_order_one(
     kind: str, spec: str, context: int, dim: int, heads: int
 ) -> None:
-    law = NoisyRegression(spec, context, dim)
-    found = law.sample(get_backend("numpy"), np.random.default_rng(4), 20)
-    tokens, ratios = regression_tokens(found.prompts), []
+    law = Problem(dim=dim, context=context, noise_law=spec, scale=1)
+    found = draw_prompts(law, get_backend("numpy"), np.random.default_rng(4), 20)
+    tokens, ratios = regression_tokens(found), []
     for seed in range(40):
         parameters = random_parameters(
             np.random.default_rng(seed),

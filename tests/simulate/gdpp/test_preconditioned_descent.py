@@ -8,9 +8,9 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.descent import schedules as descent
-from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.schedules import simulate_schedule
 from iclimit.simulate.gdpp import preconditioned_descent as module
 from iclimit.simulate.gdpp.preconditioned_descent import (
@@ -19,7 +19,7 @@ from iclimit.simulate.gdpp.preconditioned_descent import (
     simulate_gdpp,
 )
 from iclimit.simulate.models.transformer import prediction
-from iclimit.simulate.pretraining.prompts import INPUT_LAWS, Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 
 ROUNDING = 1e-12  # relative, or of numbers of order one
 Z_LIMIT = 4.0
@@ -29,14 +29,14 @@ SIZES = [(3, 5), (5, 5), (8, 4), (1, 3), (4, 1)]
 
 
 def draw(context: int, dim: int, n: int = 5, **law: Any) -> Prompts:
-    regression = Regression(context=context, dim=dim, **law)
-    return regression.sample(NUMPY, np.random.default_rng([context, dim]), n)
+    regression = Problem(dim=dim, context=context, **law, scale=1)
+    return draw_prompts(regression, NUMPY, np.random.default_rng([context, dim]), n)
 
 
 def literal_predictions(prompts: Prompts) -> np.ndarray:
     """The layers written out for one prompt after the other, the query carried along."""
     predictions = []
-    for x, y, query in zip(prompts.x, prompts.y, prompts.x_query, strict=True):
+    for x, y, query in zip(prompts.inputs, prompts.labels, prompts.query, strict=True):
         Z, r, q, left = x.copy(), y.copy(), query.copy(), 0.0
         for eta, gamma in zip(RATES, [*GAMMAS, 0.0], strict=True):
             mean, H = Z.T @ r / len(y), Z.T @ Z / len(y)
@@ -86,7 +86,7 @@ def test_conditional_loss_equals_token_level_responses(
 
 
 @pytest.mark.parametrize(("context", "dim"), [(4, 7), (9, 4)])
-@pytest.mark.parametrize("law", INPUT_LAWS)
+@pytest.mark.parametrize("law", COORDINATE_VARIANCE)
 def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> None:
     variance, noise_variance, count = 1.7, 0.8, 4000
     prompts = draw(
@@ -96,7 +96,7 @@ def test_mean_loss_equals_sampled_prompts(context: int, dim: int, law: str) -> N
     rates, gammas = np.array([0.2, 0.3, 0.4]) / second, np.array([0.05, 0.08]) / second
     model = gdpp_transformer(rates, gammas, context=context, dim=dim)
     predicted = prediction(regression_tokens(prompts), model.layers)
-    squared = (predicted - prompts.y_query) ** 2
+    squared = (predicted - prompts.query_label) ** 2
     run = simulate_gdpp(
         rates,
         gammas,
@@ -149,9 +149,9 @@ def test_overflowing_losses_are_infinite() -> None:
 def test_spectra_are_those_of_the_layers_tokens(context: int, dim: int) -> None:
     prompts = draw(context, dim, n=3)
     gammas = [0.2, -0.1, 0.3]
-    found = layer_spectra(prompts.x, gammas)
+    found = layer_spectra(prompts.inputs, gammas)
     assert found.shape == (4, 3, dim)
-    start = np.linalg.svd(prompts.x, compute_uv=False) ** 2 / context
+    start = np.linalg.svd(prompts.inputs, compute_uv=False) ** 2 / context
     for n in range(3):
         values = np.append(start[n], np.zeros(dim - len(start[n])))
         for depth in range(4):
@@ -164,7 +164,7 @@ def test_spectra_are_those_of_the_layers_tokens(context: int, dim: int) -> None:
 
 def test_preconditioning_flattens_the_spectrum() -> None:
     """gamma = 1/(3 lambda_max) before each layer of the same context, as in Theorem 5.1."""
-    x = draw(30, 4, n=1).x
+    x = draw(30, 4, n=1).inputs
     gammas: list[float] = []
     condition = []
     for _ in range(8):
@@ -212,7 +212,7 @@ def test_errors(call: Callable[[], Any], message: str) -> None:
 
 
 def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = draw(6, 4).x
+    x = draw(6, 4).inputs
     np.testing.assert_allclose(
         np.from_dlpack(layer_spectra(array_api_strict.asarray(x), GAMMAS)),
         layer_spectra(x, GAMMAS),

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
 from iclimit.simulate.gdpp import ridge_baselines
 from iclimit.simulate.gdpp import ridge_baselines as module
-from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
 from iclimit.simulate.gdpp.ridge_baselines import simulate_ridge_baselines, tune_ridge
+from iclimit.simulate.prompts import draw_prompts
 
 ROUNDING = 1e-9  # relative; 1e-12 measured, more where X^T X is close to singular
 Z_LIMIT = 4.0  # 42 comparisons
@@ -29,7 +30,7 @@ NAMES = ("ConstRR", "AdaRR", "TunedRR")
 
 
 def explicit_losses(
-    problem: NoisyRegression,
+    problem: Problem,
     count: int,
     seed: np.random.SeedSequence,
     constant: float,
@@ -38,9 +39,9 @@ def explicit_losses(
 ) -> dict[str, np.ndarray]:
     """Adjusted losses of the contexts of a seed, by least squares with pseudo-observations."""
     place = get_backend("numpy")
-    drawn = problem.sample(place, place.generator(seed), count)
+    drawn = draw_prompts(problem, place, place.generator(seed), count)
     found: dict[str, list[float]] = {name: [] for name in ("oracle", *NAMES)}
-    for x, y, level in zip(drawn.prompts.x, drawn.prompts.y, drawn.levels, strict=True):
+    for x, y, level in zip(drawn.inputs, drawn.labels, np.sqrt(drawn.noise_variance), strict=True):
         _, (rss,), _, _ = np.linalg.lstsq(x, y)
         estimated = rss / (problem.context - problem.dim)
 
@@ -60,7 +61,7 @@ def explicit_losses(
 @pytest.mark.parametrize("noise", ["uniform:4", "fixed:0.3", "categorical:1,3"])
 @pytest.mark.parametrize(("context", "dim"), [(20, 10), (7, 4), (3, 1)])
 def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> None:
-    problem, count = NoisyRegression(noise, context, dim), 40
+    problem, count = Problem(dim=dim, context=context, noise_law=noise, scale=1), 40
     run = simulate_ridge_baselines(
         problem, contexts=count, rng=3, penalty=2.5, multiplier=1.4, threshold=3.0
     )
@@ -77,7 +78,7 @@ def test_losses_equal_explicit_solves(noise: str, context: int, dim: int) -> Non
 def test_conditional_losses_are_those_of_the_definition(
     noise: str, context: int, dim: int
 ) -> None:
-    problem = NoisyRegression(noise, context, dim)
+    problem = Problem(dim=dim, context=context, noise_law=noise, scale=1)
     tuned: dict[str, Any] = {"multiplier": 1.3, "threshold": 6.0}
     exact = simulate_ridge_baselines(problem, contexts=10_000, rng=1, **tuned)
     raw = simulate_ridge_baselines(problem, contexts=20_000, rng=2, queries=True, **tuned)
@@ -89,15 +90,19 @@ def test_conditional_losses_are_those_of_the_definition(
 
 
 def test_oracle_parameters_have_no_adjusted_loss() -> None:
-    run = simulate_ridge_baselines(NoisyRegression("fixed:2"), contexts=100, rng=0)
+    run = simulate_ridge_baselines(
+        Problem(dim=10, context=20, noise_law="fixed:2", scale=1), contexts=100, rng=0
+    )
     assert run.losses["ConstRR"].mean == 0 < run.losses["AdaRR"].mean
-    silent = simulate_ridge_baselines(NoisyRegression("fixed:0"), contexts=100, rng=0)
+    silent = simulate_ridge_baselines(
+        Problem(dim=10, context=20, noise_law="fixed:0", scale=1), contexts=100, rng=0
+    )
     assert silent.losses["oracle"].mean == silent.losses["ConstRR"].mean == 0
     assert silent.losses["AdaRR"].mean < 1e-25
 
 
 def test_which_parameters_are_reported() -> None:
-    problem = NoisyRegression("uniform:3", 8, 3)
+    problem = Problem(dim=3, context=8, noise_law="uniform:3", scale=1)
     cell: dict[str, Any] = {"contexts": 50, "rng": 0}
     plain = simulate_ridge_baselines(problem, **cell)
     assert list(plain.losses) == ["oracle", "ConstRR", "AdaRR"]
@@ -115,7 +120,7 @@ def test_which_parameters_are_reported() -> None:
 
 def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ridge_baselines, "_BLOCK", 16)
-    problem = NoisyRegression("uniform:3", 8, 3)
+    problem = Problem(dim=3, context=8, noise_law="uniform:3", scale=1)
     run = simulate_ridge_baselines(problem, contexts=40, rng=0)
     parts = [
         explicit_losses(problem, count, seed, 3.0, 1, 1)["AdaRR"]
@@ -125,7 +130,7 @@ def test_blocks_have_their_own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_enormous_noise_overflows_nowhere() -> None:
-    problem = NoisyRegression("fixed:1e100", 8, 3)
+    problem = Problem(dim=3, context=8, noise_law="fixed:1e100", scale=1)
     run = simulate_ridge_baselines(problem, contexts=50, rng=0, penalty=0.0)
     assert 1e198 < run.losses["ConstRR"].mean < math.inf
     assert run.losses["ConstRR"].standard_error == math.inf  # squares of losses overflow
@@ -136,7 +141,7 @@ def test_enormous_noise_overflows_nowhere() -> None:
 @pytest.mark.parametrize(("noise", "published"), TABLE.items())
 def test_published_table(noise: str, published: tuple[float, float, float]) -> None:
     """Both sides are Monte Carlo: the table's error is that of the definition on 100,000."""
-    problem = NoisyRegression(noise)
+    problem = Problem(dim=10, context=20, noise_law=noise, scale=1)
     best = tune_ridge(problem, contexts=2**13, rng=4)
     assert best.ending.converged
     found = simulate_ridge_baselines(
@@ -159,7 +164,7 @@ def test_published_table(noise: str, published: tuple[float, float, float]) -> N
 
 
 def test_only_the_unbiased_estimate_gives_the_table() -> None:
-    problem = NoisyRegression("uniform:5")
+    problem = Problem(dim=10, context=20, noise_law="uniform:5", scale=1)
     found = {
         estimate: simulate_ridge_baselines(
             problem, contexts=20_000, rng=5, noise_estimate=estimate
@@ -173,7 +178,7 @@ def test_only_the_unbiased_estimate_gives_the_table() -> None:
 
 def test_tuned_parameters_are_the_best() -> None:
     """No neighbour is better on the same sample; the constant solves its equation elsewhere."""
-    problem = NoisyRegression("categorical:1,3")
+    problem = Problem(dim=10, context=20, noise_law="categorical:1,3", scale=1)
     best = tune_ridge(problem, contexts=4096, rng=2)
 
     def losses(constant: float, multiplier: float, threshold: float) -> dict[str, float]:
@@ -197,21 +202,27 @@ def test_tuned_parameters_are_the_best() -> None:
 
 
 def test_tuning_at_one_level() -> None:
-    best = tune_ridge(NoisyRegression("fixed:1.5", 9, 3), contexts=2048, rng=0)
+    best = tune_ridge(
+        Problem(dim=3, context=9, noise_law="fixed:1.5", scale=1), contexts=2048, rng=0
+    )
     assert best.penalty == pytest.approx(2.25, rel=1e-3)
     assert best.constant_loss < 1e-6
-    silent = tune_ridge(NoisyRegression("fixed:0", 9, 3), contexts=10, rng=0)
+    silent = tune_ridge(
+        Problem(dim=3, context=9, noise_law="fixed:0", scale=1), contexts=10, rng=0
+    )
     assert (silent.penalty, silent.tuned_loss, silent.ending.converged) == (0, 0, True)
 
 
-PROBLEM = NoisyRegression("uniform:1", 6, 2)
+PROBLEM = Problem(dim=2, context=6, noise_law="uniform:1", scale=1)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: simulate_ridge_baselines(NoisyRegression("fixed:1", 4, 4), contexts=2, rng=0),
+            lambda: simulate_ridge_baselines(
+                Problem(dim=4, context=4, noise_law="fixed:1", scale=1), contexts=2, rng=0
+            ),
             "problem must have context > dim, got 4 and 4",
         ),
         (
@@ -235,7 +246,7 @@ PROBLEM = NoisyRegression("uniform:1", 6, 2)
             "penalty must be >= 0 and finite, got inf",
         ),
         (
-            lambda: tune_ridge(NoisyRegression("fixed:1", 3, 4), rng=0),
+            lambda: tune_ridge(Problem(dim=4, context=3, noise_law="fixed:1", scale=1), rng=0),
             "problem must have context > dim, got 3 and 4",
         ),
     ],
@@ -246,7 +257,7 @@ def test_errors(call: Callable[[], Any], message: str) -> None:
 
 
 def test_the_problem_must_be_one() -> None:
-    with pytest.raises(TypeError, match="problem must be a NoisyRegression, got 'uniform:1'"):
+    with pytest.raises(TypeError, match="problem must be a Problem, got 'uniform:1'"):
         tune_ridge("uniform:1", rng=0)  # type: ignore[arg-type]
 
 

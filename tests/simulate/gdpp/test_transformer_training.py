@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend, get_backend, seed_sequences
-from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.gdpp import adjusted_loss, noisy_regression, transformer_training
+from iclimit.simulate.gdpp import adjusted_loss, transformer_training
+from iclimit.simulate.gdpp import contexts as context_module
 from iclimit.simulate.gdpp.adjusted_loss import (
     BLOCK,
     AdjustedLoss,
@@ -20,6 +21,7 @@ from iclimit.simulate.gdpp.adjusted_loss import (
     HeldOutLosses,
     held_out_losses,
 )
+from iclimit.simulate.gdpp.contexts import ContextSummaries, draw_contexts
 from iclimit.simulate.gdpp.linear_transformer import (
     KINDS,
     LinearTransformer,
@@ -27,13 +29,13 @@ from iclimit.simulate.gdpp.linear_transformer import (
     free_parameters,
     random_parameters,
 )
-from iclimit.simulate.gdpp.noisy_regression import ContextSummaries, NoisyRegression
 from iclimit.simulate.gdpp.transformer_training import TrainedTransformer, train_linear_transformer
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.pretraining.estimators import ridge_weights
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 
 NUMPY = get_backend("numpy")
-SMALL = NoisyRegression("uniform:2", context=6, dim=2)
+SMALL = Problem(dim=2, context=6, noise_law="uniform:2", scale=1)
 SOME_KINDS = [
     "diag",
     *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "diag"),
@@ -45,7 +47,7 @@ RATE_ERROR = 0.02  # relative; of a rate fitted to 2^13 contexts, .001 to .007 m
 SAME_MINIMUM = 1e-3  # relative; losses of descents that end in one minimum
 
 
-def best_step(problem: NoisyRegression) -> tuple[float, float]:
+def best_step(problem: Problem) -> tuple[float, float]:
     """Rate of the best single step of descent and its mean squared error of the weights."""
     n, d, variance = problem.context, problem.dim, problem.noise_law.mean_variance
     return 1 / (n + d + 1 + variance), d * (1 - n / (n + d + 1 + variance))
@@ -63,11 +65,11 @@ def assert_same(one: TrainedTransformer, other: TrainedTransformer) -> None:
     assert (one.loss, one.steps, one.converged) == (other.loss, other.steps, other.converged)
 
 
-def last_round(problem: NoisyRegression, contexts: int, rng: int) -> ContextSummaries:
+def last_round(problem: Problem, contexts: int, rng: int) -> ContextSummaries:
     """The contexts of the last round, if they are fewer than are drawn at a time."""
     sample_seed, _ = seed_sequences(rng, 4)[3].spawn(2)
     generator = np.random.default_rng(seed_sequences(sample_seed, 1)[0])
-    return problem.summaries(NUMPY, generator, contexts, rare=True)
+    return draw_contexts(problem, NUMPY, generator, contexts, rare=True)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def last_round(problem: NoisyRegression, contexts: int, rng: int) -> ContextSumm
 )
 def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None:
     """Its rate and its loss, minus that of the oracle on plain prompts."""
-    problem = NoisyRegression(spec, context=10, dim=4)
+    problem = Problem(dim=4, context=10, noise_law=spec, scale=1)
     run = train_linear_transformer(
         problem, kind=kind, heads=heads, starts=4, contexts=2**13, rng=2
     )
@@ -93,8 +95,8 @@ def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None
     slopes = acting[-1, :-1, :-1] + acting[:-1, -1, :-1]
     np.testing.assert_allclose(slopes, -rate * np.eye(4), rtol=0, atol=4 * RATE_ERROR * rate)
     assert np.mean(np.diag(slopes)) == pytest.approx(-rate, rel=RATE_ERROR)
-    sample = problem.sample(NUMPY, np.random.default_rng(3), HELD_OUT)
-    oracle = ridge_weights(sample.prompts.x, sample.prompts.y, sample.levels**2)
+    sample = draw_prompts(problem, NUMPY, np.random.default_rng(3), HELD_OUT)
+    oracle = ridge_weights(sample.inputs, sample.labels, sample.noise_variance)
     gaps = error / 2 - np.sum((sample.tasks - oracle) ** 2, axis=1) / 2
     fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=4)
     spread = math.hypot(np.std(gaps) / math.sqrt(HELD_OUT), fresh.loss.standard_error)
@@ -105,7 +107,7 @@ def test_one_layer_takes_the_best_step(kind: str, heads: int, spec: str) -> None
 @pytest.mark.parametrize("kind", ["gd++", "diag"])
 def test_noiseless_layer_of_the_paper(kind: str) -> None:
     """Adjusted loss (d/2)(d + 1)/(N + d + 1) = 1.774 for N = 20 and d = 10."""
-    problem = NoisyRegression("fixed:0")
+    problem = Problem(dim=10, context=20, noise_law="fixed:0", scale=1)
     run = train_linear_transformer(problem, kind=kind, starts=6, contexts=4096, rng=5)
     fresh = held_out_losses(run.model, problem, contexts=HELD_OUT, rng=6)
     assert abs(fresh.loss.mean - 5 * 11 / 31) < Z_MAX * fresh.loss.standard_error
@@ -124,8 +126,8 @@ def gd_model(rates: list[float], preconditioner: float) -> np.ndarray:
 
 def test_two_noiseless_layers_have_two_minima() -> None:
     """Adjusted losses .34157 and .26702 by quadrature over eigenvalues; both are strict."""
-    problem = NoisyRegression("fixed:0")
-    summaries = problem.summaries(NUMPY, np.random.default_rng(7), 3000)
+    problem = Problem(dim=10, context=20, noise_law="fixed:0", scale=1)
+    summaries = draw_contexts(problem, NUMPY, np.random.default_rng(7), 3000)
     objective = AdjustedLoss(summaries, "gd++", NUMPY, np.random.default_rng(8))
     found = []
     for rates, preconditioner, expected in (
@@ -151,7 +153,7 @@ def test_two_noiseless_layers_have_two_minima() -> None:
 
 
 def test_starts_end_in_several_minima() -> None:
-    problem = NoisyRegression("fixed:0")
+    problem = Problem(dim=10, context=20, noise_law="fixed:0", scale=1)
     run = train_linear_transformer(problem, kind="gd++", layers=2, starts=6, contexts=4096, rng=1)
     ranked = np.sort(run.start_losses)
     assert ranked.shape == (6,)
@@ -225,14 +227,14 @@ def test_given_start_of_full_depth_is_taken_as_it_is(monkeypatch: pytest.MonkeyP
     assert any(np.array_equal(each, wanted) for each in seen)
 
 
-def held_out_by_hand(model: LinearTransformer, problem: NoisyRegression, count: int) -> np.ndarray:
+def held_out_by_hand(model: LinearTransformer, problem: Problem, count: int) -> np.ndarray:
     """Gaps of half squared errors on plain prompts, from tokens."""
-    sample = problem.sample(NUMPY, np.random.default_rng(12), count)
-    prompts = sample.prompts
-    oracle = ridge_weights(prompts.x, prompts.y, sample.levels**2)
+    sample = draw_prompts(problem, NUMPY, np.random.default_rng(12), count)
+    prompts = sample
+    oracle = ridge_weights(prompts.inputs, prompts.labels, sample.noise_variance)
     guess = prediction(regression_tokens(prompts), model.layers)
-    best = np.sum(oracle * prompts.x_query, axis=1)
-    return ((prompts.y_query - guess) ** 2 - (prompts.y_query - best) ** 2) / 2
+    best = np.sum(oracle * prompts.query, axis=1)
+    return ((prompts.query_label - guess) ** 2 - (prompts.query_label - best) ** 2) / 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -266,7 +268,7 @@ def test_standard_errors_are_honest() -> None:
 
 def test_held_out_contexts_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("gd++", np.array([[[0.0, -0.1, 1.0]]]), 2)
-    monkeypatch.setattr(noisy_regression, "_BLOCK", 50)
+    monkeypatch.setattr(context_module, "_BLOCK", 50)
     monkeypatch.setitem(BLOCK, "numpy", 16)
     run = held_out_losses(model, SMALL, contexts=120, rng=16)
     again = held_out_losses(model, SMALL, contexts=120, rng=16)
@@ -359,7 +361,7 @@ def test_interruption_between_rounds_returns_the_best_of_the_last(
     whole, calls, summaries = (
         train_linear_transformer(SMALL, **CHECKED),
         [],
-        (NoisyRegression.summaries),
+        context_module.draw_contexts,
     )
 
     def interrupted(*args: Any, **kwargs: Any) -> ContextSummaries:
@@ -368,7 +370,7 @@ def test_interruption_between_rounds_returns_the_best_of_the_last(
             raise KeyboardInterrupt
         return summaries(*args, **kwargs)
 
-    monkeypatch.setattr(NoisyRegression, "summaries", interrupted)
+    monkeypatch.setattr(context_module, "draw_contexts", interrupted)
     run = train_linear_transformer(SMALL, **CHECKED)
     assert run.interrupted
     np.testing.assert_array_equal(run.start_losses, whole.start_losses)
@@ -450,7 +452,7 @@ def test_same_settings_in_other_words_go_on(cut: Cut, tmp_path: Path) -> None:
     train_linear_transformer(SMALL, checkpoint=path, initial=[MODEL], **CHECKED)
     cut.never()
     numbers: dict[str, Any] = {name: np.int64(value) for name, value in CHECKED.items()}
-    problem = NoisyRegression("uniform:2.0", np.int64(6), np.int64(2))  # type: ignore[arg-type]
+    problem = Problem(dim=np.int64(2), context=np.int64(6), noise_law="uniform:2.0", scale=1)  # type: ignore[arg-type]
     run = train_linear_transformer(problem, checkpoint=path, initial=(MODEL,), **numbers)
     whole = train_linear_transformer(SMALL, initial=[MODEL], **CHECKED)
     assert_same(run, whole)
@@ -501,7 +503,7 @@ def test_start_of_zeros_is_harmless() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spec", ["fixed:0", "fixed:1e100", "uniform:1e-100"])
 def test_extreme_problems(context: int, dim: int, kind: str, spec: str) -> None:
-    problem = NoisyRegression(spec, context, dim)
+    problem = Problem(dim=dim, context=context, noise_law=spec, scale=1)
     run = train_linear_transformer(problem, kind=kind, **{**CHECKED, "contexts": 40})
     assert 0 <= run.loss <= np.min(run.start_losses) * 50 + 1
     assert np.all(np.isfinite(run.model.projection))
@@ -550,7 +552,7 @@ def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
 
 
 def test_wrong_kinds() -> None:
-    with pytest.raises(TypeError, match="problem must be a NoisyRegression, got 'fixed:1'"):
+    with pytest.raises(TypeError, match="problem must be a Problem, got 'fixed:1'"):
         train_linear_transformer("fixed:1", rng=0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="initial must be a sequence of LinearTransformers, got L"):
         train_linear_transformer(SMALL, initial=MODEL, rng=0)  # type: ignore[arg-type]
@@ -560,7 +562,7 @@ def test_wrong_kinds() -> None:
         train_linear_transformer(SMALL, rng=0.5)
     with pytest.raises(TypeError, match="model must be a LinearTransformer, got 'x'"):
         held_out_losses("x", SMALL, rng=0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="problem must be a NoisyRegression, got 'x'"):
+    with pytest.raises(TypeError, match="problem must be a Problem, got 'x'"):
         held_out_losses(MODEL, "x", rng=0)  # type: ignore[arg-type]
 
 
@@ -568,7 +570,7 @@ def test_wrong_arguments_of_held_out_losses() -> None:
     with pytest.raises(ValueError, match="contexts must be an integer >= 1, got 0"):
         held_out_losses(MODEL, SMALL, contexts=0, rng=0)
     with pytest.raises(ValueError, match="model must be of dimension 3, got 2"):
-        held_out_losses(MODEL, NoisyRegression("fixed:1", dim=3), rng=0)
+        held_out_losses(MODEL, Problem(dim=3, context=20, noise_law="fixed:1", scale=1), rng=0)
     with pytest.raises(ValueError, match="backend must be one of numpy, cupy, got 'jax'"):
         held_out_losses(MODEL, SMALL, rng=0, backend="jax")
     dense = LinearTransformer("diag", np.ones((1, 1, 3, 3)), np.ones((1, 1, 3, 3)))

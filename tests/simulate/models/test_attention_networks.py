@@ -9,10 +9,11 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.networks import AttentionNetwork, token_sensitivities
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, sample_prompts
 
-PROMPTS = Problem(context=4, dim=3).sample(6, rng=0)
+PROMPTS = sample_prompts(Problem(dim=3, context=4, scale=1), 6, rng=0)
 NETWORKS: dict[str, AttentionNetwork] = {
     "one layer": AttentionNetwork(3),
     "linear layers": AttentionNetwork(3, layers=2, attention="linear"),
@@ -165,7 +166,7 @@ def test_arrays_of_the_standard(name: str) -> None:
     network = NETWORKS[name]
     weights = start(network)
     strict = {part: array_api_strict.asarray(each) for part, each in weights.items()}
-    prompts = DrawnPrompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
+    prompts = Prompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
     _, expected = network.loss_and_gradient(weights, PROMPTS)
     _, gradient = network.loss_and_gradient(strict, prompts)
     for part, value in expected.items():

@@ -7,10 +7,11 @@ import autograd
 import autograd.numpy as anp
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.simulate.networks import EmbeddedDescent
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 
-PROMPTS = Problem(context=4, dim=2).sample(5, rng=0)
+PROMPTS = sample_prompts(Problem(dim=2, context=4, scale=1), 5, rng=0)
 NETWORK = EmbeddedDescent(dim=2, width=3, mlp=5)
 WEIGHTS = NETWORK.initial(np.random.default_rng(1))
 ROUNDING = 1e-12  # of the largest entry

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from autograd import grad
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import alignment, descent_predictor
-from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.networks.alignment import network_predictor
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import draw_prompts, sample_prompts
 
-PROBLEM = Problem(context=4, dim=3, input_law="uniform", noise_variance=0.2)
+PROBLEM = Problem(dim=3, context=4, input_law="uniform", noise_variance=0.2, scale=1)
 NETWORKS = [
     LstmNetwork(dim=3, hidden=5, layers=layers, bidirectional=both)
     for layers in (1, 2, 3)
@@ -27,7 +27,7 @@ ROUNDING = 1e-14
 
 
 def drawn(count: int = 6) -> Any:
-    return PROBLEM.sample(count, rng=1)
+    return sample_prompts(PROBLEM, count, rng=1)
 
 
 def weights_of(network: LstmNetwork) -> dict[str, np.ndarray]:
@@ -119,11 +119,15 @@ def test_training_learns_gradient_descent_in_one_dimension() -> None:
     network = LstmNetwork(dim=1, hidden=16, bidirectional=True)
     settings: dict[str, Any] = {"steps": 200, "batch": 64, "learning_rate": 0.02}
     run = train_network(
-        network, Problem(context=5, dim=1, input_law="uniform"), held_out=1000, rng=0, **settings
+        network,
+        Problem(dim=1, context=5, input_law="uniform", scale=1),
+        held_out=1000,
+        rng=0,
+        **settings,
     )
     assert run.held_out.mean + 4 * run.held_out.standard_error < 0.5 * run.null_loss
-    law = Regression(5, 1, input_law="uniform")
-    prompts = law.sample(get_backend("numpy"), np.random.default_rng(3), 500)
+    law = Problem(dim=1, context=5, input_law="uniform", scale=1)
+    prompts = draw_prompts(law, get_backend("numpy"), np.random.default_rng(3), 500)
     trained = network_predictor(run.network, run.weights)
     found = alignment(trained, descent_predictor([2.0], scale=1), prompts)
     assert found.cosine.mean - 4 * found.cosine.standard_error > 0.5

@@ -8,12 +8,13 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.probing.predictors import softmax_heads
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 
 HEADS = MergedHeads(dim=3, heads=2, init_scale=0.5)
-PROMPTS = Problem(context=5, dim=3, noise_variance=0.2).sample(7, rng=0)
+PROMPTS = sample_prompts(Problem(dim=3, context=5, noise_variance=0.2, scale=1), 7, rng=0)
 WEIGHTS = HEADS.initial(np.random.default_rng(1))
 ROUNDING = 1e-13  # relative to the largest entry; the largest seen is 1e-15
 STEP = 1e-100
@@ -62,7 +63,7 @@ def test_gradients_are_those_of_complex_steps(name: str) -> None:
 
 
 def test_strict_arrays() -> None:
-    strict = DrawnPrompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
+    strict = Prompts(*map(array_api_strict.asarray, vars(PROMPTS).values()))
     weights = {name: array_api_strict.asarray(each) for name, each in WEIGHTS.items()}
     found, gradient = HEADS.loss_and_gradient(weights, strict)
     expected, gradients = HEADS.loss_and_gradient(WEIGHTS, PROMPTS)
@@ -81,7 +82,7 @@ def test_isotropic_heads_are_a_known_predictor() -> None:
 
 @pytest.fixture(scope="module")
 def trained():
-    problem = Problem(context=6, dim=2)
+    problem = Problem(dim=2, context=6, scale=1)
     return train_softmax(problem, heads=2, batch=512, learning_rate=0.01, rng=0)
 
 
@@ -123,4 +124,4 @@ def test_what_is_read_off_is_what_was_put_in():
 )
 def test_bad_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        train_softmax(Problem(context=4, dim=2), **{"rng": 0, **wrong})
+        train_softmax(Problem(dim=2, context=4, scale=1), **{"rng": 0, **wrong})

@@ -3,21 +3,18 @@
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.attention import (
-    context_summary,
     features,
     linear_attention,
     predict,
+    token_matrix,
     weights_from_gamma,
 )
-from iclimit.simulate.pretraining.prompts import (
-    Prompts,
-    sample_prompts,
-    sample_tasks,
-    token_matrix,
-)
-from iclimit.simulate.pretraining.summaries import squared_errors
+from iclimit.simulate.prompts import Prompts, context_summary, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import squared_errors
 
 ROUNDING = 1e-12  # relative; sums of at most a few hundred products of order one
 BACKEND = get_backend("numpy")
@@ -27,8 +24,10 @@ SIZES = [(1, 1), (1, 5), (2, 1), (3, 4), (8, 5), (6, 30)]
 def draw(d: int, context: int, n: int = 12, rho: float = 0.2) -> tuple[Prompts, np.ndarray]:
     """Prompts and a random gamma of order one."""
     generator = np.random.default_rng([d, context])
-    tasks = sample_tasks(BACKEND, generator, n, d, "gaussian")
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    tasks = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, n)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+    )
     return prompts, generator.standard_normal((d, d + 1))
 
 
@@ -69,16 +68,16 @@ def test_full_pass_equals_reduced_form(d: int, context: int) -> None:
     prompts, gamma = draw(d, context)
     full = predict(token_matrix(prompts), *weights_from_gamma(gamma))
     summary = context_summary(prompts)
-    inner = np.sum(gamma * features(prompts.x_query, summary), axis=(1, 2))
-    bilinear = np.array([x @ gamma @ h for x, h in zip(prompts.x_query, summary, strict=True)])
+    inner = np.sum(gamma * features(prompts.query, summary), axis=(1, 2))
+    bilinear = np.array([x @ gamma @ h for x, h in zip(prompts.query, summary, strict=True)])
     scale = np.max(np.abs(full))
     np.testing.assert_allclose(inner, full, rtol=0, atol=ROUNDING * scale)
     np.testing.assert_allclose(bilinear, full, rtol=0, atol=ROUNDING * scale)
     np.testing.assert_allclose(
-        squared_errors(gamma, prompts.x_query, summary, prompts.y_query),
-        (prompts.y_query - full) ** 2,
+        squared_errors(gamma, prompts.query, summary, prompts.query_label),
+        (prompts.query_label - full) ** 2,
         rtol=0,
-        atol=ROUNDING * (scale + np.max(np.abs(prompts.y_query))) ** 2,
+        atol=ROUNDING * (scale + np.max(np.abs(prompts.query_label))) ** 2,
     )
 
 
@@ -90,8 +89,8 @@ def test_context_summary_equals_loops() -> None:
         first = np.zeros(3)
         last = 0.0
         for i in range(4):
-            first += 3 / 4 * prompts.y[m, i] * prompts.x[m, i]
-            last += prompts.y[m, i] ** 2 / 4
+            first += 3 / 4 * prompts.labels[m, i] * prompts.inputs[m, i]
+            last += prompts.labels[m, i] ** 2 / 4
         np.testing.assert_allclose(summary[m], [*first, last], rtol=ROUNDING, atol=1e-15)
 
 
@@ -127,10 +126,10 @@ def test_prediction_ignores_the_order_of_the_context_and_the_query_label() -> No
     prompts, gamma = draw(4, 7)
     order = np.random.default_rng(5).permutation(7)
     shuffled = Prompts(
-        x=prompts.x[:, order],
-        y=prompts.y[:, order],
-        x_query=prompts.x_query,
-        y_query=prompts.y_query + 1.0,
+        inputs=prompts.inputs[:, order],
+        labels=prompts.labels[:, order],
+        query=prompts.query,
+        query_label=prompts.query_label + 1.0,
     )
     weights = weights_from_gamma(gamma)
     np.testing.assert_allclose(

@@ -9,10 +9,12 @@ import pytest
 from sampled_means import ALLOWANCE
 from scipy.special import logsumexp
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import estimators, simulate_estimator
 from iclimit.simulate.pretraining.estimators import dmmse_estimate, ridge_weights
-from iclimit.simulate.pretraining.prompts import Prompts, sample_prompts, sample_tasks
+from iclimit.simulate.prompts import Prompts, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
 BACKEND = get_backend("numpy")
 SMALL: dict[str, Any] = {"dim": 4, "context": 6, "tasks": 3, "rho": 0.3, "rng": 1}
@@ -23,19 +25,27 @@ def draw(
 ) -> tuple[Prompts, np.ndarray, np.ndarray]:
     """Prompts, the task of each, and the task set they come from."""
     generator = np.random.default_rng([d, context, tasks])
-    task_set = sample_tasks(BACKEND, generator, tasks, d, "gaussian")
+    task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, tasks)
     truth = task_set[generator.integers(0, tasks, size=n)]
-    return sample_prompts(BACKEND, generator, truth, context, rho), truth, task_set
+    return (
+        draw_prompts(
+            Problem(truth.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=truth
+        ),
+        truth,
+        task_set,
+    )
 
 
 def test_one_task_is_returned() -> None:
     prompts, truth, task_set = draw(4, 3, 1, 0.2)
-    np.testing.assert_array_equal(dmmse_estimate(prompts.x, prompts.y, task_set, 0.2), truth)
+    np.testing.assert_array_equal(
+        dmmse_estimate(prompts.inputs, prompts.labels, task_set, 0.2), truth
+    )
 
 
 def test_huge_noise_gives_the_mean_of_the_tasks() -> None:
     prompts, _, task_set = draw(4, 3, 6, 0.2)
-    found = dmmse_estimate(prompts.x, prompts.y, task_set, 1e12)
+    found = dmmse_estimate(prompts.inputs, prompts.labels, task_set, 1e12)
     np.testing.assert_allclose(
         found, np.broadcast_to(np.mean(task_set, axis=0), found.shape), rtol=0, atol=1e-9
     )
@@ -45,16 +55,16 @@ def test_little_noise_gives_the_true_task() -> None:
     """Log weights reach -1e9: nothing may overflow or become NaN."""
     prompts, truth, task_set = draw(4, 8, 6, 1e-8)
     np.testing.assert_allclose(
-        dmmse_estimate(prompts.x, prompts.y, task_set, 1e-8), truth, rtol=1e-12
+        dmmse_estimate(prompts.inputs, prompts.labels, task_set, 1e-8), truth, rtol=1e-12
     )
 
 
 @pytest.mark.parametrize(("context", "rho"), [(1, 0.5), (7, 0.1), (40, 1e-3)])
 def test_dmmse_equals_a_direct_loop(context: int, rho: float) -> None:
     prompts, _, task_set = draw(3, context, 5, rho)
-    found = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+    found = dmmse_estimate(prompts.inputs, prompts.labels, task_set, rho)
     assert found.shape == (20, 3)
-    for x, y, estimate in zip(prompts.x, prompts.y, found, strict=True):
+    for x, y, estimate in zip(prompts.inputs, prompts.labels, found, strict=True):
         log_weight = np.array(
             [-sum((y[i] - x[i] @ w) ** 2 for i in range(context)) / (2 * rho) for w in task_set]
         )
@@ -68,9 +78,9 @@ def test_ridge_equals_the_posterior_mean(context: int) -> None:
     """Both branches, fewer and more pairs than d = 4, against Gaussian conditioning."""
     d, rho = 4, 0.3
     prompts, _, _ = draw(d, context, 9, rho)
-    found = ridge_weights(prompts.x, prompts.y, rho)
+    found = ridge_weights(prompts.inputs, prompts.labels, rho)
     assert found.shape == (20, d)
-    for x, y, estimate in zip(prompts.x, prompts.y, found, strict=True):
+    for x, y, estimate in zip(prompts.inputs, prompts.labels, found, strict=True):
         # The posterior of w ~ N(0, I) given y = x w + noise: precision I + x^T x / rho.
         precision = np.eye(d) + x.T @ x / rho
         np.testing.assert_allclose(estimate, np.linalg.inv(precision) @ x.T @ y / rho, rtol=1e-10)
@@ -81,7 +91,9 @@ def test_ridge_equals_the_posterior_mean(context: int) -> None:
 
 def test_ridge_recovers_the_task_from_many_noiseless_labels() -> None:
     prompts, truth, _ = draw(4, 20, 9, 0.0)
-    np.testing.assert_allclose(ridge_weights(prompts.x, prompts.y, 1e-12), truth, rtol=1e-9)
+    np.testing.assert_allclose(
+        ridge_weights(prompts.inputs, prompts.labels, 1e-12), truth, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("estimator", estimators.ESTIMATORS)
@@ -89,7 +101,7 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) 
     """rho + |w_hat - w|^2/d averages to the squared error on noisy query labels."""
     d, context, rho = 4, 6, 0.3
     generator = np.random.default_rng(3)
-    task_set = sample_tasks(BACKEND, generator, 3, d, "gaussian")
+    task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, 3)
     found = simulate_estimator(
         estimator,
         dim=d,
@@ -100,18 +112,20 @@ def test_error_is_the_conditional_expectation_of_squared_errors(estimator: str) 
         repeats=20,
         test_prompts=500,
     )
-    fresh = sample_tasks(BACKEND, generator, 40_000, d, "gaussian")
+    fresh = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, 40_000)
     chosen = task_set[generator.integers(0, 3, size=40_000)]
     for truth, mean, error in (
         (fresh, found.icl.mean, found.icl.standard_error),
         (chosen, found.idg.mean, found.idg.standard_error),
     ):
-        prompts = sample_prompts(BACKEND, generator, truth, context, rho)
+        prompts = draw_prompts(
+            Problem(truth.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=truth
+        )
         if estimator == "dmmse":
-            estimate = dmmse_estimate(prompts.x, prompts.y, task_set, rho)
+            estimate = dmmse_estimate(prompts.inputs, prompts.labels, task_set, rho)
         else:
-            estimate = ridge_weights(prompts.x, prompts.y, rho)
-        squared = (prompts.y_query - np.sum(prompts.x_query * estimate, axis=1)) ** 2
+            estimate = ridge_weights(prompts.inputs, prompts.labels, rho)
+        squared = (prompts.query_label - np.sum(prompts.query * estimate, axis=1)) ** 2
         total = math.hypot(error, np.std(squared) / math.sqrt(len(squared)))
         assert abs(np.mean(squared) - mean) < ALLOWANCE * total
 
@@ -121,22 +135,24 @@ def test_blocks_do_not_matter(estimator: str, monkeypatch: pytest.MonkeyPatch) -
     """The mean over blocks of prompts is the mean over all of them."""
     blocks: list[tuple[Prompts, np.ndarray]] = []
 
-    def record(*args: Any) -> Prompts:
-        prompts = sample_prompts(*args)
-        blocks.append((prompts, args[2]))
+    def record(*args: Any, tasks: np.ndarray) -> Prompts:
+        prompts = draw_prompts(*args, tasks=tasks)
+        blocks.append((prompts, tasks))
         return prompts
 
-    monkeypatch.setattr(estimators, "sample_prompts", record)
+    monkeypatch.setattr(estimators, "draw_prompts", record)
     monkeypatch.setattr(estimators, "BLOCK_NUMBERS", 7 * 6 * 4)  # seven prompts a block
-    tasks = sample_tasks(BACKEND, np.random.default_rng(5), 3, 4, "gaussian")
+    tasks = draw_fresh_tasks(
+        Problem(4, 1, task_law="gaussian"), BACKEND, np.random.default_rng(5), 3
+    )
     found = simulate_estimator(
         estimator, dim=4, context=6, tasks=tasks, rho=0.3, rng=6, test_prompts=30
     )
-    sizes = [len(prompts.y) for prompts, _ in blocks]
+    sizes = [len(prompts.labels) for prompts, _ in blocks]
     assert sizes == [7, 7, 7, 7, 2] * 2  # fresh tasks, then pretraining tasks
     for half, error in ((slice(0, 5), found.icl.mean), (slice(5, 10), found.idg.mean)):
-        x = np.concatenate([prompts.x for prompts, _ in blocks[half]])
-        y = np.concatenate([prompts.y for prompts, _ in blocks[half]])
+        x = np.concatenate([prompts.inputs for prompts, _ in blocks[half]])
+        y = np.concatenate([prompts.labels for prompts, _ in blocks[half]])
         truth = np.concatenate([target for _, target in blocks[half]])
         if estimator == "dmmse":
             whole = dmmse_estimate(x, y, tasks, 0.3)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iclimit.problem import Problem
 from iclimit.simulate import arrays
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import ridge as ridge_module
 from iclimit.simulate.pretraining.attention import features
-from iclimit.simulate.pretraining.prompts import sample_inputs, sample_tasks
 from iclimit.simulate.pretraining.ridge import conjugate_gradients, refined_solve, solve_ridge
-from iclimit.simulate.pretraining.summaries import sample_summaries
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks, draw_inputs
+from iclimit.simulate.prompts.summaries import sample_summaries
 
 TIGHT = 1e-13  # relative residual asked of the iterative solves when compared with dense algebra
 # A solve with relative residual r has a relative error of at most about condition * r.  The
@@ -40,8 +41,8 @@ Data = tuple[np.ndarray, np.ndarray, np.ndarray]
 def draw(n: int, d: int = D, seed: int = 0) -> Data:
     """Query inputs, context summaries and labels of n prompts of the model."""
     backend, generator = get_backend("numpy"), np.random.default_rng([n, d, seed])
-    tasks = sample_tasks(backend, generator, n, d, "sphere")
-    x = sample_inputs(backend, generator, (n, d), "gaussian")
+    tasks = draw_fresh_tasks(Problem(d, 1, task_law="sphere"), backend, generator, n)
+    x = draw_inputs(Problem(d, 1), backend, generator, (n,))
     h = sample_summaries(backend, generator, tasks, 2 * d, 0.1)
     return x, h, np.sum(x * tasks, axis=1) + 0.3 * generator.standard_normal(n)
 
@@ -277,8 +278,10 @@ def test_summaries_in_a_plane_give_least_norm(method: str) -> None:
     """One task without noise: <w, h_1..d> = d h_{d+1}, so h spans d of its d + 1 dimensions."""
     backend, generator = get_backend("numpy"), np.random.default_rng(5)
     n = COUNTS["far"]
-    tasks = np.repeat(sample_tasks(backend, generator, 1, D, "sphere"), n, axis=0)
-    x = sample_inputs(backend, generator, (n, D), "gaussian")
+    tasks = np.repeat(
+        draw_fresh_tasks(Problem(D, 1, task_law="sphere"), backend, generator, 1), n, axis=0
+    )
+    x = draw_inputs(Problem(D, 1), backend, generator, (n,))
     h = sample_summaries(backend, generator, tasks, 2 * D, 0.0)
     y = np.sum(x * tasks, axis=1)
     found = solve_ridge(x, h, y, 0.0, method=method, tolerance=1e-12)

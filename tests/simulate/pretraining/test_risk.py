@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from sampled_means import assert_mean
 
+from iclimit.problem import TASK_LAWS, Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import context_summary, predict, weights_from_gamma
-from iclimit.simulate.pretraining.prompts import (
-    TASK_LAWS,
-    sample_prompts,
-    sample_tasks,
-    token_matrix,
-)
-from iclimit.simulate.pretraining.summaries import (
+from iclimit.simulate.pretraining.attention import predict, token_matrix, weights_from_gamma
+from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import (
     exact_error,
     fresh_task_moments,
     squared_errors,
@@ -39,9 +36,11 @@ def random_gamma(d: int, seed: int) -> np.ndarray:
 def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -> None:
     generator = np.random.default_rng([d, context, 1])
     gamma = random_gamma(d, 2)
-    tasks = sample_tasks(BACKEND, generator, TEST_PROMPTS, d, task_law)
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
-    samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
+    tasks = draw_fresh_tasks(Problem(d, 1, task_law=task_law), BACKEND, generator, TEST_PROMPTS)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+    )
+    samples = squared_errors(gamma, prompts.query, context_summary(prompts), prompts.query_label)
     moments = fresh_task_moments(BACKEND, d, context, rho, task_law)
     assert_mean(samples, float(exact_error(gamma, moments)))
 
@@ -51,10 +50,12 @@ def test_error_on_fresh_tasks(d: int, context: int, rho: float, task_law: str) -
 def test_error_on_training_tasks(d: int, context: int, rho: float, count: int) -> None:
     generator = np.random.default_rng([d, context, 3])
     gamma = random_gamma(d, 4)
-    task_set = sample_tasks(BACKEND, generator, count, d, "gaussian")
+    task_set = draw_fresh_tasks(Problem(d, 1, task_law="gaussian"), BACKEND, generator, count)
     tasks = task_set[generator.integers(0, count, size=TEST_PROMPTS)]
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
-    samples = squared_errors(gamma, prompts.x_query, context_summary(prompts), prompts.y_query)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+    )
+    samples = squared_errors(gamma, prompts.query, context_summary(prompts), prompts.query_label)
     moments = task_set_moments(BACKEND, task_set, context, rho)
     assert_mean(samples, float(exact_error(gamma, moments)))
 
@@ -64,16 +65,20 @@ def test_error_of_the_attention_layer_itself() -> None:
     d, context, rho = 3, 5, 0.2
     generator = np.random.default_rng(5)
     gamma = random_gamma(d, 6)
-    tasks = sample_tasks(BACKEND, generator, TEST_PROMPTS, d, "sphere")
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    tasks = draw_fresh_tasks(Problem(d, 1, task_law="sphere"), BACKEND, generator, TEST_PROMPTS)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+    )
     predicted = predict(token_matrix(prompts), *weights_from_gamma(gamma))
     moments = fresh_task_moments(BACKEND, d, context, rho, "sphere")
-    assert_mean((prompts.y_query - predicted) ** 2, float(exact_error(gamma, moments)))
+    assert_mean((prompts.query_label - predicted) ** 2, float(exact_error(gamma, moments)))
 
 
 def test_zero_gamma_has_the_variance_of_the_label() -> None:
     gamma = np.zeros((4, 5))
-    tasks = sample_tasks(BACKEND, np.random.default_rng(7), 3, 4, "gaussian")
+    tasks = draw_fresh_tasks(
+        Problem(4, 1, task_law="gaussian"), BACKEND, np.random.default_rng(7), 3
+    )
     assert float(exact_error(gamma, fresh_task_moments(BACKEND, 4, 2, 0.3, "sphere"))) == 1.3
     variance = np.mean(np.sum(tasks**2, axis=1)) / 4 + 0.3
     error = exact_error(gamma, task_set_moments(BACKEND, tasks, 2, 0.3))
@@ -82,7 +87,9 @@ def test_zero_gamma_has_the_variance_of_the_label() -> None:
 
 def test_error_has_its_minimum_where_the_moments_say() -> None:
     """E h h^T Gamma^T = E h w^T at the best gamma; any other is worse by a quadratic form."""
-    tasks = sample_tasks(BACKEND, np.random.default_rng(8), 3, 4, "sphere")
+    tasks = draw_fresh_tasks(
+        Problem(4, 1, task_law="sphere"), BACKEND, np.random.default_rng(8), 3
+    )
     moments = task_set_moments(BACKEND, tasks, 6, 0.3)
     best = np.linalg.solve(moments.second, moments.cross).T
     least = float(exact_error(best, moments))

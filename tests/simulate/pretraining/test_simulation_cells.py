@@ -10,6 +10,7 @@ import pytest
 from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
+from iclimit.problem import TASK_LAWS, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import (
@@ -17,11 +18,11 @@ from iclimit.simulate.pretraining import (
     cells,
     simulate_errors,
     simulate_estimator,
-    summaries,
 )
 from iclimit.simulate.pretraining import ridge as ridge_module
-from iclimit.simulate.pretraining.attention import context_summary, features
-from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
+from iclimit.simulate.pretraining.attention import features
+from iclimit.simulate.prompts import context_summary, draw_prompts, summaries
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 
 SMALL: dict[str, Any] = {"dim": 5, "context": 6, "tasks": 4, "prompts": 80, "rho": 0.2, "rng": 1}
 
@@ -143,16 +144,18 @@ def independent_cell(
 ) -> list[tuple[float, float]]:
     """The definition: tokens, explicit features, dense least squares, test prompts."""
     backend, generator = get_backend("numpy"), np.random.default_rng([seed, 99])
-    task_set = sample_tasks(backend, generator, tasks, d, law)
+    task_set = draw_fresh_tasks(Problem(d, 1, task_law=law), backend, generator, tasks)
 
     def draw(count: int, fresh: bool) -> tuple[np.ndarray, np.ndarray]:
         if fresh:
-            chosen = sample_tasks(backend, generator, count, d, law)
+            chosen = draw_fresh_tasks(Problem(d, 1, task_law=law), backend, generator, count)
         else:
             chosen = task_set[generator.integers(0, tasks, size=count)]
-        drawn = sample_prompts(backend, generator, chosen, context, rho)
-        matrix = features(drawn.x_query, context_summary(drawn)).reshape(count, -1)
-        return matrix, drawn.y_query
+        drawn = draw_prompts(
+            Problem(chosen.shape[1], context, noise_variance=rho), backend, generator, tasks=chosen
+        )
+        matrix = features(drawn.query, context_summary(drawn)).reshape(count, -1)
+        return matrix, drawn.query_label
 
     matrix, y = draw(prompts, fresh=False)
     tests = draw(2000, fresh=True), draw(2000, fresh=False)
@@ -360,7 +363,7 @@ INTEGERS = ["dim", "context", "prompts", "repeats", "test_prompts"]
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, "tasks"])
-@pytest.mark.parametrize("value", [0, -3, 2.0, 2.5, math.nan, True, None, "4"])
+@pytest.mark.parametrize("value", [0, -3, 2.0, 2.5, math.nan, True, "4"])
 def test_integers_are_checked(name: str, value: Any) -> None:
     allowed = "an integer >= 1, or inf" if name == "tasks" else "an integer >= 1"
     with pytest.raises(ValueError, match=re.escape(f"{name} must be {allowed}, got {value!r}")):
@@ -373,7 +376,7 @@ def test_numpy_integers_are_integers() -> None:
 
 
 @pytest.mark.parametrize("name", ["rho", "ridge"])
-@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, None, "0.1", 1j])
+@pytest.mark.parametrize("value", [-0.1, math.inf, math.nan, "0.1", 1j])
 def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
     message = f"{name} must be >= 0 and finite, got {value!r}"
     with pytest.raises(ValueError, match=re.escape(message)):

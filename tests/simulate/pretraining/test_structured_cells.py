@@ -9,11 +9,12 @@ import pytest
 from sampled_means import ALLOWANCE, P_VALUE, assert_same_mean
 from scipy import stats
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
-from iclimit.simulate.pretraining.covariances import covariance_rank, covariance_root
-from iclimit.simulate.pretraining.prompts import sample_inputs
-from iclimit.simulate.pretraining.summaries import (
+from iclimit.simulate.prompts.covariances import covariance_rank, covariance_root
+from iclimit.simulate.prompts.sampling import draw_inputs
+from iclimit.simulate.prompts.summaries import (
     exact_error,
     fresh_task_moments,
     task_set_moments,
@@ -304,7 +305,9 @@ def test_roots_and_ranks(covariance: np.ndarray) -> None:
 
 
 def test_inputs_of_low_rank_stay_in_their_subspace() -> None:
-    x = sample_inputs(BACKEND, np.random.default_rng(5), (50, D), "gaussian", root=root_of(SPIKE))
+    x = draw_inputs(
+        Problem(D, 1, input_covariance=SPIKE), BACKEND, np.random.default_rng(5), (50,)
+    )
     np.testing.assert_allclose(x, np.outer(x[:, 0], [1.0, -1.0, 0.5, 2.0]), atol=1e-7)
 
 

@@ -8,10 +8,11 @@ import pytest
 from sampled_means import P_VALUE, assert_mean, assert_same_mean
 from scipy import stats
 
+from iclimit.problem import TASK_LAWS, Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import context_summary
-from iclimit.simulate.pretraining.prompts import TASK_LAWS, sample_prompts, sample_tasks
-from iclimit.simulate.pretraining.summaries import (
+from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import (
     SummaryMoments,
     fresh_task_moments,
     sample_summaries,
@@ -48,9 +49,18 @@ CASES = [
 def both(case: Case, n: int = SAMPLES) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A task with summaries of n contexts from tokens and from the exact law."""
     generator = np.random.default_rng([case.d, case.context, int(10 * case.rho), 1])
-    task = sample_tasks(BACKEND, generator, 1, case.d, "sphere") * case.norm
+    task = (
+        draw_fresh_tasks(Problem(case.d, 1, task_law="sphere"), BACKEND, generator, 1) * case.norm
+    )
     tasks = np.repeat(task, n, axis=0)
-    tokens = context_summary(sample_prompts(BACKEND, generator, tasks, case.context, case.rho))
+    tokens = context_summary(
+        draw_prompts(
+            Problem(tasks.shape[1], case.context, noise_variance=case.rho),
+            BACKEND,
+            generator,
+            tasks=tasks,
+        )
+    )
     law = sample_summaries(BACKEND, generator, tasks, case.context, case.rho)
     assert law.shape == tokens.shape == (n, case.d + 1)
     return task[0], tokens, law
@@ -103,9 +113,16 @@ def test_law_agrees_with_tokens_for_random_tasks(task_law: str) -> None:
     generator = np.random.default_rng(20)
 
     def views(from_tokens: bool) -> list[np.ndarray]:
-        tasks = sample_tasks(BACKEND, generator, SAMPLES, d, task_law)
+        tasks = draw_fresh_tasks(Problem(d, 1, task_law=task_law), BACKEND, generator, SAMPLES)
         if from_tokens:
-            h = context_summary(sample_prompts(BACKEND, generator, tasks, context, rho))
+            h = context_summary(
+                draw_prompts(
+                    Problem(tasks.shape[1], context, noise_variance=rho),
+                    BACKEND,
+                    generator,
+                    tasks=tasks,
+                )
+            )
         else:
             h = sample_summaries(BACKEND, generator, tasks, context, rho)
         return [
@@ -125,7 +142,7 @@ def test_law_agrees_with_tokens_for_random_tasks(task_law: str) -> None:
 def test_without_noise_the_parts_are_bound(context: int) -> None:
     """With rho = 0, <w, h_1..d> = (d/l) sum y_i^2 = d h_{d+1} for every prompt."""
     generator = np.random.default_rng(21)
-    tasks = sample_tasks(BACKEND, generator, 500, 6, "gaussian")
+    tasks = draw_fresh_tasks(Problem(6, 1, task_law="gaussian"), BACKEND, generator, 500)
     h = sample_summaries(BACKEND, generator, tasks, context, 0.0)
     np.testing.assert_allclose(np.sum(h[:, :6] * tasks, axis=1), 6 * h[:, 6], rtol=1e-10)
 
@@ -133,7 +150,7 @@ def test_without_noise_the_parts_are_bound(context: int) -> None:
 def test_rows_use_their_own_task() -> None:
     """With a long context the summary is its mean (w, |w|^2/d + rho), row by row."""
     generator = np.random.default_rng(22)
-    tasks = sample_tasks(BACKEND, generator, 50, 4, "gaussian")
+    tasks = draw_fresh_tasks(Problem(4, 1, task_law="gaussian"), BACKEND, generator, 50)
     context = 10**8
     h = sample_summaries(BACKEND, generator, tasks, context, 0.5)
     expected = np.column_stack([tasks, np.sum(tasks**2, axis=1) / 4 + 0.5])
@@ -154,30 +171,41 @@ def assert_moments(
 def test_task_set_moments_against_tokens(context: int, rho: float) -> None:
     generator = np.random.default_rng(23)
     # Tasks of unequal norms: the covariance of |w|^2 and w must be right too.
-    given = sample_tasks(BACKEND, generator, 3, 4, "gaussian") * np.array([[0.5], [1.0], [2.0]])
+    given = draw_fresh_tasks(Problem(4, 1, task_law="gaussian"), BACKEND, generator, 3) * np.array(
+        [[0.5], [1.0], [2.0]]
+    )
     tasks = given[generator.integers(0, 3, size=SAMPLES)]
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+    )
     moments = task_set_moments(BACKEND, given, context, rho)
     assert moments.second.shape == (5, 5)
     assert moments.cross.shape == (5, 4)
-    assert_moments(moments, context_summary(prompts), tasks, prompts.y_query)
+    assert_moments(moments, context_summary(prompts), tasks, prompts.query_label)
 
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 @pytest.mark.parametrize(("context", "rho"), [(1, 0.3), (3, 0.0), (6, 0.5)])
 def test_fresh_task_moments_against_tokens(task_law: str, context: int, rho: float) -> None:
     generator = np.random.default_rng(24)
-    tasks = sample_tasks(BACKEND, generator, SAMPLES, 4, task_law)
-    prompts = sample_prompts(BACKEND, generator, tasks, context, rho)
+    tasks = draw_fresh_tasks(Problem(4, 1, task_law=task_law), BACKEND, generator, SAMPLES)
+    prompts = draw_prompts(
+        Problem(tasks.shape[1], context, noise_variance=rho), BACKEND, generator, tasks=tasks
+    )
     moments = fresh_task_moments(BACKEND, 4, context, rho, task_law)
-    assert_moments(moments, context_summary(prompts), tasks, prompts.y_query)
+    assert_moments(moments, context_summary(prompts), tasks, prompts.query_label)
 
 
 @pytest.mark.parametrize("task_law", TASK_LAWS)
 def test_task_set_moments_average_to_fresh_moments(task_law: str) -> None:
     generator = np.random.default_rng(25)
     drawn = [
-        task_set_moments(BACKEND, sample_tasks(BACKEND, generator, 5, 3, task_law), 4, 0.2)
+        task_set_moments(
+            BACKEND,
+            draw_fresh_tasks(Problem(3, 1, task_law=task_law), BACKEND, generator, 5),
+            4,
+            0.2,
+        )
         for _ in range(4000)
     ]
     fresh = fresh_task_moments(BACKEND, 3, 4, 0.2, task_law)
@@ -187,7 +215,9 @@ def test_task_set_moments_average_to_fresh_moments(task_law: str) -> None:
 
 
 def test_moments_do_not_depend_on_order_or_repetition_of_tasks() -> None:
-    tasks = sample_tasks(BACKEND, np.random.default_rng(26), 4, 3, "gaussian")
+    tasks = draw_fresh_tasks(
+        Problem(3, 1, task_law="gaussian"), BACKEND, np.random.default_rng(26), 4
+    )
     one = task_set_moments(BACKEND, tasks, 5, 0.1)
     two = task_set_moments(BACKEND, np.concatenate([tasks[::-1], tasks]), 5, 0.1)
     np.testing.assert_allclose(one.second, two.second, rtol=ROUNDING, atol=ROUNDING)
@@ -197,7 +227,9 @@ def test_moments_do_not_depend_on_order_or_repetition_of_tasks() -> None:
 
 @pytest.mark.parametrize("context", [1, 2, 50])
 def test_second_moments_are_positive_definite_and_symmetric(context: int) -> None:
-    tasks = sample_tasks(BACKEND, np.random.default_rng(27), 2, 6, "sphere")
+    tasks = draw_fresh_tasks(
+        Problem(6, 1, task_law="sphere"), BACKEND, np.random.default_rng(27), 2
+    )
     for moments in (
         task_set_moments(BACKEND, tasks, context, 0.1),
         fresh_task_moments(BACKEND, 6, context, 0.1, "gaussian"),

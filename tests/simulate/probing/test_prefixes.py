@@ -3,20 +3,22 @@
 import numpy as np
 import pytest
 
-from iclimit.simulate.probing.predictors import descent_weights, dmmse_weights, linear_predictor
+from iclimit.problem import Problem
+from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.probing.predictors import dmmse_weights, linear_predictor
 from iclimit.simulate.probing.prefixes import (
     by_prefix,
     first_pairs,
     prefix_dmmse,
     prefix_regression,
 )
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, sample_prompts
 
 ROOT = np.array([[1.2, 0.4, 0.0], [0.4, 0.9, 0.2], [0.0, 0.2, 0.5]])
 
 
 def least_squares(
-    prompts: DrawnPrompts, penalty: np.ndarray, root: np.ndarray | None = None
+    prompts: Prompts, penalty: np.ndarray, root: np.ndarray | None = None
 ) -> np.ndarray:
     """Predictions (n, N + 1) by a decomposition of every prefix."""
     dim = prompts.query.shape[1]
@@ -35,7 +37,9 @@ def least_squares(
 
 @pytest.mark.parametrize("penalty", [0.0, 0.3, 1e-9])
 def test_regression_is_that_of_every_prefix(penalty: float) -> None:
-    drawn = Problem(9, 3, noise_law="categorical:0,1").sample(6, rng=0)
+    drawn = sample_prompts(
+        Problem(dim=3, context=9, noise_law="categorical:0,1", scale=1), 6, rng=0
+    )
     for root in (None, ROOT):
         found = prefix_regression(drawn, penalty, task_root=root)
         expected = least_squares(drawn, np.full(6, penalty), root)
@@ -45,7 +49,9 @@ def test_regression_is_that_of_every_prefix(penalty: float) -> None:
 
 
 def test_repeated_inputs_add_no_direction() -> None:
-    drawn = Problem(12, 4, input_law="rademacher", noise_variance=0.5).sample(40, rng=0)
+    drawn = sample_prompts(
+        Problem(dim=4, context=12, input_law="rademacher", noise_variance=0.5, scale=1), 40, rng=0
+    )
     repeated = np.linalg.matrix_rank(drawn.inputs[:, :4]) < 4
     assert np.any(repeated)
     found = prefix_regression(drawn, 0.0)
@@ -57,14 +63,16 @@ def test_rounding_grows_with_the_condition_number_and_not_its_square() -> None:
     inputs = rng.standard_normal((8, 9, 4)) * [1, 1, 1, 1e-7]
     task = np.array([1.0, -2.0, 0.5, 3e6])
     query = rng.standard_normal((8, 4))
-    drawn = DrawnPrompts(inputs, inputs @ task, query, np.tile(task, (8, 1)), np.zeros(8))
+    drawn = Prompts(inputs, inputs @ task, query, np.tile(task, (8, 1)), np.zeros(8))
     # 1e7 is the condition number; with its square nothing would be left of 16 digits.
     assert np.allclose(prefix_regression(drawn, 0.0)[:, -1], query @ task, rtol=1e-7)
 
 
 def test_dmmse_is_that_of_every_prefix() -> None:
     tasks = np.random.default_rng(1).standard_normal((5, 3))
-    drawn = Problem(6, 3, noise_law="uniform:2", tasks=tasks).sample(7, rng=0)
+    drawn = sample_prompts(
+        Problem(dim=3, context=6, noise_law="uniform:2", tasks=tasks, scale=1), 7, rng=0
+    )
     found = prefix_dmmse(drawn, tasks)
     assert np.allclose(found[:, 0], drawn.inputs[:, 0] @ np.mean(tasks, axis=0))
     for count in range(1, 7):
@@ -73,10 +81,10 @@ def test_dmmse_is_that_of_every_prefix() -> None:
 
 
 def test_predictors_get_the_pairs_before_a_position() -> None:
-    drawn = Problem(4, 3).sample(5, rng=0)
-    found = by_prefix(
-        lambda count: linear_predictor(lambda cut: descent_weights(cut, [1.0 * count]))
-    )(drawn)
+    drawn = sample_prompts(Problem(dim=3, context=4, scale=1), 5, rng=0)
+    found = by_prefix(lambda count: linear_predictor(lambda cut: descend(cut, [1.0 * count])))(
+        drawn
+    )
     x = np.concatenate([drawn.inputs, drawn.query[:, None]], axis=1)
     for position in range(5):
         weights = np.einsum("nl,nld->nd", drawn.labels[:, :position], drawn.inputs[:, :position])

@@ -8,14 +8,16 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
+from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.probing import predictors
 from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, sample_prompts
 
 TASKS = np.random.default_rng(0).standard_normal((5, 3))
 ROOT = np.array([[1.2, 0.4, 0.0], [0.4, 0.9, 0.2], [0.0, 0.2, 0.5]])
 ALGORITHMS: dict[str, Callable[..., Any]] = {
-    "steps": lambda drawn, _: predictors.descent_weights(drawn, [0.3, 0.8]),
+    "steps": lambda drawn, _: descend(drawn, [0.3, 0.8]),
     "gd++": lambda drawn, _: predictors.gdpp_weights(drawn, [0.3, 0.8], [0.2]),
     "ridge": lambda drawn, to: predictors.regression_weights(drawn, 0.3, task_root=to(ROOT)),
     "least squares": lambda drawn, _: predictors.regression_weights(drawn, 0.0),
@@ -34,9 +36,7 @@ ALGORITHMS: dict[str, Callable[..., Any]] = {
     "ridge at positions": lambda drawn, to: prefix_regression(drawn, 0.3, task_root=to(ROOT)),
     "dmmse at positions": lambda drawn, to: prefix_dmmse(drawn, to(TASKS)),
     "steps at positions": lambda drawn, _: by_prefix(
-        lambda count: predictors.linear_predictor(
-            lambda cut: predictors.descent_weights(cut, [1.0 / count])
-        )
+        lambda count: predictors.linear_predictor(lambda cut: descend(cut, [1.0 / count]))
     )(drawn),
 }
 
@@ -48,8 +48,10 @@ def same(value: Any) -> Any:
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("context", [6, 2])
 def test_algorithms_take_any_arrays(name: str, context: int) -> None:
-    drawn = Problem(context, 3, noise_law="categorical:0,1").sample(5, rng=1)
-    strict = DrawnPrompts(*map(array_api_strict.asarray, vars(drawn).values()))
+    drawn = sample_prompts(
+        Problem(dim=3, context=context, noise_law="categorical:0,1", scale=1), 5, rng=1
+    )
+    strict = Prompts(*map(array_api_strict.asarray, vars(drawn).values()))
     found = ALGORITHMS[name](strict, array_api_strict.asarray)
     assert isinstance(found, type(strict.query))
     expected = ALGORITHMS[name](drawn, same)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sampled_means import assert_mean, assert_same_mean
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.simulate.softmax import MergedHeads, SimulatedHeads, simulate_softmax, simulated_heads
 
 BETAS, VALUES = (0.7, -0.4), np.array([1.3, -0.8])
@@ -46,7 +47,8 @@ def test_mean_over_tasks_and_noise_is_that_of_a_network(name: str) -> None:
     law = LAWS[name]
     found = simulate_softmax(BETAS, **SIZE, **law, contexts=200, sampler="tokens", rng=5)
     A = np.array(law.get("key_query", np.eye(3)))
-    problem = Problem(**SIZE, **{k: v for k, v in law.items() if k != "key_query"})
+    settings = {"scale": 1} | {k: v for k, v in law.items() if k != "key_query"}
+    problem = Problem(**SIZE, **settings)
     W = np.array(law.get("task_covariance", np.ones(3)))
     root = np.linalg.cholesky(W if W.ndim == 2 else np.diag(W)) * np.sqrt(problem.task_variance)
     network = MergedHeads(dim=3, heads=2)
@@ -55,7 +57,7 @@ def test_mean_over_tasks_and_noise_is_that_of_a_network(name: str) -> None:
     weights["value"][:, 3] = VALUES
     device = get_backend("numpy")
     for group, generator in enumerate(device.generators(5, 2)):
-        drawn, losses = problem.draw(device, generator, 100), 0.0
+        drawn, losses = draw_prompts(problem, device, generator, 100), 0.0
         for column in root.T:
             asked = replace(drawn, labels=drawn.inputs @ column)
             losses += (network.forward(weights, asked)[0] - drawn.query @ column) ** 2
@@ -113,7 +115,7 @@ def test_losses_of_one_simulation() -> None:
         ({"inverse_temperatures": np.nan}, "inverse_temperatures must be finite"),
         ({"key_query": np.eye(2)}, r"key_query must have shape \(3, 3\)"),
         ({"context": 0}, "context must be an integer"),
-        ({"tasks": np.eye(3)}, "tasks must be None"),
+        ({"tasks": np.eye(3)}, "problem must have tasks = inf here"),
         ({"score_function": lambda s: np.nan * s}, "score_function must return finite weights"),
         ({"score_function": lambda s: s[:1]}, "score_function must return a weight for each"),
         ({"score_function": lambda s: s.sum()}, "score_function must return a weight for each"),

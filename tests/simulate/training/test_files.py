@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.gdpp.linear_transformer import KINDS, build, random_parameters
 from iclimit.simulate.models.transformer import prediction
 from iclimit.simulate.networks import (
@@ -20,11 +21,11 @@ from iclimit.simulate.networks import (
     save_model,
     train_network,
 )
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training.files import CLASSES
 
-PROBLEM = Problem(context=5, dim=3)
+PROBLEM = Problem(dim=3, context=5, scale=1)
 NETWORKS: list[Network] = [
     MergedHeads(dim=3, heads=2, init_scale=0.2),
     LstmNetwork(dim=3, hidden=4, layers=2, bidirectional=True),
@@ -53,7 +54,7 @@ def test_what_is_written_comes_back(network: Network, tmp_path: Path) -> None:
             assert found == expected | {"problem": str(PROBLEM)}
         else:
             assert np.array_equal(found, expected), field.name
-    drawn = PROBLEM.sample(4, rng=1)
+    drawn = sample_prompts(PROBLEM, 4, rng=1)
     asked = drawn.inputs, drawn.labels, drawn.query
     np.testing.assert_array_equal(again(*asked), run(*asked))
     save_model(again, path)
@@ -149,7 +150,7 @@ def test_linear_transformers_come_back_and_answer(kind, tmp_path):
     assert again.kind == kind
     np.testing.assert_array_equal(again.projection, model.projection)
     np.testing.assert_array_equal(again.lookup, model.lookup)
-    drawn = PROBLEM.sample(4, rng=1)
+    drawn = sample_prompts(PROBLEM, 4, rng=1)
     tokens = np.zeros((4, 6, 4))
     tokens[:, :5, :3], tokens[:, :5, 3], tokens[:, 5, :3] = drawn.inputs, drawn.labels, drawn.query
     asked = drawn.inputs, drawn.labels, drawn.query

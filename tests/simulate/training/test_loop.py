@@ -7,26 +7,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.depth import train_depth
-from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.dynamics.attention_models import MomentLoss, SequenceLoss
 from iclimit.simulate.dynamics.gradient_descent import simulate_gradient_descent
-from iclimit.simulate.dynamics.task_mixture import TaskMixture
 from iclimit.simulate.gdpp.adjusted_loss import BLOCK, AdjustedLoss, Descent
-from iclimit.simulate.gdpp.noisy_regression import NoisyRegression
 from iclimit.simulate.gdpp.transformer_training import train_linear_transformer
 from iclimit.simulate.models import linear_attention
 from iclimit.simulate.models.linear_attention import LinearAttention
 from iclimit.simulate.models.merged_heads import MergedHeads
-from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.training import loop
 from iclimit.simulate.training.loop import UnstableTraining
 from iclimit.simulate.training.networks import train_network
 
-UNIFORM = Regression(context=6, dim=2, input_law="uniform")
-MIXED = TaskMixture([[0.7, 0.1], [0.1, 0.4]], 6, fresh_fraction=0.5, shared_task=[1.0, -0.5])
+UNIFORM = Problem(dim=2, context=6, input_law="uniform", scale=1)
+MIXED = Problem(
+    dim=2,
+    context=6,
+    input_covariance=[[0.7, 0.1], [0.1, 0.4]],
+    fresh_fraction=0.5,
+    shared_task=[1.0, -0.5],
+    scale=1,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ ATTENTION = SMALL | {"layers": 2, "init_scale": 0.3}
 LBFGS = {"optimizer": "lbfgs", "steps": 12, "batch": 200}
 CURVES = {"training_set": 20, "init_scale": 0.2, "learning_rate": 0.05, "steps": 60, "record": 7}
 CURVES |= {"repeats": 2, "rng": 10, "tests": True}
-PROMPTS = Problem(context=5, dim=3, noise_variance=0.1)
+PROMPTS = Problem(dim=3, context=5, noise_variance=0.1, scale=1)
 TRAINERS = {
     "attention, adam": Trainer(
         train_attention,
@@ -121,7 +125,7 @@ TRAINERS = {
     ),
     "transformer": Trainer(
         train_linear_transformer,
-        NoisyRegression("uniform:2", context=6, dim=2),
+        Problem(dim=2, context=6, noise_law="uniform:2", scale=1),
         {"starts": 3, "contexts": 200, "steps": 6, "rng": 20, "layers": 2},
         Descent,
         "advance",
@@ -130,7 +134,7 @@ TRAINERS = {
     ),
     "transformer, trials": Trainer(
         train_linear_transformer,
-        NoisyRegression("uniform:2", context=6, dim=2),
+        Problem(dim=2, context=6, noise_law="uniform:2", scale=1),
         {"starts": 2, "contexts": 100, "steps": 4, "rng": 21, "kind": "gd++"},
         AdjustedLoss,
         "loss",

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Backend
 from iclimit.simulate.networks import AttentionNetwork, LstmNetwork, Network, train_network
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training import loop, networks, rules
 
-PROBLEM = Problem(context=5, dim=3, noise_variance=0.1)
+PROBLEM = Problem(dim=3, context=5, noise_variance=0.1, scale=1)
 HEADS = MergedHeads(dim=3, heads=2)
 SETTINGS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam", "steps": 60, "batch": 32, "patience": 10},
@@ -33,7 +34,7 @@ def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
     assert networks._block(wide, 5) == 2**23 // (6 * 4096)
     assert networks._block(HEADS, 5) == 2**21 // (6 * 4)
     assert networks._block(HEADS, 3000) == 1
-    many = PROBLEM.sample(1000, rng=0)
+    many = sample_prompts(PROBLEM, 1000, rng=0)
     run = train_network(wide, PROBLEM, steps=1, batch=2, held_out=2, rng=0)
     asked = many.inputs, many.labels, many.query
     whole, _ = wide.forward(run.weights, many)
@@ -42,7 +43,7 @@ def test_wide_networks_take_fewer_prompts_at_a_time() -> None:
 
 def test_trained_network_answers_like_a_function() -> None:
     run = train_network(HEADS, PROBLEM, steps=5, batch=16, rng=0, held_out=100)
-    drawn = PROBLEM.sample(7, rng=1)
+    drawn = sample_prompts(PROBLEM, 7, rng=1)
     assert run(drawn.inputs, drawn.labels, drawn.query).shape == (7,)
 
 
@@ -66,7 +67,7 @@ def test_what_is_no_network_is_refused() -> None:
 
 def test_network_and_problem_have_one_dimension() -> None:
     with pytest.raises(ValueError, match="the dimension of the problem, 4, got 3"):
-        train_network(HEADS, Problem(context=5, dim=4), rng=0)
+        train_network(HEADS, Problem(dim=4, context=5, scale=1), rng=0)
 
 
 def test_what_is_no_problem_is_refused() -> None:
@@ -79,22 +80,22 @@ def test_problems_are_told_apart_by_all_their_numbers(tmp_path: Path) -> None:
     tasks = np.ones((400, 3))
     settings: dict[str, Any] = {"steps": 1, "batch": 4, "held_out": 9, "rng": 0}
     settings["checkpoint"] = tmp_path / "a.npz"
-    train_network(HEADS, Problem(context=5, dim=3, tasks=tasks), **settings)
+    train_network(HEADS, Problem(dim=3, context=5, tasks=tasks, scale=1), **settings)
     tasks[200] = 2
     with pytest.raises(ValueError, match="another problem"):
-        train_network(HEADS, Problem(context=5, dim=3, tasks=tasks), **settings)
+        train_network(HEADS, Problem(dim=3, context=5, tasks=tasks, scale=1), **settings)
 
 
 def test_training_is_on_the_pretraining_tasks() -> None:
     """The null loss of tasks (2, 0, 0) is 4, where that of fresh ones is 3."""
-    problem = Problem(context=5, dim=3, tasks=[[2.0, 0.0, 0.0]])
+    problem = Problem(dim=3, context=5, tasks=[[2.0, 0.0, 0.0]], scale=1)
     run = train_network(HEADS, problem, steps=100, batch=64, learning_rate=0.05, rng=0)
     assert abs(run.null_loss - 4) < 6 * 4 * np.sqrt(2 / 20_000)
     assert abs(run.losses[0] - 4) < 6 * 4 * np.sqrt(2 / 64)
 
 
 def test_noise_levels_that_vary_are_trained_on() -> None:
-    problem = Problem(context=5, dim=3, noise_law="categorical:0,2")
+    problem = Problem(dim=3, context=5, noise_law="categorical:0,2", scale=1)
     noisy = {"query_noise": True, "steps": 1, "batch": 20_000, "held_out": 20_000}
     run = train_network(MergedHeads(3, init_scale=1e-6), problem, rng=0, **noisy)  # type: ignore[arg-type]
     # Signal 3 and noise of variance 0 or 4; the held-out loss is without noise.
@@ -144,7 +145,7 @@ def test_entries_that_are_no_numbers_are_named(labels: Any, message: str) -> Non
 def test_training_runs_on_any_arrays(
     network: Network, optimizer: str, strict_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = Problem(context=5, dim=3, noise_law="categorical:0,1", tasks=np.eye(3))
+    problem = Problem(dim=3, context=5, noise_law="categorical:0,1", tasks=np.eye(3), scale=1)
     settings: dict[str, Any] = {"steps": 4, "batch": 20, "held_out": 50, "rng": 1}
     settings["optimizer"] = optimizer
     expected = train_network(network, problem, **settings)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.results import Ending, Estimate
 from iclimit.simulate.networks import TrainedNetwork, TrainedRepeats, train_repeats
-from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.simulate.training import loop, repeats
 
-PROBLEM = Problem(context=8, dim=2)
+PROBLEM = Problem(dim=2, context=8, scale=1)
 HEAD = MergedHeads(dim=2)
 SETTINGS: dict[str, Any] = {"steps": 500, "batch": 128, "learning_rate": 0.01, "rng": 0}
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.models.transformer import Layer, prediction
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation.claims.descent import (
     constructions,
     contexts,
@@ -59,9 +59,9 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
         assert found.standard_error == pytest.approx(expected.standard_error)
 
 
-def trained_layer(noise: float) -> tuple[Regression, Layer]:
+def trained_layer(noise: float) -> tuple[Problem, Layer]:
     """A step on uniform inputs whose weights are all a bit off, as training leaves them."""
-    problem = Regression(context=6, dim=4, input_law="uniform", noise_variance=0.2)
+    problem = Problem(dim=4, context=6, input_law="uniform", noise_variance=0.2, scale=1)
     step = descent_layer(1.5, context=6, dim=4)
     generator = np.random.default_rng(1)
     weights = [
@@ -73,8 +73,8 @@ def trained_layer(noise: float) -> tuple[Regression, Layer]:
 
 def test_a_layer_is_its_own_step_and_a_rest_that_is_even_in_the_labels() -> None:
     problem, layer = trained_layer(0.1)
-    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(0), 50)
-    flipped = replace(prompts, y=-prompts.y)
+    prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(0), 50)
+    flipped = replace(prompts, labels=-prompts.labels)
     first, second = (prediction(regression_tokens(p), [layer]) for p in (prompts, flipped))
     own = paired.own_preconditioner(layer, 6)
     step = descent_layer(1.0, context=6, dim=4, preconditioner=own)
@@ -86,8 +86,8 @@ def test_paired_losses_add_up_to_that_of_the_layer() -> None:
     problem, layer = trained_layer(0.05)
     count, matrix = 20_000, 1.4 * np.eye(4)
     found = paired.paired_losses(problem, layer, matrix, count, np.random.default_rng(2))
-    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(3), count)
-    errors = (prediction(regression_tokens(prompts), [layer]) - prompts.y_query) ** 2
+    prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(3), count)
+    errors = (prediction(regression_tokens(prompts), [layer]) - prompts.query_label) ** 2
     direct = Estimate.of(errors)
     assert abs(found.loss.mean - direct.mean) < 4 * direct.standard_error
     assert found.loss.standard_error < 0.3 * direct.standard_error
@@ -101,7 +101,7 @@ def test_paired_losses_add_up_to_that_of_the_layer() -> None:
 
 def test_the_best_preconditioner_of_contexts_is_the_one_of_least_loss() -> None:
     """Isotropic, it is the best rate on the same contexts, a ratio of traces."""
-    problem = Regression(context=5, dim=5, noise_variance=0.3)
+    problem = Problem(dim=5, context=5, noise_variance=0.3, scale=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preconditioner, "TASK_ROOT", np.eye(5))
         patch.setattr(preconditioner, "MIXING", np.eye(5))

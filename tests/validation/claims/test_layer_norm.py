@@ -8,6 +8,7 @@ import pytest
 from judged_claims import Results, assert_fails, draw, failed, judge, run_cells, scaled
 
 from iclimit.simulate.networks import AttentionNetwork
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.claims.networks import layer_norm
 
 
@@ -44,7 +45,7 @@ def test_layer_norm_can_fail(trained: Results, monkeypatch: pytest.MonkeyPatch) 
 
 def test_two_features_are_what_a_symmetric_layer_computes() -> None:
     """Keys and queries that do not tell inputs apart, values that read the label."""
-    prompts = layer_norm.PROBLEM.sample(20, rng=0)
+    prompts = sample_prompts(layer_norm.PROBLEM, 20, rng=0)
     network = AttentionNetwork(10, attention="linear", layer_norm=True)
     inputs, label = np.diag([1.0] * 10 + [0.0]), np.diag([0.0] * 10 + [1.0])
     weights = {

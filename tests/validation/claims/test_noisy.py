@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from judged_claims import Results, draw, failed, judge, off, run_cells
 
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.runs import Cell
-from iclimit.simulate.gdpp import HeldOutLosses, NoisyRegression, simulate_ridge_baselines
+from iclimit.simulate.gdpp import HeldOutLosses, simulate_ridge_baselines
 from iclimit.simulate.gdpp.linear_transformer import build, parameter_count
 from iclimit.statistics import z_threshold
 from iclimit.validation import CLAIMS
@@ -115,7 +116,7 @@ def test_the_published_error_is_that_of_its_model(loss: float, spread: float) ->
 def test_the_published_error_is_near_that_of_sequences(noise: str) -> None:
     """Noiseless queries drawn as in the definition: the model leaves out correlations."""
     run = simulate_ridge_baselines(
-        NoisyRegression(noise, **SIZE), contexts=20_000, rng=0, queries=True
+        Problem(**SIZE, noise_law=noise, scale=1), contexts=20_000, rng=0, queries=True
     )
     sequences = run.losses["ConstRR"].standard_error * math.sqrt(20_000 / EVALUATED)
     ratio = published_error(baselines(noise).constant, noise) / sequences
@@ -716,7 +717,7 @@ def test_wrong_theories_of_the_baselines_fail(
 def test_losses_given_the_inputs_are_means_over_prompts(noise: str) -> None:
     settings: dict[str, Any] = {"penalty": 2.0, "multiplier": 1.3, "threshold": 3.0}
     prompts = simulate_ridge_baselines(
-        NoisyRegression(noise, **SIZE), contexts=6000, rng=0, **settings
+        Problem(**SIZE, noise_law=noise, scale=1), contexts=6000, rng=0, **settings
     ).losses
     found = losses_given_inputs(
         noise_law=noise,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import (
     copying_layer,
@@ -23,8 +24,9 @@ from iclimit.simulate.descent.constructions import (
     sinusoidal_positions,
     widen_layer,
 )
-from iclimit.simulate.descent.regression import Regression, descend, regression_tokens
+from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.models.transformer import apply_layer, forward
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Row, call, exact, run
 
@@ -50,8 +52,10 @@ DECAY = (1e-10, 1e-3)
 def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> dict[str, float]:
     """Largest deviations of constructed layers from gradient descent, relative."""
     generator = np.random.default_rng(rng)
-    problem = Regression(CONTEXT, DIM, input_law="uniform", noise_variance=noise_variance)
-    prompts = problem.sample(get_backend("numpy"), generator, PROMPTS)
+    problem = Problem(
+        dim=DIM, context=CONTEXT, input_law="uniform", noise_variance=noise_variance, scale=1
+    )
+    prompts = draw_prompts(problem, get_backend("numpy"), generator, PROMPTS)
     first = generator.standard_normal(DIM) if initial else None
     tokens = regression_tokens(prompts, first)
     size: dict[str, Any] = {"context": CONTEXT, "dim": DIM, "initial": first}
@@ -82,8 +86,8 @@ def construction_errors(*, noise_variance: float, initial: bool, rng: Any) -> di
 
 def softmax_copying(*, rng: Any) -> list[float]:
     """Relative error of softmax copying and a descent step, at each sharpness."""
-    problem = Regression(CONTEXT, DIM, input_law="uniform")
-    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(rng), PROMPTS)
+    problem = Problem(dim=DIM, context=CONTEXT, input_law="uniform", scale=1)
+    prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(rng), PROMPTS)
     positions = sinusoidal_positions(CONTEXT, PAIRS)
     layer = descent_layer(RATES[0], context=CONTEXT, dim=DIM)
     expected = apply_layer(regression_tokens(prompts), layer)

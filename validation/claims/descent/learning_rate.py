@@ -24,16 +24,16 @@ from iclimit.asymptotics.descent import (
     optimal_learning_rate,
 )
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent import (
     LearningRateEstimate,
-    Regression,
     estimate_learning_rate,
     simulate_learning_rate,
 )
 from iclimit.simulate.descent.learning_rate import search_learning_rate
-from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import jackknife, mean_loss, mean_traces
 from iclimit.validation.rows import Row, call, drawing, exact, mean, note, run
@@ -51,8 +51,8 @@ SEARCH_TOLERANCE = 1e-4
 
 def search(*, input_law: str, noise_variance: float, tasks: int, rng: Any) -> tuple[float, float]:
     """Rate of a line search and of the data-based formula on the same tasks."""
-    problem = Regression(input_law=input_law, noise_variance=noise_variance, **SIZES)
-    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(rng), tasks)
+    problem = Problem(**SIZES, input_law=input_law, noise_variance=noise_variance, scale=1)
+    prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(rng), tasks)
     found, _ = search_learning_rate(prompts, tolerance=SEARCH_TOLERANCE, normalization="sum")
     return found, estimate_learning_rate(prompts, normalization="sum").rate.mean
 
@@ -113,7 +113,7 @@ def from_contexts(traces: np.ndarray, law: str, noise: float, rate: float | None
     if rate is None:
         # The loss is 1 - 2 N rate p_1 + (N rate)^2 (p_2 + ratio p_1) with mean traces p_k.
         return jackknife(lambda p: p[1] / (p[2] + ratio * p[1]) / N, traces)[0]
-    query = d * variance * STANDARD_DEVIATION.get(law, 1.0) ** 2
+    query = d * variance * COORDINATE_VARIANCE[law]
     return Estimate.of(noise + query * mean_loss(traces, [N * rate], ratio))
 
 

@@ -1,18 +1,18 @@
 """Losses of a trained layer and of a constructed step on the same prompts."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.models.transformer import Layer, prediction
-from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION, Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
 from iclimit.validation.claim import Effort
 from iclimit.validation.rows import Later, Row, bound, call
 
@@ -43,7 +43,7 @@ class Training:
 
 def train_layer(*, context: int, rng: Any) -> Training:
     """Train one layer on uniform inputs in ten dimensions."""
-    problem = Regression(context, DIM, input_law="uniform")
+    problem = Problem(dim=DIM, context=context, input_law="uniform", scale=1)
     run = train_attention(problem, snapshots=SNAPSHOTS, rng=rng)
     kept = {count: run.network.stack(weights)[0] for count, weights in run.snapshots.items()}
     return Training(run.layers[0], run.steps, run.losses, kept)
@@ -79,11 +79,7 @@ class Paired:
 
 
 def paired_losses(
-    problem: Regression,
-    layer: Layer,
-    matrix: np.ndarray,
-    count: int,
-    generator: np.random.Generator,
+    problem: Problem, layer: Layer, matrix: np.ndarray, count: int, generator: np.random.Generator
 ) -> Paired:
     """Test a layer and the step with a preconditioner on fresh prompts."""
     step = descent_layer(
@@ -91,29 +87,27 @@ def paired_losses(
     )
     parts = []
     for _ in range(count // BLOCK):
-        prompts = problem.sample(get_backend("numpy"), generator, BLOCK)
+        prompts = draw_prompts(problem, get_backend("numpy"), generator, BLOCK)
         tokens, flipped = (
-            regression_tokens(replace(prompts, y=sign * prompts.y)) for sign in (1, -1)
+            regression_tokens(replace(prompts, labels=sign * prompts.labels)) for sign in (1, -1)
         )
         straight, mirrored = prediction(tokens, [layer]), prediction(flipped, [layer])
         odd, even = (straight - mirrored) / 2, (straight + mirrored) / 2
         known = mean_given_inputs(problem, matrix, prompts)
-        error = prediction(tokens, [step]) - prompts.y_query
-        parts.append([known, (odd - prompts.y_query) ** 2 - error**2 + known, even**2])
+        error = prediction(tokens, [step]) - prompts.query_label
+        parts.append([known, (odd - prompts.query_label) ** 2 - error**2 + known, even**2])
     groups = np.concatenate(parts, axis=1).reshape(3, -1, GROUP).mean(axis=2)
     step_loss, descent, rest = map(Estimate.of, groups)
     return Paired(step_loss, descent, rest, own_preconditioner(layer, problem.context))
 
 
-def mean_given_inputs(problem: Regression, matrix: np.ndarray, prompts: Prompts) -> np.ndarray:
+def mean_given_inputs(problem: Problem, matrix: np.ndarray, prompts: Prompts) -> np.ndarray:
     """Mean loss of a step over tasks, label noise and queries, given the inputs of contexts."""
     one = np.eye(problem.dim)
-    mixing = one if problem.mixing is None else np.array(problem.mixing)
-    task_root = one if problem.task_root is None else np.array(problem.task_root)
-    deviation = problem.scale * STANDARD_DEVIATION.get(problem.input_law, 1.0)
-    query = deviation * mixing.T  # times its transpose: the covariance of the query
-    H = np.swapaxes(prompts.x, 1, 2) @ prompts.x / problem.context
-    missed = query @ (one - matrix @ H) @ (math.sqrt(problem.task_variance) * task_root)
+    # Roots of the covariances of query and task.
+    query, task = map(matrix_root, (problem.covariance_of_inputs, problem.covariance_of_tasks))
+    H = np.swapaxes(prompts.inputs, 1, 2) @ prompts.inputs / problem.context
+    missed = query @ (one - matrix @ H) @ task
     step = query @ matrix
     noise = problem.noise_variance / problem.context * np.sum((step @ H) * step, axis=(1, 2))
     return problem.noise_variance + np.sum(missed**2, axis=(1, 2)) + noise

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, preconditioner_loss
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.descent.training import train_attention
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import BLOCKS, jackknife
 from iclimit.validation.claims.descent.paired import Paired, excess_row, held_out, paired_losses
@@ -78,13 +79,13 @@ def trained_preconditioner(
     *, input_law: str, optimum: tuple[tuple[float, ...], ...], held_out: int, rng: Any
 ) -> TrainedPreconditioner:
     """Train layers on anisotropic inputs; compare the best with the optimal step."""
-    problem = Regression(
+    problem = Problem(
         dim=len(SPECTRUM),
+        **SETTING,
         input_law=input_law,
         scale=UNIT_SCALE[input_law],
         mixing=MIXING,
-        task_root=TASK_ROOT,
-        **SETTING,
+        task_covariance=TASK_ROOT @ TASK_ROOT.T,
     )
     training, testing, contexts = rng.spawn(3)
     runs = []
@@ -99,7 +100,7 @@ def trained_preconditioner(
     return TrainedPreconditioner(paired, losses, best_diagonal(problem, held_out, contexts))
 
 
-def best_diagonal(problem: Regression, contexts: int, rng: Any) -> tuple[Estimate, ...]:
+def best_diagonal(problem: Problem, contexts: int, rng: Any) -> tuple[Estimate, ...]:
     """Diagonal of the preconditioner of least mean loss over simulated contexts.
 
     With beta = H w + X^T noise/N it solves A E[beta beta^T] = E[w w^T] E[x x^T], and only the mean
@@ -109,7 +110,7 @@ def best_diagonal(problem: Regression, contexts: int, rng: Any) -> tuple[Estimat
     W, inputs = TASK_ROOT @ TASK_ROOT.T, MIXING @ MIXING.T
     blocks = []
     for _ in range(BLOCKS):
-        x = problem.sample(backend, generator, contexts // BLOCKS).x
+        x = draw_prompts(problem, backend, generator, contexts // BLOCKS).inputs
         H = np.swapaxes(x, 1, 2) @ x / problem.context
         spread = H @ W @ H + problem.noise_variance / problem.context * H
         blocks.append(np.mean(spread, axis=0))

@@ -24,10 +24,13 @@ from iclimit.asymptotics.descent import (
     optimal_schedule,
     schedule_loss,
 )
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, to_host
-from iclimit.simulate.descent import Regression, simulate_schedule
-from iclimit.simulate.descent.regression import descend
+from iclimit.simulate.descent import simulate_schedule
+from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.prompts import draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation import difference
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.contexts import best_rates, jackknife, mean_traces
@@ -89,10 +92,10 @@ def token_loss(
 ) -> Estimate:
     """Relative squared error of the weights of gradient descent on tokens."""
     device = get_backend(backend)
-    problem = Regression(context, dim, noise_variance=noise_ratio * context)
+    problem = Problem(dim=dim, context=context, noise_variance=noise_ratio * context, scale=1)
     generator = device.generator(rng)
-    truth = problem.sample_tasks(device, generator, tasks)
-    weights = descend(problem.prompts(device, generator, truth), rates)
+    truth = draw_fresh_tasks(problem, device, generator, tasks)
+    weights = descend(draw_prompts(problem, device, generator, tasks=truth), rates)
     errors = device.xp.mean((weights - truth) ** 2, axis=1)
     return Estimate.of(to_host(errors), keep=False)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import LearningRate, optimal_learning_rate, preconditioner_loss
 from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
     Alignment,
@@ -24,7 +25,7 @@ from iclimit.simulate.descent.alignment import (
     attention_predictor,
     descent_predictor,
 )
-from iclimit.simulate.descent.regression import Regression
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -82,9 +83,12 @@ def trained_layer(
     *, trained: Training, context: int, rate: float, held_out: int, rng: Any
 ) -> TrainedLayer:
     """Compare a trained layer with a gradient-descent step."""
-    problem, generator = Regression(context, DIM, input_law="uniform"), np.random.default_rng(rng)
+    problem, generator = (
+        Problem(dim=DIM, context=context, input_law="uniform", scale=1),
+        np.random.default_rng(rng),
+    )
     paired = paired_losses(problem, trained.layer, rate * np.eye(DIM), held_out, generator)
-    prompts = problem.sample(get_backend("numpy"), generator, ALIGNED)
+    prompts = draw_prompts(problem, get_backend("numpy"), generator, ALIGNED)
     step = descent_predictor([rate], scale=1.0)
     predicted, slope = step(prompts)
     return TrainedLayer(

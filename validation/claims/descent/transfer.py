@@ -22,10 +22,11 @@ from iclimit.asymptotics.descent import (
     preconditioner_loss,
 )
 from iclimit.drawing import COLOURS, Figure, draw_estimates, finish, panels
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import interpolate, labels_only, roll_out
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.regression import Regression, regression_tokens
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.descent.paired import (
     DIM,
@@ -70,14 +71,14 @@ class Transfer:
 
 def transferred_layer(*, trained: Training, rate: float, held_out: int, rng: Any) -> Transfer:
     """Test a layer on other inputs and tasks, interpolated, and repeated."""
-    problem, generator = Regression(input_law="uniform", **SIZE), np.random.default_rng(rng)
+    problem, generator = Problem(**SIZE, input_law="uniform", scale=1), np.random.default_rng(rng)
     layer, constructed = trained.layer, descent_layer(rate, **SIZE)
-    prompts = problem.sample(get_backend("numpy"), generator, PROMPTS)
+    prompts = draw_prompts(problem, get_backend("numpy"), generator, PROMPTS)
     rolled, descended = (
         roll_out(regression_tokens(prompts), each, REPETITIONS, DAMPENING)
         for each in (labels_only(layer), constructed)
     )
-    cases: dict[Case, tuple[Regression, Any]] = {}
+    cases: dict[Case, tuple[Problem, Any]] = {}
     for scale in SCALES["inputs"]:
         cases["inputs", scale] = replace(problem, scale=scale), layer
     for scale in SCALES["tasks"]:
@@ -89,8 +90,8 @@ def transferred_layer(*, trained: Training, rate: float, held_out: int, rng: Any
             case: paired_losses(law, tested, rate * np.eye(DIM), held_out, generator)
             for case, (law, tested) in cases.items()
         },
-        np.median((rolled - prompts.y_query) ** 2, axis=1),
-        np.median((descended - prompts.y_query) ** 2, axis=1),
+        np.median((rolled - prompts.query_label) ** 2, axis=1),
+        np.median((descended - prompts.query_label) ** 2, axis=1),
     )
 
 

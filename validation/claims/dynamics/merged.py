@@ -24,8 +24,9 @@ from iclimit.asymptotics.dynamics import (
     plateau_losses,
 )
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.problem import Problem
 from iclimit.results import Estimate
-from iclimit.simulate.dynamics import AttentionModel, TaskMixture, simulate_gradient_flow
+from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
 
@@ -80,7 +81,7 @@ def merged_flow(*, spectrum: str, rng: Any) -> MergedCell:
     )
     early, whole = (
         simulate_gradient_flow(
-            TaskMixture(lam, CONTEXT),
+            Problem(dim=len(lam), context=CONTEXT, input_covariance=lam, scale=1),
             model="merged",
             heads=HEADS,
             initial=weights,

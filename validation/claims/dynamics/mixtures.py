@@ -16,11 +16,11 @@ import numpy as np
 
 from iclimit.asymptotics.dynamics import mixture_growth_rate, mixture_predictor
 from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.problem import Problem
 from iclimit.published import settings
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import (
     AttentionModel,
-    TaskMixture,
     simulate_gradient_descent,
     simulate_gradient_flow,
 )
@@ -69,10 +69,10 @@ TESTS = ("icl_loss", "iwl_loss", "iwl_noise_loss")
 """Losses of the predictor on random tasks, on the shared task, and there with noise labels."""
 
 
-def problem(fresh_fraction: float) -> TaskMixture:
+def problem(fresh_fraction: float) -> Problem:
     """Law of the sequences."""
     law = LAW | ({"shared_task": None} if fresh_fraction == 1 else {})
-    return TaskMixture(fresh_fraction=fresh_fraction, **law)
+    return Problem(dim=4, **law, fresh_fraction=fresh_fraction, scale=1)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.drawing import Axes
-from iclimit.simulate.dynamics import TaskMixture
+from iclimit.problem import Problem
 
 CONTEXT = 31
 
@@ -16,9 +16,11 @@ def eigenvalues(dim: int) -> np.ndarray:
     return np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
 
 
-def problem(dim: int) -> TaskMixture:
+def problem(dim: int) -> Problem:
     """Law of the sequences in the published simulations."""
-    return TaskMixture(eigenvalues(dim), CONTEXT)
+    return Problem(
+        dim=len(eigenvalues(dim)), context=CONTEXT, input_covariance=eigenvalues(dim), scale=1
+    )
 
 
 def draw_prediction(

@@ -17,6 +17,7 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
+from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.statistics import extrapolate_runs
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_limits
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
@@ -102,10 +103,10 @@ def trained_minus_least_squares(*, repeats: int, rng: Any, backend: str = "numpy
     least = []
     for seed in seed_sequences(rng, repeats):
         generator = numpy.generator(seed_sequences(seed, 3)[0])
-        drawn = law.training_set(numpy, generator, size, standardize=False)
-        beta = np.mean(drawn.y[..., None] * drawn.x, axis=1)
-        features = (beta[:, :, None] * drawn.x_query[:, None, :]).reshape(size, -1)
-        least.append(np.linalg.lstsq(features, drawn.y_query)[1][0] / size)
+        drawn = draw_training_set(law, numpy, generator, size, standardize=False)
+        beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
+        features = (beta[:, :, None] * drawn.query[:, None, :]).reshape(size, -1)
+        least.append(np.linalg.lstsq(features, drawn.query_label)[1][0] / size)
     return float(np.max(np.abs(run.losses[:, -1] / least - 1)))
 
 

@@ -17,10 +17,10 @@ from iclimit.asymptotics.gdpp import (
     constant_ridge_loss,
     one_layer,
     oracle_risk,
-    parse_noise_law,
 )
 from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
-from iclimit.simulate.gdpp import NoisyRegression, SimulatedBaselines, simulate_ridge_baselines
+from iclimit.problem import NoiseLaw, Problem
+from iclimit.simulate.gdpp import SimulatedBaselines, simulate_ridge_baselines
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.given_inputs import (
     ENDLESS,
@@ -75,7 +75,7 @@ def simulate_prompts(
     """Baselines on whole prompts."""
     multiplier, threshold = tuned
     return simulate_ridge_baselines(
-        NoisyRegression(noise_law, **SIZE),
+        Problem(**SIZE, noise_law=noise_law, scale=1),
         contexts=contexts,
         rng=rng,
         multiplier=multiplier,
@@ -160,8 +160,8 @@ def compare_law(law: str, run: LossesGivenInputs) -> list[Comparison]:
         ("inverse rate of one step", 1 / float(step.rate), run.inverse_rate, "one_layer.rate"),
     ]
     if law in UNIFORM:  # the others are met exactly
-        mean = parse_noise_law(law).mean_variance
-        rows.append(("noise variance", mean, run.variance, "parse_noise_law.mean_variance"))
+        mean = NoiseLaw.parse(law).mean_variance
+        rows.append(("noise variance", mean, run.variance, None))
     comparisons = [
         compare(f"{name}, {law}", value, estimate, of=of, draws=law)
         for name, value, estimate, of in rows

@@ -14,9 +14,9 @@ import numpy as np
 
 from iclimit.asymptotics.gdpp import gdpp_minima
 from iclimit.drawing import Figure
+from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.gdpp import NoisyRegression
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.minima import errors, local_minima
@@ -55,7 +55,7 @@ def sampled_minimum(*, noise_law: str, contexts: int, rng: Any) -> Estimate:
     """Least loss of two layers over sampled eigenvalues."""
     context, dim = SIZE["context"], SIZE["dim"]
     draw_seed, start_seed = seed_sequences(rng, 2)
-    noise = NoisyRegression(noise_law).noise_law.mean_variance / context
+    noise = NoiseLaw.parse(noise_law).mean_variance / context
     x = np.random.default_rng(draw_seed).standard_normal((contexts, context, dim))
     eigenvalues = np.linalg.eigvalsh(x.transpose(0, 2, 1) @ x)
     controls = spectral_controls(eigenvalues, context)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri
 
+from iclimit.problem import NoiseLaw
 from iclimit.results import Estimate
-from iclimit.simulate.gdpp import NoisyRegression
 from iclimit.validation.claims.gdpp.controls import controlled, spectral_controls
 from iclimit.validation.claims.gdpp.published_table import SIZE
 
@@ -94,7 +94,7 @@ def _block(
         ((np.arange(strata).reshape(shape) + generator.random(size)) / strata).reshape(count, -1)
         for strata, shape in zip(STRATA, ((-1, 1), (1, -1)), strict=True)
     )
-    law = NoisyRegression(noise_law, **SIZE).noise_law
+    law = NoiseLaw.parse(noise_law)
     if law.kind == "uniform":
         variance = (law.levels[0] * level) ** 2
     else:

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.gdpp import condition_number_schedule
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.gdpp import gdpp_transformer, layer_spectra
 from iclimit.simulate.models.transformer import prediction
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, regression_tokens
 from iclimit.validation import Cell
 
 # Schedules, with the line and the marker of each in figures.

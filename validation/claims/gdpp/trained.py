@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.gdpp import (
     HeldOutLosses,
     LinearTransformer,
-    NoisyRegression,
     held_out_losses,
     train_linear_transformer,
 )
@@ -112,7 +112,7 @@ def train_model(
     Each of the evaluations takes so many sequences.
     """
     train_seed, fresh_seed, rare_seed = seed_sequences(rng, 3)
-    problem = NoisyRegression(noise_law, **SIZE)
+    problem = Problem(**SIZE, noise_law=noise_law, scale=1)
     start = time.process_time()
     run = train_linear_transformer(
         problem,

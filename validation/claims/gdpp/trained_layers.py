@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.descent.alignment import (
@@ -16,15 +17,15 @@ from iclimit.simulate.descent.alignment import (
     interpolate,
     roll_out,
 )
-from iclimit.simulate.descent.regression import Regression, regression_tokens
 from iclimit.simulate.descent.training import train_attention
 from iclimit.simulate.gdpp import gdpp_transformer
 from iclimit.simulate.models.transformer import Layer
-from iclimit.simulate.pretraining.prompts import Prompts
+from iclimit.simulate.prompts import Prompts, draw_prompts, regression_tokens
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation.claims.gdpp.best_layers import SIZE, BestLayers
 
 CONTEXT, DIM = SIZE["context"], SIZE["dim"]
-PROBLEM = Regression(**SIZE)
+PROBLEM = Problem(**SIZE, scale=1)
 UNIT = 1 / 8
 """From the mean squared error for inputs U(-1, 1) to half of it for U(-1/2, 1/2), the published
 units: the layers' weights take the scale."""
@@ -139,7 +140,7 @@ def tested_layers(
             else:
                 law = replace(PROBLEM, task_variance=factor**2)
             shifted[kind, factor] = losses_of(law, predictors, held_out // 4, generator)
-    prompts = PROBLEM.sample(get_backend("numpy"), generator, ALIGNED)
+    prompts = draw_prompts(PROBLEM, get_backend("numpy"), generator, ALIGNED)
     predicted, slope = predictors["GD++"](prompts)
     stages = trained.snapshots | {len(trained.losses): trained.layers}
     return Layers(
@@ -162,10 +163,7 @@ def tested_layers(
 
 
 def losses_of(
-    problem: Regression,
-    predictors: dict[str, Predictor],
-    count: int,
-    generator: np.random.Generator,
+    problem: Problem, predictors: dict[str, Predictor], count: int, generator: np.random.Generator
 ) -> dict[str, Estimate]:
     """Losses of predictors on the same prompts, a sample for each group of prompts.
 
@@ -175,8 +173,8 @@ def losses_of(
     parts: list[list[np.ndarray]] = []
     variance = problem.scale**2 / 3
     for _ in range(count // BLOCK):
-        tasks = problem.sample_tasks(get_backend("numpy"), generator, BLOCK)
-        prompts = problem.prompts(get_backend("numpy"), generator, tasks)
+        tasks = draw_fresh_tasks(problem, get_backend("numpy"), generator, BLOCK)
+        prompts = draw_prompts(problem, get_backend("numpy"), generator, tasks=tasks)
         errors = [predictor(prompts)[1] - tasks for predictor in predictors.values()]
         parts.append([variance * np.sum(error**2, axis=1) for error in errors])
     groups = np.concatenate(parts, axis=1).reshape(len(predictors), -1, GROUP).mean(axis=2)
@@ -188,4 +186,4 @@ def rolled_out(trained: Layer, built: Layer, rate: float, prompts: Prompts) -> n
     tokens = regression_tokens(prompts)
     step = gdpp_transformer([rate], [], context=CONTEXT, dim=DIM).layers[0]
     rows = [roll_out(tokens, each, REPETITIONS, DAMPENING) for each in (trained, built, step)]
-    return np.array([np.median((row - prompts.y_query) ** 2, axis=1) for row in rows])
+    return np.array([np.median((row - prompts.query_label) ** 2, axis=1) for row in rows])

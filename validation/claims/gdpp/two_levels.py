@@ -13,8 +13,8 @@ import numpy as np
 from iclimit.drawing import COLOURS, Figure, draw_family, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.gdpp import two_level_ridge_transformer
+from iclimit.simulate.gdpp.contexts import gram_matrices
 from iclimit.simulate.gdpp.gram_pass import GramPass
-from iclimit.simulate.gdpp.noisy_regression import gram_matrices
 from iclimit.simulate.pretraining.estimators import ridge_weights
 from iclimit.statistics import extrapolate_runs
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare_limits

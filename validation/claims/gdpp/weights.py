@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from iclimit.drawing import Figure, finish, panels
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.gdpp import NoisyRegression, implicit_weights, train_linear_transformer
+from iclimit.simulate.gdpp import implicit_weights, train_linear_transformer
 from iclimit.simulate.gdpp.implicit_weights import diagonal_recursion
 from iclimit.simulate.models.transformer import prediction
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.profiles import PROFILED
 from iclimit.validation.claims.gdpp.published_table import SIZE
@@ -31,17 +32,17 @@ def recursion_errors(*, noise_law: str, layers: int, rng: Any) -> dict[str, floa
     By the lemma that gives the implicit weights of trained models.
     """
     train_seed, test_seed, diag_seed = seed_sequences(rng, 3)
-    problem = NoisyRegression(noise_law, **SIZE)
+    problem = Problem(**SIZE, noise_law=noise_law, scale=1)
     settings: dict[str, Any] = {"layers": layers, "starts": 1, "contexts": 64, "steps": 4}
     diag = train_linear_transformer(problem, kind="diag", rng=diag_seed, **settings).model
     dense = train_linear_transformer(
         problem, kind="full", initial=[diag], rng=train_seed, **settings
     ).model
-    prompts = problem.sample(get_backend("numpy"), np.random.default_rng(test_seed), 200).prompts
+    prompts = draw_prompts(problem, get_backend("numpy"), np.random.default_rng(test_seed), 200)
 
     def error(found: Any, model: Any) -> float:
         exact = prediction(regression_tokens(prompts), model.layers)
-        ours = np.sum(found.weights[-1] * prompts.x_query, axis=-1)
+        ours = np.sum(found.weights[-1] * prompts.query, axis=-1)
         return float(np.max(np.abs(ours - exact)) / np.max(np.abs(exact)))
 
     return {

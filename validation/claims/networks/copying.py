@@ -15,6 +15,7 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import COLOURS, Figure, finish, panels
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import (
@@ -23,7 +24,7 @@ from iclimit.simulate.networks import (
     token_sensitivities,
     train_network,
 )
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 
 SIZES: dict[Preset, dict[str, Any]] = {
@@ -82,7 +83,7 @@ def trained_copy(
     rng: Any,
 ) -> CopyRun:
     """Train a softmax layer and a linear one on separate tokens."""
-    problem = Problem(context=size, dim=size, input_law="uniform")
+    problem = Problem(dim=size, context=size, input_law="uniform", scale=1)
     network = AttentionNetwork(
         dim=size,
         layers=2,
@@ -103,7 +104,7 @@ def trained_copy(
         held_out=HELD_OUT,
         rng=root,
     )
-    asked = problem.sample(ASKED, rng=asked_seed)
+    asked = sample_prompts(problem, ASKED, rng=asked_seed)
     start = network.initial(np.random.default_rng(seed_sequences(root, 1)[0]))
     steps = len(run.losses) // WINDOW * WINDOW
     return CopyRun(

@@ -16,10 +16,11 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import AttentionNetwork, train_network
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, prompt_blocks
 from iclimit.simulate.training.repeats import MISSED
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 
@@ -80,7 +81,7 @@ class NormalisedPair:
     above_features: Estimate
 
 
-def normalised_features(prompts: DrawnPrompts) -> np.ndarray:
+def normalised_features(prompts: Prompts) -> np.ndarray:
     """Two features (n, 2) of prompts, whose best multiple one normalised layer reaches."""
     pairs = np.concatenate([prompts.inputs, prompts.labels[:, :, None]], axis=2)
     query = np.pad(prompts.query, ((0, 0), (0, 1)))
@@ -100,7 +101,7 @@ def standardised(tokens: np.ndarray) -> np.ndarray:
 def best_multiples(count: int, rng: Any) -> np.ndarray:
     """Factors of the two features with the least squared error on fresh prompts."""
     square, along = np.zeros((2, 2)), np.zeros(2)
-    for prompts in PROBLEM.blocks(count, rng=rng):
+    for prompts in prompt_blocks(PROBLEM, count, rng=rng):
         features = normalised_features(prompts)
         square, along = square + features.T @ features, along + features.T @ prompts.target
     return np.linalg.solve(square, along)
@@ -128,17 +129,17 @@ def normalised_pair(
     ]
     multiples = best_multiples(held_out, fit_seed)
 
-    def step(prompts: DrawnPrompts) -> np.ndarray:
+    def step(prompts: Prompts) -> np.ndarray:
         return RATE * np.einsum("ni,nij,nj->n", prompts.labels, prompts.inputs, prompts.query)
 
-    predictors: list[Callable[[DrawnPrompts], np.ndarray]] = [
+    predictors: list[Callable[[Prompts], np.ndarray]] = [
         *((lambda prompts, run=run: run(*asked(prompts))) for run in runs),
         step,
         lambda prompts: normalised_features(prompts) @ multiples,
     ]
     blocks = [
         [(predict(prompts) - prompts.target) ** 2 / 2 for predict in predictors]
-        for prompts in PROBLEM.blocks(held_out, rng=fresh_seed)
+        for prompts in prompt_blocks(PROBLEM, held_out, rng=fresh_seed)
     ]
     plain, normalised, descent, features = np.concatenate(blocks, axis=1)
     samples = (
@@ -152,7 +153,7 @@ def normalised_pair(
     return NormalisedPair([[float(np.mean(x)) for x in each] for each in parts], *estimates)
 
 
-def asked(prompts: DrawnPrompts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def asked(prompts: Prompts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What a model sees."""
     return prompts.inputs, prompts.labels, prompts.query
 

@@ -21,13 +21,13 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_learning_rate
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.descent.alignment import alignment, descent_predictor
-from iclimit.simulate.descent.regression import Regression
 from iclimit.simulate.networks import LstmNetwork, train_network
 from iclimit.simulate.networks.alignment import network_predictor
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.reference import read_reference
 
@@ -105,7 +105,7 @@ def trained_lstm(
     train_seed, fresh_seed = seed_sequences(rng, 2)
     run = train_network(
         LstmNetwork(SIZE["dim"], hidden, layers, bidirectional),
-        Problem(**SIZE),
+        Problem(**SIZE, scale=1),
         steps=steps,
         batch=batch,
         learning_rate=LEARNING_RATE,
@@ -114,13 +114,18 @@ def trained_lstm(
     )
     trained = network_predictor(run.network, run.weights)
     descent = descent_predictor([float(STEP.rate)], scale=1)
-    law, device = Regression(**SIZE), get_backend("numpy")
+    law, device = Problem(**SIZE, scale=1), get_backend("numpy")
     rows = []
     for generator in device.generators(fresh_seed, BLOCKS):
-        prompts = law.sample(device, generator, BLOCK)
+        prompts = draw_prompts(law, device, generator, BLOCK)
         (ours, slope), (theirs, other) = trained(prompts), descent(prompts)
         cosine = alignment(trained, descent, prompts).cosine
-        squares = (ours - prompts.y_query, theirs - prompts.y_query, ours - theirs, slope - other)
+        squares = (
+            ours - prompts.query_label,
+            theirs - prompts.query_label,
+            ours - theirs,
+            slope - other,
+        )
         rows.append([*(HALF * np.mean(each**2) for each in squares), cosine.mean])
     loss, step, distance, gradient_distance, cosines = np.transpose(rows)
     found = loss, step, loss - step, distance, gradient_distance, cosines, loss - step - distance

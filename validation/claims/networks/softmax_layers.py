@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.networks import AttentionNetwork, train_repeats
-from iclimit.simulate.probing.problem import Problem
 from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
 from iclimit.validation.claims.gdpp.published_layers import DIM, layers_loss, step_loss
 from iclimit.validation.claims.gdpp.published_layers import published as published_linear
@@ -72,7 +72,7 @@ def softmax_runs(
     """Train softmax layers from several seeds."""
     found = train_repeats(
         AttentionNetwork(DIM, layers=layers, width=width, init_scale=INIT_SCALE),
-        Problem(context, DIM, input_law="uniform"),
+        Problem(dim=DIM, context=context, input_law="uniform", scale=1),
         learning_rate=LEARNING_RATE,
         patience=training["steps"],
         rng=rng,

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.pretraining import errors_of_gamma, optimal_gamma
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import context_summary
-from iclimit.simulate.pretraining.covariances import covariance_root
-from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
-from iclimit.simulate.pretraining.summaries import (
+from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import (
     exact_error,
     fresh_task_moments,
     squared_errors,
@@ -29,6 +29,7 @@ from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Row, exact, mean, run
 
 DIM, CONTEXT, TASKS, RHO = 10, 8, 5, 0.2
+SPHERE = Problem(DIM, CONTEXT, task_law="sphere")
 MATRICES = 6
 """Random attention matrices."""
 
@@ -45,27 +46,28 @@ def wishart(generator: np.random.Generator) -> np.ndarray:
 def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
     """Closed-form and Monte Carlo errors of a random Gamma and of the best one."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    task_set = sample_tasks(backend, generator, TASKS, DIM, "sphere")
+    task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
     C, sigma = wishart(generator), wishart(generator)
     size: dict[str, Any] = {"context": CONTEXT, "rho": RHO}
     exact = errors_of_gamma(gamma, **size, tasks=task_set)
     structured = errors_of_gamma(gamma, **size, task_covariance=C, input_covariance=sigma)
     best = optimal_gamma(**size, tasks=task_set)
-    fresh = sample_tasks(backend, generator, prompts, DIM, "sphere")
+    fresh = draw_fresh_tasks(SPHERE, backend, generator, prompts)
     drawn = task_set[generator.integers(0, TASKS, prompts)]
-    root = covariance_root(C)
-    correlated = sample_tasks(backend, generator, prompts, DIM, "gaussian", root=root)
+    law = Problem(DIM, CONTEXT, task_covariance=C)
+    correlated = draw_fresh_tasks(law, backend, generator, prompts)
     cases: dict[str, tuple[float, np.ndarray, np.ndarray, np.ndarray | None]] = {
         "fresh": (exact.icl, gamma, fresh, None),
         "training": (exact.idg, gamma, drawn, None),
-        "structured": (structured.icl, gamma, correlated, covariance_root(sigma)),
+        "structured": (structured.icl, gamma, correlated, sigma),
         "best": (best.error, best.gamma, drawn, None),
     }
     found = {}
-    for name, (theory, matrix, truth, half) in cases.items():
-        each = sample_prompts(backend, generator, truth, CONTEXT, RHO, input_root=half)
-        squared = squared_errors(matrix, each.x_query, context_summary(each), each.y_query)
+    for name, (theory, matrix, truth, covariance) in cases.items():
+        law = Problem(DIM, CONTEXT, noise_variance=RHO, input_covariance=covariance)
+        each = draw_prompts(law, backend, generator, tasks=truth)
+        squared = squared_errors(matrix, each.query, context_summary(each), each.query_label)
         found[name] = theory, Estimate.of(squared, keep=False)
     return found
 
@@ -73,7 +75,7 @@ def risk_pair(*, prompts: int, rng: Any) -> dict[str, tuple[float, Estimate]]:
 def moment_pair(*, rng: Any) -> dict[str, tuple[float, float]]:
     """Theory, and the same numbers from the moments that the simulation has."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    task_set = sample_tasks(backend, generator, TASKS, DIM, "sphere")
+    task_set = draw_fresh_tasks(SPHERE, backend, generator, TASKS)
     gamma = generator.standard_normal((DIM, DIM + 1)) / DIM
     exact = errors_of_gamma(gamma, context=CONTEXT, rho=RHO, tasks=task_set)
     fresh = fresh_task_moments(backend, DIM, CONTEXT, RHO, "sphere")

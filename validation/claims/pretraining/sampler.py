@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import context_summary
-from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
-from iclimit.simulate.pretraining.summaries import sample_summaries
+from iclimit.simulate.prompts import context_summary, draw_prompts
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
+from iclimit.simulate.prompts.summaries import sample_summaries
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.pretraining.points import Point
 from iclimit.validation.rows import Row, both_errors, mean, run
@@ -39,9 +40,11 @@ FUNCTIONALS = {
 def summary_sample(*, sampler: str, prompts: int, rng: Any) -> dict[str, Estimate]:
     """Means of functionals of the summaries, token by token or from the exact law."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    tasks = sample_tasks(backend, generator, prompts, DIM, "gaussian")
+    law = Problem(DIM, CONTEXT, noise_variance=RHO)
+    tasks = draw_fresh_tasks(law, backend, generator, prompts)
     if sampler == "tokens":
-        summaries = context_summary(sample_prompts(backend, generator, tasks, CONTEXT, RHO))
+        drawn = draw_prompts(law, backend, generator, prompts, tasks=tasks)
+        summaries = context_summary(drawn)
     else:
         summaries = sample_summaries(backend, generator, tasks, CONTEXT, RHO)
     return {

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.pretraining.attention import context_summary, features
-from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
+from iclimit.simulate.pretraining.attention import features
 from iclimit.simulate.pretraining.ridge import solve_ridge
+from iclimit.simulate.prompts import context_summary, draw_prompts
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Row, exact, run
 
@@ -33,18 +34,18 @@ worst condition number among the cases is of order 100."""
 def solver_difference(*, prompts: int, ridge: float, rng: Any) -> float:
     """Relative difference of Gamma from the structured solver and from dense least squares."""
     backend, generator = get_backend("numpy"), np.random.default_rng(rng)
-    tasks = sample_tasks(backend, generator, prompts, DIM, "sphere")
-    drawn = sample_prompts(backend, generator, tasks, 2 * DIM, 0.1)
+    law = Problem(DIM, 2 * DIM, noise_variance=0.1, task_law="sphere")
+    drawn = draw_prompts(law, backend, generator, prompts)
     summary = context_summary(drawn)
-    matrix = features(drawn.x_query, summary).reshape(prompts, -1)
+    matrix = features(drawn.query, summary).reshape(prompts, -1)
     penalty = math.sqrt(prompts / DIM * ridge) * np.eye(FEATURES)
     stacked = np.vstack([matrix, penalty]) if ridge else matrix
-    target = np.concatenate([drawn.y_query, np.zeros(len(stacked) - prompts)])
+    target = np.concatenate([drawn.query_label, np.zeros(len(stacked) - prompts)])
     dense = np.linalg.lstsq(stacked, target, rcond=1e-13)[0]
     differences = []
     for method in ("auto", "dual-cg" if prompts < FEATURES else "primal-cg"):
         solution = solve_ridge(
-            drawn.x_query, summary, drawn.y_query, ridge, method=method, tolerance=1e-10
+            drawn.query, summary, drawn.query_label, ridge, method=method, tolerance=1e-10
         )
         differences.append(np.max(abs(solution.gamma.ravel() - dense)))
     return float(max(differences) / np.max(abs(dense)))

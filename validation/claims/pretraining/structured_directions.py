@@ -24,9 +24,10 @@ from iclimit.asymptotics.pretraining import (
     finite_size_errors,
     structured_errors,
 )
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.pretraining.summaries import PromptLaw, exact_error, fresh_task_moments
+from iclimit.simulate.prompts.summaries import SummaryLaw, exact_error, fresh_task_moments
 from iclimit.statistics import extrapolate_ratios
 from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.rows import Row, call, exact, limit, run
@@ -75,8 +76,9 @@ def spread(values: tuple[float, ...], dim: int) -> np.ndarray:
 def direction_errors(*, dim: int, count: int, rng: Any) -> np.ndarray:
     """Errors of trained models on all tests, (tests, count)."""
     there, context = get_backend("numpy"), round(ALPHA * dim)
-    root = np.sqrt(spread(TASK, dim))
-    law = PromptLaw(there, dim, context, RHO, "gaussian", root, "gaussian", None, "summaries")
+    law = SummaryLaw(
+        there, Problem(dim, context, noise_variance=RHO, task_covariance=spread(TASK, dim))
+    )
     moments = [
         fresh_task_moments(
             there, dim, context, RHO, "gaussian", covariance=np.diag(spread(test, dim))

@@ -20,10 +20,10 @@ import numpy as np
 from iclimit.asymptotics.pretraining import icl_error, task_gap
 from iclimit.asymptotics.softmax import optimal_softmax
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import train_network
-from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads
 from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
 from iclimit.validation.reference import read_reference
@@ -88,7 +88,7 @@ class FittedHeads:
 
 def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: Any) -> FittedHeads:
     """Fit one head for each seed."""
-    problem = Problem(context=DIM, dim=DIM, scale=1 / math.sqrt(DIM), noise_variance=RHO)
+    problem = Problem(dim=DIM, context=DIM, scale=1 / math.sqrt(DIM), noise_variance=RHO)
     runs = [
         train_network(
             MergedHeads(DIM, init_scale=INIT_SCALE),

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from iclimit.problem import parse_problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.probing.problem import Problem
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
 from iclimit.validation import Comparison, compare
 
@@ -78,7 +78,7 @@ def trained_heads(
     trained heads; the best pair is taken for more than two.
     """
     train_seed, fresh_seed = seed_sequences(rng, 2)
-    law, few = Problem(**problem), min(heads, 2)
+    law, few = parse_problem(None, problem), min(heads, 2)
     run = train_softmax(law, heads=heads, batch=batch, held_out=2, rng=train_seed)
     trained = run.network.nearest_isotropic(run.weights)
     signs = np.sign(trained.value) if heads == 1 else np.array([1.0, -1.0])

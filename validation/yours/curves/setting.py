@@ -11,7 +11,8 @@ import numpy as np
 from iclimit.asymptotics.checks import check_integers, real_array, real_number
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.notation import did_you_mean
-from iclimit.simulate.dynamics import AttentionModel, TaskMixture
+from iclimit.problem import Problem
+from iclimit.simulate.dynamics import AttentionModel
 
 CHOICES = {
     "model": ("merged", "separate", "cubic"),
@@ -88,10 +89,14 @@ class CurveSetting:
         }
 
     @property
-    def problem(self) -> TaskMixture:
+    def problem(self) -> Problem:
         """Law of the sequences."""
-        return TaskMixture(
-            self.law["eigenvalues"], self.context, noise_variance=self.noise_variance
+        return Problem(
+            dim=len(self.law["eigenvalues"]),
+            context=self.context,
+            input_covariance=self.law["eigenvalues"],
+            noise_variance=self.noise_variance,
+            scale=1,
         )
 
     @property

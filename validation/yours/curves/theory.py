@@ -47,6 +47,7 @@ from iclimit.asymptotics.dynamics.staircase import HALF
 from iclimit.simulate.arrays import get_backend
 from iclimit.simulate.dynamics import AttentionModel, initial_weights
 from iclimit.simulate.dynamics.feature_moments import feature_count
+from iclimit.simulate.prompts.training_sets import draw_training_set
 from iclimit.validation.yours.curves.features import QUARTERS
 from iclimit.validation.yours.curves.setting import CurveSetting
 
@@ -103,17 +104,17 @@ def _found(setting: CurveSetting, seed: int) -> Fluctuations:
     best = lam / second
     losses, rates, biases = [], [], []
     for _ in range(SETS):
-        drawn = problem.training_set(numpy, generator, size, setting.standardize)
-        beta = np.mean(drawn.y[..., None] * drawn.x, axis=1)
-        label = drawn.y_query
-        features = beta * drawn.x_query
+        drawn = draw_training_set(problem, numpy, generator, size, standardize=setting.standardize)
+        beta = np.mean(drawn.labels[..., None] * drawn.inputs, axis=1)
+        label = drawn.query_label
+        features = beta * drawn.query
         # Residuals with the first directions learned, one column for each plateau.
         learned = np.cumsum(np.pad(features * best, ((0, 0), (1, 0))), axis=1)
         residuals = (label[:, None] - learned)[:, list(setting.learned)]
         losses.append(np.mean(residuals**2, axis=0))
         growth = np.mean(label[:, None] * features, axis=0)
         rates.append([growth @ lam**2] if setting.model != "separate" else growth[: count - 1])
-        leverage = np.sum(beta**2 / second, axis=1) * np.sum(drawn.x_query**2 / lam, axis=1)
+        leverage = np.sum(beta**2 / second, axis=1) * np.sum(drawn.query**2 / lam, axis=1)
         biases.append(np.mean(residuals[:, -1] ** 2 * leverage) / np.mean(residuals[:, -1] ** 2))
     shrink = math.sqrt(size / setting.training_set)
     # All layers but the narrow one also fit the moments of inputs and of labels.

@@ -11,14 +11,15 @@ import numpy as np
 
 from iclimit.asymptotics.descent import optimal_preconditioner, optimal_schedule
 from iclimit.asymptotics.gdpp import optimal_gdpp
+from iclimit.asymptotics.gdpp.noise_laws import level_rule
 from iclimit.asymptotics.gdpp.ridge_losses import level_step
 from iclimit.asymptotics.softmax import SoftmaxHead, optimal_softmax
 from iclimit.notation import did_you_mean
-from iclimit.simulate.pretraining.covariances import covariance_root
+from iclimit.problem import Problem
+from iclimit.simulate.descent.steps import descend
 from iclimit.simulate.probing.predictors import (
     Predictor,
     adaptive_ridge_weights,
-    descent_weights,
     dmmse_weights,
     gdpp_weights,
     in_blocks,
@@ -28,7 +29,8 @@ from iclimit.simulate.probing.predictors import (
     regression_weights,
     softmax_heads,
 )
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.covariances import covariance_root
 from iclimit.validation.yours.models.fitted_layers import context_moments, fit_layers
 from iclimit.validation.yours.models.linear_attention import (
     answer_with,
@@ -80,7 +82,7 @@ class Baseline:
 
     name: str
     description: str
-    predict: Callable[[DrawnPrompts], np.ndarray]
+    predict: Callable[[Prompts], np.ndarray]
     loss: Any = None
 
 
@@ -133,9 +135,10 @@ def baselines(
 
     Examples
     --------
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem
     >>> from iclimit.validation.yours.models.baselines import baselines
-    >>> found = baselines(Problem(context=40, dim=20, noise_variance=0.25))
+    >>> problem = Problem(dim=20, context=40, scale=1, noise_variance=0.25)
+    >>> found = baselines(problem)
     >>> for each in found[3:6]:
     ...     print(f"{each.name}: {each.loss:.2f}")
     one_step: 7.19
@@ -208,7 +211,7 @@ def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     eye = np.eye(units.problem.dim)
     yield Baseline("null", "zero", _null, units.step_loss(0 * eye))
     rate = 1 / units.input_variance
-    weights = partial(descent_weights, rates=[rate])
+    weights = partial(descend, rates=[rate])
     text = f"averaging: {rate:.4g} times the mean of y x"
     yield _linear(units, "averaging", text, weights, units.step_loss(rate * eye))
     nearest: Predictor = partial(nearest_neighbours, neighbours=NEIGHBOURS)
@@ -216,7 +219,7 @@ def simple_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     yield Baseline("nearest_neighbours", text, in_blocks(nearest, _prompt_numbers(units)))
 
 
-def _null(prompts: DrawnPrompts) -> Any:
+def _null(prompts: Prompts) -> Any:
     return 0 * prompts.query[:, 0]
 
 
@@ -227,7 +230,7 @@ def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
     unit = 1 / units.input_variance
     lower, middle, upper = (units.step_loss(rate * unit * eye) for rate in (-1, 0, 1))
     rate = (lower - upper) / (lower + upper - 2 * middle) / 2 * unit
-    weights = partial(descent_weights, rates=[rate])
+    weights = partial(descend, rates=[rate])
     text = f"a step of gradient descent at the best rate {rate:.4g}"
     yield _linear(units, "one_step", text, weights, units.step_loss(rate * eye))
     if not units.isotropic:
@@ -238,7 +241,7 @@ def one_step_baselines(units: ProblemUnits) -> Iterator[Baseline]:
             noise_variance=units.noise_variance,
             excess_kurtosis=units.excess_kurtosis,
         )
-        weights = partial(descent_weights, rates=[1.0], preconditioner=best.matrix)
+        weights = partial(descend, rates=[1.0], preconditioner=best.matrix)
         text = "a step of gradient descent with the best preconditioner"
         yield _linear(units, "preconditioner", text, weights, float(best.loss))
 
@@ -251,7 +254,7 @@ def step_baselines(
         best = optimal_schedule(steps=count, **units.size, noise_ratio=units.noise_ratio)
         rates, _ = _best_layers(units, moments, best.rates, np.zeros(count - 1))
         text = f"{count} steps of gradient descent at the best rates {_listed(rates)}"
-        weights = partial(descent_weights, rates=rates)
+        weights = partial(descend, rates=rates)
         yield _linear(units, f"steps_{count}", text, weights, units.loss_of(best.loss))
 
 
@@ -330,11 +333,13 @@ def regression_baselines(units: ProblemUnits) -> Iterator[Baseline]:
         yield _linear(units, "ridge", text, weights, units.ridge_loss(penalty))
     if problem.noise_law is not None and problem.noise_law.kind != "fixed":
         yield from _for_any_noise(units, root)
-    if problem.tasks is not None:
-        weights = partial(dmmse_weights, tasks=problem.tasks)
-        text = f"posterior mean over the {len(problem.tasks)} tasks, told the noise of the prompt"
+    if problem.task_set is not None:
+        weights = partial(dmmse_weights, tasks=problem.task_set)
+        text = (
+            f"posterior mean over the {len(problem.task_set)} tasks, told the noise of the prompt"
+        )
         # Small blocks: squares of residuals are sums over numbers in the cache.
-        numbers = CACHED * problem.context * len(problem.tasks)
+        numbers = CACHED * problem.context * len(problem.task_set)
         yield _linear(units, "dmmse", text, weights, None, numbers)
 
 
@@ -347,7 +352,7 @@ def _for_any_noise(units: ProblemUnits, root: np.ndarray | None) -> Iterator[Bas
         weights = partial(adaptive_ridge_weights, **prior)
         text = "ridge regression with the noise estimated from the residuals"
         yield _linear(units, "adaptive_ridge", text, weights, units.informed_loss(True))
-    levels, chances = units.noise_law.quadrature(level_step(max(freedom, 1)))
+    levels, chances = level_rule(units.noise_law, level_step(max(freedom, 1)))
     mixture: dict[str, Any] = {
         "noise_variances": levels**2 * units.signal / problem.dim,
         "chances": chances,
@@ -361,7 +366,7 @@ def _for_any_noise(units: ProblemUnits, root: np.ndarray | None) -> Iterator[Bas
     yield _linear(units, "oracle_ridge", text, weights, units.informed_loss(False))
 
 
-def _told_ridge(prompts: DrawnPrompts, task_variance: float, task_root: Any) -> Any:
+def _told_ridge(prompts: Prompts, task_variance: float, task_root: Any) -> Any:
     penalty = prompts.noise_variance / task_variance
     return regression_weights(prompts, penalty, task_root=task_root)
 
@@ -383,7 +388,7 @@ def _linear(
     units: ProblemUnits,
     name: str,
     description: str,
-    weights: Callable[[DrawnPrompts], Any],
+    weights: Callable[[Prompts], Any],
     loss: float | None,
     numbers: int = 0,
 ) -> Baseline:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from iclimit.simulate.pretraining.prompts import STANDARD_DEVIATION
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import COORDINATE_VARIANCE, Problem
 from iclimit.validation.conventions import Convention, get_convention
 
 CHOICES = ("input_law", "scale", "task_law", "task_variance")
@@ -47,13 +46,13 @@ def convention_problem(
             said = f"the convention {chosen.name} says it"
             raise ValueError(f"{name} must not be given where {said}, got {settings[name]!r}")
     units = chosen.units(context=context, dim=dim)
-    deviation = STANDARD_DEVIATION.get(chosen.input_law, 1.0)
+    deviation = math.sqrt(COORDINATE_VARIANCE[chosen.input_law])
     return Problem(
-        context,
-        dim,
+        dim=dim,
+        context=context,
+        **settings,
         input_law=chosen.input_law,
         scale=math.sqrt(units.value("input_variance")) / deviation,
         task_law=chosen.task_law,
         task_variance=units.value("task_variance"),
-        **settings,
     )

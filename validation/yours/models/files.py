@@ -33,7 +33,7 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -45,8 +45,9 @@ from numpy.lib import format as npy
 from iclimit.checks import check_arguments
 from iclimit.files import replacing
 from iclimit.notation import did_you_mean
+from iclimit.problem import Problem
 from iclimit.runs.code_version import versions
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts
 from iclimit.tables import json_text, write_csv
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
@@ -300,7 +301,7 @@ ARRAYS = {
 }
 """Arrays of a problem, with their names in a file."""
 
-PROBLEM = tuple(name for name in Problem.__dataclass_fields__ if name not in ARRAYS)
+PROBLEM = tuple(each.name for each in fields(Problem) if each.name not in ARRAYS)
 """Numbers and names of a problem."""
 
 ROUNDING = 1e-6
@@ -325,9 +326,9 @@ class PromptFile:
 
     Examples
     --------
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem
     >>> from iclimit.validation.yours.models.files import PromptFile
-    >>> prompts = PromptFile(Problem(context=10, dim=5), test_prompts=100)
+    >>> prompts = PromptFile(Problem(dim=5, context=10, scale=1), test_prompts=100)
     >>> len(prompts), prompts.sections[0].name
     (2500, 'fresh')
     """
@@ -354,12 +355,12 @@ class PromptFile:
         """Number of prompts in all sections."""
         return sum(map(len, self.sections))
 
-    def blocks(self) -> Iterator[tuple[Section, DrawnPrompts]]:
+    def blocks(self) -> Iterator[tuple[Section, Prompts]]:
         """Draw all prompts in the order of the file.
 
         Yields
         ------
-        tuple of Section and DrawnPrompts
+        tuple of Section and Prompts
             A block, after its section.
         """
         for section in self.sections:
@@ -368,13 +369,13 @@ class PromptFile:
 
     def description(self, *, arrays: bool) -> str:
         """Description as JSON, with the arrays of the problem or without them."""
-        problem = {name: getattr(self.problem, name) for name in PROBLEM}
-        if arrays:
-            problem |= {name: getattr(self.problem, name) for name in ARRAYS}
+        problem = self.problem.describe()
+        if not arrays:
+            problem = {name: value for name, value in problem.items() if name not in ARRAYS}
         content = {
             "format": FORMAT,
             "versions": {name: versions()[name] for name in ("iclimit", "numpy")},
-            "problem": {name: value for name, value in problem.items() if value is not None},
+            "problem": problem,
             "test_prompts": self.test_prompts,
             "seed": self.seed,
             "float32": self.float32,
@@ -509,7 +510,7 @@ def _write_npz(path: Path, prompts: PromptFile) -> None:
         codes = section_codes(prompts)
         write_array(archive, "section", codes.shape, codes.dtype, [codes])
         for name, kept in ARRAYS.items():
-            if (values := getattr(problem, name)) is not None:
+            if isinstance(values := getattr(problem, name), np.ndarray):
                 write_array(archive, kept, values.shape, np.dtype("<f8"), [values])
 
 

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.optimize import minimize
 
+from iclimit.problem import Problem
 from iclimit.simulate.gdpp.preconditioned_descent import context_covariance
 from iclimit.simulate.probing.predictors import BLOCK_NUMBERS
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import prompt_blocks
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 PRODUCTS, FEWEST, MOST = 2e8, 500, 25_000
@@ -75,7 +76,7 @@ def context_moments(units: ProblemUnits, degree: int, most: int = MOST) -> np.nd
 def _covariances(problem: Problem, count: int) -> Iterator[np.ndarray]:
     """Covariances of contexts, in blocks of bounded memory."""
     rows = max(1, BLOCK_NUMBERS // problem.dim**2)
-    for block in problem.blocks(count, rng=SEED):
+    for block in prompt_blocks(problem, count, rng=SEED):
         for start in range(0, len(block), rows):
             yield context_covariance(block.inputs[start : start + rows])
 

@@ -18,7 +18,7 @@ the predicted errors are those of `iclimit.pretraining`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,11 @@ from iclimit.asymptotics.pretraining import (
     optimal_gamma,
 )
 from iclimit.checks import check_arguments
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.pretraining.attention import context_summary
-from iclimit.simulate.pretraining.prompts import Prompts
 from iclimit.simulate.pretraining.ridge import solve_ridge
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, context_summary, prompt_blocks
 from iclimit.validation.yours.ratios import FLOAT64, percent, ratio, shown, without_rounding, z_of
 
 FOLDS = 8
@@ -104,13 +103,12 @@ class LinearPart:
         )
 
 
-def attention_features(drawn: DrawnPrompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+def attention_features(drawn: Prompts, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Queries (n, d) and context summaries (n, d + 1) in the units of Lu et al."""
     x_unit, y_unit = units(problem)
-    query = drawn.query / x_unit
-    units_of_lu = drawn.inputs / x_unit, drawn.labels / y_unit, query, drawn.target / y_unit
-    summary = context_summary(Prompts(*units_of_lu))
-    return query, summary
+    query, label = drawn.query / x_unit, drawn.query_label / y_unit
+    scaled = Prompts(drawn.inputs / x_unit, drawn.labels / y_unit, query, label)
+    return query, context_summary(scaled)
 
 
 def units(problem: Problem) -> tuple[float, float]:
@@ -168,7 +166,7 @@ def linear_part(
 def best_eigenvalues(problem: Problem) -> np.ndarray | None:
     """Eigenvalues (d,) of the best Gamma; None for covariances of inputs that are not Gaussian."""
     if problem.input_covariance is None and problem.task_covariance is None:
-        square = problem.scale**2
+        square = problem.input_scale**2
         step = optimal_learning_rate(
             context=problem.context,
             dim=problem.dim,
@@ -253,19 +251,16 @@ def pretrain_attention(
         Root seed of the training prompts.
     """
     check_arguments(prompts=prompts, ridge=ridge)
-    drawn, noise = seed_sequences(rng, 2)
-    generator = np.random.default_rng(noise)
-    tasks = "fresh" if problem.tasks is None else "pretraining"
+    [drawn] = seed_sequences(rng, 1)
     columns: list[tuple[np.ndarray, ...]] = []
-    for block in problem.blocks(prompts, rng=drawn, tasks=tasks):
-        query_noise = np.sqrt(block.noise_variance) * generator.standard_normal(len(block))
-        label = (block.target + query_noise) / units(problem)[1]
+    for block in prompt_blocks(problem, prompts, rng=drawn):
+        label = block.query_label / units(problem)[1]
         columns.append((*attention_features(block, problem), label))
     query, summary, label = map(np.concatenate, zip(*columns, strict=True))
     return np.asarray(solve_ridge(query, summary, label, ridge).gamma)
 
 
-def answer_with(gamma: np.ndarray, problem: Problem, prompts: DrawnPrompts) -> np.ndarray:
+def answer_with(gamma: np.ndarray, problem: Problem, prompts: Prompts) -> np.ndarray:
     """Predictions (n,) of linear attention with this matrix, in the units of a problem."""
     query, summary = attention_features(prompts, problem)
     return np.vecdot(query @ gamma, summary) * units(problem)[1]
@@ -284,7 +279,7 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     """
     if problem.input_law != "gaussian" or problem.noise_law is not None:
         return {}
-    unit, tasks = units(problem)[1] ** 2, problem.tasks
+    unit, tasks = units(problem)[1] ** 2, problem.task_set
     rho = problem.noise_variance / unit
     size = finite_size_errors(
         dim=problem.dim,
@@ -301,10 +296,6 @@ def expected_errors(problem: Problem, *, prompts: int, ridge: float) -> dict[str
     )
     expected = {"at this size": unit * size.icl.mean}
     if problem.input_covariance is None and problem.task_covariance is None:
-        ratios: dict[str, float] = {
-            "tau": prompts / problem.dim**2,
-            "alpha": problem.context / problem.dim,
-            "kappa": math.inf if tasks is None else len(tasks) / problem.dim,
-        }
-        expected["in the limit"] = unit * float(icl_error(**ratios, rho=rho, ridge=ridge))
+        limit = replace(problem, prompts=prompts).limit
+        expected["in the limit"] = unit * float(icl_error(**limit, ridge=ridge))
     return expected

@@ -17,7 +17,7 @@ from iclimit.checks import check_arguments, refuse_masked
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import to_host
 from iclimit.simulate.probing.prefixes import all_inputs
-from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.simulate.prompts import Prompts
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.sections import Section
 
@@ -99,10 +99,11 @@ class Model:
     Examples
     --------
     >>> import numpy as np
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> import iclimit
     >>> from iclimit.validation.yours.models.model import Model
+    >>> problem = iclimit.Problem(dim=2, context=5)
     >>> model = Model(lambda inputs, labels, query: np.zeros((len(query), 1)))
-    >>> model.answer(Problem(context=5, dim=2).sample(3, rng=0))
+    >>> model.answer(iclimit.sample_prompts(problem, 3, rng=0))
     Traceback (most recent call last):
         ...
     ValueError: predict must return an array of shape (3,), got (3, 1): return predictions[:, 0]
@@ -119,12 +120,12 @@ class Model:
         if self.batch is not None:
             check_arguments(batch=self.batch)
 
-    def answer(self, drawn: DrawnPrompts, *, section: str = "fresh", first: int = 0) -> np.ndarray:
+    def answer(self, drawn: Prompts, *, section: str = "fresh", first: int = 0) -> np.ndarray:
         """Answers (n,), or (n, context + 1) per position, to prompts.
 
         Parameters
         ----------
-        drawn : DrawnPrompts
+        drawn : Prompts
             The prompts.
         section : str
             Name of their section, for messages.
@@ -144,12 +145,12 @@ class Model:
             parts.append(self._ask(batch, _Where(section, first + start)))
         return np.concatenate(parts)
 
-    def check(self, drawn: DrawnPrompts, *, section: str = "fresh") -> None:
+    def check(self, drawn: Prompts, *, section: str = "fresh") -> None:
         """Ask some first prompts of a section again, in the same batch and in another.
 
         Parameters
         ----------
-        drawn : DrawnPrompts
+        drawn : Prompts
             The prompts.
         section : str
             Name of their section, for messages.
@@ -204,7 +205,7 @@ class Model:
                 "label i, and is attention causal?"
             )
 
-    def _arguments(self, drawn: DrawnPrompts) -> dict[str, np.ndarray]:
+    def _arguments(self, drawn: Prompts) -> dict[str, np.ndarray]:
         names = ("inputs", "labels", "query")
         inputs, labels, query = (to_host(getattr(drawn, name)) for name in names)
         if self.per_position:
@@ -310,11 +311,11 @@ class LastPosition:
 
     model: Model
 
-    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+    def answer(self, drawn: Prompts, *, section: str, first: int) -> np.ndarray:
         """Answers (n,) to the queries."""
         return self.model.answer(drawn, section=section, first=first)[:, -1]
 
-    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+    def check(self, drawn: Prompts, *, section: str) -> None:
         """Ask some first prompts again, also with other pairs behind a position."""
         self.model.check(drawn, section=section)
 
@@ -322,10 +323,10 @@ class LastPosition:
 class Answering(Protocol):
     """What answers prompts: a model, or a file of its predictions."""
 
-    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+    def answer(self, drawn: Prompts, *, section: str, first: int) -> np.ndarray:
         """Answers to prompts of a section, the first of which has this number."""
 
-    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+    def check(self, drawn: Prompts, *, section: str) -> None:
         """Raise a ValueError if its answers to some first prompts depend on more than those."""
 
 
@@ -394,12 +395,13 @@ def ask_all(
 
     Examples
     --------
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> import iclimit
     >>> from iclimit.validation.yours.models.model import ask_all
     >>> from iclimit.validation.yours.models.model import Model
     >>> from iclimit.validation.yours.models.sections import plan_sections
+    >>> problem = iclimit.Problem(dim=2, context=5)
     >>> model = Model(lambda inputs, labels, query: 0.0 * query[:, 0])
-    >>> sections = plan_sections(Problem(context=10, dim=5), test_prompts=2000)
+    >>> sections = plan_sections(Problem(dim=5, context=10, scale=1), test_prompts=2000)
     >>> answers = ask_all(model, [], sections)
     >>> print(answers["fresh"].error())
     4.89(17)

@@ -25,16 +25,13 @@ import numpy as np
 
 from iclimit.checks import check_arguments
 from iclimit.drawing import COLOURS, Axes, draw_estimates, finish
+from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
-from iclimit.simulate.pretraining.covariances import covariance_root
-from iclimit.simulate.probing.predictors import (
-    Predictor,
-    descent_weights,
-    in_blocks,
-    linear_predictor,
-)
+from iclimit.simulate.descent.steps import descend
+from iclimit.simulate.probing.predictors import Predictor, in_blocks, linear_predictor
 from iclimit.simulate.probing.prefixes import by_prefix, prefix_dmmse, prefix_regression
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts
+from iclimit.simulate.prompts.covariances import covariance_root
 from iclimit.tables import aligned
 from iclimit.validation.yours.models.baselines import (
     CACHED,
@@ -83,9 +80,9 @@ def position_baselines(problem: Problem, names: Collection[str] | None = None) -
 
     Examples
     --------
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem
     >>> from iclimit.validation.yours.models.positions import position_baselines
-    >>> for each in position_baselines(Problem(context=40, dim=20))[3:5]:
+    >>> for each in position_baselines(Problem(scale=1, dim=20, context=40))[3:5]:
     ...     print(each.name, each.loss[[0, 10, 20, 40]].round(2))
     one_step [20.   13.55 10.24  6.89]
     fixed_step [20.   14.36 10.45  7.85]
@@ -126,7 +123,7 @@ def _one_pass(problem: Problem) -> dict[str, Predictor]:
     root = None if covariance is None else covariance_root(covariance)
     penalty = problem.mean_noise_variance / a2
 
-    def told(prompts: DrawnPrompts) -> np.ndarray:
+    def told(prompts: Prompts) -> np.ndarray:
         return prefix_regression(prompts, prompts.noise_variance / a2, task_root=root)
 
     numbers = (problem.context + 1) * problem.dim + problem.dim**2
@@ -135,9 +132,9 @@ def _one_pass(problem: Problem) -> dict[str, Predictor]:
         "ridge": in_blocks(partial(prefix_regression, penalty=penalty, task_root=root), numbers),
         "oracle_ridge": in_blocks(told, numbers),
     }
-    if problem.tasks is not None:
-        posterior = partial(prefix_dmmse, tasks=problem.tasks)
-        numbers = CACHED * (problem.context + 1) * len(problem.tasks)
+    if problem.task_set is not None:
+        posterior = partial(prefix_dmmse, tasks=problem.task_set)
+        numbers = CACHED * (problem.context + 1) * len(problem.task_set)
         passes["dmmse"] = in_blocks(posterior, numbers)
     return passes
 
@@ -156,7 +153,7 @@ def _fixed_step(lengths: Sequence[ProblemUnits]) -> Baseline:
     text = f"a step of one rate of the sum over the pairs, {rate:.4g}, best for all positions"
 
     def predictor(count: int) -> Predictor:
-        return linear_predictor(partial(descent_weights, rates=[rate * count]))
+        return linear_predictor(partial(descend, rates=[rate * count]))
 
     step = Baseline("fixed_step", text, predictor(last.problem.context))
     return _position_baseline(lengths, step, by_prefix(predictor), losses(rate))
@@ -314,13 +311,13 @@ def probe_positions(
     Examples
     --------
     >>> import numpy as np
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem
     >>> from iclimit.validation.yours.models.positions import probe_positions
     >>> def averaging(inputs, labels):
     ...     before = np.cumsum(labels[:, :-1, None] * inputs[:, :-1], axis=1)
     ...     weights = before / np.arange(1, inputs.shape[1])[:, None]
     ...     return np.pad(np.sum(weights * inputs[:, 1:], axis=2), ((0, 0), (1, 0)))
-    >>> found = probe_positions(averaging, Problem(context=20, dim=5), test_prompts=500)
+    >>> found = probe_positions(averaging, Problem(scale=1, dim=5, context=20), test_prompts=500)
     >>> max(abs(ladder["averaging"].difference.mean) for ladder in found.ladders) < 1e-12
     True
     """

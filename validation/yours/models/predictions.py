@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from iclimit.notation import did_you_mean
-from iclimit.simulate.probing.problem import DrawnPrompts
+from iclimit.simulate.prompts import Prompts
 from iclimit.validation.yours.models.files import (
     PromptFile,
     StoredArray,
@@ -41,13 +41,13 @@ class Recorded:
     answers: np.ndarray
     sections: Sequence[Section]
 
-    def answer(self, drawn: DrawnPrompts, *, section: str, first: int) -> np.ndarray:
+    def answer(self, drawn: Prompts, *, section: str, first: int) -> np.ndarray:
         """Answers to prompts of a section, the first of which has this number in it."""
         earlier = itertools.takewhile(lambda each: each.name != section, self.sections)
         start = first + sum(map(len, earlier))
         return self.answers[start : start + len(drawn)]
 
-    def check(self, drawn: DrawnPrompts, *, section: str) -> None:
+    def check(self, drawn: Prompts, *, section: str) -> None:
         """Nothing can be asked again."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments, check_choice
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
 from iclimit.validation.yours.models.baselines import Baseline, choose_baselines
 from iclimit.validation.yours.models.baselines import baselines as best_baselines
 from iclimit.validation.yours.models.files import PromptFile
@@ -196,7 +196,7 @@ def probe(
     --------
     >>> import numpy as np
     >>> import iclimit
-    >>> problem = iclimit.Problem(context=20, dim=5, noise_variance=0.25)
+    >>> problem = iclimit.Problem(dim=5, context=20, noise_variance=0.25, scale=1)
     >>> def ridge(inputs, labels, query):
     ...     gram = inputs.mT @ inputs + 0.25 * np.eye(5)
     ...     weights = np.linalg.solve(gram, inputs.mT @ labels[:, :, None])

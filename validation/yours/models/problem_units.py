@@ -16,9 +16,9 @@ import numpy as np
 
 from iclimit.asymptotics.descent import preconditioner_loss
 from iclimit.asymptotics.descent.learning_rate import MOMENTS
-from iclimit.asymptotics.gdpp import NoiseLaw, oracle_risk, parse_noise_law
+from iclimit.asymptotics.gdpp import oracle_risk
 from iclimit.asymptotics.gdpp.ridge_losses import adaptive_ridge_loss, ridge_risk
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import NoiseLaw, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +125,7 @@ class ProblemUnits:
     @property
     def noise_law(self) -> NoiseLaw:
         """Law of the noise level of a prompt in units of the theory."""
-        given = self.problem.noise_law or f"fixed:{self.problem.noise_variance**0.5}"
-        law, unit = parse_noise_law(str(given)), (self.signal / self.problem.dim) ** 0.5
-        return NoiseLaw(law.kind, tuple(level / unit for level in law.values))
+        return self.problem.level_law.times((self.problem.dim / self.signal) ** 0.5)
 
     def _matrix(self, covariance: np.ndarray | None) -> np.ndarray:
         if covariance is None:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import xarray
+
 from iclimit.drawing import Axes, house_style, new_figure, panels, picture
 from iclimit.html_parts import document, embedded
+from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.runs.code_version import versions
-from iclimit.simulate.probing.problem import Problem
 from iclimit.tables import aligned, escaped_table, json_text, write_text
 from iclimit.validation.yours.models.identification import Identification
 from iclimit.validation.yours.models.ladder import Ladder
@@ -137,7 +139,6 @@ class AlgorithmReport(Result):
         ``X_standard_error``.  Likenesses have the dimension algorithm, Gamma (row, column),
         variables whose name begins with position (position_algorithm, examples).
         """
-        import xarray
 
         whole = super().to_xarray()
         sections = xarray.DataArray([each.section for each in self.ladders], dims="section")

@@ -51,21 +51,20 @@ from typing import Any
 import numpy as np
 
 from iclimit.checks import check_arguments
+from iclimit.problem import Problem, check_problem
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.gdpp.noisy_regression import NoiseLevels
-from iclimit.simulate.probing.problem import BLOCK_NUMBERS, DrawnPrompts, Problem
+from iclimit.simulate.prompts import Prompts, prompt_blocks, sample_prompts
+from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, linear_labels
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 
-def round_to_float32(drawn: DrawnPrompts) -> DrawnPrompts:
+def round_to_float32(drawn: Prompts) -> Prompts:
     """What a model sees, rounded to float32."""
     seen = {name: getattr(drawn, name) for name in ("inputs", "labels", "query")}
     return replace(drawn, **{name: v.astype("f4").astype(float) for name, v in seen.items()})
 
 
-def permute_pairs(
-    drawn: DrawnPrompts, block: int, *, seed: np.random.SeedSequence
-) -> DrawnPrompts:
+def permute_pairs(drawn: Prompts, block: int, *, seed: np.random.SeedSequence) -> Prompts:
     """Prompts with their pairs in a random order."""
     # Row by row, so that the first prompts of a longer run are those of a shorter one.
     keys = _generator(seed, block).random(drawn.labels.shape)
@@ -75,34 +74,32 @@ def permute_pairs(
 
 
 def add_other_labels(
-    drawn: DrawnPrompts,
+    drawn: Prompts,
     block: int,
     *,
     problem: Problem,
     seed: np.random.SeedSequence,
     factors: tuple[int, int],
-) -> DrawnPrompts:
+) -> Prompts:
     """Prompts with a sum of their labels and those of another task on the same inputs.
 
     The noise variance stays that of the prompt: an algorithm that is told it uses the same one for
     all labels.
     """
-    other = problem.sample(len(drawn), rng=_child(seed, block))
-    noise = other.labels - _values(other.inputs, other.tasks)
-    labels = _values(drawn.inputs, other.tasks) + noise
+    other = sample_prompts(problem.with_fresh_tasks(), len(drawn), rng=_child(seed, block))
+    noise = other.labels - linear_labels(other.inputs, other.tasks)
+    labels = linear_labels(drawn.inputs, other.tasks) + noise
+    query_label = np.vecdot(drawn.query, other.tasks) + other.query_label - other.target
     own, new = factors
     return replace(
         drawn,
         labels=own * drawn.labels + new * labels,
+        query_label=own * drawn.query_label + new * query_label,
         tasks=own * drawn.tasks + new * other.tasks,
     )
 
 
-def _values(inputs: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-    return (inputs @ tasks[:, :, None])[:, :, 0]
-
-
-def move_one(drawn: DrawnPrompts, moved: np.ndarray, *, what: str, step: float) -> DrawnPrompts:
+def move_one(drawn: Prompts, moved: np.ndarray, *, what: str, step: float) -> Prompts:
     """Prompts with a step in one coordinate of the query, or in one label, of each."""
     values = np.array(getattr(drawn, what))
     values[np.arange(len(values)), moved] += step
@@ -124,7 +121,7 @@ def shifted_problems(
     """Other laws of the prompts, by the names of their sections, with a description."""
     shifts = {}
     for name, factor in (("half", 0.5), ("double", 2.0)):
-        changed = replace(problem, scale=factor * problem.scale)
+        changed = replace(problem, scale=factor * problem.input_scale)
         shifts[f"inputs:{name}"] = f"inputs times {factor:g}", changed
     for name, factor in (("half", 0.5), ("double", 2.0)):
         changed = replace(problem, task_variance=factor**2 * problem.task_variance)
@@ -157,8 +154,7 @@ def shifted_problems(
 def _with_fourfold_noise(problem: Problem) -> Problem:
     if problem.noise_law is None:
         return replace(problem, noise_variance=4 * problem.noise_variance)
-    law = NoiseLevels(problem.noise_law.kind, tuple(2 * each for each in problem.noise_law.levels))
-    return replace(problem, noise_law=law)
+    return replace(problem, noise_law=problem.level_law.times(2))
 
 
 def mean_eigenvalue(covariance: np.ndarray | None) -> float:
@@ -211,13 +207,19 @@ SENSITIVITY_PROMPTS = (10, 50)
 SENSITIVITY_VARIANTS = 4000
 """Coordinates of the query and labels that are moved in all these prompts, about: in between."""
 
+LAW = (
+    *("tasks", "prompts", "noise_variance", "noise_law", "input_law", "scale"),
+    *("input_covariance", "task_law", "task_variance", "task_covariance"),
+)
+"""What a problem may say beside its sizes."""
+
 SIZES = (1e-12, 1e12)
 """Smallest and largest scale, variance or task of a problem: models in float32 square them."""
 
 SEEDS = ("fresh", "pretraining", "other", "order", "context:half", "context:double", "rotation")
 """What has random numbers of its own.  The place is part of what a seed means: add at the end."""
 
-Change = Callable[[DrawnPrompts, Any], DrawnPrompts]
+Change = Callable[[Prompts, Any], Prompts]
 """Turns prompts of fresh into those of a section.  It is told the number of their block, or which
 variant (n,) each of them shall be."""
 
@@ -268,20 +270,21 @@ class Section:
         """Number of prompts that a model is asked, with all variants."""
         return self.drawn * self.variants
 
-    def blocks(self) -> Iterator[DrawnPrompts]:
+    def blocks(self) -> Iterator[Prompts]:
         """Draw the prompts in blocks of bounded memory, the same at every call.
 
         Yields
         ------
-        DrawnPrompts
+        Prompts
             Arrays of NumPy.
         """
         for block in self._changed_blocks():
             yield round_to_float32(block) if self.float32 else block
 
-    def _changed_blocks(self) -> Iterator[DrawnPrompts]:
-        tasks = "pretraining" if self.name == "pretraining" else "fresh"
-        for index, block in enumerate(self.problem.blocks(self.drawn, rng=self.seed, tasks=tasks)):
+    def _changed_blocks(self) -> Iterator[Prompts]:
+        known = self.name == "pretraining"
+        law = self.problem if known else self.problem.with_fresh_tasks()
+        for index, block in enumerate(prompt_blocks(law, self.drawn, rng=self.seed)):
             if self.change is None:
                 yield block
                 continue
@@ -291,7 +294,7 @@ class Section:
             step = max(1, BLOCK_NUMBERS // ((self.problem.context + 1) * self.problem.dim))
             for start in range(0, len(block) * self.variants, step):
                 rows = np.arange(start, min(start + step, len(block) * self.variants))
-                yield self.change(block.rows(rows // self.variants), rows % self.variants)
+                yield self.change(block[rows // self.variants], rows % self.variants)
 
 
 def plan_sections(
@@ -323,9 +326,9 @@ def plan_sections(
 
     Examples
     --------
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem, check_problem
     >>> from iclimit.validation.yours.models.sections import plan_sections
-    >>> sections = plan_sections(Problem(context=40, dim=20), test_prompts=20_000)
+    >>> sections = plan_sections(Problem(dim=20, context=40, scale=1), test_prompts=20_000)
     >>> for section in sections[:3]:
     ...     print(section.name, section.purpose, len(section))
     fresh error 20000
@@ -333,6 +336,9 @@ def plan_sections(
     labels:other linearity 1000
     """
     check_arguments(test_prompts=test_prompts)
+    check_problem(problem, *LAW)
+    if problem.task_set is None and problem.tasks != math.inf:
+        raise ValueError(f"tasks of a problem must be given or inf here, got {problem.tasks}")
     _check_sizes(problem)
     seeds = dict(zip(SEEDS, seed_sequences(rng, len(SEEDS)), strict=True))
     counts = {
@@ -342,7 +348,7 @@ def plan_sections(
     section = partial(Section, problem=problem, seed=seeds["fresh"])
     fresh = section("fresh", "error", "fresh tasks", drawn=test_prompts)
     plan = [fresh]
-    if problem.tasks is not None:
+    if problem.task_set is not None:
         drawn = max(math.ceil(PRETRAINING_SHARE * test_prompts), min(FEWEST, test_prompts))
         known = section("pretraining", "error", "tasks of the pretraining", drawn=drawn)
         plan.append(replace(known, seed=seeds["pretraining"], paired=False))
@@ -377,9 +383,9 @@ def central_differences(plus: np.ndarray, minus: np.ndarray, section: Section) -
     Examples
     --------
     >>> import numpy as np
-    >>> from iclimit.simulate.probing.problem import Problem
+    >>> from iclimit.problem import Problem, check_problem
     >>> from iclimit.validation.yours.models.sections import central_differences, plan_sections
-    >>> plan = {each.name: each for each in plan_sections(Problem(3, 2), test_prompts=4)}
+    >>> plan = {each.name: each for each in plan_sections(Problem(2, 3), test_prompts=4)}
     >>> sections = plan["query:plus"], plan["query:minus"]
     >>> plus, minus = [np.concatenate([b.query[:, 0] for b in s.blocks()]) for s in sections]
     >>> central_differences(plus, minus, sections[0]).round(9)[:2]
@@ -392,12 +398,16 @@ def central_differences(plus: np.ndarray, minus: np.ndarray, section: Section) -
 def _check_sizes(problem: Problem) -> None:
     """Raise a ValueError if a number of the problem is too large or too small."""
     least, most = SIZES
-    found: dict[str, Any] = {name: getattr(problem, name) for name in ("scale", "task_variance")}
-    found |= {"noise_variance": problem.mean_noise_variance}
-    for name in ("tasks", "input_covariance", "task_covariance"):
-        if (values := getattr(problem, name)) is not None:
-            found[name] = float(np.max(np.abs(values)))
-    for name, value in found.items():
+    sizes = {
+        "scale": problem.input_scale,
+        "task_variance": problem.task_variance,
+        "noise_variance": problem.mean_noise_variance,
+    }
+    arrays = {"tasks": problem.task_set, "input_covariance": problem.input_covariance}
+    for name, array in (arrays | {"task_covariance": problem.task_covariance}).items():
+        if array is not None:
+            sizes[name] = float(np.max(np.abs(array)))
+    for name, value in sizes.items():
         if value and not least <= value <= most:
             allowed = f"0 or from {least:g} to {most:g} in size"
             raise ValueError(f"{name} of a problem must be {allowed}, got {value:g}")

@@ -31,15 +31,15 @@ from iclimit.asymptotics.pretraining import (
     finite_size_errors,
     optimal_gamma,
 )
-from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
 from iclimit.asymptotics.pretraining.gamma_errors import fresh_task_moments, task_set_moments
 from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
+from iclimit.problem import Problem
 from iclimit.results import Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.pretraining import SimulatedErrors, simulate_errors
-from iclimit.simulate.pretraining.prompts import sample_tasks
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation.conventions import Units
 from iclimit.validation.yours.weights.label_free import LabelFree
 from iclimit.validation.yours.weights.layouts import (
@@ -146,12 +146,11 @@ def compare_with_pretraining(
 def _task_sets(run: dict[str, Any], generator: np.random.Generator) -> np.ndarray:
     """Task sets of the law of a run, (DRAWS, k, d)."""
     covariance, law = run["task_covariance"], run["task_law"]
-    root = None
     if covariance is not None:
-        root = matrix_root(covariance_matrix("task_covariance", covariance, run["dim"]))
+        covariance = covariance_matrix("task_covariance", covariance, run["dim"])
         law = "gaussian"
-    count = DRAWS * run["tasks"]
-    drawn = sample_tasks(get_backend("numpy"), generator, count, run["dim"], law, root=root)
+    problem = Problem(run["dim"], run["context"], task_law=law, task_covariance=covariance)
+    drawn = draw_fresh_tasks(problem, get_backend("numpy"), generator, DRAWS * run["tasks"])
     return np.reshape(drawn, (DRAWS, run["tasks"], run["dim"]))
 
 

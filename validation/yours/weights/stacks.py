@@ -33,15 +33,13 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics.checks import check_integers, real_number
-from iclimit.asymptotics.pretraining.deterministic_equivalent import matrix_root
-from iclimit.asymptotics.pretraining.joint_spectrum import covariance_matrix
 from iclimit.drawing import COLOURS, Axes, finish
 from iclimit.notation import explaining
+from iclimit.problem import Problem
 from iclimit.results import Estimate, Result
 from iclimit.simulate.arrays import get_backend, seed_sequences
-from iclimit.simulate.descent import Regression
-from iclimit.simulate.descent.regression import regression_tokens
 from iclimit.simulate.models.transformer import Layer, prediction
+from iclimit.simulate.prompts import draw_prompts, regression_tokens
 from iclimit.validation.yours.ratios import ratio
 from iclimit.validation.yours.weights.layouts import (
     Layout,
@@ -232,14 +230,14 @@ def reduced_stack(
         np.array([_omegas(each) for each in layers]),
         np.array([_step(each) for each in layers]),
     )
-    law = Regression(
-        context=context,
+    law = Problem(
         dim=d,
+        context=context,
         scale=math.sqrt(variance),
         noise_variance=noise,
         task_variance=task_variance_of(units),
-        mixing=_root("input_covariance", input_covariance, d),
-        task_root=_root("task_covariance", task_covariance, d),
+        input_covariance=input_covariance,
+        task_covariance=task_covariance,
     )
     kept = {"gd++": omegas * [[1, 0], [1, 0]], "diag": omegas, "preconditioned": omegas}
     models = {
@@ -304,14 +302,14 @@ def _diagonal(omegas: np.ndarray, step: np.ndarray) -> Products:
 def _compared(
     layers: list[Products],
     models: dict[str, list[Products]],
-    law: Regression,
+    law: Problem,
     layout: Layout,
     count: int,
     rng: Any,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Shares that the models miss, and errors of the stack and the models, on the same prompts."""
     backend = get_backend("numpy")
-    prompts = law.sample(backend, backend.generator(seed_sequences(rng, 1)[0]), count)
+    prompts = draw_prompts(law, backend, backend.generator(seed_sequences(rng, 1)[0]), count)
     tokens = regression_tokens(prompts)
     options = {"include_query": layout.include_query}
     with np.errstate(over="ignore", invalid="ignore"):
@@ -322,7 +320,7 @@ def _compared(
     total = found["stack"] ** 2
     ignored = {name: ratio((found[name] - found["stack"]) ** 2, total) for name in models}
     errors = {
-        name: Estimate.of((each - prompts.y_query) ** 2, keep=False)
+        name: Estimate.of((each - prompts.query_label) ** 2, keep=False)
         for name, each in found.items()
     }
     return ignored, errors
@@ -335,7 +333,3 @@ def _stack(layers: list[Products]) -> list[Layer]:
         eye = np.broadcast_to(np.eye(each.dim + 1), each.lookup.shape)
         stack.append(Layer(key=eye, query=each.lookup, value=each.output, projection=eye))
     return stack
-
-
-def _root(name: str, covariance: Any, d: int) -> np.ndarray | None:
-    return None if covariance is None else matrix_root(covariance_matrix(name, covariance, d))

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import iclimit
+from iclimit.problem import Problem
 from iclimit.published import settings
 from iclimit.simulate.dynamics import (
     AttentionModel,
-    TaskMixture,
     TrainingCurves,
     initial_weights,
     simulate_gradient_descent,
@@ -38,7 +38,9 @@ def merged() -> TrainingCurves:
     """Descent of merged attention on the law of the data, six runs."""
     run: dict[str, Any] = {"training_set": math.inf, "repeats": 6, "rng": 1}
     run |= {"steps": 1600, "record": 4}
-    return simulate_gradient_descent(TaskMixture(LAM, CONTEXT), **run, **MERGED)
+    return simulate_gradient_descent(
+        Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1), **run, **MERGED
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def separate() -> tuple[dict[str, Any], dict[str, Any]]:
     """Flow of separate attention, as a table, and its initial weights."""
     scale = SEPARATE["init_scale"]
     flow = simulate_gradient_flow(
-        TaskMixture(LAM, CONTEXT),
+        Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1),
         model="separate",
         heads=4,
         init_scale=scale,
@@ -243,7 +245,7 @@ def test_coarse_records_are_named(separate: tuple[dict[str, Any], dict[str, Any]
 def test_plateaus_that_merge_are_named() -> None:
     lam = (0.51, 0.49)
     flow = simulate_gradient_flow(
-        TaskMixture(lam, CONTEXT),
+        Problem(dim=len(lam), context=CONTEXT, input_covariance=lam, scale=1),
         model="separate",
         heads=2,
         rank=2,
@@ -368,7 +370,8 @@ def test_fluctuations_of_a_training_set_against_moments() -> None:
     # A standard deviation from 80 sets has a standard error of 8 %.
     assert found.losses[0] == pytest.approx(math.sqrt(variance / 2000), rel=0.25)
     run = simulate_gradient_descent(
-        TaskMixture(LAM, CONTEXT), model="cubic", heads=4, init_scale=0.1, learning_rate=0.5,
+        Problem(len(LAM), CONTEXT, input_covariance=LAM, scale=1),
+        model="cubic", heads=4, init_scale=0.1, learning_rate=0.5,
         steps=300, record=300, training_set=300, standardize=False, repeats=40, rng=3,
     )  # fmt: skip
     level = setting.levels[-1]
@@ -382,7 +385,13 @@ def test_fluctuations_of_a_training_set_against_moments() -> None:
 def test_finite_training_sets_agree_within_their_fluctuations() -> None:
     more: dict[str, Any] = {"model": "cubic", "training_set": 500, "standardize": False}
     run = simulate_gradient_descent(
-        TaskMixture(LAM, CONTEXT), steps=800, record=4, repeats=4, rng=2, **more, **MERGED
+        Problem(dim=len(LAM), context=CONTEXT, input_covariance=LAM, scale=1),
+        steps=800,
+        record=4,
+        repeats=4,
+        rng=2,
+        **more,
+        **MERGED,
     )
     check = iclimit.check_curve(run, **more, **MERGED, **LAW)
     assert check.holds, str(check)

@@ -9,7 +9,8 @@ import pytest
 from sampled_means import ALLOWANCE
 
 from iclimit.asymptotics.descent import optimal_learning_rate, optimal_schedule
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.problem import Problem
+from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.validation.yours.models import baselines as module
 from iclimit.validation.yours.models import positions as position_module
 from iclimit.validation.yours.models.baselines import Baseline, baselines, choose_baselines
@@ -57,7 +58,7 @@ def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parameters_of_others_are_not_searched_for(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = Problem(**PROBLEMS[case])
+    problem = Problem(**{"scale": 1} | PROBLEMS[case])
     names = ["one_step", "steps_2", "ridge"]
     every = {each.name: each for each in baselines(problem, names=names)}
     assert list(every) == names
@@ -82,8 +83,8 @@ def test_stated_losses_are_those_of_a_simulation(
 ) -> None:
     if case != "gaussian":  # the search for three layers takes most of the time
         monkeypatch.setattr(module, "LAYERS", (2,))
-    problem = Problem(**PROBLEMS[case])
-    drawn = problem.sample(COUNT, rng=1)
+    problem = Problem(**{"scale": 1} | PROBLEMS[case])
+    drawn = sample_prompts(problem, COUNT, rng=1)
     by_name = found(problem)
     stated = {name for name, each in by_name.items() if each.loss is not None}
     solved = problem.input_law == "gaussian" and problem.input_covariance is None
@@ -101,7 +102,7 @@ def test_stated_losses_are_those_of_a_simulation(
 @pytest.mark.parametrize("law", ["gaussian", "uniform", "rademacher", "laplace"])
 def test_one_step_has_the_optimal_learning_rate(law: str) -> None:
     parameters: dict[str, Any] = {"noise_variance": 0.3, "task_variance": 2.0, "input_law": law}
-    problem = Problem(12, 5, **parameters)
+    problem = Problem(dim=5, context=12, **parameters, scale=1)
     best = optimal_learning_rate(context=12, dim=5, **parameters)
     assert found(problem)["one_step"].loss == pytest.approx(float(best.loss), rel=1e-9)
 
@@ -112,13 +113,20 @@ def test_units_change_predictions_as_they_change_labels(
 ) -> None:
     monkeypatch.setattr(module, "LAYERS", (2,))
     parameters = PROBLEMS[case]
-    problem = Problem(**parameters)
-    drawn = problem.sample(20, rng=0)
+    problem = Problem(**{"scale": 1} | parameters)
+    drawn = sample_prompts(problem, 20, rng=0)
     noise = {"noise_law": "uniform:12"} if problem.noise_law else {"noise_variance": 7.2}
     wider = parameters | {"scale": 2 * problem.scale, **noise}
     scaled = found(Problem(**wider | {"task_variance": 9 * problem.task_variance}))
-    factors = {"inputs": 2, "labels": 6, "query": 2, "tasks": 3, "noise_variance": 36}
-    redrawn = DrawnPrompts(**{name: factors[name] * each for name, each in vars(drawn).items()})
+    factors = {
+        "inputs": 2,
+        "labels": 6,
+        "query": 2,
+        "query_label": 6,
+        "tasks": 3,
+        "noise_variance": 36,
+    }
+    redrawn = Prompts(**{name: factors[name] * each for name, each in vars(drawn).items()})
     assert case == "covariances" or "gdpp_2" in scaled
     for name, baseline in found(problem).items():
         # Fitted rates are accurate to the tolerance of the search.
@@ -129,26 +137,26 @@ def test_units_change_predictions_as_they_change_labels(
 
 @pytest.mark.usefixtures("without_searches")
 def test_what_coincides_is_left_out() -> None:
-    assert "ridge" not in found(Problem(8, 4))
-    assert "ridge" not in found(Problem(8, 4, task_covariance=[0.1, 1, 1, 1]))
-    assert "ridge" in found(Problem(3, 4, task_covariance=[0.1, 1, 1, 1]))
-    assert "oracle_ridge" not in found(Problem(8, 4, noise_law="fixed:1"))
-    assert "preconditioner" not in found(Problem(8, 4))
-    assert "adaptive_ridge" not in found(Problem(4, 4, noise_law="uniform:1"))
+    assert "ridge" not in found(Problem(dim=4, context=8, scale=1))
+    assert "ridge" not in found(Problem(dim=4, context=8, task_covariance=[0.1, 1, 1, 1], scale=1))
+    assert "ridge" in found(Problem(dim=4, context=3, task_covariance=[0.1, 1, 1, 1], scale=1))
+    assert "oracle_ridge" not in found(Problem(dim=4, context=8, noise_law="fixed:1", scale=1))
+    assert "preconditioner" not in found(Problem(dim=4, context=8, scale=1))
+    assert "adaptive_ridge" not in found(Problem(dim=4, context=4, noise_law="uniform:1", scale=1))
 
 
 @pytest.mark.usefixtures("without_searches")
 def test_ridge_knows_the_covariance_of_tasks_without_noise() -> None:
-    problem = Problem(3, 4, task_covariance=[1.0, 1.0, 1.0, 0.0])
-    drawn = problem.sample(20, rng=0)
+    problem = Problem(dim=4, context=3, task_covariance=[1.0, 1.0, 1.0, 0.0], scale=1)
+    drawn = sample_prompts(problem, 20, rng=0)
     assert np.allclose(found(problem)["ridge"].predict(drawn), drawn.target)
 
 
 @pytest.mark.usefixtures("without_searches")
 @pytest.mark.parametrize("law", ["uniform:3", "categorical:1,3"])
 def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
-    problem = Problem(12, 4, noise_law=law, scale=0.5, task_variance=3.0)
-    drawn, by_name = problem.sample(8000, rng=0), found(problem)
+    problem = Problem(dim=4, context=12, noise_law=law, scale=0.5, task_variance=3.0)
+    drawn, by_name = sample_prompts(problem, 8000, rng=0), found(problem)
     error = {
         name: (by_name[name].predict(drawn) - drawn.target) ** 2
         for name in ("bayes", "adaptive_ridge", "ridge", "oracle_ridge")
@@ -161,14 +169,14 @@ def test_bayes_is_the_best_without_being_told_the_noise(law: str) -> None:
 @pytest.mark.usefixtures("without_searches")
 def test_dmmse_finds_the_pretraining_task() -> None:
     tasks = np.random.default_rng(0).standard_normal((5, 4))
-    problem = Problem(30, 4, noise_variance=0.01, tasks=tasks)
-    drawn = problem.sample(50, rng=0, tasks="pretraining")
+    problem = Problem(dim=4, context=30, noise_variance=0.01, tasks=tasks, scale=1)
+    drawn = sample_prompts(problem, 50, rng=0)
     assert np.allclose(found(problem)["dmmse"].predict(drawn), drawn.target, atol=1e-6)
 
 
 def test_moments_give_the_loss_of_descent_on_drawn_prompts() -> None:
-    problem = Problem(**PROBLEMS["covariances"])
-    units, drawn = ProblemUnits(problem), problem.sample(20_000, rng=3)
+    problem = Problem(**{"scale": 1} | PROBLEMS["covariances"])
+    units, drawn = ProblemUnits(problem), sample_prompts(problem, 20_000, rng=3)
     rates = np.array([0.3, 0.8]) / units.input_variance
     weights = 0 * drawn.query
     for rate in rates:
@@ -182,7 +190,7 @@ def test_moments_give_the_loss_of_descent_on_drawn_prompts() -> None:
 
 
 def test_fitted_rates_are_those_of_the_theory_where_it_knows_them() -> None:
-    units = ProblemUnits(Problem(40, 12, noise_variance=0.1))
+    units = ProblemUnits(Problem(dim=12, context=40, noise_variance=0.1, scale=1))
     best = optimal_schedule(steps=3, context=40, dim=12, noise_ratio=0.1 / 40)
     guess = np.array([1.0, 1.1, 1.2])
     rates, gammas = fit_layers(context_moments(units, 3), guess, np.zeros(2))
@@ -192,6 +200,8 @@ def test_fitted_rates_are_those_of_the_theory_where_it_knows_them() -> None:
 
 
 def test_labels_must_depend_on_inputs() -> None:
-    problem = Problem(3, 2, input_covariance=[1.0, 0.0], task_covariance=[0.0, 1.0])
+    problem = Problem(
+        dim=2, context=3, input_covariance=[1.0, 0.0], task_covariance=[0.0, 1.0], scale=1
+    )
     with pytest.raises(ValueError, match="labels that depend on the inputs"):
         baselines(problem)

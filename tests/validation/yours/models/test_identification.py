@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import Baseline, baselines
 from iclimit.validation.yours.models.identification import best_mixture, identify
 from iclimit.validation.yours.models.ladder import ladder
 from iclimit.validation.yours.models.model import Answers
 
-PROBLEM = Problem(context=20, dim=8, noise_variance=0.25)
-DRAWN = PROBLEM.sample(4000, rng=3)
+PROBLEM = Problem(dim=8, context=20, noise_variance=0.25, scale=1)
+DRAWN = sample_prompts(PROBLEM, 4000, rng=3)
 BASELINES = baselines(PROBLEM)
 ANSWERS = {each.name: each.predict(DRAWN) for each in BASELINES}
 NOISE = np.random.default_rng(0).standard_normal(len(DRAWN)) * np.std(ANSWERS["ridge"])
@@ -161,7 +162,7 @@ def test_statements_are_as_sure_as_they_say() -> None:
     Each sample is a part of the prompts.  The noise has a known variance.
     """
     parts, size, variance = 100, 200, 0.04
-    drawn, rng = PROBLEM.sample(parts * size, rng=8), np.random.default_rng(9)
+    drawn, rng = sample_prompts(PROBLEM, parts * size, rng=8), np.random.default_rng(9)
     two = [each for each in BASELINES if each.name in ("ridge", "one_step")]
     known = {each.name: each.predict(drawn) for each in two}
     model = known["ridge"] + np.sqrt(variance) * rng.standard_normal(len(drawn))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from iclimit.asymptotics.descent import optimal_preconditioner
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.linear_attention import (
     LinearPart,
@@ -14,19 +15,20 @@ from iclimit.validation.yours.models.linear_attention import (
 )
 
 SCALED = Problem(
-    context=12, dim=4, input_law="uniform", scale=3, task_variance=2, noise_variance=0.5
+    dim=4, context=12, input_law="uniform", scale=3, task_variance=2, noise_variance=0.5
 )
 TILTED = Problem(
-    context=12,
     dim=3,
+    context=12,
     input_covariance=[0.5, 1.0, 2.0],
     task_covariance=[2.0, 1.0, 0.3],
     noise_variance=0.2,
+    scale=1,
 )
 
 
 def part_of(name: str, problem: Problem, count: int = 2000) -> LinearPart:
-    drawn = problem.sample(count, rng=0)
+    drawn = sample_prompts(problem, count, rng=0)
     (baseline,) = baselines(problem, names=[name])
     found = linear_part(*attention_features(drawn, problem), baseline.predict(drawn), problem)
     assert found is not None
@@ -54,7 +56,7 @@ def test_best_preconditioner_has_the_best_eigenvalues_and_its_exact_error() -> N
 
 def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
     """The projection of the posterior mean is that of the labels: it has the least error."""
-    problem = Problem(context=12, dim=4, noise_variance=0.5)
+    problem = Problem(dim=4, context=12, noise_variance=0.5, scale=1)
     found = part_of("ridge", problem, 20_000)
     assert found.z is not None
     assert abs(found.z) < 4
@@ -65,8 +67,8 @@ def test_bayes_has_the_best_gamma_as_its_linear_part() -> None:
 
 def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
     """Answers of one step with noise: its eigenvalues are equal, those of the fit are not."""
-    problem = Problem(context=40, dim=12)
-    drawn = problem.sample(4000, rng=0)
+    problem = Problem(scale=1, dim=12, context=40)
+    drawn = sample_prompts(problem, 4000, rng=0)
     (step,) = baselines(problem, names=["one_step"])
     noise = np.random.default_rng(0).standard_normal(4000)
     features = attention_features(drawn, problem)
@@ -81,8 +83,8 @@ def test_noise_spreads_eigenvalues_by_the_stated_radius() -> None:
 
 def test_share_is_held_out() -> None:
     """Noise is explained by nothing: the fit would explain d (d + 1)/n of it."""
-    problem = Problem(context=5, dim=4)
-    drawn = problem.sample(210, rng=0)
+    problem = Problem(dim=4, context=5, scale=1)
+    drawn = sample_prompts(problem, 210, rng=0)
     noise = np.random.default_rng(0).standard_normal(210)
     found = linear_part(*attention_features(drawn, problem), noise, problem)
     assert found is not None
@@ -92,4 +94,9 @@ def test_share_is_held_out() -> None:
 
 
 def test_theory_of_inputs_with_a_covariance_that_are_not_gaussian_is_not_known() -> None:
-    assert best_eigenvalues(Problem(5, 2, input_law="uniform", input_covariance=[1, 2])) is None
+    assert (
+        best_eigenvalues(
+            Problem(dim=2, context=5, input_law="uniform", input_covariance=[1, 2], scale=1)
+        )
+        is None
+    )

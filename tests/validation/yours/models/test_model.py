@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.model import LastPosition, Model, ask, ask_all
 from iclimit.validation.yours.models.sections import Section, plan_sections
 
-PROBLEM = Problem(6, 3, noise_variance=0.2)
-DRAWN = PROBLEM.sample(50, rng=0)
+PROBLEM = Problem(dim=3, context=6, noise_variance=0.2, scale=1)
+DRAWN = sample_prompts(PROBLEM, 50, rng=0)
 Array = np.ndarray
 
 
@@ -236,7 +237,9 @@ def test_wrong_settings() -> None:
 
 
 def sections() -> list[Section]:
-    return plan_sections(Problem(30, 20, noise_variance=0.5), test_prompts=2000, rng=1)
+    return plan_sections(
+        Problem(dim=20, context=30, noise_variance=0.5, scale=1), test_prompts=2000, rng=1
+    )
 
 
 def test_answers_of_the_model_and_of_baselines() -> None:

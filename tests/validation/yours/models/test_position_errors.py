@@ -8,8 +8,9 @@ import pytest
 from sampled_means import ALLOWANCE
 
 from iclimit.drawing import new_figure
+from iclimit.problem import Problem
 from iclimit.simulate.probing.prefixes import all_inputs
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.positions import (
     PositionErrors,
@@ -34,8 +35,8 @@ def heavy(name: str, problem: Problem) -> list[int]:
 
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
-    problem = Problem(**PROBLEMS[case])
-    drawn = problem.sample(COUNT, rng=2)
+    problem = Problem(**{"scale": 1} | PROBLEMS[case])
+    drawn = sample_prompts(problem, COUNT, rng=2)
     target = np.einsum("nld,nd->nl", all_inputs(drawn), drawn.tasks)
     for baseline in position_baselines(problem):
         errors = (baseline.predict(drawn) - target) ** 2 + drawn.noise_variance[:, None]
@@ -51,8 +52,8 @@ def test_stated_losses_are_those_of_a_simulation(case: str) -> None:
 def test_last_position_is_the_query_after_a_full_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iclimit.validation.yours.models.baselines.LAYERS", ())
     tasks = np.random.default_rng(0).standard_normal((5, 3))
-    problem = Problem(8, 3, noise_variance=0.3, tasks=tasks)
-    drawn = problem.sample(10, rng=0)
+    problem = Problem(dim=3, context=8, noise_variance=0.3, tasks=tasks, scale=1)
+    drawn = sample_prompts(problem, 10, rng=0)
     single = {each.name: each for each in baselines(problem)}
     compared = [each for each in position_baselines(problem) if each.name != "fixed_step"]
     assert {each.name for each in compared} >= {"ridge", "least_squares", "dmmse", "steps_5"}
@@ -64,10 +65,10 @@ def test_last_position_is_the_query_after_a_full_context(monkeypatch: pytest.Mon
 
 
 def test_fixed_step_is_the_best_for_the_mean_over_positions() -> None:
-    problem = Problem(7, 3, noise_variance=0.2)
+    problem = Problem(dim=3, context=7, noise_variance=0.2, scale=1)
     step = {each.name: each for each in position_baselines(problem)}["fixed_step"]
     rate = float(step.description.split("pairs, ")[1].split(",")[0])
-    drawn = problem.sample(20_000, rng=0)
+    drawn = sample_prompts(problem, 20_000, rng=0)
     x = all_inputs(drawn)
     moments = np.cumsum(drawn.labels[:, :, None] * drawn.inputs, axis=1)
     fits = np.sum(moments * x[:, 1:], axis=2)
@@ -96,12 +97,12 @@ def ridge(penalty: float, shrink: float = 1.0) -> Any:
 
 @pytest.fixture(scope="module")
 def found() -> PositionErrors:
-    problem = Problem(8, 3, noise_variance=0.3)
+    problem = Problem(dim=3, context=8, noise_variance=0.3, scale=1)
     return probe_positions(ridge(0.3, 1.05), problem, test_prompts=2000)
 
 
 def test_an_algorithm_differs_from_itself_by_nothing() -> None:
-    problem = Problem(8, 3, noise_variance=0.3)
+    problem = Problem(dim=3, context=8, noise_variance=0.3, scale=1)
     same = probe_positions(ridge(0.3), problem, test_prompts=50, baselines=["ridge", "null"])
     assert same.algorithms == ("ridge", "null")
     assert max(abs(ladder["ridge"].difference.mean) for ladder in same.ladders) < 1e-12
@@ -142,7 +143,7 @@ def test_figure_has_the_model_and_every_algorithm(found: PositionErrors) -> None
 
 
 def test_models_and_names_are_checked() -> None:
-    problem = Problem(4, 2)
+    problem = Problem(dim=2, context=4, scale=1)
     with pytest.raises(ValueError, match="did you mean null"):
         probe_positions(ridge(1.0), problem, baselines=["nul"])
     with pytest.raises(TypeError, match="baselines must be a list of names"):

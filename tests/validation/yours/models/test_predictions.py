@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
 from iclimit.validation.yours.models.baselines import Baseline
 from iclimit.validation.yours.models.files import PromptFile, read_prompts, write_prompts
 from iclimit.validation.yours.models.model import Model, ask_all
@@ -15,7 +15,9 @@ from iclimit.validation.yours.models.positions import probe_positions
 from iclimit.validation.yours.models.predictions import Recorded, read_positions, read_predictions
 from iclimit.validation.yours.models.probe import judge_predictions
 
-PROMPTS = PromptFile(Problem(30, 20, noise_variance=0.5), test_prompts=40, seed=1, float32=True)
+PROMPTS = PromptFile(
+    Problem(dim=20, context=30, noise_variance=0.5, scale=1), test_prompts=40, seed=1, float32=True
+)
 COUNT = len(PROMPTS)
 VALUES = np.random.default_rng(0).standard_normal(COUNT)
 
@@ -23,7 +25,7 @@ VALUES = np.random.default_rng(0).standard_normal(COUNT)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 prompts, for a block is drawn whole."""
-    monkeypatch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 10_000)
+    monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 10_000)
 
 
 def one_step(inputs: Any, labels: Any, query: Any) -> Any:
@@ -203,7 +205,9 @@ def averaging(inputs: Any, labels: Any) -> Any:
 
 def test_positions_of_a_model_elsewhere(tmp_path: Path) -> None:
     """The same errors as those of a function that is called."""
-    small = PromptFile(Problem(8, 4, noise_variance=0.5), test_prompts=60, seed=1)
+    small = PromptFile(
+        Problem(dim=4, context=8, noise_variance=0.5, scale=1), test_prompts=60, seed=1
+    )
     write_prompts(tmp_path / "prompts.npz", small)
     with np.load(tmp_path / "prompts.npz") as file:
         asked = [file[name] for name in ("inputs", "labels", "query")]

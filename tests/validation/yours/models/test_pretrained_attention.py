@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sampled_means import ALLOWANCE
 
+from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
-from iclimit.simulate.probing.problem import Problem
+from iclimit.simulate.prompts import sample_prompts
 from iclimit.validation.yours.models import baselines as module
 from iclimit.validation.yours.models.baselines import baselines
 from iclimit.validation.yours.models.linear_attention import (
@@ -23,19 +24,17 @@ TASKS = np.random.default_rng(0).standard_normal((30, 10))
 
 def test_training_is_ridge_regression_on_features() -> None:
     problem = Problem(
-        6, 2, scale=0.5, task_variance=4.0, noise_variance=0.3, tasks=3 * TASKS[:3, :2]
+        dim=2, context=6, scale=0.5, task_variance=4.0, noise_variance=0.3, tasks=3 * TASKS[:3, :2]
     )
     ridge, count = 0.2, 50
-    drawn_from, noise = seed_sequences(7, 2)
-    drawn = problem.sample(count, rng=drawn_from, tasks="pretraining")
-    noise = np.sqrt(0.3) * np.random.default_rng(noise).standard_normal(count)
+    drawn = sample_prompts(problem, count, rng=seed_sequences(7, 1)[0])
     # Inputs of variance 1/d and labels of variance 1.
     x_unit, y_unit = np.sqrt(2) * 0.5, np.sqrt(2) * 0.5 * 2
     x, y, query = drawn.inputs / x_unit, drawn.labels / y_unit, drawn.query / x_unit
     summary = np.column_stack([2 / 6 * np.einsum("nl,nld->nd", y, x), np.mean(y**2, axis=1)])
     features = (query[:, :, None] * summary[:, None, :]).reshape(count, 6)
     rows = np.concatenate([features, np.sqrt(count / 2 * ridge) * np.eye(6)])
-    labels = np.append((drawn.target + noise) / y_unit, np.zeros(6))
+    labels = np.append(drawn.query_label / y_unit, np.zeros(6))
     expected = np.linalg.lstsq(rows, labels)[0]
     gamma = pretrain_attention(problem, prompts=count, ridge=ridge, rng=7)
     assert np.allclose(gamma.ravel(), expected)
@@ -51,7 +50,7 @@ def test_training_is_ridge_regression_on_features() -> None:
     ids=["tasks", "covariance"],
 )
 def test_theory_expects_the_mean_error_of_trainings(laws: dict[str, Any]) -> None:
-    problem = Problem(20, 10, noise_variance=0.25, **laws)
+    problem = Problem(10, 20, **{"scale": 1} | laws, noise_variance=0.25)
     training: dict[str, Any] = {"prompts": 800, "ridge": 0.05}
     errors = [
         exact_error(pretrain_attention(problem, rng=seed, **training), problem)
@@ -71,17 +70,22 @@ def test_baseline_states_its_own_error_and_the_expected_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "LAYERS", ())
-    problem = Problem(12, 5, noise_variance=0.25)
+    problem = Problem(dim=5, context=12, noise_variance=0.25, scale=1)
     baseline = baselines(problem, prompts=300, ridge=0.1, rng=1)[-1]
     assert baseline.name == "linear_attention"
     assert "on 300 prompts with ridge 0.1, for which theory expects" in baseline.description
-    drawn = problem.sample(5000, rng=0)
+    drawn = sample_prompts(problem, 5000, rng=0)
     errors = Estimate.of((baseline.predict(drawn) - drawn.target) ** 2 + 0.25)
     assert baseline.loss is not None
     assert abs(errors.z(baseline.loss)) < ALLOWANCE
 
 
 def test_other_laws_have_no_theory() -> None:
-    assert expected_errors(Problem(12, 5, input_law="uniform"), prompts=9, ridge=0.1) == {}
+    assert (
+        expected_errors(
+            Problem(dim=5, context=12, input_law="uniform", scale=1), prompts=9, ridge=0.1
+        )
+        == {}
+    )
     with pytest.raises(ValueError, match="prompts must be an integer >= 1, got 0"):
-        pretrain_attention(Problem(12, 5), prompts=0)
+        pretrain_attention(Problem(dim=5, context=12, scale=1), prompts=0)

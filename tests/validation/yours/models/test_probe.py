@@ -15,7 +15,7 @@ from iclimit.validation.yours.models.ladder import diagnose
 from iclimit.validation.yours.models.report import TITLES
 
 TASKS = np.random.default_rng(7).standard_normal((5, 3))
-PROBLEM = iclimit.Problem(context=8, dim=3, noise_variance=0.3, tasks=TASKS)
+PROBLEM = iclimit.Problem(dim=3, context=8, noise_variance=0.3, tasks=TASKS, scale=1)
 PROMPTS = 600
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iclimit.simulate.probing.problem import Problem
+from iclimit.problem import Problem
 from iclimit.validation.yours.models.files import (
     FREE_BYTES,
     PromptFile,
@@ -19,8 +19,8 @@ from iclimit.validation.yours.models.files import (
 )
 
 PROBLEM = Problem(
-    3,
-    2,
+    dim=2,
+    context=3,
     input_law="uniform",
     scale=0.5,
     input_covariance=np.array([1.0, 2.0]),
@@ -37,7 +37,7 @@ Arrays = dict[str, Any]
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 64 prompts, for a block is drawn whole."""
-    monkeypatch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 2**9)
+    monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**9)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_other_rounding_is_no_change(path: Path) -> None:
         ({"problem": {"context": 3}}, "problem must have dim, got none"),
         ({"problem": {"context": 3, "dim": 2, "noise": 1}}, "got 'noise' .*did you mean noise_"),
         ({"problem": {"context": 3, "dim": 2, "scale": [1]}}, "scale must be > 0"),
-        ({"problem": {"context": 3, "dim": 3}}, r"input_covariance must have shape \(3,\)"),
+        ({"problem": {"context": 3, "dim": 3}}, r"tasks must have shape \(any, 3\)"),
     ],
 )
 def test_changed_descriptions(path: Path, change: Arrays, message: str) -> None:

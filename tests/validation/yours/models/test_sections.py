@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sampled_means import assert_mean
 
-from iclimit.simulate.probing.problem import DrawnPrompts, Problem
+from iclimit.problem import Problem
+from iclimit.simulate.prompts import Prompts, sample_prompts
 from iclimit.validation.yours.models.problem_units import ProblemUnits
 from iclimit.validation.yours.models.sections import (
     STEP,
@@ -19,12 +20,13 @@ from iclimit.validation.yours.models.sections import (
 
 COVARIANCE = np.array([0.2, 1.5, 0.5])
 PROBLEM = Problem(
-    4,
-    3,
+    dim=3,
+    context=4,
     noise_variance=0.3,
     input_covariance=COVARIANCE,
     task_covariance=np.diag(COVARIANCE) + 0.1,
     tasks=np.eye(3),
+    scale=1,
 )
 
 
@@ -32,7 +34,7 @@ PROBLEM = Problem(
 def small_blocks() -> Iterator[None]:
     """Blocks of 32 KiB numbers, for a block is drawn whole."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 2**15)
+        patch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 2**15)
         yield
 
 
@@ -41,19 +43,19 @@ def planned(problem: Problem = PROBLEM, test_prompts: int = 300) -> dict[str, Se
     return {section.name: section for section in plan}
 
 
-def prompts_of(section: Section) -> DrawnPrompts:
+def prompts_of(section: Section) -> Prompts:
     blocks = list(section.blocks())
-    return DrawnPrompts(
+    return Prompts(
         *(np.concatenate(each) for each in zip(*(vars(b).values() for b in blocks), strict=True))
     )
 
 
 @pytest.fixture(scope="module")
-def asked() -> dict[str, DrawnPrompts]:
+def asked() -> dict[str, Prompts]:
     return {name: prompts_of(section) for name, section in planned().items()}
 
 
-def differing(first: DrawnPrompts, second: DrawnPrompts) -> set[str]:
+def differing(first: Prompts, second: Prompts) -> set[str]:
     """Names of the arrays of which the first prompts differ."""
     count = min(len(first), len(second))
     return {
@@ -64,31 +66,33 @@ def differing(first: DrawnPrompts, second: DrawnPrompts) -> set[str]:
 
 
 def test_sections_that_say_nothing_are_left_out() -> None:
-    plain = {each.name for each in plan_sections(Problem(1, 2), test_prompts=10)}
+    plain = {
+        each.name for each in plan_sections(Problem(dim=2, context=1, scale=1), test_prompts=10)
+    }
     full = set(planned())
     assert full - plain == {
         *("pretraining", "noise:none", "noise:fourfold", "context:half", "context:double"),
         *(f"{what}s:{how}" for what in ("input", "task") for how in ("reversed", "rotated")),
     }
     assert plain - full == {"noise:added"}
-    one = plan_sections(Problem(1, 2), test_prompts=10, context_lengths=True)
+    one = plan_sections(Problem(dim=2, context=1, scale=1), test_prompts=10, context_lengths=True)
     assert "context:half" not in {each.name for each in one}
 
 
-def test_each_section_changes_one_thing(asked: dict[str, DrawnPrompts]) -> None:
+def test_each_section_changes_one_thing(asked: dict[str, Prompts]) -> None:
     found = {name: differing(asked["fresh"], drawn) for name, drawn in asked.items()}
     assert found["fresh"] == set()
     assert found["permuted"] == {"inputs", "labels"}
     for name in ("other", "sum", "zero"):
-        assert found[f"labels:{name}"] == {"labels", "tasks"}
+        assert found[f"labels:{name}"] == {"labels", "query_label", "tasks"}
     for how in ("half", "double", "reversed", "rotated"):
-        assert found[f"inputs:{how}"] == {"inputs", "labels", "query"}
-        assert found[f"tasks:{how}"] == {"labels", "tasks"}
+        assert found[f"inputs:{how}"] == {"inputs", "labels", "query", "query_label"}
+        assert found[f"tasks:{how}"] == {"labels", "query_label", "tasks"}
     for how in ("none", "fourfold"):
-        assert found[f"noise:{how}"] == {"labels", "noise_variance"}
+        assert found[f"noise:{how}"] == {"labels", "query_label", "noise_variance"}
 
 
-def test_prompts_of_shifts(asked: dict[str, DrawnPrompts]) -> None:
+def test_prompts_of_shifts(asked: dict[str, Prompts]) -> None:
     fresh = asked["fresh"]
 
     def noise(name: str) -> np.ndarray:
@@ -122,8 +126,10 @@ def test_covariances_of_shifts() -> None:
 
 
 def test_noise_that_is_added_is_a_quarter_of_the_labels() -> None:
-    problem = Problem(2, 3, scale=0.5, input_law="laplace", input_covariance=COVARIANCE)
-    drawn = problem.sample(20_000, rng=0)
+    problem = Problem(
+        dim=3, context=2, scale=0.5, input_law="laplace", input_covariance=COVARIANCE
+    )
+    drawn = sample_prompts(problem, 20_000, rng=0)
     assert_mean(drawn.labels**2, ProblemUnits(problem).signal)
     shifted = planned(problem)["noise:added"].problem
     assert shifted.noise_variance == pytest.approx(ProblemUnits(problem).signal / 4, rel=5e-3)
@@ -131,7 +137,7 @@ def test_noise_that_is_added_is_a_quarter_of_the_labels() -> None:
     assert str(levels.noise_law) == "categorical:0,4"
 
 
-def test_pairs_in_another_order(asked: dict[str, DrawnPrompts]) -> None:
+def test_pairs_in_another_order(asked: dict[str, Prompts]) -> None:
     fresh, permuted = asked["fresh"], asked["permuted"]
     pairs = [np.concatenate([d.inputs, d.labels[..., None]], axis=2) for d in (fresh, permuted)]
     for before, after in zip(*pairs, strict=False):
@@ -140,7 +146,7 @@ def test_pairs_in_another_order(asked: dict[str, DrawnPrompts]) -> None:
     assert_mean(first[:, None] == np.arange(4), 1 / 4)
 
 
-def test_labels_of_another_task(asked: dict[str, DrawnPrompts]) -> None:
+def test_labels_of_another_task(asked: dict[str, Prompts]) -> None:
     fresh, other, both, zero = (
         asked[name] for name in ("fresh", "labels:other", "labels:sum", "labels:zero")
     )
@@ -154,12 +160,12 @@ def test_labels_of_another_task(asked: dict[str, DrawnPrompts]) -> None:
     assert_mean(fresh.tasks[:count, :, None] * other.tasks[:, None, :], 0)
 
 
-def test_errors_of_finite_differences_are_as_stated(asked: dict[str, DrawnPrompts]) -> None:
+def test_errors_of_finite_differences_are_as_stated(asked: dict[str, Prompts]) -> None:
     """Of the sum of sines of all labels and query coordinates, each over its root mean square."""
     plan = planned()
     scales = {what: plan[f"{what}:plus"].step / STEP for what in ("query", "labels")}
 
-    def answer(drawn: DrawnPrompts, kind: type) -> np.ndarray:
+    def answer(drawn: Prompts, kind: type) -> np.ndarray:
         sines = [np.sin(getattr(drawn, what).astype(kind) / kind(s)) for what, s in scales.items()]
         return np.sum(np.concatenate(sines, axis=1), axis=1)
 
@@ -175,7 +181,7 @@ def test_errors_of_finite_differences_are_as_stated(asked: dict[str, DrawnPrompt
 
 
 def test_a_longer_run_extends_a_shorter_one() -> None:
-    problem = Problem(40, 20, noise_variance=0.1, tasks=np.eye(20))
+    problem = Problem(dim=20, context=40, noise_variance=0.1, tasks=np.eye(20), scale=1)
     short, long = planned(problem, 10), planned(problem, 20_000)
     for name, section in short.items():
         drawn = prompts_of(section)
@@ -193,7 +199,7 @@ def test_a_longer_run_extends_a_shorter_one() -> None:
     ],
 )
 def test_blocks_are_of_bounded_memory_and_the_same_again(name: str, size: tuple[int, int]) -> None:
-    section = planned(Problem(*size), 3000)[name]
+    section = planned(Problem(*size[::-1], scale=1), 3000)[name]
     blocks = list(section.blocks())
     assert sum(map(len, blocks)) == len(section)
     assert max(block.inputs.nbytes for block in blocks) <= 2**22
@@ -215,14 +221,14 @@ def test_blocks_are_of_bounded_memory_and_the_same_again(name: str, size: tuple[
 )
 def test_numbers_that_single_precision_cannot_square(wrong: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plan_sections(Problem(4, 3, **wrong), test_prompts=5)
+        plan_sections(Problem(3, 4, **{"scale": 1} | wrong), test_prompts=5)
 
 
 @pytest.mark.parametrize(("size", "drawn"), [((40, 20), 50), ((120, 80), 20), ((900, 100), 10)])
 def test_sensitivities_of_large_problems_are_of_fewer_prompts(
     size: tuple[int, int], drawn: int
 ) -> None:
-    plan = planned(Problem(*size))
+    plan = planned(Problem(*size[::-1], scale=1))
     for name, variants in (("query", size[1]), ("labels", size[0])):
         for side in ("plus", "minus"):
             section = plan[f"{name}:{side}"]
@@ -230,14 +236,14 @@ def test_sensitivities_of_large_problems_are_of_fewer_prompts(
 
 
 def test_the_smallest_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("iclimit.simulate.probing.problem.BLOCK_NUMBERS", 6)
-    for section in planned(Problem(1, 1), 10).values():
+    monkeypatch.setattr("iclimit.simulate.prompts.sampling.BLOCK_NUMBERS", 6)
+    for section in planned(Problem(dim=1, context=1, scale=1), 10).values():
         blocks = list(section.blocks())
         assert sum(map(len, blocks)) == len(section) == 10
         assert max(map(len, blocks)) == 3 or section.name == "context:double"
 
 
-def test_seeds_tell_prompts_apart(asked: dict[str, DrawnPrompts]) -> None:
+def test_seeds_tell_prompts_apart(asked: dict[str, Prompts]) -> None:
     again = plan_sections(PROBLEM, test_prompts=300, rng=5)
     assert differing(prompts_of(again[0]), asked["fresh"]) >= {"inputs", "labels", "query"}
     generator = plan_sections(PROBLEM, test_prompts=30, rng=np.random.default_rng(1))[0]

@@ -12,16 +12,15 @@ from matplotlib.figure import Figure
 from sampled_means import assert_mean
 
 import iclimit
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.constructions import descent_layer
-from iclimit.simulate.descent.regression import regression_tokens
-from iclimit.simulate.dynamics import TaskMixture
 from iclimit.simulate.dynamics.attention_models import AttentionModel, MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.models.transformer import Layer, prediction
-from iclimit.simulate.pretraining.attention import context_summary, weights_from_gamma
-from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
+from iclimit.simulate.pretraining.attention import weights_from_gamma
+from iclimit.simulate.prompts import context_summary, draw_prompts, regression_tokens
+from iclimit.simulate.prompts.sampling import draw_fresh_tasks
 from iclimit.validation.yours.weights.layouts import LAYOUTS
 from iclimit.validation.yours.weights.reduced import reduced_gamma
 
@@ -198,14 +197,20 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: b
     setting: dict[str, Any] = {"layout": "versatile2024", "normalization": "mean"}
     setting |= {"include_query": include_query, "input_covariance": mixing**2}
     reduced = reduced_gamma(weights, context=9, noise_variance=0.6, **setting)
-    law = Regression(context=6, dim=D, noise_variance=0.9, mixing=mixing)
+    law = Problem(dim=D, context=6, noise_variance=0.9, mixing=mixing, scale=1)
     device = get_backend("numpy")
     if fresh:
-        prompts = law.sample(device, generator, SAMPLES)
+        prompts = draw_prompts(law, device, generator, SAMPLES)
         found = reduced.errors(test_context=6, test_noise_variance=0.9, whole=True).icl
         by_gamma = reduced.errors(test_context=6, test_noise_variance=0.9).icl
     else:
-        prompts = law.prompts(device, generator, few[generator.integers(0, 2, SAMPLES)])
+        prompts = draw_prompts(
+            law,
+            device,
+            generator,
+            len(few[generator.integers(0, 2, SAMPLES)]),
+            tasks=few[generator.integers(0, 2, SAMPLES)],
+        )
         reduced = reduced_gamma(weights, context=6, noise_variance=0.9, **setting)
         found = reduced.errors(tasks=few, whole=True).idg
         by_gamma = reduced.errors(tasks=few).idg
@@ -213,7 +218,7 @@ def test_errors_of_the_layer_with_the_ignored_part(fresh: bool, include_query: b
     layer = Layer(eye, weights["Q"][None], eye, weights["P"][None])
     tokens = regression_tokens(prompts)
     predicted = prediction(tokens, [layer], include_query=include_query, dampening=1 / 6)
-    samples = (predicted - prompts.y_query) ** 2 / D
+    samples = (predicted - prompts.query_label) ** 2 / D
     assert_mean(samples, found)
     # The test sees the correlation: with the mean square alone it would fail.
     alone = by_gamma + reduced.label_free.square(6, mixing**2)
@@ -240,8 +245,18 @@ def test_losses_from_the_moments_of_all_features(kind: str) -> None:
     reduced = reduced_gamma(layer, input_covariance=sigma, **setting)
     found = reduced.errors(tasks=task[None], whole=True)
     problems = {
-        found.icl: TaskMixture(sigma / D, 5, 0.3),
-        found.idg: TaskMixture(sigma / D, 5, 0.3, fresh_fraction=0.0, shared_task=task),
+        found.icl: Problem(
+            dim=len(sigma / D), context=5, input_covariance=sigma / D, noise_variance=0.3, scale=1
+        ),
+        found.idg: Problem(
+            dim=len(sigma / D),
+            context=5,
+            input_covariance=sigma / D,
+            noise_variance=0.3,
+            fresh_fraction=0.0,
+            shared_task=task,
+            scale=1,
+        ),
     }
     for error, problem in problems.items():
         loss = MomentLoss(model, population_moments(problem))([each[None] for each in weights])[0]
@@ -278,7 +293,7 @@ def test_a_constructed_step_is_read_as_its_preconditioner(normalization: str) ->
 
 def test_a_trained_layer_reaches_the_optimum() -> None:
     """Trained without the theory, in two dimensions: the excess is a few per mille."""
-    problem = Regression(context=8, dim=2, noise_variance=0.2)
+    problem = Problem(dim=2, context=8, noise_variance=0.2, scale=1)
     run = iclimit.train_attention(problem, optimizer="lbfgs", batch=2**14, rng=0)
     reduced = reduced_gamma(run.layers[0], layout="versatile2024", context=8, noise_variance=0.2)
     assert reduced.rho == pytest.approx(0.1)
@@ -445,13 +460,19 @@ def test_usual_pretrainings_are_found_usual() -> None:
     backend = get_backend("numpy")
     for seed in range(10):
         generator = np.random.default_rng(seed)
-        tasks = sample_tasks(backend, generator, 6, d, "sphere")
+        tasks = draw_fresh_tasks(Problem(d, 1, task_law="sphere"), backend, generator, 6)
         drawn = tasks[generator.integers(0, 6, prompts)]
-        seen = sample_prompts(backend, generator, drawn, context, 0.1)
-        features = seen.x_query[:, :, None] * context_summary(seen)[:, None, :]
+        seen = draw_prompts(
+            Problem(drawn.shape[1], context, noise_variance=0.1),
+            backend,
+            generator,
+            len(drawn),
+            tasks=drawn,
+        )
+        features = seen.query[:, :, None] * context_summary(seen)[:, None, :]
         flat = features.reshape(prompts, -1)
         gram = flat.T @ flat + prompts / d * ridge * np.eye(flat.shape[1])
-        gamma = np.linalg.solve(gram, flat.T @ seen.y_query).reshape(d, d + 1)
+        gamma = np.linalg.solve(gram, flat.T @ seen.query_label).reshape(d, d + 1)
         layer = dict(zip("VKQ", weights_from_gamma(gamma), strict=True))
         reduced = reduced_gamma(layer, layout="lu2025", context=context, noise_variance=0.1)
         run = reduced.against_pretraining(tasks=tasks, prompts=prompts, ridge=ridge, rng=seed)

@@ -8,11 +8,12 @@ import pytest
 from matplotlib.figure import Figure
 
 import iclimit
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import get_backend
-from iclimit.simulate.descent import Regression
 from iclimit.simulate.descent.constructions import descent_layer
 from iclimit.simulate.gdpp import gdpp_transformer, implicit_weights
 from iclimit.simulate.gdpp.linear_transformer import LinearTransformer, build
+from iclimit.simulate.prompts import draw_prompts
 from iclimit.validation.yours.weights.reduced import reduced_gamma
 from iclimit.validation.yours.weights.stacks import reduced_stack
 
@@ -104,9 +105,9 @@ def test_shares_agree_with_implicit_weights() -> None:
     gdpp = gdpp_transformer(
         scale * found.omegas[:, 1, 0], scale * found.omegas[:1, 0, 0], context=CONTEXT, dim=D
     )
-    law = Regression(context=CONTEXT, dim=D)
+    law = Problem(dim=D, context=CONTEXT, scale=1)
     backend = get_backend("numpy")
-    prompts = law.sample(backend, np.random.default_rng(4), 4000)
+    prompts = draw_prompts(law, backend, np.random.default_rng(4), 4000)
     exact, kept = (implicit_weights(prompts, each).weights[-1] for each in (model, gdpp))
     part, total = (np.sum(each**2, axis=1) for each in (kept - exact, exact))
     ratio = np.mean(part) / np.mean(total)

@@ -22,14 +22,21 @@ of :math:`\Sigma^{1/2}\, \Gamma\, \mathrm{diag}(\Sigma^{1/2}, 1)` on x and those
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from array_api_compat import array_namespace
 
+from iclimit.problem import Problem
 from iclimit.simulate.arrays import Array, Backend, row_blocks
-from iclimit.simulate.pretraining.attention import context_summary
-from iclimit.simulate.pretraining.covariances import times_root
-from iclimit.simulate.pretraining.prompts import sample_prompts, sample_tasks
+from iclimit.simulate.prompts.covariances import times_root
+from iclimit.simulate.prompts.sampling import (
+    context_summary,
+    draw_fresh_tasks,
+    draw_prompts,
+    input_root,
+    task_root,
+)
 
 
 def sample_summaries(
@@ -160,10 +167,10 @@ def whitened_gamma(gamma: Array, root: Array | None) -> Array:
     return array_namespace(gamma).concat([times_root(left[:, :d], root), left[:, d:]], axis=1)
 
 
-def squared_errors(gamma: Array, x_query: Array, summary: Array, y_query: Array) -> Array:
+def squared_errors(gamma: Array, query: Array, summary: Array, query_label: Array) -> Array:
     """Squared error of each prompt, shape (n,)."""
     xp = array_namespace(gamma)
-    return (y_query - xp.sum((x_query @ gamma) * summary, axis=1)) ** 2
+    return (query_label - xp.sum((query @ gamma) * summary, axis=1)) ** 2
 
 
 Drawn: TypeAlias = tuple[Array, Array, Array]
@@ -174,32 +181,39 @@ TOKEN_BLOCK = 2**22
 
 
 @dataclass(frozen=True)
-class PromptLaw:
-    """Law of tasks and of their prompts.
+class SummaryLaw:
+    """Summaries of the prompts of a problem, and test errors on them.
 
     In all methods ``task_set`` is an array (k, d) of tasks to choose from, or None for a fresh
-    task in every prompt.
+    task in every prompt: the tasks of the problem do not count.
+
+    Attributes
+    ----------
+    backend : Backend
+    problem : Problem
+        In the units of this library.
+    sampler : {"summaries", "tokens"}
+        Whether summaries come from their exact law, for Gaussian inputs, or from tokens.
     """
 
     backend: Backend
-    dim: int
-    context: int
-    rho: float
-    task_law: str
-    task_root: Array | None
-    input_law: str
-    input_root: Array | None
-    sampler: str
+    problem: Problem
+    sampler: str = "summaries"
+
+    @cached_property
+    def input_root(self) -> Array | None:
+        """Root of the covariance of the inputs."""
+        return input_root(self.problem, self.backend)
 
     def fresh_tasks(self, generator: Any, count: int) -> Array:
         """Draw task vectors, shape (count, d)."""
-        law, root = self.task_law, self.task_root
-        return sample_tasks(self.backend, generator, count, self.dim, law, root=root)
+        return draw_fresh_tasks(self.problem, self.backend, generator, count)
 
     def draw(self, generator: Any, count: int, task_set: Array | None) -> Drawn:
-        """Draw (x_query, summary, y_query) of prompts."""
+        """Draw (query, summary, query_label) of prompts."""
         whole = self.sampler == "summaries"
-        block = count if whole else max(1, TOKEN_BLOCK // (self.dim * (self.context + 1)))
+        numbers = self.problem.dim * (self.problem.context + 1)
+        block = count if whole else max(1, TOKEN_BLOCK // numbers)
         sample = self._from_law if whole else self._from_tokens
         parts = []
         for start in range(0, count, block):
@@ -218,7 +232,7 @@ class PromptLaw:
         self, generator: Any, gamma: Array, test_prompts: int, task_set: Array | None
     ) -> float:
         """Test error of a reduced matrix Gamma: exact for Gaussian inputs, else sampled."""
-        if self.input_law == "gaussian":
+        if self.problem.input_law == "gaussian":
             whitened = whitened_gamma(gamma, self.input_root)
             return float(exact_error(whitened, self.moments(task_set)))
         errors = squared_errors(gamma, *self.draw(generator, test_prompts, task_set))
@@ -226,35 +240,38 @@ class PromptLaw:
 
     def moments(self, task_set: Array | None) -> SummaryMoments:
         """Moments of the summaries of Gaussian inputs, as inputs of covariance I/d see them."""
-        there, sizes = self.backend, (self.context, self.rho)
+        device, problem = self.backend, self.problem
+        sizes = problem.context, problem.noise_variance
         if task_set is not None:
-            return task_set_moments(there, times_root(task_set, self.input_root), *sizes)
-        factor = times_root(times_root(there.xp.eye(self.dim), self.task_root), self.input_root)
+            return task_set_moments(device, times_root(task_set, self.input_root), *sizes)
+        root = task_root(problem, device)
+        factor = times_root(times_root(device.xp.eye(problem.dim), root), self.input_root)
         scatter = factor.T @ factor
-        return fresh_task_moments(there, self.dim, *sizes, self.task_law, covariance=scatter)
+        return fresh_task_moments(
+            device, problem.dim, *sizes, problem.task_law, covariance=scatter
+        )
 
     def _from_law(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
         """Draw whitened summaries and queries from their exact law, then apply the root.
 
         Prompt i has the task in row ``chosen[i]`` of tasks, or in row i.
         """
-        there, xp, root = self.backend, self.backend.xp, self.input_root
+        device, xp, root = self.backend, self.backend.xp, self.input_root
+        dim, context, rho = self.problem.dim, self.problem.context, self.problem.noise_variance
         seen = times_root(tasks, root)
-        summary = sample_summaries(there, generator, seen, self.context, self.rho, chosen=chosen)
+        summary = sample_summaries(device, generator, seen, context, rho, chosen=chosen)
         n = summary.shape[0]
-        x, y = generator.standard_normal((n, self.dim)), xp.empty(n)
-        for rows in row_blocks(xp, n, 8 * self.dim):
-            x[rows, :] /= math.sqrt(self.dim)
+        x, y = generator.standard_normal((n, dim)), xp.empty(n)
+        for rows in row_blocks(xp, n, 8 * dim):
+            x[rows, :] /= math.sqrt(dim)
             y[rows] = xp.vecdot(x[rows, :], tasks_of(seen, chosen, rows))
             if root is not None:
                 x[rows, :] = times_root(x[rows, :], root)
-                summary[rows, : self.dim] = times_root(summary[rows, : self.dim], root)
-        y += math.sqrt(self.rho) * generator.standard_normal(n)
+                summary[rows, :dim] = times_root(summary[rows, :dim], root)
+        y += math.sqrt(rho) * generator.standard_normal(n)
         return x, summary, y
 
     def _from_tokens(self, generator: Any, tasks: Array, chosen: Array | None) -> Drawn:
-        own, law, root = tasks_of(tasks, chosen, slice(None)), self.input_law, self.input_root
-        prompts = sample_prompts(
-            self.backend, generator, own, self.context, self.rho, law, input_root=root
-        )
-        return prompts.x_query, context_summary(prompts), prompts.y_query
+        own = tasks_of(tasks, chosen, slice(None))
+        prompts = draw_prompts(self.problem, self.backend, generator, tasks=own)
+        return prompts.query, context_summary(prompts), prompts.query_label

@@ -1,0 +1,429 @@
+r"""The law of the prompts: inputs, tasks, noise, sizes and units of regression in context.
+
+A prompt holds N pairs and a query, with labels
+
+.. math:: y = \langle w, x\rangle + \epsilon, \qquad x = s\, T z, \qquad
+   T T^\top = \Sigma, \qquad \epsilon \sim N(0, \sigma^2) .
+
+The coordinates z are independent and follow one law.  Tasks w follow a law of their own, are one
+of k tasks that do not change, or are a mixture of fresh tasks with one shared task.  The noise
+level may differ between prompts.  A `Problem` says all this and draws nothing: its samplers are in
+`iclimit.simulate.prompts`.
+
+**Units.**  In the units of this library, ``scale=None``, input coordinates have variance 1/d, so
+that labels without noise have the variance of a task coordinate, 1, and ``noise_variance`` is the
+:math:`\rho` of the theory.  With ``scale=1`` coordinates are as their law has them: of variance 1
+if Gaussian, 1/3 if uniform.  That is how the gradient-descent literature writes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from iclimit.checks import (
+    check_arguments,
+    check_choice,
+    parse_array,
+    parse_covariance,
+    parse_tasks,
+)
+from iclimit.notation import explaining, ratios_of, sizes_of
+
+COORDINATE_VARIANCE = {"gaussian": 1.0, "uniform": 1 / 3, "rademacher": 1.0, "laplace": 2.0}
+"""Variances of one coordinate by law: N(0, 1), U(-1, 1), random signs, and the Laplace law with
+density exp(-|z|)/2."""
+
+TASK_LAWS = ("sphere", "gaussian")
+
+LARGEST_LEVEL = 1e100
+"""Largest noise level: its square and sums of such squares are finite."""
+
+_NOISE_LAWS = (
+    "fixed:SIGMA, uniform:SIGMA_MAX or categorical:SIGMA,SIGMA,... "
+    f"with levels from 0 to {LARGEST_LEVEL:g}"
+)
+
+
+@dataclass(frozen=True)
+class NoiseLaw:
+    r"""Law of the noise level :math:`\sigma` of a prompt, a standard deviation.
+
+    Attributes
+    ----------
+    kind : {"fixed", "uniform", "categorical"}
+        One level; uniform from 0 to the level; one of the levels, all equally likely.
+    levels : tuple of float
+        From 0 to 1e100.
+
+    Raises
+    ------
+    ValueError
+        If it is no such law.
+
+    Examples
+    --------
+    >>> from iclimit.problem import NoiseLaw
+    >>> NoiseLaw.parse("categorical:1,3")
+    NoiseLaw(kind='categorical', levels=(1.0, 3.0))
+    >>> NoiseLaw.parse("uniform:3").mean_variance
+    3.0
+    """
+
+    kind: str
+    levels: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        known = self.kind in ("fixed", "uniform", "categorical")
+        counted = len(self.levels) == 1 or (self.kind == "categorical" and self.levels)
+        inside = all(0 <= level <= LARGEST_LEVEL for level in self.levels)
+        if not (known and counted and inside):
+            raise ValueError(f"noise_law must be {_NOISE_LAWS}, got {self}")
+
+    @classmethod
+    def parse(cls, noise_law: str | NoiseLaw) -> NoiseLaw:
+        """Read "fixed:1", "uniform:5" or "categorical:1,3,5"; a law is returned as it is.
+
+        Raises
+        ------
+        ValueError
+            If the text is none of these.
+        """
+        if isinstance(noise_law, NoiseLaw):
+            return noise_law
+        kind, _, numbers = str(noise_law).partition(":")
+        try:
+            return cls(kind, tuple(float(number) for number in numbers.split(",")))
+        except ValueError:
+            raise ValueError(f"noise_law must be {_NOISE_LAWS}, got {noise_law!r}") from None
+
+    def __str__(self) -> str:
+        numbers = (repr(float(level)).removesuffix(".0") for level in self.levels)
+        return f"{self.kind}:{','.join(numbers)}"
+
+    @property
+    def mean_variance(self) -> float:
+        r"""Mean noise variance :math:`E \sigma^2`."""
+        mean = math.fsum(level**2 for level in self.levels) / len(self.levels)
+        return mean / 3 if self.kind == "uniform" else mean
+
+    def times(self, factor: float) -> NoiseLaw:
+        """The law of the levels times a number."""
+        return NoiseLaw(self.kind, tuple(factor * level for level in self.levels))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    r"""Law of the prompts that a model learns from and is judged on.
+
+    Parameters
+    ----------
+    dim : int >= 1
+        Dimension d of the inputs.
+    context : int >= 1
+        Number N of labelled pairs in a prompt.
+    tasks : int >= 1, inf, or array (k, d)
+        Number of tasks that all prompts of one run share; inf for a fresh task in every prompt; or
+        the tasks themselves.
+    prompts : int >= 1, optional
+        Number of prompts that are learned from, where it is finite.
+    noise_variance : float >= 0
+        Variance of the label noise, in the context and in the label of the query.
+    noise_law : str or NoiseLaw, optional
+        Law of a noise level drawn for each prompt, instead of ``noise_variance``:
+        "fixed:SIGMA", "uniform:SIGMA_MAX" or "categorical:SIGMA,SIGMA,..." in standard deviations.
+    input_law : {"gaussian", "uniform", "rademacher", "laplace"}
+        Law of the independent coordinates z: N(0, 1), U(-1, 1), random signs, or the Laplace law
+        with density exp(-\|z\|)/2.
+    scale : float > 0, optional
+        Factor s of the inputs.  By default it gives input coordinates the variance 1/d, the units
+        of this library; 1 leaves them as their law has them.
+    input_covariance : array (d,) or (d, d), optional
+        Covariance :math:`\Sigma`, or the eigenvalues of a diagonal one; the identity by default.
+    mixing : array (d, d), optional
+        Root T of :math:`\Sigma`, instead of ``input_covariance``; otherwise T is the symmetric
+        root.  Gaussian inputs do not depend on which root it is.
+    task_law : {"gaussian", "sphere"}
+        Law of tasks: normal, or uniform on a sphere; both with coordinates of variance
+        task_variance.
+    task_variance : float > 0
+        Variance of a task coordinate.
+    task_covariance : array (d,) or (d, d), optional
+        Covariance of the tasks over their variance; the identity by default.
+    fresh_fraction : float in [0, 1]
+        Fraction of the prompts with tasks of their law; all others have one and the same task.
+    shared_task : array (d,), optional
+        That task; needed, and allowed, only for ``fresh_fraction`` below 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range or has another shape, or two contradict each other.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> problem = iclimit.Problem(dim=40, context=40, tasks=20, prompts=3200, noise_variance=0.01)
+    >>> problem.limit
+    {'tau': 2.0, 'alpha': 1.0, 'kappa': 0.5, 'rho': 0.01}
+    >>> round(float(iclimit.icl_error(**problem.limit, ridge=0.1)), 4)
+    0.4706
+    """
+
+    dim: int
+    context: int
+    _: KW_ONLY
+    tasks: Any = math.inf
+    prompts: int | None = None
+    noise_variance: float = 0.0
+    noise_law: str | NoiseLaw | None = None
+    input_law: str = "gaussian"
+    scale: float | None = None
+    input_covariance: Any = None
+    mixing: Any = None
+    task_law: str = "gaussian"
+    task_variance: float = 1.0
+    task_covariance: Any = None
+    fresh_fraction: float = 1.0
+    shared_task: Any = None
+
+    def __post_init__(self) -> None:
+        numbers = ["dim", "context", "task_variance", "noise_variance", "fresh_fraction"]
+        numbers += [name for name in ("prompts", "scale") if getattr(self, name) is not None]
+        check_arguments(**{name: getattr(self, name) for name in numbers})
+        check_choice("input_law", self.input_law, tuple(COORDINATE_VARIANCE))
+        check_choice("task_law", self.task_law, TASK_LAWS)
+        count, given = parse_tasks(self.tasks, self.dim)
+        self._set(tasks=count if given is None else given)
+        if self.mixing is not None:
+            if self.input_covariance is not None:
+                raise ValueError("input_covariance must be None where mixing is given")
+            self._set(mixing=parse_array("mixing", self.mixing, 2 * (self.dim,)))
+        for name in ("input_covariance", "task_covariance"):
+            if getattr(self, name) is not None:
+                self._set(**{name: parse_covariance(name, getattr(self, name), self.dim)})
+        if self.noise_law is not None:
+            if self.noise_variance:
+                both = f"both noise_variance={self.noise_variance!r} and {self.noise_law!r}"
+                raise ValueError(
+                    f"noise_law must be None where noise_variance is given, got {both}"
+                )
+            self._set(noise_law=NoiseLaw.parse(self.noise_law))
+        self._parse_mixture()
+
+    def _parse_mixture(self) -> None:
+        if (self.fresh_fraction < 1) != (self.shared_task is not None):
+            raise ValueError(
+                "shared_task must be given for fresh_fraction below 1, and only then, "
+                f"got {self.shared_task!r} with fresh_fraction = {self.fresh_fraction!r}"
+            )
+        if self.shared_task is None:
+            return
+        task = parse_array("shared_task", self.shared_task, (self.dim,))
+        if not task @ self.covariance_of_inputs @ task > 0:
+            raise ValueError(f"shared_task must have labels other than zero, got {task!r}")
+        self._set(shared_task=task)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self.describe() == other.describe()
+
+    def __hash__(self) -> int:
+        return hash((self.dim, self.context))
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            kept = value.copy() if isinstance(value, np.ndarray) else value
+            object.__setattr__(self, name, kept)
+
+    @classmethod
+    def of_limit(
+        cls,
+        *,
+        dim: int,
+        alpha: float,
+        tau: float | None = None,
+        kappa: float = math.inf,
+        rho: float = 0.0,
+        **settings: Any,
+    ) -> Problem:
+        r"""Problem at a dimension with the parameters of a limit, rounded to integers.
+
+        Parameters
+        ----------
+        dim : int >= 1
+            Dimension d of the inputs.
+        alpha : float > 0
+            Context length over dimension.
+        tau : float > 0, optional
+            Prompts over squared dimension.
+        kappa : float > 0, or inf
+            Tasks over dimension.
+        rho : float >= 0
+            Variance of the label noise over that of labels without noise.
+        **settings
+            What else a `Problem` takes.
+
+        Examples
+        --------
+        >>> import iclimit
+        >>> iclimit.Problem.of_limit(dim=20, tau=1.5, alpha=0.5, kappa=2).prompts
+        600
+        """
+        ratios = {"alpha": alpha, "kappa": kappa} | ({} if tau is None else {"tau": tau})
+        check_arguments(dim=dim, rho=rho, **ratios)
+        sizes: dict[str, Any] = sizes_of(dim, **ratios)
+        problem = cls(dim, **sizes, **settings)
+        if not rho:
+            return problem
+        variance = rho * problem.label_unit
+        return cls(dim, **sizes, **settings, noise_variance=variance)
+
+    def with_fresh_tasks(self) -> Problem:
+        """The same law with a fresh task in every prompt."""
+        return replace(self, tasks=math.inf, fresh_fraction=1.0, shared_task=None)
+
+    @property
+    def limit(self) -> dict[str, float]:
+        """Parameters of the limit that are defined, as keywords of the theory."""
+        sizes = {"context": self.context, "tasks": self.task_count}
+        if self.prompts is not None:
+            sizes["prompts"] = self.prompts
+        return ratios_of(self.dim, **sizes) | {"rho": self.mean_noise_variance / self.label_unit}
+
+    @property
+    def task_set(self) -> np.ndarray | None:
+        """The tasks (k, d) that are given; None where they follow their law."""
+        return self.tasks if isinstance(self.tasks, np.ndarray) else None
+
+    @property
+    def task_count(self) -> float:
+        """Number of tasks; inf where every prompt has one of its own."""
+        return len(self.tasks) if isinstance(self.tasks, np.ndarray) else self.tasks
+
+    @property
+    def input_scale(self) -> float:
+        """Factor s of the inputs."""
+        if self.scale is not None:
+            return self.scale
+        return 1 / math.sqrt(COORDINATE_VARIANCE[self.input_law] * self.dim)
+
+    @property
+    def input_variance(self) -> float:
+        """Variance of an input coordinate where the covariance is the identity."""
+        if self.scale is None:
+            return 1 / self.dim
+        return self.scale**2 * COORDINATE_VARIANCE[self.input_law]
+
+    @property
+    def label_unit(self) -> float:
+        """Variance of a label without noise where both covariances are the identity."""
+        return self.task_variance * self.input_variance * self.dim
+
+    @property
+    def mean_noise_variance(self) -> float:
+        """Variance of the label noise, on average over prompts."""
+        if isinstance(self.noise_law, NoiseLaw):
+            return self.noise_law.mean_variance
+        return float(self.noise_variance)
+
+    @property
+    def level_law(self) -> NoiseLaw:
+        """Law of the noise level of a prompt."""
+        if isinstance(self.noise_law, NoiseLaw):
+            return self.noise_law
+        return NoiseLaw("fixed", (math.sqrt(self.noise_variance),))
+
+    @property
+    def covariance_of_inputs(self) -> np.ndarray:
+        """Covariance of the inputs in the units of the problem, (d, d)."""
+        if self.mixing is not None:
+            return self.input_variance * self.mixing @ self.mixing.T
+        return self.input_variance * _matrix(self.input_covariance, self.dim)
+
+    @property
+    def covariance_of_tasks(self) -> np.ndarray:
+        """Covariance of the tasks of their law in the units of the problem, (d, d)."""
+        return self.task_variance * _matrix(self.task_covariance, self.dim)
+
+    @property
+    def label_square(self) -> float:
+        """Mean square of a label: the loss of predicting zero."""
+        inputs = self.covariance_of_inputs
+        square = self.fresh_fraction * float(np.sum(inputs * self.covariance_of_tasks))
+        if self.shared_task is not None:
+            own = self.shared_task @ inputs @ self.shared_task
+            square += (1 - self.fresh_fraction) * float(own)
+        return square + self.mean_noise_variance
+
+    def describe(self) -> dict[str, Any]:
+        """What differs from the defaults, as numbers, text and lists."""
+        content: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, np.ndarray):
+                content[each.name] = value.tolist()
+            elif each.name in ("dim", "context") or value != each.default:
+                content[each.name] = str(value) if isinstance(value, NoiseLaw) else value
+        return content
+
+
+Problem.__init__ = explaining(Problem.__init__)  # type: ignore[method-assign]
+
+
+def _matrix(covariance: np.ndarray | None, dim: int) -> np.ndarray:
+    if covariance is None:
+        return np.eye(dim)
+    return np.diag(covariance) if covariance.ndim == 1 else covariance
+
+
+def check_problem(problem: Problem, *settings: str, needed: tuple[str, ...] = ()) -> None:
+    """Check that a value is a problem with no other settings than a function understands.
+
+    Parameters
+    ----------
+    problem : Problem
+    *settings : str
+        Fields, other than dim and context, that may differ from their defaults.
+    needed : tuple of str
+        Those that must.
+
+    Raises
+    ------
+    TypeError
+        If it is no problem.
+    ValueError
+        If another field is set, or one is not that must be.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    given = problem.describe()
+    for each in fields(problem):
+        if each.name in given and each.name not in ("dim", "context", *settings, *needed):
+            raise ValueError(
+                f"problem must have {each.name} = {each.default} here, got {given[each.name]!r}"
+            )
+    for name in needed:
+        if name not in given:
+            raise ValueError(f"problem must have {name} here, got none")
+
+
+def parse_problem(problem: Problem | None, settings: Mapping[str, Any]) -> Problem:
+    """A problem as it is given, or from keywords, with a ``scale`` of 1 by default.
+
+    Raises
+    ------
+    TypeError
+        If it is no problem, or given twice.
+    """
+    if problem is None:
+        made = Problem(**settings)
+        return made if "scale" in settings else replace(made, scale=1.0)
+    if settings:
+        raise TypeError(f"{', '.join(settings)} must not be given beside a problem")
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    return problem

@@ -1,0 +1,273 @@
+r"""Prompts of a `iclimit.Problem`, token by token: tasks, inputs, noisy labels.
+
+This is the one place where :math:`y = \langle w, x\rangle + \epsilon` is drawn, the reference that
+every faster path is tested against.  Of a prompt come, in this order, its noise level (if it has a
+law), its task, its inputs and its noise (if there is any): part of what a seed means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from iclimit.checks import check_shape
+from iclimit.problem import NoiseLaw, Problem
+from iclimit.simulate.arrays import Array, Backend, get_backend, seed_sequence
+from iclimit.simulate.prompts.covariances import covariance_root, times_root
+
+BLOCK_NUMBERS = 2**19
+"""Input numbers drawn from one seed (4 MiB): part of what a seed means."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """Prompts as a model sees them, with the labels of their queries and what it does not see.
+
+    Attributes
+    ----------
+    inputs : array (n, context, dim)
+        Inputs of the labelled pairs.
+    labels : array (n, context)
+        Their noisy labels.
+    query : array (n, dim)
+        Inputs whose labels are asked for.
+    query_label : array (n,), optional
+        Their labels, with noise as those of the pairs.
+    tasks : array (n, dim), optional
+        Task vectors.
+    noise_variance : array (n,), optional
+        Variances of the label noise.
+    """
+
+    inputs: Array
+    labels: Array
+    query: Array
+    query_label: Array | None = None
+    tasks: Array | None = None
+    noise_variance: Array | None = None
+
+    @property
+    def target(self) -> Array:
+        """Labels of the queries without noise, (n,); as they are where no tasks are known."""
+        if self.tasks is None:
+            return self.query_label
+        return array_namespace(self.query).vecdot(self.query, self.tasks)
+
+    def __len__(self) -> int:
+        return self.query.shape[0]
+
+    def __getitem__(self, chosen: slice | Array) -> Prompts:
+        """Some of the prompts, which a slice or their numbers choose."""
+        columns = vars(self).values()
+        return Prompts(*(None if each is None else each[chosen, ...] for each in columns))
+
+
+def sample_prompts(problem: Problem, count: int, *, rng: Any) -> Prompts:
+    """Draw prompts, each with its own task and noise level.
+
+    Parameters
+    ----------
+    problem : Problem
+        Law of the prompts.
+    count : int >= 1
+        Number of prompts.
+    rng : int, SeedSequence or Generator
+        Root seed.  The first prompts of a longer run are those of a shorter one.
+
+    Returns
+    -------
+    Prompts
+        Arrays of NumPy.
+
+    Examples
+    --------
+    >>> import iclimit
+    >>> problem = iclimit.Problem(dim=20, context=40, noise_variance=0.25)
+    >>> prompts = iclimit.sample_prompts(problem, 3, rng=0)
+    >>> prompts.inputs.shape, prompts.labels.shape, prompts.query.shape
+    ((3, 40, 20), (3, 40), (3, 20))
+    """
+    blocks = list(prompt_blocks(problem, count, rng=rng))
+    names = [each.name for each in fields(Prompts)]
+    return Prompts(*(np.concatenate([getattr(block, name) for block in blocks]) for name in names))
+
+
+def prompt_blocks(
+    problem: Problem,
+    count: int,
+    *,
+    rng: Any,
+    backend: str = "numpy",
+    block_numbers: int | None = None,
+) -> Iterator[Prompts]:
+    """Draw the same prompts in blocks of bounded memory.
+
+    Parameters
+    ----------
+    problem, count, rng
+        As in `sample_prompts`.
+    backend : {"numpy", "cupy"}
+        Where to compute.
+    block_numbers : int, optional
+        Input numbers drawn from one seed; `BLOCK_NUMBERS` by default.
+
+    Yields
+    ------
+    Prompts
+        Arrays of the backend.
+    """
+    device, root = get_backend(backend), seed_sequence(rng)
+    problem = fix_tasks(problem, root)
+    numbers = BLOCK_NUMBERS if block_numbers is None else block_numbers
+    block = max(1, numbers // ((problem.context + 1) * problem.dim))
+    for index, generator in enumerate(device.generators(root, math.ceil(count / block))):
+        drawn = draw_prompts(problem, device, generator, block)
+        yield drawn[slice(min(block, count - index * block))]
+
+
+def fix_tasks(problem: Problem, rng: Any) -> Problem:
+    """The problem with its k tasks drawn, where it says no more than their number."""
+    if problem.task_set is not None or problem.tasks == math.inf:
+        return problem
+    root = seed_sequence(rng)
+    # A child of the first seed of a run, from which nothing else is drawn.
+    seed = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, 0, 0))
+    host = get_backend("numpy")
+    tasks = draw_fresh_tasks(problem, host, host.generator(seed), int(problem.tasks))
+    return replace(problem, tasks=tasks)
+
+
+def draw_prompts(
+    problem: Problem,
+    backend: Backend,
+    generator: Any,
+    count: int = 1,
+    *,
+    tasks: Array | None = None,
+) -> Prompts:
+    """Draw so many prompts with a generator of a backend, or one for each task (n, dim)."""
+    xp = backend.xp
+    count = count if tasks is None else tasks.shape[0]
+    if isinstance(problem.noise_law, NoiseLaw):
+        variance = draw_noise_levels(problem.noise_law, backend, generator, count) ** 2
+    else:
+        variance = xp.full((count,), float(problem.noise_variance))
+    if tasks is None:
+        tasks = draw_tasks(problem, backend, generator, count)
+    x = draw_inputs(problem, backend, generator, (count, problem.context + 1))
+    return label_prompts(problem, generator, x, tasks, variance)
+
+
+def label_prompts(
+    problem: Problem, generator: Any, x: Array, tasks: Array, variance: Array
+) -> Prompts:
+    """Prompts of inputs (n, context + 1, dim), tasks (n, dim) and noise of variances (n,)."""
+    y = linear_labels(x, tasks)
+    if problem.noise_law is not None or problem.noise_variance:
+        deviation = array_namespace(x).sqrt(variance)
+        y = y + deviation[:, None] * generator.standard_normal(y.shape)
+    return Prompts(x[:, :-1, :], y[:, :-1], x[:, -1, :], y[:, -1], tasks, variance)
+
+
+def linear_labels(x: Array, tasks: Array) -> Array:
+    """Labels without noise, (n, l), of inputs (n, l, dim) for tasks (n, dim)."""
+    return (x @ tasks[:, :, None])[:, :, 0]
+
+
+def draw_noise_levels(law: NoiseLaw, backend: Backend, generator: Any, count: int) -> Array:
+    """Draw noise levels, shape (count,)."""
+    if law.kind == "uniform":
+        return law.levels[0] * generator.random(count)
+    index = backend.xp.astype(generator.random(count) * len(law.levels), backend.xp.int64)
+    return backend.asarray(law.levels)[index]
+
+
+def draw_tasks(problem: Problem, backend: Backend, generator: Any, count: int) -> Array:
+    """Draw the tasks of prompts, shape (count, dim); the last of a mixture are the shared task."""
+    if problem.task_set is not None:
+        chosen = generator.integers(0, len(problem.task_set), size=count)
+        return backend.xp.take(backend.asarray(problem.task_set), chosen, axis=0)
+    if problem.tasks != math.inf:
+        raise ValueError(f"tasks must be drawn before prompts are, got {problem.tasks} of them")
+    tasks = draw_fresh_tasks(problem, backend, generator, count)
+    if problem.shared_task is not None:
+        tasks[round(count * problem.fresh_fraction) :, :] = backend.asarray(problem.shared_task)
+    return tasks
+
+
+def draw_fresh_tasks(problem: Problem, backend: Backend, generator: Any, count: int) -> Array:
+    """Draw task vectors of their law, shape (count, dim)."""
+    xp, dim = backend.xp, problem.dim
+    tasks = generator.standard_normal((count, dim))
+    if problem.task_law == "sphere":
+        tasks = tasks * math.sqrt(dim) / xp.sqrt(xp.sum(tasks**2, axis=-1, keepdims=True))
+    return math.sqrt(problem.task_variance) * times_root(tasks, task_root(problem, backend))
+
+
+def draw_inputs(
+    problem: Problem, backend: Backend, generator: Any, shape: tuple[int, ...]
+) -> Array:
+    """Draw inputs, shape (*shape, dim)."""
+    x = draw_coordinates(backend, generator, (*shape, problem.dim), problem.input_law)
+    if problem.input_scale != 1:
+        x *= problem.input_scale
+    return times_root(x, input_root(problem, backend))
+
+
+def draw_coordinates(backend: Backend, generator: Any, shape: tuple[int, ...], law: str) -> Array:
+    """Draw independent coordinates of one of the laws of inputs."""
+    xp = backend.xp
+    if law == "gaussian":
+        return generator.standard_normal(shape)
+    if law == "uniform":
+        numbers = generator.random(shape)
+        numbers *= 2
+        numbers -= 1
+        return numbers
+    if law == "rademacher":
+        return 2.0 * xp.astype(generator.integers(0, 2, size=shape), xp.float64) - 1.0
+    signs = draw_coordinates(backend, generator, shape, "rademacher")
+    return signs * generator.standard_exponential(shape)
+
+
+def input_root(problem: Problem, backend: Backend) -> Array | None:
+    """Matrix that rows of independent coordinates are multiplied by; None for the identity."""
+    if problem.mixing is not None:
+        return backend.asarray(problem.mixing).T
+    given = problem.input_covariance
+    return None if given is None else backend.asarray(covariance_root(given))
+
+
+def task_root(problem: Problem, backend: Backend) -> Array | None:
+    """Symmetric root of the covariance of the tasks over their variance."""
+    given = problem.task_covariance
+    return None if given is None else backend.asarray(covariance_root(given))
+
+
+def regression_tokens(prompts: Prompts, initial: Array | None = None) -> Array:
+    """Token rows (n, context + 1, dim + 1): the query's label is minus that of initial weights.
+
+    Without initial weights (dim,) it is 0.
+    """
+    xp = array_namespace(prompts.inputs)
+    n, context, dim = prompts.inputs.shape
+    if initial is not None:
+        check_shape("initial", initial, (dim,))
+    tokens = xp.empty((n, context + 1, dim + 1), dtype=prompts.inputs.dtype)
+    tokens[:, :-1, :-1], tokens[:, :-1, -1] = prompts.inputs, prompts.labels
+    tokens[:, -1, :-1] = prompts.query
+    tokens[:, -1, -1] = 0.0 if initial is None else -(prompts.query @ initial)
+    return tokens
+
+
+def context_summary(prompts: Prompts) -> Array:
+    """Context summaries h of prompts in the units of this library, shape (n, d + 1)."""
+    xp = array_namespace(prompts.inputs)
+    length, d = prompts.inputs.shape[1:]
+    first = d / length * (prompts.labels[:, None, :] @ prompts.inputs)[:, 0, :]
+    return xp.concat([first, xp.mean(prompts.labels**2, axis=1)[:, None]], axis=1)

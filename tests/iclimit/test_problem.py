@@ -1,0 +1,210 @@
+"""The law of prompts as data: parsing, units, the limit."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import iclimit
+from iclimit.notation import ratios_of, sizes_of
+from iclimit.problem import NoiseLaw, Problem, check_problem, parse_problem
+
+COVARIANCE = np.array([[1.0, 0.3], [0.3, 0.5]])
+SHARED = np.array([0.8, -1.1])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "levels", "mean_variance"),
+    [
+        ("fixed:0", "fixed", (0.0,), 0.0),
+        ("fixed:2", "fixed", (2.0,), 4.0),
+        ("uniform: 1e-3", "uniform", (1e-3,), 1e-6 / 3),
+        ("categorical:1,3", "categorical", (1.0, 3.0), 5.0),
+        ("categorical:1,1,4", "categorical", (1.0, 1.0, 4.0), 6.0),
+        ("fixed:1e100", "fixed", (1e100,), 1e200),
+    ],
+)
+def test_noise_laws(text, kind, levels, mean_variance):
+    law = NoiseLaw.parse(text)
+    assert (law.kind, law.levels) == (kind, levels)
+    assert law.mean_variance == pytest.approx(mean_variance, rel=1e-15)
+    assert NoiseLaw.parse(law) is law
+    assert Problem(2, 3, noise_law=text).noise_law == law
+    assert law.times(0.5).mean_variance == pytest.approx(mean_variance / 4)
+
+
+@given(
+    st.sampled_from(["fixed", "uniform", "categorical"]),
+    st.lists(st.floats(0, 1e100), min_size=1, max_size=4),
+)
+def test_text_keeps_every_digit(kind, levels):
+    law = NoiseLaw(kind, tuple(levels if kind == "categorical" else levels[:1]))
+    assert NoiseLaw.parse(str(law)) == law
+
+
+def test_text_is_as_given():
+    for text in ("fixed:1", "uniform:0.25", "categorical:1,3,5", "fixed:1.23456789", "fixed:0"):
+        assert str(NoiseLaw.parse(text)) == text
+
+
+WRONG_LAWS = (
+    *("", ":", "fixed", "fixed:", "fixed:-1", "fixed:nan", "fixed:inf", "fixed:1e101", "1"),
+    *("fixed:1,2", "fixed:1:2", "uniform:1,2", "uniform:x", "categorical:"),
+    *("categorical:1,", "categorical:,1", "categorical:1,-2", "gauss:1", "FIXED:1", 1.0),
+    *(["fixed", 1], b"fixed:1"),
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG_LAWS)
+def test_wrong_noise_laws(wrong):
+    with pytest.raises(ValueError, match=r"^noise_law must be fixed:SIGMA, .* got ") as caught:
+        Problem(2, 3, noise_law=wrong)
+    assert str(caught.value).endswith(f"got {wrong!r}")
+    with pytest.raises(ValueError, match="noise_law must be fixed:SIGMA"):
+        NoiseLaw("fixed", ())
+
+
+SYMMETRIC = "input_covariance must be symmetric"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"context": 0}, "context must be an integer >= 1, got 0"),
+        ({"dim": 2.0}, "dim must be an integer >= 1, got 2.0"),
+        ({"dim": True}, "dim must be an integer >= 1, got True"),
+        ({"prompts": 1.5}, "prompts must be an integer >= 1, got 1.5"),
+        ({"tasks": 0}, "tasks must be an integer >= 1, or inf, got 0"),
+        ({"tasks": np.ones((3, 4))}, r"tasks must have shape \(any, 2\)"),
+        ({"scale": 0}, "scale must be > 0 and finite, got 0"),
+        ({"scale": math.inf}, "scale must be > 0 and finite, got inf"),
+        ({"task_variance": -1.0}, "task_variance must be > 0 and finite, got -1.0"),
+        ({"noise_variance": -0.1}, "noise_variance must be >= 0 and finite, got -0.1"),
+        ({"noise_variance": math.nan}, "noise_variance must be >= 0 and finite, got nan"),
+        ({"fresh_fraction": 1.5}, "fresh_fraction must be from 0 to 1, got 1.5"),
+        ({"input_law": "cauchy"}, "input_law must be one of gaussian, .*, got 'cauchy'"),
+        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian, got 'cube'"),
+        ({"noise_law": "fixed:1", "noise_variance": 1.0}, "noise_law must be None where"),
+        ({"mixing": np.eye(3)}, r"mixing must have shape \(2, 2\), got \(3, 3\)"),
+        ({"mixing": np.full((2, 2), math.nan)}, "mixing must be finite"),
+        ({"mixing": np.eye(2), "input_covariance": np.eye(2)}, "input_covariance must be None"),
+        ({"input_covariance": 1.0}, r"input_covariance must have shape .* got \(\)"),
+        ({"input_covariance": np.ones((2, 3))}, r"or \(2, 2\), got \(2, 3\)"),
+        ({"input_covariance": [[1, 0.1], [0, 1]]}, SYMMETRIC),
+        ({"input_covariance": [[1e-12, 1e-13], [0, 1e-12]]}, SYMMETRIC),
+        ({"task_covariance": [[1, 2], [2, 1]]}, "task_covariance must have eigenvalues >= 0"),
+        ({"input_covariance": [1, math.nan]}, "input_covariance must be finite, got NaN or inf"),
+        ({"fresh_fraction": 0.5}, "shared_task must be given for fresh_fraction below 1, and"),
+        ({"shared_task": SHARED}, r"and only then, got array.* with fresh_fraction = 1.0"),
+        ({"fresh_fraction": 0, "shared_task": [1.0]}, r"shared_task must have shape \(2,\)"),
+        ({"fresh_fraction": 0, "shared_task": [0, 0]}, "labels other than zero"),
+    ],
+)
+def test_wrong_arguments_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Problem(**{"dim": 2, "context": 3} | changes)
+
+
+def test_a_problem_keeps_copies():
+    covariance, task = COVARIANCE.copy(), SHARED.copy()
+    problem = Problem(
+        2, 3, input_covariance=covariance, fresh_fraction=0.5, shared_task=task, scale=1
+    )
+    covariance[:], task[:] = 7, 7
+    np.testing.assert_array_equal(problem.input_covariance, COVARIANCE)
+    np.testing.assert_array_equal(problem.shared_task, SHARED)
+
+
+VARIANCES = {"gaussian": 1, "uniform": 1 / 3, "rademacher": 1, "laplace": 2}
+
+
+@pytest.mark.parametrize("law", VARIANCES)
+def test_units_of_the_library(law):
+    """Inputs of variance 1/d by default, and as their law has them at scale 1."""
+    unit, plain = (Problem(5, 3, input_law=law, scale=scale) for scale in (None, 1))
+    assert unit.input_variance == 1 / 5
+    assert unit.input_scale**2 * VARIANCES[law] == pytest.approx(1 / 5)
+    assert unit.label_square == pytest.approx(1)
+    assert plain.input_variance == VARIANCES[law]
+    np.testing.assert_allclose(plain.covariance_of_inputs, VARIANCES[law] * np.eye(5))
+
+
+def test_covariances_and_the_mean_square_of_labels():
+    T = np.array([[1.0, 0.5], [-0.3, 0.8]])
+    problem = Problem(
+        2, 3, mixing=T, scale=2, task_variance=3, task_covariance=[0.5, 1.5], noise_variance=0.4
+    )
+    np.testing.assert_allclose(problem.covariance_of_inputs, 4 * T @ T.T)
+    np.testing.assert_allclose(problem.covariance_of_tasks, np.diag([1.5, 4.5]))
+    trace = 4 * (1.25 * 1.5 + 0.73 * 4.5)
+    assert problem.label_square == pytest.approx(trace + 0.4)
+    mixed = Problem(
+        *(2, 3), input_covariance=COVARIANCE, scale=1, fresh_fraction=0.25, shared_task=SHARED
+    )
+    own = 0.8**2 - 2 * 0.3 * 0.8 * 1.1 + 0.5 * 1.1**2
+    assert mixed.label_square == pytest.approx(0.25 * 1.5 + 0.75 * own)
+    assert mixed.with_fresh_tasks().label_square == pytest.approx(1.5)
+
+
+@given(
+    dim=st.integers(1, 500),
+    tau=st.floats(1e-3, 10),
+    alpha=st.floats(1e-3, 10),
+    kappa=st.floats(1e-3, 10) | st.just(math.inf),
+    rho=st.floats(0, 10),
+    scale=st.none() | st.floats(0.1, 10),
+)
+def test_a_problem_of_a_limit_is_near_it(dim, tau, alpha, kappa, rho, scale):
+    problem = Problem.of_limit(
+        dim=dim, tau=tau, alpha=alpha, kappa=kappa, rho=rho, scale=scale, input_law="uniform"
+    )
+    limit = problem.limit
+    assert limit["rho"] == pytest.approx(rho, rel=1e-12)
+    for name, value, step in (("tau", tau, dim**-2), ("alpha", alpha, 1 / dim)):
+        assert abs(limit[name] - value) <= 0.5001 * step or limit[name] == step
+    if kappa < math.inf:
+        assert abs(limit["kappa"] - kappa) <= 0.5001 / dim or limit["kappa"] == 1 / dim
+    else:
+        assert limit["kappa"] == math.inf
+    again = sizes_of(dim, **{name: limit[name] for name in ("tau", "alpha", "kappa")})
+    sizes = {"prompts": problem.prompts, "context": problem.context, "tasks": problem.tasks}
+    assert again == sizes
+
+
+def test_the_limit_has_what_is_defined():
+    assert Problem(20, 10).limit == {"alpha": 0.5, "kappa": math.inf, "rho": 0.0}
+    given_tasks = Problem(2, 4, tasks=np.ones((6, 2)), prompts=8, noise_law="categorical:1,3")
+    expected = {"tau": 2.0, "alpha": 2.0, "kappa": 3.0, "rho": 5.0}
+    assert given_tasks.limit == pytest.approx(expected)
+    assert ratios_of(10, test_context=5) == {"test_alpha": 0.5}
+    assert sizes_of(10, test_alpha=0.01) == {"test_context": 1}
+
+
+def test_description_rebuilds_the_problem():
+    problem = Problem(
+        2, 3, tasks=np.ones((4, 2)), prompts=7, noise_law="uniform:2", task_covariance=COVARIANCE
+    )
+    content = problem.describe()
+    assert content["noise_law"] == "uniform:2"
+    again = Problem(**content)
+    assert again.describe() == content
+    assert Problem(2, 3).describe() == {"dim": 2, "context": 3}
+
+
+def test_functions_say_what_they_do_not_understand():
+    problem = Problem(2, 3, noise_variance=0.1)
+    check_problem(problem, "noise_variance")
+    with pytest.raises(ValueError, match=r"problem must have noise_variance = 0.0 here, got 0.1"):
+        check_problem(problem)
+    with pytest.raises(ValueError, match="problem must have prompts here, got none"):
+        check_problem(problem, "noise_variance", needed=("prompts",))
+    with pytest.raises(TypeError, match="problem must be a Problem, got 3"):
+        check_problem(3)
+    assert parse_problem(problem, {}) is problem
+    assert parse_problem(None, {"dim": 2, "context": 3}).scale == 1
+    with pytest.raises(TypeError, match="dim must not be given beside a problem"):
+        parse_problem(problem, {"dim": 2})
+    with pytest.raises(TypeError, match=r"Problem takes dim, context, .*, got 'prompt'; did you"):
+        iclimit.Problem(dim=2, context=3, prompt=4)
