@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +15,7 @@ import numpy as np
 from iclimit.tables import (
     PICTURES,
     TABLES,
+    column_names,
     entry,
     escaped_table,
     json_text,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 NEVER = 1e-12
 """Probability below which a sample counts as never being the median of samples that are drawn with
 replacement."""
+
+_SCALARS = (int, float, str)
+"""Types of single numbers and texts."""
 
 _FEW, _LONGEST, _ROWS = 6, 60, 10
 """Numbers or entries that are printed one by one, characters of other values, and rows of a table
@@ -64,8 +68,12 @@ class Result:
 
         The table has a row for each entry of the first array, or of the grid over `dims` where
         these are columns.  What is the same along it is repeated, and arrays of other shapes are
-        left out.  By default the columns are the fields that are printed, or all if none is.
+        left out.  By default the columns are those of the rows if a result has rows of its own,
+        otherwise the fields that are printed, or all fields if none is.
         """
+        if type(self).rows is not Result.rows:
+            rows = self.rows()
+            return {name: column([row.get(name) for row in rows]) for name in column_names(rows)}
         return dict(_parts(self)) or _public(self)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -78,8 +86,15 @@ class Result:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain dicts, lists, numbers and text, which JSON can hold."""
-        return {name: plain(value) for name, value in _public(self).items()}
+        """Everything as plain dicts, lists, numbers and text, which JSON can hold.
+
+        A result with rows of its own has these, beside fields that are single numbers and texts.
+        """
+        public = _public(self)
+        if type(self).rows is not Result.rows:
+            texts = {name: each for name, each in public.items() if isinstance(each, _SCALARS)}
+            return texts | {"rows": plain(self.rows())}
+        return {name: plain(value) for name, value in public.items()}
 
     def to_pandas(self) -> Any:
         """Rows as a `pandas.DataFrame`; gaps in columns of numbers are NaN."""
@@ -99,7 +114,10 @@ class Result:
         except ImportError as error:
             raise ImportError("to_xarray needs xarray: pip install 'iclimit[labelled]'") from error
         arrays, shape = _broadcast(self)
-        arrays = {name: _or_nan(each) for name, each in arrays.items()}
+        arrays = {
+            name: column(each.ravel().tolist()).reshape(shape) if each.dtype == object else each
+            for name, each in arrays.items()
+        }
         names = self.dims or tuple(f"dim_{number}" for number in range(len(shape)))
         axes = {name: axis for axis, name in enumerate(names) if name in arrays}
         coordinates = {
@@ -111,7 +129,7 @@ class Result:
         others = {
             name: int(value) if isinstance(value, bool) else value  # NetCDF has no booleans
             for name, value in (everything | everything.get("parameters", {})).items()
-            if name not in arrays and isinstance(value, (int, float, str))
+            if name not in arrays and isinstance(value, _SCALARS)
         }
         return xarray.Dataset(variables, coords=coordinates, attrs=others)
 
@@ -224,6 +242,16 @@ def attributes(name: str) -> dict[str, str]:
     return {key: text for key, text in texts.items() if text}
 
 
+def column(entries: Sequence[Any]) -> np.ndarray:
+    """Entries as an array: numbers as numbers, NaN for None among them; anything else as text."""
+    kinds = {type(entry) for entry in entries if entry is not None}
+    if kinds == {int} and None not in entries and max(map(abs, entries)) < 2**63:
+        return np.array(entries, dtype=np.int64)
+    if kinds <= {int, float}:
+        return np.array(entries, dtype=float)
+    return np.array(["" if entry is None else str(entry) for entry in entries])
+
+
 def _parts(result: Any) -> list[tuple[str, Any]]:
     """Fields of a data class that are to be printed."""
     return [(each.name, getattr(result, each.name)) for each in fields(result) if each.repr]
@@ -278,11 +306,6 @@ def _column(name: str, value: Any) -> dict[str, np.ndarray]:
     except (TypeError, ValueError):  # sequences of different lengths
         return {}
     return {name: array} if array.dtype.kind in "biufcU" else {}
-
-
-def _or_nan(array: np.ndarray) -> np.ndarray:
-    """NaN for None, which labelled arrays cannot hold."""
-    return np.full(array.shape, np.nan) if array.dtype == object else array
 
 
 def _short(value: Any) -> str:

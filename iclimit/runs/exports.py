@@ -1,13 +1,13 @@
 """Numbers of runs as tables: CSV for any program, NetCDF for xarray."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from iclimit.results import attributes
+from iclimit.results import attributes, column
 from iclimit.runs.store import StoredBatch
 from iclimit.runs.summary_numbers import Number
 from iclimit.tables import column_names, write_rows
@@ -39,7 +39,7 @@ def write_netcdf(runs: Mapping[StoredBatch, Mapping[str, Number]], path: Path) -
 
     rows = list(map(_columns, runs))
     coordinates = {
-        name: ("run", _array([row.get(name) for row in rows]), _attributes(name))
+        name: ("run", column([row.get(name) for row in rows]), _attributes(name))
         for name in column_names(rows)
     }
     variables = {}
@@ -79,13 +79,3 @@ def _attributes(name: str) -> dict[str, str]:
     if name == "seconds":
         return {"long_name": "time of the computation", "units": "s"}
     return attributes(name)
-
-
-def _array(entries: Sequence[Any]) -> np.ndarray:
-    """Numbers as numbers, with NaN for what is missing; anything else as text."""
-    given = {type(entry) for entry in entries if entry is not None}
-    if given == {int} and None not in entries and max(map(abs, entries)) < 2**63:
-        return np.array(entries, dtype=np.int64)
-    if given and given <= {int, float}:
-        return np.array(entries, dtype=float)
-    return np.array(["" if entry is None else str(entry) for entry in entries], dtype=object)
