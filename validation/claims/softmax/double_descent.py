@@ -12,6 +12,7 @@ attention.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,9 @@ from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.networks import train_network
 from iclimit.simulate.softmax import MergedHeads
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.reference import read_reference
+from iclimit.validation.rows import Row, bound, call, drawing, mean, note, published, run
 
 DIM, RHO, INIT_SCALE = 8, 0.01, 0.1
 """Dimension and context length of our heads, noise variance at inputs of covariance I/d, and
@@ -43,14 +45,15 @@ FEW, PEAK = 0.5, 1.0
 """Tau of interpolation, and a tau near the peak."""
 FITTED = 1e-3
 """Training error that counts as interpolation, relative to the test error."""
-TAUS: dict[Preset, dict[float, int]] = {
+TAUS = {
+    "tiny": {0.5: 2, 1.0: 2, 10.0: 3},
     "quick": {0.5: 3, 1.0: 3, 3.0: 3, 10.0: 6},
     "medium": {0.3: 6, 0.5: 6, 0.7: 6, 1.0: 6, 1.5: 6, 3.0: 6, 10.0: 6, 30.0: 6, 100.0: 12},
     "full": dict.fromkeys((0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0), 12)
     | {100.0: 20, 300.0: 20},
 }
 """Seeds by tau."""
-ITERATIONS: dict[Preset, int] = {"quick": 300, "medium": 3000, "full": 10_000}
+ITERATIONS = {"quick": 300, "medium": 3000, "full": 10_000}
 """Most iterations of L-BFGS, which stops when one lowers the training error by less than 1e-10 of
 it."""
 
@@ -109,100 +112,112 @@ def fitted_heads(*, tau: float, repeats: int, iterations: int, rng: Any) -> Fitt
     )
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Fits by tau."""
-    return {
-        tau: Cell.of(fitted_heads, tau=tau, repeats=repeats, iterations=ITERATIONS[preset])
-        for tau, repeats in TAUS[preset].items()
-    }
-
-
 def best_error(dim: float = DIM) -> float:
     """Error of the best head with a context of as many pairs as dimensions."""
     best = optimal_softmax(context=dim, dim=dim, noise_variance=RHO * dim)
     return float(best.loss) / dim + RHO
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare our heads with the best one, and published errors with predicting zero."""
-    best, of = best_error(), "optimal_softmax.loss"
-    few, peak = results[FEW], results[PEAK]
-    comparisons = [
-        compare(
-            f"training over test error, tau={FEW:g}",
-            FITTED,
-            max(few.training) / min(few.test),
-            upper_bound=True,
-        ),
-        compare(
-            f"predicting zero over the median test error, tau={PEAK:g}",
-            1.0,
-            NULL / np.median(peak.test),
-            upper_bound=True,
-        ),
-    ]
-    for tau, heads in results.items():
-        if tau < MANY:
-            continue
-        test, training = heads.succeeded
-        comparisons += [
-            compare(
-                f"training error, tau={tau:g}",
-                best,
-                Estimate.of(training),
-                upper_bound=True,
-                of=of,
-            ),
-            compare(
-                f"best head over test error, tau={tau:g}",
-                1.0,
-                Estimate.of(best / test),
-                upper_bound=True,
-            ),
-        ]
-        if tau >= MIDDLE:
-            middle = Estimate.of((test + training) / 2)
-            comparisons.append(
-                compare(f"middle of training and test, tau={tau:g}", best, middle, of=of)
-            )
+def training_over_test(heads: FittedHeads) -> float:
+    """Largest training error over the least test error."""
+    return max(heads.training) / min(heads.test)
+
+
+def null_over_test(heads: FittedHeads) -> float:
+    """Error of predicting zero over the median test error."""
+    return float(NULL / np.median(heads.test))
+
+
+def training_error(heads: FittedHeads) -> Estimate:
+    """Training error of the fits that succeeded."""
+    return Estimate.of(heads.succeeded[1])
+
+
+def best_over_test(heads: FittedHeads) -> Estimate:
+    """Error of the best head over the test errors."""
+    return Estimate.of(best_error() / heads.succeeded[0])
+
+
+def middle(heads: FittedHeads) -> Estimate:
+    """Middle of training and test error."""
+    return Estimate.of(heads.succeeded.mean(axis=0))
+
+
+def published_rows() -> Iterator[Row]:
+    """Published errors against predicting zero."""
     for row in read_reference("lu_fig5_summary.csv"):
         if row["panel"] in BLOCKS:
             label = f"predicting zero over the least error, {BLOCKS[row['panel']]}, d={row['d']}"
-            found = NULL / float(row["smallest_mean"])
-            comparisons.append(compare(f"published {label}", 1.0, found, upper_bound=True))
+            ratio = NULL / float(row["smallest_mean"])
+            yield published(f"published {label}", 1.0, ratio, upper_bound=True)
     gaps = [row for row in read_reference("lu_fig6_gap.csv") if float(row["kappa"]) >= 1]
     for dim in dict.fromkeys(row["d"] for row in gaps):
         least = min(float(row["idg_mean"]) for row in gaps if row["d"] == dim)
         label = f"published predicting zero over the least IDG error, kappa >= 1, d={dim}"
-        comparisons.append(compare(label, 1.0, NULL / least, upper_bound=True))
+        yield published(label, 1.0, NULL / least, upper_bound=True)
+
+
+def describe(fits: dict[float, FittedHeads], iterations: int) -> str:
+    """Which fits did not end, and which failed, in words."""
     unfinished = ", ".join(
         f"{len(heads.test) - heads.converged} of {len(heads.test)} at tau={tau:g}"
-        for tau, heads in results.items()
+        for tau, heads in fits.items()
         if heads.converged < len(heads.test)
     )
     failed = ", ".join(
         f"{len(heads.test) - heads.succeeded.shape[1]} of {len(heads.test)} at tau={tau:g}"
-        for tau, heads in results.items()
+        for tau, heads in fits.items()
         if tau >= MANY
     )
-    notes = (
+    return (
         f"Weights start from a standard deviation of {INIT_SCALE}; test errors below tau = 10 "
         "depend on it (heights of the peak from 3 to 6 were seen), and no theory of the height is "
-        f"known. Not at the end of L-BFGS after {ITERATIONS[preset]} iterations: "
+        f"known. Not at the end of L-BFGS after {iterations} iterations: "
         f"{unfinished or 'none'}. Fits nearer to predicting zero than to the best, which are not "
-        f"compared: {failed}.",
-        f"Best head at tau = infinity, with the noise of the label: {best:.4f} at d = {DIM}, "
-        f"{best_error(20):.4f} at d = 20; predicting zero: {NULL}.",
+        f"compared: {failed}."
+    )
+
+
+def theory_notes() -> list[str]:
+    """What the best head and linear attention reach, and what published runs are, in words."""
+    return [
+        f"Best head at tau = infinity, with the noise of the label: {best_error():.4f} at "
+        f"d = {DIM}, {best_error(20):.4f} at d = 20; predicting zero: {NULL}.",
         "The published transformers are trained by AdamW for a given time, and ours is one head "
         "without embedding: the two share the shape of the curve, not its numbers. That published "
         "ICL and IDG errors agree for kappa >= 1 is agreement of two errors above that of "
         "predicting zero; linear attention at tau = 10 has an error of "
         f"{float(icl_error(kappa=math.inf, **DIVERSITY)):.2f}.",
-    )
-    return Verdict(comparisons, lambda figure: _draw(figure, results), notes)
+    ]
 
 
-def _draw(figure: Figure, results: Results) -> None:
+def rows(effort: Effort) -> Iterator[Row]:
+    """Our heads against the best one, and published errors against predicting zero."""
+    iterations, of = effort.pick(**ITERATIONS), "optimal_softmax.loss"
+    fits = {
+        tau: run(fitted_heads, tau=tau, repeats=repeats, iterations=iterations)
+        for tau, repeats in effort.pick(**TAUS).items()
+    }
+    ratio = call(training_over_test, fits[FEW])
+    yield bound(f"training over test error, tau={FEW:g}", FITTED, ratio)
+    label = f"predicting zero over the median test error, tau={PEAK:g}"
+    yield bound(label, 1.0, call(null_over_test, fits[PEAK]))
+    for tau, heads in fits.items():
+        if tau >= MANY:
+            label = f"training error, tau={tau:g}"
+            yield bound(label, call(best_error), call(training_error, heads), of=of)
+            label = f"best head over test error, tau={tau:g}"
+            yield bound(label, 1.0, call(best_over_test, heads))
+        if tau >= MIDDLE:
+            label = f"middle of training and test, tau={tau:g}"
+            yield mean(label, call(best_error), call(middle, heads), of=of)
+    yield from published_rows()
+    yield note(call(describe, fits, iterations))
+    yield note(call(theory_notes))
+    yield drawing(draw, fits)
+
+
+def draw(figure: Figure, fits: dict[float, FittedHeads]) -> None:
     """Draw errors against tau, and the task gap against kappa."""
     left, right = panels(figure, width=9.0, height=3.9)
     taus = np.geomspace(0.25, 110, 300)
@@ -211,7 +226,7 @@ def _draw(figure: Figure, results: Results) -> None:
     left.axhline(best_error(), color=COLOURS[0], linewidth=1, label="best head, theory")
     left.axhline(NULL, color="0", linestyle=":", linewidth=1, label="predicting zero")
     for name, marker in (("test", "o"), ("training", "v")):
-        for tau, heads in results.items():
+        for tau, heads in fits.items():
             values = np.maximum(getattr(heads, name), 0.02)
             style: dict[str, Any] = {"color": COLOURS[0], "markersize": 4, "linestyle": "none"}
             label = f"our head, {name}" if tau == FEW else ""
@@ -238,4 +253,4 @@ def _draw(figure: Figure, results: Results) -> None:
     finish(right, "kappa", "task_gap", log="x", legend="")
 
 
-claim = Claim.of("softmax-double-descent", __doc__, cells, judge)
+claim = Claim.of("softmax-double-descent", __doc__, rows)

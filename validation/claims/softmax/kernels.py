@@ -9,6 +9,7 @@ opposite heads and for three with positive keys.
 Source: derived in the theory pages.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -21,29 +22,20 @@ from iclimit.asymptotics.softmax import (
     kernel_efficiency,
     optimal_kernel,
 )
-from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-    compare_p_value,
-)
-from iclimit.validation.claims.softmax.runs import KERNELS, head_loss
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.softmax.runs import KERNELS, head_loss, scaled
+from iclimit.validation.rows import Row, call, limit, mean, run
 
 RATIO = 0.5
 """c = d/N."""
-SIZES: dict[Preset, tuple[int, ...]] = {
+SIZES = {
+    "tiny": (8, 16, 32, 64),
     "quick": (16, 32, 64, 128),
     "medium": (16, 32, 64, 128, 256),
     "full": (16, 32, 64, 128, 256, 512),
 }
-CONTEXTS: dict[Preset, int] = {"quick": 5_000, "medium": 50_000, "full": 200_000}
+CONTEXTS = {"tiny": 1_000, "quick": 5_000, "medium": 50_000, "full": 200_000}
 """Prompts at the largest size; as many scores at the others."""
 KINDS = ("linear", "ReLU", "tanh")
 """Kernels that are not normalised, at inverse temperature 1/sqrt(d)."""
@@ -62,11 +54,6 @@ def one_kernel(kind: str) -> Any:
     return lambda s: float(KERNELS[kind](np.float64(s)))
 
 
-def sizes_of(name: str, preset: Preset) -> list[int]:
-    """Dimensions at which a kernel or heads are simulated."""
-    return [LARGER.get(name, 1) * dim for dim in SIZES[preset]]
-
-
 @cache
 def finite(kind: str, dim: int) -> KernelHead:
     """Best value of a kernel at a size, and its loss."""
@@ -80,34 +67,6 @@ def best_values(t: tuple[float, ...], dim: int) -> tuple[float, ...]:
     return tuple(float(v) for v in dim**0.5 * np.linalg.solve(power, scores))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses of kernels and of heads by size, the largest first."""
-    found: dict[Any, Cell] = {}
-    for number, unit in reversed(list(enumerate(SIZES[preset]))):
-        contexts = CONTEXTS[preset] * SIZES[preset][-1] // unit
-        for kind in KINDS:
-            found[kind, unit] = Cell.of(
-                head_loss,
-                inverse_temperatures=(unit**-0.5,),
-                values=(finite(kind, unit).value,),
-                kernel=kind,
-                context=round(unit / RATIO),
-                dim=unit,
-                contexts=contexts,
-            )
-        for name, t in HEADS.items():
-            dim = sizes_of(name, preset)[number]
-            found[name, dim] = Cell.of(
-                head_loss,
-                inverse_temperatures=tuple(each * dim**-0.5 for each in t),
-                values=best_values(t, dim),
-                context=round(dim / RATIO),
-                dim=dim,
-                contexts=contexts // LARGER.get(name, 1),
-            )
-    return found
-
-
 def efficiency(loss: Estimate, dim: int) -> Estimate:
     """Efficiency that has such a loss in the limit, linearised in the samples about the mean."""
     mean = loss.mean / dim
@@ -115,64 +74,59 @@ def efficiency(loss: Estimate, dim: int) -> Estimate:
     return Estimate.of(RATIO / mean - RATIO + slope * (loss.samples / dim - mean))
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare losses at finite size, and extrapolated efficiencies and losses."""
-    sizes, comparisons, notes = SIZES[preset], [], []
+def rows(effort: Effort) -> Iterator[Row]:
+    """Losses at finite size, and extrapolated efficiencies and losses."""
+    sizes = effort.pick(**SIZES)
+    prompts = {dim: effort.pick(**CONTEXTS) * sizes[-1] // dim for dim in sizes}
+    losses: dict[str, dict[int, Any]] = {}
     for kind in KINDS:
-        comparisons += [
-            compare(
-                f"{kind} kernel, d={dim}",
-                finite(kind, dim).loss,
-                results[kind, dim],
-                of="optimal_kernel.loss",
-                draws=(kind, dim),
+        losses[kind] = {
+            dim: run(
+                head_loss,
+                inverse_temperatures=(dim**-0.5,),
+                values=(finite(kind, dim).value,),
+                kernel=kind,
+                context=round(dim / RATIO),
+                dim=dim,
+                contexts=prompts[dim],
             )
             for dim in sizes
-        ]
-    theory = {kind: (kernel_efficiency(one_kernel(kind)), "kernel_efficiency") for kind in KINDS}
-    theory |= {name: (heads_efficiency(t), "heads_efficiency") for name, t in HEADS.items()}
-    fits = {}
-    for name, (expected, function) in theory.items():
-        dims = sizes_of(name, preset)
-        found = [efficiency(results[name, dim], dim) for dim in dims]
-        fits[name] = found, extrapolate_runs(dims, found)
-        label = f"efficiency, {name}, d=inf"
-        comparisons += compare_limits(
-            {label: expected}, fits[name][1], of=[function], draws=("eff", name)
-        )
-        comparisons.append(compare_p_value(f"fit of {name}", fits[name][1].p_value))
-        notes.append(f"Efficiency, {name}: {fits[name][1].summary}.")
-        if function == "heads_efficiency":
-            losses = [Estimate.of(results[name, dim].samples / dim) for dim in dims]
-            limit = {f"loss / d, {name}, d=inf": attention_loss(expected, ratio=RATIO)}
-            fit = extrapolate_runs(dims, losses)
-            comparisons += compare_limits(limit, fit, of=["attention_loss"], draws=("eff", name))
-
-    def draw(figure: Figure) -> None:
-        left, right = panels(figure)
-        for name, colour in zip(theory, COLOURS, strict=False):
-            found, fit = fits[name]
-            dims, limit = sizes_of(name, preset), theory[name][0]
-            draw_sizes(left, dims, found, colour, limit=limit, fit=fit, label=name)
-        finish(left, "$1/d$", "efficiency from the loss", title="stars: limit")
-        left.legend(fontsize=8, loc="center right")
-        for k, (kind, colour) in enumerate(zip(KINDS, COLOURS, strict=False)):
-            ratios = [results[kind, dim].mean / finite(kind, dim).loss for dim in sizes]
-            errors = [results[kind, dim].standard_error / finite(kind, dim).loss for dim in sizes]
-            right.errorbar(
-                np.array(sizes) * (1 + 0.06 * (k - 1)),
-                100 * (np.array(ratios) - 1),
-                100 * np.array(errors),
-                fmt="o",
-                color=colour,
-                markersize=4,
-                capsize=2,
-                label=kind,
+        }
+        for dim, loss in losses[kind].items():
+            theory, of = call(finite, kind, dim).loss, "optimal_kernel.loss"
+            yield mean(f"{kind} kernel, d={dim}", theory, loss, of=of, draws=(kind, dim))
+    for name, t in HEADS.items():
+        factor = LARGER.get(name, 1)
+        losses[name] = {
+            factor * dim: run(
+                head_loss,
+                inverse_temperatures=tuple(each * (factor * dim) ** -0.5 for each in t),
+                values=best_values(t, factor * dim),
+                context=round(factor * dim / RATIO),
+                dim=factor * dim,
+                contexts=prompts[dim] // factor,
             )
-        right.axhline(0, color="0.4")
-        finish(right, "dim", "above the exact loss (%)", log="x", legend="")
+            for dim in sizes
+        }
+    for name, runs in losses.items():
+        theory = (
+            call(heads_efficiency, HEADS[name])
+            if name in HEADS
+            else call(kernel_efficiency, one_kernel(name))
+        )
+        yield limit(
+            {f"efficiency, {name}, d=inf": theory},
+            {dim: call(efficiency, loss, dim) for dim, loss in runs.items()},
+            draws=("eff", name),
+            fit_label=f"fit of {name}",
+            name=f"Efficiency, {name}",
+        )
+        if name in HEADS:
+            yield limit(
+                {f"loss / d, {name}, d=inf": call(attention_loss, theory, ratio=RATIO)},
+                {dim: call(scaled, loss, 1 / dim) for dim, loss in runs.items()},
+                draws=("eff", name),
+            )
 
-    return Verdict(comparisons, draw, notes)
 
-
-claim = Claim.of("softmax-kernels", __doc__, cells, judge)
+claim = Claim.of("softmax-kernels", __doc__, rows, figure=False)

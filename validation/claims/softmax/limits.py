@@ -9,7 +9,7 @@ this is left out of the quick preset.
 Source: derived in the theory pages.
 """
 
-import math
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -22,49 +22,42 @@ from iclimit.asymptotics.softmax import (
     optimal_softmax_matrix,
     softmax_loss,
 )
-from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Preset,
-    Results,
-    Verdict,
-    compare_limits,
-    compare_p_value,
-)
-from iclimit.validation.claims.softmax.runs import head_loss
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.claims.softmax.runs import head_loss, scaled
+from iclimit.validation.rows import Later, Limit, Row, call, limit, run
 
-SIZES: dict[Preset, tuple[int, ...]] = {
+SIZES = {
+    "tiny": (8, 16, 32, 64),
     "quick": (16, 32, 64, 128),
     "medium": (16, 32, 64, 128, 256),
     "full": (16, 32, 64, 128, 256, 512),
 }
-CONTEXTS: dict[Preset, int] = {"quick": 4_000, "medium": 50_000, "full": 200_000}
+CONTEXTS = {"tiny": 1_000, "quick": 4_000, "medium": 50_000, "full": 200_000}
 """Prompts at the largest size; as many scores at the others."""
 POINTS = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.5, 0.25))
 """d/N and the noise variance over N."""
 TESTED = (0.5, 0.25)
 """d/N of a head that is the best one, and d/N of the prompts that it is tested on."""
-MATRIX_SIZES: dict[Preset, tuple[int, ...]] = {
+MATRIX_SIZES = {
+    "tiny": (4, 8, 16, 32),
     "quick": (12, 24, 48, 96),
     "medium": (16, 32, 64, 128),
     "full": (16, 32, 64, 128, 256),
 }
-MATRIX_CONTEXTS: dict[Preset, int] = {"quick": 1_000, "medium": 10_000, "full": 20_000}
+MATRIX_CONTEXTS = {"quick": 1_000, "medium": 10_000, "full": 20_000}
 """Prompts at the largest size; as many numbers at the others."""
 MATRIX_NOISE = 0.3
 """Noise variance over N."""
 LONG_DIM = 8
 """Dimension of long contexts.  Rare queries of large norm determine their losses: an extrapolation
 to 0.5 % takes minutes."""
-LENGTHS: dict[Preset, tuple[int, ...]] = {
+LENGTHS: dict[str, tuple[int, ...]] = {
     "quick": (),
     "medium": (200, 400, 800, 1600, 3200),
     "full": (400, 800, 1600, 3200, 6400),
 }
-LONG_CONTEXTS: dict[Preset, int] = {"quick": 0, "medium": 50_000, "full": 200_000}
+LONG_CONTEXTS = {"quick": 0, "medium": 50_000, "full": 200_000}
 """Prompts of the longest context; as many scores in the others."""
 LONG_NOISE = 0.5
 
@@ -111,108 +104,77 @@ def matrix_loss(*, dim: int, contexts: int, rng: Any, value: float, key_query: T
     return Estimate.of(found.samples / dim)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Losses of the limiting heads by size, the largest first."""
-    found: dict[Any, Cell] = {}
-    largest = SIZES[preset][-1]
-    for dim in reversed(SIZES[preset]):
-        settings = {(c, v): (c, c, v) for c, v in POINTS} | {"tested": (*TESTED, 0.0)}
-        for key, (trained, ratio, noise) in settings.items():
-            best = limit_head(trained, noise)
-            found[key, dim] = Cell.of(
-                head_loss,
-                inverse_temperatures=(float(best.inverse_temperature) / dim**0.5,),
-                values=(float(best.value) * dim**0.5,),
-                context=round(dim / ratio),
-                dim=dim,
-                noise_variance=noise * round(dim / ratio),
-                contexts=CONTEXTS[preset] * largest // dim,
-            )
-    for dim in reversed(MATRIX_SIZES[preset]):
-        best_matrix = optimal_softmax_matrix(**matrix_setting(dim))
-        more = (MATRIX_SIZES[preset][-1] / dim) ** 2
-        found["matrix", dim] = Cell.of(
+def head_losses(effort: Effort, head: SoftmaxHead, ratio: float, noise: float) -> dict[int, Later]:
+    """Losses of a limiting head over the dimension, by size."""
+    sizes = effort.pick(**SIZES)
+    losses = {
+        dim: run(
+            head_loss,
+            inverse_temperatures=(float(head.inverse_temperature) / dim**0.5,),
+            values=(float(head.value) * dim**0.5,),
+            context=round(dim / ratio),
+            dim=dim,
+            noise_variance=noise * round(dim / ratio),
+            contexts=effort.pick(**CONTEXTS) * sizes[-1] // dim,
+        )
+        for dim in sizes
+    }
+    return {dim: call(scaled, loss, 1 / dim) for dim, loss in losses.items()}
+
+
+def extrapolated(label: str, theory: Any, of: str, runs: dict[int, Later]) -> Limit:
+    """Limit of losses, with the goodness of the fit."""
+    fit = f"fit of {label}"
+    return limit({label: theory}, runs, of=[of], draws=label, fit_label=fit, name=label)
+
+
+def matrix_limit(dim: int) -> float:
+    """Loss of the best matrix over the dimension."""
+    return optimal_softmax_matrix(**matrix_setting(dim)).loss / dim
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Extrapolated losses against the limits."""
+    for ratio, noise in POINTS:
+        runs = head_losses(effort, limit_head(ratio, noise), ratio, noise)
+        label = f"loss / d, d/N={ratio:g}, noise/N={noise:g}, d=inf"
+        theory = call(limit_head, ratio, noise).loss
+        yield extrapolated(label, theory, "optimal_softmax.loss", runs)
+    trained, tested = TESTED
+    head = limit_head(trained, 0.0)
+    theory = call(softmax_loss, head.inverse_temperature, head.value, ratio=tested)
+    label = f"loss / d, best head of d/N={trained:g} at d/N={tested:g}, d=inf"
+    yield extrapolated(label, theory, "softmax_loss", head_losses(effort, head, tested, 0.0))
+    sizes, runs = effort.pick(**MATRIX_SIZES), {}
+    for dim in sizes:
+        best = optimal_softmax_matrix(**matrix_setting(dim))
+        runs[dim] = run(
             matrix_loss,
             dim=dim,
-            value=best_matrix.value,
-            key_query=table(best_matrix.matrix),
-            contexts=round(MATRIX_CONTEXTS[preset] * more),
+            value=best.value,
+            key_query=table(best.matrix),
+            contexts=round(effort.pick(**MATRIX_CONTEXTS) * (sizes[-1] / dim) ** 2),
         )
-    best = long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE)
-    for context in reversed(LENGTHS[preset]):
-        found["long", context] = Cell.of(
+    label, of = "loss / d, two covariances, d=inf", "optimal_softmax_matrix.loss"
+    yield extrapolated(label, call(matrix_limit, sizes[0]), of, runs)
+    long = long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE)
+    lengths = effort.pick(**LENGTHS)
+    runs = {
+        context: run(
             head_loss,
-            inverse_temperatures=(float(best.inverse_temperature),),
-            values=(float(best.value),),
+            inverse_temperatures=(float(long.inverse_temperature),),
+            values=(float(long.value),),
             context=context,
             dim=LONG_DIM,
             noise_variance=LONG_NOISE,
-            contexts=LONG_CONTEXTS[preset] * LENGTHS[preset][-1] // context,
+            contexts=effort.pick(**LONG_CONTEXTS) * lengths[-1] // context,
         )
-    return found
+        for context in lengths
+    }
+    if runs:
+        runs = {context: call(scaled, loss, context) for context, loss in runs.items()}
+        label, of = f"N times the loss, d={LONG_DIM}, N=inf", "long_context_softmax.loss"
+        yield extrapolated(label, float(long.loss), of, runs)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare extrapolated losses with the limits."""
-    comparisons, notes, fits = [], [], {}
-
-    def add(key: Any, label: str, theory: float, of: str, runs: dict[int, Estimate]) -> None:
-        fit = extrapolate_runs(list(runs), list(runs.values()))
-        fits[key] = theory, runs, fit
-        comparisons.extend(compare_limits({label: theory}, fit, of=[of], draws=key))
-        comparisons.append(compare_p_value(f"fit of {label}", fit.p_value))
-        notes.append(f"{label}: {fit.summary}.")
-
-    for point in POINTS:
-        ratio, noise = point
-        runs = {d: Estimate.of(results[point, d].samples / d) for d in SIZES[preset]}
-        label = f"loss / d, d/N={ratio:g}, noise/N={noise:g}, d=inf"
-        add(point, label, float(limit_head(*point).loss), "optimal_softmax.loss", runs)
-    head, runs = limit_head(TESTED[0], 0.0), {}
-    runs = {d: Estimate.of(results["tested", d].samples / d) for d in SIZES[preset]}
-    theory = softmax_loss(head.inverse_temperature, head.value, ratio=TESTED[1])
-    label = f"loss / d, best head of d/N={TESTED[0]:g} at d/N={TESTED[1]:g}, d=inf"
-    add("tested", label, float(theory), "softmax_loss", runs)
-    runs = {d: results["matrix", d] for d in MATRIX_SIZES[preset]}
-    size = MATRIX_SIZES[preset][0]
-    theory = optimal_softmax_matrix(**matrix_setting(size)).loss / size
-    add("matrix", "loss / d, two covariances, d=inf", theory, "optimal_softmax_matrix.loss", runs)
-    if runs := {n: Estimate.of(n * results["long", n].samples) for n in LENGTHS[preset]}:
-        theory = long_context_softmax(dim=LONG_DIM, noise_variance=LONG_NOISE).loss
-        label = f"N times the loss, d={LONG_DIM}, N=inf"
-        add("long", label, float(theory), "long_context_softmax.loss", runs)
-
-    def draw(figure: Figure) -> None:
-        curve, sizes, *long = panels(figure, 3 if LENGTHS[preset] else 2, width=11)
-        grid = np.geomspace(0.1, 5, 60)
-        curve.plot(1 / grid, optimal_softmax(ratio=grid).loss, label="one softmax head")
-        curve.plot(1 / grid, grid / (1 + grid), "--", label="linear attention")
-        curve.plot(math.e / grid, grid / (1 + grid), ":", color="0.4", label="e times the context")
-        for ratio, noise in POINTS:
-            if not noise:
-                value = fits[ratio, noise][2].value[0]
-                curve.plot(1 / ratio, value, "ko", markersize=4)
-        curve.plot([], [], "ko", markersize=4, label="extrapolated")
-        curve.set_xlim(0.2, 20)
-        finish(curve, "$N/d$", "loss / d", log="x", legend="")
-        names: dict[Any, str] = {
-            point: "d/N={:g}, noise/N={:g}".format(*point) for point in POINTS
-        }
-        names |= {"tested": "other test length", "matrix": "two covariances"}
-        for (key, name), colour in zip(names.items(), COLOURS, strict=False):
-            theory, runs, fit = fits[key]
-            draw_sizes(
-                sizes, list(runs), list(runs.values()), colour, limit=theory, fit=fit, label=name
-            )
-        finish(sizes, "$1/d$", "loss / d", title="stars: limit")
-        sizes.set_ylim(0.2, 1.25)
-        sizes.legend(fontsize=7, ncols=2, loc="upper center")
-        for ax in long:
-            theory, runs, fit = fits["long"]
-            draw_sizes(ax, list(runs), list(runs.values()), COLOURS[0], limit=theory, fit=fit)
-            finish(ax, "$1/N$", "N times the loss", title=f"d = {LONG_DIM}")
-
-    return Verdict(comparisons, draw, notes)
-
-
-claim = Claim.of("softmax-limit", __doc__, cells, judge)
+claim = Claim.of("softmax-limit", __doc__, rows, figure=False)

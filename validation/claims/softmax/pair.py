@@ -10,6 +10,7 @@ Source: derived in the theory pages; {he2025} for small weights; {vonoswald2023}
 12.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,15 +26,18 @@ from iclimit.asymptotics.softmax import (
 from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.softmax import simulate_softmax
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, difference
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.softmax.runs import (
     KERNELS,
-    compare_trained,
+    TrainedHeads,
     head_loss,
     trained_heads,
+    trained_rows,
 )
+from iclimit.validation.judge.comparisons import difference
+from iclimit.validation.rows import Row, bound, call, drawing, mean, note, run
 
-CONTEXTS: dict[Preset, int] = {"quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
+CONTEXTS = {"tiny": 4_000, "quick": 25_000, "medium": 1_000_000, "full": 4_000_000}
 """Prompts of a simulation of scores."""
 SIZES = ((10, 10), (10, 5), (20, 10))
 """Context lengths and dimensions of pairs on Gaussian inputs."""
@@ -44,25 +48,25 @@ WARM = 0.01
 2e-6 of it."""
 COLD = 0.6
 """Inverse temperature, in the same units, of a pair away from its best one, at value 1.5."""
-UNIFORM: dict[Preset, tuple[tuple[int, int], ...]] = {
+UNIFORM = {
     "quick": ((50, 5),),
     "medium": ((10, 5), (50, 5), (98, 5)),
     "full": ((10, 10), (10, 5), (50, 5), (98, 5)),
 }
 """Context lengths and dimensions of pairs on uniform inputs."""
-TOKENS: dict[Preset, int] = {"quick": 60_000, "medium": 400_000, "full": 2_000_000}
+TOKENS = {"tiny": 4_000, "quick": 60_000, "medium": 400_000, "full": 2_000_000}
 """Prompts of a simulation of whole tokens."""
 OTHER = (1.5, 0.8, 0.3)
 """Inverse temperature, value and noise of a further pair on uniform inputs, N = 10 and d = 3."""
-OTHER_SIZE: dict[str, Any] = {"context": 10, "dim": 3, "noise_variance": OTHER[2]}
-TRAINED: dict[Preset, tuple[tuple[int, int, int], ...]] = {
+OTHER_SIZE = {"context": 10, "dim": 3, "noise_variance": OTHER[2]}
+TRAINED = {
     "quick": ((6, 4, 2),),
     "medium": ((6, 4, 2), (10, 10, 2), (10, 10, 4)),
     "full": ((6, 4, 2), (10, 10, 2), (10, 10, 4), (10, 10, 8)),
 }
 """Context lengths, dimensions and heads of trained heads."""
-BATCH: dict[Preset, int] = {"quick": 512, "medium": 2048, "full": 2048}
-HELD_OUT: dict[Preset, int] = {"quick": 50_000, "medium": 200_000, "full": 500_000}
+BATCH = {"tiny": 128, "quick": 512, "medium": 2048}
+HELD_OUT = {"quick": 50_000, "medium": 200_000, "full": 500_000}
 EXCESS = 0.01
 """Most that training may leave of the loss of the best pair: .03 % measured at N = 6, d = 4, and
 0.5 % at N = d = 10, where the loss hardly depends on the temperature."""
@@ -133,172 +137,163 @@ def warm_value(context: int, dim: int, noise: float = 0.0) -> float:
     return context / (context + dim + noise) / (2 * WARM / dim**0.5)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Pairs on Gaussian and uniform inputs, and trained heads."""
-    found: dict[Any, Cell] = {}
-    for context, dim, heads in reversed(TRAINED[preset]):
-        best = best_pair(context, dim)
-        found["trained", context, dim, heads] = Cell.of(
+def asymmetry(trained: TrainedHeads) -> float:
+    """Sum of the values over their size, in units of a twentieth."""
+    return float(abs(trained.value.sum()) / abs(trained.value).max() / 0.05)
+
+
+def describe(where: str, trained: TrainedHeads, best: SoftmaxHead) -> str:
+    """Trained heads beside the best pair, in words."""
+    return (
+        f"Trained, {where}, {trained.steps} steps: loss {trained.loss}, over that of the best "
+        f"pair {trained.ratio}; inverse temperatures {_listed(trained.inverse_temperature)} "
+        f"({best.inverse_temperature:.3f}), values {_listed(trained.value)} ({best.value:.3f})."
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:.3f}" for number in numbers)
+
+
+def head_rows(effort: Effort) -> Iterator[Row]:
+    """Trained heads, the largest first."""
+    for context, dim, heads in reversed(effort.pick(**TRAINED)):
+        best, where = best_pair(context, dim), f"{heads} heads, N={context}, d={dim}"
+        trained = run(
             trained_heads,
             best=(float(best.inverse_temperature), float(best.value)),
             heads=heads,
             context=context,
             dim=dim,
-            batch=BATCH[preset],
-            held_out=HELD_OUT[preset],
+            batch=effort.pick(**BATCH),
+            held_out=effort.pick(**HELD_OUT),
         )
-    for context, dim in UNIFORM[preset]:
-        best = best_uniform(context, dim)
-        size: dict[str, Any] = {"context": context, "dim": dim}
-        found["uniform", context, dim] = Cell.of(
-            uniform_pair,
-            beta=float(best.inverse_temperature),
-            value=float(best.value),
-            rate=float(optimal_learning_rate(**size, input_law="uniform").rate),
-            contexts=TOKENS[preset],
-            **size,
-        )
-    found["other"] = Cell.of(
-        head_loss,
-        inverse_temperatures=(OTHER[0], -OTHER[0]),
-        values=(OTHER[1], -OTHER[1]),
-        input_law="uniform",
-        contexts=2 * TOKENS[preset],
-        **OTHER_SIZE,
-    )
+        yield from trained_rows(where, trained, heads, EXCESS)
+        if heads == 2:
+            label = f"sum of the values over their size, {where}, over its bound"
+            yield bound(label, 1, call(asymmetry, trained))
+        yield note(call(describe, where, trained, best))
+
+
+def gain_of_best(context: int, dim: int) -> float:
+    """What the best temperature gains over warm heads."""
+    return float(one_pair_less(context, dim) - best_pair(context, dim).loss)
+
+
+def gain_over_layer(context: int, dim: int) -> float:
+    """What the best heads gain over the best linear layer on uniform inputs."""
+    line = optimal_learning_rate(context=context, dim=dim, input_law="uniform").loss
+    return float(line - best_uniform(context, dim).loss)
+
+
+def gain_note(where: str, gain: Estimate) -> str:
+    """The gain over a linear layer, in words."""
+    errors = f"{gain.z(0):.0f} standard errors"
+    return f"Two heads gain {gain} on the best linear layer, {where}: {errors}."
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Losses, gains on the same prompts, and trained heads."""
+    yield from head_rows(effort)
+    contexts, tokens = effort.pick(**CONTEXTS), effort.pick(**TOKENS)
+    gains, pairs = [], {}
     for context, dim in SIZES:
-        best, scale, size = best_pair(context, dim), dim**-0.5, {"context": context, "dim": dim}
-        found["paired", context, dim] = Cell.of(
+        size, where = {"context": context, "dim": dim}, f"N={context}, d={dim}"
+        best, scale, draws = best_pair(context, dim), dim**-0.5, ("paired", context, dim)
+        pairs[context, dim] = pair = run(
             warm_pair,
             betas=(float(best.inverse_temperature), WARM * scale),
             values=(float(best.value), warm_value(context, dim)),
-            contexts=CONTEXTS[preset],
+            contexts=contexts,
             **size,
         )
         beta, value = WARM * scale, warm_value(context, dim, NOISE)
-        found["warm", context, dim] = Cell.of(
+        noisy = run(
             head_loss,
             inverse_temperatures=(beta, -beta),
             values=(value, -value),
             noise_variance=NOISE,
-            contexts=CONTEXTS[preset],
+            contexts=contexts,
             **size,
         )
-        found["cold", context, dim] = Cell.of(
+        cold = run(
             head_loss,
             inverse_temperatures=(COLD * scale, -COLD * scale),
             values=(1.5, -1.5),
-            contexts=CONTEXTS[preset],
+            contexts=contexts,
             **size,
         )
-    return found
-
-
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare losses, gains on the same prompts, and trained heads."""
-    comparisons, notes, gains = [], [], []
-    for context, dim in SIZES:
-        size, where = {"context": context, "dim": dim}, f"N={context}, d={dim}"
-        best, run = best_pair(context, dim), results["paired", context, dim]
-        warm = one_pair_less(context, dim)
-        draws = ("paired", context, dim)
-        beta = COLD / dim**0.5
-        comparisons += [
-            compare(f"warm heads, {where}", warm, run.warm, draws=draws),
-            compare(
-                f"warm heads, noise {NOISE}, {where}",
-                one_pair_less(context, dim, NOISE),
-                results["warm", context, dim],
-            ),
-            compare(
-                f"best heads, {where}", best.loss, run.best, of="optimal_softmax.loss", draws=draws
-            ),
-            compare(
-                f"heads at beta sqrt(d) = {COLD} and value 1.5, {where}",
-                softmax_loss(beta, 1.5, **size, heads=2),
-                results["cold", context, dim],
-                of="softmax_loss",
-            ),
-        ]
-        gain = difference(run.warm, run.best)
-        comparisons.append(
-            compare(f"gain of the best temperature, {where}", warm - best.loss, gain)
+        warm, with_noise = one_pair_less(context, dim), one_pair_less(context, dim, NOISE)
+        yield mean(f"warm heads, {where}", warm, pair.warm, draws=draws)
+        yield mean(f"warm heads, noise {NOISE}, {where}", with_noise, noisy)
+        theory, of = call(best_pair, context, dim).loss, "optimal_softmax.loss"
+        yield mean(f"best heads, {where}", theory, pair.best, of=of, draws=draws)
+        theory = call(softmax_loss, COLD * scale, 1.5, **size, heads=2)
+        yield mean(f"heads at beta sqrt(d) = {COLD} and value 1.5, {where}", theory, cold)
+        gain, theory = call(difference, pair.warm, pair.best), call(gain_of_best, context, dim)
+        yield mean(f"gain of the best temperature, {where}", theory, gain)
+        gains.append((f"{context}, {dim}", theory, gain, warm))
+    for context, dim in effort.pick(**UNIFORM):
+        size, where = {"context": context, "dim": dim}, f"uniform inputs, N={context}, d={dim}"
+        best, step = (
+            best_uniform(context, dim),
+            optimal_learning_rate(**size, input_law="uniform"),
         )
-        gains.append((f"{context}, {dim}", (warm - best.loss) / warm, gain, warm))
-    for context, dim in UNIFORM[preset]:
-        where, found = f"uniform inputs, N={context}, d={dim}", results["uniform", context, dim]
-        best, draws = best_uniform(context, dim), ("uniform", context, dim)
-        line = optimal_learning_rate(context=context, dim=dim, input_law="uniform").loss
-        gain = difference(found.layer, found.pair)
-        comparisons += [
-            compare(
-                f"best heads, {where}",
-                best.loss,
-                found.pair,
-                of="uniform_softmax.loss",
-                draws=draws,
-            ),
-            compare(f"linear layer minus best heads, {where}", line - best.loss, gain),
-        ]
-        gains.append((f"{context}, {dim}", (line - best.loss) / line, gain, line))
-        notes.append(
-            f"Two heads gain {gain} on the best linear layer, {where}: "
-            f"{gain.z(0):.0f} standard errors."
+        pair = run(
+            uniform_pair,
+            beta=float(best.inverse_temperature),
+            value=float(best.value),
+            rate=float(step.rate),
+            contexts=tokens,
+            **size,
         )
-    comparisons.append(
-        compare(
-            "other heads, uniform inputs, N=10, d=3, noise {2:g}".format(*OTHER),
-            uniform_softmax_loss(OTHER[0], OTHER[1], **OTHER_SIZE, heads=2),
-            results["other"],
-            of="uniform_softmax_loss",
+        theory, draws = call(best_uniform, context, dim).loss, ("uniform", context, dim)
+        yield mean(
+            f"best heads, {where}", theory, pair.pair, of="uniform_softmax.loss", draws=draws
         )
+        gain, theory = call(difference, pair.layer, pair.pair), call(gain_over_layer, context, dim)
+        yield mean(f"linear layer minus best heads, {where}", theory, gain)
+        yield note(call(gain_note, where, gain))
+        gains.append((f"{context}, {dim}", theory, gain, float(step.loss)))
+    beta, value, noise = OTHER
+    other = run(
+        head_loss,
+        inverse_temperatures=(beta, -beta),
+        values=(value, -value),
+        input_law="uniform",
+        contexts=2 * tokens,
+        **OTHER_SIZE,
     )
-    for context, dim, heads in TRAINED[preset]:
-        run, best = results["trained", context, dim, heads], best_pair(context, dim)
-        where = f"{heads} heads, N={context}, d={dim}"
-        comparisons += compare_trained(where, run, EXCESS)
-        if heads == 2:
-            label = f"sum of the values over their size, {where}"
-            asymmetry = abs(run.value.sum()) / abs(run.value).max() / 0.05
-            comparisons.append(compare(f"{label}, over its bound", 1, asymmetry, upper_bound=True))
-        notes.append(
-            f"Trained, {where}, {run.steps} steps: loss {run.loss}, over that of the best pair "
-            f"{run.ratio}; inverse temperatures {_listed(run.inverse_temperature)} "
-            f"({best.inverse_temperature:.3f}), values {_listed(run.value)} ({best.value:.3f})."
-        )
-
-    def draw(figure: Figure) -> None:
-        left, right = panels(figure)
-        grid = range(4, 41, 4)
-        dim = 10
-        curves = {
-            "one softmax head": [optimal_softmax(context=n, dim=dim).loss for n in grid],
-            "two heads, warm": [one_pair_less(n, dim) for n in grid],
-            "linear attention": [optimal_learning_rate(context=n, dim=dim).loss for n in grid],
-        }
-        for (label, curve), colour in zip(curves.items(), COLOURS, strict=False):
-            left.plot(grid, [each / dim for each in curve], color=colour, label=label)
-        at = [size for size in SIZES if size[1] == dim]
-        found = [results["paired", *size].best.mean / dim for size in at]
-        left.plot([n for n, _ in at], found, "k.", label="best two heads, simulated")
-        finish(left, "context length $N$", "loss / d", legend="", title="Gaussian inputs, d = 10")
-        for k, (_, theory, gain, unit) in enumerate(gains):
-            colour = COLOURS[k >= len(SIZES)]
-            right.plot([k - 0.3, k + 0.3], [100 * theory] * 2, color="0.4")
-            error = 100 * gain.standard_error / unit
-            draw_points(right, [k], [100 * gain.mean / unit], [error], colour)
-        right.axhline(0, color="0.8", linewidth=0.8)
-        right.set_xticks(range(len(gains)), [name for name, *_ in gains], fontsize=8)
-        right.plot([], [], "o", color=COLOURS[0], label="over warm heads, Gaussian inputs")
-        right.plot([], [], "o", color=COLOURS[1], label="over linear attention, uniform inputs")
-        right.plot([], [], color="0.4", label="exact")
-        finish(right, "N, d", "gain of the best two heads (%)", legend="")
-
-    return Verdict(comparisons, draw, notes)
+    theory = call(uniform_softmax_loss, beta, value, **OTHER_SIZE, heads=2)
+    yield mean(f"other heads, uniform inputs, N=10, d=3, noise {noise:g}", theory, other)
+    yield drawing(draw, pairs, gains)
 
 
-def _listed(numbers: Any) -> str:
-    return ", ".join(f"{number:.3f}" for number in numbers)
+def draw(figure: Figure, pairs: dict[tuple[int, int], WarmPair], gains: list[Any]) -> None:
+    """Draw losses against the context length, and the gains of the best two heads."""
+    left, right = panels(figure)
+    grid, dim = range(4, 41, 4), 10
+    curves = {
+        "one softmax head": [optimal_softmax(context=n, dim=dim).loss for n in grid],
+        "two heads, warm": [one_pair_less(n, dim) for n in grid],
+        "linear attention": [optimal_learning_rate(context=n, dim=dim).loss for n in grid],
+    }
+    for (label, curve), colour in zip(curves.items(), COLOURS, strict=False):
+        left.plot(grid, [each / dim for each in curve], color=colour, label=label)
+    points = [(n, pair.best.mean / dim) for (n, d), pair in pairs.items() if d == dim]
+    left.plot(*zip(*points, strict=True), "k.", label="best two heads, simulated")
+    finish(left, "context length $N$", "loss / d", legend="", title="Gaussian inputs, d = 10")
+    for k, (_, theory, gain, unit) in enumerate(gains):
+        colour = COLOURS[k >= len(SIZES)]
+        right.plot([k - 0.3, k + 0.3], [100 * theory / unit] * 2, color="0.4")
+        error = 100 * gain.standard_error / unit
+        draw_points(right, [k], [100 * gain.mean / unit], [error], colour)
+    right.axhline(0, color="0.8", linewidth=0.8)
+    right.set_xticks(range(len(gains)), [name for name, *_ in gains], fontsize=8)
+    right.plot([], [], "o", color=COLOURS[0], label="over warm heads, Gaussian inputs")
+    right.plot([], [], "o", color=COLOURS[1], label="over linear attention, uniform inputs")
+    right.plot([], [], color="0.4", label="exact")
+    finish(right, "N, d", "gain of the best two heads (%)", legend="")
 
 
-claim = Claim.of("softmax-pair", __doc__, cells, judge)
+claim = Claim.of("softmax-pair", __doc__, rows)

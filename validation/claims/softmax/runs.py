@@ -1,6 +1,6 @@
 """Simulated and trained heads, as cells of several claims."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from iclimit.problem import parse_problem
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.softmax import MergedHeads, simulate_softmax, train_softmax
-from iclimit.validation import Comparison, compare
+from iclimit.validation.rows import Later, Row, bound, call
 
 KERNELS: Mapping[str, Any] = {
     "softmax": None,
@@ -102,14 +102,23 @@ def trained_heads(
     )
 
 
-def compare_trained(where: str, found: TrainedHeads, excess: float) -> list[Comparison]:
-    """Compare the loss of trained heads, over the least one, with what training may leave.
+def trained_rows(where: str, trained: Later, heads: int, excess: float) -> Iterator[Row]:
+    """Loss of trained heads, over the least one, against what training may leave.
 
     One head, or two, cannot be better than the best; more heads can.
     """
-    label, ratio = f"loss of the trained heads over the least one, {where}", found.ratio
-    rows = [compare(label, 1 + excess, ratio, upper_bound=True)]
-    if len(found.value) <= 2:
-        negative = Estimate(-ratio.mean, ratio.standard_error, ratio.repeats)
-        rows.append(compare(f"minus the {label}", -1.0, negative, upper_bound=True))
-    return rows
+    label = f"loss of the trained heads over the least one, {where}"
+    yield bound(label, 1 + excess, trained.ratio)
+    if heads <= 2:
+        yield bound(f"minus the {label}", -1.0, call(scaled, trained.ratio, -1.0))
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """A multiple of an estimate."""
+    error = abs(factor) * estimate.standard_error
+    return Estimate(factor * estimate.mean, error, estimate.repeats, factor * estimate.samples)
+
+
+def relative_size(number: float, reference: float) -> float:
+    """Size of a number over that of another."""
+    return abs(number) / abs(reference)
