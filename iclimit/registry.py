@@ -29,7 +29,9 @@ Vectors, matrices and what needs random task sets (`iclimit.finite_size_errors`)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from iclimit.notation import read_table
 
@@ -60,22 +62,17 @@ def _pairs(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (item.partition("=") for item in text.split())}
 
 
-def _row(cells: dict[str, str]) -> Row:
-    return Row(
-        name=cells["name"],
-        function=cells["function"],
-        parameters=tuple(cells["parameters"].split()),
-        optional={n: float(v) if v else None for n, v in _pairs(cells["optional"]).items()},
-        single=tuple(cells["single"].split()),
-        structured=cells["structured"],
-        papers=tuple(cells["papers"].split()),
-        label=cells["label"],
-        meaning=cells["meaning"],
-        formula=tuple(cells["formula"].split()),
-        ranges={n: tuple(map(float, v.split(".."))) for n, v in _pairs(cells["ranges"]).items()},
-        reason=cells["reason"],
-    )
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(
+        ("parameters", "single", "papers", "formula"), lambda text: tuple(text.split())
+    ),
+    "optional": lambda text: {n: float(v) if v else None for n, v in _pairs(text).items()},
+    "ranges": lambda text: {n: tuple(map(float, v.split(".."))) for n, v in _pairs(text).items()},
+}
+"""How columns are read that are more than text."""
 
-
-REGISTRY = {cells["name"]: _row(cells) for cells in read_table("registry.csv")}
+REGISTRY = {
+    cells["name"]: Row(**{name: _PARSERS.get(name, str)(text) for name, text in cells.items()})
+    for cells in read_table("registry.csv")
+}
 """Rows by name."""
