@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from iclimit.asymptotics import dynamics
-from iclimit.validation.claims.dynamics.published import CURVES
-from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues
+from iclimit.validation.reference.curves import CONTEXT, CURVES, eigenvalues
 
 POINTS = 250
 """Most points of a curve; the published ones have up to 1001."""

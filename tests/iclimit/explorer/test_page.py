@@ -15,8 +15,8 @@ from iclimit.explorer.symbols import notation, quantities
 from iclimit.runs.cell import Cell
 from iclimit.runs.store import RunStore, StoredBatch
 from iclimit.simulate.pretraining import simulate_errors
-from iclimit.validation.claims.dynamics.published import CURVES
 from iclimit.validation.reference import read_reference
+from iclimit.validation.reference.curves import CURVES
 
 PAGE = Path(__file__).parents[3] / "docs" / "explorer.rst"
 

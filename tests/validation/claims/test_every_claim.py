@@ -51,8 +51,8 @@ def _functions(value):
 def _moved(value, factor):
     """Result of a cell with all numbers in it multiplied by factors of their own."""
     if isinstance(value, Estimate):
-        f = factor()
-        moved = {"mean": f * value.mean, "samples": f * value.samples}
+        f, shift = factor(), 20 * value.standard_error  # where the theory is 0 a factor is nothing
+        moved = {"mean": f * (value.mean + shift), "samples": f * (value.samples + shift)}
         return replace(value, standard_error=f * value.standard_error, **moved)
     if is_dataclass(value):
         parts = {each.name: getattr(value, each.name) for each in fields(value) if each.init}

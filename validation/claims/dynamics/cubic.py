@@ -9,6 +9,7 @@ Source: {zhang2025}, section 3 and Figure 1.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +23,19 @@ from iclimit.asymptotics.dynamics import (
 from iclimit.drawing import COLOURS, Figure, draw_sizes, finish, panels
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, initial_weights, simulate_gradient_descent
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_limits
+from iclimit.statistics import Extrapolation
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import (
     CONTEXT,
     draw_prediction,
     eigenvalues,
     problem,
 )
+from iclimit.validation.rows import Row, call, drawing, exact, limit, note, run
 
 LAM = eigenvalues(4)
 SETS = (500, 1000, 2000, 4000)
 """Sizes of the training set."""
-REPEATS: dict[Preset, int] = {"quick": 10, "medium": 100, "full": 1000}
 TRAINING: dict[str, Any] = {
     "heads": 8,
     "init_scale": 1e-3,
@@ -116,59 +117,53 @@ def descent_times(*, rng: Any) -> tuple[list[float], list, list]:
     return times.tolist(), value[:, 0].tolist(), lookup.tolist()
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Trainings by the size of the training set, and with small steps."""
-    repeats: dict[float, int] = dict.fromkeys(SETS, REPEATS[preset]) | {math.inf: 2}
-    paired: dict[Any, Cell] = {
-        size: Cell.of(paired_descent, training_set=size, repeats=count)
-        for size, count in repeats.items()
+def rows(effort: Effort) -> Iterator[Row]:
+    """The curves and times on the law, and the gap for infinite training sets."""
+    counts = dict.fromkeys(SETS, effort(10)) | {math.inf: 2}
+    runs = {
+        size: run(paired_descent, training_set=size, repeats=count)
+        for size, count in counts.items()
     }
-    return paired | {"times": Cell.of(descent_times)}
+    label = "difference of the curves on the law of the data"
+    yield exact(label, 0.0, runs[math.inf].difference, allowance=ROUNDING)
+    times = run(descent_times)
+    scale = call(effective_init_scale, times[1], times[2], eigenvalues=LAM)
+    for number, part in enumerate(FRACTIONS):
+        label = f"time to {part} of the drop, extrapolated to small steps"
+        theory = call(
+            merged_curve_drop_time, part, eigenvalues=LAM, context=CONTEXT, init_scale=scale
+        )
+        yield exact(label, theory, times[0][number], relative=TIME_TOLERANCE)
+    gaps = {size: runs[size].gap for size in SETS}
+    label = "gap of the training losses, extrapolated to infinite training sets"
+    row = limit({label: 0.0}, gaps, order=2)
+    yield row
+    yield note(call(describe, gaps, row.fit))
+    yield drawing(draw, runs, gaps)
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare the curves and times on the law, and the gap for infinite training sets."""
-    limit, gaps = results[math.inf], [results[size].gap for size in SETS]
-    fit = extrapolate_runs(SETS, gaps, order=2)
-    curves = "difference of the curves on the law of the data"
-    extrapolated = "gap of the training losses, extrapolated to infinite training sets"
-    times, value, lookup = results["times"]
-    scale = float(effective_init_scale(value, lookup, eigenvalues=LAM))
-    more: dict[str, Any] = {"eigenvalues": LAM, "context": CONTEXT, "init_scale": scale}
-    comparisons = (
-        compare(curves, 0.0, limit.difference, allowance=ROUNDING),
-        *(
-            compare(
-                f"time to {part} of the drop, extrapolated to small steps",
-                merged_curve_drop_time(part, **more),
-                time,
-                relative=TIME_TOLERANCE,
-                of="merged_curve_drop_time",
-            )
-            for part, time in zip(FRACTIONS, times, strict=True)
-        ),
-        *compare_limits({extrapolated: 0.0}, fit),
-    )
-    listed = ", ".join(f"{gap.mean:.2g} ({size})" for size, gap in zip(SETS, gaps, strict=True))
-    notes = (
+def describe(gaps: Mapping[int, Estimate], fit: Extrapolation) -> list[str]:
+    """Gaps of finite training sets, and the fit."""
+    listed = ", ".join(f"{gap.mean:.2g} ({size})" for size, gap in gaps.items())
+    return [
         "On finite training sets merged attention also fits the x-x and y-y moments, so that its "
         f"loss is lower, by {listed}.",
         f"Extrapolation of order {fit.order}, p = {fit.p_value:.2f}.",
-    )
-
-    def draw(figure: Figure) -> None:
-        left, right = panels(figure, width=8.0, height=3.6)
-        names = ("merged attention", "network on cubic features")
-        draw_prediction(left, limit.steps, limit.merged, limit.cubic, COLOURS[0], names)
-        run = results[SETS[0]]
-        left.plot(run.steps, run.merged, color=COLOURS[1], label=f"merged, {SETS[0]} sequences")
-        left.plot(run.steps, run.cubic, color=COLOURS[1], linestyle=":", label="network, the same")
-        finish(left, "step", "training loss", legend="")
-        draw_sizes(right, SETS, gaps, COLOURS[1])
-        right.set_ylim(bottom=0)
-        finish(right, "1 / training set", "network minus merged attention")
-
-    return Verdict(comparisons, draw, notes)
+    ]
 
 
-claim = Claim.of("dynamics-cubic", __doc__, cells, judge)
+def draw(figure: Figure, runs: Mapping[float, PairedCell], gaps: Mapping[int, Estimate]) -> None:
+    """Draw both models on the law and on one training set, and their gap."""
+    limit, some = runs[math.inf], runs[SETS[0]]
+    left, right = panels(figure, width=8.0, height=3.6)
+    names = ("merged attention", "network on cubic features")
+    draw_prediction(left, limit.steps, limit.merged, limit.cubic, COLOURS[0], names)
+    left.plot(some.steps, some.merged, color=COLOURS[1], label=f"merged, {SETS[0]} sequences")
+    left.plot(some.steps, some.cubic, color=COLOURS[1], linestyle=":", label="network, the same")
+    finish(left, "step", "training loss", legend="")
+    draw_sizes(right, SETS, [*gaps.values()], COLOURS[1])
+    right.set_ylim(bottom=0)
+    finish(right, "1 / training set", "network minus merged attention")
+
+
+claim = Claim.of("dynamics-cubic", __doc__, rows)

@@ -9,6 +9,7 @@ documentation.
 """
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +28,10 @@ from iclimit.drawing import COLOURS, Figure, draw_points, finish, panels
 from iclimit.problem import Problem
 from iclimit.results import Estimate
 from iclimit.simulate.dynamics import AttentionModel, simulate_gradient_flow
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare
+from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, draw_prediction, eigenvalues
+from iclimit.validation.rows import Row, call, drawing, judged, mean, note, run
 
 SPECTRA = {"white": np.full(4, 0.25), "4:3:2:1": eigenvalues(4), "8:...:1": eigenvalues(8)}
 HEADS, SCALE, RTOL = 8, 1e-8, 1e-10
@@ -41,8 +44,6 @@ GROWTH = 1e4
 """Growth of the weights, still small, from which the effective scale is found."""
 
 LAW_HEADS = (1, 8)
-BLOCKS: dict[Preset, int] = {"quick": 40, "medium": 400, "full": 4000}
-"""Blocks of random weights, to find the law of the effective scale."""
 BLOCK = 5000
 
 
@@ -116,12 +117,30 @@ def log_scales(*, heads: int, blocks: int, rng: Any) -> np.ndarray:
     return np.transpose(found)
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Flows by spectrum, laws of the effective scale by heads."""
-    flows: dict[Any, Cell] = {name: Cell.of(merged_flow, spectrum=name) for name in SPECTRA}
-    return flows | {
-        heads: Cell.of(log_scales, heads=heads, blocks=BLOCKS[preset]) for heads in LAW_HEADS
-    }
+def rows(effort: Effort) -> Iterator[Row]:
+    """Scales, curves and drop times, and the law of the scales."""
+    flows = {spectrum: run(merged_flow, spectrum=spectrum) for spectrum in SPECTRA}
+    for spectrum, flow in flows.items():
+        yield judged(call(compare_flow, spectrum, flow))
+    laws = {heads: run(log_scales, heads=heads, blocks=effort(40)) for heads in LAW_HEADS}
+    for heads, samples in laws.items():
+        law = call(effective_init_scale_moments, heads)
+        for number, name in enumerate(("mean", "std")):
+            label = f"{name} of the logarithm of the effective scale, {heads} heads"
+            yield mean(label, getattr(law, name), samples[number], draws=heads)
+    yield note(
+        f"Initial weights of {SCALE}.  The effective scale is compared with the values after "
+        f"they have grown {GROWTH:.0f} times."
+    )
+    yield drawing(draw, flows, laws)
+
+
+def compare_flow(spectrum: str, flow: MergedCell) -> Iterator[Comparison]:
+    """Compare a flow with what is predicted from its initial weights."""
+    for name, theories, values in predictions(spectrum, flow):
+        for number, pair in enumerate(zip(theories, values, strict=True), start=1):
+            label = f"{name} {number}, {spectrum}"
+            yield compare(label, *pair, relative=TOLERANCE, of=name)
 
 
 def predictions(spectrum: str, run: MergedCell) -> list[tuple[str, Any, Any]]:
@@ -145,51 +164,25 @@ def predictions(spectrum: str, run: MergedCell) -> list[tuple[str, Any, Any]]:
     return found
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare scales, curves and drop times, and the law of the scales."""
-    comparisons = [
-        compare(f"{name} {number}, {spectrum}", theory, found, relative=TOLERANCE, of=name)
-        for spectrum in SPECTRA
-        for name, theories, values in predictions(spectrum, results[spectrum])
-        for number, (theory, found) in enumerate(zip(theories, values, strict=True), start=1)
-    ]
-    for heads in LAW_HEADS:
-        law = effective_init_scale_moments(heads)
-        for name, samples in zip(("mean", "std"), results[heads], strict=True):
-            comparisons.append(
-                compare(
-                    f"{name} of the logarithm of the effective scale, {heads} heads",
-                    getattr(law, name),
-                    Estimate.of(samples),
-                    of=f"effective_init_scale_moments.{name}",
-                    draws=heads,
-                )
-            )
-    notes = (
-        f"Initial weights of {SCALE}.  The effective scale is compared with the values after "
-        f"they have grown {GROWTH:.0f} times.",
-    )
-
-    def draw(figure: Figure) -> None:
-        left, right = panels(figure, width=8.0, height=3.6)
-        for spectrum, colour in zip(SPECTRA, COLOURS, strict=False):
-            run, lam = results[spectrum], SPECTRA[spectrum]
-            scale = float(effective_init_scale(run.value, run.key_query, eigenvalues=lam))
-            theory = merged_attention_curve(
-                run.times, eigenvalues=lam, context=CONTEXT, init_scale=scale
-            )
-            draw_prediction(left, run.times, run.losses, theory, colour, (None, spectrum))
-        finish(left, TIME, "loss", legend="eigenvalues (dashed: theory)")
-        heads = np.geomspace(LAW_HEADS[0], LAW_HEADS[-1])
-        law = effective_init_scale_moments(heads)
-        for k, name in enumerate(("mean", "std")):
-            right.plot(heads, getattr(law, name), color=COLOURS[k], label=name)
-            found = [Estimate.of(results[each][k]) for each in LAW_HEADS]
-            means, errors = zip(*((each.mean, each.standard_error) for each in found), strict=True)
-            draw_points(right, LAW_HEADS, means, errors, COLOURS[k])
-        finish(right, "heads", "logarithm of the effective scale", legend="")
-
-    return Verdict(comparisons, draw, notes)
+def draw(figure: Figure, flows: Mapping[str, MergedCell], laws: Mapping[int, np.ndarray]) -> None:
+    """Draw the flows, and the law of the effective scale."""
+    left, right = panels(figure, width=8.0, height=3.6)
+    for spectrum, colour in zip(SPECTRA, COLOURS, strict=False):
+        run, lam = flows[spectrum], SPECTRA[spectrum]
+        scale = float(effective_init_scale(run.value, run.key_query, eigenvalues=lam))
+        theory = merged_attention_curve(
+            run.times, eigenvalues=lam, context=CONTEXT, init_scale=scale
+        )
+        draw_prediction(left, run.times, run.losses, theory, colour, (None, spectrum))
+    finish(left, TIME, "loss", legend="eigenvalues (dashed: theory)")
+    heads = np.geomspace(LAW_HEADS[0], LAW_HEADS[-1])
+    law = effective_init_scale_moments(heads)
+    for k, name in enumerate(("mean", "std")):
+        right.plot(heads, getattr(law, name), color=COLOURS[k], label=name)
+        found = [Estimate.of(laws[each][k]) for each in LAW_HEADS]
+        means, errors = zip(*((each.mean, each.standard_error) for each in found), strict=True)
+        draw_points(right, LAW_HEADS, means, errors, COLOURS[k])
+    finish(right, "heads", "logarithm of the effective scale", legend="")
 
 
-claim = Claim.of("dynamics-merged", __doc__, cells, judge)
+claim = Claim.of("dynamics-merged", __doc__, rows)

@@ -9,6 +9,7 @@ Source: {zhang2025}, section 6; growth rate and best predictor: documentation.
 """
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,32 +27,17 @@ from iclimit.simulate.dynamics import (
 )
 from iclimit.simulate.dynamics.attention_models import MomentLoss
 from iclimit.simulate.dynamics.feature_moments import population_moments
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import (
-    Cell,
-    Claim,
-    Comparison,
-    Preset,
-    Results,
-    Verdict,
-    compare,
-    compare_limits,
-)
+from iclimit.statistics import Extrapolation
+from iclimit.validation.claim import Claim, Effort
+from iclimit.validation.rows import Later, Row, bound, call, drawing, exact, limit, note, run
 
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Fractions of sequences with random tasks, as published."""
 LAW: dict[str, Any] = {"input_covariance": np.eye(4) / 4, "shared_task": np.ones(4), "context": 31}
 """The shared task has the published norm, the root of D; for white inputs its direction does not
 matter."""
-TRAINED: dict[Preset, tuple[float, ...]] = {
-    "quick": (0.4,),
-    "medium": FRACTIONS,
-    "full": FRACTIONS,
-}
-"""Fractions for which training sets are finite."""
 SETS = (1250, 2500, 5000)
 """Sizes of the training set; the published one is 5000."""
-REPEATS: dict[Preset, int] = {"quick": 20, "medium": 20, "full": 200}
 TRAINING = {**settings["zhang2025-mixtures"], "record": 20, "tests": True}
 
 HEADS = 5
@@ -163,114 +149,99 @@ def mixture_descent(
         "backend": backend,
     }
     law = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": math.inf})
-    run = law
+    found = law
     if size < math.inf:
-        run = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": size})
-    means = {name: np.mean(found, axis=0).tolist() for name, found in run.measures.items()}
+        found = simulate_gradient_descent(problem(fresh_fraction), **same | {"training_set": size})
+    means = {name: np.mean(each, axis=0).tolist() for name, each in found.measures.items()}
     return MixtureCell(
-        run.recorded_at.tolist(),
-        np.mean(run.losses, axis=0).tolist(),
+        found.recorded_at.tolist(),
+        np.mean(found.losses, axis=0).tolist(),
         means["icl"],
         means.get("iwl", []),
-        Estimate.of(run.losses[:, -1] - law.losses[:, -1]),
+        Estimate.of(found.losses[:, -1] - law.losses[:, -1]),
     )
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Flows by fraction, trainings by fraction and size."""
-    flows: dict[Any, Cell] = {c: Cell.of(mixture_flow, fresh_fraction=c) for c in FRACTIONS}
-    counts: dict[Any, int] = {(c, math.inf): 1 for c in FRACTIONS}
-    counts |= {(c, size): REPEATS[preset] for c in TRAINED[preset] for size in SETS}
-    return flows | {
-        (c, size): Cell.of(mixture_descent, fresh_fraction=c, size=size, repeats=count)
-        for (c, size), count in counts.items()
+def rows(effort: Effort) -> Iterator[Row]:
+    """The flows, and large training sets beside the law."""
+    flows = {c: run(mixture_flow, fresh_fraction=c) for c in FRACTIONS}
+    for c, flow in flows.items():
+        yield from flow_rows(c, flow)
+    fits = []
+    for c in effort.pick(quick=(0.4,), medium=FRACTIONS):
+        repeats = effort.pick(tiny=8, quick=20, full=200)
+        label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
+        gaps = {
+            size: run(mixture_descent, fresh_fraction=c, size=size, repeats=repeats).gap
+            for size in SETS
+        }
+        row = limit({label: 0.0}, gaps, order=1)
+        fits.append(row.fit)
+        yield row
+    yield note(call(describe, flows, fits))
+    trainings = {
+        c: run(mixture_descent, fresh_fraction=c, size=math.inf, repeats=1) for c in FRACTIONS
     }
+    yield drawing(draw, flows, trainings)
 
 
-def compare_flow(c: float, flow: MixtureFlow) -> list[Comparison]:
-    """Compare the first growth, and the ends of merged attention and of the network."""
-    rate, best = mixture_growth_rate(c, **LAW), mixture_predictor(c, **LAW)
-    where, of = f"{c:g} of the tasks random", "mixture_predictor"
-    exact: dict[str, Any] = {"relative": LINEAR_TOLERANCE}
-    bound: dict[str, Any] = {"relative": END_TOLERANCE, "upper_bound": True}
-    gamma, found = best.gamma.ravel(), np.ravel(flow.gamma)
-    top = int(np.argmax(np.abs(gamma)))
+def flow_rows(c: float, flow: Later) -> Iterator[Row]:
+    """The first growth, and the ends of merged attention and of the network."""
+    where, best = f"{c:g} of the tasks random", call(mixture_predictor, c, **LAW)
+    rate = call(mixture_growth_rate, c, **LAW)
+    yield exact(f"rate of the first growth, {where}", rate, flow.rate, relative=RATE_TOLERANCE)
+    label = f"end of the flow, {where}: at most the best linear predictor"
+    yield bound(label, best.train_loss, flow.end, relative=END_TOLERANCE)
+    label = f"end of the flow, {where}: the least loss of the features"
+    yield exact(label, flow.least, flow.end, relative=END_TOLERANCE)
+    for name in ("train_loss", *TESTS):
+        label, loss = f"{name} of the network, {where}", flow.linear[name]
+        yield exact(label, getattr(best, name), loss, relative=LINEAR_TOLERANCE)
+    label, of = f"largest of gamma, {where}", "mixture_predictor.gamma"
+    theory, largest = (call(at_largest, best.gamma, each) for each in (best.gamma, flow.gamma))
+    yield exact(label, theory, largest, relative=LINEAR_TOLERANCE, of=of)
+
+
+def at_largest(gamma: np.ndarray, matrix: Any) -> float:
+    """Entry of a matrix where gamma is largest."""
+    return float(np.ravel(matrix)[int(np.argmax(np.abs(gamma)))])
+
+
+def describe(flows: Mapping[float, MixtureFlow], fits: Sequence[Extrapolation]) -> list[str]:
+    """What attention gains beyond the bound, and the fits."""
+    gains = (
+        f"{100 * max(1 - flow.least / flow.linear['train_loss'], 0.0):.1f} % ({c:g})"
+        for c, flow in flows.items()
+    )
     return [
-        compare(
-            f"rate of the first growth, {where}",
-            rate,
-            flow.rate,
-            relative=RATE_TOLERANCE,
-            of="mixture_growth_rate",
-        ),
-        compare(
-            f"end of the flow, {where}: at most the best linear predictor",
-            best.train_loss,
-            flow.end,
-            of=f"{of}.train_loss",
-            **bound,
-        ),
-        compare(
-            f"end of the flow, {where}: the least loss of the features",
-            flow.least,
-            flow.end,
-            relative=END_TOLERANCE,
-        ),
-        *(
-            compare(
-                f"{name} of the network, {where}",
-                getattr(best, name),
-                loss,
-                of=f"{of}.{name}",
-                **exact,
-            )
-            for name, loss in flow.linear.items()
-        ),
-        compare(f"largest of gamma, {where}", gamma[top], found[top], of=f"{of}.gamma", **exact),
+        "The best predictor linear in the labels of the context is an upper bound. Attention also "
+        f"sees the x-x and y-y moments, which lower it by {', '.join(gains)}.",
+        f"Linear extrapolations in 1/P, p = {', '.join(f'{fit.p_value:.2f}' for fit in fits)}.",
     ]
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
-    """Compare the flows with theory, and large training sets with the law."""
-    comparisons = [row for c in FRACTIONS for row in compare_flow(c, results[c])]
-    p_values = []
-    for c in TRAINED[preset]:
-        fit = extrapolate_runs(SETS, [results[c, size].gap for size in SETS], order=1)
-        label = f"training loss minus that on the law, {c:g} of the tasks random, extrapolated"
-        comparisons += compare_limits({label: 0.0}, fit)
-        p_values.append(f"{fit.p_value:.2f}")
-    gains = (
-        f"{100 * max(1 - results[c].least / results[c].linear['train_loss'], 0.0):.1f} % ({c:g})"
-        for c in FRACTIONS
-    )
-    notes = (
-        "The best predictor linear in the labels of the context is an upper bound. Attention also "
-        f"sees the x-x and y-y moments, which lower it by {', '.join(gains)}.",
-        f"Linear extrapolations in 1/P, p = {', '.join(p_values)}.",
-    )
+def draw(
+    figure: Figure, flows: Mapping[float, MixtureFlow], trainings: Mapping[float, MixtureCell]
+) -> None:
+    """Draw losses at the end by the fraction of random tasks, and test losses on the way."""
+    import matplotlib as mpl
 
-    def draw(figure: Figure) -> None:
-        import matplotlib as mpl
-
-        left, *curves = panels(figure, 3, width=9.4, height=3.4)
-        fine = np.linspace(0, 1, 101)
-        best = mixture_predictor(fine, **LAW).train_loss
-        left.plot(fine, best, color=COLOURS[0], label="linear in the labels")
-        least = [results[c].least for c in FRACTIONS]
-        left.plot(FRACTIONS, least, "_", color="0.3", markersize=12, label="all features")
-        shown = [results[c, math.inf] for c in FRACTIONS]
-        ends = [run.training[-1] for run in shown]
-        left.plot(FRACTIONS, ends, "o", color=COLOURS[1], label=f"after {TRAINING['steps']} steps")
-        finish(left, "fraction of random tasks", "training loss", legend="")
-        shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(FRACTIONS)))
-        for c, run, shade in zip(FRACTIONS, shown, shades, strict=True):
-            curves[0].plot(run.steps, run.icl, color=shade, label=f"{c:g}")
-            if run.iwl:
-                curves[1].plot(run.steps, run.iwl, color=shade)
-        finish(curves[0], "step", "test loss, random tasks", legend="random tasks")
-        finish(curves[1], "step", "test loss, shared task, noise labels")
-
-    return Verdict(comparisons, draw, notes)
+    left, *curves = panels(figure, 3, width=9.4, height=3.4)
+    fine = np.linspace(0, 1, 101)
+    best = mixture_predictor(fine, **LAW).train_loss
+    left.plot(fine, best, color=COLOURS[0], label="linear in the labels")
+    least = [flows[c].least for c in FRACTIONS]
+    left.plot(FRACTIONS, least, "_", color="0.3", markersize=12, label="all features")
+    ends = [training.training[-1] for training in trainings.values()]
+    left.plot(FRACTIONS, ends, "o", color=COLOURS[1], label=f"after {TRAINING['steps']} steps")
+    finish(left, "fraction of random tasks", "training loss", legend="")
+    shades = mpl.colormaps["viridis"](np.linspace(0, 0.92, len(FRACTIONS)))
+    for (c, training), shade in zip(trainings.items(), shades, strict=True):
+        curves[0].plot(training.steps, training.icl, color=shade, label=f"{c:g}")
+        if training.iwl:
+            curves[1].plot(training.steps, training.iwl, color=shade)
+    finish(curves[0], "step", "test loss, random tasks", legend="random tasks")
+    finish(curves[1], "step", "test loss, shared task, noise labels")
 
 
-claim = Claim.of("dynamics-mixtures", __doc__, cells, judge)
+claim = Claim.of("dynamics-mixtures", __doc__, rows)

@@ -7,51 +7,55 @@ to escape.  The waits in between grow as the logarithm of the initial weights, a
 Source: {zhang2025}, sections 4 and 5.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
 from iclimit.drawing import COLOURS, Figure, panels
-from iclimit.validation import Cell, Claim, Comparison, Preset, Results, Verdict, compare
+from iclimit.validation import Comparison, compare
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, TIME, eigenvalues
-from iclimit.validation.claims.dynamics.staircase_flows import TIME_TOLERANCE, separate_flows
+from iclimit.validation.claims.dynamics.staircase_flows import (
+    TIME_TOLERANCE,
+    FlowCell,
+    separate_flows,
+)
+from iclimit.validation.rows import Row, call, drawing, judged, note, run
 
-SIZES: dict[Preset, tuple[int, int]] = {"quick": (4, 5), "medium": (8, 9), "full": (8, 9)}
-"""Dimension and heads."""
-RANKS: dict[Preset, tuple[int, ...]] = {
-    "quick": (1, 4),
-    "medium": (1, 2, 4, 8),
-    "full": (1, 2, 4, 8),
-}
-SEEDS: dict[Preset, int] = {"quick": 1, "medium": 1, "full": 10}
 SCALES = (1e-4, 1e-6)
 HEIGHT_TOLERANCE = 1e-8
 """Relative, at the smaller initial weights (measured: at most 2e-14)."""
-WAIT_TOLERANCE: dict[Preset, float] = {"quick": 1e-3, "medium": 1e-2, "full": 1e-2}
-"""Relative, of what the wait between two drops of one head gains from the larger to the smaller
-initial weights.  Errors fall as powers of the weights that are the smaller, the closer the
-eigenvalues (measured: at most 3e-5 for D = 4, 2e-3 for D = 8)."""
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Flows by rank and seed."""
-    dim, heads = SIZES[preset]
+def rows(effort: Effort) -> Iterator[Row]:
+    """Heights and ends of the long plateaus, and the growth of the short waits."""
+    dim, heads = effort.pick(quick=(4, 5), medium=(8, 9))
+    ranks = effort.pick(quick=(1, 4), medium=(1, 2, 4, 8))
     setting: dict[str, Any] = {"dim": dim, "heads": heads, "scales": SCALES}
-    return {
-        (rank, seed): Cell.of(separate_flows, rank=rank, seed=seed, **setting)
-        for rank in RANKS[preset]
-        for seed in range(SEEDS[preset])
+    flows = {
+        (rank, seed): run(separate_flows, rank=rank, seed=seed, **setting)
+        for rank in ranks
+        for seed in range(effort.pick(quick=1, full=10))
     }
+    # Relative, of what the wait between two drops of one head gains from the larger to the smaller
+    # initial weights.  Errors fall as powers of the weights that are the smaller, the closer the
+    # eigenvalues (measured: at most 3e-5 for D = 4, 2e-3 for D = 8).
+    tolerance = effort.pick(quick=1e-3, medium=1e-2)
+    comparisons = call(lambda *given: [*compare_flows(*given)], dim, tolerance, flows)
+    yield judged(comparisons)
+    yield note(call(describe, comparisons))
+    yield drawing(draw, dim, {rank: flows[rank, 0][-1] for rank in ranks})
 
 
-def judge(preset: Preset, results: Results) -> Verdict:
+def compare_flows(
+    dim: int, wait_tolerance: float, flows: Mapping[tuple[int, int], Sequence[FlowCell]]
+) -> Iterator[Comparison]:
     """Compare heights and ends of the long plateaus, and the growth of the short waits."""
-    dim, _ = SIZES[preset]
     heights = plateau_losses(eigenvalues(dim), context=CONTEXT)
-    comparisons: list[Comparison] = []
     drop_times = "separate_attention_staircase.drop_times"
-    for (rank, seed), (large, small) in results.items():
+    for (rank, seed), (large, small) in flows.items():
         with np.errstate(invalid="ignore"):  # drops that are not predicted or did not happen
             predicted, found = (
                 np.diff(getattr(small, name)) - np.diff(getattr(large, name))
@@ -61,47 +65,42 @@ def judge(preset: Preset, results: Results) -> Verdict:
             where = f"rank {rank}, {m} learned, seed {seed}"
             if m % rank:
                 label = f"growth of the wait within a head, {where}"
-                pair, tolerance = (predicted[m - 1], found[m - 1]), WAIT_TOLERANCE[preset]
+                pair, tolerance = (predicted[m - 1], found[m - 1]), wait_tolerance
             else:
                 label = f"end of the plateau, {where}"
                 pair, tolerance = (small.predicted[m], small.crossings[m]), TIME_TOLERANCE
-                comparisons.append(
-                    compare(
-                        f"height, {where}",
-                        heights[m],
-                        small.heights[m - 1],
-                        relative=HEIGHT_TOLERANCE,
-                        of="plateau_losses",
-                    )
-                )
-            comparisons.append(compare(label, *pair, relative=tolerance, of=drop_times))
+                height = heights[m], small.heights[m - 1]
+                options = {"relative": HEIGHT_TOLERANCE, "of": "plateau_losses"}
+                yield compare(f"height, {where}", *height, **options)
+            yield compare(label, *pair, relative=tolerance, of=drop_times)
+
+
+def describe(comparisons: Sequence[Comparison]) -> str:
+    """How the waits grow."""
     waits = [row.estimate for row in comparisons if row.label.startswith("growth")]
-    notes = (
+    return (
         f"When the initial weights shrink from {SCALES[0]} to {SCALES[1]}, a plateau where a new "
         f"head is needed lasts {SCALES[0] / SCALES[1]:.0f} times as long; the {len(waits)} waits "
         f"between two drops of one head grow by {np.median(waits):.1f} time constants in the "
-        "median.",
+        "median."
     )
 
-    def draw(figure: Figure) -> None:
-        ranks = RANKS[preset]
-        first = min(results[rank, 0][-1].predicted[0] for rank in ranks)
-        axes = panels(figure, len(ranks), width=9.0, height=3.2, sharex=True, sharey=True)
-        for ax, rank, colour in zip(axes, ranks, COLOURS, strict=False):
-            for count, height in enumerate(heights):
-                shade = "0.8" if count % rank else "0.2"
-                ax.axhline(height, color=shade, linestyle="--", linewidth=0.9)
-            run = results[rank, 0][-1]
-            ax.plot(run.times, run.losses, color=colour)
-            ax.set(title=f"rank {rank}", xscale="log", xlabel=TIME, ylabel="loss")
-            ax.set_xlim(left=first / 3)
-            ax.grid(visible=False)
-            ax.label_outer()
-        figure.suptitle(
-            f"separate key and query, D = {dim}; dashed: plateaus, dark: multiples of R"
-        )
 
-    return Verdict(comparisons, draw, notes)
+def draw(figure: Figure, dim: int, flows: Mapping[int, FlowCell]) -> None:
+    """Draw a flow of each rank, and the plateaus."""
+    heights = plateau_losses(eigenvalues(dim), context=CONTEXT)
+    first = min(flow.predicted[0] for flow in flows.values())
+    axes = panels(figure, len(flows), width=9.0, height=3.2, sharex=True, sharey=True)
+    for ax, (rank, flow), colour in zip(axes, flows.items(), COLOURS, strict=False):
+        for count, height in enumerate(heights):
+            shade = "0.8" if count % rank else "0.2"
+            ax.axhline(height, color=shade, linestyle="--", linewidth=0.9)
+        ax.plot(flow.times, flow.losses, color=colour)
+        ax.set(title=f"rank {rank}", xscale="log", xlabel=TIME, ylabel="loss")
+        ax.set_xlim(left=first / 3)
+        ax.grid(visible=False)
+        ax.label_outer()
+    figure.suptitle(f"separate key and query, D = {dim}; dashed: plateaus, dark: multiples of R")
 
 
-claim = Claim.of("dynamics-plateaus", __doc__, cells, judge)
+claim = Claim.of("dynamics-plateaus", __doc__, rows)

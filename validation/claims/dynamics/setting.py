@@ -1,19 +1,12 @@
 """What all claims on training dynamics share: the published law of the data, drawn curves."""
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from iclimit.drawing import Axes
 from iclimit.problem import Problem
-
-CONTEXT = 31
+from iclimit.validation.reference.curves import CONTEXT, eigenvalues
 
 TIME = r"time $t/\tau$"
-
-
-def eigenvalues(dim: int) -> np.ndarray:
-    """Eigenvalues of the published simulations, proportional to D, ..., 1, with the sum 1."""
-    return np.arange(dim, 0, -1) / (dim * (dim + 1) / 2)
 
 
 def problem(dim: int) -> Problem:

@@ -7,24 +7,23 @@ squares, estimated from the same sequences.  Both losses tend to the last platea
 Source: {zhang2025}, setup; asymptotics of least squares (sandwich).
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from iclimit.asymptotics.dynamics import plateau_losses
-from iclimit.drawing import COLOURS, Figure, draw_estimates, finish
 from iclimit.results import Estimate
 from iclimit.simulate.arrays import get_backend, seed_sequences
 from iclimit.simulate.dynamics import simulate_gradient_descent
 from iclimit.simulate.dynamics.feature_moments import population_moments
 from iclimit.simulate.prompts.training_sets import draw_training_set
-from iclimit.statistics import extrapolate_runs
-from iclimit.validation import Cell, Claim, Preset, Results, Verdict, compare, compare_limits
+from iclimit.statistics import Extrapolation
+from iclimit.validation.claim import Claim, Effort
 from iclimit.validation.claims.dynamics.setting import CONTEXT, eigenvalues, problem
+from iclimit.validation.rows import Row, call, exact, limit, note, run
 
 SETS = (500, 1000, 2000, 4000)
-REPEATS: dict[Preset, int] = {"quick": 240, "medium": 6000, "full": 100_000}
-"""Training sets of each size."""
 BLOCK = 20
 TRAINED = 8
 """Trainings to the end that are compared with least squares."""
@@ -110,67 +109,55 @@ def trained_minus_least_squares(*, repeats: int, rng: Any, backend: str = "numpy
     return float(np.max(np.abs(run.losses[:, -1] / least - 1)))
 
 
-def cells(preset: Preset) -> dict[Any, Cell]:
-    """Excesses by size, and the trainings."""
-    gaps: dict[Any, Cell] = {
-        size: Cell.of(least_squares_gaps, size=size, repeats=REPEATS[preset]) for size in SETS
-    }
-    return gaps | {"trained": Cell.of(trained_minus_least_squares, repeats=TRAINED)}
+def rows(effort: Effort) -> Iterator[Row]:
+    """Limits of both losses against the plateau, and the excesses against the sandwich."""
+    trained = run(trained_minus_least_squares, repeats=TRAINED)
+    label = "difference of trained networks from least squares"
+    yield exact(label, 0.0, trained, allowance=END_TOLERANCE)
+    repeats = effort.pick(tiny=160, quick=240, medium=6000, full=100_000)
+    runs = {size: run(least_squares_gaps, size=size, repeats=repeats) for size in SETS}
+    names = ("training loss", "loss on fresh sequences")
+    plateau = call(plateau_losses, LAM, context=CONTEXT)[-1]
+    losses = limit(
+        {f"{name}, extrapolated": plateau for name in names},
+        {size: call(add_least, size, each) for size, each in runs.items()},
+        order=2,
+        draws="losses",
+    )
+    excesses = limit(
+        {f"size times the excess of the {name}, over the sandwich": 0.0 for name in names},
+        {size: call(over_sandwich, each) for size, each in runs.items()},
+        order=2,
+        draws="excesses",
+    )
+    yield losses
+    yield excesses
+    yield note(call(describe, runs, plateau, losses.fit, excesses.fit))
 
 
-def judge(preset: Preset, results: Results) -> Verdict:  # noqa: ARG001
-    """Compare limits of both losses with the plateau, and the excesses with the sandwich."""
+def add_least(size: int, gaps: np.ndarray) -> np.ndarray:
+    """Both losses: the least one, and the excesses over it."""
     moments = population_moments(problem(4))
     best = np.linalg.lstsq(moments.second, moments.cross, rcond=None)[0]
-    least = float(moments.label - best @ moments.cross)
-    names, signs = ("training loss", "loss on fresh sequences"), np.array([-1, 1])
-    runs = [results[size] for size in SETS]
-    losses = extrapolate_runs(
-        SETS, [least + run[:2] / size for size, run in zip(SETS, runs, strict=True)], order=2
-    )
-    excesses = extrapolate_runs(SETS, [run[:2] - signs[:, None] * run[2] for run in runs], order=2)
-    sandwich = Estimate.of(np.concatenate([run[2] for run in runs]))
-    plateau = plateau_losses(LAM, context=CONTEXT)[-1]
-    comparisons = (
-        compare(
-            "difference of trained networks from least squares",
-            0.0,
-            results["trained"],
-            allowance=END_TOLERANCE,
-        ),
-        *compare_limits(
-            {f"{name}, extrapolated": plateau for name in names},
-            losses,
-            of=["plateau_losses"] * 2,
-            draws="losses",
-        ),
-        *compare_limits(
-            {f"size times the excess of the {name}, over the sandwich": 0.0 for name in names},
-            excesses,
-            draws="excesses",
-        ),
-    )
-    notes = (
+    return float(moments.label - best @ moments.cross) + gaps[:2] / size
+
+
+def over_sandwich(gaps: np.ndarray) -> np.ndarray:
+    """Both excesses times the size, less the sandwich of the same sets."""
+    return gaps[:2] - np.array([[-1], [1]]) * gaps[2]
+
+
+def describe(
+    runs: Mapping[int, np.ndarray], plateau: float, losses: Extrapolation, excesses: Extrapolation
+) -> list[str]:
+    """The sandwich, and the fits."""
+    sandwich = Estimate.of(np.concatenate([run[2] for run in runs.values()]))
+    return [
         f"Sandwich: {sandwich} for the 16 cubic features; with residuals independent of the "
         f"features it would be {16 * plateau:.3f}.  The excesses are compared with it set by set, "
         f"with standard errors of {', '.join(f'{e:.2g}' for e in excesses.standard_error)}.",
         f"Extrapolations of order 2, p = {losses.p_value:.2f} and {excesses.p_value:.2f}.",
-    )
-
-    def draw(figure: Figure) -> None:
-        ax = figure.subplots()
-        inverse, fine = 1 / np.array(SETS), np.linspace(0, 1.05 / SETS[0], 50)[1:]
-        for k, (name, limit) in enumerate(zip(names, signs * sandwich.mean, strict=True)):
-            found = [Estimate.of(run[k]) for run in runs]
-            draw_estimates(ax, inverse, found, COLOURS[k], label=name)
-            curve = limit + excesses.curve(1 / fine)[:, k]
-            ax.plot(fine, curve, color=COLOURS[k], linewidth=1)
-            ax.plot(0, limit, "*", color=COLOURS[k], markersize=12, clip_on=False)
-        ax.plot([], [], "*", color="0.4", markersize=12, label="sandwich")
-        ax.set_xlim(left=0)
-        finish(ax, "1 / training set", "size times (loss - least loss)", legend="")
-
-    return Verdict(comparisons, draw, notes)
+    ]
 
 
-claim = Claim.of("dynamics-training-set", __doc__, cells, judge)
+claim = Claim.of("dynamics-training-set", __doc__, rows, figure=False)

@@ -22,7 +22,7 @@ from iclimit.simulate.dynamics import (
     simulate_gradient_flow,
 )
 from iclimit.validation import CurveCheck
-from iclimit.validation.claims.dynamics.published import CURVES
+from iclimit.validation.reference.curves import CURVES
 from iclimit.validation.yours.curves.rows import CurveRow
 from iclimit.validation.yours.curves.setting import CurveSetting
 from iclimit.validation.yours.curves.theory import find_fluctuations
