@@ -53,7 +53,8 @@ def check_finite(**values: Any) -> None:
 
 def _check_numbers(values: dict[str, Any], fits: Callable[[Any], bool], allowed: str) -> None:
     for name, value in values.items():
-        if not isinstance(value, (int, float, np.number)) or not fits(value):
+        number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not number or not fits(value):
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
@@ -98,6 +99,8 @@ def parse_array(name: str, value: Any, *shapes: tuple[int | None, ...]) -> np.nd
     refuse_masked(name, value)
     try:
         array = np.asarray(value)
+        if array.dtype == bool:
+            raise TypeError
         array = array.astype(float, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of real numbers, got {value!r}") from error

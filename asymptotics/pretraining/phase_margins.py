@@ -181,7 +181,7 @@ class _Point(NamedTuple):
 
 def _point(objective: str, **parameters: Any) -> tuple[Namespace, _Point]:
     check_choice("objective", objective, ("icl", "idg"))
-    math_, (tau, alpha, kappa, rho, ridge) = checked(**parameters)
+    math_, (tau, alpha, kappa, rho, ridge) = checked(systems="host", **parameters)
     with math_.quiet():
         q = context_noise(math_, alpha, rho)
         xi, eta = solve_fixed_point(math_, tau < 1, tau, q, kappa, ridge)

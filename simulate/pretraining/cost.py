@@ -151,8 +151,8 @@ def estimate_cost(
     input_covariance: Any = None,
     task_covariance: Any = None,
     test_covariance: Any = None,  # noqa: ARG001
-    test_context: int | None = None,  # noqa: ARG001
-    test_rho: float | None = None,  # noqa: ARG001
+    test_context: int | None = None,
+    test_rho: float | None = None,
 ) -> CellCost:
     """Estimate time and memory of `simulate_errors` with Gaussian inputs on NumPy.
 
@@ -185,7 +185,13 @@ def estimate_cost(
     True
     """
     check_arguments(
-        dim=dim, context=context, prompts=prompts, rho=rho, ridge=ridge, repeats=repeats
+        dim=dim,
+        context=context,
+        prompts=prompts,
+        rho=rho,
+        ridge=ridge,
+        repeats=repeats,
+        **given(test_context=test_context, test_rho=test_rho),
     )
     count, _ = parse_tasks(tasks, dim)
     covariances = {

@@ -84,11 +84,6 @@ def sample_prompts(problem: Problem, count: int, *, rng: Any) -> Prompts:
     Prompts
         Arrays of NumPy.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If rng is no seed.
-
     Examples
     --------
     >>> import iclimit

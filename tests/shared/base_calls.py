@@ -9,7 +9,6 @@ from public_functions import FUNCTIONS, parameters_of
 from iclimit.asymptotics.depth import balanced_saddle, depth_loss
 from iclimit.asymptotics.descent import derive_learning_rate
 from iclimit.asymptotics.dynamics import merged_attention_drop, separate_attention_staircase
-from iclimit.asymptotics.gdpp import parse_noise_law
 from iclimit.asymptotics.pretraining import JointSpectrum
 from iclimit.asymptotics.spectra import (
     Atoms,
@@ -26,8 +25,14 @@ from iclimit.asymptotics.spectra import (
     Uniform,
     Wishart,
 )
+from iclimit.problem import Problem
+from iclimit.simulate.dynamics import AttentionModel
+from iclimit.simulate.gdpp import gdpp_transformer
+from iclimit.simulate.networks import AttentionNetwork
+from iclimit.simulate.prompts import sample_prompts
 
 LAW = MarchenkoPastur(0.5)
+PROBLEM = Problem(dim=3, context=6)
 ATOMS = Atoms([1.0, 2.0])
 IDENTITY = np.eye(3)
 BASE = {
@@ -56,11 +61,28 @@ BASE = {
     **{"features": lambda x: np.stack([np.ones_like(x), x])},
     **{"density": np.ones_like, "covariance": lambda x, y: np.minimum(x, y), "inputs": (0.0, 1.0)},
 }
+SIMULATED = {
+    **{"rng": 0, "repeats": 1, "contexts": 4, "batch": 4, "estimator": "ridge", "width": 4},
+    **{"duration": 1.0, "initial": 0.1, "network": AttentionNetwork(3), "problem": PROBLEM},
+    **{"model": AttentionModel("merged", 2, 1), "kind": "merged", "noise_levels": (0.5, 1.0)},
+    "samples": sample_prompts(PROBLEM, 4, rng=0),
+}
+BASE |= SIMULATED
 SIZES, RATIO = {"context": 6, "dim": 3}, {"ratio": 0.5}
+NOISY = {"problem": Problem(dim=10, context=20, noise_law="uniform:5", scale=1.0)}
 HEADS = {"value": np.full(2, 0.1), "key": np.full((2, 1, 2), 0.1), "query": np.ones((2, 1, 2))}
 CALLS = {
     "separate_attention_staircase": (HEADS,),
     "effective_init_scale": ({"value": np.ones(2), "key_query": np.ones((2, 2, 2))},),
+    "simulate_gradient_flow": ({"rng": 0},),
+    "simulate_untied_flow": ({"initial": [0.0, 0.1]},),
+    **dict.fromkeys(
+        ("simulate_ridge_baselines", "train_linear_transformer", "tune_ridge"), (NOISY,)
+    ),
+    "held_out_losses": ({**NOISY, "model": gdpp_transformer([0.1], [], context=20, dim=10)},),
+    "simulate_learning_rate": (SIZES,),
+    "simulate_softmax": (SIZES,),
+    "simulate_errors": ({**SIZES, "tasks": 3, "prompts": 60, "rho": 0.1},),
     "derive_schedule": (SIZES,),
     "structured_errors": ({"test_alpha": 2.0, "test_rho": 0.2},),
     "diversity_slope": ({"test_alpha": 2.0, "test_rho": 0.2},),
@@ -99,7 +121,6 @@ INSTANCES = {
     "Derivation": derive_learning_rate(),
     "Staircase": separate_attention_staircase(**HEADS, eigenvalues=[1.0, 2.0], context=6),
     "MergedDrop": merged_attention_drop(eigenvalues=[1.0, 2.0], context=6, init_scale=0.01),
-    "NoiseLaw": parse_noise_law("uniform:5"),
     "BalancedSaddle": balanced_saddle([1.0, 2.0], [0.5, 0.5], depth=2),
     "DepthLoss": depth_loss(depth=2, spectrum=ATOMS),
 }
@@ -109,10 +130,23 @@ CALLABLES = [
     for name in reversed(FIRST.values())
     if name.startswith("asymptotics.") and parameters_of(FUNCTIONS[name][0])
 ]
+SIMULATIONS = [
+    "Problem",
+    *(
+        name
+        for name in FIRST.values()
+        if name.startswith("simulate.")
+        and name.count(".") == 2
+        and parameters_of(FUNCTIONS[name][0])
+        and name != "simulate.gdpp.layer_spectra"  # takes arrays of any library as they are
+    ),
+]
 
 
 def bound(name):
     """Function of a qualified name, bound to a class or to an instance."""
+    if name == "Problem":
+        return Problem
     room, shelf, owner, *method = name.split(".")
     item = getattr(importlib.import_module(f"iclimit.{room}.{shelf}"), owner)
     if not method:
@@ -128,7 +162,9 @@ def base_call(function, label, argument):
     alternatives = CALLS.get(label, (RATIO, SIZES) if sizes else ({},))
     chosen = next((each for each in alternatives if argument in each), alternatives[0])
     needed = {
-        name for name, parameter in parameters.items() if parameter.default is parameter.empty
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
     }
     needed -= chosen.keys() | {"path", "pole", "kernel"}
     assert needed <= BASE.keys(), f"a base value is missing for {needed - BASE.keys()}"

@@ -66,7 +66,6 @@ def test_equal_gains_stay_equal() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"eigenvalues": [1.0, -1.0, 0.0]}, "eigenvalues must be >= 0"),
         ({"weights": [1.0, 2.0]}, "weights must have shape"),
         ({"weights": [0.0, 0.0, 0.0]}, "weights must have a positive sum"),
         ({"initial": []}, "initial must have shape"),

@@ -160,18 +160,6 @@ def test_arguments_reach_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None
     [
         ({"probability": [[0.5]]}, r"probability must have shape \(any,\), got \(1, 1\)"),
         ({"probability": []}, r"probability must have shape \(any,\), got \(0,\)"),
-        ({"probability": [0.5, 1.0]}, r"probability must be > 0 and < 1, got \[0.5, 1.0\]"),
-        ({"probability": [0.0]}, r"probability must be > 0 and < 1, got \[0.0\]"),
-        ({"probability": [math.nan]}, "probability must be finite"),
-        ({"rate": 0.0}, "rate must be a number > 0 and finite, got 0.0"),
-        ({"test_tasks": 0}, "test_tasks must be an integer >= 1, got 0"),
-        ({"contexts": 10.0}, "contexts must be an integer >= 1, got 10.0"),
-        ({"context": 0}, "context must be an integer >= 1, got 0"),
-        ({"dim": 1.5}, "dim must be an integer >= 1, got 1.5"),
-        ({"input_law": "cauchy"}, "input_law must be one of gaussian, .*, got 'cauchy'"),
-        ({"scale": -1.0}, "scale must be > 0 and finite, got -1.0"),
-        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
-        ({"contexts": 100}, "contexts must be >= 147 for these quantiles, got 100"),
         # Nothing lies on the other side of this quantile: its error would be zero.
         (
             {"probability": [1 - 1e-9], "test_tasks": 1},

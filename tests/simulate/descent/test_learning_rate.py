@@ -265,24 +265,8 @@ def test_strict_arrays(strict_backend: Backend, monkeypatch: pytest.MonkeyPatch)
             "samples must be finite, and their fourth powers within float64",
         ),
         (
-            lambda: estimate_learning_rate(draw(3), normalization="none"),
-            "normalization must be one of mean, sum, got 'none'",
-        ),
-        (
-            lambda: simulate_learning_rate(contexts=0, rng=0, context=3, dim=2),
-            "contexts must be an integer >= 1, got 0",
-        ),
-        (
-            lambda: simulate_learning_rate(contexts=1, rng=0, context=3, dim=2),
-            "contexts must be an integer >= 2, got 1",
-        ),
-        (
             lambda: simulate_learning_rate(contexts=2, rng=0, context=0, dim=2),
             "context must be an integer >= 1, got 0",
-        ),
-        (
-            lambda: simulate_learning_rate(contexts=2, rng=0, context=3, dim=2, backend="torch"),
-            "backend must be one of numpy, cupy, got 'torch'",
         ),
         (
             lambda: search_learning_rate(draw(3), tolerance=0.0),

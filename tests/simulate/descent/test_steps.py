@@ -234,14 +234,6 @@ def test_overflowing_losses_are_infinite(noise: float) -> None:
             r"rates must have shape \(any,\), got \(\)",
         ),
         (
-            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, contexts=0),
-            "contexts must be an integer >= 1, got 0",
-        ),
-        (
-            lambda: simulate_schedule([0.1], context=3, dim=2, rng=0, noise_ratio=-1),
-            "noise_ratio must be >= 0 and finite, got -1",
-        ),
-        (
             lambda: largest_eigenvalues(context=3, dim=0, rng=0, contexts=1),
             "dim must be an integer >= 1, got 0",
         ),

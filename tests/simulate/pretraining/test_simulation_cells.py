@@ -386,12 +386,6 @@ def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task_law": "cube"}, "task_law must be one of sphere, gaussian, got 'cube'"),
-        ({"sampler": "fast"}, "sampler must be one of auto, summaries, tokens, got 'fast'"),
-        (
-            {"input_law": "cauchy"},
-            "input_law must be one of gaussian, uniform, rademacher, laplace, got 'cauchy'",
-        ),
         (
             {"input_law": "uniform", "sampler": "summaries"},
             "sampler must be 'tokens' for such inputs, got 'summaries'",
@@ -400,12 +394,9 @@ def test_nonnegative_numbers_are_checked(name: str, value: Any) -> None:
             {"input_law": "uniform", "input_covariance": np.eye(5)},
             "input_law must be gaussian where input_covariance is given, got 'uniform'",
         ),
-        ({"tasks": -math.inf}, "tasks must be an integer >= 1, or inf, got -inf"),
         ({"tasks": np.ones((3, 4))}, "tasks must have shape (any, 5), got (3, 4)"),
         ({"tasks": np.ones(5)}, "tasks must have shape (any, 5), got (5,)"),
         ({"tasks": np.ones((0, 5))}, "tasks must have shape (any, 5), got (0, 5)"),
-        ({"tasks": np.full((2, 5), np.nan)}, "tasks must be finite"),
-        ({"backend": "torch"}, "backend must be one of numpy, cupy, got 'torch'"),
     ],
 )
 def test_other_arguments_are_checked(changes: dict[str, Any], message: str) -> None:

@@ -108,13 +108,9 @@ def test_losses_of_one_simulation() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"contexts": 0}, "contexts must be an integer >= 1"),
-        ({"sampler": "summaries"}, "sampler must be one of auto, scores, tokens"),
         ({"sampler": "scores", "input_law": "uniform"}, "sampler must be 'tokens' with this"),
         ({"inverse_temperatures": [[1.0]]}, r"inverse_temperatures must have shape \(\) or"),
-        ({"inverse_temperatures": np.nan}, "inverse_temperatures must be finite"),
         ({"key_query": np.eye(2)}, r"key_query must have shape \(3, 3\)"),
-        ({"context": 0}, "context must be an integer"),
         ({"tasks": np.eye(3)}, "problem must have tasks = inf here"),
         ({"score_function": lambda s: np.nan * s}, "score_function must return finite weights"),
         ({"score_function": lambda s: s[:1]}, "score_function must return a weight for each"),
