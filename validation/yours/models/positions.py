@@ -348,7 +348,6 @@ def ask_positions(
         Whether to show a progress bar.
     """
     answers = ask_all(model, baselines, [section], progress=progress)[section.name]
-    units = ProblemUnits(section.problem)
     return PositionErrors(
         problem=section.problem,
         ladders=tuple(
@@ -356,5 +355,5 @@ def ask_positions(
             for i in range(section.problem.context + 1)
         ),
         algorithms=tuple(each.name for each in baselines),
-        label_square=units.signal + units.noise_variance,
+        label_square=section.problem.with_fresh_tasks().label_square,
     )

@@ -36,12 +36,12 @@ class ProblemUnits:
     @cached_property
     def input_covariance(self) -> np.ndarray:
         """Covariance of the inputs, (dim, dim)."""
-        return self.problem.input_variance * self._matrix(self.problem.input_covariance)
+        return self.problem.covariance_of_inputs
 
     @cached_property
     def task_covariance(self) -> np.ndarray:
         """Covariance of the fresh tasks, (dim, dim)."""
-        return self.problem.task_variance * self._matrix(self.problem.task_covariance)
+        return self.problem.covariance_of_tasks
 
     @property
     def size(self) -> dict[str, int]:
@@ -126,8 +126,3 @@ class ProblemUnits:
     def noise_law(self) -> NoiseLaw:
         """Law of the noise level of a prompt in units of the theory."""
         return self.problem.level_law.times((self.problem.dim / self.signal) ** 0.5)
-
-    def _matrix(self, covariance: np.ndarray | None) -> np.ndarray:
-        if covariance is None:
-            return np.eye(self.problem.dim)
-        return np.diag(covariance) if covariance.ndim == 1 else covariance

@@ -55,7 +55,6 @@ from iclimit.problem import Problem, check_problem
 from iclimit.simulate.arrays import seed_sequences
 from iclimit.simulate.prompts import Prompts, prompt_blocks, sample_prompts
 from iclimit.simulate.prompts.sampling import BLOCK_NUMBERS, linear_labels
-from iclimit.validation.yours.models.problem_units import ProblemUnits
 
 
 def round_to_float32(drawn: Prompts) -> Prompts:
@@ -67,7 +66,7 @@ def round_to_float32(drawn: Prompts) -> Prompts:
 def permute_pairs(drawn: Prompts, block: int, *, seed: np.random.SeedSequence) -> Prompts:
     """Prompts with their pairs in a random order."""
     # Row by row, so that the first prompts of a longer run are those of a shorter one.
-    keys = _generator(seed, block).random(drawn.labels.shape)
+    keys = np.random.default_rng(_child(seed, block)).random(drawn.labels.shape)
     order = np.argsort(keys, axis=1)
     inputs = np.take_along_axis(drawn.inputs, order[:, :, None], axis=1)
     return replace(drawn, inputs=inputs, labels=np.take_along_axis(drawn.labels, order, axis=1))
@@ -111,57 +110,42 @@ def _child(seed: np.random.SeedSequence, block: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block))
 
 
-def _generator(seed: np.random.SeedSequence, block: int) -> np.random.Generator:
-    return np.random.default_rng(_child(seed, block))
-
-
 def shifted_problems(
     problem: Problem, rotation: np.random.SeedSequence
 ) -> dict[str, tuple[str, Problem]]:
     """Other laws of the prompts, by the names of their sections, with a description."""
-    shifts = {}
-    for name, factor in (("half", 0.5), ("double", 2.0)):
-        changed = replace(problem, scale=factor * problem.input_scale)
-        shifts[f"inputs:{name}"] = f"inputs times {factor:g}", changed
-    for name, factor in (("half", 0.5), ("double", 2.0)):
-        changed = replace(problem, task_variance=factor**2 * problem.task_variance)
-        shifts[f"tasks:{name}"] = f"tasks times {factor:g}", changed
-    if problem.mean_noise_variance:
-        silent = replace(problem, noise_variance=0.0, noise_law=None)
-        shifts["noise:none"] = "no label noise", silent
-        text = "label noise of four times the variance"
-        shifts["noise:fourfold"] = text, _with_fourfold_noise(problem)
+    scale, variance = problem.input_scale, problem.task_variance
+    noise = problem.mean_noise_variance
+    shifts: list[tuple[str, str, dict[str, Any]]] = [
+        ("inputs:half", "inputs times 0.5", {"scale": scale / 2}),
+        ("inputs:double", "inputs times 2", {"scale": 2 * scale}),
+        ("tasks:half", "tasks times 0.5", {"task_variance": variance / 4}),
+        ("tasks:double", "tasks times 2", {"task_variance": 4 * variance}),
+    ]
+    if noise:
+        silent = {"noise_variance": 0.0, "noise_law": None}
+        louder: dict[str, Any] = {"noise_variance": 4 * problem.noise_variance}
+        if problem.noise_law is not None:
+            louder = {"noise_law": problem.level_law.times(2)}
+        shifts += [
+            ("noise:none", "no label noise", silent),
+            ("noise:fourfold", "label noise of four times the variance", louder),
+        ]
     else:
         # The variance, to three digits that a report can show.
-        noise = float(f"{ProblemUnits(problem).signal / 4:.3g}")
-        changed = replace(problem, noise_variance=noise, noise_law=None)
-        shifts["noise:added"] = f"label noise of variance {noise:g}", changed
+        added = float(f"{problem.with_fresh_tasks().label_square / 4:.3g}")
+        changes = {"noise_variance": added, "noise_law": None}
+        shifts.append(("noise:added", f"label noise of variance {added:g}", changes))
     for what in ("input", "task"):
-        covariance = getattr(problem, f"{what}_covariance")
-        if covariance is None:
-            continue
-        for how, text in (
-            ("reversed", "eigenvalues in the opposite order"),
-            ("rotated", "eigenvectors turned at random"),
-        ):
-            turned = _reversed(covariance) if how == "reversed" else _rotated(covariance, rotation)
-            changes: dict[str, Any] = {f"{what}_covariance": turned}
-            changed = replace(problem, **changes)
-            shifts[f"{what}s:{how}"] = f"covariance of the {what}s: {text}", changed
-    return shifts
-
-
-def _with_fourfold_noise(problem: Problem) -> Problem:
-    if problem.noise_law is None:
-        return replace(problem, noise_variance=4 * problem.noise_variance)
-    return replace(problem, noise_law=problem.level_law.times(2))
-
-
-def mean_eigenvalue(covariance: np.ndarray | None) -> float:
-    """Mean eigenvalue of a covariance; None stands for the identity."""
-    if covariance is None:
-        return 1.0
-    return float(np.mean(covariance if covariance.ndim == 1 else np.diag(covariance)))
+        covariance, name = getattr(problem, f"{what}_covariance"), f"{what}_covariance"
+        if covariance is not None:
+            text = f"covariance of the {what}s: eigen"
+            turned = _reversed(covariance), _rotated(covariance, rotation)
+            shifts += [
+                (f"{what}s:reversed", f"{text}values in the opposite order", {name: turned[0]}),
+                (f"{what}s:rotated", f"{text}vectors turned at random", {name: turned[1]}),
+            ]
+    return {name: (text, replace(problem, **changes)) for name, text, changes in shifts}
 
 
 def _reversed(covariance: np.ndarray) -> np.ndarray:
@@ -191,15 +175,12 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
 STEP = 2.0**-6
 """Step of finite differences over the root mean square of what is changed; see the module."""
 
-SHARES = {"error": 1.0, "order": 0.05, "linearity": 0.05, "shift": 0.1}
+SHARES = {"pretraining": 0.25, "order": 0.05, "linearity": 0.05, "shift": 0.1}
 """Prompts of a section over those of fresh, by purpose.  Differences on the same prompts need
 fewer of them than errors."""
 
 FEWEST = 200
 """Least number of prompts of a section, unless fresh has fewer."""
-
-PRETRAINING_SHARE = 0.25
-"""Prompts on pretraining tasks over those on fresh tasks."""
 
 SENSITIVITY_PROMPTS = (10, 50)
 """Least and largest number of prompts whose sensitivities are measured."""
@@ -246,8 +227,6 @@ class Section:
         Variants of each prompt, which follow each other.
     step : float
         Step of a finite difference; 0 where there is none.
-    paired : bool
-        Whether its prompts are those of fresh, with something changed.
     change : callable, optional
         What is changed in single prompts, see `Change`.
     float32 : bool
@@ -262,7 +241,6 @@ class Section:
     seed: int | np.random.SeedSequence
     variants: int = 1
     step: float = 0.0
-    paired: bool = True
     change: Change | None = None
     float32: bool = False
 
@@ -341,32 +319,33 @@ def plan_sections(
         raise ValueError(f"tasks of a problem must be given or inf here, got {problem.tasks}")
     _check_sizes(problem)
     seeds = dict(zip(SEEDS, seed_sequences(rng, len(SEEDS)), strict=True))
-    counts = {
-        purpose: max(math.ceil(share * test_prompts), min(FEWEST, test_prompts))
-        for purpose, share in SHARES.items()
-    }
-    section = partial(Section, problem=problem, seed=seeds["fresh"])
-    fresh = section("fresh", "error", "fresh tasks", drawn=test_prompts)
+
+    def count(share: str) -> int:
+        return max(math.ceil(SHARES[share] * test_prompts), min(FEWEST, test_prompts))
+
+    fresh = Section("fresh", "error", "fresh tasks", problem, test_prompts, seeds["fresh"])
     plan = [fresh]
     if problem.task_set is not None:
-        drawn = max(math.ceil(PRETRAINING_SHARE * test_prompts), min(FEWEST, test_prompts))
-        known = section("pretraining", "error", "tasks of the pretraining", drawn=drawn)
-        plan.append(replace(known, seed=seeds["pretraining"], paired=False))
-    permute = partial(permute_pairs, seed=seeds["order"])
-    text = "context in a random order"
-    plan.append(section("permuted", "order", text, drawn=counts["order"], change=permute))
+        known = replace(fresh, name="pretraining", description="tasks of the pretraining")
+        seed, drawn = seeds["pretraining"], count("pretraining")
+        plan.append(replace(known, drawn=drawn, seed=seed))
+    permute, text = partial(permute_pairs, seed=seeds["order"]), "context in a random order"
+    changes: list[tuple[str, str, str, Change]] = [("permuted", "order", text, permute)]
     other = partial(add_other_labels, problem=problem, seed=seeds["other"])
     for name, (text, factors) in _LABELS.items():
-        change = partial(other, factors=factors)
-        drawn = counts["linearity"]
-        plan.append(section(f"labels:{name}", "linearity", text, drawn=drawn, change=change))
-    least, most = SENSITIVITY_PROMPTS
-    moved = max(least, min(most, SENSITIVITY_VARIANTS // (problem.dim + problem.context)))
-    plan += _sensitivities(problem, fresh, min(moved, test_prompts))
+        changes.append((f"labels:{name}", "linearity", text, partial(other, factors=factors)))
+    for name, purpose, text, change in changes:
+        question = replace(fresh, name=name, purpose=purpose, description=text)
+        plan.append(replace(question, drawn=count(purpose), change=change))
+    plan += _sensitivities(problem, fresh)
     for name, (text, shifted) in shifted_problems(problem, seeds["rotation"]).items():
-        plan.append(section(name, "shift", text, problem=shifted, drawn=counts["shift"]))
-    if context_lengths:
-        plan += _context_lengths(problem, counts["shift"], seeds)
+        plan.append(Section(name, "shift", text, shifted, count("shift"), fresh.seed))
+    lengths = {"context:half": problem.context // 2, "context:double": 2 * problem.context}
+    for name, length in lengths.items() if context_lengths else ():
+        if length:
+            changed, text = replace(problem, context=length), f"context of {length} pairs"
+            own = Section(name, "shift", text, changed, count("shift"), seeds[name])
+            plan.append(own)
     return plan
 
 
@@ -421,51 +400,30 @@ _LABELS = {
 """Sections of linearity: description, and factors of y and y'."""
 
 
-def _sensitivities(problem: Problem, fresh: Section, drawn: int) -> list[Section]:
+def _sensitivities(problem: Problem, fresh: Section) -> list[Section]:
     """Sections of finite differences along coordinates of the query and along labels."""
-    inputs = problem.input_variance * mean_eigenvalue(problem.input_covariance)
-    labels = ProblemUnits(problem).signal + problem.mean_noise_variance
+    least, most = SENSITIVITY_PROMPTS
+    drawn = max(least, min(most, SENSITIVITY_VARIANTS // (problem.dim + problem.context)))
+    inputs = float(np.trace(problem.covariance_of_inputs)) / problem.dim
+    labels = problem.with_fresh_tasks().label_square
     plan = []
-    for what, variance, variants in (
-        ("query", inputs, problem.dim),
-        ("labels", labels, problem.context),
+    for what, moved, variance, variants in (
+        ("query", "coordinate of the query", inputs, problem.dim),
+        ("labels", "label", labels, problem.context),
     ):
+        # Even where all inputs are 0, plus and minus differ.
+        step = STEP * (math.sqrt(variance) or 1.0)
         for sign, side in ((1, "plus"), (-1, "minus")):
-            # Even where all inputs are 0, plus and minus differ.
-            step = STEP * (math.sqrt(variance) or 1.0)
             plan.append(
                 replace(
                     fresh,
                     name=f"{what}:{side}",
                     purpose="sensitivity",
-                    description=f"one {_ENTRIES[what]} {'+-'[sign < 0]} {step:.3g}",
-                    drawn=drawn,
+                    description=f"one {moved} {'+-'[sign < 0]} {step:.3g}",
+                    drawn=min(drawn, fresh.drawn),
                     variants=variants,
                     step=step,
                     change=partial(move_one, what=what, step=sign * step),
                 )
             )
     return plan
-
-
-_ENTRIES = {"query": "coordinate of the query", "labels": "label"}
-
-
-def _context_lengths(
-    problem: Problem, drawn: int, seeds: dict[str, np.random.SeedSequence]
-) -> list[Section]:
-    """Sections with half and twice the context length, with prompts of their own."""
-    lengths = {"half": problem.context // 2, "double": 2 * problem.context}
-    return [
-        Section(
-            f"context:{name}",
-            "shift",
-            f"context of {length} pairs",
-            replace(problem, context=length),
-            drawn,
-            seeds[f"context:{name}"],
-            paired=False,
-        )
-        for name, length in lengths.items()
-        if length
-    ]
